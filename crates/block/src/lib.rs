@@ -1,0 +1,1 @@
+//! extern4 block: see ARCHITECTURE.md.

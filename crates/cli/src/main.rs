@@ -1,0 +1,2 @@
+//! extern4.
+fn main() {}

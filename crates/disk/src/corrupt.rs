@@ -1,0 +1,225 @@
+//! What is wrong with bytes that a volume gave us, and where they stood.
+//!
+//! Every decoder of this crate returns [`Corrupt`] for bytes that break the format. It is plain data: tests compare
+//! the exact kind, and the layers above print it or turn it into `EUCLEAN`.
+
+use core::fmt;
+
+/// A structure of the volume, named as the format's documentation names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Structure {
+    /// The superblock or one of its backups.
+    Superblock,
+    /// A block group descriptor.
+    GroupDescriptor,
+    /// A block bitmap.
+    BlockBitmap,
+    /// An inode bitmap.
+    InodeBitmap,
+    /// An inode record.
+    Inode,
+    /// A node of an extent tree.
+    ExtentNode,
+    /// An indirect, double or triple indirect block.
+    IndirectBlock,
+    /// A block of a linear directory, or a leaf of a hashed one.
+    DirectoryBlock,
+    /// A root or interior node of a directory's hash tree.
+    HtreeNode,
+    /// Data kept inside the inode.
+    InlineData,
+    /// Extended attributes: inside the inode, in a block or in an EA inode.
+    Xattr,
+    /// A POSIX ACL inside an extended attribute.
+    Acl,
+    /// A symbolic link's target.
+    Symlink,
+    /// The list of orphans or the orphan file.
+    Orphan,
+    /// The multiple mount protection block.
+    Mmp,
+    /// The journal's superblock.
+    JournalSuperblock,
+    /// A descriptor, commit or revoke block of the journal.
+    JournalBlock,
+    /// A record of the fast commit area.
+    FastCommit,
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Superblock => "superblock",
+            Self::GroupDescriptor => "group descriptor",
+            Self::BlockBitmap => "block bitmap",
+            Self::InodeBitmap => "inode bitmap",
+            Self::Inode => "inode",
+            Self::ExtentNode => "extent node",
+            Self::IndirectBlock => "indirect block",
+            Self::DirectoryBlock => "directory block",
+            Self::HtreeNode => "htree node",
+            Self::InlineData => "inline data",
+            Self::Xattr => "extended attributes",
+            Self::Acl => "ACL",
+            Self::Symlink => "symbolic link",
+            Self::Orphan => "orphan list",
+            Self::Mmp => "MMP block",
+            Self::JournalSuperblock => "journal superblock",
+            Self::JournalBlock => "journal block",
+            Self::FastCommit => "fast commit record",
+        })
+    }
+}
+
+/// Where a structure stands: whatever of inode, group, block and byte offset is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Which structure.
+    pub structure: Structure,
+    /// The inode it belongs to.
+    pub ino: Option<u32>,
+    /// The block group it belongs to or describes.
+    pub group: Option<u32>,
+    /// The block of the volume that holds it.
+    pub block: Option<u64>,
+    /// Byte offset inside that block, or inside the structure.
+    pub offset: Option<u32>,
+}
+
+impl Place {
+    /// A structure whose position is not known yet; the `with` methods add what is.
+    pub const fn new(structure: Structure) -> Self {
+        Self { structure, ino: None, group: None, block: None, offset: None }
+    }
+
+    /// The same place, in inode `ino`.
+    pub const fn ino(mut self, ino: u32) -> Self {
+        self.ino = Some(ino);
+        self
+    }
+
+    /// The same place, in block group `group`.
+    pub const fn group(mut self, group: u32) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// The same place, in block `block` of the volume.
+    pub const fn block(mut self, block: u64) -> Self {
+        self.block = Some(block);
+        self
+    }
+
+    /// The same place, `offset` bytes in.
+    pub const fn offset(mut self, offset: u32) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+
+    /// The error that `kind` was found here.
+    pub const fn corrupt(self, kind: CorruptKind) -> Corrupt {
+        Corrupt { kind, place: self }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.structure)?;
+        if let Some(ino) = self.ino {
+            write!(f, ", inode {ino}")?;
+        }
+        if let Some(group) = self.group {
+            write!(f, ", group {group}")?;
+        }
+        if let Some(block) = self.block {
+            write!(f, ", block {block}")?;
+        }
+        if let Some(offset) = self.offset {
+            write!(f, ", byte {offset}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What rule of the format the bytes break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum CorruptKind {
+    /// A magic number is not the expected one.
+    #[error("bad magic number {found:#x}, expected {expected:#x}")]
+    Magic {
+        /// The value read.
+        found: u32,
+        /// The value the format asks for.
+        expected: u32,
+    },
+    /// A stored checksum does not match the bytes it covers.
+    #[error("checksum {stored:#010x} does not match the contents ({computed:#010x})")]
+    Checksum {
+        /// The checksum stored.
+        stored: u32,
+        /// The checksum computed.
+        computed: u32,
+    },
+    /// The bytes end before the structure does.
+    #[error("truncated: {have} bytes, {need} needed")]
+    Truncated {
+        /// Bytes needed.
+        need: u64,
+        /// Bytes there.
+        have: u64,
+    },
+    /// A field holds a value that the format does not allow.
+    #[error("{field} has the impossible value {value}")]
+    Field {
+        /// The field, by its name in the format's documentation.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// A block number outside the volume, or inside its fixed metadata.
+    #[error("{field} points at block {block}, outside of the volume")]
+    BlockOutOfRange {
+        /// The field, by its name in the format's documentation.
+        field: &'static str,
+        /// Its value.
+        block: u64,
+    },
+    /// An inode number outside the volume, or a reserved one.
+    #[error("{field} names inode {ino}, which cannot be")]
+    InodeOutOfRange {
+        /// The field, by its name in the format's documentation.
+        field: &'static str,
+        /// Its value.
+        ino: u64,
+    },
+    /// Entries that should ascend do not, or overlap.
+    #[error("{what} out of order or overlapping")]
+    Order {
+        /// What kind of entry.
+        what: &'static str,
+    },
+    /// A structure refers to itself, directly or through others.
+    #[error("{what} forms a loop")]
+    Loop {
+        /// What kind of structure.
+        what: &'static str,
+    },
+    /// Two structures that must agree do not.
+    #[error("{what}")]
+    Mismatch {
+        /// What disagrees with what, as a short sentence.
+        what: &'static str,
+    },
+}
+
+/// Bytes of the volume that break the format, and where they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{place}: {kind}")]
+pub struct Corrupt {
+    /// The rule that is broken.
+    pub kind: CorruptKind,
+    /// Where.
+    pub place: Place,
+}

@@ -1,0 +1,1 @@
+//! extern4 ext4: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! extern4 extern4: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! extern4 jbd2: see ARCHITECTURE.md.

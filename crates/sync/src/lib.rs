@@ -1,0 +1,1 @@
+//! extern4 sync: see ARCHITECTURE.md.

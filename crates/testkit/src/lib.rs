@@ -1,0 +1,1 @@
+//! extern4 testkit: see ARCHITECTURE.md.

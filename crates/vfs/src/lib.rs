@@ -1,0 +1,1 @@
+//! extern4 vfs: see ARCHITECTURE.md.
