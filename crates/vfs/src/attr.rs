@@ -1,0 +1,154 @@
+//! What `stat` tells of an inode.
+
+/// The type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileType {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// A named pipe.
+    Fifo,
+    /// A Unix socket.
+    Socket,
+}
+
+impl FileType {
+    /// The `S_IFMT` bits of a mode that say this type.
+    pub const fn mode_bits(self) -> u16 {
+        match self {
+            Self::Fifo => 0o010_000,
+            Self::CharDevice => 0o020_000,
+            Self::Directory => 0o040_000,
+            Self::BlockDevice => 0o060_000,
+            Self::Regular => 0o100_000,
+            Self::Symlink => 0o120_000,
+            Self::Socket => 0o140_000,
+        }
+    }
+
+    /// The type that the `S_IFMT` bits of `mode` say; `None` if they say none.
+    pub const fn from_mode(mode: u16) -> Option<Self> {
+        Some(match mode & 0o170_000 {
+            0o010_000 => Self::Fifo,
+            0o020_000 => Self::CharDevice,
+            0o040_000 => Self::Directory,
+            0o060_000 => Self::BlockDevice,
+            0o100_000 => Self::Regular,
+            0o120_000 => Self::Symlink,
+            0o140_000 => Self::Socket,
+            _ => return None,
+        })
+    }
+}
+
+/// A moment: seconds since 1970-01-01 00:00 UTC, which may be negative, and nanoseconds of that second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timespec {
+    /// Seconds since the epoch.
+    pub sec: i64,
+    /// Nanoseconds, 0 to 999,999,999, counted forward from `sec` also before the epoch.
+    pub nsec: u32,
+}
+
+/// A device number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rdev {
+    /// Major number: which driver.
+    pub major: u32,
+    /// Minor number: which of the driver's devices.
+    pub minor: u32,
+}
+
+bitflags::bitflags! {
+    /// Inode flags as `FS_IOC_GETFLAGS` and `lsattr` show them; the values are those of Linux's `FS_*_FL`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct FileFlags: u32 {
+        /// Synchronous updates.
+        const SYNC = 0x0000_0008;
+        /// May not be changed, renamed, linked to or deleted.
+        const IMMUTABLE = 0x0000_0010;
+        /// May only be appended to.
+        const APPEND = 0x0000_0020;
+        /// Access times are not kept.
+        const NOATIME = 0x0000_0080;
+        /// The contents are encrypted.
+        const ENCRYPT = 0x0000_0800;
+        /// Names in this directory are looked up without regard to case.
+        const CASEFOLD = 0x4000_0000;
+        /// The contents are protected by fs-verity.
+        const VERITY = 0x0010_0000;
+        /// New children inherit the project id.
+        const PROJINHERIT = 0x2000_0000;
+        /// Every other bit is kept as the file system has it.
+        const _ = !0;
+    }
+}
+
+/// The attributes of an inode, as `statx` reports them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: u64,
+    /// Told apart from earlier inodes of the same number.
+    pub generation: u32,
+    /// Type of the file.
+    pub kind: FileType,
+    /// Permission bits, set-id bits and sticky bit: `0o7777` at most.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of hard links.
+    pub nlink: u32,
+    /// Which device a device node stands for; zero for other types.
+    pub rdev: Rdev,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space taken, in units of 512 bytes.
+    pub blocks: u64,
+    /// Preferred I/O size in bytes.
+    pub blksize: u32,
+    /// Last read.
+    pub atime: Timespec,
+    /// Last change of the contents.
+    pub mtime: Timespec,
+    /// Last change of the attributes or contents.
+    pub ctime: Timespec,
+    /// Creation, where the file system keeps it.
+    pub btime: Option<Timespec>,
+    /// Inode flags.
+    pub flags: FileFlags,
+    /// Project id; zero where the file system keeps none.
+    pub project: u32,
+}
+
+/// What `statfs` tells of a file system; sizes are in blocks of `block_size` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Bytes a block.
+    pub block_size: u32,
+    /// Blocks in all, those of the file system's own structures not counted.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// Free blocks that users without privilege may take.
+    pub blocks_available: u64,
+    /// Inodes in all.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+    /// Longest name in bytes.
+    pub name_max: u32,
+    /// Magic number of the type of file system, as in `linux/magic.h`.
+    pub magic: u32,
+    /// Identifier of this file system.
+    pub fsid: u64,
+}

@@ -1,0 +1,148 @@
+//! Errors of the VFS: the Linux error numbers, and the error that carries one with its cause.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A Linux error number.
+///
+/// A newtype with constants rather than an enum: a file system may return a number that has no name here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(u16);
+
+macro_rules! errnos {
+    ($($name:ident $number:literal $text:literal)*) => {
+        impl Errno {
+            $(#[doc = $text] pub const $name: Errno = Errno($number);)*
+
+            /// The symbol, such as `ENOENT`; `None` for a number without a name here.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 { $($number => Some(stringify!($name)),)* _ => None }
+            }
+
+            /// What it means, as `strerror` says it.
+            pub const fn message(self) -> &'static str {
+                match self.0 { $($number => $text,)* _ => "Unknown error" }
+            }
+        }
+    };
+}
+
+errnos! {
+    EPERM 1 "Operation not permitted"
+    ENOENT 2 "No such file or directory"
+    EIO 5 "Input/output error"
+    ENXIO 6 "No such device or address"
+    E2BIG 7 "Argument list too long"
+    EBADF 9 "Bad file descriptor"
+    EAGAIN 11 "Resource temporarily unavailable"
+    ENOMEM 12 "Cannot allocate memory"
+    EACCES 13 "Permission denied"
+    EBUSY 16 "Device or resource busy"
+    EEXIST 17 "File exists"
+    EXDEV 18 "Invalid cross-device link"
+    ENODEV 19 "No such device"
+    ENOTDIR 20 "Not a directory"
+    EISDIR 21 "Is a directory"
+    EINVAL 22 "Invalid argument"
+    ETXTBSY 26 "Text file busy"
+    EFBIG 27 "File too large"
+    ENOSPC 28 "No space left on device"
+    EROFS 30 "Read-only file system"
+    EMLINK 31 "Too many links"
+    ERANGE 34 "Numerical result out of range"
+    ENAMETOOLONG 36 "File name too long"
+    ENOSYS 38 "Function not implemented"
+    ENOTEMPTY 39 "Directory not empty"
+    ELOOP 40 "Too many levels of symbolic links"
+    ENODATA 61 "No data available"
+    EOVERFLOW 75 "Value too large for defined data type"
+    EILSEQ 84 "Invalid or incomplete multibyte or wide character"
+    EOPNOTSUPP 95 "Operation not supported"
+    ESTALE 116 "Stale file handle"
+    EUCLEAN 117 "Structure needs cleaning"
+    EDQUOT 122 "Disk quota exceeded"
+    ENOKEY 126 "Required key not available"
+}
+
+impl Errno {
+    /// The error number `number`, for one that has no constant here.
+    pub const fn from_raw(number: u16) -> Self {
+        Self(number)
+    }
+
+    /// The number, as in `errno.h` of Linux.
+    pub const fn raw(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+/// Why a VFS operation failed: a number for programs, and where a file system has more to say, its cause.
+///
+/// The common outcomes (`ENOENT`, `EACCES`, ...) allocate nothing.
+#[derive(Debug)]
+pub struct Error {
+    errno: Errno,
+    cause: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The result of a VFS operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error that has a cause worth telling, such as the corrupt structure behind `EUCLEAN`.
+    pub fn with_cause(errno: Errno, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { errno, cause: Some(cause.into()) }
+    }
+
+    /// The error number.
+    pub const fn errno(&self) -> Errno {
+        self.errno
+    }
+
+    /// The cause, if the file system told one.
+    pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        self.cause.as_deref()
+    }
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Self { errno, cause: None }
+    }
+}
+
+impl PartialEq<Errno> for Error {
+    fn eq(&self, other: &Errno) -> bool {
+        self.errno == *other
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{}: {cause}", self.errno),
+            None => write!(f, "{}", self.errno),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.as_deref().map(|cause| cause as &(dyn StdError + 'static))
+    }
+}
