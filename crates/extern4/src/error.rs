@@ -1,0 +1,109 @@
+//! Errors of the library: what was tried, on which path, and why it failed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use extern4_vfs::Errno;
+
+/// The result of a library call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of failure an [`Error`] is, as far as a program decides by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The device or image file could not be opened or read.
+    Io,
+    /// The bytes are not an ext2, ext3 or ext4 volume.
+    NotExt,
+    /// The volume uses a feature that this version cannot read; the message names it.
+    Unsupported,
+    /// The volume's own structures break the format; the message says where.
+    Corrupt,
+    /// An operation failed as it would have failed on Linux, with this error number.
+    Os(Errno),
+    /// An argument makes no sense, such as a partition that is not there.
+    Invalid,
+}
+
+/// A failure: what was tried, on which path, and why.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    action: &'static str,
+    path: Option<PathBuf>,
+    cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, action: &'static str) -> Self {
+        Self { kind, action, path: None, cause: None }
+    }
+
+    pub(crate) fn at(mut self, path: &Path) -> Self {
+        self.path = Some(path.to_owned());
+        self
+    }
+
+    pub(crate) fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// The failure of a VFS operation.
+    pub(crate) fn vfs(action: &'static str, path: &Path, error: extern4_vfs::Error) -> Self {
+        let kind = match error.errno() {
+            Errno::EUCLEAN => ErrorKind::Corrupt,
+            errno => ErrorKind::Os(errno),
+        };
+        Self::new(kind, action).at(path).because(error)
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The Linux error number that says it best.
+    pub fn errno(&self) -> Errno {
+        match self.kind {
+            ErrorKind::Io => Errno::EIO,
+            ErrorKind::NotExt | ErrorKind::Invalid => Errno::EINVAL,
+            ErrorKind::Unsupported => Errno::EOPNOTSUPP,
+            ErrorKind::Corrupt => Errno::EUCLEAN,
+            ErrorKind::Os(errno) => errno,
+        }
+    }
+
+    /// The path the operation was on, if it was on one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}", self.action)?;
+        if let Some(path) = &self.path {
+            write!(f, " {}", path.display())?;
+        }
+        match (&self.cause, self.kind) {
+            (Some(cause), _) => write!(f, ": {cause}"),
+            (None, ErrorKind::Os(errno)) => write!(f, ": {errno}"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let kind = std::io::Error::from_raw_os_error(i32::from(error.errno().raw())).kind();
+        std::io::Error::new(kind, error)
+    }
+}
