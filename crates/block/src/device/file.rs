@@ -1,0 +1,343 @@
+//! A device in a file: an image, or a block special file, or a window of one.
+//!
+//! The file is opened read-only unless writing is asked for. A writer holds the file's advisory lock, so two writers
+//! of one image refuse each other. The size is taken once at the opening; an image that shrinks later gives
+//! [`Error::UnexpectedEnd`], never stale or zero bytes.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, IoSliceMut, Seek, SeekFrom};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Advice, FallocateFlags, OFlags};
+
+use super::{BlockDevice, check_range, check_span, total_len};
+use crate::{Error, Op, Result};
+
+/// Slices that one `preadv` takes: Linux's UIO_MAXIOV.
+const MAX_SLICES: usize = 1024;
+
+/// How to open a [`FileDevice`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileOptions {
+    /// Open for writing too.
+    pub write: bool,
+    /// Byte of the file at which the device starts.
+    pub offset_bytes: u64,
+    /// Length of the device; the rest of the file if absent.
+    pub len_bytes: Option<u64>,
+}
+
+/// A device in a regular file or a block special file.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    path: PathBuf,
+    start: u64,
+    size: u64,
+    read_only: bool,
+}
+
+impl FileDevice {
+    /// Opens the whole of `path` for reading.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &FileOptions::default())
+    }
+
+    /// Opens `path`, or the part of it that `options` name.
+    ///
+    /// Refuses what is neither a regular file nor a block special file, a window that the file does not hold, and a
+    /// second writer.
+    pub fn open_with(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let refused = |reason: String| Error::Refused { path: path.to_owned(), reason };
+        let failed = |source: io::Error| Error::Open { path: path.to_owned(), source: Arc::new(source) };
+
+        // Without O_NONBLOCK the opening of a FIFO would wait for a writer before it can be refused.
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(options.write)
+            .custom_flags(flags.bits() as i32)
+            .open(path)
+            .map_err(failed)?;
+        let kind = file.metadata().map_err(failed)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let what =
+                if kind.is_dir() { "a directory" } else { "neither a regular file nor a block device" };
+            return Err(refused(format!("it is {what}")));
+        }
+        if options.write {
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(refused("another program has it open for writing".into()));
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+        }
+
+        // The end by seeking, since a block special file's metadata has no length.
+        let file_len = (&file).seek(SeekFrom::End(0)).map_err(failed)?;
+        let start = options.offset_bytes;
+        let room = file_len.checked_sub(start).ok_or_else(|| {
+            refused(format!("a device at offset {start} starts beyond its {file_len} bytes"))
+        })?;
+        let size = options.len_bytes.unwrap_or(room);
+        if size > room {
+            return Err(refused(format!(
+                "a device of {size} bytes at offset {start} ends beyond its {file_len} bytes"
+            )));
+        }
+        Ok(Self { file, path: path.to_owned(), start, size, read_only: !options.write })
+    }
+
+    /// The file as it was named at the opening.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Byte of the file at which the device starts.
+    pub fn offset_bytes(&self) -> u64 {
+        self.start
+    }
+
+    fn check_writable(&self, op: Op, offset: u64) -> Result<()> {
+        if self.read_only { Err(Error::ReadOnly { op, offset }) } else { Ok(()) }
+    }
+
+    fn allocate(&self, op: Op, range: &Range<u64>, flags: FallocateFlags) -> Result<(), Option<Error>> {
+        let len = check_span(op, range, self.size)?;
+        if len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(
+            &self.file,
+            flags | FallocateFlags::KEEP_SIZE,
+            self.start + range.start,
+            len,
+        ) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Err(None),
+            Err(errno) => Err(Some(Error::io(op, range.start, len, errno.into()))),
+        }
+    }
+
+    fn zero_by_writing(&self, range: Range<u64>) -> Result<()> {
+        static ZEROES: [u8; 65536] = [0; 65536];
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(ZEROES.len() as u64);
+            self.write_at(&ZEROES[..len as usize], at)?;
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+/// What is left to do after a system call moved no bytes or failed: `Ok` to try again.
+fn check_progress(op: Op, done: io::Result<usize>, offset: u64, left: u64) -> Result<usize> {
+    match done {
+        Ok(0) if op == Op::Read => Err(Error::UnexpectedEnd { offset, missing: left }),
+        Ok(0) => Err(Error::io(op, offset, left, io::ErrorKind::WriteZero.into())),
+        Ok(n) => Ok(n),
+        Err(source) if source.kind() == io::ErrorKind::Interrupted => Ok(0),
+        Err(source) => Err(Error::io(op, offset, left, source)),
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn size_bytes(&self) -> u64 {
+        self.size
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        check_range(Op::Read, offset, buf.len() as u64, self.size)?;
+        let (mut buf, mut at) = (buf, offset);
+        while !buf.is_empty() {
+            let done = self.file.read_at(buf, self.start + at);
+            let n = check_progress(Op::Read, done, at, buf.len() as u64)?;
+            buf = &mut buf[n..];
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+        let mut left = total_len(bufs);
+        check_range(Op::Read, offset, left, self.size)?;
+        let (mut bufs, mut at) = (bufs, offset);
+        while left > 0 {
+            let batch = bufs.len().min(MAX_SLICES);
+            let done = rustix::io::preadv(&self.file, &mut bufs[..batch], self.start + at);
+            let n = check_progress(Op::Read, done.map_err(io::Error::from), at, left)?;
+            IoSliceMut::advance_slices(&mut bufs, n);
+            at += n as u64;
+            left -= n as u64;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.check_writable(Op::Write, offset)?;
+        check_range(Op::Write, offset, buf.len() as u64, self.size)?;
+        let (mut buf, mut at) = (buf, offset);
+        while !buf.is_empty() {
+            let done = self.file.write_at(buf, self.start + at);
+            let n = check_progress(Op::Write, done, at, buf.len() as u64)?;
+            buf = &buf[n..];
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.file.sync_data().map_err(|source| Error::io(Op::Flush, 0, self.size, source))
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.check_writable(Op::Discard, range.start)?;
+        match self.allocate(Op::Discard, &range, FallocateFlags::PUNCH_HOLE) {
+            Err(Some(error)) => Err(error),
+            Ok(()) | Err(None) => Ok(()),
+        }
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+        self.check_writable(Op::WriteZeroes, range.start)?;
+        match self.allocate(Op::WriteZeroes, &range, FallocateFlags::ZERO_RANGE) {
+            Ok(()) => Ok(()),
+            Err(Some(error)) => Err(error),
+            Err(None) => self.zero_by_writing(range),
+        }
+    }
+
+    fn prefetch(&self, range: Range<u64>) {
+        let Ok(len) = check_span(Op::Read, &range, self.size) else { return };
+        let Some(len) = std::num::NonZeroU64::new(len) else { return };
+        // A hint: a file that cannot be advised is read all the same.
+        let _ = rustix::fs::fadvise(&self.file, self.start + range.start, Some(len), Advice::WillNeed);
+    }
+
+    fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
+        check_span(Op::Read, &range, self.size).ok()?;
+        Some((&self.file, self.start + range.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file in the temporary directory, gone when this is dropped.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str, bytes: &[u8]) -> Self {
+            let path = std::env::temp_dir().join(format!("extern4-block-{}-{name}", std::process::id()));
+            std::fs::write(&path, bytes).unwrap();
+            Self(path)
+        }
+
+        fn writable(&self) -> FileDevice {
+            FileDevice::open_with(&self.0, &FileOptions { write: true, ..FileOptions::default() }).unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn window(offset_bytes: u64, len_bytes: Option<u64>) -> FileOptions {
+        FileOptions { write: false, offset_bytes, len_bytes }
+    }
+
+    #[test]
+    fn a_window_reads_and_ends_where_it_should() {
+        let scratch = Scratch::new("window", b"0123456789");
+        let device = FileDevice::open_with(&scratch.0, &window(2, Some(5))).unwrap();
+        let mut buf = [0; 3];
+        device.read_at(&mut buf, 1).unwrap();
+        assert_eq!(&buf, b"345");
+        assert!(matches!(
+            device.read_at(&mut buf, 3),
+            Err(Error::OutOfRange { offset: 3, len: 3, size: 5, .. })
+        ));
+        let (_, at) = device.file_range(1..5).unwrap();
+        assert_eq!(at, 3);
+        assert!(device.file_range(1..6).is_none());
+        assert_eq!(FileDevice::open_with(&scratch.0, &window(2, None)).unwrap().size_bytes(), 8);
+        for bad in
+            [window(11, None), window(9, Some(2)), window(u64::MAX, Some(1)), window(1, Some(u64::MAX))]
+        {
+            assert!(matches!(FileDevice::open_with(&scratch.0, &bad), Err(Error::Refused { .. })));
+        }
+    }
+
+    #[test]
+    fn slices_are_filled_in_order_however_many() {
+        let bytes: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8).collect();
+        let scratch = Scratch::new("slices", &bytes);
+        let device = FileDevice::open(&scratch.0).unwrap();
+        let mut parts = vec![[0u8; 2]; MAX_SLICES + 100];
+        let mut slices: Vec<_> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+        device.read_vectored_at(&mut slices, 7).unwrap();
+        assert_eq!(parts.concat(), bytes[7..7 + 2 * (MAX_SLICES + 100)]);
+    }
+
+    #[test]
+    fn an_image_that_shrank_names_where_it_ends() {
+        let scratch = Scratch::new("shrank", &[1; 100]);
+        let device = FileDevice::open(&scratch.0).unwrap();
+        OpenOptions::new().write(true).open(&scratch.0).unwrap().set_len(60).unwrap();
+        let error = device.read_at(&mut [0; 30], 50).unwrap_err();
+        assert!(matches!(error, Error::UnexpectedEnd { offset: 60, missing: 20 }), "{error}");
+        let mut parts = [[0; 20]; 2];
+        let mut slices: Vec<_> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+        let error = device.read_vectored_at(&mut slices, 30).unwrap_err();
+        assert!(matches!(error, Error::UnexpectedEnd { offset: 60, missing: 10 }), "{error}");
+    }
+
+    #[test]
+    fn writes_zeroes_and_discards_stay_in_their_range() {
+        let scratch = Scratch::new("writes", &[1; 16384]);
+        let device = scratch.writable();
+        device.write_at(&[2; 100], 8000).unwrap();
+        device.write_zeroes(8050..12000).unwrap();
+        device.discard(12288..16384).unwrap();
+        device.flush().unwrap();
+        assert!(matches!(device.write_at(&[0; 2], 16383), Err(Error::OutOfRange { .. })));
+        let bytes = std::fs::read(&scratch.0).unwrap();
+        assert_eq!(bytes.len(), 16384);
+        assert!(bytes[..8000].iter().all(|&b| b == 1) && bytes[8000..8050].iter().all(|&b| b == 2));
+        assert!(bytes[8050..12000].iter().all(|&b| b == 0) && bytes[12000..12288].iter().all(|&b| b == 1));
+    }
+
+    #[test]
+    fn what_cannot_be_a_device_is_refused_by_name() {
+        let dir = std::env::temp_dir();
+        let error = FileDevice::open(&dir).unwrap_err().to_string();
+        assert!(error.contains("it is a directory") && error.contains(dir.to_str().unwrap()), "{error}");
+        let error = FileDevice::open("/dev/null").unwrap_err().to_string();
+        assert!(error.contains("/dev/null"), "{error}");
+        assert!(matches!(FileDevice::open(dir.join("extern4-none")), Err(Error::Open { .. })));
+        let scratch = Scratch::new("refused", &[0; 512]);
+        let _writer = scratch.writable();
+        let second =
+            FileDevice::open_with(&scratch.0, &FileOptions { write: true, ..FileOptions::default() });
+        assert!(second.unwrap_err().to_string().contains("another program"));
+        let reader = FileDevice::open(&scratch.0).unwrap();
+        assert!(matches!(reader.write_at(&[0], 0), Err(Error::ReadOnly { .. })));
+    }
+}

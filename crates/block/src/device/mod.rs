@@ -1,0 +1,118 @@
+//! The device trait and the devices.
+//!
+//! Offsets and lengths are bytes. Every operation takes `&self` and may be called from any thread; two operations
+//! on ranges that do not overlap never disturb each other. A range that does not lie inside the device is refused
+//! before anything is read or changed.
+
+use std::fmt;
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{Error, Op, Result};
+
+pub mod file;
+pub mod memory;
+
+/// An array of bytes on some medium.
+pub trait BlockDevice: Send + Sync + fmt::Debug {
+    /// Bytes in the device; constant while it is open.
+    fn size_bytes(&self) -> u64;
+
+    /// Whether every change is refused with [`Error::ReadOnly`].
+    fn is_read_only(&self) -> bool;
+
+    /// Fills `buf` with the bytes at `offset`, whole or not at all: data that ends early is
+    /// [`Error::UnexpectedEnd`], and what `buf` then holds is unspecified.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+
+    /// Fills `bufs` one after the other with the bytes from `offset` on, as one read where the device can.
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+        let mut at = offset;
+        for buf in bufs {
+            self.read_at(buf, at)?;
+            // OK: the read succeeded, so its end lies inside the device.
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Replaces the bytes at `offset`. After an error, each byte of the range holds its old or its new value.
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+
+    /// Returns after every write that finished before the call is durable.
+    fn flush(&self) -> Result<()>;
+
+    /// Tells the device that the contents of `range` no longer matter. They are unspecified afterwards. A device
+    /// that cannot do so does nothing.
+    fn discard(&self, range: Range<u64>) -> Result<()>;
+
+    /// Makes `range` read as zeroes.
+    fn write_zeroes(&self, range: Range<u64>) -> Result<()>;
+
+    /// Hints that `range` is read soon. Does not wait, and never fails.
+    fn prefetch(&self, _range: Range<u64>) {}
+
+    /// The file that holds `range` in one piece, and the offset of the range in it, if there is one: lets a caller
+    /// copy file contents by `copy_file_range` or `sendfile` without passing them through memory. The file is for
+    /// reading only.
+    fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
+        None
+    }
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
+    fn size_bytes(&self) -> u64 {
+        (**self).size_bytes()
+    }
+    fn is_read_only(&self) -> bool {
+        (**self).is_read_only()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        (**self).read_at(buf, offset)
+    }
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+        (**self).read_vectored_at(bufs, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        (**self).write_at(buf, offset)
+    }
+    fn flush(&self) -> Result<()> {
+        (**self).flush()
+    }
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        (**self).discard(range)
+    }
+    fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+        (**self).write_zeroes(range)
+    }
+    fn prefetch(&self, range: Range<u64>) {
+        (**self).prefetch(range)
+    }
+    fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
+        (**self).file_range(range)
+    }
+}
+
+/// The end of the range of `len` bytes at `offset`, or [`Error::OutOfRange`] unless it lies inside `size` bytes.
+pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<u64> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(end),
+        _ => Err(Error::OutOfRange { op, offset, len, size }),
+    }
+}
+
+/// The length of `range`, or [`Error::OutOfRange`] unless it lies inside `size` bytes and runs forwards.
+pub(crate) fn check_span(op: Op, range: &Range<u64>, size: u64) -> Result<u64> {
+    let len = range.end.checked_sub(range.start);
+    match len {
+        Some(len) if range.end <= size => Ok(len),
+        _ => Err(Error::OutOfRange { op, offset: range.start, len: len.unwrap_or(0), size }),
+    }
+}
+
+/// Bytes in all of `bufs`.
+pub(crate) fn total_len(bufs: &[IoSliceMut<'_>]) -> u64 {
+    bufs.iter().map(|buf| buf.len() as u64).sum()
+}

@@ -1,0 +1,126 @@
+//! What can go wrong between a caller and the bytes of a device.
+//!
+//! Errors are cheap to clone: a failed read is handed to every thread that waited for it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The result of a device or cache operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a device was asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Read bytes.
+    Read,
+    /// Write bytes.
+    Write,
+    /// Make earlier writes durable.
+    Flush,
+    /// Give up the contents of a range.
+    Discard,
+    /// Make a range read as zeroes.
+    WriteZeroes,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "zero",
+        })
+    }
+}
+
+/// A device or cache operation that failed. Offsets and lengths are bytes from the start of the device asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation on an open device.
+    #[error("cannot {op} {len} bytes at offset {offset}: {source}")]
+    Io {
+        /// What was asked.
+        op: Op,
+        /// Where it failed.
+        offset: u64,
+        /// Bytes that were still to do.
+        len: u64,
+        /// The system's answer.
+        source: Arc<io::Error>,
+    },
+    /// A read met the end of the device's data: an image that is shorter than it was when it was opened.
+    #[error("the device ends at offset {offset}, {missing} bytes short")]
+    UnexpectedEnd {
+        /// Where the data ended.
+        offset: u64,
+        /// Bytes asked for beyond that.
+        missing: u64,
+    },
+    /// A range does not lie inside the device.
+    #[error("cannot {op} {len} bytes at offset {offset}: the device has {size} bytes")]
+    OutOfRange {
+        /// What was asked.
+        op: Op,
+        /// Start of the range.
+        offset: u64,
+        /// Length of the range.
+        len: u64,
+        /// Size of the device.
+        size: u64,
+    },
+    /// A block number does not lie inside the volume.
+    #[error("block {block} is outside the volume of {block_count} blocks")]
+    BlockOutOfRange {
+        /// The block asked for, or the last one of a range.
+        block: u64,
+        /// Blocks in the volume.
+        block_count: u64,
+    },
+    /// A change was asked of a device that is open for reading.
+    #[error("cannot {op} at offset {offset}: the device is read-only")]
+    ReadOnly {
+        /// What was asked.
+        op: Op,
+        /// Start of the range.
+        offset: u64,
+    },
+    /// A file cannot be opened as a device.
+    #[error("cannot open {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: Arc<io::Error>,
+    },
+    /// A file exists but cannot serve as a device.
+    #[error("cannot use {}: {reason}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Why not, as the end of a sentence.
+        reason: String,
+    },
+    /// A cache was asked for with a block size that is not a power of two from 512 to 65536.
+    #[error("{0} is not a usable block size")]
+    BlockSize(u32),
+}
+
+impl Error {
+    /// An [`Error::Io`] of `op` at `offset` with `len` bytes to do.
+    pub fn io(op: Op, offset: u64, len: u64, source: io::Error) -> Self {
+        Self::Io { op, offset, len, source: Arc::new(source) }
+    }
+
+    /// The operating system's error, where one is behind this.
+    pub fn io_source(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io { source, .. } | Self::Open { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
