@@ -1,1 +1,27 @@
-//! extern4 testkit: see ARCHITECTURE.md.
+//! Oracles and image factories for the tests of extern4.
+//!
+//! The product is judged by programs that do not share a line with it: `mke2fs` and the kernel make the
+//! images, the kernel's mount and `debugfs` say what is in them. This crate makes those images on demand,
+//! in temporary directories, and puts what the oracles see into one comparable shape.
+//!
+//! ```text
+//! zoo::SPECS ──▶ ImageSpec::build ──▶ Image ──▶ Mount ──▶ tree::from_mount ──┐
+//!                                       │  └───────▶ tree::from_debugfs ─────┤
+//!                                       ▼                                    ▼
+//!                               the code under test ──▶ Tree ──▶ tree::diff(ours, theirs)
+//! ```
+//!
+//! * [`tools`] runs other programs and says what a machine lacks.
+//! * [`image`] makes, mounts and copies images.
+//! * [`plan`] holds what a directory can be filled with; [`zoo`] names the images made of it.
+//! * [`tree`] is what an oracle saw, and the difference between two of those.
+//!
+//! Everything here panics on failure: a test that cannot trust its oracle has nothing to say.
+#![forbid(unsafe_code)]
+
+pub mod acl;
+pub mod image;
+pub mod plan;
+pub mod tools;
+pub mod tree;
+pub mod zoo;

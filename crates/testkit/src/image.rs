@@ -1,0 +1,272 @@
+//! Making, copying and mounting images.
+//!
+//! An [`ImageSpec`] says how an image comes to be: the arguments of mke2fs, what it is filled with and by
+//! whom, and what is done to it afterwards. [`ImageSpec::build`] does all that in a new temporary directory
+//! and hands out an [`Image`], which is gone when dropped. A [`Mount`] is unmounted when dropped, also while
+//! a failing test unwinds, and its loop device detaches itself with the last unmount.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::tools::{self, Need, run};
+use crate::tree::{self, Tree};
+
+/// Fills a directory: of a mounted image, or one that `mke2fs -d` copies from.
+pub type Plan = fn(&Path) -> io::Result<()>;
+
+/// Who puts the files into an image.
+#[derive(Clone, Copy)]
+pub enum Fill {
+    /// Nobody: only `lost+found` is there.
+    Nothing,
+    /// The kernel, through a loop mount with these options.
+    Kernel(&'static str, &'static [Plan]),
+    /// `mke2fs -d`, from a directory of this machine: for images no kernel here can mount.
+    Directory(&'static [Plan]),
+}
+
+/// Something done to the unmounted image after it was filled.
+#[derive(Clone, Copy)]
+pub enum Step {
+    /// A script for `debugfs -w`.
+    Debugfs(&'static str),
+    /// As [`Step::Debugfs`], for scripts that are computed.
+    DebugfsScript(fn() -> String),
+    /// `tune2fs` with these arguments.
+    Tune2fs(&'static [&'static str]),
+    /// `e2fsck -fy` with these arguments; repairs are no failure.
+    E2fsck(&'static [&'static str]),
+    /// A loop mount with these options, for plans that need what came before.
+    Mounted(&'static str, &'static [Plan]),
+    /// Anything else.
+    Run(fn(&Image)),
+}
+
+/// Who says what is in an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oracle {
+    /// The kernel, by mounting it.
+    Kernel,
+    /// `debugfs`, for what no kernel here can mount.
+    Debugfs,
+    /// The kernel where it has this feature, `debugfs` elsewhere.
+    KernelWith(&'static str),
+}
+
+/// How an image comes to be.
+#[derive(Clone, Copy)]
+pub struct ImageSpec {
+    /// A name for messages, also the file name.
+    pub name: &'static str,
+    size: u64,
+    mke2fs: &'static [&'static str],
+    fill: Fill,
+    steps: &'static [Step],
+    oracle: Oracle,
+}
+
+impl ImageSpec {
+    /// An image of `size` bytes, made by `mke2fs` with these arguments and not filled.
+    pub const fn new(name: &'static str, size: u64, mke2fs: &'static [&'static str]) -> ImageSpec {
+        ImageSpec { name, size, mke2fs, fill: Fill::Nothing, steps: &[], oracle: Oracle::Kernel }
+    }
+
+    /// Filled by the kernel.
+    pub const fn mounted(self, plans: &'static [Plan]) -> ImageSpec {
+        self.mounted_with("noatime", plans)
+    }
+
+    /// Filled by the kernel, mounted with these options.
+    pub const fn mounted_with(mut self, options: &'static str, plans: &'static [Plan]) -> ImageSpec {
+        self.fill = Fill::Kernel(options, plans);
+        self
+    }
+
+    /// Filled by `mke2fs -d` and judged by `debugfs`.
+    pub const fn from_directory(mut self, plans: &'static [Plan]) -> ImageSpec {
+        self.fill = Fill::Directory(plans);
+        self.oracle = Oracle::Debugfs;
+        self
+    }
+
+    /// What is done after filling, in order.
+    pub const fn then(mut self, steps: &'static [Step]) -> ImageSpec {
+        self.steps = steps;
+        self
+    }
+
+    /// Judged by this oracle.
+    pub const fn judged_by(mut self, oracle: Oracle) -> ImageSpec {
+        self.oracle = oracle;
+        self
+    }
+
+    /// Whether this machine can build and judge the image; says so loudly if not.
+    pub fn can_run(&self) -> bool {
+        tools::can_run(&[Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("python3"), Need::Mount])
+    }
+
+    /// Makes the image.
+    ///
+    /// # Panics
+    /// When any step fails.
+    pub fn build(&self) -> Image {
+        let dir = tempfile::Builder::new().prefix("extern4-").tempdir().expect("a temporary directory");
+        let image = Image { path: dir.path().join(format!("{}.img", self.name)), name: self.name, dir };
+        let mut args: Vec<OsString> = ["-q", "-F"].iter().chain(self.mke2fs).map(OsString::from).collect();
+        let source = image.dir.path().join("source");
+        if let Fill::Directory(plans) = self.fill {
+            std::fs::create_dir(&source).expect("a source directory");
+            image.apply(&source, plans);
+            args.extend(["-d".into(), source.clone().into()]);
+        }
+        let file = std::fs::File::create_new(&image.path).expect("an image file");
+        file.set_len(self.size).expect("a sparse image file");
+        args.push(image.path.clone().into());
+        run("mke2fs", args);
+        if let Fill::Kernel(options, plans) = self.fill {
+            image.apply(&image.mount(options).path, plans);
+        }
+        if source.exists() {
+            std::fs::remove_dir_all(&source).expect("the source directory goes away");
+        }
+        self.steps.iter().for_each(|step| image.take(step));
+        image
+    }
+
+    /// What the oracle sees in `image`, which this spec made.
+    pub fn oracle_tree(&self, image: &Image) -> Tree {
+        let mountable = match self.oracle {
+            Oracle::Kernel => true,
+            Oracle::Debugfs => false,
+            Oracle::KernelWith(feature) => Path::new("/sys/fs/ext4/features").join(feature).exists(),
+        };
+        match mountable {
+            true => tree::from_mount(&image.mount("ro,noatime").path),
+            false => tree::from_debugfs(&image.path),
+        }
+    }
+}
+
+/// An image in a temporary directory of its own.
+#[derive(Debug)]
+pub struct Image {
+    /// The image file.
+    pub path: PathBuf,
+    name: &'static str,
+    dir: TempDir,
+}
+
+impl Image {
+    /// A directory that lives as long as the image, for whatever a test needs beside it.
+    pub fn scratch(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A second image with the same bytes and holes.
+    pub fn copy(&self) -> Image {
+        let dir = tempfile::Builder::new().prefix("extern4-").tempdir().expect("a temporary directory");
+        let path = dir.path().join(self.path.file_name().expect("an image file has a name"));
+        run("cp", [OsStr::new("--sparse=always"), self.path.as_os_str(), path.as_os_str()]);
+        Image { path, name: self.name, dir }
+    }
+
+    /// Mounts the image through a loop device.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    #[track_caller]
+    pub fn mount(&self, options: &str) -> Mount {
+        self.try_mount(options).unwrap_or_else(|e| panic!("{}: {e}", self.name))
+    }
+
+    /// As [`Image::mount`], with the kernel's refusal as a sentence.
+    pub fn try_mount(&self, options: &str) -> Result<Mount, String> {
+        let point = tempfile::Builder::new().prefix("extern4-mnt-").tempdir().expect("a mount point");
+        let options = format!("loop,{options}");
+        let words = ["-t", "ext4", "-o", &options].map(OsStr::new);
+        tools::try_run(
+            "mount",
+            words.iter().copied().chain([self.path.as_os_str(), point.path().as_os_str()]),
+        )?;
+        Ok(Mount { path: point.path().to_owned(), mounted: true, _point: point })
+    }
+
+    /// Runs a script of `debugfs -w` on the image.
+    ///
+    /// # Panics
+    /// When a command of the script fails: debugfs itself exits successfully then, but prints its name first.
+    #[track_caller]
+    pub fn debugfs(&self, script: &str) -> String {
+        tools::debugfs(&self.path, true, script)
+    }
+
+    fn apply(&self, root: &Path, plans: &[Plan]) {
+        for (at, plan) in plans.iter().enumerate() {
+            plan(root).unwrap_or_else(|e| panic!("{}: plan {at} failed: {e}", self.name));
+        }
+    }
+
+    fn take(&self, step: &Step) {
+        let path = self.path.as_os_str();
+        let with = |args: &[&str]| -> Vec<OsString> {
+            args.iter().map(OsString::from).chain([path.to_owned()]).collect()
+        };
+        match step {
+            Step::Debugfs(script) => drop(self.debugfs(script)),
+            Step::DebugfsScript(script) => drop(self.debugfs(&script())),
+            Step::Tune2fs(args) => drop(run("tune2fs", with(args))),
+            Step::E2fsck(args) => {
+                // Status 1 says that something was repaired, and comes as an error with nothing on stderr
+                // but the version; what remains broken is for the second pass to tell.
+                let fix: Vec<&str> = ["-fy"].iter().chain(*args).copied().collect();
+                let _ = tools::try_run("e2fsck", with(&fix));
+                run("e2fsck", with(&["-fn"]));
+            }
+            Step::Mounted(options, plans) => self.apply(&self.mount(options).path, plans),
+            Step::Run(action) => action(self),
+        }
+    }
+}
+
+/// A mounted image; dropping it unmounts.
+#[derive(Debug)]
+pub struct Mount {
+    /// The top directory of the volume.
+    pub path: PathBuf,
+    mounted: bool,
+    _point: TempDir,
+}
+
+impl Mount {
+    /// Unmounts, and fails the test if that is not possible.
+    ///
+    /// # Panics
+    /// When something still has a file of the volume open.
+    pub fn unmount(mut self) {
+        self.mounted = false;
+        run("umount", [&self.path]);
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if !self.mounted {
+            return;
+        }
+        // A file that another thread closes just now keeps the volume busy for a moment. A mount that stays
+        // busy is taken out of sight at least, and goes with its last user.
+        for _ in 0..50 {
+            match tools::try_run("umount", [&self.path]) {
+                Ok(_) => return,
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(20)),
+            }
+        }
+        if let Err(e) = tools::try_run("umount", [OsStr::new("-l"), self.path.as_os_str()]) {
+            eprintln!("a mount is left behind: {e}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Devices, pipes, sockets, and the flags of chattr(1).
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, IFlags, Mode, makedev, mknodat};
+
+use super::{directory, file};
+
+/// Device numbers of the old and the new encoding, pipes and sockets.
+pub fn devices(root: &Path) -> io::Result<()> {
+    let dir = directory(root, "devices")?;
+    let mode = Mode::from_raw_mode(0o640);
+    for (major, minor) in
+        [(0, 0), (1, 3), (8, 255), (8, 256), (255, 255), (256, 0), (259, 1_048_575), (4095, 1)]
+    {
+        for (kind, letter) in [(FileType::CharacterDevice, 'c'), (FileType::BlockDevice, 'b')] {
+            mknodat(CWD, dir.join(format!("{letter}-{major}-{minor}")), kind, mode, makedev(major, minor))?;
+        }
+    }
+    mknodat(CWD, dir.join("pipe"), FileType::Fifo, mode, 0)?;
+    mknodat(CWD, dir.join("socket"), FileType::Socket, mode, 0)?;
+    Ok(())
+}
+
+/// Files and directories with each flag a user can set.
+pub fn inode_flags(root: &Path) -> io::Result<()> {
+    let dir = directory(root, "flags")?;
+    let flags = [
+        ("append", IFlags::APPEND),
+        ("immutable", IFlags::IMMUTABLE),
+        ("nodump", IFlags::NODUMP),
+        ("noatime", IFlags::NOATIME),
+        ("sync", IFlags::SYNC),
+        ("secure", IFlags::SECURE_REMOVAL),
+        ("undelete", IFlags::UNRM),
+        ("all", IFlags::NODUMP | IFlags::SYNC),
+    ];
+    for (name, flag) in flags {
+        let path = dir.join(name);
+        file(&path, 100)?;
+        set_flags(&path, flag)?;
+    }
+    for (name, flag) in
+        [("dirsync", IFlags::DIRSYNC), ("topdir", IFlags::TOPDIR), ("fixed", IFlags::IMMUTABLE)]
+    {
+        let path = dir.join(name);
+        std::fs::create_dir(&path)?;
+        file(&path.join("inside"), 5)?;
+        set_flags(&path, flag)?;
+    }
+    Ok(())
+}
+
+/// Adds `flags` to those an object has.
+fn set_flags(path: &Path, flags: IFlags) -> io::Result<()> {
+    let file = std::fs::File::open(path)?;
+    let before = rustix::fs::ioctl_getflags(&file)?;
+    Ok(rustix::fs::ioctl_setflags(&file, before | flags)?)
+}

@@ -1,0 +1,179 @@
+//! Other programs: running them, and saying what a machine lacks.
+//!
+//! A test that needs a loop mount cannot run for an ordinary user. It says so on standard error and
+//! passes, unless `EXTERN4_REQUIRE_ORACLES=1`, which continuous integration sets so that a missing
+//! oracle is a failure there and never a silent green.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Something a test needs from the machine it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A program that must be found by [`find`].
+    Tool(&'static str),
+    /// The right to attach loop devices and mount them.
+    Mount,
+    /// The kernel's ext4 driver must know this feature (a file of `/sys/fs/ext4/features`).
+    KernelFeature(&'static str),
+}
+
+impl Need {
+    /// What is missing, as the end of "skipped: ", or `None` when the need is met.
+    fn lack(self) -> Option<String> {
+        match self {
+            Need::Tool(name) => find(name).is_none().then(|| format!("the program {name} is not installed")),
+            Need::Mount => mount_lack().clone(),
+            Need::KernelFeature(name) => (!Path::new("/sys/fs/ext4/features").join(name).exists())
+                .then(|| format!("the kernel's ext4 lacks the feature {name}")),
+        }
+    }
+}
+
+/// Whether all `needs` are met; otherwise says loudly that the calling test is skipped.
+///
+/// # Panics
+/// When a need is not met and `EXTERN4_REQUIRE_ORACLES` is `1`. A kernel built without a feature is no
+/// reason to panic: no installation step could repair it.
+pub fn can_run(needs: &[Need]) -> bool {
+    for need in needs {
+        let Some(lack) = need.lack() else { continue };
+        let repairable = !matches!(need, Need::KernelFeature(_));
+        if repairable && std::env::var_os("EXTERN4_REQUIRE_ORACLES").is_some_and(|v| v == "1") {
+            panic!("EXTERN4_REQUIRE_ORACLES=1, but {lack}");
+        }
+        // The test harness swallows `eprintln!` of passing tests; a skip must be seen, so this goes around it.
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test");
+        let _ = writeln!(std::io::stderr(), "{test} skipped: {lack}");
+        return false;
+    }
+    true
+}
+
+/// Whether this process may mount loop devices, tried once with a tiny image.
+fn mount_lack() -> &'static Option<String> {
+    static LACK: OnceLock<Option<String>> = OnceLock::new();
+    LACK.get_or_init(|| {
+        if !rustix::process::geteuid().is_root() {
+            return Some("needs root to mount".into());
+        }
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (image, point) = (dir.path().join("probe.img"), dir.path().join("mnt"));
+        std::fs::create_dir(&point).expect("a mount point");
+        let tried = (|| {
+            try_run(
+                "mke2fs",
+                ["-q", "-F", "-t", "ext4"]
+                    .map(OsStr::new)
+                    .iter()
+                    .chain([&image.as_os_str(), &OsStr::new("1M")]),
+            )?;
+            try_run(
+                "mount",
+                [OsStr::new("-o"), OsStr::new("loop,ro"), image.as_os_str(), point.as_os_str()],
+            )?;
+            try_run("umount", [point.as_os_str()])
+        })();
+        tried.err().map(|e| format!("cannot mount here: {e}"))
+    })
+}
+
+/// The path of a program, looked for in `PATH` and in the system directories that an ordinary user's `PATH`
+/// leaves out.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Runs a program to its end and returns what it wrote to standard output.
+///
+/// # Panics
+/// When it is missing or exits with an error; the message has the whole command and its standard error.
+#[track_caller]
+pub fn run<A: AsRef<OsStr>>(tool: &str, args: impl IntoIterator<Item = A>) -> Vec<u8> {
+    try_run(tool, args).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// As [`run`], with the failure as a sentence.
+pub fn try_run<A: AsRef<OsStr>>(tool: &str, args: impl IntoIterator<Item = A>) -> Result<Vec<u8>, String> {
+    run_with_input(tool, args, b"")
+}
+
+/// As [`try_run`], with `input` as the program's standard input.
+pub fn run_with_input<A: AsRef<OsStr>>(
+    tool: &str,
+    args: impl IntoIterator<Item = A>,
+    input: &[u8],
+) -> Result<Vec<u8>, String> {
+    let path = find(tool).ok_or_else(|| format!("the program {tool} is not installed"))?;
+    let mut command = Command::new(path);
+    command.args(args).env("LC_ALL", "C").env("TZ", "UTC");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    let output = std::thread::scope(|scope| {
+        // A program may close its input early; its exit status tells whether that was an error.
+        scope.spawn(move || stdin.write_all(input));
+        child.wait_with_output()
+    });
+    let output = output.map_err(|e| format!("{command:?}: {e}"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?} failed ({}): {}", output.status, said.trim()))
+}
+
+/// Runs a line of Python, for the few ioctls that have no tool. `args` are its `sys.argv[1..]`.
+///
+/// # Panics
+/// As [`run`].
+#[track_caller]
+pub fn python<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>) -> Vec<u8> {
+    let words: Vec<std::ffi::OsString> = ["-c".into(), script.into()]
+        .into_iter()
+        .chain(args.into_iter().map(|a| a.as_ref().to_owned()))
+        .collect();
+    run("python3", words)
+}
+
+/// Runs a script of debugfs commands, one a line, on an image and returns its output.
+///
+/// # Panics
+/// When a command fails. debugfs reports that on standard error and exits successfully all the same, so
+/// anything there but its version is a failure.
+#[track_caller]
+pub fn debugfs(image: &Path, write: bool, script: &str) -> String {
+    String::from_utf8_lossy(&debugfs_bytes(image, write, script)).into_owned()
+}
+
+/// As [`debugfs`], for output that is not text.
+///
+/// # Panics
+/// As [`debugfs`].
+#[track_caller]
+pub fn debugfs_bytes(image: &Path, write: bool, script: &str) -> Vec<u8> {
+    let path = find("debugfs").unwrap_or_else(|| panic!("the program debugfs is not installed"));
+    let mut command = Command::new(path);
+    command.arg(if write { "-wf" } else { "-f" }).arg("-").arg(image);
+    command.env("LC_ALL", "C").env("TZ", "UTC").env("DEBUGFS_PAGER", "cat").env("PAGER", "cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(script.as_bytes()));
+        child.wait_with_output()
+    });
+    let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let complaints: Vec<_> = said.lines().filter(|l| !l.starts_with("debugfs 1.") && !l.is_empty()).collect();
+    assert!(output.status.success() && complaints.is_empty(), "{command:?} of {script:.400}: {complaints:?}");
+    output.stdout
+}
