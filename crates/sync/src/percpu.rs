@@ -1,0 +1,216 @@
+//! One value a CPU: counters that threads on different CPUs add to without sharing a cache line.
+//!
+//! [`cpu`] says where the thread runs. That may be out of date the moment it returns, so a slot is still shared and
+//! its contents must be atomics; what the slots buy is that nobody else *usually* writes the line. Additions are
+//! `Relaxed` read-modify-writes: none is lost, they order nothing, and no other access depends on them. A sum that runs
+//! while others add counts each addition that happened before it, and may or may not count the concurrent ones.
+
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use crate::primitive::{AtomicU64, Ordering};
+
+/// Slots at most, so that a machine that may hotplug thousands of CPUs does not cost as many cache lines a counter.
+const MAX_SLOTS: usize = 256;
+
+/// A value on cache lines of its own: two, since x86 fetches lines in adjacent pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Padded<T>(pub T);
+
+impl<T> Deref for Padded<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// The CPU this thread runs on, or ran on a moment ago. Below [`possible_cpus`] as long as the system keeps its word.
+#[inline]
+pub fn cpu() -> usize {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+    if let Some(cpu) = rseq::cpu() {
+        return cpu;
+    }
+    system_cpu()
+}
+
+#[cfg(not(miri))]
+#[cold]
+fn system_cpu() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
+#[cfg(miri)]
+fn system_cpu() -> usize {
+    0
+}
+
+/// CPUs that this machine may ever have, hotplugged ones included.
+pub fn possible_cpus() -> usize {
+    static POSSIBLE: OnceLock<usize> = OnceLock::new();
+    *POSSIBLE.get_or_init(|| {
+        let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+        // A list of ranges, "0-3" or "0,2-5": the last number is the highest.
+        let last = list.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
+        let online = std::thread::available_parallelism().map_or(1, |n| n.get());
+        last.map_or(online, |last| last.saturating_add(1)).max(online)
+    })
+}
+
+/// One `T` for each CPU.
+#[derive(Debug)]
+pub struct PerCpu<T> {
+    // As many as a power of two, so that any CPU number is brought into range by a mask.
+    slots: Box<[Padded<T>]>,
+}
+
+impl<T: Default> PerCpu<T> {
+    /// A default value for each CPU.
+    pub fn new() -> Self {
+        let slots = possible_cpus().min(MAX_SLOTS).next_power_of_two();
+        Self { slots: (0..slots).map(|_| Padded::default()).collect() }
+    }
+}
+
+impl<T: Default> Default for PerCpu<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> PerCpu<T> {
+    /// The value of this thread's CPU. Others may use it at the same time.
+    #[inline]
+    pub fn local(&self) -> &T {
+        &self.slots[cpu() & (self.slots.len() - 1)]
+    }
+
+    /// The values of all CPUs.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().map(|slot| &slot.0)
+    }
+}
+
+/// A counter with one cache line a CPU: cheap to add to, dear to read.
+#[derive(Debug, Default)]
+pub struct Counter(PerCpu<AtomicU64>);
+
+impl Counter {
+    /// A counter at zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `n`, wrapping.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // Relaxed: the module's rule.
+        self.0.local().fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Everything added so far, wrapping.
+    pub fn sum(&self) -> u64 {
+        self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.load(Ordering::Relaxed)))
+    }
+}
+
+/// The CPU number that the kernel keeps up to date in each thread's rseq area (rseq(2)), which glibc 2.35 and later
+/// register and point to by `__rseq_offset` from the thread pointer: one load, against a call for `sched_getcpu`.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+mod rseq {
+    use std::arch::asm;
+    // Not a protocol but a memo of a constant, so not the modelled atomics.
+    use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+
+    /// Byte of `cpu_id` in `struct rseq`.
+    const CPU_ID: isize = 4;
+    /// No offset known yet. No real offset, since the thread pointer itself stands there.
+    const UNKNOWN: isize = 0;
+    /// There is no registered area.
+    const ABSENT: isize = 1;
+
+    static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
+
+    #[inline]
+    pub(super) fn cpu() -> Option<usize> {
+        // Relaxed: the value is the same whoever stores it, and guards nothing.
+        let offset = match OFFSET.load(Relaxed) {
+            UNKNOWN => find(),
+            offset => offset,
+        };
+        if offset == ABSENT {
+            return None;
+        }
+        let id: i32;
+        // SAFETY: `offset` is glibc's for the area it registered, of at least 20 bytes, for every thread.
+        // SAFETY: the asm loads four bytes of that area, which only the kernel writes, and changes nothing.
+        unsafe {
+            asm!("mov {id:e}, dword ptr fs:[{at}]", id = out(reg) id, at = in(reg) offset + CPU_ID,
+                 options(nostack, preserves_flags, readonly));
+        }
+        // Negative where the area of this thread is not registered.
+        usize::try_from(id).ok()
+    }
+
+    #[cold]
+    fn find() -> isize {
+        let (offset, size): (*const isize, *const u32);
+        // SAFETY: the asm reads the addresses of two symbols from the linker's table and touches nothing else. They
+        // are weak, so a C library that lacks them gives null.
+        unsafe {
+            asm!(".weak __rseq_offset", ".weak __rseq_size",
+                 "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
+                 "mov {size}, qword ptr [rip + __rseq_size@GOTPCREL]",
+                 offset = out(reg) offset, size = out(reg) size, options(nostack, preserves_flags, readonly));
+        }
+        let found = if offset.is_null() || size.is_null() {
+            ABSENT
+        } else {
+            // SAFETY: not null, so glibc's constants `ptrdiff_t __rseq_offset` and `unsigned int __rseq_size`.
+            // SAFETY: they are set before any of our code runs, and constant from then on.
+            let (offset, size) = unsafe { (offset.read(), size.read()) };
+            // A size of zero says that registration failed, or was switched off.
+            if size == 0 || offset == UNKNOWN { ABSENT } else { offset }
+        };
+        OFFSET.store(found, Relaxed);
+        found
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_knows_its_cpu() {
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        for cpu in (0..possible_cpus()).filter(|&cpu| allowed.is_set(cpu)) {
+            let mut only = rustix::thread::CpuSet::new();
+            only.set(cpu);
+            rustix::thread::sched_setaffinity(None, &only).unwrap();
+            assert_eq!(super::cpu(), cpu);
+            assert_eq!(system_cpu(), cpu);
+        }
+        rustix::thread::sched_setaffinity(None, &allowed).unwrap();
+    }
+
+    #[test]
+    fn no_addition_is_lost() {
+        let counter = Counter::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|n| counter.add(n & 1)));
+            }
+        });
+        assert_eq!(counter.sum(), 20_000);
+    }
+
+    #[test]
+    fn slots_do_not_share_lines() {
+        assert_eq!(size_of::<Padded<u64>>(), 128);
+        assert!(PerCpu::<AtomicU64>::new().slots.len().is_power_of_two());
+    }
+}
