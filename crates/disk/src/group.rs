@@ -1,1 +1,243 @@
-//! TODO
+//! Group descriptors: where a group's bitmaps and inode table are, and how much of it is free.
+//!
+//! A descriptor has 32 bytes, or 64 and more on `64bit` volumes, where the second half holds the high halves of the
+//! numbers of the first. Its checksum is a crc16 (`uninit_bg`) or half a crc32c (`metadata_csum`).
+//!
+//! [`GroupDescriptor::decode`] checks what reading needs: the checksum, and that the bitmaps and the table are in the
+//! volume. The counts are for allocators and checkers, who ask [`GroupDescriptor::check_counts`] before they use them.
+//!
+//! Source: the kernel's `Documentation/filesystems/ext4/group_descr.rst`.
+
+use bitflags::bitflags;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::{Crc32c, crc16, verify};
+use crate::corrupt::{Corrupt, CorruptKind, Place};
+use crate::feature::RoCompat;
+use crate::geometry::Geometry;
+use crate::superblock::{Superblock, check, join, join16};
+
+/// The first 32 bytes of a descriptor: all there is without `64bit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+pub struct RawGroupDescriptor {
+    pub bg_block_bitmap_lo: U32,
+    pub bg_inode_bitmap_lo: U32,
+    pub bg_inode_table_lo: U32,
+    pub bg_free_blocks_count_lo: U16,
+    pub bg_free_inodes_count_lo: U16,
+    pub bg_used_dirs_count_lo: U16,
+    pub bg_flags: U16,
+    pub bg_exclude_bitmap_lo: U32,
+    pub bg_block_bitmap_csum_lo: U16,
+    pub bg_inode_bitmap_csum_lo: U16,
+    pub bg_itable_unused_lo: U16,
+    pub bg_checksum: U16,
+}
+
+/// The next 32 bytes, on `64bit` volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+pub struct RawGroupDescriptorHigh {
+    pub bg_block_bitmap_hi: U32,
+    pub bg_inode_bitmap_hi: U32,
+    pub bg_inode_table_hi: U32,
+    pub bg_free_blocks_count_hi: U16,
+    pub bg_free_inodes_count_hi: U16,
+    pub bg_used_dirs_count_hi: U16,
+    pub bg_itable_unused_hi: U16,
+    pub bg_exclude_bitmap_hi: U32,
+    pub bg_block_bitmap_csum_hi: U16,
+    pub bg_inode_bitmap_csum_hi: U16,
+    pub bg_reserved: U32,
+}
+
+const LOW: usize = size_of::<RawGroupDescriptor>();
+const BOTH: usize = LOW + size_of::<RawGroupDescriptorHigh>();
+const CHECKSUM_OFFSET: usize = core::mem::offset_of!(RawGroupDescriptor, bg_checksum);
+const _: () = assert!(LOW == 32 && BOTH == 64 && CHECKSUM_OFFSET + 2 == LOW);
+
+bitflags! {
+    /// What of a group has been initialized (`bg_flags`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct GroupFlags: u16 {
+        /// The inode bitmap is not: no inode of the group is in use.
+        const INODE_UNINIT = 0x1;
+        /// The block bitmap is not: only fixed metadata is in use.
+        const BLOCK_UNINIT = 0x2;
+        /// The inode table is zeroed.
+        const INODE_ZEROED = 0x4;
+        const _ = !0;
+    }
+}
+
+/// A validated group descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupDescriptor {
+    low: RawGroupDescriptor,
+    high: RawGroupDescriptorHigh,
+    wide: bool,
+}
+
+impl GroupDescriptor {
+    /// Validates the descriptor of `group`, the first [`Geometry::desc_size`] of `bytes`.
+    ///
+    /// # Errors
+    /// [`CorruptKind::Checksum`] if the volume has descriptor checksums and it is wrong, and
+    /// [`CorruptKind::BlockOutOfRange`] if a bitmap or the inode table is not in the volume (without `flex_bg`: not
+    /// in the group), or is where the superblock and the table of descriptors are.
+    pub fn decode(bytes: &[u8], group: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
+        let at = at.group(group);
+        let size = usize::from(sb.geometry().desc_size());
+        let have = bytes.len() as u64;
+        let truncated = at.corrupt(CorruptKind::Truncated { need: size as u64, have });
+        let bytes = bytes.get(..size).ok_or(truncated)?;
+        let (low, rest) = RawGroupDescriptor::read_from_prefix(bytes).map_err(|_| truncated)?;
+        let wide = size >= BOTH;
+        let high = if wide {
+            RawGroupDescriptorHigh::read_from_prefix(rest).map_err(|_| truncated)?.0
+        } else {
+            RawGroupDescriptorHigh::new_zeroed()
+        };
+        if let Some(computed) = compute_checksum(bytes, group, sb) {
+            verify(low.bg_checksum.get().into(), computed.into(), at.offset(0x1e))?;
+        }
+        let descriptor = Self { low, high, wide };
+        descriptor.check_places(group, sb.geometry(), at)?;
+        Ok(descriptor)
+    }
+
+    fn check_places(&self, group: u32, geometry: &Geometry, at: Place) -> Result<(), Corrupt> {
+        let table_blocks = geometry.inode_table_blocks();
+        let places = [
+            ("bg_block_bitmap", self.block_bitmap(), 1),
+            ("bg_inode_bitmap", self.inode_bitmap(), 1),
+            ("bg_inode_table", self.inode_table(), table_blocks),
+        ];
+        for (field, block, len) in places {
+            geometry.check_range(field, block, len.into(), at)?;
+            let last = block + u64::from(len) - 1;
+            let at_home = [block, last].iter().all(|block| geometry.group_of_block(*block) == Some(group));
+            if !geometry.flex_bg() && !at_home {
+                return Err(at.corrupt(CorruptKind::BlockOutOfRange { field, block }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the counts against the size of `group`.
+    ///
+    /// # Errors
+    /// [`CorruptKind::Field`] for a count above what the group can have.
+    pub fn check_counts(&self, group: u32, geometry: &Geometry, at: Place) -> Result<(), Corrupt> {
+        let at = at.group(group);
+        let (clusters, inodes) = (geometry.group_clusters(group).unwrap_or(0), geometry.inodes_per_group());
+        check(self.free_clusters() <= clusters, "bg_free_blocks_count", self.free_clusters(), at)?;
+        check(self.free_inodes() <= inodes, "bg_free_inodes_count", self.free_inodes(), at)?;
+        check(self.used_dirs() <= inodes, "bg_used_dirs_count", self.used_dirs(), at)?;
+        check(self.unused_inodes() <= inodes, "bg_itable_unused", self.unused_inodes(), at)
+    }
+
+    /// Writes the descriptor over the first [`Geometry::desc_size`] of `bytes`, with its checksum computed anew.
+    ///
+    /// What a descriptor of more than 64 bytes has after these stays as it is. `bytes` must be long enough.
+    pub fn encode(&self, bytes: &mut [u8], group: u32, sb: &Superblock) {
+        let bytes = &mut bytes[..usize::from(sb.geometry().desc_size())];
+        bytes[..LOW].copy_from_slice(self.low.as_bytes());
+        if self.wide {
+            bytes[LOW..BOTH].copy_from_slice(self.high.as_bytes());
+        }
+        if let Some(checksum) = compute_checksum(bytes, group, sb) {
+            bytes[CHECKSUM_OFFSET..LOW].copy_from_slice(&checksum.to_le_bytes());
+        }
+    }
+
+    /// The fields as they stand; those of the second half are zeros in a descriptor of 32 bytes.
+    pub const fn raw(&self) -> (&RawGroupDescriptor, &RawGroupDescriptorHigh) {
+        (&self.low, &self.high)
+    }
+
+    /// Whether the descriptor has 64 bytes, and so 32 bits of the bitmaps' checksums.
+    pub const fn is_wide(&self) -> bool {
+        self.wide
+    }
+
+    /// The block of the block bitmap.
+    pub const fn block_bitmap(&self) -> u64 {
+        join(self.low.bg_block_bitmap_lo.get(), self.high.bg_block_bitmap_hi.get())
+    }
+
+    /// The block of the inode bitmap.
+    pub const fn inode_bitmap(&self) -> u64 {
+        join(self.low.bg_inode_bitmap_lo.get(), self.high.bg_inode_bitmap_hi.get())
+    }
+
+    /// The first block of the inode table.
+    pub const fn inode_table(&self) -> u64 {
+        join(self.low.bg_inode_table_lo.get(), self.high.bg_inode_table_hi.get())
+    }
+
+    /// Free clusters of the group, as the volume says.
+    pub const fn free_clusters(&self) -> u32 {
+        join16(self.low.bg_free_blocks_count_lo.get(), self.high.bg_free_blocks_count_hi.get())
+    }
+
+    /// Free inodes of the group, as the volume says.
+    pub const fn free_inodes(&self) -> u32 {
+        join16(self.low.bg_free_inodes_count_lo.get(), self.high.bg_free_inodes_count_hi.get())
+    }
+
+    /// Inodes of the group that are directories, as the volume says.
+    pub const fn used_dirs(&self) -> u32 {
+        join16(self.low.bg_used_dirs_count_lo.get(), self.high.bg_used_dirs_count_hi.get())
+    }
+
+    /// Inodes at the end of the table that have never been used, as the volume says.
+    pub const fn unused_inodes(&self) -> u32 {
+        join16(self.low.bg_itable_unused_lo.get(), self.high.bg_itable_unused_hi.get())
+    }
+
+    /// The flags.
+    pub const fn flags(&self) -> GroupFlags {
+        GroupFlags::from_bits_retain(self.low.bg_flags.get())
+    }
+
+    /// The block of the snapshots' exclude bitmap (never released); 0 for none.
+    pub const fn exclude_bitmap(&self) -> u64 {
+        join(self.low.bg_exclude_bitmap_lo.get(), self.high.bg_exclude_bitmap_hi.get())
+    }
+
+    /// The stored checksum of the descriptor.
+    pub const fn checksum(&self) -> u16 {
+        self.low.bg_checksum.get()
+    }
+
+    /// The stored checksum of the block bitmap: 32 bits if the descriptor [is wide](Self::is_wide), else 16.
+    pub const fn block_bitmap_checksum(&self) -> u32 {
+        join16(self.low.bg_block_bitmap_csum_lo.get(), self.high.bg_block_bitmap_csum_hi.get())
+    }
+
+    /// The stored checksum of the inode bitmap, likewise.
+    pub const fn inode_bitmap_checksum(&self) -> u32 {
+        join16(self.low.bg_inode_bitmap_csum_lo.get(), self.high.bg_inode_bitmap_csum_hi.get())
+    }
+}
+
+/// The checksum that the descriptor in `bytes` should have; `None` if the volume has none.
+fn compute_checksum(bytes: &[u8], group: u32, sb: &Superblock) -> Option<u16> {
+    let (before, after) = (&bytes[..CHECKSUM_OFFSET], &bytes[LOW..]);
+    if let Some(seed) = sb.metadata_seed() {
+        let full = Crc32c::new(seed.group(group).get()).update(before).zeros(2).update(after).finish();
+        let [a, b, ..] = full.to_le_bytes();
+        Some(u16::from_le_bytes([a, b]))
+    } else if sb.features().ro_compat.contains(RoCompat::GDT_CSUM) {
+        // The crc16 skips the checksum field where the crc32c takes it as zeros.
+        let place = crc16(crc16(!0, &sb.uuid()), &group.to_le_bytes());
+        Some(crc16(crc16(place, before), after))
+    } else {
+        None
+    }
+}

@@ -1,1 +1,596 @@
-//! TODO
+//! Inodes: all there is to know of a file but its name.
+//!
+//! A record has the 128 bytes of ext2, and on volumes with larger records more: `i_extra_isize` says how many bytes
+//! of further fields, and what is left of the record holds extended attributes.
+//! ```text
+//! | 128 bytes: mode, owner, size, times, map ... | fields, i_extra_isize bytes | extended attributes |
+//! |<-------------------------------- s_inode_size bytes --------------------------------------------->|
+//! ```
+//! An [`Inode`] has a copy of the fields and gives them with the volume's features taken into account, so that who
+//! asks for a size or a count gets the number that Linux would use. What `i_block` holds (extents, block numbers,
+//! a symbolic link, inline data, a device) is for the map's own decoders.
+//!
+//! Source: the kernel's `Documentation/filesystems/ext4/inodes.rst` and `special_inodes.rst`; letters and names of
+//! flags from `lsattr` 1.47.
+
+use bitflags::bitflags;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::{ChecksumSeed, Crc32c, verify};
+use crate::corrupt::{Corrupt, CorruptKind, Place};
+use crate::feature::{Incompat, RoCompat};
+use crate::superblock::{CreatorOs, Superblock, check, join, join16};
+use crate::time::Timestamp;
+
+/// The list of defective blocks.
+pub const BAD_BLOCKS_INO: u32 = 1;
+/// The root directory.
+pub const ROOT_INO: u32 = 2;
+/// The users' quota file, traditionally; the superblock says.
+pub const USER_QUOTA_INO: u32 = 3;
+/// The groups' quota file, traditionally; the superblock says.
+pub const GROUP_QUOTA_INO: u32 = 4;
+/// The boot loader.
+pub const BOOT_LOADER_INO: u32 = 5;
+/// The undelete directory.
+pub const UNDELETE_DIR_INO: u32 = 6;
+/// The blocks reserved for growing the descriptor table.
+pub const RESIZE_INO: u32 = 7;
+/// The journal, traditionally; the superblock says.
+pub const JOURNAL_INO: u32 = 8;
+/// The snapshots' exclude inode (never released).
+pub const EXCLUDE_INO: u32 = 9;
+/// The replica inode (never released).
+pub const REPLICA_INO: u32 = 10;
+
+/// Bytes of the part of a record that every volume has.
+pub const BASE_SIZE: usize = 128;
+/// Bytes of `i_block`.
+pub const MAP_SIZE: usize = 60;
+
+/// The first 128 bytes of a record, with the operating system's fields as Linux uses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+pub struct RawInode {
+    pub i_mode: U16,
+    pub i_uid: U16,
+    pub i_size_lo: U32,
+    pub i_atime: U32,
+    pub i_ctime: U32,
+    pub i_mtime: U32,
+    pub i_dtime: U32,
+    pub i_gid: U16,
+    pub i_links_count: U16,
+    pub i_blocks_lo: U32,
+    pub i_flags: U32,
+    /// `osd1`: `l_i_version` of Linux, `h_i_translator` of Hurd.
+    pub l_i_version: U32,
+    pub i_block: [u8; MAP_SIZE],
+    pub i_generation: U32,
+    pub i_file_acl_lo: U32,
+    pub i_size_high: U32,
+    pub i_obso_faddr: U32,
+    /// From here `osd2`: Hurd has a reserved number here.
+    pub l_i_blocks_high: U16,
+    /// `h_i_mode_high` of Hurd.
+    pub l_i_file_acl_high: U16,
+    /// The same in Hurd, reserved in Masix.
+    pub l_i_uid_high: U16,
+    /// The same in Hurd, reserved in Masix.
+    pub l_i_gid_high: U16,
+    /// `h_i_author` of Hurd begins here.
+    pub l_i_checksum_lo: U16,
+    pub l_i_reserved: U16,
+}
+
+/// The fields past the first 128 bytes; how many of them a record has, it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+pub struct RawInodeExtra {
+    pub i_extra_isize: U16,
+    pub i_checksum_hi: U16,
+    pub i_ctime_extra: U32,
+    pub i_mtime_extra: U32,
+    pub i_atime_extra: U32,
+    pub i_crtime: U32,
+    pub i_crtime_extra: U32,
+    pub i_version_hi: U32,
+    pub i_projid: U32,
+}
+
+const EXTRA_SIZE: usize = size_of::<RawInodeExtra>();
+const CHECKSUM_LO: usize = core::mem::offset_of!(RawInode, l_i_checksum_lo);
+const CHECKSUM_HI: usize = BASE_SIZE + core::mem::offset_of!(RawInodeExtra, i_checksum_hi);
+const _: () = assert!(size_of::<RawInode>() == BASE_SIZE && EXTRA_SIZE == 32);
+const _: () = assert!(CHECKSUM_LO == 0x7c && CHECKSUM_HI == 0x82);
+
+/// The type of a file (the upper bits of `i_mode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// None: an inode that is free, or reserved, as the list of bad blocks.
+    None,
+    /// A named pipe.
+    Fifo,
+    /// A character device.
+    CharDevice,
+    /// A directory.
+    Directory,
+    /// A block device.
+    BlockDevice,
+    /// A regular file.
+    Regular,
+    /// A symbolic link.
+    Symlink,
+    /// A socket.
+    Socket,
+}
+
+impl FileKind {
+    /// The type in a mode; `None` for bits that name none.
+    pub const fn of_mode(mode: u16) -> Option<Self> {
+        Some(match mode & 0xf000 {
+            0x0000 => Self::None,
+            0x1000 => Self::Fifo,
+            0x2000 => Self::CharDevice,
+            0x4000 => Self::Directory,
+            0x6000 => Self::BlockDevice,
+            0x8000 => Self::Regular,
+            0xa000 => Self::Symlink,
+            0xc000 => Self::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The bits of this type in a mode.
+    pub const fn mode_bits(self) -> u16 {
+        match self {
+            Self::None => 0x0000,
+            Self::Fifo => 0x1000,
+            Self::CharDevice => 0x2000,
+            Self::Directory => 0x4000,
+            Self::BlockDevice => 0x6000,
+            Self::Regular => 0x8000,
+            Self::Symlink => 0xa000,
+            Self::Socket => 0xc000,
+        }
+    }
+}
+
+bitflags! {
+    /// The flags of an inode (`i_flags`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct InodeFlags: u32 {
+        /// Overwrite when deleting.
+        const SECRM = 0x1;
+        /// Keep for undeletion.
+        const UNRM = 0x2;
+        /// Compress.
+        const COMPR = 0x4;
+        /// Write synchronously.
+        const SYNC = 0x8;
+        /// Nobody may change the file.
+        const IMMUTABLE = 0x10;
+        /// The file may only grow.
+        const APPEND = 0x20;
+        /// `dump` skips the file.
+        const NODUMP = 0x40;
+        /// Reading does not change the access time.
+        const NOATIME = 0x80;
+        /// Compressed and changed.
+        const DIRTY = 0x100;
+        /// Has compressed clusters.
+        const COMPRBLK = 0x200;
+        /// Do not compress.
+        const NOCOMPR = 0x400;
+        /// Encrypted.
+        const ENCRYPT = 0x800;
+        /// A directory with a hash tree.
+        const INDEX = 0x1000;
+        /// An AFS directory.
+        const IMAGIC = 0x2000;
+        /// Data goes through the journal.
+        const JOURNAL_DATA = 0x4000;
+        /// Do not merge the tail.
+        const NOTAIL = 0x8000;
+        /// Directory changes are synchronous.
+        const DIRSYNC = 0x1_0000;
+        /// The top of a hierarchy, for placing its subdirectories.
+        const TOPDIR = 0x2_0000;
+        /// `i_blocks` counts blocks of the file system.
+        const HUGE_FILE = 0x4_0000;
+        /// Mapped by extents.
+        const EXTENTS = 0x8_0000;
+        /// Protected by fs-verity.
+        const VERITY = 0x10_0000;
+        /// Holds the value of an extended attribute.
+        const EA_INODE = 0x20_0000;
+        /// Has blocks past its end (no longer used).
+        const EOFBLOCKS = 0x40_0000;
+        /// No copy on write.
+        const NOCOW = 0x80_0000;
+        /// A snapshot (never released).
+        const SNAPFILE = 0x100_0000;
+        /// Direct access to persistent memory.
+        const DAX = 0x200_0000;
+        /// A snapshot being deleted (never released).
+        const SNAPFILE_DELETED = 0x400_0000;
+        /// A snapshot that has been shrunk (never released).
+        const SNAPFILE_SHRUNK = 0x800_0000;
+        /// Data is in the inode.
+        const INLINE_DATA = 0x1000_0000;
+        /// New files inherit the project.
+        const PROJINHERIT = 0x2000_0000;
+        /// A directory that ignores case.
+        const CASEFOLD = 0x4000_0000;
+        /// Reserved for libraries.
+        const RESERVED = 0x8000_0000;
+        const _ = !0;
+    }
+}
+
+/// Flag, letter and long name, in the order in which `lsattr` shows them.
+const FLAG_NAMES: [(InodeFlags, char, &str); 22] = [
+    (InodeFlags::SECRM, 's', "Secure_Deletion"),
+    (InodeFlags::UNRM, 'u', "Undelete"),
+    (InodeFlags::SYNC, 'S', "Synchronous_Updates"),
+    (InodeFlags::DIRSYNC, 'D', "Synchronous_Directory_Updates"),
+    (InodeFlags::IMMUTABLE, 'i', "Immutable"),
+    (InodeFlags::APPEND, 'a', "Append_Only"),
+    (InodeFlags::NODUMP, 'd', "No_Dump"),
+    (InodeFlags::NOATIME, 'A', "No_Atime"),
+    (InodeFlags::COMPR, 'c', "Compression_Requested"),
+    (InodeFlags::ENCRYPT, 'E', "Encrypted"),
+    (InodeFlags::JOURNAL_DATA, 'j', "Journaled_Data"),
+    (InodeFlags::INDEX, 'I', "Indexed_directory"),
+    (InodeFlags::NOTAIL, 't', "No_Tailmerging"),
+    (InodeFlags::TOPDIR, 'T', "Top_of_Directory_Hierarchies"),
+    (InodeFlags::EXTENTS, 'e', "Extents"),
+    (InodeFlags::NOCOW, 'C', "No_COW"),
+    (InodeFlags::DAX, 'x', "DAX"),
+    (InodeFlags::CASEFOLD, 'F', "Casefold"),
+    (InodeFlags::INLINE_DATA, 'N', "Inline_Data"),
+    (InodeFlags::PROJINHERIT, 'P', "Project_Hierarchy"),
+    (InodeFlags::VERITY, 'V', "Verity"),
+    (InodeFlags::NOCOMPR, 'm', "Dont_Compress"),
+];
+
+impl InodeFlags {
+    /// The flags that have a letter and a long name, in `lsattr`'s order.
+    pub fn named(self) -> impl Iterator<Item = (char, &'static str)> {
+        FLAG_NAMES
+            .iter()
+            .filter(move |(flag, ..)| self.contains(*flag))
+            .map(|(_, letter, name)| (*letter, *name))
+    }
+
+    /// The flags as `lsattr` shows them: a letter or a dash for each.
+    pub fn letters(self) -> String {
+        FLAG_NAMES.iter().map(|(flag, letter, _)| if self.contains(*flag) { *letter } else { '-' }).collect()
+    }
+}
+
+/// The number of a device file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceNumber {
+    /// The major number: the driver.
+    pub major: u32,
+    /// The minor number: the device.
+    pub minor: u32,
+}
+
+/// What of the volume decides how an inode's fields are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rules {
+    inode_size: u16,
+    sectors_per_block: u16,
+    huge_file: bool,
+    large_dir: bool,
+    bit64: bool,
+    project: bool,
+    os: CreatorOs,
+}
+
+impl Rules {
+    fn of(sb: &Superblock) -> Self {
+        let features = sb.features();
+        Self {
+            inode_size: sb.inode_size(),
+            // At most 64 KiB / 512.
+            sectors_per_block: u16::try_from(sb.block_size() / 512).unwrap_or(1),
+            huge_file: features.ro_compat.contains(RoCompat::HUGE_FILE),
+            large_dir: features.incompat.contains(Incompat::LARGEDIR),
+            bit64: features.incompat.contains(Incompat::BIT64),
+            project: features.ro_compat.contains(RoCompat::PROJECT),
+            os: sb.creator_os(),
+        }
+    }
+}
+
+/// A validated inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    base: RawInode,
+    extra: RawInodeExtra,
+    ino: u32,
+    kind: FileKind,
+    rules: Rules,
+}
+
+impl Inode {
+    /// Validates the record of inode `ino`, the first [`Superblock::inode_size`] of `record`.
+    ///
+    /// Free inodes decode too; [`links`](Self::links) and [`dtime`](Self::dtime) tell. A record that has never been
+    /// used is all zeros and has no checksum: see [`is_blank`].
+    ///
+    /// # Errors
+    /// [`CorruptKind::Checksum`] if the volume has `metadata_csum` and the checksum is wrong, [`CorruptKind::Field`]
+    /// for a file type that is none, a size beyond 63 bits or an `i_extra_isize` beyond the record, and
+    /// [`CorruptKind::BlockOutOfRange`] for an extended attribute block that the volume does not have.
+    pub fn decode(record: &[u8], ino: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
+        let at = at.ino(ino);
+        let size = usize::from(sb.inode_size());
+        let have = record.len() as u64;
+        let truncated = at.corrupt(CorruptKind::Truncated { need: size as u64, have });
+        let record = record.get(..size).ok_or(truncated)?;
+        let (base, rest) = RawInode::read_from_prefix(record).map_err(|_| truncated)?;
+        let extra = match rest {
+            [] => RawInodeExtra::new_zeroed(),
+            rest => RawInodeExtra::read_from_prefix(rest).map_err(|_| truncated)?.0,
+        };
+        let extra_size = extra.i_extra_isize.get();
+        let extra_ok = usize::from(extra_size) <= rest.len() && extra_size.is_multiple_of(4);
+        check(extra_ok, "i_extra_isize", extra_size, at)?;
+
+        let rules = Rules::of(sb);
+        let kind = FileKind::of_mode(base.i_mode.get())
+            .filter(|kind| *kind != FileKind::None || ino < sb.first_ino() || base.i_links_count.get() == 0)
+            .ok_or(at.corrupt(CorruptKind::Field { field: "i_mode", value: base.i_mode.get().into() }))?;
+        let inode = Self { base, extra, ino, kind, rules };
+        if let Some(seed) = sb.metadata_seed() {
+            inode.verify_checksum(record, seed, at)?;
+        }
+        check(i64::try_from(inode.size()).is_ok(), "i_size", inode.size(), at)?;
+        match inode.xattr_block() {
+            Some(block) if !sb.geometry().contains_block(block) => {
+                Err(at.corrupt(CorruptKind::BlockOutOfRange { field: "i_file_acl", block }))
+            }
+            _ => Ok(inode),
+        }
+    }
+
+    fn verify_checksum(&self, record: &[u8], volume: ChecksumSeed, at: Place) -> Result<(), Corrupt> {
+        let Some(computed) = self.compute_checksum(record, volume) else { return Ok(()) };
+        let hi = if self.has_wide_checksum() { self.extra.i_checksum_hi.get() } else { 0 };
+        verify(join16(self.base.l_i_checksum_lo.get(), hi), computed, at)
+    }
+
+    /// The checksum of this inode's record, as far as it has room for it; `None` if the creator's kind of inode has
+    /// none.
+    fn compute_checksum(&self, record: &[u8], volume: ChecksumSeed) -> Option<u32> {
+        if self.rules.os != CreatorOs::Linux {
+            return None;
+        }
+        let seed = self.checksum_seed(volume);
+        let base = Crc32c::new(seed.get()).update(&record[..CHECKSUM_LO]).zeros(2);
+        let base = base.update(&record[CHECKSUM_LO + 2..BASE_SIZE]);
+        if self.has_wide_checksum() {
+            let extra = base.update(&record[BASE_SIZE..CHECKSUM_HI]).zeros(2);
+            return Some(extra.update(&record[CHECKSUM_HI + 2..]).finish());
+        }
+        Some(base.update(&record[BASE_SIZE..]).finish() & 0xffff)
+    }
+
+    fn has_wide_checksum(&self) -> bool {
+        self.extra_fits(4)
+    }
+
+    /// Whether the record has the first `len` bytes of the fields past the first 128.
+    fn extra_fits(&self, len: u16) -> bool {
+        self.extra.i_extra_isize.get() >= len
+    }
+
+    fn extra_field(&self, len: u16, field: U32) -> Option<u32> {
+        self.extra_fits(len).then_some(field.get())
+    }
+
+    /// Writes the inode over its `record`, with its checksum computed anew if the volume has checksums.
+    ///
+    /// The extended attributes behind the fields stay as they are, and so do fields that this crate does not know.
+    /// `record` must have [`Superblock::inode_size`] bytes at least.
+    pub fn encode(&self, record: &mut [u8], sb: &Superblock) {
+        let record = &mut record[..usize::from(self.rules.inode_size)];
+        record[..BASE_SIZE].copy_from_slice(self.base.as_bytes());
+        // A large record has `i_extra_isize` in any case, though it may say that nothing more follows.
+        let extra_len =
+            usize::from(self.extra.i_extra_isize.get()).clamp(2, EXTRA_SIZE).min(record.len() - BASE_SIZE);
+        record[BASE_SIZE..BASE_SIZE + extra_len].copy_from_slice(&self.extra.as_bytes()[..extra_len]);
+        let checksum = sb.metadata_seed().and_then(|seed| self.compute_checksum(record, seed));
+        if let Some([a, b, c, d]) = checksum.map(u32::to_le_bytes) {
+            record[CHECKSUM_LO..CHECKSUM_LO + 2].copy_from_slice(&[a, b]);
+            if self.has_wide_checksum() {
+                record[CHECKSUM_HI..CHECKSUM_HI + 2].copy_from_slice(&[c, d]);
+            }
+        }
+    }
+
+    /// The fields as they stand; what the record has no room for belongs to its extended attributes.
+    pub const fn raw(&self) -> (&RawInode, &RawInodeExtra) {
+        (&self.base, &self.extra)
+    }
+
+    /// Its number.
+    pub const fn ino(&self) -> u32 {
+        self.ino
+    }
+
+    /// The type of the file.
+    pub const fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// Type and permissions, as `stat` gives them.
+    pub const fn mode(&self) -> u16 {
+        self.base.i_mode.get()
+    }
+
+    /// The permissions, with set-user-ID, set-group-ID and sticky bit.
+    pub const fn permissions(&self) -> u16 {
+        self.mode() & 0o7777
+    }
+
+    /// The owner.
+    pub fn uid(&self) -> u32 {
+        join16(self.base.i_uid.get(), self.owner_high(self.base.l_i_uid_high))
+    }
+
+    /// The group.
+    pub fn gid(&self) -> u32 {
+        join16(self.base.i_gid.get(), self.owner_high(self.base.l_i_gid_high))
+    }
+
+    fn owner_high(&self, field: U16) -> u16 {
+        if self.rules.os == CreatorOs::Masix { 0 } else { field.get() }
+    }
+
+    /// Bytes of the file; at most `i64::MAX`.
+    pub fn size(&self) -> u64 {
+        // ext2 kept ACLs of directories where the upper half is, so only `large_dir` gives it to them.
+        let wide = self.kind == FileKind::Regular || self.rules.large_dir;
+        join(self.base.i_size_lo.get(), if wide { self.base.i_size_high.get() } else { 0 })
+    }
+
+    /// Hard links; 1 for a directory with more subdirectories than can be counted (`dir_nlink`).
+    pub const fn links(&self) -> u16 {
+        self.base.i_links_count.get()
+    }
+
+    /// Units of 512 bytes that the file takes, its map and extended attribute block included.
+    pub fn sectors(&self) -> u64 {
+        let lo = self.base.i_blocks_lo.get();
+        if !self.rules.huge_file {
+            return lo.into();
+        }
+        let blocks = join(lo, self.base.l_i_blocks_high.get().into());
+        if self.flags().contains(InodeFlags::HUGE_FILE) {
+            return blocks * u64::from(self.rules.sectors_per_block);
+        }
+        blocks
+    }
+
+    /// The flags.
+    pub const fn flags(&self) -> InodeFlags {
+        InodeFlags::from_bits_retain(self.base.i_flags.get())
+    }
+
+    /// The generation: it tells this file from earlier ones with the same number.
+    pub const fn generation(&self) -> u32 {
+        self.base.i_generation.get()
+    }
+
+    /// The block of extended attributes, if there is one; it is in the volume.
+    pub fn xattr_block(&self) -> Option<u64> {
+        let wide = self.rules.bit64 && self.rules.os != CreatorOs::Hurd;
+        let hi = if wide { self.base.l_i_file_acl_high.get() } else { 0 };
+        Some(join(self.base.i_file_acl_lo.get(), hi.into())).filter(|block| *block != 0)
+    }
+
+    /// When the file was last read.
+    pub fn atime(&self) -> Timestamp {
+        Timestamp::decode(self.base.i_atime.get(), self.extra_field(16, self.extra.i_atime_extra))
+    }
+
+    /// When the inode was last changed.
+    pub fn ctime(&self) -> Timestamp {
+        Timestamp::decode(self.base.i_ctime.get(), self.extra_field(8, self.extra.i_ctime_extra))
+    }
+
+    /// When the content was last changed.
+    pub fn mtime(&self) -> Timestamp {
+        Timestamp::decode(self.base.i_mtime.get(), self.extra_field(12, self.extra.i_mtime_extra))
+    }
+
+    /// When the file was made, if the record has room to say.
+    pub fn crtime(&self) -> Option<Timestamp> {
+        let seconds = self.extra_field(20, self.extra.i_crtime)?;
+        Some(Timestamp::decode(seconds, self.extra_field(24, self.extra.i_crtime_extra)))
+    }
+
+    /// When the file was deleted, in seconds since 1970; 0 if it was not. For an orphan, see
+    /// [`next_orphan`](Self::next_orphan).
+    pub const fn dtime(&self) -> u32 {
+        self.base.i_dtime.get()
+    }
+
+    /// For an inode in the list of orphans: the next one. The field is that of [`dtime`](Self::dtime).
+    pub fn next_orphan(&self) -> Option<u32> {
+        Some(self.dtime()).filter(|ino| *ino != 0)
+    }
+
+    /// The project; 0, the default one, if the volume has no projects or the record has no room for it.
+    pub fn project(&self) -> u32 {
+        self.extra_field(32, self.extra.i_projid).filter(|_| self.rules.project).unwrap_or(0)
+    }
+
+    /// The version: it counts the changes of the file (NFS).
+    pub fn version(&self) -> u64 {
+        join(self.base.l_i_version.get(), self.extra_field(28, self.extra.i_version_hi).unwrap_or(0))
+    }
+
+    /// The 60 bytes of `i_block`.
+    pub const fn map(&self) -> &[u8; MAP_SIZE] {
+        &self.base.i_block
+    }
+
+    /// The number of a device file, from the first or the second word of the map; `None` for other files.
+    pub fn device(&self) -> Option<DeviceNumber> {
+        if !matches!(self.kind, FileKind::CharDevice | FileKind::BlockDevice) {
+            return None;
+        }
+        let [a, b, c, d, e, f, g, h, ..] = self.base.i_block;
+        let (old, new) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        Some(if old != 0 {
+            DeviceNumber { major: old >> 8 & 0xff, minor: old & 0xff }
+        } else {
+            DeviceNumber { major: new >> 8 & 0xfff, minor: new & 0xff | new >> 12 & 0xf_ff00 }
+        })
+    }
+
+    /// For an extended attribute inode: how many attributes share the value.
+    pub const fn ea_refcount(&self) -> u64 {
+        join(self.base.l_i_version.get(), self.base.i_ctime.get())
+    }
+
+    /// For an extended attribute inode: the checksum of the value.
+    pub const fn ea_hash(&self) -> u32 {
+        self.base.i_atime.get()
+    }
+
+    /// The seed of the checksums of what belongs to this inode, given the volume's.
+    pub fn checksum_seed(&self, volume: ChecksumSeed) -> ChecksumSeed {
+        volume.inode(self.ino, self.generation())
+    }
+
+    /// Bytes of fields past the first 128, `i_extra_isize`.
+    pub const fn extra_isize(&self) -> u16 {
+        self.extra.i_extra_isize.get()
+    }
+
+    /// The part of its `record` that is for extended attributes; empty if there is none.
+    ///
+    /// It begins with a magic number if there are any.
+    pub fn xattr_area<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        // Without extra fields the rest of the record has never been initialized.
+        match usize::from(self.extra_isize()) {
+            0 => &[],
+            extra => record.get(BASE_SIZE + extra..usize::from(self.rules.inode_size)).unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether a record has never been used: it is all zeros, and so has no checksum.
+pub fn is_blank(record: &[u8]) -> bool {
+    record.iter().all(|byte| *byte == 0)
+}

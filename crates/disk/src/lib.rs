@@ -17,6 +17,7 @@ pub mod dirent;
 pub mod extent;
 pub mod fast_commit;
 pub mod feature;
+pub mod geometry;
 pub mod group;
 pub mod htree;
 pub mod indirect;

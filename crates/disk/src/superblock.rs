@@ -1,1 +1,784 @@
-//! TODO
+//! The superblock: what the whole volume looks like.
+//!
+//! It stands 1024 bytes into the volume, whatever the block size, and in backups at the start of some groups.
+//! [`Superblock::decode`] checks every pair of fields that later arithmetic combines, so that group counts, table
+//! sizes and block numbers derived from a [`Superblock`] can neither overflow nor disagree. It judges the format
+//! only: which features a volume may have to be read is decided by who reads it, if need be before decoding, with
+//! [`RawSuperblock::features`]. Counts of free blocks and inodes are hints that a crash leaves wrong; they are given
+//! as they stand.
+//!
+//! Source: the kernel's `Documentation/filesystems/ext4/super.rst`; `dumpe2fs` and `debugfs` 1.47 for the fields that
+//! it leaves out.
+
+use bitflags::bitflags;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::{ChecksumSeed, crc32c, verify};
+use crate::corrupt::{Corrupt, CorruptKind, Place};
+use crate::feature::{Compat, Features, Incompat, RoCompat};
+use crate::geometry::Geometry;
+
+/// Where the primary superblock stands, in bytes from the start of the volume.
+pub const SUPERBLOCK_OFFSET: u64 = 1024;
+/// Bytes of a superblock.
+pub const SUPERBLOCK_SIZE: usize = 1024;
+/// `s_magic` of every ext2, ext3 and ext4 volume.
+pub const MAGIC: u16 = 0xef53;
+
+/// Inode size and first free inode of revision 0, which does not store them.
+const OLD_INODE_SIZE: u16 = 128;
+const OLD_FIRST_INO: u32 = 11;
+const CHECKSUM_OFFSET: usize = 0x3fc;
+const CHECKSUM_TYPE_CRC32C: u8 = 1;
+
+/// The superblock as it stands on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+pub struct RawSuperblock {
+    pub s_inodes_count: U32,
+    pub s_blocks_count_lo: U32,
+    pub s_r_blocks_count_lo: U32,
+    pub s_free_blocks_count_lo: U32,
+    pub s_free_inodes_count: U32,
+    pub s_first_data_block: U32,
+    pub s_log_block_size: U32,
+    pub s_log_cluster_size: U32,
+    pub s_blocks_per_group: U32,
+    pub s_clusters_per_group: U32,
+    pub s_inodes_per_group: U32,
+    pub s_mtime: U32,
+    pub s_wtime: U32,
+    pub s_mnt_count: U16,
+    pub s_max_mnt_count: U16,
+    pub s_magic: U16,
+    pub s_state: U16,
+    pub s_errors: U16,
+    pub s_minor_rev_level: U16,
+    pub s_lastcheck: U32,
+    pub s_checkinterval: U32,
+    pub s_creator_os: U32,
+    pub s_rev_level: U32,
+    pub s_def_resuid: U16,
+    pub s_def_resgid: U16,
+    pub s_first_ino: U32,
+    pub s_inode_size: U16,
+    pub s_block_group_nr: U16,
+    pub s_feature_compat: U32,
+    pub s_feature_incompat: U32,
+    pub s_feature_ro_compat: U32,
+    pub s_uuid: [u8; 16],
+    pub s_volume_name: [u8; 16],
+    pub s_last_mounted: [u8; 64],
+    pub s_algorithm_usage_bitmap: U32,
+    pub s_prealloc_blocks: u8,
+    pub s_prealloc_dir_blocks: u8,
+    pub s_reserved_gdt_blocks: U16,
+    pub s_journal_uuid: [u8; 16],
+    pub s_journal_inum: U32,
+    pub s_journal_dev: U32,
+    pub s_last_orphan: U32,
+    pub s_hash_seed: [U32; 4],
+    pub s_def_hash_version: u8,
+    pub s_jnl_backup_type: u8,
+    pub s_desc_size: U16,
+    pub s_default_mount_opts: U32,
+    pub s_first_meta_bg: U32,
+    pub s_mkfs_time: U32,
+    pub s_jnl_blocks: [U32; 17],
+    pub s_blocks_count_hi: U32,
+    pub s_r_blocks_count_hi: U32,
+    pub s_free_blocks_count_hi: U32,
+    pub s_min_extra_isize: U16,
+    pub s_want_extra_isize: U16,
+    pub s_flags: U32,
+    pub s_raid_stride: U16,
+    pub s_mmp_interval: U16,
+    pub s_mmp_block: U64,
+    pub s_raid_stripe_width: U32,
+    pub s_log_groups_per_flex: u8,
+    pub s_checksum_type: u8,
+    pub s_encryption_level: u8,
+    pub s_reserved_pad: u8,
+    pub s_kbytes_written: U64,
+    pub s_snapshot_inum: U32,
+    pub s_snapshot_id: U32,
+    pub s_snapshot_r_blocks_count: U64,
+    pub s_snapshot_list: U32,
+    pub s_error_count: U32,
+    pub s_first_error_time: U32,
+    pub s_first_error_ino: U32,
+    pub s_first_error_block: U64,
+    pub s_first_error_func: [u8; 32],
+    pub s_first_error_line: U32,
+    pub s_last_error_time: U32,
+    pub s_last_error_ino: U32,
+    pub s_last_error_line: U32,
+    pub s_last_error_block: U64,
+    pub s_last_error_func: [u8; 32],
+    pub s_mount_opts: [u8; 64],
+    pub s_usr_quota_inum: U32,
+    pub s_grp_quota_inum: U32,
+    pub s_overhead_blocks: U32,
+    pub s_backup_bgs: [U32; 2],
+    pub s_encrypt_algos: [u8; 4],
+    pub s_encrypt_pw_salt: [u8; 16],
+    pub s_lpf_ino: U32,
+    pub s_prj_quota_inum: U32,
+    pub s_checksum_seed: U32,
+    pub s_wtime_hi: u8,
+    pub s_mtime_hi: u8,
+    pub s_mkfs_time_hi: u8,
+    pub s_lastcheck_hi: u8,
+    pub s_first_error_time_hi: u8,
+    pub s_last_error_time_hi: u8,
+    pub s_first_error_errcode: u8,
+    pub s_last_error_errcode: u8,
+    pub s_encoding: U16,
+    pub s_encoding_flags: U16,
+    pub s_orphan_file_inum: U32,
+    pub s_def_resuid_hi: U16,
+    pub s_def_resgid_hi: U16,
+    pub s_reserved: [U32; 93],
+    pub s_checksum: U32,
+}
+
+const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_SIZE);
+const _: () = assert!(core::mem::offset_of!(RawSuperblock, s_checksum) == CHECKSUM_OFFSET);
+const _: () = assert!(core::mem::offset_of!(RawSuperblock, s_orphan_file_inum) == 0x280);
+
+impl RawSuperblock {
+    /// Reads the fields and looks at the magic number, at nothing else.
+    ///
+    /// # Errors
+    /// [`CorruptKind::Truncated`] under 1024 bytes, [`CorruptKind::Magic`] for what is no ext2/3/4 volume.
+    pub fn read(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
+        let Ok((raw, _)) = Self::read_from_prefix(bytes) else {
+            return Err(at.corrupt(CorruptKind::Truncated { need: 1024, have: bytes.len() as u64 }));
+        };
+        if raw.s_magic.get() != MAGIC {
+            let found = raw.s_magic.get().into();
+            return Err(at.offset(0x38).corrupt(CorruptKind::Magic { found, expected: MAGIC.into() }));
+        }
+        Ok(raw)
+    }
+
+    /// The features of the volume, known and unknown.
+    pub const fn features(&self) -> Features {
+        Features::from_bits(
+            self.s_feature_compat.get(),
+            self.s_feature_incompat.get(),
+            self.s_feature_ro_compat.get(),
+        )
+    }
+
+    /// The checksum that the other fields should have.
+    pub fn compute_checksum(&self) -> u32 {
+        crc32c(!0, &self.as_bytes()[..CHECKSUM_OFFSET])
+    }
+}
+
+bitflags! {
+    /// The state of the volume (`s_state`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct State: u16 {
+        /// Cleanly unmounted.
+        const VALID = 0x1;
+        /// Errors were found.
+        const ERROR = 0x2;
+        /// Orphans are being deleted.
+        const ORPHANS = 0x4;
+        const _ = !0;
+    }
+}
+
+bitflags! {
+    /// Mount options that hold unless a mount says otherwise (`s_default_mount_opts`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct DefaultMountOptions: u32 {
+        /// Print debugging information.
+        const DEBUG = 0x1;
+        /// New files take the group of their directory.
+        const BSDGROUPS = 0x2;
+        /// Extended attributes of users.
+        const USER_XATTR = 0x4;
+        /// POSIX ACLs.
+        const ACL = 0x8;
+        /// No user and group numbers above 16 bits.
+        const UID16 = 0x10;
+        /// Journal data, too. Together with [`ORDERED`](Self::JOURNAL_DATA_ORDERED): write data back in any order.
+        const JOURNAL_DATA = 0x20;
+        /// Write data before the metadata that points to it.
+        const JOURNAL_DATA_ORDERED = 0x40;
+        /// No write barriers.
+        const NOBARRIER = 0x100;
+        /// Check block numbers against the volume's fixed metadata.
+        const BLOCK_VALIDITY = 0x200;
+        /// Tell the device of freed blocks.
+        const DISCARD = 0x400;
+        /// No delayed allocation.
+        const NODELALLOC = 0x800;
+        const _ = !0;
+    }
+}
+
+impl DefaultMountOptions {
+    /// The options by the names that `dumpe2fs` and `tune2fs -o` use.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let journal = match self.bits() & 0x60 {
+            0x20 => Some("journal_data"),
+            0x40 => Some("journal_data_ordered"),
+            0x60 => Some("journal_data_writeback"),
+            _ => None,
+        };
+        let named = |names: &'static [(Self, &'static str)]| {
+            names.iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| *name)
+        };
+        named(&[
+            (Self::DEBUG, "debug"),
+            (Self::BSDGROUPS, "bsdgroups"),
+            (Self::USER_XATTR, "user_xattr"),
+            (Self::ACL, "acl"),
+            (Self::UID16, "uid16"),
+        ])
+        .chain(journal)
+        .chain(named(&[
+            (Self::NOBARRIER, "nobarrier"),
+            (Self::BLOCK_VALIDITY, "block_validity"),
+            (Self::DISCARD, "discard"),
+            (Self::NODELALLOC, "nodelalloc"),
+        ]))
+    }
+}
+
+/// What to do when an error is found (`s_errors`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorPolicy {
+    /// Go on.
+    Continue,
+    /// Turn read-only.
+    RemountReadOnly,
+    /// Panic.
+    Panic,
+    /// A value without a meaning.
+    Unknown(u16),
+}
+
+/// The system that made the volume, which decides what some inode fields mean (`s_creator_os`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CreatorOs {
+    /// Linux.
+    Linux,
+    /// GNU Hurd.
+    Hurd,
+    /// Masix.
+    Masix,
+    /// FreeBSD.
+    FreeBsd,
+    /// Lites.
+    Lites,
+    /// A value without a meaning.
+    Unknown(u32),
+}
+
+/// Where the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JournalLocation {
+    /// In an inode of this volume.
+    Inode(u32),
+    /// On another device, known by the UUID of its journal.
+    Device {
+        /// Its device number when it was last seen.
+        device: u32,
+        /// Its UUID.
+        uuid: [u8; 16],
+    },
+}
+
+/// The superblock's copy of the journal inode's map, for when the inode is lost (`s_jnl_blocks`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalBackup {
+    /// The inode's `i_block`.
+    pub map: [u8; 60],
+    /// The inode's size in bytes.
+    pub size: u64,
+}
+
+/// The first or the last error that was found on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorRecord {
+    /// When, in seconds since 1970.
+    pub time: u64,
+    /// The inode involved, or 0.
+    pub ino: u32,
+    /// The block involved, or 0.
+    pub block: u64,
+    /// The function that found it, padded with zeros.
+    pub function: [u8; 32],
+    /// The line in its source.
+    pub line: u32,
+    /// What kind of error, in ext4's own numbers (0 if not recorded).
+    pub code: u8,
+}
+
+/// A validated superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    raw: RawSuperblock,
+    geometry: Geometry,
+    seed: ChecksumSeed,
+}
+
+impl Superblock {
+    /// Validates the 1024 bytes of a superblock (more may follow).
+    ///
+    /// The superblock of an external journal decodes too: it has no groups and no inodes.
+    ///
+    /// # Errors
+    /// A [`Corrupt`] with the field's name for a value that cannot be, [`CorruptKind::Checksum`] if the volume has
+    /// `metadata_csum` and the checksum is wrong.
+    pub fn decode(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
+        let raw = RawSuperblock::read(bytes, at)?;
+        Self::from_raw(raw, at)
+    }
+
+    /// Validates a superblock already read; see [`decode`](Self::decode).
+    ///
+    /// # Errors
+    /// As `decode`.
+    pub fn from_raw(raw: RawSuperblock, at: Place) -> Result<Self, Corrupt> {
+        let features = raw.features();
+        if features.metadata_csum() {
+            check(raw.s_checksum_type == CHECKSUM_TYPE_CRC32C, "s_checksum_type", raw.s_checksum_type, at)?;
+            verify(raw.s_checksum.get(), raw.compute_checksum(), at)?;
+        }
+        check(raw.s_rev_level.get() <= 1, "s_rev_level", raw.s_rev_level, at)?;
+        let seed = if features.incompat.contains(Incompat::CSUM_SEED) {
+            ChecksumSeed::new(raw.s_checksum_seed.get())
+        } else {
+            ChecksumSeed::of_uuid(&raw.s_uuid)
+        };
+        let geometry = Geometry::of_superblock(&raw, at)?;
+        let sb = Self { raw, geometry, seed };
+        sb.check_inodes(at)?;
+        sb.check_blocks(at)?;
+        Ok(sb)
+    }
+
+    fn check_inodes(&self, at: Place) -> Result<(), Corrupt> {
+        if self.is_journal_device() {
+            return Ok(());
+        }
+        let first = self.first_ino();
+        check(first >= OLD_FIRST_INO && first <= self.inodes_count(), "s_first_ino", first, at)?;
+        let named = [
+            ("s_journal_inum", self.journal_inode()),
+            ("s_usr_quota_inum", self.user_quota_inode()),
+            ("s_grp_quota_inum", self.group_quota_inode()),
+            ("s_prj_quota_inum", self.project_quota_inode()),
+            ("s_orphan_file_inum", self.orphan_file_inode()),
+        ];
+        for (field, ino) in named {
+            if let Some(ino) = ino.filter(|ino| *ino > self.inodes_count()) {
+                return Err(at.corrupt(CorruptKind::InodeOutOfRange { field, ino: ino.into() }));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_blocks(&self, at: Place) -> Result<(), Corrupt> {
+        check(self.reserved_blocks() <= self.blocks_count(), "s_r_blocks_count", self.reserved_blocks(), at)?;
+        match self.mmp_block() {
+            Some(block) if !self.geometry.contains_block(block) => {
+                Err(at.corrupt(CorruptKind::BlockOutOfRange { field: "s_mmp_block", block }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bytes of the superblock, with its checksum computed anew if the volume has checksums.
+    pub fn encode(&self) -> [u8; SUPERBLOCK_SIZE] {
+        let mut raw = self.raw;
+        if self.features().metadata_csum() {
+            raw.s_checksum.set(raw.compute_checksum());
+        }
+        zerocopy::transmute!(raw)
+    }
+
+    /// The fields as they stand.
+    pub const fn raw(&self) -> &RawSuperblock {
+        &self.raw
+    }
+
+    /// The features of the volume, known and unknown.
+    pub const fn features(&self) -> Features {
+        self.raw.features()
+    }
+
+    /// Groups, blocks and inodes: who is where.
+    pub const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Whether this is not a file system but the external journal of one.
+    pub const fn is_journal_device(&self) -> bool {
+        self.features().incompat.contains(Incompat::JOURNAL_DEV)
+    }
+
+    /// Revision: 0 for the original format, 1 with features; and the minor revision.
+    pub const fn revision(&self) -> (u32, u16) {
+        (self.raw.s_rev_level.get(), self.raw.s_minor_rev_level.get())
+    }
+
+    /// The volume's seed, mixed into the checksums of metadata and of extended attribute inodes.
+    ///
+    /// It is there also without `metadata_csum`; [`metadata_seed`](Self::metadata_seed) tells whether to verify.
+    pub const fn checksum_seed(&self) -> ChecksumSeed {
+        self.seed
+    }
+
+    /// The volume's seed if its metadata has crc32c checksums (`metadata_csum`), else `None`.
+    pub const fn metadata_seed(&self) -> Option<ChecksumSeed> {
+        if self.features().metadata_csum() { Some(self.seed) } else { None }
+    }
+
+    /// Bytes of a block: a power of two from 1024 to 65536.
+    pub const fn block_size(&self) -> u32 {
+        self.geometry.block_size()
+    }
+
+    /// Bytes of a cluster, the unit of allocation: the block size, or more with `bigalloc`.
+    pub const fn cluster_size(&self) -> u64 {
+        self.geometry.cluster_size()
+    }
+
+    /// Blocks of the volume.
+    pub const fn blocks_count(&self) -> u64 {
+        self.geometry.blocks_count()
+    }
+
+    /// Inodes of the volume; inode numbers run from 1 to this one.
+    pub const fn inodes_count(&self) -> u32 {
+        self.geometry.inodes_count()
+    }
+
+    /// Bytes of an inode record: a power of two from 128 to the block size.
+    pub const fn inode_size(&self) -> u16 {
+        self.geometry.inode_size()
+    }
+
+    /// Blocks that only the superuser may fill; at most [`blocks_count`](Self::blocks_count).
+    pub const fn reserved_blocks(&self) -> u64 {
+        self.join_64bit(self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi)
+    }
+
+    /// Free blocks when the superblock was last written. A hint: it may be wrong, even beyond the blocks there are.
+    pub const fn free_blocks(&self) -> u64 {
+        self.join_64bit(self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi)
+    }
+
+    /// Free inodes when the superblock was last written. A hint, like [`free_blocks`](Self::free_blocks).
+    pub const fn free_inodes(&self) -> u32 {
+        self.raw.s_free_inodes_count.get()
+    }
+
+    /// Clusters that hold the volume's fixed metadata, as `mke2fs` counted them; 0 if nobody did.
+    pub const fn overhead_clusters(&self) -> u32 {
+        self.raw.s_overhead_blocks.get()
+    }
+
+    /// The high half of a counter means something only on `64bit` volumes.
+    const fn join_64bit(&self, lo: U32, hi: U32) -> u64 {
+        let hi = if self.features().incompat.contains(Incompat::BIT64) { hi.get() } else { 0 };
+        join(lo.get(), hi)
+    }
+
+    /// The first inode that is not reserved; 11 at least.
+    pub const fn first_ino(&self) -> u32 {
+        if self.raw.s_rev_level.get() == 0 { OLD_FIRST_INO } else { self.raw.s_first_ino.get() }
+    }
+
+    /// The inode of `lost+found`, if recorded.
+    pub fn lost_found_inode(&self) -> Option<u32> {
+        nonzero(self.raw.s_lpf_ino)
+    }
+
+    /// The group whose copy this is: 0 for the primary superblock.
+    pub const fn block_group(&self) -> u16 {
+        self.raw.s_block_group_nr.get()
+    }
+
+    /// The volume's UUID.
+    pub const fn uuid(&self) -> [u8; 16] {
+        self.raw.s_uuid
+    }
+
+    /// The volume's label, without its padding. Any bytes but zero.
+    pub fn label(&self) -> &[u8] {
+        until_zero(&self.raw.s_volume_name)
+    }
+
+    /// Where the volume was last mounted. Any bytes but zero.
+    pub fn last_mounted(&self) -> &[u8] {
+        until_zero(&self.raw.s_last_mounted)
+    }
+
+    /// Mount options stored with `tune2fs -E mount_opts`, separated by commas.
+    pub fn mount_options(&self) -> &[u8] {
+        until_zero(&self.raw.s_mount_opts)
+    }
+
+    /// Mount options that are on by default.
+    pub const fn default_mount_options(&self) -> DefaultMountOptions {
+        DefaultMountOptions::from_bits_retain(self.raw.s_default_mount_opts.get())
+    }
+
+    /// The state bits.
+    pub const fn state(&self) -> State {
+        State::from_bits_retain(self.raw.s_state.get())
+    }
+
+    /// What to do when an error is found.
+    pub const fn error_policy(&self) -> ErrorPolicy {
+        match self.raw.s_errors.get() {
+            1 => ErrorPolicy::Continue,
+            2 => ErrorPolicy::RemountReadOnly,
+            3 => ErrorPolicy::Panic,
+            other => ErrorPolicy::Unknown(other),
+        }
+    }
+
+    /// The system that made the volume.
+    pub const fn creator_os(&self) -> CreatorOs {
+        match self.raw.s_creator_os.get() {
+            0 => CreatorOs::Linux,
+            1 => CreatorOs::Hurd,
+            2 => CreatorOs::Masix,
+            3 => CreatorOs::FreeBsd,
+            4 => CreatorOs::Lites,
+            other => CreatorOs::Unknown(other),
+        }
+    }
+
+    /// The user that may fill the reserved blocks.
+    pub const fn reserved_uid(&self) -> u32 {
+        join16(self.raw.s_def_resuid.get(), self.raw.s_def_resuid_hi.get())
+    }
+
+    /// The group that may fill the reserved blocks.
+    pub const fn reserved_gid(&self) -> u32 {
+        join16(self.raw.s_def_resgid.get(), self.raw.s_def_resgid_hi.get())
+    }
+
+    /// When the volume was made, in seconds since 1970. This and the other times have 40 bits.
+    pub const fn made_time(&self) -> u64 {
+        join_time(self.raw.s_mkfs_time, self.raw.s_mkfs_time_hi)
+    }
+
+    /// When the volume was last mounted; 0 for never.
+    pub const fn mount_time(&self) -> u64 {
+        join_time(self.raw.s_mtime, self.raw.s_mtime_hi)
+    }
+
+    /// When the superblock was last written.
+    pub const fn write_time(&self) -> u64 {
+        join_time(self.raw.s_wtime, self.raw.s_wtime_hi)
+    }
+
+    /// When the volume was last checked.
+    pub const fn check_time(&self) -> u64 {
+        join_time(self.raw.s_lastcheck, self.raw.s_lastcheck_hi)
+    }
+
+    /// Seconds after which the volume should be checked again; 0 for never.
+    pub const fn check_interval(&self) -> u32 {
+        self.raw.s_checkinterval.get()
+    }
+
+    /// Mounts since the last check.
+    pub const fn mount_count(&self) -> u16 {
+        self.raw.s_mnt_count.get()
+    }
+
+    /// Mounts after which the volume should be checked; `None` for never.
+    pub fn max_mount_count(&self) -> Option<u16> {
+        Some(self.raw.s_max_mnt_count.get()).filter(|count| (1..0x8000).contains(count))
+    }
+
+    /// KiB written to the volume in its life.
+    pub const fn kbytes_written(&self) -> u64 {
+        self.raw.s_kbytes_written.get()
+    }
+
+    /// Errors found since the last check.
+    pub const fn error_count(&self) -> u32 {
+        self.raw.s_error_count.get()
+    }
+
+    /// The first error found since the last check.
+    pub fn first_error(&self) -> Option<ErrorRecord> {
+        let raw = &self.raw;
+        let error = ErrorRecord {
+            time: join_time(raw.s_first_error_time, raw.s_first_error_time_hi),
+            ino: raw.s_first_error_ino.get(),
+            block: raw.s_first_error_block.get(),
+            function: raw.s_first_error_func,
+            line: raw.s_first_error_line.get(),
+            code: raw.s_first_error_errcode,
+        };
+        Some(error).filter(|error| error.time != 0)
+    }
+
+    /// The last error found.
+    pub fn last_error(&self) -> Option<ErrorRecord> {
+        let raw = &self.raw;
+        let error = ErrorRecord {
+            time: join_time(raw.s_last_error_time, raw.s_last_error_time_hi),
+            ino: raw.s_last_error_ino.get(),
+            block: raw.s_last_error_block.get(),
+            function: raw.s_last_error_func,
+            line: raw.s_last_error_line.get(),
+            code: raw.s_last_error_errcode,
+        };
+        Some(error).filter(|error| error.time != 0)
+    }
+
+    /// Where the journal is; `None` without one.
+    pub fn journal(&self) -> Option<JournalLocation> {
+        if !self.features().compat.contains(Compat::HAS_JOURNAL) {
+            return None;
+        }
+        let (device, uuid) = (self.raw.s_journal_dev.get(), self.raw.s_journal_uuid);
+        match self.raw.s_journal_inum.get() {
+            0 => Some(JournalLocation::Device { device, uuid }),
+            ino => Some(JournalLocation::Inode(ino)),
+        }
+    }
+
+    /// The journal's inode, if it is in one.
+    pub fn journal_inode(&self) -> Option<u32> {
+        match self.journal() {
+            Some(JournalLocation::Inode(ino)) => Some(ino),
+            _ => None,
+        }
+    }
+
+    /// The copy of the journal inode's map, if there is one.
+    pub fn journal_backup(&self) -> Option<JournalBackup> {
+        if self.raw.s_jnl_backup_type != 1 || self.journal_inode().is_none() {
+            return None;
+        }
+        let [blocks @ .., size_hi, size_lo] = &self.raw.s_jnl_blocks;
+        let mut map = [0; 60];
+        map.copy_from_slice(blocks.as_bytes());
+        Some(JournalBackup { map, size: join(size_lo.get(), size_hi.get()) })
+    }
+
+    /// The first inode of the list of orphans; its validity is for the walker of the list to judge.
+    pub fn last_orphan(&self) -> Option<u32> {
+        nonzero(self.raw.s_last_orphan)
+    }
+
+    /// The inode of the orphan file, if the volume has one.
+    pub fn orphan_file_inode(&self) -> Option<u32> {
+        nonzero(self.raw.s_orphan_file_inum).filter(|_| self.features().compat.contains(Compat::ORPHAN_FILE))
+    }
+
+    /// The inode of the users' quota file.
+    pub fn user_quota_inode(&self) -> Option<u32> {
+        nonzero(self.raw.s_usr_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
+    }
+
+    /// The inode of the groups' quota file.
+    pub fn group_quota_inode(&self) -> Option<u32> {
+        nonzero(self.raw.s_grp_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
+    }
+
+    /// The inode of the projects' quota file.
+    pub fn project_quota_inode(&self) -> Option<u32> {
+        nonzero(self.raw.s_prj_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
+    }
+
+    /// The block of the multiple mount protection, if the volume has it.
+    pub fn mmp_block(&self) -> Option<u64> {
+        self.features().incompat.contains(Incompat::MMP).then_some(self.raw.s_mmp_block.get())
+    }
+
+    /// Seconds between two updates of the multiple mount protection block.
+    pub const fn mmp_interval(&self) -> u16 {
+        self.raw.s_mmp_interval.get()
+    }
+
+    /// The seed of directory hashes; all zeros stand for the hash functions' own start values.
+    pub const fn hash_seed(&self) -> [u32; 4] {
+        let [a, b, c, d] = self.raw.s_hash_seed;
+        [a.get(), b.get(), c.get(), d.get()]
+    }
+
+    /// The hash function of new directories: 0 legacy, 1 half MD4, 2 TEA, 3 to 5 the same with unsigned characters.
+    pub const fn default_hash_version(&self) -> u8 {
+        self.raw.s_def_hash_version
+    }
+
+    /// Whether directory hashes take the bytes of names as unsigned; they were `char`s of the machine that made it.
+    ///
+    /// A volume that does not say was written by a machine with signed ones, or has no hashed directories yet.
+    pub const fn unsigned_hash(&self) -> bool {
+        self.raw.s_flags.get() & 0x2 != 0
+    }
+
+    /// The number of the encoding of names (1 is UTF-8 12.1.0) and its flags (bit 0: refuse names that break it).
+    pub fn encoding(&self) -> Option<(u16, u16)> {
+        let casefold = self.features().incompat.contains(Incompat::CASEFOLD);
+        casefold.then_some((self.raw.s_encoding.get(), self.raw.s_encoding_flags.get()))
+    }
+
+    /// Bytes of the fields past the first 128 that every inode has, and that new inodes should have.
+    pub const fn extra_isize(&self) -> (u16, u16) {
+        (self.raw.s_min_extra_isize.get(), self.raw.s_want_extra_isize.get())
+    }
+
+    /// RAID stride and stripe width in blocks; zeros if not set.
+    pub const fn raid(&self) -> (u16, u32) {
+        (self.raw.s_raid_stride.get(), self.raw.s_raid_stripe_width.get())
+    }
+
+    /// Blocks kept after the descriptor table for the volume to grow.
+    pub const fn reserved_gdt_blocks(&self) -> u16 {
+        self.geometry.reserved_gdt_blocks()
+    }
+}
+
+/// Refuses `value` of `field` unless `ok`.
+pub(crate) fn check(ok: bool, field: &'static str, value: impl Into<u64>, at: Place) -> Result<(), Corrupt> {
+    if ok { Ok(()) } else { Err(at.corrupt(CorruptKind::Field { field, value: value.into() })) }
+}
+
+/// The 64-bit number of two halves.
+pub(crate) const fn join(lo: u32, hi: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (lo.to_le_bytes(), hi.to_le_bytes());
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The 32-bit number of two halves.
+pub(crate) const fn join16(lo: u16, hi: u16) -> u32 {
+    let ([a, b], [c, d]) = (lo.to_le_bytes(), hi.to_le_bytes());
+    u32::from_le_bytes([a, b, c, d])
+}
+
+const fn join_time(lo: U32, hi: u8) -> u64 {
+    join(lo.get(), join16(u16::from_le_bytes([hi, 0]), 0))
+}
+
+fn nonzero(number: U32) -> Option<u32> {
+    Some(number.get()).filter(|number| *number != 0)
+}
+
+fn until_zero(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+pub(crate) const fn inode_size_of(raw: &RawSuperblock) -> u16 {
+    if raw.s_rev_level.get() == 0 { OLD_INODE_SIZE } else { raw.s_inode_size.get() }
+}
