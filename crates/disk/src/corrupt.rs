@@ -117,6 +117,12 @@ impl Place {
         self
     }
 
+    /// The same place, at an index into the bytes that hold the structure.
+    pub(crate) fn byte(self, index: usize) -> Self {
+        // A structure is at most a 64 KiB block, so the number always fits; a bogus one is only shown, never used.
+        self.offset(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
     /// The error that `kind` was found here.
     pub const fn corrupt(self, kind: CorruptKind) -> Corrupt {
         Corrupt { kind, place: self }

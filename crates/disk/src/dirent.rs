@@ -1,1 +1,497 @@
-//! TODO
+//! Directory entries, and the blocks that hold them.
+//!
+//! A directory block is a chain of records that fills it exactly: each gives the distance to the next. A record with
+//! inode 0 is free space. On a volume with `metadata_csum` the last 12 bytes look like such a record and hold the
+//! block's checksum.
+//!
+//! ```text
+//! | ino 4 | rec_len 2 | name_len 1 | file_type 1 | name, padded to 4 | (hash 8) | slack up to rec_len |
+//! ```
+//!
+//! Three things bend the layout: without the `filetype` feature `name_len` takes both bytes; with 64 KiB blocks
+//! `rec_len` cannot hold the largest distance and two values stand for it; and directories that are both encrypted
+//! and case-folded keep each name's hash behind the name. A [`Layout`] says which of them apply.
+//!
+//! [`Entries`] is the loop under every listing and lookup: it borrows the block, checks each record as it reaches it,
+//! and allocates nothing. Format: the kernel's ext4 documentation, "Linear (Classic) Directories".
+
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::{self, ChecksumSeed};
+use crate::{Corrupt, CorruptKind, Place};
+
+/// The longest name, in bytes.
+pub const NAME_MAX: usize = 255;
+/// Bytes of a record before its name.
+const HEADER_SIZE: usize = size_of::<RawDirEntry>();
+/// The shortest record: one with a name of up to four bytes.
+const MIN_REC_LEN: usize = 12;
+/// What stands in `file_type` of a checksum tail.
+pub const TAIL_FILE_TYPE: u8 = 0xDE;
+/// Bytes of a checksum tail.
+pub const TAIL_SIZE: usize = size_of::<RawDirEntryTail>();
+
+/// `struct ext4_dir_entry_2` up to its name, as it stands on the disk.
+///
+/// Without the `filetype` feature `file_type` is the high byte of the name's length.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawDirEntry {
+    pub inode: U32,
+    pub rec_len: U16,
+    pub name_len: u8,
+    pub file_type: u8,
+}
+
+/// `struct ext4_dir_entry_tail`, as it stands on the disk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawDirEntryTail {
+    pub det_reserved_zero1: U32,
+    pub det_rec_len: U16,
+    pub det_reserved_zero2: u8,
+    pub det_reserved_ft: u8,
+    pub det_checksum: U32,
+}
+
+/// `struct ext4_dir_entry_hash`: the hash behind a name of an encrypted and case-folded directory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawDirEntryHash {
+    pub hash: U32,
+    pub minor_hash: U32,
+}
+
+const _: () = assert!(size_of::<RawDirEntry>() == 8);
+const _: () = assert!(size_of::<RawDirEntryTail>() == 12);
+const _: () = assert!(size_of::<RawDirEntryHash>() == 8);
+
+/// What a directory entry says its inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FileType {
+    /// Not said: the volume does not have the `filetype` feature, or the writer did not know.
+    Unknown = 0,
+    /// A regular file.
+    Regular = 1,
+    /// A directory.
+    Directory = 2,
+    /// A character device.
+    CharDevice = 3,
+    /// A block device.
+    BlockDevice = 4,
+    /// A named pipe.
+    Fifo = 5,
+    /// A socket.
+    Socket = 6,
+    /// A symbolic link.
+    Symlink = 7,
+}
+
+impl FileType {
+    /// The type that `raw` stands for, if any does.
+    #[inline]
+    pub const fn from_raw(raw: u8) -> Option<Self> {
+        Some(match raw {
+            0 => Self::Unknown,
+            1 => Self::Regular,
+            2 => Self::Directory,
+            3 => Self::CharDevice,
+            4 => Self::BlockDevice,
+            5 => Self::Fifo,
+            6 => Self::Socket,
+            7 => Self::Symlink,
+            _ => return None,
+        })
+    }
+
+    /// The type that the format bits of an inode's mode say; `Unknown` if they say none.
+    pub const fn from_mode(mode: u16) -> Self {
+        match mode & 0xF000 {
+            0x8000 => Self::Regular,
+            0x4000 => Self::Directory,
+            0x2000 => Self::CharDevice,
+            0x6000 => Self::BlockDevice,
+            0x1000 => Self::Fifo,
+            0xC000 => Self::Socket,
+            0xA000 => Self::Symlink,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The number that stands for the type in a directory entry.
+    pub const fn to_raw(self) -> u8 {
+        self as u8
+    }
+}
+
+/// How one directory lays out its entries, from its volume's features and its inode's flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of a block: 1024 to 65536.
+    pub block_size: u32,
+    /// The volume's last inode: the superblock's inode count.
+    pub inodes: u32,
+    /// The volume's `filetype` feature.
+    pub filetype: bool,
+    /// The volume's `metadata_csum` feature: blocks end in a checksum tail.
+    pub checksum: bool,
+    /// The inode's encryption flag: names are ciphertext, in which any byte may occur.
+    pub encrypted: bool,
+    /// The inode's case-folding flag.
+    pub casefold: bool,
+}
+
+impl Layout {
+    /// Whether a hash stands behind each name but `.` and `..`.
+    #[inline]
+    pub fn hashes_in_entries(&self) -> bool {
+        self.encrypted && self.casefold
+    }
+
+    /// Bytes that a record needs at least for a name of `name_len` bytes.
+    #[inline]
+    pub fn rec_len(&self, name: &[u8]) -> usize {
+        self.rec_len_for(name.len(), is_dot_or_dotdot(name))
+    }
+
+    #[inline]
+    fn rec_len_for(&self, name_len: usize, dot_or_dotdot: bool) -> usize {
+        let hash = if self.hashes_in_entries() && !dot_or_dotdot { size_of::<RawDirEntryHash>() } else { 0 };
+        (HEADER_SIZE + name_len).next_multiple_of(4) + hash
+    }
+
+    #[inline]
+    fn decode_rec_len(&self, raw: u16) -> usize {
+        // 64 KiB do not fit in 16 bits. Lengths are multiples of 4, so 65535 is free to stand for it; 0 does as well.
+        if self.block_size >= 65536 && (raw == u16::MAX || raw == 0) { 65536 } else { usize::from(raw) }
+    }
+
+    fn encode_rec_len(&self, rec_len: usize) -> u16 {
+        u16::try_from(rec_len).unwrap_or_else(|_| {
+            assert!(rec_len == 65536 && self.block_size == 65536, "a record of {rec_len} bytes");
+            u16::MAX
+        })
+    }
+}
+
+#[inline]
+fn is_dot_or_dotdot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// The hash stored behind a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredHash {
+    /// The part by which the tree is sorted.
+    pub major: u32,
+    /// The part that tells names apart whose major hashes collide.
+    pub minor: u32,
+}
+
+/// A name in a directory, and the inode it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// The inode: from 1 to the volume's last.
+    pub ino: u32,
+    /// What the entry says the inode is.
+    pub kind: FileType,
+    /// The name: 1 to 255 bytes, without `/` and NUL unless the directory is encrypted.
+    pub name: &'a [u8],
+    /// Where in the block the record starts.
+    pub offset: u32,
+    /// The hash behind the name, in directories that are both encrypted and case-folded.
+    pub hash: Option<StoredHash>,
+}
+
+impl DirEntry<'_> {
+    /// Whether this is `.` or `..`.
+    #[inline]
+    pub fn is_dot_or_dotdot(&self) -> bool {
+        is_dot_or_dotdot(self.name)
+    }
+
+    /// Writes the entry as a record that fills `record`, whose length becomes `rec_len`; bytes behind the name up to
+    /// the next multiple of 4 become zero and the slack after them is left as it is.
+    ///
+    /// # Panics
+    /// If the record is too short for the name, or its length or the name's is not valid.
+    pub fn encode(&self, record: &mut [u8], layout: &Layout) {
+        let rec_len = record.len();
+        assert!(
+            rec_len.is_multiple_of(4) && rec_len >= layout.rec_len(self.name),
+            "a record of {rec_len} bytes"
+        );
+        let raw = RawDirEntry {
+            inode: self.ino.into(),
+            rec_len: layout.encode_rec_len(rec_len).into(),
+            name_len: u8::try_from(self.name.len()).expect("a name of at most 255 bytes"),
+            file_type: if layout.filetype { self.kind.to_raw() } else { 0 },
+        };
+        let (header, rest) = record.split_at_mut(HEADER_SIZE);
+        header.copy_from_slice(raw.as_bytes());
+        let padded = self.name.len().next_multiple_of(4);
+        rest[..padded].fill(0);
+        rest[..self.name.len()].copy_from_slice(self.name);
+        if let Some(hash) = self.hash {
+            let raw = RawDirEntryHash { hash: hash.major.into(), minor_hash: hash.minor.into() };
+            rest[padded..padded + size_of::<RawDirEntryHash>()].copy_from_slice(raw.as_bytes());
+        }
+    }
+}
+
+/// One record of a directory block: an entry, or free space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot<'a> {
+    /// The entry, if the record is in use.
+    pub entry: Option<DirEntry<'a>>,
+    /// Where in the block it starts.
+    pub offset: u32,
+    /// Bytes to the next record.
+    pub rec_len: u32,
+}
+
+/// The records of a directory block, used or not, each checked as the iterator reaches it.
+///
+/// After an error the iterator ends, for what follows a broken record cannot be found.
+#[derive(Clone, Debug)]
+pub struct Slots<'a> {
+    block: &'a [u8],
+    at: usize,
+    end: usize,
+    layout: Layout,
+    place: Place,
+}
+
+impl<'a> Slots<'a> {
+    /// The records of a block of a linear directory, or of a leaf of a hashed one: all but the checksum tail.
+    pub fn new(block: &'a [u8], layout: &Layout, place: Place) -> Self {
+        let end = if layout.checksum { block.len().saturating_sub(TAIL_SIZE) } else { block.len() };
+        Self { block, at: 0, end, layout: *layout, place }
+    }
+
+    /// The records of bytes that have no checksum tail: the root of a hash tree, or a part of an inline directory.
+    pub fn without_tail(bytes: &'a [u8], layout: &Layout, place: Place) -> Self {
+        Self { block: bytes, at: 0, end: bytes.len(), layout: *layout, place }
+    }
+
+    #[inline]
+    fn decode(&self) -> Result<(Slot<'a>, usize), Corrupt> {
+        let rest = &self.block[self.at..self.end];
+        let (raw, tail) = RawDirEntry::ref_from_prefix(rest).map_err(|_| {
+            self.corrupt(CorruptKind::Truncated { need: MIN_REC_LEN as u64, have: rest.len() as u64 })
+        })?;
+        let rec_len = self.layout.decode_rec_len(raw.rec_len.get());
+        let name_len = match self.layout.filetype {
+            true => usize::from(raw.name_len),
+            false => usize::from(u16::from_le_bytes([raw.name_len, raw.file_type])),
+        };
+        if rec_len < MIN_REC_LEN || !rec_len.is_multiple_of(4) || rec_len > rest.len() {
+            return Err(self.field("rec_len", rec_len as u64));
+        }
+        let (offset, ino) = (self.offset(), raw.inode.get());
+        if ino == 0 {
+            // Nothing but its length matters of free space; whoever freed it may have left the name behind.
+            // OK: at most 65536.
+            return Ok((Slot { entry: None, offset, rec_len: rec_len as u32 }, rec_len));
+        }
+        if name_len == 0 || name_len > NAME_MAX {
+            return Err(self.field("name_len", name_len as u64));
+        }
+        let Some(name) = tail.get(..name_len) else { return Err(self.field("name_len", name_len as u64)) };
+        let need = self.layout.rec_len(name);
+        if need > rec_len {
+            return Err(self.field("rec_len", rec_len as u64));
+        }
+        if ino > self.layout.inodes {
+            let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(ino) };
+            return Err(self.corrupt(kind));
+        }
+        if !self.layout.encrypted && has_slash_or_nul(name) {
+            return Err(self.corrupt(CorruptKind::Mismatch { what: "a name holds a slash or a NUL" }));
+        }
+        let kind = match self.layout.filetype {
+            true => FileType::from_raw(raw.file_type)
+                .ok_or_else(|| self.field("file_type", u64::from(raw.file_type)))?,
+            false => FileType::Unknown,
+        };
+        let hash = if self.layout.hashes_in_entries() && !is_dot_or_dotdot(name) {
+            let behind = &rest[need - size_of::<RawDirEntryHash>()..need];
+            RawDirEntryHash::ref_from_bytes(behind)
+                .ok()
+                .map(|raw| StoredHash { major: raw.hash.get(), minor: raw.minor_hash.get() })
+        } else {
+            None
+        };
+        let entry = Some(DirEntry { ino, kind, name, offset, hash });
+        // OK: at most 65536.
+        Ok((Slot { entry, offset, rec_len: rec_len as u32 }, rec_len))
+    }
+
+    #[inline]
+    fn offset(&self) -> u32 {
+        // OK: inside a block, which has at most 65536 bytes.
+        self.at as u32
+    }
+
+    #[cold]
+    fn field(&self, field: &'static str, value: u64) -> Corrupt {
+        self.corrupt(CorruptKind::Field { field, value })
+    }
+
+    #[cold]
+    fn corrupt(&self, kind: CorruptKind) -> Corrupt {
+        self.place.byte(self.at).corrupt(kind)
+    }
+}
+
+impl<'a> Iterator for Slots<'a> {
+    type Item = Result<Slot<'a>, Corrupt>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.end {
+            return None;
+        }
+        Some(match self.decode() {
+            Ok((slot, rec_len)) => {
+                self.at += rec_len;
+                Ok(slot)
+            }
+            Err(corrupt) => {
+                self.at = self.end;
+                Err(corrupt)
+            }
+        })
+    }
+}
+
+impl core::iter::FusedIterator for Slots<'_> {}
+
+/// The entries of a directory block, in the order they stand there, each checked as the iterator reaches it.
+///
+/// After an error the iterator ends, for what follows a broken record cannot be found.
+#[derive(Clone, Debug)]
+pub struct Entries<'a>(Slots<'a>);
+
+impl<'a> Entries<'a> {
+    /// The entries of a block of a linear directory, or of a leaf of a hashed one.
+    pub fn new(block: &'a [u8], layout: &Layout, place: Place) -> Self {
+        Self(Slots::new(block, layout, place))
+    }
+
+    /// The entries of bytes that have no checksum tail: `.` and `..` in the root of a hash tree, or a part of an
+    /// inline directory.
+    pub fn without_tail(bytes: &'a [u8], layout: &Layout, place: Place) -> Self {
+        Self(Slots::without_tail(bytes, layout, place))
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<DirEntry<'a>, Corrupt>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.0.next()? {
+                Ok(Slot { entry: Some(entry), .. }) => return Some(Ok(entry)),
+                Ok(_) => {}
+                Err(corrupt) => return Some(Err(corrupt)),
+            }
+        }
+    }
+}
+
+impl core::iter::FusedIterator for Entries<'_> {}
+
+#[inline]
+fn has_slash_or_nul(name: &[u8]) -> bool {
+    // Without early exit, so that the compiler compares many bytes at once.
+    name.iter().fold(false, |found, &byte| found | (byte == b'/') | (byte == 0))
+}
+
+/// Looks for `name` in a block; the whole chain up to it is checked.
+///
+/// # Errors
+/// The first broken record before the name.
+pub fn find<'a>(
+    block: &'a [u8],
+    name: &[u8],
+    layout: &Layout,
+    place: Place,
+) -> Result<Option<DirEntry<'a>>, Corrupt> {
+    for entry in Entries::new(block, layout, place) {
+        let entry = entry?;
+        if entry.name == name {
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
+}
+
+/// Checks that a directory starts with `.` and `..`, and returns the inode of each.
+///
+/// Holds for the first block of linear directories and for the root of a hash tree.
+///
+/// # Errors
+/// Another name in either place, or a broken record.
+pub fn dot_and_dotdot(block: &[u8], layout: &Layout, place: Place) -> Result<(u32, u32), Corrupt> {
+    let mut slots = Slots::without_tail(block, layout, place);
+    let mut expect = |name: &[u8], what| match slots.next() {
+        Some(Ok(Slot { entry: Some(entry), .. })) if entry.name == name => Ok(entry.ino),
+        Some(Err(corrupt)) => Err(corrupt),
+        _ => Err(place.corrupt(CorruptKind::Mismatch { what })),
+    };
+    let dot = expect(b".", "the first entry of a directory is not `.`")?;
+    let dotdot = expect(b"..", "the second entry of a directory is not `..`")?;
+    Ok((dot, dotdot))
+}
+
+/// Checks the checksum tail of a block of a linear directory, or of a leaf of a hashed one.
+///
+/// `inode_seed` is the seed of the directory's inode.
+///
+/// # Errors
+/// No tail where one must be, or a checksum that does not match.
+pub fn verify_checksum(block: &[u8], inode_seed: ChecksumSeed, place: Place) -> Result<(), Corrupt> {
+    let Some((covered, tail)) = split_tail(block) else {
+        return Err(place.corrupt(CorruptKind::Mismatch { what: "a directory block has no checksum tail" }));
+    };
+    let stored = tail.det_checksum.get();
+    let computed = inode_seed.checksum(covered);
+    checksum::verify(stored, computed, place.byte(covered.len()))
+}
+
+/// Whether a block ends in a checksum tail, as every leaf does on a volume with `metadata_csum`.
+pub fn has_tail(block: &[u8]) -> bool {
+    split_tail(block).is_some()
+}
+
+/// Writes the checksum tail of a block.
+///
+/// # Panics
+/// If the block is shorter than a tail.
+pub fn store_checksum(block: &mut [u8], inode_seed: ChecksumSeed) {
+    let (covered, tail) = block.split_at_mut(block.len() - TAIL_SIZE);
+    let raw = RawDirEntryTail {
+        det_reserved_zero1: 0.into(),
+        det_rec_len: 12.into(),
+        det_reserved_zero2: 0,
+        det_reserved_ft: TAIL_FILE_TYPE,
+        det_checksum: inode_seed.checksum(covered).into(),
+    };
+    tail.copy_from_slice(raw.as_bytes());
+}
+
+fn split_tail(block: &[u8]) -> Option<(&[u8], &RawDirEntryTail)> {
+    let (covered, tail) = RawDirEntryTail::ref_from_suffix(block).ok()?;
+    let is_tail = tail.det_reserved_zero1.get() == 0
+        && tail.det_rec_len.get() == 12
+        && tail.det_reserved_zero2 == 0
+        && tail.det_reserved_ft == TAIL_FILE_TYPE;
+    is_tail.then_some((covered, tail))
+}

@@ -1,1 +1,504 @@
-//! TODO
+//! Extent trees: how an inode maps its blocks to blocks of the volume.
+//!
+//! A node is a header and an array of 12-byte entries, sorted by logical block. In a leaf (depth 0) an entry is an
+//! extent, a run of blocks; above, it is an index entry, which names the block of a child node. The root is the
+//! inode's 60-byte `i_block`; every other node fills a block and ends, on a volume with `metadata_csum`, in a checksum.
+//!
+//! ```text
+//! | header 12 | entry 12 | entry 12 | ... up to eh_max | checksum 4 |
+//! ```
+//!
+//! [`Node`] borrows the bytes and checks all of them once; afterwards a lookup is a binary search without checks and
+//! without allocation. What a node may hold depends on where it hangs, which the caller says in [`Expect`].
+//! Format: the kernel's ext4 documentation, "Extent Tree".
+
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::blocks::Blocks;
+use crate::checksum::{self, ChecksumSeed};
+use crate::{Corrupt, CorruptKind, Place};
+
+/// The magic number of a node's header.
+pub const MAGIC: u16 = 0xF30A;
+/// The deepest tree the format allows: the root has this depth at most.
+pub const MAX_DEPTH: u16 = 5;
+/// The longest written extent, in blocks. A stored length above it marks an unwritten extent of that much less.
+pub const MAX_WRITTEN_LEN: u16 = 32768;
+/// Block numbers have 48 bits.
+const MAX_PHYSICAL: u64 = (1 << 48) - 1;
+/// One past the last logical block a file can have.
+pub const LOGICAL_END: u64 = 1 << 32;
+
+/// `struct ext4_extent_header`, as it stands on the disk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawExtentHeader {
+    pub eh_magic: U16,
+    pub eh_entries: U16,
+    pub eh_max: U16,
+    pub eh_depth: U16,
+    pub eh_generation: U32,
+}
+
+/// `struct ext4_extent_idx`, as it stands on the disk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawExtentIndex {
+    pub ei_block: U32,
+    pub ei_leaf_lo: U32,
+    pub ei_leaf_hi: U16,
+    pub ei_unused: U16,
+}
+
+/// `struct ext4_extent`, as it stands on the disk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawExtent {
+    pub ee_block: U32,
+    pub ee_len: U16,
+    pub ee_start_hi: U16,
+    pub ee_start_lo: U32,
+}
+
+/// `struct ext4_extent_tail`, as it stands on the disk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawExtentTail {
+    pub et_checksum: U32,
+}
+
+const HEADER_SIZE: usize = size_of::<RawExtentHeader>();
+const ENTRY_SIZE: usize = size_of::<RawExtent>();
+const TAIL_SIZE: usize = size_of::<RawExtentTail>();
+const _: () = assert!(HEADER_SIZE == 12);
+const _: () = assert!(ENTRY_SIZE == 12 && size_of::<RawExtentIndex>() == ENTRY_SIZE);
+const _: () = assert!(TAIL_SIZE == 4);
+
+/// A run of a file's blocks that stand one after the other on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The first block of the file it maps.
+    pub logical: u32,
+    /// How many blocks: 1 to 32768, or to 32767 when unwritten.
+    pub len_blocks: u16,
+    /// The block of the volume that holds the first of them.
+    pub physical: u64,
+    /// Allocated but never written: reads as zeroes.
+    pub unwritten: bool,
+}
+
+impl Extent {
+    /// Checks one entry of a leaf.
+    ///
+    /// # Errors
+    /// A length of zero, a run past the last logical block, or blocks outside `volume`.
+    #[inline]
+    pub fn decode(raw: &RawExtent, volume: Blocks, place: Place) -> Result<Self, Corrupt> {
+        let extent = Self::from_raw(raw);
+        if extent.len_blocks == 0 {
+            let value = u64::from(raw.ee_len.get());
+            return Err(place.corrupt(CorruptKind::Field { field: "ee_len", value }));
+        }
+        if extent.end() > LOGICAL_END {
+            return Err(
+                place.corrupt(CorruptKind::Field { field: "ee_block", value: u64::from(extent.logical) })
+            );
+        }
+        volume.check("ee_start", extent.physical, u64::from(extent.len_blocks), place)?;
+        Ok(extent)
+    }
+
+    /// The entry as it stands on the disk.
+    pub fn encode(&self) -> RawExtent {
+        debug_assert!(self.len_blocks > 0 && self.len_blocks <= MAX_WRITTEN_LEN, "{self:?}");
+        debug_assert!(!self.unwritten || self.len_blocks < MAX_WRITTEN_LEN, "{self:?}");
+        let (hi, lo) = split48(self.physical);
+        let mark = if self.unwritten { MAX_WRITTEN_LEN } else { 0 };
+        RawExtent {
+            ee_block: self.logical.into(),
+            ee_len: (self.len_blocks | mark).into(),
+            ee_start_hi: hi.into(),
+            ee_start_lo: lo.into(),
+        }
+    }
+
+    /// One past the last logical block.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        u64::from(self.logical) + u64::from(self.len_blocks)
+    }
+
+    #[inline]
+    fn from_raw(raw: &RawExtent) -> Self {
+        let stored = raw.ee_len.get();
+        let unwritten = stored > MAX_WRITTEN_LEN;
+        Self {
+            logical: raw.ee_block.get(),
+            len_blocks: if unwritten { stored - MAX_WRITTEN_LEN } else { stored },
+            physical: join48(raw.ee_start_hi.get(), raw.ee_start_lo.get()),
+            unwritten,
+        }
+    }
+}
+
+/// An entry above the leaves: the child node that maps the blocks from `logical` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// The first block of the file that the child may map.
+    pub logical: u32,
+    /// The block of the volume that holds the child.
+    pub child: u64,
+}
+
+impl Index {
+    /// Checks one entry of an index node.
+    ///
+    /// # Errors
+    /// A child outside `volume`.
+    #[inline]
+    pub fn decode(raw: &RawExtentIndex, volume: Blocks, place: Place) -> Result<Self, Corrupt> {
+        let index = Self::from_raw(raw);
+        volume.check("ei_leaf", index.child, 1, place)?;
+        Ok(index)
+    }
+
+    /// The entry as it stands on the disk; `ei_unused` is written as zero.
+    pub fn encode(&self) -> RawExtentIndex {
+        let (hi, lo) = split48(self.child);
+        RawExtentIndex {
+            ei_block: self.logical.into(),
+            ei_leaf_lo: lo.into(),
+            ei_leaf_hi: hi.into(),
+            ei_unused: 0.into(),
+        }
+    }
+
+    #[inline]
+    fn from_raw(raw: &RawExtentIndex) -> Self {
+        Self { logical: raw.ei_block.get(), child: join48(raw.ei_leaf_hi.get(), raw.ei_leaf_lo.get()) }
+    }
+}
+
+fn join48(hi: u16, lo: u32) -> u64 {
+    u64::from(hi) << 32 | u64::from(lo)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "splitting a number into its parts")]
+fn split48(block: u64) -> (u16, u32) {
+    debug_assert!(block <= MAX_PHYSICAL, "block {block} needs more than 48 bits");
+    ((block >> 32) as u16, block as u32)
+}
+
+/// What a node must agree with: its volume and its place in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expect {
+    /// The blocks that its entries may name.
+    pub volume: Blocks,
+    /// The depth its parent gives it; `None` for a root, whose depth may be anything up to [`MAX_DEPTH`].
+    pub depth: Option<u16>,
+    /// The first logical block it may map.
+    pub start: u32,
+    /// One past the last logical block it may map.
+    pub end: u64,
+}
+
+impl Expect {
+    /// What a root must agree with: nothing but the volume.
+    pub const fn root(volume: Blocks) -> Self {
+        Self { volume, depth: None, start: 0, end: LOGICAL_END }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Slots<'a> {
+    Leaf(&'a [RawExtent]),
+    Index(&'a [RawExtentIndex]),
+}
+
+/// A checked node of an extent tree, borrowed from the bytes that hold it.
+///
+/// Invariants: entries ascend, do not overlap, lie inside the range that the parent gives, and name blocks of the
+/// volume; a node above the leaves is not empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    slots: Slots<'a>,
+    depth: u16,
+    max: u16,
+    generation: u32,
+    expect: Expect,
+}
+
+/// What a node knows about a logical block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A leaf's extent that maps it.
+    Extent(Extent),
+    /// The child to ask, and what that child must agree with.
+    Child(Index, Expect),
+    /// Nothing maps it, nor any block before `end` (exclusive, within this node's range).
+    Hole {
+        /// The next logical block that this node, or a neighbour of it, may map.
+        end: u64,
+    },
+}
+
+impl<'a> Node<'a> {
+    /// Checks the node in `bytes`: an inode's 60-byte `i_block` or a whole block. The checksum is checked apart, by
+    /// [`verify_checksum`].
+    ///
+    /// # Errors
+    /// Any broken rule of the format, with the byte offset of the header or of the entry that breaks it.
+    pub fn decode(bytes: &'a [u8], expect: Expect, place: Place) -> Result<Self, Corrupt> {
+        let (header, rest) = header(bytes, place)?;
+        let depth = header.eh_depth.get();
+        if depth > MAX_DEPTH || expect.depth.is_some_and(|wanted| wanted != depth) {
+            return Err(place.corrupt(CorruptKind::Field { field: "eh_depth", value: u64::from(depth) }));
+        }
+        let max = header.eh_max.get();
+        if max == 0 || usize::from(max) > rest.len() / ENTRY_SIZE {
+            return Err(place.corrupt(CorruptKind::Field { field: "eh_max", value: u64::from(max) }));
+        }
+        let count = header.eh_entries.get();
+        if count > max || (count == 0 && depth > 0) {
+            return Err(place.corrupt(CorruptKind::Field { field: "eh_entries", value: u64::from(count) }));
+        }
+        let used = &rest[..usize::from(count) * ENTRY_SIZE];
+        let slots = if depth == 0 {
+            Slots::Leaf(check_leaf(used, &expect, place)?)
+        } else {
+            Slots::Index(check_index(used, &expect, place)?)
+        };
+        Ok(Self { slots, depth, max, generation: header.eh_generation.get(), expect })
+    }
+
+    /// How far above the leaves the node is; 0 is a leaf.
+    pub fn depth(&self) -> u16 {
+        self.depth
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        match self.slots {
+            Slots::Leaf(slots) => slots.len(),
+            Slots::Index(slots) => slots.len(),
+        }
+    }
+
+    /// Whether the node has no entry, as the root of an empty file has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many entries fit.
+    pub fn capacity(&self) -> u16 {
+        self.max
+    }
+
+    /// Looks up `logical` by binary search.
+    pub fn find(&self, logical: u32) -> Found {
+        match self.slots {
+            Slots::Leaf(slots) => {
+                let next = slots.partition_point(|raw| raw.ee_block.get() <= logical);
+                if let Some(extent) = next.checked_sub(1).map(|at| Extent::from_raw(&slots[at]))
+                    && u64::from(logical) < extent.end()
+                {
+                    return Found::Extent(extent);
+                }
+                let end = slots.get(next).map_or(self.expect.end, |raw| u64::from(raw.ee_block.get()));
+                Found::Hole { end }
+            }
+            Slots::Index(slots) => {
+                let next = slots.partition_point(|raw| raw.ei_block.get() <= logical);
+                match next.checked_sub(1) {
+                    Some(at) => self.child(slots, at),
+                    None => Found::Hole { end: u64::from(slots[0].ei_block.get()) },
+                }
+            }
+        }
+    }
+
+    /// The extents of a leaf in order; nothing for an index node.
+    pub fn extents(&self) -> impl ExactSizeIterator<Item = Extent> + DoubleEndedIterator + use<'a> {
+        let slots = match self.slots {
+            Slots::Leaf(slots) => slots,
+            Slots::Index(_) => &[],
+        };
+        slots.iter().map(Extent::from_raw)
+    }
+
+    /// The children of an index node in order, each with what it must agree with; nothing for a leaf.
+    pub fn children(&self) -> impl ExactSizeIterator<Item = (Index, Expect)> + use<'a> {
+        let slots = match self.slots {
+            Slots::Leaf(_) => &[],
+            Slots::Index(slots) => slots,
+        };
+        let node = *self;
+        (0..slots.len()).map(move |at| node.child_at(slots, at))
+    }
+
+    /// The node's contents apart from the bytes that hold it.
+    pub fn to_owned(&self) -> OwnedNode {
+        let entries = match self.slots {
+            Slots::Leaf(_) => Entries::Leaf(self.extents().collect()),
+            Slots::Index(slots) => Entries::Index(slots.iter().map(Index::from_raw).collect()),
+        };
+        OwnedNode { entries, depth: self.depth, max: self.max, generation: self.generation }
+    }
+
+    fn child(&self, slots: &[RawExtentIndex], at: usize) -> Found {
+        let (index, expect) = self.child_at(slots, at);
+        Found::Child(index, expect)
+    }
+
+    fn child_at(&self, slots: &[RawExtentIndex], at: usize) -> (Index, Expect) {
+        let index = Index::from_raw(&slots[at]);
+        let end = slots.get(at + 1).map_or(self.expect.end, |next| u64::from(next.ei_block.get()));
+        // OK: only nodes with a depth of 1 or more have index entries.
+        let depth = Some(self.depth - 1);
+        (index, Expect { volume: self.expect.volume, depth, start: index.logical, end })
+    }
+}
+
+fn header(bytes: &[u8], place: Place) -> Result<(&RawExtentHeader, &[u8]), Corrupt> {
+    let (header, rest) = RawExtentHeader::ref_from_prefix(bytes)
+        .map_err(|_| place.corrupt(truncated(HEADER_SIZE, bytes.len())))?;
+    let magic = header.eh_magic.get();
+    if magic != MAGIC {
+        let kind = CorruptKind::Magic { found: u32::from(magic), expected: u32::from(MAGIC) };
+        return Err(place.corrupt(kind));
+    }
+    Ok((header, rest))
+}
+
+fn check_leaf<'a>(used: &'a [u8], expect: &Expect, place: Place) -> Result<&'a [RawExtent], Corrupt> {
+    let slots =
+        <[RawExtent]>::ref_from_bytes(used).map_err(|_| place.corrupt(truncated(ENTRY_SIZE, used.len())))?;
+    let mut from = u64::from(expect.start);
+    for (at, raw) in slots.iter().enumerate() {
+        let place = place.byte(HEADER_SIZE + at * ENTRY_SIZE);
+        let extent = Extent::decode(raw, expect.volume, place)?;
+        if u64::from(extent.logical) < from || extent.end() > expect.end {
+            return Err(place.corrupt(CorruptKind::Order { what: "extents" }));
+        }
+        from = extent.end();
+    }
+    Ok(slots)
+}
+
+fn check_index<'a>(used: &'a [u8], expect: &Expect, place: Place) -> Result<&'a [RawExtentIndex], Corrupt> {
+    let slots = <[RawExtentIndex]>::ref_from_bytes(used)
+        .map_err(|_| place.corrupt(truncated(ENTRY_SIZE, used.len())))?;
+    let mut from = u64::from(expect.start);
+    for (at, raw) in slots.iter().enumerate() {
+        let place = place.byte(HEADER_SIZE + at * ENTRY_SIZE);
+        let logical = u64::from(Index::decode(raw, expect.volume, place)?.logical);
+        if logical < from || logical >= expect.end {
+            return Err(place.corrupt(CorruptKind::Order { what: "extent index entries" }));
+        }
+        from = logical + 1;
+    }
+    Ok(slots)
+}
+
+fn truncated(need: usize, have: usize) -> CorruptKind {
+    CorruptKind::Truncated { need: need as u64, have: have as u64 }
+}
+
+/// The entries of an [`OwnedNode`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// Of a leaf.
+    Leaf(Vec<Extent>),
+    /// Of a node above the leaves.
+    Index(Vec<Index>),
+}
+
+/// A node's contents apart from the bytes that hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedNode {
+    /// Its entries.
+    pub entries: Entries,
+    /// How far above the leaves it is.
+    pub depth: u16,
+    /// How many entries fit.
+    pub max: u16,
+    /// `eh_generation`, which Lustre uses and ext4 does not.
+    pub generation: u32,
+}
+
+impl OwnedNode {
+    /// Writes header and entries to the start of `bytes` and leaves what follows as it is.
+    ///
+    /// # Panics
+    /// If there are more entries than `max`, or `bytes` cannot hold `max` of them: both break the caller's promise.
+    pub fn encode(&self, bytes: &mut [u8]) {
+        let mut raw = Vec::with_capacity(HEADER_SIZE + self.len() * ENTRY_SIZE);
+        let entries = u16::try_from(self.len()).ok().filter(|&count| count <= self.max);
+        let header = RawExtentHeader {
+            eh_magic: MAGIC.into(),
+            eh_entries: entries.expect("no more entries than eh_max").into(),
+            eh_max: self.max.into(),
+            eh_depth: self.depth.into(),
+            eh_generation: self.generation.into(),
+        };
+        assert!(HEADER_SIZE + usize::from(self.max) * ENTRY_SIZE <= bytes.len(), "eh_max fits");
+        raw.extend_from_slice(header.as_bytes());
+        match &self.entries {
+            Entries::Leaf(extents) => {
+                extents.iter().for_each(|e| raw.extend_from_slice(e.encode().as_bytes()))
+            }
+            Entries::Index(indexes) => {
+                indexes.iter().for_each(|i| raw.extend_from_slice(i.encode().as_bytes()))
+            }
+        }
+        bytes[..raw.len()].copy_from_slice(&raw);
+    }
+
+    fn len(&self) -> usize {
+        match &self.entries {
+            Entries::Leaf(extents) => extents.len(),
+            Entries::Index(indexes) => indexes.len(),
+        }
+    }
+}
+
+/// Checks the checksum at the end of a node that fills a block; the root has none of its own, the inode's covers it.
+///
+/// `inode_seed` is the seed of the inode.
+///
+/// # Errors
+/// A header that does not say where the checksum is, or a checksum that does not match.
+pub fn verify_checksum(block: &[u8], inode_seed: ChecksumSeed, place: Place) -> Result<(), Corrupt> {
+    let (covered, tail) = split_tail(block, place)?;
+    let stored = tail.et_checksum.get();
+    let computed = inode_seed.checksum(covered);
+    checksum::verify(stored, computed, place.byte(covered.len()))
+}
+
+/// Computes the checksum of a node that fills a block and stores it at the node's end.
+///
+/// # Errors
+/// A header that does not say where the checksum goes.
+pub fn store_checksum(block: &mut [u8], inode_seed: ChecksumSeed, place: Place) -> Result<(), Corrupt> {
+    let at = split_tail(block, place)?.0.len();
+    let tail = RawExtentTail { et_checksum: inode_seed.checksum(&block[..at]).into() };
+    block[at..at + TAIL_SIZE].copy_from_slice(tail.as_bytes());
+    Ok(())
+}
+
+/// Splits a block into what the checksum covers and the checksum, which follows the last entry that fits.
+fn split_tail(block: &[u8], place: Place) -> Result<(&[u8], &RawExtentTail), Corrupt> {
+    let max = header(block, place)?.0.eh_max.get();
+    let at = HEADER_SIZE + usize::from(max) * ENTRY_SIZE;
+    let (covered, rest) = block
+        .split_at_checked(at)
+        .ok_or_else(|| place.corrupt(CorruptKind::Field { field: "eh_max", value: u64::from(max) }))?;
+    let (tail, _) = RawExtentTail::ref_from_prefix(rest)
+        .map_err(|_| place.corrupt(CorruptKind::Field { field: "eh_max", value: u64::from(max) }))?;
+    Ok((covered, tail))
+}

@@ -1,1 +1,403 @@
-//! TODO
+//! Hash trees: the index of a large directory.
+//!
+//! The tree lies in the directory's own blocks, disguised as directory entries so that code which knows nothing of it
+//! sees free space. Logical block 0 is the root: the records of `.` and `..`, then facts about the tree, then entries.
+//! Interior nodes hide behind one unused record that spans the block. Entries are pairs of hash and logical block; the
+//! first has no hash, for its place holds how many entries there are and how many fit. Leaves are ordinary directory
+//! blocks, each with the names whose hashes lie between its entry's and the next.
+//!
+//! ```text
+//! root:  | `.` 12 | `..` 12 | info 8 | limit 2, count 2, block 4 | hash 4, block 4 | ... | checksum 8 |
+//! node:  | unused record 8           | limit 2, count 2, block 4 | hash 4, block 4 | ... | checksum 8 |
+//! ```
+//!
+//! Names that share a hash may spill over several leaves. The entry of a leaf that goes on with the last hash of the
+//! leaf before it has the lowest bit of its hash set, a bit that hashes of names never have; see
+//! [`Node::continues`]. Format: the kernel's ext4 documentation, "Hash Tree Directories".
+
+pub mod hash;
+
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::{self, ChecksumSeed};
+use crate::{Corrupt, CorruptKind, Place};
+
+pub use hash::{Hash, HashVersion, Hasher};
+
+/// The bits of an entry's block number; the rest is reserved.
+const BLOCK_MASK: u32 = 0x0FFF_FFFF;
+/// Where the facts about the tree stand in the root: behind the records of `.` and `..`.
+const INFO_OFFSET: usize = 24;
+/// Where entries start in an interior node: behind one record without a name.
+const NODE_ENTRIES_OFFSET: usize = 8;
+
+/// `struct dx_root_info`, as it stands on the disk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawDxRootInfo {
+    pub reserved_zero: U32,
+    pub hash_version: u8,
+    pub info_length: u8,
+    pub indirect_levels: u8,
+    pub unused_flags: u8,
+}
+
+/// `struct dx_entry`, as it stands on the disk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawDxEntry {
+    pub hash: U32,
+    pub block: U32,
+}
+
+/// `struct dx_countlimit`, which stands in place of the first entry's hash.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawDxCountLimit {
+    pub limit: U16,
+    pub count: U16,
+}
+
+/// `struct dx_tail`, as it stands on the disk, behind the last entry that fits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+pub struct RawDxTail {
+    pub dt_reserved: U32,
+    pub dt_checksum: U32,
+}
+
+const ENTRY_SIZE: usize = size_of::<RawDxEntry>();
+const TAIL_SIZE: usize = size_of::<RawDxTail>();
+const INFO_SIZE: usize = size_of::<RawDxRootInfo>();
+const _: () = assert!(ENTRY_SIZE == 8 && TAIL_SIZE == 8 && INFO_SIZE == 8);
+const _: () = assert!(size_of::<RawDxCountLimit>() == 4);
+
+/// What the nodes of one directory's tree must agree with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expect {
+    /// How many blocks the directory has.
+    pub blocks: u32,
+    /// The volume's `metadata_csum` feature: nodes end in a checksum.
+    pub checksum: bool,
+    /// The volume's `large_dir` feature: three levels of nodes instead of two.
+    pub large_dir: bool,
+}
+
+/// The root of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Root<'a> {
+    /// How names are hashed.
+    pub hash_version: HashVersion,
+    /// How many levels of interior nodes are between the root and the leaves: 0 to 2.
+    pub levels: u8,
+    /// The root's entries.
+    pub node: Node<'a>,
+}
+
+impl<'a> Root<'a> {
+    /// Checks logical block 0 of a hashed directory. Its `.` and `..` are checked apart, by
+    /// [`dot_and_dotdot`](crate::dirent::dot_and_dotdot), and its checksum by [`verify_checksum`].
+    ///
+    /// # Errors
+    /// Any broken rule of the format.
+    pub fn decode(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
+        let info = root_info(block, place)?;
+        let at = place.byte(INFO_OFFSET);
+        let field = |field, value: u8| at.corrupt(CorruptKind::Field { field, value: u64::from(value) });
+        if info.reserved_zero.get() != 0 {
+            let value = u64::from(info.reserved_zero.get());
+            return Err(at.corrupt(CorruptKind::Field { field: "reserved_zero", value }));
+        }
+        let hash_version = HashVersion::from_raw(info.hash_version)
+            .ok_or_else(|| field("hash_version", info.hash_version))?;
+        // The lowest flag would change the meaning of the hash; no version of the format defines it.
+        if info.unused_flags & 1 != 0 {
+            return Err(field("unused_flags", info.unused_flags));
+        }
+        let most = if expect.large_dir { 2 } else { 1 };
+        if info.indirect_levels > most {
+            return Err(field("indirect_levels", info.indirect_levels));
+        }
+        let node = Node::decode_at(block, INFO_OFFSET + INFO_SIZE, expect, place)?;
+        Ok(Self { hash_version, levels: info.indirect_levels, node })
+    }
+
+    /// Writes the facts about the tree and the entries into a block that has its `.` and `..` already.
+    pub fn encode(hash_version: HashVersion, levels: u8, entries: &NodeEntries, block: &mut [u8]) {
+        let info = RawDxRootInfo {
+            reserved_zero: 0.into(),
+            hash_version: hash_version.to_raw(),
+            info_length: 8,
+            indirect_levels: levels,
+            unused_flags: 0,
+        };
+        block[INFO_OFFSET..INFO_OFFSET + INFO_SIZE].copy_from_slice(info.as_bytes());
+        entries.encode_at(block, INFO_OFFSET + INFO_SIZE);
+    }
+}
+
+fn root_info(block: &[u8], place: Place) -> Result<&RawDxRootInfo, Corrupt> {
+    let need = (INFO_OFFSET + INFO_SIZE) as u64;
+    let truncated = || place.corrupt(CorruptKind::Truncated { need, have: block.len() as u64 });
+    let rest = block.get(INFO_OFFSET..).ok_or_else(truncated)?;
+    let (info, _) = RawDxRootInfo::ref_from_prefix(rest).map_err(|_| truncated())?;
+    if usize::from(info.info_length) != INFO_SIZE {
+        let kind = CorruptKind::Field { field: "info_length", value: u64::from(info.info_length) };
+        return Err(place.byte(INFO_OFFSET).corrupt(kind));
+    }
+    Ok(info)
+}
+
+/// The checked entries of a root or of an interior node, borrowed from their block.
+///
+/// Invariants: there is at least one entry, hashes do not descend, and every block is one of the directory's, but
+/// never block 0, which is the root.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    entries: &'a [RawDxEntry],
+    limit: u16,
+}
+
+impl<'a> Node<'a> {
+    /// Checks an interior node. Its checksum is checked apart, by [`verify_checksum`].
+    ///
+    /// # Errors
+    /// Any broken rule of the format.
+    pub fn decode(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
+        if !is_interior(block) {
+            let what = "an interior node does not start with an unused record of its size";
+            return Err(place.corrupt(CorruptKind::Mismatch { what }));
+        }
+        Self::decode_at(block, NODE_ENTRIES_OFFSET, expect, place)
+    }
+
+    fn decode_at(block: &'a [u8], offset: usize, expect: &Expect, place: Place) -> Result<Self, Corrupt> {
+        let (limit, count) = count_limit(block, offset, place)?;
+        let at = place.byte(offset);
+        let field = |field, value: usize| at.corrupt(CorruptKind::Field { field, value: value as u64 });
+        let room = block.len() - offset - if expect.checksum { TAIL_SIZE } else { 0 };
+        if limit != room / ENTRY_SIZE {
+            return Err(field("limit", limit));
+        }
+        if count == 0 || count > limit {
+            return Err(field("count", count));
+        }
+        let used = &block[offset..offset + count * ENTRY_SIZE];
+        let entries = <[RawDxEntry]>::ref_from_bytes(used).map_err(|_| field("count", count))?;
+        let mut last = 0;
+        for (index, entry) in entries.iter().enumerate() {
+            let place = place.byte(offset + index * ENTRY_SIZE);
+            let block = entry.block.get() & BLOCK_MASK;
+            if block == 0 || block >= expect.blocks {
+                let kind = CorruptKind::Field { field: "dx_entry.block", value: u64::from(block) };
+                return Err(place.corrupt(kind));
+            }
+            let hash = if index == 0 { 0 } else { entry.hash.get() };
+            if hash < last {
+                return Err(place.corrupt(CorruptKind::Order { what: "hash tree entries" }));
+            }
+            last = hash;
+        }
+        // OK: limit came from 16 bits.
+        Ok(Self { entries, limit: limit as u16 })
+    }
+
+    /// How many entries there are: at least one.
+    #[expect(clippy::len_without_is_empty, reason = "a node is never empty")]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many entries fit.
+    pub fn limit(&self) -> u16 {
+        self.limit
+    }
+
+    /// The logical block of the directory that entry `index` names.
+    ///
+    /// # Panics
+    /// If `index` is not less than [`len`](Self::len).
+    pub fn block(&self, index: usize) -> u32 {
+        self.entries[index].block.get() & BLOCK_MASK
+    }
+
+    /// The lowest hash below entry `index`, with the bit that marks a continuation; 0 for the first entry.
+    ///
+    /// # Panics
+    /// If `index` is not less than [`len`](Self::len).
+    pub fn hash(&self, index: usize) -> u32 {
+        if index == 0 { 0 } else { self.entries[index].hash.get() }
+    }
+
+    /// The entry below which the first name with hash `major` must be, if there is one.
+    pub fn find(&self, major: u32) -> usize {
+        self.entries[1..].partition_point(|entry| entry.hash.get() <= major)
+    }
+
+    /// Whether names with hash `major` may go on below entry `index`, after the entry before it has been searched.
+    pub fn continues(&self, index: usize, major: u32) -> bool {
+        index < self.len() && self.hash(index) == major | 1
+    }
+
+    /// Hash and logical block of each entry in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + use<'a> {
+        let node = *self;
+        (0..node.len()).map(move |index| (node.hash(index), node.block(index)))
+    }
+
+    /// The entries apart from the bytes that hold them.
+    pub fn to_owned(&self) -> NodeEntries {
+        NodeEntries { entries: self.iter().collect(), limit: self.limit }
+    }
+}
+
+/// The entries of a node apart from the bytes that hold them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeEntries {
+    /// Hash and logical block; the first entry's hash is 0 and not stored.
+    pub entries: Vec<(u32, u32)>,
+    /// How many entries fit.
+    pub limit: u16,
+}
+
+impl NodeEntries {
+    /// How many entries fit into a root of `block_size` bytes, with or without a checksum.
+    pub fn root_limit(block_size: usize, checksum: bool) -> usize {
+        (block_size - INFO_OFFSET - INFO_SIZE - if checksum { TAIL_SIZE } else { 0 }) / ENTRY_SIZE
+    }
+
+    /// How many entries fit into an interior node of `block_size` bytes, with or without a checksum.
+    pub fn node_limit(block_size: usize, checksum: bool) -> usize {
+        (block_size - NODE_ENTRIES_OFFSET - if checksum { TAIL_SIZE } else { 0 }) / ENTRY_SIZE
+    }
+
+    /// Writes the entries into an interior node that has its unused record already; what follows the last entry is
+    /// left as it is.
+    ///
+    /// # Panics
+    /// If there is no entry, or there are more than fit.
+    pub fn encode(&self, block: &mut [u8]) {
+        self.encode_at(block, NODE_ENTRIES_OFFSET);
+    }
+
+    fn encode_at(&self, block: &mut [u8], offset: usize) {
+        let count = u16::try_from(self.entries.len()).ok().filter(|&count| count > 0 && count <= self.limit);
+        let head =
+            RawDxCountLimit { limit: self.limit.into(), count: count.expect("one to limit entries").into() };
+        let slots = block[offset..].chunks_exact_mut(ENTRY_SIZE);
+        assert!(slots.len() >= usize::from(self.limit), "{} entries fit, not {}", slots.len(), self.limit);
+        for (slot, &(hash, block)) in slots.zip(&self.entries) {
+            let entry = RawDxEntry { hash: hash.into(), block: block.into() };
+            slot.copy_from_slice(entry.as_bytes());
+        }
+        block[offset..offset + size_of::<RawDxCountLimit>()].copy_from_slice(head.as_bytes());
+    }
+}
+
+/// Whether a block of a hashed directory is an interior node: one unused record spans it.
+///
+/// A leaf without any name looks the same on a volume without checksums, so this tells only what a block may be;
+/// the way down from the root tells what it is.
+pub fn is_interior(block: &[u8]) -> bool {
+    let Ok((head, _)) = crate::dirent::RawDirEntry::ref_from_prefix(block) else { return false };
+    let rec_len = match (usize::from(head.rec_len.get()), block.len()) {
+        (0 | 0xFFFF, 65536) => 65536,
+        (rec_len, _) => rec_len,
+    };
+    head.inode.get() == 0 && head.name_len == 0 && rec_len == block.len()
+}
+
+/// Checks the checksum of a root or of an interior node; `root` says which it is.
+///
+/// `inode_seed` is the seed of the directory's inode. The checksum covers the block up to the last entry in use, and
+/// the reserved word before the checksum itself.
+///
+/// # Errors
+/// Counts that do not say where the checksum is, or a checksum that does not match.
+pub fn verify_checksum(
+    block: &[u8],
+    root: bool,
+    inode_seed: ChecksumSeed,
+    place: Place,
+) -> Result<(), Corrupt> {
+    let at = tail_offset(block, root, place)?;
+    let computed = compute_checksum(block, root, at, inode_seed, place)?;
+    let stored = tail_at(block, at).dt_checksum.get();
+    checksum::verify(stored, computed, place.byte(at))
+}
+
+/// Computes the checksum of a root or of an interior node and stores it.
+///
+/// # Errors
+/// Counts that do not say where the checksum goes.
+pub fn store_checksum(
+    block: &mut [u8],
+    root: bool,
+    inode_seed: ChecksumSeed,
+    place: Place,
+) -> Result<(), Corrupt> {
+    let at = tail_offset(block, root, place)?;
+    let computed = compute_checksum(block, root, at, inode_seed, place)?;
+    let tail = RawDxTail { dt_checksum: computed.into(), ..tail_at(block, at) };
+    block[at..at + TAIL_SIZE].copy_from_slice(tail.as_bytes());
+    Ok(())
+}
+
+fn compute_checksum(
+    block: &[u8],
+    root: bool,
+    at: usize,
+    seed: ChecksumSeed,
+    place: Place,
+) -> Result<u32, Corrupt> {
+    let offset = entries_offset(root);
+    let (_, count) = count_limit(block, offset, place)?;
+    // The tail lies behind `limit` entries, and there are no more than that.
+    let used = block.get(..offset + count * ENTRY_SIZE).filter(|used| used.len() <= at).ok_or_else(|| {
+        place.byte(offset).corrupt(CorruptKind::Field { field: "count", value: count as u64 })
+    })?;
+    let tail = tail_at(block, at);
+    Ok(seed.start().update(used).update(tail.dt_reserved.as_bytes()).zeros(4).finish())
+}
+
+fn tail_offset(block: &[u8], root: bool, place: Place) -> Result<usize, Corrupt> {
+    if root {
+        root_info(block, place)?;
+    }
+    let offset = entries_offset(root);
+    let (limit, _) = count_limit(block, offset, place)?;
+    let at = offset + limit * ENTRY_SIZE;
+    if at + TAIL_SIZE > block.len() {
+        let kind = CorruptKind::Field { field: "limit", value: limit as u64 };
+        return Err(place.byte(offset).corrupt(kind));
+    }
+    Ok(at)
+}
+
+fn tail_at(block: &[u8], at: usize) -> RawDxTail {
+    // OK: callers have checked that a tail fits.
+    RawDxTail::read_from_bytes(&block[at..at + TAIL_SIZE]).expect("a tail fits")
+}
+
+fn entries_offset(root: bool) -> usize {
+    if root { INFO_OFFSET + INFO_SIZE } else { NODE_ENTRIES_OFFSET }
+}
+
+/// Limit and count of the entries at `offset`, unchecked.
+fn count_limit(block: &[u8], offset: usize, place: Place) -> Result<(usize, usize), Corrupt> {
+    // Room for one entry and a checksum, so that arithmetic on what is left cannot go below zero.
+    let need = offset + ENTRY_SIZE + TAIL_SIZE;
+    if block.len() < need {
+        let kind = CorruptKind::Truncated { need: need as u64, have: block.len() as u64 };
+        return Err(place.corrupt(kind));
+    }
+    let (raw, _) = RawDxCountLimit::read_from_prefix(&block[offset..])
+        // OK: just checked.
+        .expect("a block longer than its first entry");
+    Ok((usize::from(raw.limit.get()), usize::from(raw.count.get())))
+}

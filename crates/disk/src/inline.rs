@@ -1,1 +1,162 @@
-//! TODO
+//! Inline data: small files and directories that live inside their inode.
+//!
+//! With the `inline_data` feature the first 60 bytes of a file's contents take the place of the inode's block map, and
+//! the rest, if any, is the value of the attribute `system.data` in the inode. The inode's size says how many bytes of
+//! the two count.
+//!
+//! A directory uses the same two places, each a chain of entries of its own. There is no record for `.` and `..`:
+//! the first four bytes hold the parent's inode number.
+//!
+//! ```text
+//! i_block, file:       | contents 60                     |    system.data: | the rest     |
+//! i_block, directory:  | parent 4 | entries 56           |    system.data: | more entries |
+//! ```
+//!
+//! Format: the kernel's ext4 documentation, "Inline Data".
+
+use crate::dirent::{Entries, Layout};
+use crate::xattr::{self, NameIndex};
+use crate::{Corrupt, CorruptKind, Place};
+
+/// How many bytes of contents fit in `i_block`.
+pub const HEAD_SIZE: usize = 60;
+/// Where the entries of a directory start in `i_block`.
+const ENTRIES_OFFSET: usize = 4;
+/// The name of the attribute that holds the rest, with its prefix's number.
+pub const XATTR: (NameIndex, &[u8]) = (NameIndex::SYSTEM, b"data");
+
+/// The contents of a file that lives inside its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data<'a> {
+    head: &'a [u8],
+    tail: &'a [u8],
+}
+
+impl<'a> Data<'a> {
+    /// The `size` bytes of contents in `i_block` and `attribute`, the value of `system.data` (empty if there is none).
+    ///
+    /// # Errors
+    /// A size larger than what the two places hold.
+    pub fn decode(
+        i_block: &'a [u8; HEAD_SIZE],
+        attribute: &'a [u8],
+        size: u64,
+        place: Place,
+    ) -> Result<Self, Corrupt> {
+        let room = HEAD_SIZE + attribute.len();
+        let size = usize::try_from(size)
+            .ok()
+            .filter(|&size| size <= room)
+            .ok_or_else(|| place.corrupt(CorruptKind::Truncated { need: size, have: room as u64 }))?;
+        Ok(Self { head: &i_block[..size.min(HEAD_SIZE)], tail: &attribute[..size.saturating_sub(HEAD_SIZE)] })
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    /// Whether the file is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies contents from byte `offset` on into `buf`, and returns how many bytes; 0 at the end and beyond.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let mut copied = copy(self.head, offset, buf);
+        if copied < buf.len() {
+            copied += copy(self.tail, offset.saturating_sub(self.head.len()), &mut buf[copied..]);
+        }
+        copied
+    }
+
+    /// The contents in one piece.
+    pub fn to_vec(&self) -> Vec<u8> {
+        [self.head, self.tail].concat()
+    }
+
+    /// The contents as the two places hold them.
+    pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
+        (self.head, self.tail)
+    }
+}
+
+fn copy(from: &[u8], offset: usize, to: &mut [u8]) -> usize {
+    let rest = from.get(offset..).unwrap_or(&[]);
+    let len = rest.len().min(to.len());
+    to[..len].copy_from_slice(&rest[..len]);
+    len
+}
+
+/// A directory that lives inside its inode.
+#[derive(Clone, Copy, Debug)]
+pub struct Dir<'a> {
+    /// The inode of the parent directory: what `..` names.
+    pub parent: u32,
+    head: &'a [u8],
+    tail: &'a [u8],
+}
+
+impl<'a> Dir<'a> {
+    /// The directory in `i_block` and `attribute`, the value of `system.data` (empty if there is none). Its entries
+    /// are checked as they are read.
+    ///
+    /// # Errors
+    /// A parent outside the volume.
+    pub fn decode(
+        i_block: &'a [u8; HEAD_SIZE],
+        attribute: &'a [u8],
+        layout: &Layout,
+        place: Place,
+    ) -> Result<Self, Corrupt> {
+        // OK: the array is longer.
+        let (parent, head) = i_block.split_first_chunk::<ENTRIES_OFFSET>().expect("60 bytes");
+        let parent = u32::from_le_bytes(*parent);
+        if parent == 0 || parent > layout.inodes {
+            let kind = CorruptKind::InodeOutOfRange { field: "inline parent", ino: u64::from(parent) };
+            return Err(place.byte(0).corrupt(kind));
+        }
+        Ok(Self { parent, head, tail: attribute })
+    }
+
+    /// The entries, without `.` and `..`: those of `i_block`, then those of the attribute.
+    ///
+    /// An entry's offset counts from the start of the chain it is in. After an error the iterator ends.
+    pub fn entries(
+        &self,
+        layout: &Layout,
+        place: Place,
+    ) -> impl Iterator<Item = <Entries<'a> as Iterator>::Item> {
+        let mut head = Entries::without_tail(self.head, layout, place);
+        let mut tail = Entries::without_tail(self.tail, layout, place);
+        let mut broken = false;
+        core::iter::from_fn(move || {
+            if broken {
+                return None;
+            }
+            let next = head.next().or_else(|| tail.next());
+            broken = matches!(next, Some(Err(_)));
+            next
+        })
+    }
+
+    /// The two chains of entries as bytes.
+    pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
+        (self.head, self.tail)
+    }
+}
+
+/// The value of `system.data` among the attributes of an inode; empty if there is none.
+///
+/// # Errors
+/// A value that lives in an EA inode, where inline data never is.
+pub fn attribute<'a>(attrs: Option<&xattr::Attrs<'a>>, place: Place) -> Result<&'a [u8], Corrupt> {
+    match attrs.and_then(|attrs| attrs.get(XATTR.0, XATTR.1)).map(|attr| attr.value) {
+        None => Ok(&[]),
+        Some(xattr::Value::Here(value)) => Ok(value),
+        Some(xattr::Value::EaInode { .. }) => {
+            Err(place.corrupt(CorruptKind::Mismatch { what: "inline data is in another inode" }))
+        }
+    }
+}

@@ -11,6 +11,7 @@
 
 pub mod acl;
 pub mod bitmap;
+pub mod blocks;
 pub mod checksum;
 pub mod corrupt;
 pub mod dirent;

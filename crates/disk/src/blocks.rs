@@ -1,0 +1,30 @@
+//! The block numbers that a pointer of the volume may hold.
+//!
+//! Extents, indirect blocks and extended attribute pointers all name blocks by number. None may name block 0 or
+//! whatever lies before the first data block, and none may run past the end of the volume. The superblock says where
+//! both ends are; decoders take them as one [`Blocks`].
+
+use crate::{Corrupt, CorruptKind, Place};
+
+/// The blocks of a volume that a file may own: `first` up to, not including, `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The first block a pointer may name: one more than the superblock's `s_first_data_block`.
+    pub first: u64,
+    /// One past the last block: the superblock's block count.
+    pub end: u64,
+}
+
+impl Blocks {
+    /// Checks that `len` blocks from `start` all lie in the range.
+    ///
+    /// # Errors
+    /// [`CorruptKind::BlockOutOfRange`], which names `field`, if they do not.
+    #[inline]
+    pub fn check(self, field: &'static str, start: u64, len: u64, place: Place) -> Result<(), Corrupt> {
+        match start.checked_add(len) {
+            Some(end) if start >= self.first && end <= self.end => Ok(()),
+            _ => Err(place.corrupt(CorruptKind::BlockOutOfRange { field, block: start })),
+        }
+    }
+}

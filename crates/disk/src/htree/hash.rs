@@ -1,0 +1,243 @@
+//! The hashes of names in hashed directories.
+//!
+//! A name hashes to two 32-bit numbers: `major`, by which the tree is sorted, and `minor`, which only tells names
+//! apart whose majors collide. Which function does it stands in the tree's root: the legacy one, half MD4 (three
+//! shortened rounds of MD4, RFC 1320), or TEA (the Tiny Encryption Algorithm of Wheeler and Needham, as a compression
+//! function). Volumes carry a 128-bit seed for the latter two. Directories that are both encrypted and case-folded use
+//! SipHash with the directory's key; their hashes are read from the entries instead.
+//!
+//! Early kernels took the bytes of a name as C's `char`, which is signed on some machines and not on others. The
+//! superblock's flags say which of the two wrote the volume, and names beyond ASCII hash differently.
+
+/// Which function hashes a directory's names, as the tree's root or the superblock's default says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum HashVersion {
+    /// The legacy hash.
+    Legacy = 0,
+    /// Half MD4.
+    HalfMd4 = 1,
+    /// TEA.
+    Tea = 2,
+    /// The legacy hash over unsigned bytes.
+    LegacyUnsigned = 3,
+    /// Half MD4 over unsigned bytes.
+    HalfMd4Unsigned = 4,
+    /// TEA over unsigned bytes.
+    TeaUnsigned = 5,
+    /// SipHash with the directory's key, of directories that are both encrypted and case-folded.
+    SipHash = 6,
+}
+
+impl HashVersion {
+    /// The function that the number `raw` stands for, if any.
+    pub const fn from_raw(raw: u8) -> Option<Self> {
+        Some(match raw {
+            0 => Self::Legacy,
+            1 => Self::HalfMd4,
+            2 => Self::Tea,
+            3 => Self::LegacyUnsigned,
+            4 => Self::HalfMd4Unsigned,
+            5 => Self::TeaUnsigned,
+            6 => Self::SipHash,
+            _ => return None,
+        })
+    }
+
+    /// The number that stands for the function.
+    pub const fn to_raw(self) -> u8 {
+        self as u8
+    }
+
+    /// The function in use when the superblock's flags say that `char` was unsigned on the machine that hashed.
+    ///
+    /// Roots store the signed number in either case.
+    pub const fn unsigned(self) -> Self {
+        match self {
+            Self::Legacy => Self::LegacyUnsigned,
+            Self::HalfMd4 => Self::HalfMd4Unsigned,
+            Self::Tea => Self::TeaUnsigned,
+            other => other,
+        }
+    }
+}
+
+/// The hash of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash {
+    /// What the tree is sorted by; the lowest bit is never set, and the value is never [`Hash::EOF_MAJOR`].
+    pub major: u32,
+    /// What tells names with equal `major` apart, mostly.
+    pub minor: u32,
+}
+
+impl Hash {
+    /// The major hash that stands for the end of a directory; no name has it.
+    pub const EOF_MAJOR: u32 = 0xFFFF_FFFE;
+    /// The readdir cookie of the end of a directory.
+    pub const EOF_COOKIE: u64 = (1 << 63) - 1;
+
+    /// The hash with its major made valid: the lowest bit is taken for marking continuations, and the value that
+    /// would stand for the end of the directory makes way.
+    pub const fn new(major: u32, minor: u32) -> Self {
+        let even = major & !1;
+        let major = if even == Self::EOF_MAJOR { Self::EOF_MAJOR - 2 } else { even };
+        Self { major, minor }
+    }
+
+    /// The readdir position that stands for names with this hash: 63 bits that ascend as `(major, minor)` does.
+    ///
+    /// It depends on the name alone, so it survives any change of the directory around it. It is the position that
+    /// Linux gives out to 64-bit programs.
+    pub const fn cookie(self) -> u64 {
+        (self.major as u64 >> 1) << 32 | self.minor as u64
+    }
+
+    /// The hash whose names a readdir position stands for; `None` at the end of the directory and beyond.
+    #[expect(clippy::cast_possible_truncation, reason = "takes the position's parts")]
+    pub const fn from_cookie(cookie: u64) -> Option<Self> {
+        if cookie >= Self::EOF_COOKIE || (cookie >> 32) as u32 >= Self::EOF_MAJOR >> 1 {
+            return None;
+        }
+        Some(Self { major: ((cookie >> 32) as u32) << 1, minor: cookie as u32 })
+    }
+}
+
+/// Hashes the names of one directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Hasher {
+    function: Function,
+    signed: bool,
+    state: [u32; 4],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Function {
+    Legacy,
+    HalfMd4,
+    Tea,
+}
+
+/// MD4's initial state, which stands in for a seed of zero.
+const DEFAULT_SEED: [u32; 4] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476];
+
+impl Hasher {
+    /// A hasher for `version` with the superblock's `s_hash_seed`; `None` for SipHash, which needs a secret key.
+    pub fn new(version: HashVersion, seed: [u32; 4]) -> Option<Self> {
+        let (function, signed) = match version {
+            HashVersion::Legacy => (Function::Legacy, true),
+            HashVersion::HalfMd4 => (Function::HalfMd4, true),
+            HashVersion::Tea => (Function::Tea, true),
+            HashVersion::LegacyUnsigned => (Function::Legacy, false),
+            HashVersion::HalfMd4Unsigned => (Function::HalfMd4, false),
+            HashVersion::TeaUnsigned => (Function::Tea, false),
+            HashVersion::SipHash => return None,
+        };
+        let state = if seed == [0; 4] { DEFAULT_SEED } else { seed };
+        Some(Self { function, signed, state })
+    }
+
+    /// The hash of `name`; for a case-folded directory that is the folded name.
+    pub fn hash(&self, name: &[u8]) -> Hash {
+        if self.signed { self.hash_with(name, sign_extend) } else { self.hash_with(name, u32::from) }
+    }
+
+    #[inline]
+    fn hash_with(&self, name: &[u8], widen: fn(u8) -> u32) -> Hash {
+        let mut state = self.state;
+        match self.function {
+            Function::Legacy => return Hash::new(legacy(name, widen), 0),
+            Function::HalfMd4 => {
+                for_each_block(name, widen, |words: &[u32; 8]| half_md4(&mut state, words));
+                Hash::new(state[1], state[2])
+            }
+            Function::Tea => {
+                for_each_block(name, widen, |words: &[u32; 4]| tea(&mut state, words));
+                Hash::new(state[0], state[1])
+            }
+        }
+    }
+}
+
+fn sign_extend(byte: u8) -> u32 {
+    i32::from(byte.cast_signed()).cast_unsigned()
+}
+
+/// The hash of ext3's first days: two numbers chase each other through the bytes, kept to 31 bits.
+fn legacy(name: &[u8], widen: fn(u8) -> u32) -> u32 {
+    let (mut hash, mut previous) = (0x12A3_FE2D_u32, 0x37AB_E8F9_u32);
+    for &byte in name {
+        let mut next = previous.wrapping_add(hash ^ widen(byte).wrapping_mul(7_152_373));
+        if next & 0x8000_0000 != 0 {
+            next = next.wrapping_sub(0x7FFF_FFFF);
+        }
+        (previous, hash) = (hash, next);
+    }
+    hash << 1
+}
+
+/// Cuts `name` into blocks of `N` words and hands each to `mix`; an empty name has none.
+///
+/// A word takes four bytes, the first in its highest place. Bytes that sign-extend spill into the places above them.
+/// Words that the name does not fill are filled with what is left of its length, four times over.
+#[inline]
+fn for_each_block<const N: usize>(name: &[u8], widen: fn(u8) -> u32, mut mix: impl FnMut(&[u32; N])) {
+    let mut rest = name;
+    while !rest.is_empty() {
+        // OK: a name has at most 255 bytes; of a longer one the lowest byte of its length counts.
+        let fill = u32::from(rest.len() as u8) * 0x0101_0101;
+        let (now, later) = rest.split_at(rest.len().min(N * 4));
+        let mut words = [fill; N];
+        for (word, bytes) in words.iter_mut().zip(now.chunks(4)) {
+            *word = bytes.iter().fold(fill, |sum, &byte| widen(byte).wrapping_add(sum << 8));
+        }
+        mix(&words);
+        rest = later;
+    }
+}
+
+/// MD4's three rounds over eight words instead of sixteen, so two steps of each register a round.
+fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
+    fn choose(x: u32, y: u32, z: u32) -> u32 {
+        z ^ (x & (y ^ z))
+    }
+    fn majority(x: u32, y: u32, z: u32) -> u32 {
+        (x & y) | (x & z) | (y & z)
+    }
+    fn parity(x: u32, y: u32, z: u32) -> u32 {
+        x ^ y ^ z
+    }
+    // RFC 1320's functions and constants, with the order of words and the rotations that ext3 chose.
+    type Round = (fn(u32, u32, u32) -> u32, u32, [usize; 8], [u32; 4]);
+    const ROUNDS: [Round; 3] = [
+        (choose, 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19]),
+        (majority, 0x5A82_7999, [1, 3, 5, 7, 0, 2, 4, 6], [3, 5, 9, 13]),
+        (parity, 0x6ED9_EBA1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15]),
+    ];
+    let [mut a, mut b, mut c, mut d] = *state;
+    for (mix, constant, order, rotations) in ROUNDS {
+        for (step, word) in order.into_iter().enumerate() {
+            let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(words[word]).wrapping_add(constant);
+            (a, b, c, d) = (d, sum.rotate_left(rotations[step % 4]), b, c);
+        }
+    }
+    for (kept, mixed) in state.iter_mut().zip([a, b, c, d]) {
+        *kept = kept.wrapping_add(mixed);
+    }
+}
+
+/// Sixteen rounds of TEA: the state's first half is the plaintext, the words are the key.
+fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
+    const DELTA: u32 = 0x9E37_79B9;
+    fn mix(x: u32, sum: u32, k0: u32, k1: u32) -> u32 {
+        (x << 4).wrapping_add(k0) ^ x.wrapping_add(sum) ^ (x >> 5).wrapping_add(k1)
+    }
+    let (mut x, mut y, mut sum) = (state[0], state[1], 0u32);
+    for _ in 0..16 {
+        sum = sum.wrapping_add(DELTA);
+        x = x.wrapping_add(mix(y, sum, key[0], key[1]));
+        y = y.wrapping_add(mix(x, sum, key[2], key[3]));
+    }
+    state[0] = state[0].wrapping_add(x);
+    state[1] = state[1].wrapping_add(y);
+}
