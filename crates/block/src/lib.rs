@@ -1,9 +1,9 @@
 //! Block devices, partition tables and the buffer cache.
 //!
 //! A [`BlockDevice`] is an array of bytes that any thread may read and write at any offset: an image file, a block
-//! special file, memory, or another device seen through a window, an overlay or a fault injector. [`partition`] finds
-//! the volumes inside a partitioned disk. [`BufferCache`] keeps blocks of one volume in memory: at most one buffer a
-//! block, one device read however many threads ask for it, and bounded memory.
+//! special file, memory, or another device seen through a window, an overlay or a fault injector. [`BufferCache`]
+//! keeps blocks of one volume in memory: at most one buffer a block, one device read however many threads ask for
+//! it, and bounded memory.
 //!
 //! Nothing here knows a file system's format. Only this crate calls [`BlockDevice::write_at`].
 #![forbid(unsafe_code)]
@@ -13,7 +13,11 @@ pub mod device;
 mod error;
 
 pub use cache::{Block, Buffer, BufferCache, CacheOptions, CacheStats};
+pub use device::fault::FaultDevice;
 pub use device::file::{FileDevice, FileOptions};
 pub use device::memory::MemoryDevice;
+pub use device::overlay::OverlayDevice;
+pub use device::record::RecordDevice;
+pub use device::slice::SliceDevice;
 pub use device::{BlockDevice, check_range};
 pub use error::{Error, Op, Result};

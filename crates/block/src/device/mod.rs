@@ -12,8 +12,12 @@ use std::sync::Arc;
 
 use crate::{Error, Op, Result};
 
+pub mod fault;
 pub mod file;
 pub mod memory;
+pub mod overlay;
+pub mod record;
+pub mod slice;
 
 /// An array of bytes on some medium.
 pub trait BlockDevice: Send + Sync + fmt::Debug {

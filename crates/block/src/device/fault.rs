@@ -1,0 +1,243 @@
+//! A device that fails on purpose, for tests of what lies above.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::BlockDevice;
+use crate::{Error, Op, Result};
+
+/// What happens to a request that a [`Fault`] strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It fails as the operating system would with this error number, and does nothing.
+    Error(i32),
+    /// Only the first bytes, as many as this, are read or written; then it fails: a read as
+    /// [`Error::UnexpectedEnd`], anything else with `EIO`.
+    Short(u64),
+    /// It succeeds, but after this time.
+    Delay(Duration),
+}
+
+/// A rule about which requests go wrong, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The operation it is about.
+    pub op: Op,
+    /// Only requests that touch a byte of this range. A flush has no range and is struck whatever stands here.
+    pub range: Range<u64>,
+    /// Requests of this kind to let pass first.
+    pub after: u64,
+    /// Requests to strike after that.
+    pub times: u64,
+    /// What happens to them.
+    pub effect: Effect,
+}
+
+impl Fault {
+    /// Every `op` anywhere, from the first one on, for ever.
+    pub fn every(op: Op, effect: Effect) -> Self {
+        Self { op, range: 0..u64::MAX, after: 0, times: u64::MAX, effect }
+    }
+
+    /// Only the `n`-th `op` from now on, counted from 0.
+    pub fn nth(op: Op, n: u64, effect: Effect) -> Self {
+        Self { after: n, times: 1, ..Self::every(op, effect) }
+    }
+
+    /// Every `op` that touches `range`.
+    pub fn within(op: Op, range: Range<u64>, effect: Effect) -> Self {
+        Self { range, ..Self::every(op, effect) }
+    }
+
+    /// Whether the request is struck; counts it if the rule is about it.
+    fn strike(&mut self, op: Op, range: &Range<u64>) -> bool {
+        let touches = op == Op::Flush || (range.start < self.range.end && self.range.start < range.end);
+        if op != self.op || !touches {
+            return false;
+        }
+        if self.after > 0 {
+            self.after -= 1;
+            return false;
+        }
+        let struck = self.times > 0;
+        self.times = self.times.saturating_sub(1);
+        struck
+    }
+}
+
+/// A device that passes everything on, except what its faults strike.
+#[derive(Debug)]
+pub struct FaultDevice {
+    base: Arc<dyn BlockDevice>,
+    faults: Mutex<Vec<Fault>>,
+}
+
+impl FaultDevice {
+    /// A device over `base` without a fault yet.
+    pub fn new(base: Arc<dyn BlockDevice>) -> Self {
+        Self { base, faults: Mutex::default() }
+    }
+
+    /// Adds a fault. Of several that strike one request, the earliest added has its effect; all count it.
+    pub fn inject(&self, fault: Fault) {
+        self.lock().push(fault);
+    }
+
+    /// Takes all faults away.
+    pub fn heal(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Fault>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn effect(&self, op: Op, range: &Range<u64>) -> Option<Effect> {
+        let mut effect = None;
+        for fault in self.lock().iter_mut() {
+            if fault.strike(op, range) {
+                effect = effect.or(Some(fault.effect));
+            }
+        }
+        effect
+    }
+
+    /// Does `request` on the first bytes of `range` that the faults leave: all of them if none strikes.
+    fn run(&self, op: Op, range: Range<u64>, request: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        match self.effect(op, &range) {
+            None => request(len),
+            Some(Effect::Delay(time)) => {
+                thread::sleep(time);
+                request(len)
+            }
+            Some(Effect::Error(errno)) => {
+                Err(Error::io(op, range.start, len, io::Error::from_raw_os_error(errno)))
+            }
+            Some(Effect::Short(done)) => {
+                let done = done.min(len);
+                request(done)?;
+                let (offset, missing) = (range.start + done, len - done);
+                Err(match op {
+                    Op::Read => Error::UnexpectedEnd { offset, missing },
+                    _ => Error::io(op, offset, missing, rustix::io::Errno::IO.into()),
+                })
+            }
+        }
+    }
+}
+
+/// The range of a request. One that overflows ends early here, and is refused by the device below.
+fn span(offset: u64, len: usize) -> Range<u64> {
+    offset..offset.saturating_add(len as u64)
+}
+
+impl BlockDevice for FaultDevice {
+    fn size_bytes(&self) -> u64 {
+        self.base.size_bytes()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.base.is_read_only()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let whole = buf.len() as u64;
+        self.run(Op::Read, span(offset, buf.len()), |len| {
+            let buf = if len < whole { &mut buf[..len as usize] } else { buf };
+            self.base.read_at(buf, offset)
+        })
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.run(Op::Write, span(offset, buf.len()), |len| {
+            self.base.write_at(&buf[..buf.len().min(len as usize)], offset)
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.run(Op::Flush, 0..0, |_| self.base.flush())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.run(Op::Discard, range.clone(), |len| self.base.discard(range.start..range.start + len))
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+        self.run(Op::WriteZeroes, range.clone(), |len| self.base.write_zeroes(range.start..range.start + len))
+    }
+
+    fn prefetch(&self, range: Range<u64>) {
+        self.base.prefetch(range);
+    }
+
+    /// None: bytes read past the device would escape its faults.
+    fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    const EIO: i32 = 5;
+
+    fn device() -> FaultDevice {
+        FaultDevice::new(Arc::new(MemoryDevice::new(vec![1; 100])))
+    }
+
+    #[test]
+    fn only_the_nth_request_is_struck() {
+        let device = device();
+        device.inject(Fault::nth(Op::Read, 1, Effect::Error(EIO)));
+        let results: Vec<bool> = (0..3).map(|_| device.read_at(&mut [0; 4], 0).is_ok()).collect();
+        assert_eq!(results, [true, false, true]);
+        device.write_at(&[0; 4], 0).unwrap();
+    }
+
+    #[test]
+    fn a_bad_range_strikes_until_healed() {
+        let device = device();
+        device.inject(Fault::within(Op::Read, 50..51, Effect::Error(EIO)));
+        for _ in 0..2 {
+            device.read_at(&mut [0; 50], 0).unwrap();
+            device.read_at(&mut [0; 40], 51).unwrap();
+            let error = device.read_at(&mut [0; 2], 49).unwrap_err();
+            assert!(matches!(error, Error::Io { op: Op::Read, offset: 49, len: 2, .. }));
+            assert_eq!(error.io_source().unwrap().raw_os_error(), Some(EIO));
+        }
+        device.heal();
+        device.read_at(&mut [0; 2], 49).unwrap();
+    }
+
+    #[test]
+    fn a_short_write_is_torn_and_a_short_read_ends_early() {
+        let device = device();
+        device.inject(Fault::nth(Op::Write, 0, Effect::Short(3)));
+        device.inject(Fault::nth(Op::Read, 0, Effect::Short(3)));
+        let error = device.write_at(&[7; 8], 10).unwrap_err();
+        assert!(matches!(error, Error::Io { op: Op::Write, offset: 13, len: 5, .. }));
+        let error = device.read_at(&mut [0; 8], 10).unwrap_err();
+        assert!(matches!(error, Error::UnexpectedEnd { offset: 13, missing: 5 }));
+        let mut buf = [0; 5];
+        device.read_at(&mut buf, 10).unwrap();
+        assert_eq!(buf, [7, 7, 7, 1, 1]);
+    }
+
+    #[test]
+    fn flushes_can_fail_and_requests_can_take_long() {
+        let device = device();
+        device.inject(Fault::every(Op::Flush, Effect::Error(EIO)));
+        assert!(device.flush().is_err());
+        device.inject(Fault::every(Op::Discard, Effect::Delay(Duration::from_millis(5))));
+        let start = std::time::Instant::now();
+        device.discard(0..10).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(5));
+    }
+}
