@@ -106,7 +106,7 @@ impl ImageSpec {
 
     /// Whether this machine can build and judge the image; says so loudly if not.
     pub fn can_run(&self) -> bool {
-        tools::can_run(&[Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("python3"), Need::Mount])
+        tools::can_run(&[Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("perl"), Need::Mount])
     }
 
     /// Makes the image.

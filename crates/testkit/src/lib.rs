@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! zoo::SPECS ──▶ ImageSpec::build ──▶ Image ──▶ Mount ──▶ tree::from_mount ──┐
-//!                                       │  └───────▶ tree::from_debugfs ─────┤
+//! crash::...                            │  └───────▶ tree::from_debugfs ─────┤
 //!                                       ▼                                    ▼
 //!                               the code under test ──▶ Tree ──▶ tree::diff(ours, theirs)
 //! ```
@@ -14,13 +14,17 @@
 //! * [`tools`] runs other programs and says what a machine lacks.
 //! * [`image`] makes, mounts and copies images.
 //! * [`plan`] holds what a directory can be filled with; [`zoo`] names the images made of it.
+//! * [`crash`] makes images whose journal still has to be replayed.
 //! * [`tree`] is what an oracle saw, and the difference between two of those.
+//! * [`perm`] asks the kernel who may do what.
 //!
 //! Everything here panics on failure: a test that cannot trust its oracle has nothing to say.
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod crash;
 pub mod image;
+pub mod perm;
 pub mod plan;
 pub mod tools;
 pub mod tree;

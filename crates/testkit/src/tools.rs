@@ -4,7 +4,7 @@
 //! passes, unless `EXTERN4_REQUIRE_ORACLES=1`, which continuous integration sets so that a missing
 //! oracle is a failure there and never a silent green.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -131,17 +131,19 @@ pub fn run_with_input<A: AsRef<OsStr>>(
     Err(format!("{command:?} failed ({}): {}", output.status, said.trim()))
 }
 
-/// Runs a line of Python, for the few ioctls that have no tool. `args` are its `sys.argv[1..]`.
+/// Runs a line of Perl, for the few ioctls that have no tool. `args` are its `@ARGV`.
 ///
 /// # Panics
 /// As [`run`].
 #[track_caller]
-pub fn python<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>) -> Vec<u8> {
-    let words: Vec<std::ffi::OsString> = ["-c".into(), script.into()]
-        .into_iter()
-        .chain(args.into_iter().map(|a| a.as_ref().to_owned()))
-        .collect();
-    run("python3", words)
+pub fn perl<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>) -> Vec<u8> {
+    try_perl(script, args).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// As [`perl`], with the failure as a sentence.
+pub fn try_perl<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>) -> Result<Vec<u8>, String> {
+    let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
+    try_run("perl", ["-e".into(), script.into()].into_iter().chain(args).collect::<Vec<OsString>>())
 }
 
 /// Runs a script of debugfs commands, one a line, on an image and returns its output.

@@ -1,0 +1,321 @@
+//! Images whose journal still has to be replayed.
+//!
+//! A workload runs on a mounted image; then the power goes. The file system may be shut down by ioctl first; in
+//! any case the image is copied under the mount, with metadata in the journal that has not reached its place.
+//! What the volume holds is then for the kernel to say: it mounts a copy, replays the journal into it, and is read.
+
+mod workload;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use crate::image::{Image, ImageSpec};
+use crate::tools::{perl, run};
+use crate::tree::{self, Tree};
+
+/// What happens on the mounted volume before the crash. Files it returns stay open until after it.
+pub type Workload = fn(&Path) -> io::Result<Vec<File>>;
+
+/// How the power goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The journal's running transaction is committed, then nothing is written any more.
+    ShutdownAfterCommit,
+    /// Nothing is written any more; what was not committed is lost.
+    Shutdown,
+    /// The image is copied while mounted.
+    CopyWhileMounted,
+}
+
+/// How a crashed image comes to be.
+#[derive(Clone, Copy)]
+pub struct CrashSpec {
+    /// A name for messages.
+    pub name: &'static str,
+    mke2fs: &'static [&'static str],
+    options: &'static str,
+    workload: Workload,
+    crash: Crash,
+}
+
+const fn crash(
+    name: &'static str,
+    mke2fs: &'static [&'static str],
+    options: &'static str,
+    workload: Workload,
+    crash: Crash,
+) -> CrashSpec {
+    CrashSpec { name, mke2fs, options, workload, crash }
+}
+
+use Crash::{CopyWhileMounted, Shutdown, ShutdownAfterCommit};
+use workload::{churn, escapes, fast_commits, orphans, revokes, wrap};
+
+/// Nothing leaves the journal on its own while a workload runs: commits come from fsync and sync only.
+const QUIET: &str = "noatime,commit=300";
+
+/// All crashed images.
+pub const SPECS: &[CrashSpec] = &[
+    crash("ordered", &["-t", "ext4", "-b", "4096"], QUIET, churn, ShutdownAfterCommit),
+    crash("ordered_lost", &["-t", "ext4", "-b", "4096"], QUIET, churn, Shutdown),
+    crash("ordered_copied", &["-t", "ext4", "-b", "4096"], QUIET, churn, CopyWhileMounted),
+    crash("ordered_1k", &["-t", "ext4", "-b", "1024"], QUIET, churn, ShutdownAfterCommit),
+    crash("ordered_2k_copied", &["-t", "ext4", "-b", "2048"], QUIET, churn, CopyWhileMounted),
+    crash(
+        "no_csum",
+        &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash("no_64bit", &["-t", "ext4", "-b", "4096", "-O", "^64bit"], QUIET, churn, ShutdownAfterCommit),
+    crash(
+        "no_csum_no_64bit",
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^64bit"],
+        QUIET,
+        churn,
+        CopyWhileMounted,
+    ),
+    crash(
+        "csum_seed",
+        &["-t", "ext4", "-b", "4096", "-O", "metadata_csum_seed"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash("ext3", &["-t", "ext3", "-b", "4096"], QUIET, churn, ShutdownAfterCommit),
+    crash("ext3_1k_copied", &["-t", "ext3", "-b", "1024"], QUIET, churn, CopyWhileMounted),
+    crash(
+        "checksum_v1",
+        &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"],
+        "noatime,commit=300,journal_checksum",
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "async_commit",
+        &["-t", "ext4", "-b", "4096"],
+        "noatime,commit=300,data=writeback,journal_async_commit",
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "async_commit_v1",
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"],
+        "noatime,commit=300,data=writeback,journal_async_commit",
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "data_journal",
+        &["-t", "ext4", "-b", "4096"],
+        "noatime,commit=300,data=journal",
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "data_journal_escapes",
+        &["-t", "ext4", "-b", "4096"],
+        "noatime,commit=300,data=journal",
+        escapes,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "data_journal_escapes_1k",
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"],
+        "noatime,commit=300,data=journal",
+        escapes,
+        CopyWhileMounted,
+    ),
+    crash(
+        "data_writeback",
+        &["-t", "ext4", "-b", "1024"],
+        "noatime,commit=300,data=writeback",
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash("revokes", &["-t", "ext4", "-b", "1024"], QUIET, revokes, ShutdownAfterCommit),
+    crash(
+        "revokes_no_csum",
+        &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^64bit"],
+        QUIET,
+        revokes,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "revokes_data_journal",
+        &["-t", "ext4", "-b", "1024"],
+        "noatime,commit=300,data=journal",
+        revokes,
+        CopyWhileMounted,
+    ),
+    crash("wrapped", &["-t", "ext4", "-b", "1024", "-J", "size=1"], QUIET, wrap, ShutdownAfterCommit),
+    crash("wrapped_4k", &["-t", "ext4", "-b", "4096", "-J", "size=4"], QUIET, wrap, CopyWhileMounted),
+    crash("orphan_list", &["-t", "ext4", "-b", "4096"], QUIET, orphans, ShutdownAfterCommit),
+    crash("orphan_list_copied", &["-t", "ext4", "-b", "1024"], QUIET, orphans, CopyWhileMounted),
+    crash(
+        "orphan_file",
+        &["-t", "ext4", "-b", "4096", "-O", "orphan_file"],
+        QUIET,
+        orphans,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "orphan_file_1k",
+        &["-t", "ext4", "-b", "1024", "-O", "orphan_file"],
+        QUIET,
+        orphans,
+        CopyWhileMounted,
+    ),
+    crash(
+        "inline_data",
+        &["-t", "ext4", "-b", "4096", "-O", "inline_data"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "bigalloc",
+        &["-t", "ext4", "-b", "4096", "-O", "bigalloc", "-C", "16384"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash("fast_commit", &["-t", "ext4", "-b", "4096", "-O", "fast_commit"], QUIET, fast_commits, Shutdown),
+    crash(
+        "fast_commit_copied",
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit"],
+        QUIET,
+        fast_commits,
+        CopyWhileMounted,
+    ),
+    crash(
+        "fast_commit_1k",
+        &["-t", "ext4", "-b", "1024", "-O", "fast_commit"],
+        QUIET,
+        fast_commits,
+        CopyWhileMounted,
+    ),
+    crash(
+        "fast_commit_no_csum",
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,^metadata_csum"],
+        QUIET,
+        fast_commits,
+        Shutdown,
+    ),
+    crash(
+        "fast_commit_inline",
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,inline_data"],
+        QUIET,
+        fast_commits,
+        Shutdown,
+    ),
+    crash(
+        "fast_commit_no_extents",
+        &["-t", "ext4", "-b", "1024", "-O", "fast_commit,^extents,^64bit"],
+        QUIET,
+        fast_commits,
+        Shutdown,
+    ),
+    crash(
+        "fast_commit_churn",
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
+];
+
+/// The spec with this name.
+///
+/// # Panics
+/// When there is none.
+pub fn spec(name: &str) -> &'static CrashSpec {
+    SPECS.iter().find(|spec| spec.name == name).unwrap_or_else(|| panic!("no crashed image is named {name}"))
+}
+
+impl CrashSpec {
+    /// Whether this machine can build and judge the image; says so loudly if not.
+    pub fn can_run(&self) -> bool {
+        ImageSpec::new(self.name, 0, &[]).can_run()
+    }
+
+    /// Makes the image, up to the crash.
+    ///
+    /// # Panics
+    /// When any step fails, or the journal turns out to be empty.
+    pub fn build(&self) -> Image {
+        let image = ImageSpec::new(self.name, 64 << 20, self.mke2fs).mounted(&[]).build();
+        let mount = image.mount(self.options);
+        let open = (self.workload)(&mount.path).unwrap_or_else(|e| panic!("{}: workload: {e}", self.name));
+        if self.crash != Crash::CopyWhileMounted {
+            shut_down(&mount.path, self.crash);
+        }
+        // Unmounting writes even what a shut down file system has committed to its final place, where nothing
+        // of the journal would be missed. So it is a copy that has crashed in every case.
+        let crashed = image.copy();
+        drop(open);
+        mount.unmount();
+        assert!(needs_recovery(&crashed), "{}: the journal has nothing to replay", self.name);
+        crashed
+    }
+
+    /// What the volume holds once the kernel has replayed the journal, which it does in a copy.
+    pub fn oracle_tree(&self, image: &Image) -> Tree {
+        let copy = image.copy();
+        // For a read-only mount, mount(8) would make the loop device read-only too, and replay impossible.
+        let mount = copy.mount("rw,noatime");
+        tree::from_mount(&mount.path)
+    }
+
+    /// What the volume holds without its journal.
+    pub fn tree_without_journal(&self, image: &Image) -> Option<Tree> {
+        let mount = image.try_mount("ro,noatime,noload").ok()?;
+        // Half-written structures may well be unreadable, which is the point of the journal.
+        std::panic::catch_unwind(|| tree::from_mount(&mount.path)).ok()
+    }
+}
+
+/// Stops all writing with `EXT4_IOC_SHUTDOWN`, which is `_IOR('X', 125, u32)`: 1 commits the journal before, 2 does
+/// not.
+fn shut_down(root: &Path, how: Crash) {
+    let flag = if how == Crash::ShutdownAfterCommit { "1" } else { "2" };
+    let script = r#"open(F, "<", $ARGV[0]) or die $!; my $how = pack("L", $ARGV[1]); ioctl(F, 0x8004587d, $how) or die $!"#;
+    perl(script, [root.as_os_str().to_owned(), OsString::from(flag)]);
+}
+
+fn needs_recovery(image: &Image) -> bool {
+    let said = run("dumpe2fs", [OsString::from("-h"), image.path.clone().into()]);
+    String::from_utf8_lossy(&said).contains("needs_recovery")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::diff;
+
+    /// A journal whose replay changes nothing would prove nothing of those who replay it.
+    #[test]
+    fn every_journal_matters() {
+        for spec in SPECS {
+            if !spec.can_run() {
+                return;
+            }
+            let start = std::time::Instant::now();
+            let image = spec.build();
+            let built = start.elapsed();
+            let replayed = spec.oracle_tree(&image);
+            println!(
+                "{:24} {:5} entries, built in {built:.1?}, read in {:.1?}",
+                spec.name,
+                replayed.len(),
+                start.elapsed() - built
+            );
+            if let Some(before) = spec.tree_without_journal(&image) {
+                assert!(diff(&before, &replayed, 1).is_some(), "{}: the journal changes nothing", spec.name);
+            }
+        }
+    }
+}
