@@ -6,13 +6,16 @@
 //! child); an implementation does the work and reports what its own structures say.
 //!
 //! Operations that change something default to `EROFS`, so a file system that only reads implements nothing of them.
+//! One that changes something does so in its own structures first and then in memory, through [`Inode::update`], for
+//! every inode it touched: times, link counts, sizes, blocks. The VFS holds the locks that `rwsem` in [`crate::inode`]
+//! stands for over each call, and passes the moment that the operation happens at.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use crate::acl::{Acl, AclKind};
-use crate::attr::{FileType, StatFs};
-use crate::errno::Result;
+use crate::attr::{FileFlags, FileType, Rdev, StatFs, Timespec};
+use crate::errno::{Errno, Result};
 use crate::inode::{Inode, NewInode};
 
 /// What the VFS has to know of a file system once.
@@ -71,6 +74,141 @@ pub enum SpanKind {
     Inline,
 }
 
+/// What kind of node to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewKind<'a> {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link to this target.
+    Symlink(&'a [u8]),
+    /// A character device.
+    CharDevice(Rdev),
+    /// A block device.
+    BlockDevice(Rdev),
+    /// A named pipe.
+    Fifo,
+    /// A Unix socket.
+    Socket,
+}
+
+impl NewKind<'_> {
+    /// The type of the file.
+    pub fn file_type(&self) -> FileType {
+        match self {
+            Self::Regular => FileType::Regular,
+            Self::Directory => FileType::Directory,
+            Self::Symlink(_) => FileType::Symlink,
+            Self::CharDevice(_) => FileType::CharDevice,
+            Self::BlockDevice(_) => FileType::BlockDevice,
+            Self::Fifo => FileType::Fifo,
+            Self::Socket => FileType::Socket,
+        }
+    }
+}
+
+/// An inode to make: owner, mode and ACLs are decided already, umask and default ACL included.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode<'a> {
+    /// What it is.
+    pub kind: NewKind<'a>,
+    /// Permission bits, set-id bits and sticky bit.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Access ACL.
+    pub acl: Option<&'a Acl>,
+    /// Default ACL, for a directory.
+    pub default_acl: Option<&'a Acl>,
+    /// The moment.
+    pub now: Timespec,
+}
+
+/// Attributes to set; `None` leaves one as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission bits, set-id bits and sticky bit.
+    pub mode: Option<u16>,
+    /// The access ACL that goes with `mode`; only set together with it, on a file that has an ACL.
+    pub acl: Option<Acl>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last read.
+    pub atime: Option<Timespec>,
+    /// Last change of the contents.
+    pub mtime: Option<Timespec>,
+    /// Inode flags.
+    pub flags: Option<FileFlags>,
+    /// Last change of the attributes; `None` only where nothing but `atime` is touched by a read.
+    pub ctime: Option<Timespec>,
+}
+
+bitflags::bitflags! {
+    /// How to rename (`renameat2(2)`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RenameFlags: u32 {
+        /// Refuse to replace.
+        const NOREPLACE = 1;
+        /// Swap the two names.
+        const EXCHANGE = 2;
+    }
+
+    /// How to set an extended attribute (`setxattr(2)`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct XattrFlags: u32 {
+        /// `EEXIST` if it is there.
+        const CREATE = 1;
+        /// `ENODATA` if it is not there.
+        const REPLACE = 2;
+    }
+
+    /// How to change the allocation of a file (`fallocate(2)`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct FallocateMode: u32 {
+        /// The size stays.
+        const KEEP_SIZE = 1;
+        /// Makes a hole; together with `KEEP_SIZE`.
+        const PUNCH_HOLE = 2;
+        /// Takes the range out and moves what follows up.
+        const COLLAPSE_RANGE = 8;
+        /// Makes the range read as zeroes.
+        const ZERO_RANGE = 16;
+        /// Moves what follows down and leaves a hole.
+        const INSERT_RANGE = 32;
+    }
+}
+
+/// A name and what it stands for.
+#[derive(Clone, Copy)]
+pub struct NameRef<'a> {
+    /// The directory.
+    pub dir: &'a Inode,
+    /// The name in it.
+    pub name: &'a [u8],
+}
+
+/// A rename, checked: neither end lies below the other, and what is replaced may be.
+#[derive(Clone, Copy)]
+pub struct Rename<'a> {
+    /// Where from.
+    pub from: NameRef<'a>,
+    /// What moves.
+    pub inode: &'a Inode,
+    /// Where to.
+    pub to: NameRef<'a>,
+    /// What the new name stands for now: it is replaced, or with [`RenameFlags::EXCHANGE`] goes the other way.
+    pub target: Option<&'a Inode>,
+    /// How.
+    pub flags: RenameFlags,
+    /// The moment.
+    pub now: Timespec,
+}
+
 /// A file system as a whole.
 pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     /// What the VFS has to know once.
@@ -92,7 +230,8 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         Ok(())
     }
 
-    /// The VFS has dropped its last reference to an inode; one without links may be freed now.
+    /// The VFS has dropped its last reference to an inode; one without links may be freed now. An inode with links may be
+    /// read again at the same time.
     fn evict_inode(&self, _inode: &Inode) {}
 }
 
@@ -119,6 +258,61 @@ pub trait InodeOps {
 
     /// Reads an ACL. The VFS caches the answer.
     fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>>;
+
+    /// Makes an inode and enters it in `dir` under `name`, which is not there yet; without a name (`O_TMPFILE`), makes
+    /// one with no links that goes when it is evicted.
+    fn create(&self, _dir: &Inode, _name: Option<&[u8]>, _node: &NewNode<'_>) -> Result<NewInode> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Enters `inode`, which is no directory, under one more name. `EMLINK` if it has as many links as can be.
+    fn link(&self, _inode: &Inode, _to: NameRef<'_>, _now: Timespec) -> Result<()> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Removes a name of `inode`, which is no directory.
+    fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec) -> Result<()> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Removes directory `inode`; `ENOTEMPTY` if there are names in it. Its link count becomes zero.
+    fn rmdir(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec) -> Result<()> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Renames. `ENOTEMPTY` if the target is a directory with names in it.
+    fn rename(&self, _rename: &Rename<'_>) -> Result<()> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Sets attributes.
+    fn set_attr(&self, _inode: &Inode, _set: &SetAttr) -> Result<()> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Sets an extended attribute, or without a value removes it: `ENODATA` if it is not there.
+    fn set_xattr(
+        &self,
+        _inode: &Inode,
+        _name: &[u8],
+        _value: Option<&[u8]>,
+        _flags: XattrFlags,
+        _now: Timespec,
+    ) -> Result<()> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Sets or removes an ACL. An access ACL comes with the permission bits it means. The VFS updates its cached ACL.
+    fn set_acl(
+        &self,
+        _inode: &Inode,
+        _kind: AclKind,
+        _acl: Option<&Acl>,
+        _mode: Option<u16>,
+        _now: Timespec,
+    ) -> Result<()> {
+        Err(Errno::EROFS.into())
+    }
 }
 
 /// Contents of files and directories.
@@ -137,4 +331,32 @@ pub trait FileOps {
         cookie: u64,
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
+
+    /// Writes at `offset`, growing the file where it has to; returns how many bytes were written, not zero unless `data`
+    /// is empty.
+    fn write_at(&self, _inode: &Inode, _data: &[u8], _offset: u64, _now: Timespec) -> Result<usize> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Makes a regular file `size` bytes long.
+    fn truncate(&self, _inode: &Inode, _size: u64, _now: Timespec) -> Result<()> {
+        Err(Errno::EROFS.into())
+    }
+
+    /// Changes what is allocated to a regular file; `EOPNOTSUPP` for a mode the file system does not know.
+    fn fallocate(
+        &self,
+        _inode: &Inode,
+        _mode: FallocateMode,
+        _offset: u64,
+        _len: u64,
+        _now: Timespec,
+    ) -> Result<()> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Makes a file durable; with `data_only`, its times need not be.
+    fn sync_file(&self, _inode: &Inode, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
 }

@@ -1,18 +1,46 @@
 //! A Linux-like VFS in user space.
 //!
 //! It knows inodes, dentries, path walk, permissions, ACLs, sessions and mounts, and no on-disk format: a file system
-//! plugs in through the traits of [`fs`].
+//! plugs in through the traits of [`fs`]. A host takes a file system into use ([`SuperBlock`]), builds a [`Namespace`] on
+//! it, and acts through a [`Session`] for each caller.
 
 #![forbid(unsafe_code)]
 
 pub mod acl;
 pub mod attr;
+mod cache_table;
+mod counter;
+pub mod cred;
+mod dcache;
+mod dentry;
 pub mod errno;
+pub mod file;
 pub mod fs;
+mod icache;
 pub mod inode;
+mod lock;
+pub mod mount;
+mod name;
+pub mod namei;
+mod open;
+mod perm_word;
+pub mod permission;
+pub mod session;
+pub mod superblock;
+pub mod xattr;
 
-pub use acl::{Acl, AclEntry, AclKind, AclTag};
+pub use acl::{Acl, AclEntry, AclError, AclKind, AclTag};
 pub use attr::{Attr, FileFlags, FileType, Rdev, StatFs, Timespec};
+pub use cred::{Caps, Cred};
 pub use errno::{Errno, Error, Result};
-pub use fs::{FileOps, FileSystem, FsTraits, InodeOps, RawDirEntry, Span, SpanKind};
+pub use file::{DirBatch, DirEntry, OpenFile, OpenFileInfo, OpenFlags, OpenHow};
+pub use fs::{
+    FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind, NewNode, RawDirEntry, Rename,
+    RenameFlags, SetAttr, Span, SpanKind, XattrFlags,
+};
 pub use inode::{Inode, NewInode};
+pub use mount::{Location, Mount, Namespace};
+pub use namei::{How, Resolve};
+pub use permission::{Access, SecurityHook};
+pub use session::Session;
+pub use superblock::{Atime, CacheStats, SuperBlock, SuperOptions};

@@ -1,0 +1,539 @@
+//! Open files, and the registry of who has what open.
+//!
+//! Data is read with no lock held here. Changes to a file's data hold its inode's `rwsem` exclusive, listing a directory
+//! holds it shared.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::attr::{Attr, FileType, Timespec};
+use crate::cred::{Caps, Cred};
+use crate::errno::{Errno, Result};
+use crate::fs::{FallocateMode, RawDirEntry, SetAttr, Span, SpanKind};
+use crate::inode::Inode;
+use crate::lock::{self, Padded};
+use crate::mount::{Location, Mount};
+use crate::namei::Resolve;
+use crate::superblock::{Atime, SuperBlock};
+
+bitflags::bitflags! {
+    /// How to open (`open(2)`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct OpenFlags: u32 {
+        /// For reading.
+        const READ = 1;
+        /// For writing.
+        const WRITE = 1 << 1;
+        /// Every write goes to the end.
+        const APPEND = 1 << 2;
+        /// Make the file if it is not there.
+        const CREATE = 1 << 3;
+        /// With `CREATE`: `EEXIST` if it is there.
+        const EXCL = 1 << 4;
+        /// Cut the file to nothing.
+        const TRUNC = 1 << 5;
+        /// `ELOOP` if the last component is a symbolic link.
+        const NOFOLLOW = 1 << 6;
+        /// `ENOTDIR` if it is no directory.
+        const DIRECTORY = 1 << 7;
+        /// A handle only: no permission on the file is needed and nothing can be read.
+        const PATH = 1 << 8;
+        /// A new regular file without a name, in the directory that the path names.
+        const TMPFILE = 1 << 9;
+        /// Reading does not change the access time; for the owner only.
+        const NOATIME = 1 << 10;
+    }
+}
+
+/// How to open: flags, the mode of a file that is made, limits on the walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenHow {
+    /// Flags.
+    pub flags: OpenFlags,
+    /// Permission bits of a new file, before the umask.
+    pub mode: u16,
+    /// Limits.
+    pub resolve: Resolve,
+}
+
+impl From<OpenFlags> for OpenHow {
+    fn from(flags: OpenFlags) -> Self {
+        Self { flags, mode: 0o666, resolve: Resolve::empty() }
+    }
+}
+
+/// An open file. Dropping it closes it.
+pub struct OpenFile {
+    location: Location,
+    flags: OpenFlags,
+    cred: Arc<Cred>,
+    id: u64,
+}
+
+impl OpenFile {
+    /// Enters an open file into the registry. Permissions have been checked; `EROFS` if it is for writing and the file
+    /// system no longer is.
+    pub(crate) fn new(location: Location, flags: OpenFlags, cred: &Arc<Cred>) -> Result<Self> {
+        let files = &location.superblock().files;
+        if flags.contains(OpenFlags::WRITE) {
+            // Kept until the file is closed.
+            std::mem::forget(WriteGuard::take(&location.mount)?);
+        }
+        let id = files.enter(&location, flags, cred.uid());
+        Ok(Self { location, flags, cred: Arc::clone(cred), id })
+    }
+
+    /// What is open.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// How it was opened.
+    pub fn flags(&self) -> OpenFlags {
+        self.flags
+    }
+
+    /// Attributes (`fstat(2)`).
+    pub fn stat(&self) -> Attr {
+        self.inode().attr()
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.stat().size
+    }
+
+    fn inode(&self) -> &Arc<Inode> {
+        self.location.inode()
+    }
+
+    fn sb(&self) -> &Arc<SuperBlock> {
+        self.location.superblock()
+    }
+
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.require(OpenFlags::READ)?;
+        if self.inode().is_dir() {
+            return Err(Errno::EISDIR.into());
+        }
+        let len = self.sb().fs().read_at(self.inode(), buf, offset)?;
+        self.touch_atime();
+        Ok(len)
+    }
+
+    /// What stands at byte `offset` and how far it goes; `None` at or behind the end of the file.
+    pub fn span_at(&self, offset: u64) -> Result<Option<Span>> {
+        self.require(OpenFlags::READ)?;
+        self.require_regular()?;
+        self.sb().fs().span_at(self.inode(), offset)
+    }
+
+    /// Where the next data at or after `offset` starts (`SEEK_DATA`); `ENXIO` if there is none. Space that was allocated
+    /// but never written is a hole.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        self.seek_span(offset, |kind| matches!(kind, SpanKind::Mapped { .. } | SpanKind::Inline))?
+            .ok_or(Errno::ENXIO.into())
+    }
+
+    /// Where the next hole at or after `offset` starts (`SEEK_HOLE`): the end of the file if there is none before.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        let size = self.size();
+        let found = self.seek_span(offset, |kind| matches!(kind, SpanKind::Hole | SpanKind::Unwritten))?;
+        Ok(found.unwrap_or(size))
+    }
+
+    fn seek_span(&self, offset: u64, is: impl Fn(SpanKind) -> bool) -> Result<Option<u64>> {
+        self.require_regular()?;
+        if offset >= self.size() {
+            return Err(Errno::ENXIO.into());
+        }
+        let mut at = offset;
+        while let Some(span) = self.sb().fs().span_at(self.inode(), at)? {
+            if is(span.kind) {
+                return Ok(Some(at));
+            }
+            match span.offset.checked_add(span.len) {
+                Some(next) if next > at => at = next,
+                _ => return Err(Errno::EIO.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lists the directory from `cookie` (0 is the start): up to `max` entries, in the file system's order, `.` and `..`
+    /// among them, replace what `batch` held. None at the end. A cookie stays good while names come and go.
+    pub fn read_dir(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
+        batch.clear();
+        self.require_dir()?;
+        {
+            let _names = self.inode().lock_shared();
+            self.list(cookie, max, batch)?;
+        }
+        self.touch_atime();
+        Ok(())
+    }
+
+    /// Like [`read_dir`](Self::read_dir), with the attributes of each entry, read without asking the directory for its
+    /// name again. Attributes are missing where the inode cannot be read: `stat` says why. They are those of the entry
+    /// itself, also where something is mounted on it.
+    pub fn read_dir_plus(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
+        batch.clear();
+        self.require_dir()?;
+        self.permission_to_search()?;
+        {
+            // Held over both, so that each name still stands for its inode when the two are bound.
+            let _names = self.inode().lock_shared();
+            self.list(cookie, max, batch)?;
+            let DirBatch { names, entries } = batch;
+            let mut start = 0;
+            for entry in entries {
+                let name = &names[start..entry.name_end];
+                start = entry.name_end;
+                let Ok(inode) = self.sb().iget(entry.ino) else { continue };
+                entry.kind = Some(inode.kind());
+                entry.attr = Some(inode.attr());
+                if inode.is_dir() && name != b"." && name != b".." {
+                    self.sb().prime(&self.location.dentry, name, inode);
+                }
+            }
+        }
+        self.touch_atime();
+        Ok(())
+    }
+
+    fn permission_to_search(&self) -> Result<()> {
+        self.sb().checker.search(&self.cred, self.inode()).map(drop)
+    }
+
+    /// Locks: `rwsem` held.
+    fn list(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
+        if max == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        // A removed directory is empty, even of `.` and `..`.
+        if self.inode().perm().dead() {
+            return Err(Errno::ENOENT.into());
+        }
+        self.sb().fs().read_dir(self.inode(), cookie, &mut |entry| {
+            batch.push(entry);
+            if batch.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    }
+
+    /// Writes at `offset`, or at the end of a file that was opened to append; returns how much was written.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        self.require(OpenFlags::WRITE)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let inode = self.inode();
+        let _change = inode.lock_exclusive();
+        let offset = if self.flags.contains(OpenFlags::APPEND) { inode.attr().size } else { offset };
+        check_range(offset, u64::try_from(data.len()).map_err(|_| Errno::EINVAL)?)?;
+        let now = self.sb().now();
+        drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
+        self.sb().fs().write_at(inode, data, offset, now)
+    }
+
+    /// Makes the file `size` bytes long (`ftruncate(2)`).
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        if !self.flags.contains(OpenFlags::WRITE) || self.inode().kind() != FileType::Regular {
+            return Err(Errno::EINVAL.into());
+        }
+        if self.inode().perm().append() {
+            return Err(Errno::EPERM.into());
+        }
+        truncate(&self.cred, self.sb(), self.inode(), size)
+    }
+
+    /// Changes what is allocated (`fallocate(2)`).
+    pub fn fallocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+        self.require(OpenFlags::WRITE)?;
+        if len == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let shapes = mode - FallocateMode::KEEP_SIZE;
+        let needs_keep = mode.contains(FallocateMode::PUNCH_HOLE);
+        if shapes.iter().count() > 1 || needs_keep && !mode.contains(FallocateMode::KEEP_SIZE) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        self.require_regular()?;
+        check_range(offset, len)?;
+        let inode = self.inode();
+        if inode.perm().append() && !shapes.is_empty() {
+            return Err(Errno::EPERM.into());
+        }
+        let _change = inode.lock_exclusive();
+        let now = self.sb().now();
+        drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
+        self.sb().fs().fallocate(inode, mode, offset, len, now)
+    }
+
+    /// Makes the file durable (`fsync(2)`, or with `data_only` `fdatasync(2)`).
+    pub fn sync(&self, data_only: bool) -> Result<()> {
+        if self.flags.contains(OpenFlags::PATH) {
+            return Err(Errno::EBADF.into());
+        }
+        self.sb().fs().sync_file(self.inode(), data_only)
+    }
+
+    fn require(&self, flag: OpenFlags) -> Result<()> {
+        if self.flags.contains(flag) { Ok(()) } else { Err(Errno::EBADF.into()) }
+    }
+
+    fn require_regular(&self) -> Result<()> {
+        match self.inode().kind() {
+            _ if self.flags.contains(OpenFlags::PATH) => Err(Errno::EBADF.into()),
+            FileType::Regular => Ok(()),
+            FileType::Directory => Err(Errno::EISDIR.into()),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn require_dir(&self) -> Result<()> {
+        self.require(OpenFlags::READ)?;
+        if self.inode().is_dir() { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
+    }
+
+    /// Notes a read. A read that succeeded is not failed because its time could not be kept.
+    fn touch_atime(&self) {
+        let sb = self.sb();
+        if sb.atime() == Atime::Never
+            || self.flags.contains(OpenFlags::NOATIME)
+            || self.location.mount.is_read_only()
+        {
+            return;
+        }
+        let inode = self.inode();
+        let (attr, now) = (inode.attr(), sb.now());
+        if attr.flags.contains(crate::attr::FileFlags::NOATIME) || !atime_is_due(sb.atime(), &attr, now) {
+            return;
+        }
+        if let Ok(_writer) = WriteGuard::take(&self.location.mount) {
+            let _change = inode.lock_exclusive();
+            let _ = sb.fs().set_attr(inode, &SetAttr { atime: Some(now), ..SetAttr::default() });
+        }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let files = &self.location.superblock().files;
+        files.leave(self.id);
+        if self.flags.contains(OpenFlags::WRITE) {
+            // SeqCst: see `WriteGuard`.
+            files.writers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Linux's `relatime`: a read is noted if the last one noted is not later than the last change, or is a day old.
+fn atime_is_due(policy: Atime, attr: &Attr, now: Timespec) -> bool {
+    const DAY: i64 = 24 * 60 * 60;
+    match policy {
+        Atime::Never => false,
+        Atime::Strict => attr.atime != now,
+        Atime::Relative => {
+            attr.atime <= attr.mtime
+                || attr.atime <= attr.ctime
+                || now.sec.saturating_sub(attr.atime.sec) >= DAY
+        }
+    }
+}
+
+/// `EFBIG` for a range that reaches past what file offsets can say.
+fn check_range(offset: u64, len: u64) -> Result<()> {
+    let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+    if i64::try_from(end).is_err() { Err(Errno::EFBIG.into()) } else { Ok(()) }
+}
+
+/// Takes the set-id bits off a regular file that changes, unless the caller may keep them. Locks: `rwsem` exclusive.
+pub(crate) fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
+    let mode = inode.perm().mode() & 0o7777;
+    let mut drop = mode & 0o4000;
+    // Without group execution, set-group-id used to mean mandatory locking and is kept.
+    if mode & 0o2010 == 0o2010 {
+        drop |= 0o2000;
+    }
+    if drop == 0 || inode.kind() != FileType::Regular || cred.has(Caps::FSETID) {
+        return Ok(());
+    }
+    sb.fs().set_attr(inode, &SetAttr { mode: Some(mode & !drop), ctime: Some(now), ..SetAttr::default() })
+}
+
+/// Makes a regular file `size` bytes long; permission has been checked.
+pub(crate) fn truncate(cred: &Cred, sb: &SuperBlock, inode: &Inode, size: u64) -> Result<()> {
+    check_range(size, 0)?;
+    let _change = inode.lock_exclusive();
+    let now = sb.now();
+    drop_set_id_bits(cred, sb, inode, now)?;
+    sb.fs().truncate(inode, size, now)
+}
+
+/// Entries of a directory, as one call listed them.
+#[derive(Default)]
+pub struct DirBatch {
+    names: Vec<u8>,
+    entries: Vec<BatchEntry>,
+}
+
+struct BatchEntry {
+    name_end: usize,
+    ino: u64,
+    kind: Option<FileType>,
+    next: u64,
+    attr: Option<Attr>,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct DirEntry<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// Its inode number.
+    pub ino: u64,
+    /// Its type, where known without reading the inode.
+    pub kind: Option<FileType>,
+    /// The cookie that goes on behind it.
+    pub next: u64,
+    /// Its attributes, where they were asked for and could be read.
+    pub attr: Option<&'a Attr>,
+}
+
+impl DirBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Nothing was left to list.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The cookie that goes on behind the last entry; `None` if there is no entry.
+    pub fn next_cookie(&self) -> Option<u64> {
+        self.entries.last().map(|entry| entry.next)
+    }
+
+    /// The entries, in order.
+    pub fn iter(&self) -> impl Iterator<Item = DirEntry<'_>> {
+        let mut start = 0;
+        self.entries.iter().map(move |entry| {
+            let name = &self.names[start..entry.name_end];
+            start = entry.name_end;
+            DirEntry { name, ino: entry.ino, kind: entry.kind, next: entry.next, attr: entry.attr.as_ref() }
+        })
+    }
+
+    fn clear(&mut self) {
+        self.names.clear();
+        self.entries.clear();
+    }
+
+    fn push(&mut self, entry: RawDirEntry<'_>) {
+        self.names.extend_from_slice(entry.name);
+        let RawDirEntry { ino, kind, next, .. } = entry;
+        self.entries.push(BatchEntry { name_end: self.names.len(), ino, kind, next, attr: None });
+    }
+}
+
+/// Who has what open on one file system, and how many may change it.
+pub(crate) struct OpenFiles {
+    shards: Box<[Padded<Mutex<HashMap<u64, Opened>>>]>,
+    next_id: AtomicU64,
+    /// Files open for writing and changes under way.
+    writers: AtomicUsize,
+}
+
+struct Opened {
+    location: Location,
+    flags: OpenFlags,
+    uid: u32,
+}
+
+/// An open file, as the registry lists it.
+#[derive(Clone, Debug)]
+pub struct OpenFileInfo {
+    /// What is open.
+    pub location: Location,
+    /// How.
+    pub flags: OpenFlags,
+    /// The user who opened it.
+    pub uid: u32,
+}
+
+const SHARDS: u64 = 16;
+
+impl OpenFiles {
+    pub(crate) fn new() -> Self {
+        let shards = (0..SHARDS).map(|_| Padded::default()).collect();
+        Self { shards, next_id: AtomicU64::new(0), writers: AtomicUsize::new(0) }
+    }
+
+    fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Opened>> {
+        &self.shards[usize::try_from(id % SHARDS).expect("less than SHARDS")].0
+    }
+
+    fn enter(&self, location: &Location, flags: OpenFlags, uid: u32) -> u64 {
+        // Relaxed: only uniqueness counts.
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        lock::lock(self.shard(id)).insert(id, Opened { location: location.clone(), flags, uid });
+        id
+    }
+
+    fn leave(&self, id: u64) {
+        // Dropped outside of the lock: it may be the last reference to an inode.
+        let opened = lock::lock(self.shard(id)).remove(&id);
+        drop(opened);
+    }
+
+    pub(crate) fn writers(&self) -> usize {
+        // SeqCst: one half of the handshake in `WriteGuard`.
+        self.writers.load(Ordering::SeqCst)
+    }
+}
+
+impl SuperBlock {
+    /// Every open file: those open throughout the call for certain, others perhaps.
+    pub fn open_files(&self) -> Vec<OpenFileInfo> {
+        let mut list = Vec::new();
+        for shard in &self.files.shards {
+            list.extend(lock::lock(&shard.0).values().map(|opened| OpenFileInfo {
+                location: opened.location.clone(),
+                flags: opened.flags,
+                uid: opened.uid,
+            }));
+        }
+        list
+    }
+}
+
+/// A change is under way: keeps the file system from becoming read-only.
+pub(crate) struct WriteGuard<'a>(&'a OpenFiles);
+
+impl<'a> WriteGuard<'a> {
+    /// `EROFS` if nothing may be changed through this mount.
+    pub(crate) fn take(mount: &'a Mount) -> Result<Self> {
+        let files = &mount.superblock().files;
+        // SeqCst: counted first, looked at the flag then; `SuperBlock::remount` does the reverse, so that one of the two
+        // sees the other.
+        files.writers.fetch_add(1, Ordering::SeqCst);
+        let guard = Self(files);
+        if mount.is_read_only() { Err(Errno::EROFS.into()) } else { Ok(guard) }
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        self.0.writers.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,226 @@
+//! Mounts: which file system is found where.
+//!
+//! A [`Namespace`] is a tree of mounts that sessions share. A [`Location`] is a place in it: a dentry, and the mount it
+//! was reached through. A dentry that something is mounted on says so itself, so that a path walk looks into the mount
+//! table only there.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use crate::attr::{Attr, FileType};
+use crate::dentry::Dentry;
+use crate::errno::{Errno, Result};
+use crate::inode::Inode;
+use crate::lock;
+use crate::superblock::{SuperBlock, directory};
+
+/// A file system, as it is found at one place.
+pub struct Mount {
+    id: u64,
+    sb: Arc<SuperBlock>,
+    /// What it is mounted on; `None` for the first of a namespace.
+    at: Option<Location>,
+    read_only: bool,
+}
+
+impl Mount {
+    /// The file system.
+    pub fn superblock(&self) -> &Arc<SuperBlock> {
+        &self.sb
+    }
+
+    /// Nothing may be changed through this mount at present.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only || self.sb.is_read_only()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Dentry> {
+        self.sb.root()
+    }
+
+    /// What it is mounted on.
+    pub(crate) fn at(&self) -> Option<&Location> {
+        self.at.as_ref()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Some(at) = &self.at {
+            // Relaxed: see `Namespace::mounted_on`.
+            at.dentry.mounts.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A place: something that exists, reached through a mount. Holding it keeps both in memory, also past removal.
+#[derive(Clone)]
+pub struct Location {
+    pub(crate) mount: Arc<Mount>,
+    pub(crate) dentry: Arc<Dentry>,
+}
+
+impl Location {
+    /// The mount it was reached through.
+    pub fn mount(&self) -> &Arc<Mount> {
+        &self.mount
+    }
+
+    /// The file system it is in.
+    pub fn superblock(&self) -> &Arc<SuperBlock> {
+        &self.mount.sb
+    }
+
+    /// The inode.
+    pub fn inode(&self) -> &Arc<Inode> {
+        directory(&self.dentry)
+    }
+
+    /// The inode number.
+    pub fn ino(&self) -> u64 {
+        self.inode().ino()
+    }
+
+    /// The type of the file.
+    pub fn kind(&self) -> FileType {
+        self.inode().kind()
+    }
+
+    /// The attributes.
+    pub fn attr(&self) -> Attr {
+        self.inode().attr()
+    }
+
+    /// The same dentry through the same mount.
+    pub fn is(&self, other: &Location) -> bool {
+        Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Location").field("mount", &self.mount.id).field("ino", &self.ino()).finish()
+    }
+}
+
+/// A tree of mounts.
+pub struct Namespace {
+    root: Arc<Mount>,
+    /// By the mount and dentry they are on.
+    mounts: RwLock<HashMap<(u64, u64), Arc<Mount>>>,
+    next_id: AtomicU64,
+}
+
+impl Namespace {
+    /// A namespace of one file system.
+    pub fn new(sb: Arc<SuperBlock>) -> Arc<Self> {
+        let root = Arc::new(Mount { id: 0, sb, at: None, read_only: false });
+        Arc::new(Self { root, mounts: RwLock::default(), next_id: AtomicU64::new(1) })
+    }
+
+    /// Its root.
+    pub fn root(&self) -> Location {
+        Location { mount: Arc::clone(&self.root), dentry: Arc::clone(self.root.root()) }
+    }
+
+    /// Mounts a file system on a directory: from now on its root is found there. `ENOTDIR` on anything else, `EBUSY`
+    /// where something is mounted already, `ENOENT` on a directory that was removed.
+    pub fn mount(&self, at: &Location, sb: Arc<SuperBlock>, read_only: bool) -> Result<Arc<Mount>> {
+        let inode = at.inode();
+        if !inode.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        // Exclusive: who removes a directory holds this, and looks for mounts on it first.
+        let _names = inode.lock_exclusive();
+        if inode.perm().dead() {
+            return Err(Errno::ENOENT.into());
+        }
+        let mut mounts = lock::write(&self.mounts);
+        let key = (at.mount.id, at.dentry.id());
+        if mounts.contains_key(&key) {
+            return Err(Errno::EBUSY.into());
+        }
+        // Relaxed: see `mounted_on`.
+        at.dentry.mounts.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mount = Arc::new(Mount { id, sb, at: Some(at.clone()), read_only });
+        mounts.insert(key, Arc::clone(&mount));
+        Ok(mount)
+    }
+
+    /// Takes the mount whose root `at` is away. `EINVAL` if `at` is no root of a mount or that of the namespace, `EBUSY`
+    /// if anybody but the caller uses something on it.
+    pub fn unmount(&self, at: Location) -> Result<()> {
+        let Location { mount, dentry } = at;
+        let is_root = Arc::ptr_eq(mount.root(), &dentry);
+        drop(dentry);
+        let Some(on) = mount.at.as_ref().filter(|_| is_root) else {
+            return Err(Errno::EINVAL.into());
+        };
+        let key = (on.mount.id, on.dentry.id());
+        let mut mounts = lock::write(&self.mounts);
+        // The table's and the caller's; a mount below, an open file or a session would have more.
+        if Arc::strong_count(&mount) > 2 {
+            return Err(Errno::EBUSY.into());
+        }
+        let removed = mounts.remove(&key);
+        drop(mounts);
+        drop(removed);
+        Ok(())
+    }
+
+    /// Every mount but the first.
+    pub fn mounts(&self) -> Vec<Arc<Mount>> {
+        lock::read(&self.mounts).values().cloned().collect()
+    }
+
+    /// What is mounted on `dentry` of `mount`.
+    pub(crate) fn mounted_on(&self, mount: &Mount, dentry: &Dentry) -> Option<Arc<Mount>> {
+        // Relaxed: who mounted something and then says so to another thread has synchronised by that.
+        if dentry.mounts.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        lock::read(&self.mounts).get(&(mount.id, dentry.id())).cloned()
+    }
+
+    /// The path of a location as seen from `root`: from the mount tree's root if it does not lie below that. A removed
+    /// file gets the suffix ` (deleted)`.
+    pub fn path_of(&self, location: &Location, root: &Location) -> Vec<u8> {
+        let mut names = Vec::new();
+        let deleted = location.dentry.is_gone();
+        let mut at = location.clone();
+        while !at.is(root) {
+            if Arc::ptr_eq(&at.dentry, at.mount.root()) {
+                match at.mount.at.clone() {
+                    Some(on) => at = on,
+                    None => break,
+                }
+                continue;
+            }
+            let (parent, name) = at.dentry.place();
+            names.push(name);
+            match parent {
+                Some(parent) => at.dentry = parent,
+                None => break,
+            }
+        }
+        let mut path = Vec::new();
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name.as_bytes());
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        if deleted {
+            path.extend_from_slice(b" (deleted)");
+        }
+        path
+    }
+}

@@ -1,0 +1,81 @@
+//! Opening files.
+
+use crate::attr::FileType;
+use crate::errno::{Errno, Result};
+use crate::file::{OpenFile, OpenFlags, OpenHow, WriteGuard, truncate};
+use crate::inode::Inode;
+use crate::mount::Location;
+use crate::namei::How;
+use crate::permission::{Access, owner_or_capable};
+use crate::session::Session;
+
+impl Session {
+    /// Opens a file (`openat2(2)`).
+    ///
+    /// Device nodes, pipes and sockets open with [`OpenFlags::PATH`] only: `ENXIO` otherwise, as there is nothing behind
+    /// them here.
+    pub fn open(&self, path: impl AsRef<[u8]>, how: impl Into<OpenHow>) -> Result<OpenFile> {
+        let (path, how) = (path.as_ref(), how.into());
+        check_flags(how.flags)?;
+        let follow = !how.flags.intersects(OpenFlags::NOFOLLOW);
+        let spot = self.walk(path, How { follow, empty: false, resolve: how.resolve })?;
+        self.open_location(spot.into_location(), how.flags)
+    }
+
+    /// Opens what a handle refers to, with the checks that a path to it would meet at its end.
+    pub fn open_location(&self, location: Location, flags: OpenFlags) -> Result<OpenFile> {
+        check_flags(flags)?;
+        if flags.contains(OpenFlags::DIRECTORY) && !location.inode().is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if !flags.contains(OpenFlags::PATH) {
+            self.may_open(&location, flags)?;
+        }
+        let truncates = flags.contains(OpenFlags::TRUNC) && location.kind() == FileType::Regular;
+        let _writer = if truncates { Some(WriteGuard::take(&location.mount)?) } else { None };
+        let file = OpenFile::new(location.clone(), flags, &self.cred)?;
+        if truncates {
+            truncate(&self.cred, location.superblock(), location.inode(), 0)?;
+        }
+        Ok(file)
+    }
+
+    /// Linux's checks at the end of an open, in its order.
+    fn may_open(&self, location: &Location, flags: OpenFlags) -> Result<()> {
+        let inode: &Inode = location.inode();
+        let writes = flags.intersects(OpenFlags::WRITE | OpenFlags::TRUNC);
+        match inode.kind() {
+            FileType::Symlink => return Err(Errno::ELOOP.into()),
+            FileType::Directory if writes => return Err(Errno::EISDIR.into()),
+            _ => {}
+        }
+        let mut want = Access::empty();
+        want.set(Access::READ, flags.contains(OpenFlags::READ));
+        want.set(Access::WRITE, writes);
+        let sb = location.superblock();
+        sb.checker.permission(&self.cred, inode, want, location.mount.is_read_only())?;
+        let append_only = inode.perm().append();
+        let overwrites = flags.contains(OpenFlags::WRITE) && !flags.contains(OpenFlags::APPEND);
+        if append_only && (overwrites || flags.contains(OpenFlags::TRUNC)) {
+            return Err(Errno::EPERM.into());
+        }
+        if flags.contains(OpenFlags::NOATIME) && !owner_or_capable(&self.cred, inode) {
+            return Err(Errno::EPERM.into());
+        }
+        match inode.kind() {
+            FileType::Regular | FileType::Directory => Ok(()),
+            _ => Err(Errno::ENXIO.into()),
+        }
+    }
+}
+
+/// `EINVAL` for flags that make no sense together.
+fn check_flags(flags: OpenFlags) -> Result<()> {
+    let handle_only = OpenFlags::PATH | OpenFlags::NOFOLLOW | OpenFlags::DIRECTORY;
+    let valid = if flags.contains(OpenFlags::PATH) {
+        handle_only.contains(flags)
+    } else {
+        flags.intersects(OpenFlags::READ | OpenFlags::WRITE)
+    };
+    if valid { Ok(()) } else { Err(Errno::EINVAL.into()) }
+}

@@ -1,0 +1,178 @@
+//! The permission word: all that a directory search check needs, in one load.
+//!
+//! ```text
+//! bit  0..16   mode, type bits included
+//! bit 16..18   state of the access ACL: none, unknown, present
+//! bit 18       EXEC_ALL: a directory, x for owner, group and others, and no ACL
+//! bit 19..     immutable, append-only, casefold, dead
+//! bit 32..64   generation, one more with every change
+//! ```
+//!
+//! EXEC_ALL can only agree with what it is made from: [`PermWord::publish`] is the one function that changes the word,
+//! and it computes the bit anew each time. A reader who starts after a change has returned sees the change; one who
+//! runs beside it gets the old answer or the new one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::attr::{FileFlags, FileType};
+
+/// What is known of an inode's access ACL without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AclState {
+    None,
+    Unknown,
+    Present,
+}
+
+const ACL_SHIFT: u32 = 16;
+const ACL_MASK: u64 = 3 << ACL_SHIFT;
+const EXEC_ALL: u64 = 1 << 18;
+const IMMUTABLE: u64 = 1 << 19;
+const APPEND: u64 = 1 << 20;
+const CASEFOLD: u64 = 1 << 21;
+const DEAD: u64 = 1 << 22;
+const GENERATION_ONE: u64 = 1 << 32;
+
+/// A value of the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PermBits(u64);
+
+impl PermBits {
+    pub(crate) fn new(mode: u16, flags: FileFlags, acl: AclState) -> Self {
+        Self(0).with_mode(mode).with_flags(flags).with_acl(acl)
+    }
+
+    /// Mode with its type bits.
+    pub(crate) fn mode(self) -> u16 {
+        u16::try_from(self.0 & 0xffff).expect("sixteen bits")
+    }
+
+    pub(crate) fn acl(self) -> AclState {
+        match (self.0 & ACL_MASK) >> ACL_SHIFT {
+            0 => AclState::None,
+            1 => AclState::Unknown,
+            _ => AclState::Present,
+        }
+    }
+
+    /// Everybody may search this directory.
+    pub(crate) fn exec_all(self) -> bool {
+        self.0 & EXEC_ALL != 0
+    }
+
+    pub(crate) fn immutable(self) -> bool {
+        self.0 & IMMUTABLE != 0
+    }
+
+    pub(crate) fn append(self) -> bool {
+        self.0 & APPEND != 0
+    }
+
+    /// Names in this directory are compared without regard to case.
+    pub(crate) fn casefold(self) -> bool {
+        self.0 & CASEFOLD != 0
+    }
+
+    /// A directory that has been removed.
+    pub(crate) fn dead(self) -> bool {
+        self.0 & DEAD != 0
+    }
+
+    pub(crate) fn with_mode(self, mode: u16) -> Self {
+        Self(self.0 & !0xffff | u64::from(mode))
+    }
+
+    pub(crate) fn with_acl(self, acl: AclState) -> Self {
+        let bits = match acl {
+            AclState::None => 0,
+            AclState::Unknown => 1,
+            AclState::Present => 2,
+        };
+        Self(self.0 & !ACL_MASK | bits << ACL_SHIFT)
+    }
+
+    pub(crate) fn with_flags(self, flags: FileFlags) -> Self {
+        let bit = |flag, bit| if flags.contains(flag) { bit } else { 0 };
+        let bits = bit(FileFlags::IMMUTABLE, IMMUTABLE)
+            | bit(FileFlags::APPEND, APPEND)
+            | bit(FileFlags::CASEFOLD, CASEFOLD);
+        Self(self.0 & !(IMMUTABLE | APPEND | CASEFOLD) | bits)
+    }
+
+    pub(crate) fn with_dead(self) -> Self {
+        Self(self.0 | DEAD)
+    }
+
+    /// The same with EXEC_ALL as the other fields have it.
+    fn with_exec_all(self) -> Self {
+        let mode = self.mode();
+        let all = FileType::from_mode(mode) == Some(FileType::Directory)
+            && mode & 0o111 == 0o111
+            && self.acl() == AclState::None;
+        Self(self.0 & !EXEC_ALL | if all { EXEC_ALL } else { 0 })
+    }
+}
+
+/// The word itself.
+///
+/// | field | written by | read by | orderings |
+/// |---|---|---|---|
+/// | the word | `publish` | `load` | AcqRel compare-exchange, Acquire load |
+pub(crate) struct PermWord(AtomicU64);
+
+impl PermWord {
+    pub(crate) fn new(bits: PermBits) -> Self {
+        Self(AtomicU64::new(bits.with_exec_all().0))
+    }
+
+    pub(crate) fn load(&self) -> PermBits {
+        // Acquire: pairs with the Release half in `publish`, so that who sees the new word sees the ACL behind it.
+        PermBits(self.0.load(Ordering::Acquire))
+    }
+
+    /// Changes fields of the word, and with them EXEC_ALL and the generation.
+    pub(crate) fn publish(&self, change: impl Fn(PermBits) -> PermBits) {
+        let update = |old: u64| {
+            let new = change(PermBits(old)).with_exec_all().0;
+            Some(new.wrapping_add(GENERATION_ONE))
+        };
+        // AcqRel: the Release half pairs with the Acquire in `load`; the Acquire half orders changers among themselves.
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update).expect("update never declines");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: u16 = 0o040_000;
+
+    #[test]
+    fn exec_all_is_exactly_its_definition() {
+        for acl in [AclState::None, AclState::Unknown, AclState::Present] {
+            for mode in 0..0o10000 {
+                for kind in [DIR, 0o100_000] {
+                    let word = PermWord::new(PermBits::new(kind | mode, FileFlags::empty(), acl));
+                    let want = kind == DIR && mode & 0o111 == 0o111 && acl == AclState::None;
+                    assert_eq!(word.load().exec_all(), want, "{kind:o} {mode:o} {acl:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_change_recomputes_the_bit_and_counts() {
+        let word = PermWord::new(PermBits::new(DIR | 0o755, FileFlags::empty(), AclState::Unknown));
+        assert!(!word.load().exec_all());
+        word.publish(|bits| bits.with_acl(AclState::None));
+        assert!(word.load().exec_all());
+        word.publish(|bits| bits.with_mode(DIR | 0o750));
+        assert!(!word.load().exec_all());
+        word.publish(|bits| {
+            bits.with_mode(DIR | 0o711).with_flags(FileFlags::IMMUTABLE | FileFlags::CASEFOLD)
+        });
+        let bits = word.load();
+        assert!(bits.exec_all() && bits.immutable() && bits.casefold() && !bits.append());
+        assert_eq!(bits.0 >> 32, 3);
+    }
+}

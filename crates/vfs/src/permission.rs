@@ -1,0 +1,180 @@
+//! May this caller do that: Linux's rules on inodes.
+//!
+//! The order of the checks is Linux's, since it decides which error a caller sees. Search permission on directories is
+//! asked for at every step of a path, and answered from the permission word alone where everybody may search: see
+//! [`Checker::search`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::acl::AclKind;
+use crate::attr::FileType;
+use crate::cred::{Caps, Cred};
+use crate::errno::{Errno, Result};
+use crate::fs::FileSystem;
+use crate::inode::Inode;
+use crate::perm_word::AclState;
+
+bitflags::bitflags! {
+    /// Rights asked for; the bits are those of `access(2)`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Access: u8 {
+        /// Execute a file, search a directory.
+        const EXEC = 1;
+        /// Write.
+        const WRITE = 2;
+        /// Read.
+        const READ = 4;
+    }
+}
+
+/// Further checks that a host adds to Linux's own, as a security module does. Each method is asked only after the
+/// ordinary checks have passed.
+pub trait SecurityHook: Send + Sync {
+    /// May `cred` have these rights on `inode`?
+    fn permission(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()>;
+}
+
+/// Checks permissions on the inodes of one file system.
+pub(crate) struct Checker {
+    fs: Arc<dyn FileSystem>,
+    hook: Option<Arc<dyn SecurityHook>>,
+    /// The file system opted in and there is no hook to ask.
+    fast_possible: bool,
+    fast_enabled: AtomicBool,
+}
+
+/// How a search check was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// From the permission word.
+    Fast,
+    /// By the full check.
+    Full,
+}
+
+impl Checker {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, hook: Option<Arc<dyn SecurityHook>>) -> Self {
+        let fast_possible = fs.traits().fast_may_exec && hook.is_none();
+        Self { fs, hook, fast_possible, fast_enabled: AtomicBool::new(fast_possible) }
+    }
+
+    /// Switches the fast search check on or off; it stays off where the file system has not opted in.
+    pub(crate) fn set_fast_search(&self, on: bool) {
+        // Relaxed: both ways give the same answers, so when the switch is seen does not matter.
+        self.fast_enabled.store(on && self.fast_possible, Ordering::Relaxed);
+    }
+
+    /// May `cred` look names up in directory `dir`?
+    pub(crate) fn search(&self, cred: &Cred, dir: &Inode) -> Result<Search> {
+        let bits = dir.perm();
+        // Relaxed: see `set_fast_search`.
+        if bits.exec_all() && self.fast_enabled.load(Ordering::Relaxed) {
+            #[cfg(debug_assertions)]
+            {
+                let (uid, gid, _) = dir.owner();
+                let general = mode_allows(cred, uid, gid, bits.mode(), Access::EXEC);
+                assert!(general, "fast search check on {dir:?} is not what {:o} says", bits.mode());
+            }
+            return Ok(Search::Fast);
+        }
+        self.check(cred, dir, Access::EXEC)?;
+        Ok(Search::Full)
+    }
+
+    /// May `cred` have these rights on `inode`, on a file system that is `read_only` or not?
+    pub(crate) fn permission(&self, cred: &Cred, inode: &Inode, want: Access, read_only: bool) -> Result<()> {
+        if want.contains(Access::WRITE) {
+            let stored = matches!(inode.kind(), FileType::Regular | FileType::Directory | FileType::Symlink);
+            if read_only && stored {
+                return Err(Errno::EROFS.into());
+            }
+            if inode.perm().immutable() {
+                return Err(Errno::EPERM.into());
+            }
+        }
+        self.check(cred, inode, want)
+    }
+
+    fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+        if !self.granted(cred, inode, want)? && !capable(cred, inode, want) {
+            return Err(Errno::EACCES.into());
+        }
+        match &self.hook {
+            Some(hook) => hook.permission(cred, inode, want),
+            None => Ok(()),
+        }
+    }
+
+    /// What mode and ACL say.
+    fn granted(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<bool> {
+        let (uid, gid, mode) = inode.owner();
+        // The group bits are the ACL's mask: without any, no entry but the owner's and others' can grant something, and
+        // Linux does not ask the ACL.
+        let ask_acl = cred.uid() != uid && mode & 0o070 != 0 && inode.perm().acl() != AclState::None;
+        if ask_acl && let Some(acl) = inode.acl(&*self.fs, AclKind::Access)? {
+            return Ok(acl.allows(cred, gid, want.bits()));
+        }
+        Ok(mode_allows(cred, uid, gid, mode, want))
+    }
+}
+
+/// What the permission bits say.
+fn mode_allows(cred: &Cred, uid: u32, gid: u32, mode: u16, want: Access) -> bool {
+    let shift = if cred.uid() == uid {
+        6
+    } else if cred.in_group(gid) {
+        3
+    } else {
+        0
+    };
+    (mode >> shift) & u16::from(want.bits()) == u16::from(want.bits())
+}
+
+/// Whether capabilities give what mode and ACL refuse.
+fn capable(cred: &Cred, inode: &Inode, want: Access) -> bool {
+    if inode.is_dir() {
+        return cred.has(Caps::DAC_OVERRIDE)
+            || !want.contains(Access::WRITE) && cred.has(Caps::DAC_READ_SEARCH);
+    }
+    if want == Access::READ && cred.has(Caps::DAC_READ_SEARCH) {
+        return true;
+    }
+    // Somebody must be able to execute a file before a capability can.
+    let executable = !want.contains(Access::EXEC) || inode.perm().mode() & 0o111 != 0;
+    executable && cred.has(Caps::DAC_OVERRIDE)
+}
+
+/// Owns the inode, or may act as if.
+pub(crate) fn owner_or_capable(cred: &Cred, inode: &Inode) -> bool {
+    inode.owner().0 == cred.uid() || cred.has(Caps::FOWNER)
+}
+
+/// Belongs to the group, or may set the set-group-id bit for any.
+pub(crate) fn in_group_or_capable(cred: &Cred, gid: u32) -> bool {
+    cred.in_group(gid) || cred.has(Caps::FSETID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `inode(7)` in a table: owner bits for the owner alone, then group bits for the group alone, then others'.
+    #[test]
+    fn one_class_of_bits_decides() {
+        for mode in 0..0o1000u16 {
+            for want in 0..8u8 {
+                let asked = Access::from_bits_retain(want);
+                for (cred, shift) in [
+                    (Cred::new(1, 9, &[2]), 6),
+                    (Cred::new(5, 2, &[]), 3),
+                    (Cred::new(5, 9, &[7, 2]), 3),
+                    (Cred::new(5, 9, &[7]), 0),
+                ] {
+                    let class = u8::try_from((mode >> shift) & 7).unwrap();
+                    assert_eq!(mode_allows(&cred, 1, 2, mode, asked), class & want == want);
+                }
+            }
+        }
+    }
+}

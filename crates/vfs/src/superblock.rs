@@ -1,0 +1,348 @@
+//! A file system that is in use: its caches, its open files, and what serialises it.
+//!
+//! Lock order, within one superblock and outermost first:
+//!
+//! 1. `rename_mutex`, for a rename between two directories. It keeps every dentry's way to the root as it is.
+//! 2. `rwsem` of directories: an ancestor before what lies below it; two of which neither lies above the other, by inode
+//!    number. Only a rename holds two, and it holds the mutex.
+//! 3. `rwsem` of a directory that is to be removed or replaced, then of other inodes, by inode number.
+//! 4. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
+//!    file system is called with a stripe held only to look up or read, and with nothing below it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::SystemTime;
+
+use crate::attr::{StatFs, Timespec};
+use crate::counter::Counters;
+use crate::dcache::{DentryCache, Key};
+use crate::dentry::Dentry;
+use crate::errno::{Errno, Error, Result};
+use crate::file::OpenFiles;
+use crate::fs::{FileSystem, FsTraits};
+use crate::icache::InodeCache;
+use crate::inode::Inode;
+use crate::lock;
+use crate::permission::{Checker, SecurityHook};
+
+/// How a file system is served.
+#[derive(Clone)]
+pub struct SuperOptions {
+    /// Nothing may be changed, even where the file system could.
+    pub read_only: bool,
+    /// When reading changes access times.
+    pub atime: Atime,
+    /// Dentries to keep beside those in use.
+    pub max_dentries: usize,
+    /// Inodes to keep beside those in use.
+    pub max_inodes: usize,
+    /// Names known not to exist, for each directory.
+    pub max_negatives_per_dir: usize,
+    /// Checks of the host's own.
+    pub security: Option<Arc<dyn SecurityHook>>,
+}
+
+impl Default for SuperOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            atime: Atime::Relative,
+            max_dentries: 1 << 18,
+            max_inodes: 1 << 17,
+            max_negatives_per_dir: 4096,
+            security: None,
+        }
+    }
+}
+
+/// When reading a file changes its access time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atime {
+    /// Never.
+    Never,
+    /// If it is not later than the last change, or a day old, as Linux's `relatime`.
+    Relative,
+    /// Always.
+    Strict,
+}
+
+/// Counters of a file system in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Dentries in memory.
+    pub dentries: usize,
+    /// Inodes in memory.
+    pub inodes: usize,
+    /// Inodes read from the file system.
+    pub inode_reads: u64,
+    /// Names asked of the file system.
+    pub lookups: u64,
+    /// Search checks answered from the permission word.
+    pub fast_searches: u64,
+    /// Search checks that took the full way.
+    pub full_searches: u64,
+}
+
+/// A file system in use. Mounts and sessions share it.
+pub struct SuperBlock {
+    id: u64,
+    fs: Arc<dyn FileSystem>,
+    traits: FsTraits,
+    atime: Atime,
+    read_only: AtomicBool,
+    root: Arc<Dentry>,
+    rename_mutex: Mutex<()>,
+    /// Directories that changed their parent.
+    dir_renames: AtomicU64,
+    lookups: AtomicU64,
+    searches: Counters<2>,
+    pub(crate) icache: InodeCache,
+    pub(crate) dcache: DentryCache,
+    pub(crate) checker: Checker,
+    pub(crate) files: OpenFiles,
+}
+
+impl SuperBlock {
+    /// Takes a file system into use. Reads its root inode.
+    pub fn new(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Result<Arc<Self>> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let traits = fs.traits();
+        let icache = InodeCache::new(options.max_inodes);
+        let dcache = DentryCache::new(options.max_dentries, options.max_negatives_per_dir);
+        let root = icache.get(&fs, fs.root_ino())?;
+        if !root.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        Ok(Arc::new(Self {
+            // Relaxed: only uniqueness counts.
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            traits,
+            atime: options.atime,
+            read_only: AtomicBool::new(options.read_only || traits.read_only),
+            root: Arc::new(Dentry::root(dcache.new_id(), root)),
+            rename_mutex: Mutex::new(()),
+            dir_renames: AtomicU64::new(0),
+            lookups: AtomicU64::new(0),
+            searches: Counters::new(),
+            checker: Checker::new(Arc::clone(&fs), options.security),
+            files: OpenFiles::new(),
+            fs,
+            icache,
+            dcache,
+        }))
+    }
+
+    /// Tells file systems in use apart, as `st_dev` does.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file system itself.
+    pub fn fs(&self) -> &Arc<dyn FileSystem> {
+        &self.fs
+    }
+
+    /// What the file system said of itself.
+    pub fn traits(&self) -> &FsTraits {
+        &self.traits
+    }
+
+    /// Nothing may be changed at present.
+    pub fn is_read_only(&self) -> bool {
+        // SeqCst: one half of the handshake in `OpenFiles`.
+        self.read_only.load(Ordering::SeqCst)
+    }
+
+    /// Allows changes or forbids them. `EBUSY` where files are open for writing or a change is under way, `EROFS` where
+    /// the file system itself cannot change.
+    pub fn remount(&self, read_only: bool) -> Result<()> {
+        if !read_only {
+            if self.traits.read_only {
+                return Err(Errno::EROFS.into());
+            }
+            self.read_only.store(false, Ordering::SeqCst);
+            return Ok(());
+        }
+        // SeqCst on both sides: a writer counts itself and then looks at the flag, this sets the flag and then looks at
+        // the count, so that one of the two sees the other.
+        let before = self.read_only.swap(true, Ordering::SeqCst);
+        if self.files.writers() > 0 {
+            self.read_only.store(before, Ordering::SeqCst);
+            return Err(Errno::EBUSY.into());
+        }
+        self.fs.sync()
+    }
+
+    /// Totals and free space.
+    pub fn statfs(&self) -> Result<StatFs> {
+        self.fs.statfs()
+    }
+
+    /// Makes everything durable.
+    pub fn sync(&self) -> Result<()> {
+        self.fs.sync()
+    }
+
+    /// Lets go of every cached dentry and inode that nobody uses.
+    pub fn drop_caches(&self) {
+        self.dcache.shrink();
+        self.icache.shrink();
+    }
+
+    /// Switches the search check from the permission word on or off, to measure it.
+    pub fn set_fast_search(&self, on: bool) {
+        self.checker.set_fast_search(on);
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> CacheStats {
+        let [fast_searches, full_searches] = self.searches.sums();
+        CacheStats {
+            dentries: self.dcache.len(),
+            inodes: self.icache.len(),
+            inode_reads: self.icache.reads(),
+            lookups: self.lookups.load(Ordering::Relaxed),
+            fast_searches,
+            full_searches,
+        }
+    }
+
+    pub(crate) fn count_searches(&self, fast: u64, full: u64) {
+        self.searches.add([fast, full]);
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Dentry> {
+        &self.root
+    }
+
+    pub(crate) fn atime(&self) -> Atime {
+        self.atime
+    }
+
+    /// The inode `ino`, from the cache or read.
+    pub(crate) fn iget(&self, ino: u64) -> Result<Arc<Inode>> {
+        self.icache.get(&self.fs, ino)
+    }
+
+    /// The present moment.
+    pub(crate) fn now(&self) -> Timespec {
+        match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(since) => Timespec {
+                sec: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+                nsec: since.subsec_nanos(),
+            },
+            // A clock set before 1970 is not worth fractions of a second.
+            Err(before) => {
+                Timespec { sec: i64::try_from(before.duration().as_secs()).map_or(i64::MIN, |s| -s), nsec: 0 }
+            }
+        }
+    }
+
+    /// Serialises renames between directories.
+    pub(crate) fn lock_renames(&self) -> MutexGuard<'_, ()> {
+        lock::lock(&self.rename_mutex)
+    }
+
+    /// Counts directories that changed their parent, so that who walks `..` under a promise to stay below a directory
+    /// notices that the ground may have moved.
+    pub(crate) fn dir_renames(&self) -> u64 {
+        // Acquire: pairs with the Release in `count_dir_rename`.
+        self.dir_renames.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn count_dir_rename(&self) {
+        // Release: who sees the number sees the move.
+        self.dir_renames.fetch_add(1, Ordering::Release);
+    }
+
+    /// What `name` in `dir` stands for; a negative dentry if nothing.
+    ///
+    /// `dir` is positive and a directory, and the caller may search it.
+    pub(crate) fn lookup(&self, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+        let inode = directory(dir);
+        self.with_key(dir, inode, name, |key| {
+            if let Some(dentry) = self.dcache.find(key) {
+                return Ok(dentry);
+            }
+            // A miss is only believed under the directory's lock: a rename that is under way holds it.
+            let _names = inode.lock_shared();
+            self.lookup_key(inode, key, name)
+        })
+    }
+
+    /// The same for a caller who holds the directory's `rwsem`.
+    pub(crate) fn lookup_locked(&self, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+        let inode = directory(dir);
+        self.with_key(dir, inode, name, |key| match self.dcache.find(key) {
+            Some(dentry) => Ok(dentry),
+            None => self.lookup_key(inode, key, name),
+        })
+    }
+
+    /// Calls `then` with the key of `name`. `ENAMETOOLONG` for a name that no directory can hold.
+    pub(crate) fn with_key<T>(
+        &self,
+        dir: &Arc<Dentry>,
+        inode: &Inode,
+        name: &[u8],
+        then: impl FnOnce(Key<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if name.len() > self.traits.name_max {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        if inode.perm().casefold() {
+            let canonical = self.fs.canonical_name(inode, name)?;
+            then(self.dcache.key(dir, &canonical))
+        } else {
+            then(self.dcache.key(dir, name))
+        }
+    }
+
+    /// Remembers what a listing found. Locks: `rwsem` of the directory held since the listing.
+    pub(crate) fn prime(&self, dir: &Arc<Dentry>, name: &[u8], found: Arc<Inode>) {
+        // A name that cannot be remembered is looked up when it is asked for.
+        let _ = self.with_key(dir, directory(dir), name, |key| {
+            if self.dcache.find(key).is_none() {
+                let _single_flight = self.dcache.single_flight(key);
+                if self.dcache.find(key).is_none() {
+                    self.dcache.bind(key, name, Some(found));
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// Asks the file system. Locks: `rwsem` of the directory held.
+    fn lookup_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<Arc<Dentry>> {
+        let _single_flight = self.dcache.single_flight(key);
+        if let Some(dentry) = self.dcache.find(key) {
+            return Ok(dentry);
+        }
+        if dir.perm().dead() {
+            return Err(Errno::ENOENT.into());
+        }
+        // Relaxed: a statistic.
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        let inode = match self.fs.lookup(dir, name)? {
+            Some(ino) => Some(self.iget(ino).map_err(|error| dangling(error, ino))?),
+            None => None,
+        };
+        Ok(self.dcache.bind(key, name, inode))
+    }
+}
+
+/// The inode of a dentry that is known to be a positive one.
+pub(crate) fn directory(dentry: &Arc<Dentry>) -> &Arc<Inode> {
+    dentry.inode().expect("a walk stands on positive dentries only")
+}
+
+/// An entry whose inode is not in use is damage, not a stale handle.
+fn dangling(error: Error, ino: u64) -> Error {
+    if error == Errno::ESTALE {
+        return Error::with_cause(
+            Errno::EUCLEAN,
+            format!("a directory entry names inode {ino}, which is not in use"),
+        );
+    }
+    error
+}

@@ -1,0 +1,120 @@
+//! Extended attributes: name spaces and who may use them (`xattr(7)`).
+//!
+//! `user.*` is for regular files and directories and goes by their permissions; `trusted.*` is for `CAP_SYS_ADMIN` and
+//! hidden from everybody else; `security.*` may be read by all; `system.*` holds the ACLs and whatever else the file
+//! system knows there.
+
+use std::sync::Arc;
+
+use crate::acl::{Acl, AclKind};
+use crate::attr::FileType;
+use crate::cred::{Caps, Cred};
+use crate::errno::{Errno, Result};
+use crate::inode::Inode;
+use crate::mount::Mount;
+use crate::permission::{Access, owner_or_capable};
+use crate::superblock::SuperBlock;
+
+/// Longest name, the name space included.
+pub const XATTR_NAME_MAX: usize = 255;
+/// Largest value.
+pub const XATTR_SIZE_MAX: usize = 65536;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    User,
+    Trusted,
+    Security,
+    System,
+}
+
+/// The name space of a full name. `ERANGE` for a name that is empty or too long, `EOPNOTSUPP` for one in no name space.
+pub(crate) fn space(name: &[u8]) -> Result<Space> {
+    if name.is_empty() || name.len() > XATTR_NAME_MAX {
+        return Err(Errno::ERANGE.into());
+    }
+    let spaces: [(&[u8], Space); 4] = [
+        (b"user.", Space::User),
+        (b"trusted.", Space::Trusted),
+        (b"security.", Space::Security),
+        (b"system.", Space::System),
+    ];
+    match spaces.into_iter().find(|(prefix, _)| name.starts_with(prefix)) {
+        Some((prefix, _)) if name.len() == prefix.len() => Err(Errno::EINVAL.into()),
+        Some((_, space)) => Ok(space),
+        None => Err(Errno::EOPNOTSUPP.into()),
+    }
+}
+
+/// May `cred` use attributes of this name space on `inode`?
+pub(crate) fn permission(
+    cred: &Cred,
+    mount: &Mount,
+    inode: &Inode,
+    space: Space,
+    want: Access,
+) -> Result<()> {
+    let write = want.contains(Access::WRITE);
+    if write && (inode.perm().immutable() || inode.perm().append()) {
+        return Err(Errno::EPERM.into());
+    }
+    let refusal = if write { Errno::EPERM } else { Errno::ENODATA };
+    match space {
+        Space::Security | Space::System => return Ok(()),
+        Space::Trusted if cred.has(Caps::SYS_ADMIN) => {}
+        Space::Trusted => return Err(refusal.into()),
+        Space::User => {
+            if !matches!(inode.kind(), FileType::Regular | FileType::Directory) {
+                return Err(refusal.into());
+            }
+            // Who may write to a sticky directory does not own it.
+            let sticky_dir = inode.is_dir() && inode.perm().mode() & 0o1000 != 0;
+            if write && sticky_dir && !owner_or_capable(cred, inode) {
+                return Err(Errno::EPERM.into());
+            }
+        }
+    }
+    mount.superblock().checker.permission(cred, inode, want, mount.is_read_only())
+}
+
+pub(crate) fn get(cred: &Cred, mount: &Mount, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+    let sb = mount.superblock();
+    if let Some(kind) = AclKind::from_xattr_name(name) {
+        return match acl(sb, inode, kind)? {
+            Some(acl) => Ok(acl.to_xattr()),
+            None => Err(Errno::ENODATA.into()),
+        };
+    }
+    permission(cred, mount, inode, space(name)?, Access::READ)?;
+    sb.fs().get_xattr(inode, name)
+}
+
+pub(crate) fn list(cred: &Cred, sb: &SuperBlock, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    let see_trusted = cred.has(Caps::SYS_ADMIN);
+    sb.fs().list_xattr(inode, &mut |name| {
+        if see_trusted || !name.starts_with(b"trusted.") {
+            names.push(name.to_vec());
+        }
+    })?;
+    if has_acls(sb, inode) {
+        for kind in [AclKind::Access, AclKind::Default] {
+            if inode.acl(&**sb.fs(), kind)?.is_some() {
+                names.push(kind.xattr_name().to_vec());
+            }
+        }
+    }
+    Ok(names)
+}
+
+pub(crate) fn acl(sb: &SuperBlock, inode: &Inode, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+    if !has_acls(sb, inode) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    inode.acl(&**sb.fs(), kind)
+}
+
+/// ACLs mean something here.
+pub(crate) fn has_acls(sb: &SuperBlock, inode: &Inode) -> bool {
+    sb.traits().acl && inode.kind() != FileType::Symlink
+}

@@ -1,0 +1,4 @@
+//! Behaviour of the VFS, by what callers see.
+
+mod tree;
+mod walk;

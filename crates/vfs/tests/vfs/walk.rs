@@ -1,0 +1,309 @@
+//! Path walk on a tree that does not change.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use extern4_vfs::*;
+
+use crate::tree::TreeFs;
+
+fn tree() -> Arc<TreeFs> {
+    TreeFs::new(&[
+        ("/a", "dir", 0o755, 0, 0),
+        ("/a/b", "dir", 0o755, 0, 0),
+        ("/a/b/f", "file", 0o644, 1, 1),
+        ("/a/up", "../a/b", 0o777, 0, 0),
+        ("/a/abs", "/a/b/", 0o777, 0, 0),
+        ("/a/file", "b/f", 0o777, 0, 0),
+        ("/a/fileslash", "b/f/", 0o777, 0, 0),
+        ("/a/root", "/", 0o777, 0, 0),
+        ("/a/out", "../../../..", 0o777, 0, 0),
+        ("/dangling", "nowhere", 0o777, 0, 0),
+        ("/loop", "loop", 0o777, 0, 0),
+        ("/ping", "pong/x", 0o777, 0, 0),
+        ("/pong", "ping/x", 0o777, 0, 0),
+        ("/shut", "dir", 0o700, 1, 1),
+        ("/shut/f", "file", 0o666, 1, 1),
+        ("/noexec", "dir", 0o644, 1, 1),
+        ("/noexec/f", "file", 0o666, 1, 1),
+    ])
+}
+
+fn session(cred: Cred) -> Session {
+    let sb = SuperBlock::new(tree(), SuperOptions::default()).unwrap();
+    Session::new(&Namespace::new(sb), cred)
+}
+
+fn ino(session: &Session, path: &str) -> u64 {
+    session.stat(path, How::NOFOLLOW).unwrap().ino
+}
+
+#[test]
+fn paths_lead_where_they_say() {
+    let mut session = session(Cred::root());
+    let same = |session: &Session, path: &str, as_path: &str| {
+        let got = session.stat(path, How::FOLLOW).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!(got.ino, ino(session, as_path), "{path}");
+    };
+    for (path, as_path) in [
+        ("/", "/"),
+        ("//", "/"),
+        ("/.", "/"),
+        ("/..", "/"),
+        ("/../..//a/./b/../b/f", "/a/b/f"),
+        ("/a/b//", "/a/b"),
+        ("a/b/f", "/a/b/f"),
+        ("a/up/f", "/a/b/f"),
+        ("a/up", "/a/b"),
+        ("a/up/..", "/a"),
+        ("a/abs/f", "/a/b/f"),
+        ("a/abs", "/a/b"),
+        ("a/file", "/a/b/f"),
+        ("a/root/a/root/a", "/a"),
+        ("a/root", "/"),
+        ("a/out", "/"),
+        ("a/out/a", "/a"),
+    ] {
+        same(&session, path, as_path);
+    }
+    session.chdir("/a/b").unwrap();
+    for (path, as_path) in
+        [("f", "/a/b/f"), (".", "/a/b"), ("..", "/a"), ("../../a/up", "/a/b"), ("../..", "/")]
+    {
+        same(&session, path, as_path);
+    }
+    assert_eq!(session.getcwd(), b"/a/b");
+}
+
+#[test]
+fn errors_are_linux_s() {
+    let root = session(Cred::root());
+    let long_name = "n".repeat(256);
+    let long_path = "/".repeat(4096);
+    for (path, follow, errno) in [
+        ("", true, Errno::ENOENT),
+        ("/nowhere", true, Errno::ENOENT),
+        ("/nowhere/", true, Errno::ENOENT),
+        ("/nowhere/x", true, Errno::ENOENT),
+        ("/dangling", true, Errno::ENOENT),
+        ("/dangling/", false, Errno::ENOENT),
+        ("/a/b/f/", true, Errno::ENOTDIR),
+        ("/a/b/f/x", true, Errno::ENOTDIR),
+        ("/a/b/f/..", true, Errno::ENOTDIR),
+        ("/a/b/f/.", true, Errno::ENOTDIR),
+        ("/a/file/", true, Errno::ENOTDIR),
+        ("/a/fileslash", true, Errno::ENOTDIR),
+        ("/loop", true, Errno::ELOOP),
+        ("/loop/", false, Errno::ELOOP),
+        ("/ping", true, Errno::ELOOP),
+        (&long_name, true, Errno::ENAMETOOLONG),
+        (&long_path, true, Errno::ENAMETOOLONG),
+        ("a\0b", true, Errno::EINVAL),
+    ] {
+        let how = if follow { How::FOLLOW } else { How::NOFOLLOW };
+        let got = root.stat(path, how).map(|attr| attr.ino);
+        assert_eq!(got.unwrap_err().errno(), errno, "{path}");
+    }
+    assert!(root.stat("/loop", How::NOFOLLOW).is_ok());
+    assert!(root.stat(&long_path[1..], How::FOLLOW).is_ok());
+    assert_eq!(root.stat(&long_name[1..], How::FOLLOW).unwrap_err(), Errno::ENOENT);
+}
+
+#[test]
+fn forty_links_are_followed_and_no_more() {
+    let names: Vec<(String, String)> = (1..=41)
+        .map(|n| (format!("/l{n}"), if n == 1 { "file".into() } else { format!("l{}", n - 1) }))
+        .collect();
+    let mut table = vec![("/file", "file", 0o644, 0, 0)];
+    // A table's second column is a kind or a target: the first link's target must not read as a kind.
+    table.extend(
+        names.iter().map(|(path, to)| {
+            (path.as_str(), if to == "file" { "./file" } else { to.as_str() }, 0o777, 0, 0)
+        }),
+    );
+    let sb = SuperBlock::new(TreeFs::new(&table), SuperOptions::default()).unwrap();
+    let session = Session::new(&Namespace::new(sb), Cred::root());
+    assert!(session.stat("/l40", How::FOLLOW).is_ok());
+    assert_eq!(session.stat("/l41", How::FOLLOW).unwrap_err(), Errno::ELOOP);
+}
+
+#[test]
+fn every_directory_on_the_way_must_be_searchable() {
+    let other = session(Cred::new(2, 2, &[]));
+    let owner = session(Cred::new(1, 1, &[]));
+    for path in ["/shut/f", "/shut/nowhere", "/shut/.", "/shut/..", "/shut/../a", "/noexec/f"] {
+        assert_eq!(other.stat(path, How::FOLLOW).unwrap_err(), Errno::EACCES, "{path}");
+    }
+    assert!(other.stat("/shut", How::FOLLOW).is_ok());
+    assert!(owner.stat("/shut/f", How::FOLLOW).is_ok());
+    assert_eq!(owner.stat("/noexec/f", How::FOLLOW).unwrap_err(), Errno::EACCES);
+    let searcher = session(Cred::new(2, 2, &[]).with_caps(Caps::DAC_READ_SEARCH));
+    assert!(searcher.stat("/shut/f", How::FOLLOW).is_ok());
+    assert_eq!(searcher.access("/shut", Access::WRITE, How::FOLLOW).unwrap_err(), Errno::EROFS);
+}
+
+#[test]
+fn resolve_flags_limit_the_walk() {
+    let session = session(Cred::root());
+    let a = session.at(&session.locate("/a", How::FOLLOW).unwrap());
+    let stat = |path: &str, resolve| a.stat(path, How { resolve, ..How::FOLLOW }).map(|attr| attr.ino);
+    let check = |path: &str, resolve, want: std::result::Result<&str, Errno>| {
+        let got = stat(path, resolve).map_err(|error| error.errno());
+        assert_eq!(got, want.map(|as_path| ino(&session, as_path)), "{path} {resolve:?}");
+    };
+    for (path, want) in [
+        ("b/f", Ok("/a/b/f")),
+        ("b/..", Ok("/a")),
+        ("b/../..", Err(Errno::EXDEV)),
+        ("..", Err(Errno::EXDEV)),
+        ("/a", Err(Errno::EXDEV)),
+        ("up", Err(Errno::EXDEV)),
+        ("abs", Err(Errno::EXDEV)),
+        ("file", Ok("/a/b/f")),
+    ] {
+        check(path, Resolve::BENEATH, want);
+    }
+    for (path, want) in [
+        ("/b/f", Ok("/a/b/f")),
+        ("..", Ok("/a")),
+        ("root", Ok("/a")),
+        ("out", Ok("/a")),
+        ("abs", Err(Errno::ENOENT)),
+        ("up", Err(Errno::ENOENT)),
+    ] {
+        check(path, Resolve::IN_ROOT, want);
+    }
+    for (path, want) in [("b/f", Ok("/a/b/f")), ("file", Err(Errno::ELOOP)), ("up/f", Err(Errno::ELOOP))] {
+        check(path, Resolve::NO_SYMLINKS, want);
+    }
+    check("b", Resolve::BENEATH | Resolve::IN_ROOT, Err(Errno::EINVAL));
+    check("up", Resolve::NO_XDEV | Resolve::NO_MAGICLINKS, Ok("/a/b"));
+}
+
+#[test]
+fn a_session_does_not_leave_its_root() {
+    let mut jail = session(Cred::root());
+    let b = ino(&jail, "/a/b");
+    jail.chroot("/a").unwrap();
+    jail.chdir("/").unwrap();
+    for path in ["/b", "../../b", "/../b", "b/../../../b"] {
+        assert_eq!(ino(&jail, path), b, "{path}");
+    }
+    assert_eq!(jail.getcwd(), b"/");
+    assert_eq!(jail.stat("/abs", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    let mut nobody = session(Cred::new(9, 9, &[]));
+    assert_eq!(nobody.chroot("/a").unwrap_err(), Errno::EPERM);
+}
+
+#[test]
+fn the_empty_path_is_the_base_if_asked_for() {
+    let session = session(Cred::root());
+    let file = session.locate("/a/b/f", How::FOLLOW).unwrap();
+    let at = session.at(&file);
+    assert_eq!(at.stat("", How::EMPTY).unwrap().ino, file.ino());
+    assert_eq!(at.stat("", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    assert_eq!(at.stat("x", How::EMPTY).unwrap_err(), Errno::ENOTDIR);
+    assert_eq!(at.stat("/a", How::EMPTY).unwrap().ino, ino(&session, "/a"));
+}
+
+#[test]
+fn mounts_cover_and_dotdot_leaves_them() {
+    let session = session(Cred::root());
+    let upper = TreeFs::new(&[("/deep", "dir", 0o755, 0, 0), ("/deep/er", "file", 0o644, 0, 0)]);
+    let upper = SuperBlock::new(upper, SuperOptions::default()).unwrap();
+    let at = session.locate("/a/b", How::FOLLOW).unwrap();
+    let file = session.locate("/a/b/f", How::FOLLOW).unwrap();
+    let namespace = session.namespace();
+    assert_eq!(namespace.mount(&file, Arc::clone(&upper), false).err().unwrap(), Errno::ENOTDIR);
+    namespace.mount(&at, Arc::clone(&upper), false).unwrap();
+    assert_eq!(namespace.mount(&at, Arc::clone(&upper), false).err().unwrap(), Errno::EBUSY);
+
+    let deep = session.locate("/a/up/deep", How::FOLLOW).unwrap();
+    assert_eq!(deep.superblock().id(), upper.id());
+    assert_eq!(namespace.path_of(&deep, session.root()), b"/a/b/deep");
+    assert_eq!(ino(&session, "/a/b/deep/../.."), ino(&session, "/a"));
+    assert_eq!(session.stat("/a/b/f", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    let no_xdev = How { resolve: Resolve::NO_XDEV, ..How::FOLLOW };
+    assert_eq!(session.stat("/a/b/deep", no_xdev).unwrap_err(), Errno::EXDEV);
+    assert_eq!(session.at(&deep).stat("../..", no_xdev).unwrap_err(), Errno::EXDEV);
+    assert_eq!(session.at(&deep).stat("/", no_xdev).map(|attr| attr.ino).unwrap(), 1);
+
+    let root = || session.locate("/a/b", How::FOLLOW).unwrap();
+    assert_eq!(namespace.unmount(root()).unwrap_err(), Errno::EBUSY);
+    drop(deep);
+    namespace.unmount(root()).unwrap();
+    assert_eq!(namespace.unmount(root()).unwrap_err(), Errno::EINVAL);
+    assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
+}
+
+#[test]
+fn a_miss_is_asked_for_once() {
+    let fs = tree();
+    let dyn_fs: Arc<dyn FileSystem> = Arc::<TreeFs>::clone(&fs);
+    let sb = SuperBlock::new(dyn_fs, SuperOptions::default()).unwrap();
+    let session = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
+                    assert_eq!(session.stat("/a/b/none", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+                }
+            });
+        }
+    });
+    assert_eq!(fs.lookups.load(Ordering::Relaxed), 4);
+    assert_eq!(fs.reads.load(Ordering::Relaxed), 4);
+    let stats = sb.stats();
+    assert_eq!((stats.lookups, stats.inode_reads, stats.full_searches), (4, 4, 0));
+    assert_eq!(stats.fast_searches, 8 * 50 * 6);
+    sb.set_fast_search(false);
+    assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
+    assert_eq!(sb.stats().full_searches, 3);
+}
+
+#[test]
+fn caches_stay_within_their_limits() {
+    let names: Vec<String> = (0..5000).map(|n| format!("/f{n}")).collect();
+    let table: Vec<_> = names.iter().map(|name| (name.as_str(), "file", 0o644, 0, 0)).collect();
+    let options =
+        SuperOptions { max_dentries: 640, max_inodes: 640, max_negatives_per_dir: 100, ..Default::default() };
+    let sb = SuperBlock::new(TreeFs::new(&table), options).unwrap();
+    let session = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
+    for name in &names {
+        assert!(session.stat(name, How::FOLLOW).is_ok());
+    }
+    let stats = sb.stats();
+    assert!(stats.dentries <= 640 + 64 && stats.inodes <= 1300, "{stats:?}");
+    sb.drop_caches();
+    assert_eq!((sb.stats().dentries, sb.stats().inodes), (0, 1));
+    for number in 0..1000 {
+        assert_eq!(session.stat(format!("/none{number}"), How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    }
+    assert_eq!(sb.stats().dentries, 100);
+}
+
+#[test]
+fn listing_with_attributes_asks_the_directory_nothing() {
+    let fs = tree();
+    let dyn_fs: Arc<dyn FileSystem> = Arc::<TreeFs>::clone(&fs);
+    let session = Session::new(
+        &Namespace::new(SuperBlock::new(dyn_fs, SuperOptions::default()).unwrap()),
+        Cred::root(),
+    );
+    let dir = session.open("/", OpenFlags::READ).unwrap();
+    let mut batch = DirBatch::new();
+    let mut seen = Vec::new();
+    let mut cookie = 0;
+    loop {
+        dir.read_dir_plus(cookie, 3, &mut batch).unwrap();
+        let Some(next) = batch.next_cookie() else { break };
+        seen.extend(batch.iter().map(|entry| (entry.name.to_vec(), entry.attr.unwrap().ino == entry.ino)));
+        cookie = next;
+    }
+    assert_eq!(seen.len(), 7);
+    assert!(seen.iter().all(|(_, same)| *same));
+    // Directories can be walked into at once.
+    assert!(session.at(dir.location()).stat("a", How::FOLLOW).is_ok());
+    assert_eq!(fs.lookups.load(Ordering::Relaxed), 0);
+}
