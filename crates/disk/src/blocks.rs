@@ -1,18 +1,25 @@
 //! The block numbers that a pointer of the volume may hold.
 //!
-//! Extents, indirect blocks and extended attribute pointers all name blocks by number. None may name block 0 or
-//! whatever lies before the first data block, and none may run past the end of the volume. The superblock says where
-//! both ends are; decoders take them as one [`Blocks`].
+//! Extents, indirect blocks and extended attribute pointers all name blocks by number. None may name the
+//! superblock or the group descriptors behind it, and none may run past the end of the volume. The superblock says
+//! where both ends are; decoders take them as one [`Blocks`].
 
+use crate::geometry::Geometry;
 use crate::{Corrupt, CorruptKind, Place};
 
 /// The blocks of a volume that a file may own: `first` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// The first block a pointer may name: one more than the superblock's `s_first_data_block`.
+    /// The first block a pointer may name: the one behind the superblock and the table of group descriptors.
     pub first: u64,
     /// One past the last block: the superblock's block count.
     pub end: u64,
+}
+
+impl From<&Geometry> for Blocks {
+    fn from(geometry: &Geometry) -> Self {
+        Self { first: geometry.table_end(), end: geometry.blocks_count() }
+    }
 }
 
 impl Blocks {

@@ -502,3 +502,200 @@ fn split_tail(block: &[u8], place: Place) -> Result<(&[u8], &RawExtentTail), Cor
         .map_err(|_| place.corrupt(CorruptKind::Field { field: "eh_max", value: u64::from(max) }))?;
     Ok((covered, tail))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Structure;
+    use proptest::prelude::*;
+
+    const PLACE: Place = Place::new(Structure::ExtentNode).ino(12);
+    const VOLUME: Blocks = Blocks { first: 10, end: 1 << 40 };
+
+    fn leaf(extents: &[Extent], max: u16) -> Vec<u8> {
+        let node = OwnedNode { entries: Entries::Leaf(extents.to_vec()), depth: 0, max, generation: 0 };
+        encode(&node)
+    }
+
+    fn index(indexes: &[Index], depth: u16, max: u16) -> Vec<u8> {
+        encode(&OwnedNode { entries: Entries::Index(indexes.to_vec()), depth, max, generation: 0 })
+    }
+
+    fn encode(node: &OwnedNode) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_SIZE + usize::from(node.max) * ENTRY_SIZE];
+        node.encode(&mut bytes);
+        bytes
+    }
+
+    fn extent(logical: u32, len_blocks: u16, physical: u64) -> Extent {
+        Extent { logical, len_blocks, physical, unwritten: false }
+    }
+
+    fn kind_of(bytes: &[u8], expect: Expect) -> (CorruptKind, Option<u32>) {
+        let corrupt = Node::decode(bytes, expect, PLACE).expect_err("broken bytes");
+        (corrupt.kind, corrupt.place.offset)
+    }
+
+    #[test]
+    fn a_leaf_maps_extents_and_holes() {
+        let unwritten = Extent { unwritten: true, ..extent(20, 5, 300) };
+        let bytes = leaf(&[extent(4, 6, 100), extent(10, 2, 200), unwritten], 4);
+        assert_eq!(bytes.len(), 60);
+        let node = Node::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
+        let cases = [
+            (0, Found::Hole { end: 4 }),
+            (3, Found::Hole { end: 4 }),
+            (4, Found::Extent(extent(4, 6, 100))),
+            (9, Found::Extent(extent(4, 6, 100))),
+            (10, Found::Extent(extent(10, 2, 200))),
+            (12, Found::Hole { end: 20 }),
+            (24, Found::Extent(unwritten)),
+            (25, Found::Hole { end: LOGICAL_END }),
+            (u32::MAX, Found::Hole { end: LOGICAL_END }),
+        ];
+        for (logical, want) in cases {
+            assert_eq!(node.find(logical), want, "block {logical}");
+        }
+        assert_eq!(node.extents().len(), 3);
+        assert_eq!(node.children().len(), 0);
+    }
+
+    #[test]
+    fn an_index_narrows_what_its_children_may_map() {
+        let (a, b) = (Index { logical: 5, child: 50 }, Index { logical: 100, child: 60 });
+        let bytes = index(&[a, b], 2, 4);
+        let node = Node::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
+        let below_a = Expect { volume: VOLUME, depth: Some(1), start: 5, end: 100 };
+        let below_b = Expect { volume: VOLUME, depth: Some(1), start: 100, end: LOGICAL_END };
+        assert_eq!(node.find(4), Found::Hole { end: 5 });
+        assert_eq!(node.find(99), Found::Child(a, below_a));
+        assert_eq!(node.find(100), Found::Child(b, below_b));
+        assert_eq!(node.children().collect::<Vec<_>>(), [(a, below_a), (b, below_b)]);
+        // A child that is as deep as its parent would let a tree loop.
+        let field = |field, value| CorruptKind::Field { field, value };
+        assert_eq!(kind_of(&bytes, below_a), (field("eh_depth", 2), None));
+        let beyond = leaf(&[extent(99, 2, 1000)], 84);
+        let below_a = Expect { depth: Some(0), ..below_a };
+        assert_eq!(kind_of(&beyond, below_a), (CorruptKind::Order { what: "extents" }, Some(12)));
+        let before = leaf(&[extent(4, 1, 1000)], 84);
+        assert_eq!(kind_of(&before, below_a), (CorruptKind::Order { what: "extents" }, Some(12)));
+    }
+
+    #[test]
+    fn every_broken_rule_has_its_kind() {
+        let good = leaf(&[extent(0, 2, 100), extent(2, 2, 200)], 4);
+        let root = Expect::root(VOLUME);
+        let broken = |at: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            kind_of(&bytes, root)
+        };
+        let field = |field, value| CorruptKind::Field { field, value };
+        assert_eq!(broken(0, 0), (CorruptKind::Magic { found: 0xF300, expected: 0xF30A }, None));
+        assert_eq!(broken(2, 5), (field("eh_entries", 5), None));
+        assert_eq!(broken(4, 5), (field("eh_max", 5), None));
+        assert_eq!(broken(4, 0), (field("eh_max", 0), None));
+        assert_eq!(broken(6, 6), (field("eh_depth", 6), None));
+        assert_eq!(broken(16, 0), (field("ee_len", 0), Some(12)));
+        assert_eq!(broken(16, 3), (CorruptKind::Order { what: "extents" }, Some(24)));
+        let block = CorruptKind::BlockOutOfRange { field: "ee_start", block: 9 };
+        assert_eq!(broken(20, 9), (block, Some(12)));
+        let block = CorruptKind::BlockOutOfRange { field: "ee_start", block: 200 | 1 << 40 };
+        assert_eq!(broken(31, 1), (block, Some(24)));
+        assert_eq!(kind_of(&good[..11], root).0, CorruptKind::Truncated { need: 12, have: 11 });
+        assert_eq!(kind_of(&good[..59], root).0, field("eh_max", 4));
+        let empty = index(&[], 1, 4);
+        assert_eq!(kind_of(&empty, root).0, field("eh_entries", 0));
+        let last = leaf(&[extent(u32::MAX, 2, 100)], 4);
+        assert_eq!(kind_of(&last, root), (field("ee_block", u64::from(u32::MAX)), Some(12)));
+        let twice = index(&[Index { logical: 7, child: 50 }, Index { logical: 7, child: 51 }], 1, 4);
+        assert_eq!(kind_of(&twice, root), (CorruptKind::Order { what: "extent index entries" }, Some(24)));
+    }
+
+    #[test]
+    fn a_checksum_covers_all_entries_that_fit() {
+        let mut block = leaf(&[extent(0, 2, 100)], 84);
+        block.resize(1024, 0);
+        let seed = ChecksumSeed::new(7);
+        store_checksum(&mut block, seed, PLACE).unwrap();
+        verify_checksum(&block, seed, PLACE).unwrap();
+        for bit in 0..1024 * 8 {
+            let mut flipped = block.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(verify_checksum(&flipped, seed, PLACE).is_err(), "bit {bit}");
+        }
+        assert!(verify_checksum(&block, ChecksumSeed::new(8), PLACE).is_err());
+        block.truncate(1023);
+        let kind = CorruptKind::Field { field: "eh_max", value: 84 };
+        assert_eq!(verify_checksum(&block, seed, PLACE).unwrap_err().kind, kind);
+    }
+
+    prop_compose! {
+        fn extents()(steps in proptest::collection::vec(
+            (0u32..3000, 1u16..=32768, 10u64..1 << 39, any::<bool>()), 0..40,
+        )) -> Vec<Extent> {
+            let mut from = 0;
+            steps.into_iter().map(|(gap, len, physical, unwritten)| {
+                let len_blocks = if unwritten { len.min(32767) } else { len };
+                let logical = from + gap;
+                from = logical + u32::from(len_blocks);
+                Extent { logical, len_blocks, physical, unwritten }
+            }).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn leaves_come_back(extents in extents(), probe: u32) {
+            let bytes = leaf(&extents, 84);
+            let node = Node::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
+            prop_assert!(node.extents().eq(extents.iter().copied()));
+            let mut again = bytes.clone();
+            node.to_owned().encode(&mut again);
+            prop_assert_eq!(&again, &bytes);
+            let probe = probe % (40 * 40_000);
+            let covers = |e: &&Extent| (u64::from(e.logical)..e.end()).contains(&u64::from(probe));
+            let after = extents.iter().map(|e| u64::from(e.logical)).find(|&start| start > u64::from(probe));
+            let want = match extents.iter().find(covers) {
+                Some(extent) => Found::Extent(*extent),
+                None => Found::Hole { end: after.unwrap_or(LOGICAL_END) },
+            };
+            prop_assert_eq!(node.find(probe), want);
+        }
+
+        #[test]
+        fn damaged_nodes_are_refused_or_come_back(
+            extents in extents(), depth in 0u16..3, damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        ) {
+            let mut bytes = match depth {
+                0 => leaf(&extents, 84),
+                _ if extents.is_empty() => return Ok(()),
+                _ => index(&extents.iter().map(|e| Index { logical: e.logical, child: e.physical }).collect::<Vec<_>>(), depth, 84),
+            };
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(node) = Node::decode(&bytes, Expect::root(VOLUME), PLACE) {
+                let mut again = bytes.clone();
+                node.to_owned().encode(&mut again);
+                // Only the unused half word of index entries may differ.
+                let same = |at: usize| depth > 0 && at >= HEADER_SIZE && at % ENTRY_SIZE >= 10;
+                prop_assert!((0..bytes.len()).all(|at| again[at] == bytes[at] || same(at)));
+                for (child, expect) in node.children() {
+                    prop_assert!(u64::from(child.logical) < expect.end && expect.depth < Some(node.depth()));
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(tail in proptest::collection::vec(any::<u8>(), 0..200), depth in 0u8..7) {
+            let mut bytes = vec![0x0A, 0xF3, 4, 0, 10, 0, depth, 0, 0, 0, 0, 0];
+            bytes.extend(tail);
+            let _ = verify_checksum(&bytes, ChecksumSeed::new(0), PLACE);
+            if let Ok(node) = Node::decode(&bytes, Expect::root(VOLUME), PLACE) {
+                let _ = (node.find(0), node.find(u32::MAX));
+            }
+        }
+    }
+}

@@ -401,3 +401,144 @@ fn count_limit(block: &[u8], offset: usize, place: Place) -> Result<(usize, usiz
         .expect("a block longer than its first entry");
     Ok((usize::from(raw.limit.get()), usize::from(raw.count.get())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Structure;
+    use proptest::prelude::*;
+
+    const PLACE: Place = Place::new(Structure::HtreeNode).ino(2);
+    const EXPECT: Expect = Expect { blocks: 1000, checksum: true, large_dir: false };
+
+    fn root(entries: &[(u32, u32)]) -> Vec<u8> {
+        let mut block = vec![0; 1024];
+        let limit = u16::try_from(NodeEntries::root_limit(1024, true)).unwrap();
+        let entries = NodeEntries { entries: entries.to_vec(), limit };
+        Root::encode(HashVersion::HalfMd4, 1, &entries, &mut block);
+        block
+    }
+
+    fn node(entries: &[(u32, u32)]) -> Vec<u8> {
+        let mut block = vec![0; 1024];
+        block[4..6].copy_from_slice(&1024u16.to_le_bytes());
+        let limit = u16::try_from(NodeEntries::node_limit(1024, true)).unwrap();
+        NodeEntries { entries: entries.to_vec(), limit }.encode(&mut block);
+        block
+    }
+
+    #[test]
+    fn a_search_ends_at_the_last_entry_not_above() {
+        let block = node(&[(0, 1), (100, 2), (200, 3), (201, 4), (300, 5)]);
+        let node = Node::decode(&block, &EXPECT, PLACE).unwrap();
+        for (major, want) in
+            [(0, 0), (98, 0), (100, 1), (102, 1), (200, 2), (202, 3), (300, 4), (u32::MAX - 1, 4)]
+        {
+            assert_eq!(node.find(major), want, "hash {major}");
+        }
+        // The names of hash 200 go on in block 4, and nowhere else.
+        assert!(node.continues(3, 200));
+        assert!(!node.continues(4, 200) && !node.continues(3, 198) && !node.continues(5, 300));
+        assert_eq!((node.limit(), node.block(2), node.hash(0)), (126, 3, 0));
+    }
+
+    #[test]
+    fn every_broken_rule_has_its_kind() {
+        let good = root(&[(0, 1), (100, 2)]);
+        let broken = |at: usize, bytes: &[u8]| {
+            let mut block = good.clone();
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+            let corrupt = Root::decode(&block, &EXPECT, PLACE).map(|_| ()).expect_err("a broken block");
+            (corrupt.kind, corrupt.place.offset)
+        };
+        let field = |field, value| CorruptKind::Field { field, value };
+        assert_eq!(broken(24, &[1]), (field("reserved_zero", 1), Some(24)));
+        assert_eq!(broken(28, &[7]), (field("hash_version", 7), Some(24)));
+        assert_eq!(broken(29, &[9]), (field("info_length", 9), Some(24)));
+        assert_eq!(broken(30, &[2]), (field("indirect_levels", 2), Some(24)));
+        assert_eq!(broken(31, &[1]), (field("unused_flags", 1), Some(24)));
+        assert_eq!(broken(32, &[124]), (field("limit", 124), Some(32)));
+        assert_eq!(broken(34, &[0]), (field("count", 0), Some(32)));
+        assert_eq!(broken(34, &[124]), (field("count", 124), Some(32)));
+        assert_eq!(broken(36, &[0]), (field("dx_entry.block", 0), Some(32)));
+        assert_eq!(broken(44, &[0xE8, 3]), (field("dx_entry.block", 1000), Some(40)));
+        assert_eq!(broken(34, &[3]), (field("dx_entry.block", 0), Some(48)));
+        let descending = root(&[(0, 1), (100, 2), (99, 3)]);
+        let corrupt = Root::decode(&descending, &EXPECT, PLACE).unwrap_err();
+        assert_eq!(corrupt.kind, CorruptKind::Order { what: "hash tree entries" });
+        let large = Expect { large_dir: true, ..EXPECT };
+        let mut deep = good.clone();
+        deep[30] = 2;
+        assert_eq!(Root::decode(&deep, &large, PLACE).unwrap().levels, 2);
+        assert!(Node::decode(&good, &EXPECT, PLACE).is_err(), "a root is no interior node");
+        // Four bits above the block's number are reserved.
+        let mut reserved = good.clone();
+        reserved[39] = 0xF0;
+        assert_eq!(Root::decode(&reserved, &EXPECT, PLACE).unwrap().node.block(0), 1);
+    }
+
+    #[test]
+    fn a_checksum_covers_the_entries_in_use() {
+        let seed = ChecksumSeed::new(3);
+        for (is_root, mut block) in [(true, root(&[(0, 1), (100, 2)])), (false, node(&[(0, 1), (100, 2)]))] {
+            store_checksum(&mut block, is_root, seed, PLACE).unwrap();
+            verify_checksum(&block, is_root, seed, PLACE).unwrap();
+            let used = entries_offset(is_root) + 2 * ENTRY_SIZE;
+            let tail = block.len() - TAIL_SIZE;
+            for bit in (0..used * 8).chain(tail * 8..block.len() * 8) {
+                let mut flipped = block.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert!(verify_checksum(&flipped, is_root, seed, PLACE).is_err(), "bit {bit}");
+            }
+            block[used] ^= 1;
+            verify_checksum(&block, is_root, seed, PLACE).unwrap();
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nodes_come_back(
+            mut hashes in proptest::collection::vec(any::<u32>(), 0..122),
+            blocks in proptest::collection::vec(1u32..1000, 123),
+            probe: u32,
+        ) {
+            hashes.sort_unstable();
+            let entries: Vec<_> = [0].into_iter().chain(hashes).zip(blocks).collect();
+            let bytes = root(&entries);
+            let read = Root::decode(&bytes, &EXPECT, PLACE).unwrap();
+            prop_assert!(read.node.iter().eq(entries.iter().copied()));
+            let mut again = bytes.clone();
+            Root::encode(read.hash_version, read.levels, &read.node.to_owned(), &mut again);
+            prop_assert_eq!(&again, &bytes);
+            let want = entries.iter().skip(1).take_while(|(hash, _)| *hash <= probe).count();
+            prop_assert_eq!(read.node.find(probe), want);
+        }
+
+        #[test]
+        fn damaged_nodes_are_read_or_refused(
+            entries in proptest::collection::vec((any::<u32>(), 1u32..1000), 1..120),
+            damage in proptest::collection::vec((0usize..1024, any::<u8>()), 1..4),
+            is_root: bool,
+        ) {
+            let mut bytes = if is_root { root(&entries) } else { node(&entries) };
+            for (at, byte) in damage {
+                bytes[at] = byte;
+            }
+            let _ = verify_checksum(&bytes, is_root, ChecksumSeed::new(0), PLACE);
+            let read = match is_root {
+                true => Root::decode(&bytes, &EXPECT, PLACE).map(|root| root.node),
+                false => Node::decode(&bytes, &EXPECT, PLACE),
+            };
+            if let Ok(node) = read {
+                prop_assert!(node.iter().all(|(_, block)| (1..1000).contains(&block)));
+                prop_assert!(node.find(u32::MAX) < node.len());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100), is_root: bool) {
+            let _ = verify_checksum(&bytes, is_root, ChecksumSeed::new(0), PLACE);
+            let _ = (Root::decode(&bytes, &EXPECT, PLACE).is_ok(), Node::decode(&bytes, &EXPECT, PLACE).is_ok());
+        }
+    }
+}

@@ -160,3 +160,62 @@ pub fn attribute<'a>(attrs: Option<&xattr::Attrs<'a>>, place: Place) -> Result<&
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Structure;
+    use crate::dirent::{DirEntry, FileType};
+
+    const PLACE: Place = Place::new(Structure::InlineData).ino(12);
+    const LAYOUT: Layout = Layout {
+        block_size: 4096,
+        inodes: 100,
+        filetype: true,
+        checksum: true,
+        encrypted: false,
+        casefold: false,
+    };
+
+    #[test]
+    fn contents_cross_from_one_place_to_the_other() {
+        let head = core::array::from_fn(|at| at as u8);
+        let tail: Vec<u8> = (60..100).collect();
+        let data = Data::decode(&head, &tail, 95, PLACE).unwrap();
+        assert_eq!(data.to_vec(), (0..95).collect::<Vec<u8>>());
+        let mut buf = [0; 10];
+        for (offset, want) in [(0, 0..10u8), (55, 55..65), (60, 60..70), (90, 90..95), (95, 0..0)] {
+            let len = data.read_at(offset, &mut buf);
+            assert_eq!(buf[..len].to_vec(), want.collect::<Vec<u8>>(), "from {offset}");
+        }
+        assert_eq!(data.read_at(u64::MAX, &mut buf), 0);
+        let kind = CorruptKind::Truncated { need: 101, have: 100 };
+        assert_eq!(Data::decode(&head, &tail, 101, PLACE), Err(PLACE.corrupt(kind)));
+        assert!(Data::decode(&head, &tail, u64::MAX, PLACE).is_err());
+        assert_eq!(Data::decode(&head, &[], 3, PLACE).unwrap().parts(), (&head[..3], &[][..]));
+    }
+
+    fn put(ino: u32, name: &[u8], record: &mut [u8]) {
+        DirEntry { ino, kind: FileType::Regular, name, offset: 0, hash: None }.encode(record, &LAYOUT);
+    }
+
+    #[test]
+    fn entries_of_both_places_follow_each_other() {
+        let (mut head, mut tail) = ([0; HEAD_SIZE], [0; 32]);
+        head[0] = 2;
+        put(20, b"first", &mut head[4..20]);
+        put(21, b"second", &mut head[20..60]);
+        put(22, b"third", &mut tail);
+        let dir = Dir::decode(&head, &tail, &LAYOUT, PLACE).unwrap();
+        assert_eq!(dir.parent, 2);
+        let names: Vec<_> = dir.entries(&LAYOUT, PLACE).map(|entry| entry.unwrap().ino).collect();
+        assert_eq!(names, [20, 21, 22]);
+        head[24] = 41;
+        let dir = Dir::decode(&head, &tail, &LAYOUT, PLACE).unwrap();
+        let read: Vec<_> = dir.entries(&LAYOUT, PLACE).map(|entry| entry.is_ok()).collect();
+        assert_eq!(read, [true, false]);
+        head[0] = 101;
+        let kind = CorruptKind::InodeOutOfRange { field: "inline parent", ino: 101 };
+        assert_eq!(Dir::decode(&head, &[], &LAYOUT, PLACE).unwrap_err().kind, kind);
+    }
+}

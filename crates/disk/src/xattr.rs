@@ -503,32 +503,225 @@ fn compute_checksum(block: &[u8], number: u64, volume_seed: ChecksumSeed) -> u32
     volume_seed.start().update(&number.to_le_bytes()).update(before).zeros(4).update(&rest[4..]).finish()
 }
 
-/// The facts about an EA inode that its fields hold in place of their usual meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EaInode {
-    /// How many attributes have this inode as their value: the seconds of `i_ctime` above `i_version`.
-    pub refcount: u64,
-    /// The checksum of the value under the volume's seed, in the seconds of `i_atime`.
-    pub hash: u32,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Structure;
+    use proptest::prelude::*;
 
-impl EaInode {
-    /// The facts in an inode's raw `i_ctime`, low half of `i_version` (`l_i_version`) and `i_atime`.
-    pub const fn decode(i_ctime: u32, i_version: u32, i_atime: u32) -> Self {
-        Self { refcount: (i_ctime as u64) << 32 | i_version as u64, hash: i_atime }
+    const PLACE: Place = Place::new(Structure::Xattr).ino(12);
+
+    fn attr<'a>(index: NameIndex, name: &'a [u8], value: &'a [u8]) -> Attr<'a> {
+        let hash = hash::entry(name, hash::Contents::Value(value));
+        Attr { index, name, value: Value::Here(value), hash }
     }
 
-    /// The fields: `i_ctime`, the low half of `i_version`, and `i_atime`.
-    #[expect(clippy::cast_possible_truncation, reason = "splits a number into its halves")]
-    pub const fn encode(self) -> (u32, u32, u32) {
-        ((self.refcount >> 32) as u32, self.refcount as u32, self.hash)
+    fn in_block(attrs: &[Attr<'_>]) -> Vec<u8> {
+        let mut block = vec![0xAA; 1024];
+        encode_in_block(&Header { refcount: 1, hash: 0 }, attrs, &mut block).unwrap();
+        block
     }
 
-    /// Checks that `value` is what the inode was made for.
-    ///
-    /// # Errors
-    /// [`CorruptKind::Checksum`].
-    pub fn verify_value(self, value: &[u8], volume_seed: ChecksumSeed, place: Place) -> Result<(), Corrupt> {
-        checksum::verify(self.hash, volume_seed.checksum(value), place)
+    fn broken(block: &[u8]) -> (CorruptKind, Option<u32>) {
+        let corrupt = Attrs::in_block(block, PLACE).map(|_| ()).expect_err("a broken block");
+        (corrupt.kind, corrupt.place.offset)
+    }
+
+    #[test]
+    fn prefixes_split_and_join() {
+        let cases: [(&str, Option<(NameIndex, &str)>); 9] = [
+            ("user.note", Some((NameIndex::USER, "note"))),
+            ("user.", Some((NameIndex::USER, ""))),
+            ("user", None),
+            ("security.selinux", Some((NameIndex::SECURITY, "selinux"))),
+            ("system.posix_acl_access", Some((NameIndex::POSIX_ACL_ACCESS, ""))),
+            ("system.posix_acl_default", Some((NameIndex::POSIX_ACL_DEFAULT, ""))),
+            ("system.posix_acl_accessory", Some((NameIndex::SYSTEM, "posix_acl_accessory"))),
+            ("system.data", Some((NameIndex::SYSTEM, "data"))),
+            ("other.name", None),
+        ];
+        for (name, want) in cases {
+            let split = NameIndex::split(name.as_bytes());
+            assert_eq!(split, want.map(|(index, rest)| (index, rest.as_bytes())), "{name}");
+            if let Some((index, rest)) = split {
+                assert_eq!([index.prefix().unwrap(), rest].concat(), name.as_bytes());
+            }
+        }
+        assert_eq!(NameIndex::ENCRYPTION.prefix(), None);
+    }
+
+    #[test]
+    fn an_inode_without_the_magic_has_no_attributes() {
+        assert!(Attrs::in_inode(&[0; 96], PLACE).unwrap().is_none());
+        assert!(Attrs::in_inode(&[], PLACE).unwrap().is_none());
+        let mut space = [0xFF; 96];
+        encode_in_inode(&[], &mut space).unwrap();
+        let attrs = Attrs::in_inode(&space, PLACE).unwrap().unwrap();
+        assert_eq!((attrs.iter().count(), attrs.free_bytes()), (0, 88));
+        assert_eq!(encode_in_inode(&[attr(NameIndex::USER, b"n", &[1; 80])], &mut space), Err(108));
+    }
+
+    #[test]
+    fn every_broken_rule_has_its_kind() {
+        let good =
+            in_block(&[attr(NameIndex::USER, b"abcd", &[1; 8]), attr(NameIndex::USER, b"efgh", &[2; 8])]);
+        let with = |at: usize, bytes: &[u8]| {
+            let mut block = good.clone();
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+            broken(&block)
+        };
+        let field = |field, value| CorruptKind::Field { field, value };
+        assert_eq!(with(0, &[1]).0, CorruptKind::Magic { found: 0xEA02_0001, expected: MAGIC });
+        assert_eq!(with(4, &[0]), (field("h_refcount", 0), None));
+        assert_eq!(with(4, &[1, 4]), (field("h_refcount", 1025), None));
+        assert_eq!(with(8, &[2]), (field("h_blocks", 2), None));
+        assert_eq!(with(34, &[70, 0]), (field("e_value_offs", 70), Some(32)));
+        assert_eq!(with(54, &[0xF9, 3]), (field("e_value_offs", 1017), Some(52)));
+        assert_eq!(with(54, &[0xF6, 3]), (CorruptKind::Order { what: "attribute values" }, None));
+        assert_eq!(with(40, &[0, 0, 0, 2]), (field("e_value_size", 1 << 25), Some(32)));
+        assert_eq!(with(48, &[0]).0, CorruptKind::Mismatch { what: "an attribute's name holds a NUL" });
+        assert_eq!(with(33, &[2]), (field("e_name_len", 4), Some(32)));
+        assert_eq!(broken(&good[..31]).0, CorruptKind::Truncated { need: 32, have: 31 });
+        assert_eq!(broken(&good[..70]).0, CorruptKind::Truncated { need: 72, have: 70 });
+        assert_eq!(broken(&good[..74]).0, CorruptKind::Truncated { need: 76, have: 74 });
+    }
+
+    #[test]
+    fn order_is_by_prefix_then_length_then_name() {
+        let sorted = [
+            attr(NameIndex::USER, b"z", b""),
+            attr(NameIndex::USER, b"aa", b""),
+            attr(NameIndex::USER, b"ab", b""),
+            attr(NameIndex::TRUSTED, b"a", b""),
+        ];
+        let block = in_block(&sorted);
+        Attrs::in_block(&block, PLACE).unwrap().1.check_order(PLACE).unwrap();
+        let block = in_block(&[sorted[1], sorted[0]]);
+        let (_, attrs) = Attrs::in_block(&block, PLACE).unwrap();
+        assert_eq!(
+            attrs.check_order(PLACE).unwrap_err().kind,
+            CorruptKind::Order { what: "attribute entries" }
+        );
+        assert!(attrs.get(NameIndex::USER, b"z").is_some());
+    }
+
+    #[test]
+    fn a_checksum_covers_the_block_and_its_number() {
+        let mut block = in_block(&[attr(NameIndex::USER, b"name", b"value")]);
+        let seed = ChecksumSeed::new(9);
+        store_checksum(&mut block, 77, seed);
+        verify_checksum(&block, 77, seed, PLACE).unwrap();
+        assert!(verify_checksum(&block, 78, seed, PLACE).is_err());
+        for bit in 0..block.len() * 8 {
+            let mut flipped = block.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(verify_checksum(&flipped, 77, seed, PLACE).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn hashes_accept_both_kinds_of_char() {
+        let (name, value) = ("größe".as_bytes(), b"12345");
+        let unsigned = attr(NameIndex::USER, name, value);
+        let signed = Attr { hash: hash::entry_signed(name, hash::Contents::Value(value)), ..unsigned };
+        assert_ne!(signed.hash, unsigned.hash);
+        for attr in [unsigned, signed, Attr { hash: 0, ..unsigned }] {
+            hash::verify_entry(&attr, None, PLACE).unwrap();
+        }
+        assert!(hash::verify_entry(&Attr { hash: 1, ..unsigned }, None, PLACE).is_err());
+        let remote = Attr { value: Value::EaInode { ino: 30, size: 5 }, ..unsigned };
+        hash::verify_entry(&remote, None, PLACE).unwrap();
+        assert!(hash::verify_entry(&remote, Some(5), PLACE).is_err());
+        let block = in_block(&[unsigned, Attr { hash: 0, ..unsigned }]);
+        assert_eq!(hash::block(&Attrs::in_block(&block, PLACE).unwrap().1), 0);
+    }
+
+    type Owned = (u8, Vec<u8>, Vec<u8>, bool);
+
+    prop_compose! {
+        fn lists()(list in proptest::collection::vec(
+            (prop::sample::select(vec![1u8, 4, 6, 7, 9, 77]), "[^\0]{1,20}", proptest::collection::vec(any::<u8>(), 0..60), any::<bool>()),
+            0..7,
+        )) -> Vec<Owned> {
+            list.into_iter().map(|(index, name, value, remote)| (index, name.into_bytes(), value, remote)).collect()
+        }
+    }
+
+    fn borrow(list: &[Owned]) -> Vec<Attr<'_>> {
+        let value = |value, remote| {
+            if remote { Value::EaInode { ino: 40, size: 70_000 } } else { Value::Here(value) }
+        };
+        list.iter()
+            .map(|(index, name, bytes, remote)| Attr {
+                index: NameIndex(*index),
+                name,
+                value: value(bytes, *remote),
+                hash: 5,
+            })
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn attributes_come_back(list in lists(), inode: bool) {
+            let attrs = borrow(&list);
+            let mut bytes = vec![0xAA; 1024];
+            let header = Header { refcount: 3, hash: 8 };
+            let written = if inode { encode_in_inode(&attrs, &mut bytes) } else { encode_in_block(&header, &attrs, &mut bytes) };
+            prop_assume!(written.is_ok());
+            let read = match inode {
+                true => Attrs::in_inode(&bytes, PLACE).unwrap().unwrap(),
+                false => {
+                    let (found, read) = Attrs::in_block(&bytes, PLACE).unwrap();
+                    prop_assert_eq!(found, header);
+                    read
+                }
+            };
+            let read: Vec<_> = read.iter().collect();
+            prop_assert_eq!(&read, &attrs);
+            let mut again = vec![0x55; 1024];
+            if inode { encode_in_inode(&read, &mut again) } else { encode_in_block(&header, &read, &mut again) }.unwrap();
+            prop_assert_eq!(again, bytes);
+        }
+
+        #[test]
+        fn damaged_attributes_are_read_or_refused(
+            list in lists(),
+            damage in proptest::collection::vec((0usize..200, any::<u8>()), 1..5),
+            inode: bool,
+        ) {
+            let attrs = borrow(&list);
+            let mut bytes = vec![0; 1024];
+            let header = Header { refcount: 1, hash: 0 };
+            let written = if inode { encode_in_inode(&attrs, &mut bytes) } else { encode_in_block(&header, &attrs, &mut bytes) };
+            prop_assume!(written.is_ok());
+            for (at, byte) in damage {
+                bytes[at] = byte;
+            }
+            walk(&bytes);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(tail in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut bytes = MAGIC.to_le_bytes().to_vec();
+            bytes.extend([1, 0, 0, 0, 1, 0, 0, 0]);
+            bytes.extend(tail);
+            walk(&bytes);
+        }
+    }
+
+    /// Reads all there is in both ways.
+    fn walk(bytes: &[u8]) {
+        let inode = Attrs::in_inode(bytes, PLACE).ok().flatten();
+        let block = Attrs::in_block(bytes, PLACE).ok().map(|(_, attrs)| attrs);
+        for attrs in inode.into_iter().chain(block) {
+            assert!(attrs.iter().count() <= bytes.len() / ENTRY_SIZE);
+            assert!(attrs.free_bytes() < bytes.len());
+            let _ = (hash::block(&attrs), attrs.check_order(PLACE));
+            for attr in attrs.iter() {
+                assert_eq!(attrs.get(attr.index, attr.name).map(|found| found.name), Some(attr.name));
+                let _ = hash::verify_entry(&attr, Some(1), PLACE);
+            }
+        }
     }
 }

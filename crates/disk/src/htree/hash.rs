@@ -241,3 +241,55 @@ fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
     state[0] = state[0].wrapping_add(x);
     state[1] = state[1].wrapping_add(y);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SEED: [u32; 4] = [0x3322_1100, 0x7766_5544, 0xBBAA_9988, 0xFFEE_DDCC];
+
+    #[test]
+    fn hashes_that_debugfs_shows() {
+        // debugfs -R "dx_hash -h N -s 00112233-4455-6677-8899-aabbccddeeff NAME"
+        let name = "föö".as_bytes();
+        let cases = [
+            (HashVersion::Legacy, 0x3A22_CDCC, 0),
+            (HashVersion::HalfMd4, 0x85A8_3C32, 0x0AD5_9BC7),
+            (HashVersion::Tea, 0x7B00_1388, 0x53BF_46E6),
+            (HashVersion::LegacyUnsigned, 0x1AFE_D3CC, 0),
+            (HashVersion::HalfMd4Unsigned, 0x85D2_EC46, 0x12A5_248E),
+            (HashVersion::TeaUnsigned, 0x04D3_D388, 0x28DB_3332),
+        ];
+        for (version, major, minor) in cases {
+            let hasher = Hasher::new(version, SEED).unwrap();
+            assert_eq!(hasher.hash(name), Hash { major, minor }, "{version:?}");
+        }
+        assert!(Hasher::new(HashVersion::SipHash, SEED).is_none());
+    }
+
+    #[test]
+    fn no_name_hashes_to_the_end() {
+        assert_eq!(Hash::new(0xFFFF_FFFF, 5), Hash { major: 0xFFFF_FFFC, minor: 5 });
+        assert_eq!(Hash::new(0xFFFF_FFFD, 5), Hash { major: 0xFFFF_FFFC, minor: 5 });
+        assert_eq!(Hash::from_cookie(Hash::EOF_COOKIE), None);
+        assert_eq!(Hash::from_cookie(u64::MAX), None);
+        assert!(Hash { major: 0xFFFF_FFFC, minor: u32::MAX }.cookie() < Hash::EOF_COOKIE);
+    }
+
+    proptest! {
+        #[test]
+        fn cookies_come_back_in_order(a: (u32, u32), b: (u32, u32)) {
+            let (a, b) = (Hash::new(a.0, a.1), Hash::new(b.0, b.1));
+            prop_assert_eq!(Hash::from_cookie(a.cookie()), Some(a));
+            prop_assert_eq!(a.cookie().cmp(&b.cookie()), a.cmp(&b));
+        }
+
+        #[test]
+        fn plain_names_hash_alike_signed_or_not(name in "[ -~]{0,255}", version in 0u8..3) {
+            let version = HashVersion::from_raw(version).unwrap();
+            let signed = Hasher::new(version, SEED).unwrap().hash(name.as_bytes());
+            prop_assert_eq!(Hasher::new(version.unsigned(), SEED).unwrap().hash(name.as_bytes()), signed);
+        }
+    }
+}

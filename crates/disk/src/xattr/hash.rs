@@ -8,7 +8,8 @@
 //! form, as Linux does today. An entry whose value is in an EA inode hashes that inode's hash in place of the value.
 
 use super::{Attr, Attrs, Value};
-use crate::{Corrupt, Place, checksum};
+use crate::checksum::{self, ChecksumSeed};
+use crate::{Corrupt, Place};
 
 const NAME_ROTATION: u32 = 5;
 const VALUE_ROTATION: u32 = 16;
@@ -21,7 +22,7 @@ pub enum Contents<'a> {
     Value(&'a [u8]),
     /// The hash of the EA inode that holds the value.
     EaInode {
-        /// [`EaInode::hash`](super::EaInode::hash).
+        /// What [`ea_value`] says of the value, as the inode stores it.
         hash: u32,
     },
 }
@@ -61,6 +62,11 @@ pub fn block(attrs: &Attrs<'_>) -> u32 {
         .iter()
         .try_fold(0u32, |hash, attr| (attr.hash != 0).then(|| hash.rotate_left(BLOCK_ROTATION) ^ attr.hash))
         .unwrap_or(0)
+}
+
+/// The hash that an EA inode stores of the value it holds; see [`Inode::ea_hash`](crate::inode::Inode::ea_hash).
+pub fn ea_value(value: &[u8], volume_seed: ChecksumSeed) -> u32 {
+    volume_seed.checksum(value)
 }
 
 fn of(name: &[u8], widen: fn(u8) -> u32, contents: Contents<'_>) -> u32 {
