@@ -7,6 +7,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::partition::Fault;
+
 /// The result of a device or cache operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -108,6 +110,14 @@ pub enum Error {
     /// A cache was asked for with a block size that is not a power of two from 512 to 65536.
     #[error("{0} is not a usable block size")]
     BlockSize(u32),
+    /// A disk says that it has a GPT, but neither copy of it can be used.
+    #[error("the partition table is damaged: {primary}; its backup: {backup}")]
+    PartitionTable {
+        /// What is wrong with the first copy.
+        primary: Box<Fault>,
+        /// What is wrong with the copy at the end.
+        backup: Box<Fault>,
+    },
 }
 
 impl Error {

@@ -3,7 +3,7 @@
 //! A [`BlockDevice`] is an array of bytes that any thread may read and write at any offset: an image file, a block
 //! special file, memory, or another device seen through a window, an overlay or a fault injector. [`BufferCache`]
 //! keeps blocks of one volume in memory: at most one buffer a block, one device read however many threads ask for
-//! it, and bounded memory.
+//! it, and bounded memory. [`partition`] finds the volumes of a partitioned disk.
 //!
 //! Nothing here knows a file system's format. Only this crate calls [`BlockDevice::write_at`].
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@
 pub mod cache;
 pub mod device;
 mod error;
+pub mod partition;
 
 pub use cache::{Block, Buffer, BufferCache, CacheOptions, CacheStats};
 pub use device::fault::FaultDevice;

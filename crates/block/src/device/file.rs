@@ -37,6 +37,7 @@ pub struct FileDevice {
     path: PathBuf,
     start: u64,
     size: u64,
+    sector_bytes: u32,
     read_only: bool,
 }
 
@@ -91,7 +92,9 @@ impl FileDevice {
                 "a device of {size} bytes at offset {start} ends beyond its {file_len} bytes"
             )));
         }
-        Ok(Self { file, path: path.to_owned(), start, size, read_only: !options.write })
+        // A regular file is an image of a disk, and most disks have sectors of 512 bytes.
+        let sector_bytes = rustix::fs::ioctl_blksszget(&file).unwrap_or(512);
+        Ok(Self { file, path: path.to_owned(), start, size, sector_bytes, read_only: !options.write })
     }
 
     /// The file as it was named at the opening.
@@ -151,6 +154,10 @@ fn check_progress(op: Op, done: io::Result<usize>, offset: u64, left: u64) -> Re
 impl BlockDevice for FileDevice {
     fn size_bytes(&self) -> u64 {
         self.size
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.sector_bytes
     }
 
     fn is_read_only(&self) -> bool {

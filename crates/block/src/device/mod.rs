@@ -24,6 +24,11 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Bytes in the device; constant while it is open.
     fn size_bytes(&self) -> u64;
 
+    /// Bytes in the sectors that the device's partition table counts in.
+    fn sector_bytes(&self) -> u32 {
+        512
+    }
+
     /// Whether every change is refused with [`Error::ReadOnly`].
     fn is_read_only(&self) -> bool;
 
@@ -69,6 +74,9 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     fn size_bytes(&self) -> u64 {
         (**self).size_bytes()
+    }
+    fn sector_bytes(&self) -> u32 {
+        (**self).sector_bytes()
     }
     fn is_read_only(&self) -> bool {
         (**self).is_read_only()

@@ -94,6 +94,10 @@ impl BlockDevice for OverlayDevice {
         self.base.size_bytes()
     }
 
+    fn sector_bytes(&self) -> u32 {
+        self.base.sector_bytes()
+    }
+
     fn is_read_only(&self) -> bool {
         false
     }

@@ -95,6 +95,10 @@ impl BlockDevice for RecordDevice {
         self.base.size_bytes()
     }
 
+    fn sector_bytes(&self) -> u32 {
+        self.base.sector_bytes()
+    }
+
     fn is_read_only(&self) -> bool {
         self.base.is_read_only()
     }

@@ -38,6 +38,10 @@ impl BlockDevice for SliceDevice {
         self.size
     }
 
+    fn sector_bytes(&self) -> u32 {
+        self.base.sector_bytes()
+    }
+
     fn is_read_only(&self) -> bool {
         self.base.is_read_only()
     }
