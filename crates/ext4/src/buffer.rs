@@ -1,0 +1,47 @@
+//! Metadata blocks through the buffer cache, each verified once a load.
+//!
+//! A checksum is worth verifying when a block has come from the device, not each time somebody looks at it. The
+//! cache keeps a word of bits with each buffer and clears it when it loads the block; a bit here says that the block
+//! has passed the check of that kind of structure. Two threads that verify the same block at once waste a little
+//! work and agree.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use extern4_block::Buffer;
+use extern4_disk::Corrupt;
+
+use crate::error::Result;
+use crate::mount::Ext4;
+
+/// A kind of structure that a loaded block has been verified to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Verified {
+    /// A node of an extent tree.
+    ExtentNode = 1,
+    /// A block of a linear directory, or a leaf of a hashed one.
+    DirectoryBlock = 1 << 1,
+    /// A root or interior node of a directory's hash tree.
+    HtreeNode = 1 << 2,
+    /// A block of extended attributes.
+    XattrBlock = 1 << 3,
+}
+
+impl Ext4 {
+    /// The buffer of `block`, after `verify` has passed it since it was loaded.
+    pub(crate) fn verified(
+        &self,
+        block: u64,
+        kind: Verified,
+        verify: impl FnOnce(&[u8]) -> Result<(), Corrupt>,
+    ) -> Result<Buffer> {
+        let buffer = self.cache.read(block)?;
+        // Relaxed: a buffer's bytes never change, so the bit says nothing about other memory. Whoever misses it
+        // verifies again.
+        if buffer.flags().load(Relaxed) & kind as u32 == 0 {
+            verify(&buffer)?;
+            buffer.flags().fetch_or(kind as u32, Relaxed);
+        }
+        Ok(buffer)
+    }
+}

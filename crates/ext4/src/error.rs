@@ -1,0 +1,150 @@
+//! What can go wrong below the VFS, and the one translation to its error numbers.
+
+use std::fmt;
+
+use extern4_disk::feature::Feature;
+use extern4_disk::{Corrupt, CorruptKind};
+use extern4_vfs::Errno;
+
+/// The result of an operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the file system could not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device does not hold an ext2, ext3 or ext4 file system where one was looked for.
+    #[error("not an ext2, ext3 or ext4 file system: {0}")]
+    NotExt(&'static str),
+    /// The volume breaks its own format.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The device failed.
+    #[error(transparent)]
+    Io(#[from] extern4_block::Error),
+    /// The volume uses something that cannot be read.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The contents, the target or the name are encrypted, and no key is known.
+    #[error("inode {ino} is encrypted, and reading {what} takes a key that extern4 cannot be given")]
+    Encrypted {
+        /// The inode.
+        ino: u32,
+        /// What was to be read: `its contents`, `its target`.
+        what: &'static str,
+    },
+    /// An inode number that is not in use, or that no file can have.
+    #[error("inode {ino} {why}")]
+    Stale {
+        /// The inode number.
+        ino: u64,
+        /// Why it cannot be read, as the end of a sentence.
+        why: &'static str,
+    },
+    /// A plain answer that needs no words, such as `ENODATA`.
+    #[error("{0}")]
+    Answer(Errno),
+}
+
+/// Something that a volume has and extern4 cannot read, with the sentence that says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// Features without which the volume cannot be read rightly.
+    Features(Vec<Feature>),
+    /// The device holds the external journal of another volume.
+    JournalDevice,
+    /// The volume's journal is on another device, has to be replayed, and was not given.
+    ExternalJournal,
+    /// A file system revision from the future.
+    Revision(u32),
+    /// An encoding of names that is not known.
+    Encoding(u16),
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Features(features) => {
+                f.write_str("the volume has features that extern4 cannot read:")?;
+                features.iter().try_for_each(|feature| write!(f, " {feature}"))
+            }
+            Self::JournalDevice => f.write_str(
+                "this is the external journal of a volume, not a volume (feature journal_dev); open the volume",
+            ),
+            Self::ExternalJournal => f.write_str(
+                "the volume was not cleanly unmounted and its journal is on another device, which was not given",
+            ),
+            Self::Revision(revision) => write!(f, "the volume has revision {revision}; 0 and 1 can be read"),
+            Self::Encoding(encoding) => write!(f, "names are in encoding {encoding}; only utf8-12.1 (1) is known"),
+        }
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Self::Answer(errno)
+    }
+}
+
+impl Error {
+    /// The rule of the format that the volume breaks, if that is what went wrong.
+    pub fn corrupt_kind(&self) -> Option<CorruptKind> {
+        match self {
+            Self::Corrupt(corrupt) => Some(corrupt.kind),
+            _ => None,
+        }
+    }
+
+    /// The error number that the Linux kernel gives for it.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::NotExt(_) => Errno::EINVAL,
+            Self::Corrupt(_) => Errno::EUCLEAN,
+            // A block outside of the volume is refused before it is read: the pointer was bad, not the device.
+            Self::Io(extern4_block::Error::BlockOutOfRange { .. }) => Errno::EUCLEAN,
+            Self::Io(_) => Errno::EIO,
+            Self::Unsupported(_) => Errno::EOPNOTSUPP,
+            Self::Encrypted { .. } => Errno::ENOKEY,
+            Self::Stale { .. } => Errno::ESTALE,
+            Self::Answer(errno) => *errno,
+        }
+    }
+}
+
+impl From<Error> for extern4_vfs::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Answer(errno) => errno.into(),
+            other => Self::with_cause(other.errno(), other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use extern4_disk::{Place, Structure};
+
+    #[test]
+    fn each_error_has_its_number_and_keeps_its_cause() {
+        let corrupt = Place::new(Structure::Inode).ino(12).corrupt(CorruptKind::Loop { what: "it" });
+        let cases = [
+            (Error::Corrupt(corrupt), Errno::EUCLEAN),
+            (extern4_block::Error::UnexpectedEnd { offset: 0, missing: 1 }.into(), Errno::EIO),
+            (extern4_block::Error::BlockOutOfRange { block: 9, block_count: 8 }.into(), Errno::EUCLEAN),
+            (Error::Encrypted { ino: 12, what: "its contents" }, Errno::ENOKEY),
+            (Error::Stale { ino: 99, why: "is not in use" }, Errno::ESTALE),
+            (Unsupported::JournalDevice.into(), Errno::EOPNOTSUPP),
+        ];
+        for (error, errno) in cases {
+            let text = error.to_string();
+            let vfs = extern4_vfs::Error::from(error);
+            assert_eq!(vfs.errno(), errno);
+            assert_eq!(vfs.cause().map(ToString::to_string), Some(text));
+        }
+        assert!(extern4_vfs::Error::from(Error::from(Errno::ENODATA)).cause().is_none());
+    }
+}

@@ -1,0 +1,110 @@
+//! Group descriptors, read when somebody asks for one.
+//!
+//! The descriptors of a volume fill consecutive blocks (or one block in each meta group). A block of them is read and
+//! decoded as a whole the first time one of its groups is needed, and neighbours come along in the same device read,
+//! so that opening a volume costs nothing for its groups however large it is. A descriptor that is corrupt fails those
+//! who need that group and nobody else.
+
+use std::sync::OnceLock;
+
+use extern4_disk::group::GroupDescriptor;
+use extern4_disk::superblock::Superblock;
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
+
+use crate::error::Result;
+use crate::mount::Ext4;
+
+/// How many blocks of descriptors one device read fetches at most.
+const READ_AHEAD: u32 = 64;
+
+type Decoded = Box<[Result<GroupDescriptor, Corrupt>]>;
+
+/// The descriptors of all groups, as far as they have been needed.
+pub(crate) struct Groups {
+    blocks: Box<[OnceLock<Decoded>]>,
+    /// The group whose copy of the descriptors is read: 0, or that of the backup superblock in use.
+    copy_in: u32,
+}
+
+impl Groups {
+    /// No descriptor of the volume yet; they will be read from the copy in group `copy_in`.
+    pub(crate) fn new(superblock: &Superblock, copy_in: u32) -> Self {
+        let blocks = (0..superblock.geometry().descriptor_blocks()).map(|_| OnceLock::new()).collect();
+        Self { blocks, copy_in }
+    }
+}
+
+impl Ext4 {
+    /// The descriptor of `group`.
+    ///
+    /// # Errors
+    /// A group that the volume does not have, a descriptor that is corrupt, or a device that fails.
+    pub fn group(&self, group: u32) -> Result<&GroupDescriptor> {
+        let per_block = self.superblock().geometry().descriptors_per_block();
+        let decoded = self.decoded(group / per_block)?;
+        match decoded.get(to_usize(group % per_block)) {
+            Some(Ok(descriptor)) => Ok(descriptor),
+            Some(Err(corrupt)) => Err((*corrupt).into()),
+            None => Err(no_such_group(group)),
+        }
+    }
+
+    /// The block that holds block `index` of the descriptors.
+    fn descriptor_block(&self, index: u32) -> Option<u64> {
+        let geometry = self.superblock().geometry();
+        let primary = geometry.descriptor_block(index);
+        if self.groups.copy_in == 0 {
+            return primary;
+        }
+        // A copy of the one table follows each copy of the superblock; a meta group keeps copies of its own block, of
+        // which the one in its second group does not share the fate of the first.
+        let second = index.checked_mul(geometry.descriptors_per_block()).map(|first| first + 1);
+        geometry
+            .descriptor_block_in(self.groups.copy_in, index)
+            .or_else(|| geometry.descriptor_block_in(second?, index))
+            .or(primary)
+    }
+
+    fn decoded(&self, index: u32) -> Result<&Decoded> {
+        let slot = self
+            .groups
+            .blocks
+            .get(to_usize(index))
+            .ok_or_else(|| no_such_group(index.saturating_mul(self.superblock().geometry().descriptors_per_block())))?;
+        if let Some(decoded) = slot.get() {
+            return Ok(decoded);
+        }
+        let first = index * self.superblock().geometry().descriptors_per_block();
+        let block = self.descriptor_block(index).ok_or_else(|| no_such_group(first))?;
+        self.read_ahead_descriptors(index, block);
+        let buffer = self.cache.read(block)?;
+        let place = Place::new(Structure::GroupDescriptor).block(block);
+        let geometry = self.superblock().geometry();
+        let decoded = buffer
+            .chunks_exact(usize::from(geometry.desc_size()))
+            .zip(first..geometry.group_count())
+            .map(|(bytes, group)| GroupDescriptor::decode(bytes, group, self.superblock(), place))
+            .collect();
+        Ok(slot.get_or_init(|| decoded))
+    }
+
+    /// Fetches the blocks of descriptors that follow block `index` of them on the device.
+    fn read_ahead_descriptors(&self, index: u32, block: u64) {
+        let last = index.saturating_add(READ_AHEAD).min(self.superblock().geometry().descriptor_blocks());
+        let follows = |&at: &u32| self.descriptor_block(at) == Some(block + u64::from(at - index));
+        let len = (index..last).take_while(follows).count();
+        if len > 1 {
+            self.cache.read_ahead(block..block + len as u64);
+        }
+    }
+}
+
+fn no_such_group(group: u32) -> crate::Error {
+    let kind = CorruptKind::Field { field: "group", value: u64::from(group) };
+    Place::new(Structure::GroupDescriptor).group(group).corrupt(kind).into()
+}
+
+/// A `u32` as an index: every machine that extern4 supports has at least 32-bit addresses.
+pub(crate) const fn to_usize(number: u32) -> usize {
+    number as usize
+}

@@ -1,0 +1,203 @@
+//! Walking a directory's hash tree: to the leaf of a hash, and on to the next.
+//!
+//! The tree has a root, up to two levels of interior nodes, and leaves, all of them blocks of the directory. A
+//! [`Cursor`] stands on a leaf and remembers the way to it. Levels are counted from the root's word for it, so a walk
+//! ends; an index that sends it to one leaf over and over is caught by those who walk far, who count the leaves.
+
+use extern4_block::Buffer;
+use extern4_disk::dirent::DirEntry;
+use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, Node, Root, verify_checksum};
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::buffer::Verified;
+use crate::casefold;
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+
+/// How the names of one directory are hashed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NameHash {
+    /// By a function of the name, or of its folded form.
+    Function {
+        /// The function.
+        hasher: Hasher,
+        /// Names are folded first.
+        casefold: bool,
+    },
+    /// The entry holds it, for the function takes the directory's key.
+    Stored,
+}
+
+impl NameHash {
+    /// How `dir` hashes its names if its root says `version`.
+    pub(crate) fn new(fs: &Ext4, dir: &InodeInfo, version: HashVersion) -> Self {
+        let version = if fs.superblock().unsigned_hash() { version.unsigned() } else { version };
+        match Hasher::new(version, fs.superblock().hash_seed()) {
+            // The names of an encrypted directory are hashed as they stand on the disk.
+            Some(hasher) => Self::Function { hasher, casefold: dir.is_casefolded() && !dir.is_encrypted() },
+            None => Self::Stored,
+        }
+    }
+
+    /// The hash of an entry's name.
+    pub(crate) fn of_entry(&self, entry: &DirEntry<'_>) -> Hash {
+        match self {
+            Self::Function { hasher, casefold: true } if !entry.name.is_ascii() || has_upper(entry.name) => {
+                casefold::fold(entry.name).map_or_else(|| hasher.hash(entry.name), |folded| hasher.hash(&folded))
+            }
+            Self::Function { hasher, .. } => hasher.hash(entry.name),
+            Self::Stored => entry.hash.map_or(Hash::new(0, 0), |stored| Hash::new(stored.major, stored.minor)),
+        }
+    }
+}
+
+fn has_upper(name: &[u8]) -> bool {
+    name.iter().any(u8::is_ascii_uppercase)
+}
+
+/// The hash tree of a directory, its root read and checked.
+pub(crate) struct Tree<'a> {
+    fs: &'a Ext4,
+    dir: &'a InodeInfo,
+    root: Buffer,
+    levels: u8,
+    /// How its names are hashed.
+    pub(crate) hash: NameHash,
+}
+
+/// One node on the way to a leaf, and which of its entries the way takes.
+struct Frame {
+    block: Buffer,
+    at: usize,
+}
+
+impl<'a> Tree<'a> {
+    /// Reads the root of the tree of `dir`, which must be an indexed directory.
+    pub(crate) fn open(fs: &'a Ext4, dir: &'a InodeInfo) -> Result<Self> {
+        let root = node_block(fs, dir, 0)?;
+        let decoded = Root::decode(&root, &expect(fs, dir), place(dir, &root))?;
+        let hash = NameHash::new(fs, dir, decoded.hash_version);
+        Ok(Self { fs, dir, levels: decoded.levels, root: root.clone(), hash })
+    }
+
+    /// The leaf in which names with hash `major` start.
+    pub(crate) fn seek(&self, major: u32) -> Result<Cursor<'_>> {
+        let mut cursor = Cursor { tree: self, frames: Vec::with_capacity(3), leaf: 0 };
+        cursor.descend(self.root.clone(), |node| node.find(major))?;
+        Ok(cursor)
+    }
+
+    fn decode<'b>(&self, depth: usize, block: &'b Buffer) -> Result<Node<'b>> {
+        let (expect, place) = (expect(self.fs, self.dir), place(self.dir, block));
+        Ok(match depth {
+            0 => Root::decode(block, &expect, place)?.node,
+            _ => Node::decode(block, &expect, place)?,
+        })
+    }
+
+    /// Calls `each` with every interior node: its depth below the root, its logical block and its entries.
+    ///
+    /// # Errors
+    /// A node that is corrupt, or a block that the tree names twice.
+    pub(crate) fn check(&self) -> Result<()> {
+        let mut seen = vec![false; self.dir.len_blocks(self.fs)?.try_into().unwrap_or(usize::MAX)];
+        self.check_below(0, &self.root, &mut seen)
+    }
+
+    fn check_below(&self, depth: usize, block: &Buffer, seen: &mut [bool]) -> Result<()> {
+        for (_, logical) in self.decode(depth, block)?.iter() {
+            match seen.get_mut(crate::group::to_usize(logical)) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Err(loop_in(self.dir)),
+            }
+            if depth < usize::from(self.levels) {
+                self.check_below(depth + 1, &node_block(self.fs, self.dir, logical)?, seen)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A leaf of a tree and the way to it.
+pub(crate) struct Cursor<'a> {
+    tree: &'a Tree<'a>,
+    frames: Vec<Frame>,
+    leaf: u32,
+}
+
+impl Cursor<'_> {
+    /// The logical block of the leaf.
+    pub(crate) fn leaf(&self) -> u32 {
+        self.leaf
+    }
+
+    /// Goes on to the next leaf; returns the lowest hash in it with the bit that marks a continuation, or `None` at
+    /// the end of the tree.
+    pub(crate) fn advance(&mut self) -> Result<Option<u32>> {
+        while let Some(mut frame) = self.frames.pop() {
+            let node = self.tree.decode(self.frames.len(), &frame.block)?;
+            let at = frame.at + 1;
+            if at < node.len() {
+                let (hash, child) = (node.hash(at), node.block(at));
+                frame.at = at;
+                self.frames.push(frame);
+                self.down(child, |_| 0)?;
+                return Ok(Some(hash));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes from `block` on, in each node, the entry that `choose` picks.
+    fn descend(&mut self, block: Buffer, choose: impl Fn(&Node<'_>) -> usize) -> Result<()> {
+        let node = self.tree.decode(self.frames.len(), &block)?;
+        let at = choose(&node);
+        let child = node.block(at);
+        self.frames.push(Frame { block, at });
+        self.down(child, choose)
+    }
+
+    /// Goes to logical block `child`: a leaf if the frames are as many as the tree has levels, else a node.
+    fn down(&mut self, child: u32, choose: impl Fn(&Node<'_>) -> usize) -> Result<()> {
+        let mut child = child;
+        while self.frames.len() <= usize::from(self.tree.levels) {
+            let block = node_block(self.tree.fs, self.tree.dir, child)?;
+            let node = self.tree.decode(self.frames.len(), &block)?;
+            let at = choose(&node);
+            child = node.block(at);
+            self.frames.push(Frame { block, at });
+        }
+        self.leaf = child;
+        Ok(())
+    }
+}
+
+/// The block of the root (logical block 0) or of an interior node, its checksum verified.
+pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
+    let physical = fs.dir_physical(dir, logical)?;
+    let place = Place::new(Structure::HtreeNode).ino(dir.ino()).block(physical);
+    fs.verified(physical, Verified::HtreeNode, |bytes| match dir.seed() {
+        Some(seed) => verify_checksum(bytes, logical == 0, seed, place),
+        None => Ok(()),
+    })
+}
+
+pub(crate) fn expect(fs: &Ext4, dir: &InodeInfo) -> Expect {
+    use extern4_disk::feature::Incompat;
+    let features = fs.superblock().features();
+    Expect {
+        blocks: dir.len_blocks(fs).unwrap_or(0),
+        checksum: features.metadata_csum(),
+        large_dir: features.incompat.contains(Incompat::LARGEDIR),
+    }
+}
+
+fn place(dir: &InodeInfo, block: &Buffer) -> Place {
+    Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.block())
+}
+
+/// The error that an index leads to the same block again.
+pub(crate) fn loop_in(dir: &InodeInfo) -> crate::Error {
+    Place::new(Structure::HtreeNode).ino(dir.ino()).corrupt(CorruptKind::Loop { what: "the hash tree" }).into()
+}
