@@ -96,7 +96,7 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// Calls `each` with every interior node: its depth below the root, its logical block and its entries.
+    /// Checks every node of the tree, though no leaf.
     ///
     /// # Errors
     /// A node that is corrupt, or a block that the tree names twice.
@@ -130,6 +130,21 @@ impl Cursor<'_> {
     /// The logical block of the leaf.
     pub(crate) fn leaf(&self) -> u32 {
         self.leaf
+    }
+
+    /// The lowest and the highest hash that names in the leaf may have, as the nodes above it say.
+    pub(crate) fn range(&self) -> Result<(u32, u32)> {
+        let (mut low, mut high) = (0, Hash::EOF_MAJOR - 2);
+        for (depth, frame) in self.frames.iter().enumerate() {
+            let node = self.tree.decode(depth, &frame.block)?;
+            low = low.max(node.hash(frame.at) & !1);
+            if frame.at + 1 < node.len() {
+                // A next leaf that continues this one's last hash shares it; any other starts above.
+                let next = node.hash(frame.at + 1);
+                high = high.min(if next & 1 == 1 { next - 1 } else { next.saturating_sub(2) });
+            }
+        }
+        Ok((low, high.max(low)))
     }
 
     /// Goes on to the next leaf; returns the lowest hash in it with the bit that marks a continuation, or `None` at

@@ -1,4 +1,37 @@
-//! extern4 ext4: see ARCHITECTURE.md.
+//! The ext4 file system: reads ext2, ext3 and ext4 volumes behind the traits of `extern4_vfs`.
+//!
+//! [`Ext4::open`] takes a device and makes a file system of it; the VFS calls it through `FileSystem`, `InodeOps` and
+//! `FileOps` (module `ops`), each of which goes to the module named after what it does: `namei` looks names up, `dir`
+//! lists, `file` reads, `map` finds blocks by `extents` or `indirect`, `xattr` and `acl` read attributes. All of them
+//! read metadata through the buffer cache and verify a block's checksum once a load.
+//!
+//! Invariants: nothing is ever written; every number from the volume is checked before it is used, and an error says
+//! which structure is broken and where; no walk over a structure is longer than the structure.
 
-/// An open ext4 file system.
-pub struct Ext4 {}
+#![forbid(unsafe_code)]
+
+mod acl;
+mod buffer;
+mod casefold;
+mod dir;
+pub mod error;
+mod extents;
+mod file;
+mod group;
+mod htree;
+mod indirect;
+mod inline;
+mod inode;
+pub mod map;
+mod mount;
+mod namei;
+mod nokey;
+mod ops;
+mod sha256;
+mod superblock;
+mod symlink;
+mod xattr;
+
+pub use error::{Error, Result, Unsupported};
+pub use map::{Run, RunKind};
+pub use mount::{Ext4, OpenOptions};

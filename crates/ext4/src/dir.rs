@@ -1,0 +1,376 @@
+//! Directories: their blocks, and listing them.
+//!
+//! A listing may stop at any entry and go on later, in another call, with nothing to remember but a cookie. Where the
+//! volume has `dir_index`, names are listed in the order of their hashes, whether the directory has a tree yet or not,
+//! so that a cookie stays good when the directory grows one or its leaves split. Elsewhere they are listed as they
+//! stand, and a cookie is a byte offset.
+//!
+//! ```text
+//! by hash:    0 before `.`, 1 before `..`, then 2 + (hash, 31 bits | upper half of minor hash, 16 | rank, 16)
+//! by offset:  1 << 63 | bytes from the start
+//! ```
+//!
+//! The rank tells names apart that share those 47 bits. A directory whose tree is corrupt is listed by offset from the
+//! start, and its cookies say so; damage that shows up on the way is an error.
+
+use std::ops::ControlFlow;
+
+use extern4_block::Buffer;
+use extern4_disk::dirent::{self, DirEntry, Entries, Layout, Slots};
+use extern4_disk::feature::{Compat, Incompat};
+use extern4_disk::htree::{self, Hash, HashVersion};
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::{FileType, RawDirEntry};
+
+use crate::error::{Error, Result};
+use crate::htree::{NameHash, Tree, loop_in};
+use crate::inode::InodeInfo;
+use crate::map::RunKind;
+use crate::mount::Ext4;
+use crate::nokey;
+
+/// Marks cookies that are byte offsets.
+const BY_OFFSET: u64 = 1 << 63;
+/// The first cookie of a listing by hash that stands for a hash.
+const FIRST_HASH: u64 = 2;
+/// How many blocks of a directory are fetched at once.
+const READ_AHEAD: u32 = 64;
+
+/// What a listing calls with each entry.
+pub(crate) type Each<'a> = &'a mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>;
+
+impl Ext4 {
+    /// How the entries of `dir` are laid out.
+    pub(crate) fn dir_layout(&self, dir: &InodeInfo) -> Layout {
+        let sb = self.superblock();
+        Layout {
+            block_size: sb.block_size(),
+            inodes: sb.inodes_count(),
+            filetype: sb.features().incompat.contains(Incompat::FILETYPE),
+            checksum: sb.features().metadata_csum(),
+            encrypted: dir.is_encrypted(),
+            casefold: dir.is_casefolded(),
+        }
+    }
+
+    /// The block of the volume that holds block `logical` of a directory. Directories have no holes.
+    pub(crate) fn dir_physical(&self, dir: &InodeInfo, logical: u32) -> Result<u64> {
+        match self.map(dir, logical)?.kind {
+            RunKind::Mapped { physical } => Ok(physical),
+            RunKind::Hole | RunKind::Unwritten { .. } => {
+                let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+                Err(place.corrupt(CorruptKind::Mismatch { what: "a directory has a hole" }).into())
+            }
+        }
+    }
+
+    /// Block `logical` of a directory, its checksum verified, whatever kind of block it is.
+    pub(crate) fn dir_block(&self, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
+        let physical = self.dir_physical(dir, logical)?;
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
+        self.verified(physical, crate::buffer::Verified::DirectoryBlock, |bytes| match dir.seed() {
+            None => Ok(()),
+            Some(seed) if is_root(dir, logical) => htree::verify_checksum(bytes, true, seed, place),
+            Some(seed) if is_node(dir, bytes) => htree::verify_checksum(bytes, false, seed, place),
+            Some(seed) => dirent::verify_checksum(bytes, seed, place),
+        })
+    }
+
+    /// The records of a block of a directory. Nodes of a hash tree look like unused records.
+    pub(crate) fn dir_slots<'b>(&self, dir: &InodeInfo, logical: u32, block: &'b Buffer) -> Slots<'b> {
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.block());
+        if is_root(dir, logical) || is_node(dir, block) {
+            Slots::without_tail(block, &self.dir_layout(dir), place)
+        } else {
+            Slots::new(block, &self.dir_layout(dir), place)
+        }
+    }
+
+    /// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
+    pub(crate) fn dir_entries<'b>(&self, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.block());
+        Entries::new(block, &self.dir_layout(dir), place)
+    }
+
+    /// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one device read.
+    pub(crate) fn read_ahead_dir(&self, dir: &InodeInfo, logical: u32, len: u32) -> Result<()> {
+        let end = u64::from(logical) + u64::from(len.min(dir.len_blocks(self)?.saturating_sub(logical)));
+        let mut at = u64::from(logical);
+        while at < end {
+            let Ok(block) = u32::try_from(at) else { return Ok(()) };
+            let run = self.map(dir, block)?;
+            let take = run.len_blocks.min(end - at);
+            if let Some(mapped) = run.mapped()
+                && end - u64::from(logical) > 1
+            {
+                self.cache.read_ahead(mapped.start..mapped.start + take);
+            }
+            at += take;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for the entries of `dir` from `cookie` on until it breaks.
+    pub(crate) fn list_dir(&self, dir: &InodeInfo, cookie: u64, each: Each<'_>) -> Result<()> {
+        if cookie & BY_OFFSET == 0
+            && let Some(order) = self.hash_order(dir, cookie == 0)?
+        {
+            return order.list(cookie, each);
+        }
+        let offset = cookie & !BY_OFFSET;
+        if dir.is_inline() { self.list_inline(dir, offset, each) } else { self.list_linear(dir, offset, each) }
+    }
+
+    /// How to list `dir` by hash; `None` if it is to be listed by offset.
+    ///
+    /// A listing that starts looks at the whole tree first, so that one that cannot be finished is not begun.
+    fn hash_order<'a>(&'a self, dir: &'a InodeInfo, starts: bool) -> Result<Option<HashOrder<'a>>> {
+        if !self.superblock().features().compat.contains(Compat::DIR_INDEX) {
+            return Ok(None);
+        }
+        if dir.is_indexed() && !dir.is_inline() {
+            let tree = Tree::open(self, dir).and_then(|tree| {
+                if starts { tree.check()? }
+                Ok(tree)
+            });
+            return match tree {
+                Ok(tree) => Ok(Some(HashOrder { fs: self, dir, hash: tree.hash, tree: Some(tree) })),
+                Err(Error::Corrupt(_)) if starts => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+        if !dir.is_inline() && dir.len_blocks(self)? != 1 {
+            return Ok(None);
+        }
+        let version = HashVersion::from_raw(self.superblock().default_hash_version());
+        let version = if self.dir_layout(dir).hashes_in_entries() { Some(HashVersion::SipHash) } else { version };
+        Ok(version.map(|version| HashOrder { fs: self, dir, hash: NameHash::new(self, dir, version), tree: None }))
+    }
+
+    fn list_linear(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
+        let geometry = self.superblock().geometry();
+        let block_size = u64::from(geometry.block_size());
+        let len_blocks = dir.len_blocks(self)?;
+        let mut from = offset % block_size;
+        let first = u32::try_from(offset / block_size).unwrap_or(u32::MAX);
+        for logical in first..len_blocks {
+            if logical == first || logical % READ_AHEAD == 0 {
+                self.read_ahead_dir(dir, logical, READ_AHEAD)?;
+            }
+            let block = self.dir_block(dir, logical)?;
+            for slot in self.dir_slots(dir, logical, &block) {
+                let slot = slot?;
+                let Some(entry) = slot.entry else { continue };
+                // A cookie may point between entries that have since been merged: what counts is where they start.
+                if u64::from(slot.offset) < from {
+                    continue;
+                }
+                let next = u64::from(logical) * block_size + u64::from(slot.offset) + u64::from(slot.rec_len);
+                if emit(dir, &entry, || Hash { major: 0, minor: 0 }, BY_OFFSET | next, each).is_break() {
+                    return Ok(());
+                }
+            }
+            from = 0;
+        }
+        Ok(())
+    }
+
+    fn list_inline(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
+        self.with_inline_dir(dir, |inline, layout, place| {
+            let dots = [(&b"."[..], dir.ino(), 0), (b"..", inline.parent, 1)];
+            for (name, ino, at) in dots.into_iter().filter(|&(.., at)| at >= offset) {
+                let dot = RawDirEntry { name, ino: ino.into(), kind: DIRECTORY, next: BY_OFFSET | (at + 1) };
+                if each(dot).is_break() {
+                    return Ok(());
+                }
+            }
+            let (head, tail) = inline.parts();
+            // Offsets count as if the two parts followed each other.
+            for (part, start) in [(head, 4), (tail, 60)] {
+                for entry in Entries::without_tail(part, layout, place) {
+                    let entry = entry?;
+                    let at = start + u64::from(entry.offset);
+                    let hash = || Hash { major: 0, minor: 0 };
+                    if at >= offset && emit(dir, &entry, hash, BY_OFFSET | (at + 1), each).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+const DIRECTORY: Option<FileType> = Some(FileType::Directory);
+
+/// A directory that is listed in the order of its names' hashes.
+struct HashOrder<'a> {
+    fs: &'a Ext4,
+    dir: &'a InodeInfo,
+    hash: NameHash,
+    /// The tree, if there is one; else the directory is a single block, or inline.
+    tree: Option<Tree<'a>>,
+}
+
+/// Entries whose order is known: those of a leaf, and of the leaves that continue its last hash.
+type Batch<'b> = Vec<(Hash, DirEntry<'b>)>;
+
+impl HashOrder<'_> {
+    fn list(&self, cookie: u64, each: Each<'_>) -> Result<()> {
+        if cookie < FIRST_HASH {
+            let (dot, dotdot) = self.dots()?;
+            let dots = [(&b"."[..], dot, 0), (b"..", dotdot, 1)];
+            for (name, ino, at) in dots.into_iter().filter(|&(.., at)| at >= cookie) {
+                if each(RawDirEntry { name, ino: ino.into(), kind: DIRECTORY, next: at + 1 }).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        let position = cookie.saturating_sub(FIRST_HASH);
+        match &self.tree {
+            Some(tree) => self.list_tree(tree, position, each),
+            None if self.dir.is_inline() => self.fs.with_inline_dir(self.dir, |inline, layout, place| {
+                let mut batch = Batch::new();
+                for entry in inline.entries(layout, place) {
+                    self.push(&mut batch, entry?, (0, u32::MAX));
+                }
+                self.list_batch(batch, position, each).map(drop)
+            }),
+            None => {
+                let block = self.fs.dir_block(self.dir, 0)?;
+                let mut batch = Batch::new();
+                self.fill(&mut batch, &block, (0, u32::MAX))?;
+                self.list_batch(batch, position, each).map(drop)
+            }
+        }
+    }
+
+    /// What `.` and `..` stand for.
+    fn dots(&self) -> Result<(u32, u32)> {
+        if self.dir.is_inline() {
+            return self.fs.with_inline_dir(self.dir, |inline, ..| Ok((self.dir.ino(), inline.parent)));
+        }
+        let block = self.fs.dir_block(self.dir, 0)?;
+        let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino()).block(block.block());
+        Ok(dirent::dot_and_dotdot(&block, &self.fs.dir_layout(self.dir), place)?)
+    }
+
+    fn list_tree(&self, tree: &Tree<'_>, position: u64, each: Each<'_>) -> Result<()> {
+        let len_blocks = self.dir.len_blocks(self.fs)?;
+        if position == 0 {
+            self.fs.read_ahead_dir(self.dir, 0, READ_AHEAD)?;
+        }
+        let mut cursor = tree.seek(major_of(position))?;
+        let mut leaves = 0;
+        let mut more = true;
+        while more {
+            let mut blocks = vec![(self.leaf(&mut leaves, len_blocks, cursor.leaf())?, cursor.range()?)];
+            more = loop {
+                match cursor.advance()? {
+                    None => break false,
+                    Some(hash) if hash & 1 == 0 => break true,
+                    Some(_) => {
+                        blocks.push((self.leaf(&mut leaves, len_blocks, cursor.leaf())?, cursor.range()?));
+                    }
+                }
+            };
+            let mut batch = Batch::new();
+            for (block, range) in &blocks {
+                self.fill(&mut batch, block, *range)?;
+            }
+            if self.list_batch(batch, position, each)?.is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a leaf, after counting it: a tree with more leaves than the directory has blocks names some twice.
+    fn leaf(&self, leaves: &mut u32, len_blocks: u32, logical: u32) -> Result<Buffer> {
+        *leaves += 1;
+        if *leaves > len_blocks {
+            return Err(loop_in(self.dir));
+        }
+        self.fs.dir_block(self.dir, logical)
+    }
+
+    fn fill<'b>(&self, batch: &mut Batch<'b>, block: &'b Buffer, range: (u32, u32)) -> Result<()> {
+        for entry in self.fs.dir_entries(self.dir, block) {
+            let entry = entry?;
+            if !entry.is_dot_or_dotdot() {
+                self.push(batch, entry, range);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an entry to a batch. One that stands in the wrong leaf takes the nearest hash that may be there: it is
+    /// listed, though a lookup would not find it, and the order is kept.
+    fn push<'b>(&self, batch: &mut Batch<'b>, entry: DirEntry<'b>, (low, high): (u32, u32)) {
+        let hash = self.hash.of_entry(&entry);
+        let hash = Hash { major: hash.major.clamp(low, high), minor: hash.minor };
+        batch.push((hash, entry));
+    }
+
+    fn list_batch(&self, mut batch: Batch<'_>, position: u64, each: Each<'_>) -> Result<ControlFlow<()>> {
+        batch.sort_by_key(|(hash, _)| *hash);
+        let (mut group, mut rank) = (None, 0u64);
+        for (hash, entry) in &batch {
+            let bits = u64::from(hash.major >> 1) << 16 | u64::from(hash.minor >> 16);
+            rank = if group == Some(bits) { rank + 1 } else { 0 };
+            group = Some(bits);
+            if rank > u64::from(u16::MAX) {
+                let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino());
+                let what = "more than 65536 names share a hash";
+                return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
+            }
+            let at = bits << 16 | rank;
+            if at >= position && emit(self.dir, entry, || *hash, FIRST_HASH + at + 1, each).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The hash by which a tree finds the leaf of a position.
+fn major_of(position: u64) -> u32 {
+    u32::try_from(position >> 32).unwrap_or(u32::MAX) << 1
+}
+
+fn is_root(dir: &InodeInfo, logical: u32) -> bool {
+    dir.is_indexed() && logical == 0
+}
+
+fn is_node(dir: &InodeInfo, block: &[u8]) -> bool {
+    dir.is_indexed() && !dirent::has_tail(block) && htree::is_interior(block)
+}
+
+/// Hands an entry to `each`; names that only a key could read are shown as Linux shows them.
+fn emit(
+    dir: &InodeInfo,
+    entry: &DirEntry<'_>,
+    hash: impl FnOnce() -> Hash,
+    next: u64,
+    each: Each<'_>,
+) -> ControlFlow<()> {
+    let (ino, kind) = (u64::from(entry.ino), file_type(entry.kind));
+    if dir.is_encrypted() && !entry.is_dot_or_dotdot() {
+        let mut shown = [0; nokey::MAX_SHOWN];
+        return each(RawDirEntry { name: nokey::show(entry, hash(), &mut shown), ino, kind, next });
+    }
+    each(RawDirEntry { name: entry.name, ino, kind, next })
+}
+
+fn file_type(kind: dirent::FileType) -> Option<FileType> {
+    Some(match kind {
+        dirent::FileType::Unknown => return None,
+        dirent::FileType::Regular => FileType::Regular,
+        dirent::FileType::Directory => FileType::Directory,
+        dirent::FileType::CharDevice => FileType::CharDevice,
+        dirent::FileType::BlockDevice => FileType::BlockDevice,
+        dirent::FileType::Fifo => FileType::Fifo,
+        dirent::FileType::Socket => FileType::Socket,
+        dirent::FileType::Symlink => FileType::Symlink,
+    })
+}

@@ -1,0 +1,89 @@
+//! Contents of regular files.
+//!
+//! Data goes from the device straight into the caller's buffer, as many blocks in one read as stand together; the
+//! buffer cache only sees what it takes to find them. What was never written reads as zeroes. Behind the end of a file
+//! nothing is read, so what fs-verity keeps there stays hidden.
+
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::{Span, SpanKind};
+
+use crate::error::{Error, Result};
+use crate::inode::InodeInfo;
+use crate::map::{Run, RunKind};
+use crate::mount::Ext4;
+
+impl Ext4 {
+    /// Reads up to `buf.len()` bytes at `offset` of a regular file; short only at its end.
+    pub(crate) fn read_file(&self, inode: &InodeInfo, buf: &mut [u8], offset: u64) -> Result<usize> {
+        if inode.is_encrypted() {
+            return Err(Error::Encrypted { ino: inode.ino(), what: "its contents" });
+        }
+        self.read_contents(inode, buf, offset)
+    }
+
+    /// Reads contents as they stand, also of the volume's own files.
+    pub(crate) fn read_contents(&self, inode: &InodeInfo, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let left = inode.size().saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        let buf = &mut buf[..len];
+        if inode.is_inline() {
+            return self.with_inline_data(inode, |data| {
+                let copied = data.read_at(offset, buf);
+                buf[copied..].fill(0);
+                Ok(len)
+            });
+        }
+        let bits = self.superblock().geometry().block_bits();
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let run = self.run_at(inode, at)?;
+            // The run goes on for this many bytes from `at`: at least one.
+            let left = (run.end() << bits) - at;
+            let part = usize::try_from(left).unwrap_or(usize::MAX).min(len - done);
+            let target = &mut buf[done..done + part];
+            match run.kind {
+                RunKind::Mapped { physical } => {
+                    // OK: the run lies inside the volume, whose size in bytes fits 63 bits.
+                    let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
+                    self.device.read_at(target, start)?;
+                }
+                RunKind::Hole | RunKind::Unwritten { .. } => target.fill(0),
+            }
+            done += part;
+        }
+        Ok(len)
+    }
+
+    /// The span of a regular file that holds byte `offset`, cut to start there; `None` at or behind the end.
+    pub(crate) fn file_span(&self, inode: &InodeInfo, offset: u64) -> Result<Option<Span>> {
+        if offset >= inode.size() {
+            return Ok(None);
+        }
+        let left = inode.size() - offset;
+        if inode.is_inline() {
+            return Ok(Some(Span { offset, len: left, kind: SpanKind::Inline }));
+        }
+        let bits = self.superblock().geometry().block_bits();
+        let run = self.run_at(inode, offset)?;
+        let kind = match run.kind {
+            RunKind::Hole => SpanKind::Hole,
+            RunKind::Unwritten { .. } => SpanKind::Unwritten,
+            RunKind::Mapped { physical } => {
+                let inside = offset - (u64::from(run.logical) << bits);
+                SpanKind::Mapped { device_offset: (physical << bits) + inside }
+            }
+        };
+        Ok(Some(Span { offset, len: left.min((run.end() << bits) - offset), kind }))
+    }
+
+    /// The run of blocks that holds byte `offset`, from the block of that byte on.
+    fn run_at(&self, inode: &InodeInfo, offset: u64) -> Result<Run> {
+        let logical = offset >> self.superblock().geometry().block_bits();
+        let logical = u32::try_from(logical).map_err(|_| {
+            let kind = CorruptKind::Field { field: "i_size", value: inode.size() };
+            Place::new(Structure::Inode).ino(inode.ino()).corrupt(kind)
+        })?;
+        self.map(inode, logical)
+    }
+}

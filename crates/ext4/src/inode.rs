@@ -1,0 +1,252 @@
+//! Inodes: from the record in its group's table to what the VFS is handed.
+//!
+//! Records are read through the buffer cache, several blocks of a table at once, and their checksum is verified each
+//! time one is decoded. Users see the root directory and everything from the first ordinary inode on, but none of the
+//! volume's own files: journal, quota files, orphan file, and the inodes that hold the values of extended attributes.
+
+use extern4_block::Buffer;
+use extern4_disk::checksum::ChecksumSeed;
+use extern4_disk::feature::Incompat;
+use extern4_disk::geometry::Position;
+use extern4_disk::group::GroupFlags;
+use extern4_disk::inode::{FileKind, Inode, InodeFlags, MAP_SIZE, ROOT_INO, is_blank};
+use extern4_disk::time::Timestamp;
+use extern4_disk::xattr;
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev, Timespec};
+
+use crate::error::{Error, Result};
+use crate::group::to_usize;
+use crate::mount::Ext4;
+
+/// How many blocks of an inode table one device read fetches: with 4 KiB blocks as much as the kernel does.
+const READ_AHEAD: u64 = 32;
+
+/// An inode as this crate keeps it: its fields, and where its record is.
+#[derive(Clone, Debug)]
+pub(crate) struct InodeInfo {
+    inode: Inode,
+    record: Record,
+    seed: Option<ChecksumSeed>,
+}
+
+/// Where the bytes of an inode's record are.
+#[derive(Clone, Debug)]
+enum Record {
+    /// In the inode table.
+    Table(Position),
+}
+
+impl InodeInfo {
+    /// The inode number.
+    pub(crate) fn ino(&self) -> u32 {
+        self.inode.ino()
+    }
+
+    /// The fields.
+    pub(crate) fn fields(&self) -> &Inode {
+        &self.inode
+    }
+
+    /// The bytes that hold the map, or what stands in its place.
+    pub(crate) fn i_block(&self) -> &[u8; MAP_SIZE] {
+        self.inode.map()
+    }
+
+    /// The seed of the checksums of what belongs to the inode; `None` if the volume has none.
+    pub(crate) fn seed(&self) -> Option<ChecksumSeed> {
+        self.seed
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.inode.size()
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.inode.kind() == FileKind::Directory
+    }
+
+    pub(crate) fn has_extents(&self) -> bool {
+        self.inode.flags().contains(InodeFlags::EXTENTS)
+    }
+
+    pub(crate) fn is_inline(&self) -> bool {
+        self.inode.flags().contains(InodeFlags::INLINE_DATA)
+    }
+
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.inode.flags().contains(InodeFlags::INDEX)
+    }
+
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.inode.flags().contains(InodeFlags::ENCRYPT)
+    }
+
+    pub(crate) fn is_casefolded(&self) -> bool {
+        self.inode.flags().contains(InodeFlags::CASEFOLD)
+    }
+
+    /// How many blocks the contents of a directory take.
+    pub(crate) fn len_blocks(&self, fs: &Ext4) -> Result<u32> {
+        let bits = fs.superblock().geometry().block_bits();
+        u32::try_from(self.size() >> bits).map_err(|_| self.corrupt_field("i_size", self.size()))
+    }
+
+    /// The error that `field` of the inode holds a value that cannot be.
+    pub(crate) fn corrupt_field(&self, field: &'static str, value: u64) -> Error {
+        Place::new(Structure::Inode).ino(self.ino()).corrupt(CorruptKind::Field { field, value }).into()
+    }
+}
+
+impl Ext4 {
+    /// The fields of inode `ino`, whatever it is: reserved, deleted, or one of the volume's own. For experts and for
+    /// the file system itself; the VFS goes through `read_inode`, which hides these.
+    ///
+    /// # Errors
+    /// A number beyond the volume's inodes, a record that was never used or is corrupt, or a device that fails.
+    pub fn raw_inode(&self, ino: u32) -> Result<Inode> {
+        self.load_inode(ino).map(|info| info.inode)
+    }
+
+    /// Where the record of inode `ino` is on the volume.
+    ///
+    /// # Errors
+    /// A number beyond the volume's inodes, or a corrupt group descriptor.
+    pub fn inode_position(&self, ino: u32) -> Result<Position> {
+        let geometry = self.superblock().geometry();
+        let beyond = Error::Stale { ino: u64::from(ino), why: "is not one of the volume's" };
+        let slot = geometry.inode_slot(ino).ok_or(beyond.clone())?;
+        geometry.inode_position(self.group(slot.group)?.inode_table(), slot.index).ok_or(beyond)
+    }
+
+    /// Reads and checks inode `ino`, whatever it is.
+    pub(crate) fn load_inode(&self, ino: u32) -> Result<InodeInfo> {
+        let at = self.inode_position(ino)?;
+        self.read_ahead_inodes(ino, at.block)?;
+        let buffer = self.cache.read(at.block)?;
+        let record = self.record_in(&buffer, at.offset);
+        if is_blank(record) {
+            return Err(Error::Stale { ino: u64::from(ino), why: "is not in use" });
+        }
+        let place = Place::new(Structure::Inode).ino(ino).block(at.block).offset(at.offset);
+        let inode = Inode::decode(record, ino, self.superblock(), place)?;
+        let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
+        let info = InodeInfo { inode, record: Record::Table(at), seed };
+        if info.is_inline() && !self.superblock().features().incompat.contains(Incompat::INLINE_DATA) {
+            return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
+        }
+        Ok(info)
+    }
+
+    /// Hands the part of the inode's record that is for extended attributes to `look`; it may be empty.
+    pub(crate) fn with_xattr_area<R>(&self, info: &InodeInfo, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
+        match &info.record {
+            Record::Table(at) => {
+                let buffer = self.cache.read(at.block)?;
+                look(info.inode.xattr_area(self.record_in(&buffer, at.offset)))
+            }
+        }
+    }
+
+    /// Where an error in the inode's own extended attributes stands.
+    pub(crate) fn xattr_area_place(info: &InodeInfo) -> Place {
+        let place = Place::new(Structure::Xattr).ino(info.ino());
+        match &info.record {
+            Record::Table(at) => place.block(at.block),
+        }
+    }
+
+    fn record_in<'a>(&self, buffer: &'a Buffer, offset: u32) -> &'a [u8] {
+        let size = usize::from(self.superblock().inode_size());
+        // OK: sizes of records are powers of two up to a block's, so a record that starts in a block ends in it.
+        &buffer[to_usize(offset)..to_usize(offset) + size]
+    }
+
+    /// Fetches the neighbours of `block` in the inode table, which are likely to be asked for next, but not the part
+    /// of the table that has never been used.
+    fn read_ahead_inodes(&self, ino: u32, block: u64) -> Result<()> {
+        let geometry = self.superblock().geometry();
+        let group = (ino - 1) / geometry.inodes_per_group();
+        let descriptor = self.group(group)?;
+        if !self.read_ahead_windows.first_visit(block / READ_AHEAD) {
+            return Ok(());
+        }
+        let unused = if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+            geometry.inodes_per_group()
+        } else {
+            descriptor.unused_inodes().min(geometry.inodes_per_group())
+        };
+        let used_bytes = u64::from(geometry.inodes_per_group() - unused) * u64::from(geometry.inode_size());
+        let table = descriptor.inode_table();
+        let end = table + used_bytes.div_ceil(u64::from(geometry.block_size()));
+        let start = block - block % READ_AHEAD;
+        let range = start.max(table)..(start + READ_AHEAD).min(end);
+        if range.contains(&block) && range.end - range.start > 1 {
+            self.cache.read_ahead(range);
+        }
+        Ok(())
+    }
+
+    /// What the VFS is handed for inode `ino`.
+    pub(crate) fn new_inode(&self, ino: u64) -> Result<NewInode> {
+        let stale = |why| Error::Stale { ino, why };
+        let number = u32::try_from(ino).map_err(|_| stale("is not one of the volume's"))?;
+        if self.is_hidden(number) {
+            return Err(stale("is one of the volume's own"));
+        }
+        let info = self.load_inode(number)?;
+        if info.inode.links() == 0 {
+            return Err(stale("has been deleted"));
+        }
+        if info.inode.flags().contains(InodeFlags::EA_INODE) {
+            return Err(stale("holds the value of an extended attribute"));
+        }
+        let attr = self.attr(&info)?;
+        let no_acl = info.inode.xattr_block().is_none()
+            && self.with_xattr_area(&info, |area| Ok(!area.starts_with(&xattr::MAGIC.to_le_bytes())))?;
+        Ok(NewInode { attr, no_acl, private: Box::new(info) })
+    }
+
+    /// Whether `ino` is reserved or one of the volume's own files.
+    pub(crate) fn is_hidden(&self, ino: u32) -> bool {
+        let sb = self.superblock();
+        let own = [
+            sb.journal_inode(),
+            sb.orphan_file_inode(),
+            sb.user_quota_inode(),
+            sb.group_quota_inode(),
+            sb.project_quota_inode(),
+        ];
+        ino != ROOT_INO && (ino < sb.first_ino() || own.contains(&Some(ino)))
+    }
+
+    fn attr(&self, info: &InodeInfo) -> Result<Attr> {
+        let inode = &info.inode;
+        let kind = FileType::from_mode(inode.mode())
+            .ok_or_else(|| info.corrupt_field("i_mode", u64::from(inode.mode())))?;
+        let rdev = inode.device().map_or(Rdev::default(), |it| Rdev { major: it.major, minor: it.minor });
+        Ok(Attr {
+            ino: u64::from(inode.ino()),
+            generation: inode.generation(),
+            kind,
+            mode: inode.permissions(),
+            uid: inode.uid(),
+            gid: inode.gid(),
+            nlink: u32::from(inode.links()),
+            rdev,
+            size: inode.size(),
+            blocks: inode.sectors(),
+            blksize: self.superblock().block_size(),
+            atime: timespec(inode.atime()),
+            mtime: timespec(inode.mtime()),
+            ctime: timespec(inode.ctime()),
+            btime: inode.crtime().map(timespec),
+            flags: FileFlags::from_bits_retain(inode.flags().bits()),
+            project: inode.project(),
+        })
+    }
+}
+
+fn timespec(time: Timestamp) -> Timespec {
+    Timespec { sec: time.seconds, nsec: time.nanos }
+}

@@ -1,0 +1,168 @@
+//! Opening a volume.
+//!
+//! Opening reads the superblock, refuses what cannot be read by name, and looks at nothing else: descriptors, inodes
+//! and directories are read when somebody asks for them. If the volume was not cleanly unmounted, its journal is
+//! replayed into memory first and everything below is read through that; the device itself is never written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use extern4_block::{BlockDevice, BufferCache, CacheOptions};
+use extern4_disk::blocks::Blocks;
+use extern4_disk::feature::{Feature, Features, Incompat};
+use extern4_disk::indirect;
+use extern4_disk::superblock::{RawSuperblock, Superblock};
+use extern4_disk::{Place, Structure};
+
+use crate::error::{Result, Unsupported};
+use crate::group::{Groups, to_usize};
+use crate::superblock;
+
+/// How to open a volume.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Use the backup superblock in this block of the volume, and the copy of the group descriptors beside it; `None`
+    /// for the primary one.
+    pub superblock: Option<u64>,
+    /// How many bytes of metadata blocks to keep in memory at most.
+    pub cache_bytes: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { superblock: None, cache_bytes: 64 << 20 }
+    }
+}
+
+/// The features whose presence changes how a volume is read, and that this crate reads.
+const READABLE: Incompat = Incompat::FILETYPE
+    .union(Incompat::RECOVER)
+    .union(Incompat::META_BG)
+    .union(Incompat::EXTENTS)
+    .union(Incompat::BIT64)
+    .union(Incompat::MMP)
+    .union(Incompat::FLEX_BG)
+    .union(Incompat::EA_INODE)
+    .union(Incompat::CSUM_SEED)
+    .union(Incompat::LARGEDIR)
+    .union(Incompat::INLINE_DATA)
+    .union(Incompat::ENCRYPT)
+    .union(Incompat::CASEFOLD);
+
+/// The number of the one encoding of names that there is, UTF-8 as of Unicode 12.1.
+const ENCODING_UTF8_12_1: u16 = 1;
+
+/// An open ext2, ext3 or ext4 file system.
+pub struct Ext4 {
+    /// What file contents are read from: the device, or the device with its journal replayed over it.
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) cache: BufferCache,
+    superblock: Superblock,
+    pub(crate) groups: Groups,
+    blocks: Blocks,
+    indirect: indirect::Map,
+    pub(crate) read_ahead_windows: Windows,
+}
+
+impl Ext4 {
+    /// Opens the volume on `device` for reading.
+    ///
+    /// # Errors
+    /// [`Error::NotExt`](crate::Error::NotExt) if there is no ext superblock, [`Unsupported`] with its name for
+    /// whatever cannot be read, a corrupt superblock, or a device that fails.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let raw = superblock::read(&device, options.superblock)?;
+        check_features(&raw)?;
+        Self::assemble(device, raw, options)
+    }
+
+    /// The file system of a superblock whose features have been checked.
+    fn assemble(device: Arc<dyn BlockDevice>, raw: RawSuperblock, options: &OpenOptions) -> Result<Self> {
+        let superblock = Superblock::from_raw(raw, Place::new(Structure::Superblock))?;
+        superblock::check_size(&device, &superblock)?;
+        let geometry = superblock.geometry();
+        let cache = CacheOptions {
+            block_size: geometry.block_size(),
+            block_count: geometry.blocks_count(),
+            memory_bytes: options.cache_bytes,
+        };
+        Ok(Self {
+            cache: BufferCache::new(Arc::clone(&device), cache)?,
+            device,
+            groups: Groups::new(&superblock, backup_group(&superblock, options.superblock)),
+            blocks: Blocks { first: geometry.table_end(), end: geometry.blocks_count() },
+            // OK: the geometry has checked the block size.
+            indirect: indirect::Map::new(geometry.block_size()).expect("a block size of the format"),
+            read_ahead_windows: Windows::new(geometry.blocks_count()),
+            superblock,
+        })
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The blocks that files may own.
+    pub(crate) fn blocks(&self) -> Blocks {
+        self.blocks
+    }
+
+    /// The arithmetic of indirect blocks.
+    pub(crate) fn indirect_map(&self) -> indirect::Map {
+        self.indirect
+    }
+
+    /// The buffer cache, for experts: its counters, and blocks as they stand.
+    pub fn cache(&self) -> &BufferCache {
+        &self.cache
+    }
+}
+
+/// The group whose copy of the descriptors goes with the superblock in block `backup`.
+fn backup_group(superblock: &Superblock, backup: Option<u64>) -> u32 {
+    backup.and_then(|block| superblock.geometry().group_of_block(block)).unwrap_or(0)
+}
+
+/// Refuses, by name, what this crate cannot read.
+fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
+    let features = raw.features();
+    if raw.s_rev_level.get() > 1 {
+        return Err(Unsupported::Revision(raw.s_rev_level.get()));
+    }
+    if features.incompat.contains(Incompat::JOURNAL_DEV) {
+        return Err(Unsupported::JournalDevice);
+    }
+    let unknown: Vec<Feature> =
+        Features { incompat: features.incompat.difference(READABLE), ..Features::default() }.iter().collect();
+    if !unknown.is_empty() {
+        return Err(Unsupported::Features(unknown));
+    }
+    let encoding = raw.s_encoding.get();
+    if features.incompat.contains(Incompat::CASEFOLD) && encoding != ENCODING_UTF8_12_1 {
+        return Err(Unsupported::Encoding(encoding));
+    }
+    Ok(())
+}
+
+/// Which parts of the inode tables have been fetched ahead: a bit for each run of blocks, set once.
+pub(crate) struct Windows(Box<[AtomicU64]>);
+
+impl Windows {
+    /// At most this many bits: volumes with more windows share them, and fetch ahead a little less.
+    const MAX: u64 = 1 << 20;
+
+    fn new(windows: u64) -> Self {
+        let words = windows.min(Self::MAX).div_ceil(64);
+        Self((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Whether nobody has come to `window` before.
+    pub(crate) fn first_visit(&self, window: u64) -> bool {
+        let bit = window % (self.0.len() as u64 * 64);
+        // OK: less than the number of bits there are, which is below 2^20.
+        let (word, mask) = (&self.0[to_usize((bit / 64) as u32)], 1 << (bit % 64));
+        // Relaxed: the bit only saves work, it guards nothing.
+        word.load(Relaxed) & mask == 0 && word.fetch_or(mask, Relaxed) & mask == 0
+    }
+}

@@ -1,0 +1,157 @@
+//! Looking a name up in a directory.
+//!
+//! A directory with a hash tree is asked by the name's hash. Where the tree is of no help the blocks are searched one
+//! after the other, which finds every name that is there: the tree is corrupt, or its hash is not one we can compute,
+//! or the name is beyond ASCII in a case-folded directory, where the hash depends on the Unicode tables of whoever
+//! entered it. A corrupt block fails a lookup only if no other block has the name.
+
+use extern4_disk::dirent::DirEntry;
+use extern4_disk::inode::ROOT_INO;
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::casefold::FoldedName;
+use crate::error::{Error, Result};
+use crate::htree::{NameHash, Tree, loop_in};
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+use crate::nokey::ShownName;
+
+/// How many blocks a search from block to block fetches at once.
+const READ_AHEAD: u32 = 32;
+
+/// A name to look for, in the way its directory compares names.
+enum Wanted<'a> {
+    /// Byte by byte.
+    Exact(&'a [u8]),
+    /// Without regard to case.
+    Folded(FoldedName<'a>),
+    /// By its ciphertext, from the form that is shown without a key.
+    Shown(Box<ShownName>),
+}
+
+impl<'a> Wanted<'a> {
+    /// `None` for a name that cannot be in `dir`.
+    fn new(dir: &InodeInfo, name: &'a [u8]) -> Option<Self> {
+        if dir.is_encrypted() {
+            return ShownName::parse(name).map(|shown| Self::Shown(Box::new(shown)));
+        }
+        Some(if dir.is_casefolded() { Self::Folded(FoldedName::new(name)) } else { Self::Exact(name) })
+    }
+
+    fn matches(&self, entry: &DirEntry<'_>) -> bool {
+        match self {
+            Self::Exact(name) => *name == entry.name,
+            Self::Folded(name) => name.matches(entry.name),
+            Self::Shown(name) => !entry.is_dot_or_dotdot() && name.matches(entry.name),
+        }
+    }
+
+    /// The major hash of the name, if it can be known.
+    fn major(&self, hash: &NameHash) -> Option<u32> {
+        match (self, hash) {
+            (Self::Exact(name), NameHash::Function { hasher, .. }) => Some(hasher.hash(name).major),
+            (Self::Folded(name), NameHash::Function { hasher, .. }) => Some(hasher.hash(name.hashed()).major),
+            // A directory that does not hash its names shows them with a hash of zero.
+            (Self::Shown(name), _) => Some(name.major()).filter(|&major| major != 0),
+            (Self::Exact(_) | Self::Folded(_), NameHash::Stored) => None,
+        }
+    }
+
+    /// Whether others may have hashed the same name to another value.
+    fn hash_is_doubtful(&self) -> bool {
+        matches!(self, Self::Folded(name) if !name.hashed().is_ascii())
+    }
+}
+
+impl Ext4 {
+    /// The inode that `name` stands for in `dir`; `None` if the name is not there.
+    pub(crate) fn lookup_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<Option<u32>> {
+        let Some(wanted) = Wanted::new(dir, name) else { return Ok(None) };
+        let found = if dir.is_inline() {
+            self.lookup_inline(dir, &wanted)?
+        } else if dir.is_indexed() {
+            match self.lookup_tree(dir, &wanted) {
+                Ok(Some(found)) => found,
+                Ok(None) | Err(Error::Corrupt(_)) => self.lookup_linear(dir, &wanted)?,
+                Err(error) => return Err(error),
+            }
+        } else {
+            self.lookup_linear(dir, &wanted)?
+        };
+        match found {
+            Some(ino) if ino == dir.ino() || ino == ROOT_INO => {
+                let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+                Err(place.corrupt(CorruptKind::Loop { what: "a directory entry" }).into())
+            }
+            Some(ino) if self.is_hidden(ino) => {
+                let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(ino) };
+                Err(Place::new(Structure::DirectoryBlock).ino(dir.ino()).corrupt(kind).into())
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Asks the hash tree. `None` if it cannot tell, else its answer.
+    fn lookup_tree(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Option<u32>>> {
+        let tree = Tree::open(self, dir)?;
+        let Some(major) = wanted.major(&tree.hash) else { return Ok(None) };
+        let mut cursor = tree.seek(major)?;
+        for _ in 0..dir.len_blocks(self)? {
+            let block = self.dir_block(dir, cursor.leaf())?;
+            for entry in self.dir_entries(dir, &block) {
+                let entry = entry?;
+                if wanted.matches(&entry) {
+                    return Ok(Some(Some(entry.ino)));
+                }
+            }
+            if cursor.advance()? != Some(major | 1) {
+                return Ok(if wanted.hash_is_doubtful() { None } else { Some(None) });
+            }
+        }
+        Err(loop_in(dir))
+    }
+
+    /// Searches block after block.
+    fn lookup_linear(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<u32>> {
+        let mut failed = None;
+        for logical in 0..dir.len_blocks(self)? {
+            if logical % READ_AHEAD == 0 {
+                self.read_ahead_dir(dir, logical, READ_AHEAD)?;
+            }
+            match self.search_block(dir, logical, wanted) {
+                Ok(Some(ino)) => return Ok(Some(ino)),
+                Ok(None) => {}
+                // Without its map there is nothing more to be had from the directory, and its holes have no end.
+                Err(Error::Corrupt(corrupt)) if corrupt.place.block.is_some() => failed = failed.or(Some(corrupt)),
+                Err(error) => return Err(error),
+            }
+        }
+        failed.map_or(Ok(None), |corrupt| Err(corrupt.into()))
+    }
+
+    fn search_block(&self, dir: &InodeInfo, logical: u32, wanted: &Wanted<'_>) -> Result<Option<u32>> {
+        if dir.is_indexed() && logical == 0 {
+            // The root of a tree has no names but `.` and `..`.
+            return Ok(None);
+        }
+        let block = self.dir_block(dir, logical)?;
+        for slot in self.dir_slots(dir, logical, &block) {
+            if let Some(entry) = slot?.entry.filter(|entry| wanted.matches(entry)) {
+                return Ok(Some(entry.ino));
+            }
+        }
+        Ok(None)
+    }
+
+    fn lookup_inline(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<u32>> {
+        self.with_inline_dir(dir, |inline, layout, place| {
+            for entry in inline.entries(layout, place) {
+                let entry = entry?;
+                if wanted.matches(&entry) {
+                    return Ok(Some(entry.ino));
+                }
+            }
+            Ok(None)
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! The superblock: finding it, and what it and the groups say of the volume as a whole.
+
+use extern4_block::BlockDevice;
+use extern4_disk::feature::Incompat;
+use extern4_disk::superblock::{JournalLocation, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::StatFs;
+
+use crate::error::{Error, Result};
+use crate::mount::Ext4;
+
+/// The magic number of ext2, ext3 and ext4 in `statfs`.
+const STATFS_MAGIC: u32 = 0xef53;
+/// The sizes of blocks that the format knows, as powers of two.
+const BLOCK_BITS: std::ops::RangeInclusive<u32> = 10..=16;
+
+/// The primary superblock, or the backup in block `backup` of the volume.
+pub(crate) fn read(device: &dyn BlockDevice, backup: Option<u64>) -> Result<RawSuperblock> {
+    match backup {
+        None => read_at(device, SUPERBLOCK_OFFSET).and_then(|raw| raw.ok_or(NO_MAGIC)),
+        Some(block) => read_backup(device, block),
+    }
+}
+
+const NO_MAGIC: Error = Error::NotExt("there is no ext superblock (bad magic number)");
+
+/// Nobody knows the block size yet: a backup counts if it stands where its own block size says.
+fn read_backup(device: &dyn BlockDevice, block: u64) -> Result<RawSuperblock> {
+    for bits in BLOCK_BITS {
+        let Some(start) = block.checked_mul(1 << bits) else { continue };
+        // The primary one, asked for by its block: in blocks of more than 1 KiB it does not start its block.
+        let start = if block == 0 { SUPERBLOCK_OFFSET } else { start };
+        match read_at(device, start)? {
+            Some(raw) if raw.s_log_block_size.get() == bits - 10 => return Ok(raw),
+            _ => {}
+        }
+    }
+    Err(Error::NotExt("there is no backup superblock in that block"))
+}
+
+/// The superblock at byte `start`; `None` if there is none.
+fn read_at(device: &dyn BlockDevice, start: u64) -> Result<Option<RawSuperblock>> {
+    if start.checked_add(SUPERBLOCK_SIZE as u64).is_none_or(|end| end > device.size_bytes()) {
+        return Ok(None);
+    }
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(&mut bytes, start)?;
+    match RawSuperblock::read(&bytes, Place::new(Structure::Superblock)) {
+        Ok(raw) => Ok(Some(raw)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Checks that the device has all the blocks of the volume.
+pub(crate) fn check_size(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
+    // OK: the geometry keeps sizes in bytes below 2^63.
+    let need = superblock.blocks_count() << superblock.geometry().block_bits();
+    let have = device.size_bytes();
+    if need > have {
+        return Err(Place::new(Structure::Superblock).corrupt(CorruptKind::Truncated { need, have }).into());
+    }
+    Ok(())
+}
+
+impl Ext4 {
+    /// Totals and free space, as the kernel computes them: what the volume's own structures take does not count, and
+    /// what is free is the sum over the groups, for the superblock's own counts may be old.
+    ///
+    /// # Errors
+    /// A corrupt group descriptor, or a device that fails.
+    pub fn stat(&self) -> Result<StatFs> {
+        let sb = self.superblock();
+        let geometry = sb.geometry();
+        let (mut clusters, mut inodes) = (0u64, 0u64);
+        for group in 0..geometry.group_count() {
+            let descriptor = self.group(group)?;
+            clusters += u64::from(descriptor.free_clusters());
+            inodes += u64::from(descriptor.free_inodes());
+        }
+        let shift = geometry.cluster_shift();
+        let blocks = geometry.blocks_count().saturating_sub(self.overhead_clusters()? << shift);
+        let blocks_free = (clusters << shift).min(geometry.blocks_count());
+        let kept = sb.reserved_blocks().saturating_add(self.reserved_clusters() << shift);
+        let (low, high) = sb.uuid().split_at(8);
+        Ok(StatFs {
+            block_size: geometry.block_size(),
+            blocks,
+            blocks_free,
+            blocks_available: blocks_free.saturating_sub(kept),
+            files: u64::from(geometry.inodes_count()),
+            files_free: inodes.min(u64::from(geometry.inodes_count())),
+            name_max: extern4_disk::dirent::NAME_MAX as u32,
+            magic: STATFS_MAGIC,
+            fsid: word(low) ^ word(high),
+        })
+    }
+
+    /// Clusters that a kernel keeps for metadata that it may need at a bad moment: 2 % of a volume with extents, at
+    /// most 4096.
+    fn reserved_clusters(&self) -> u64 {
+        let sb = self.superblock();
+        if !sb.features().incompat.contains(Incompat::EXTENTS) {
+            return 0;
+        }
+        (sb.blocks_count() >> sb.geometry().cluster_shift()).div_euclid(50).min(4096)
+    }
+
+    /// Clusters that hold the volume's own structures, as `mke2fs` counted them or by counting again.
+    fn overhead_clusters(&self) -> Result<u64> {
+        let sb = self.superblock();
+        let geometry = sb.geometry();
+        let counted = u64::from(sb.overhead_clusters());
+        if counted != 0 && counted << geometry.cluster_shift() < geometry.blocks_count() {
+            return Ok(counted);
+        }
+        let round_up = |blocks: u64| blocks.div_ceil(1 << geometry.cluster_shift());
+        let tables = 2 + u64::from(geometry.inode_table_blocks());
+        let groups = (0..geometry.group_count())
+            .map(|group| round_up(u64::from(geometry.fixed_blocks(group).unwrap_or(0)) + tables))
+            .sum::<u64>();
+        let journal = match sb.journal() {
+            Some(JournalLocation::Inode(ino)) => {
+                round_up(self.raw_inode(ino)?.size().div_ceil(u64::from(geometry.block_size())))
+            }
+            _ => 0,
+        };
+        Ok(round_up(u64::from(geometry.first_data_block())) + groups + journal)
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}

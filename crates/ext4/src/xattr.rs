@@ -1,0 +1,103 @@
+//! Extended attributes: in the inode, in a block beside it, and values in inodes of their own.
+//!
+//! An inode's own attributes are searched before those of its block. A value that fills an EA inode is read whole and
+//! compared with the hash that the EA inode carries, for no checksum covers it otherwise.
+
+use extern4_disk::inode::InodeFlags;
+use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value};
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::Errno;
+
+use crate::buffer::Verified;
+use crate::error::Result;
+use crate::group::to_usize;
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+
+/// The prefixes whose attributes users may see; ACLs, inline data and encryption contexts have ways of their own.
+const LISTED: [NameIndex; 4] = [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
+
+impl Ext4 {
+    /// The value of the attribute with the full name `name`.
+    pub(crate) fn xattr_value(&self, inode: &InodeInfo, name: &[u8]) -> Result<Vec<u8>> {
+        match NameIndex::split(name) {
+            Some((index, rest)) if LISTED.contains(&index) => {
+                self.attribute(inode, index, rest)?.ok_or_else(|| Errno::ENODATA.into())
+            }
+            _ => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+
+    /// Calls `each` with the full name of every attribute that users may see.
+    pub(crate) fn list_xattrs(&self, inode: &InodeInfo, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.with_attributes(inode, |attrs, _| {
+            for attr in attrs.iter().filter(|attr| LISTED.contains(&attr.index)) {
+                if let Some(name) = attr.full_name() {
+                    each(&name);
+                }
+            }
+            Ok(None::<()>)
+        })
+        .map(drop)
+    }
+
+    /// The value of the attribute with that prefix and name; `None` if there is none.
+    pub(crate) fn attribute(&self, inode: &InodeInfo, index: NameIndex, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.with_attributes(inode, |attrs, place| match attrs.get(index, name) {
+            None => Ok(None),
+            Some(attr) => self.value(&attr, place).map(Some),
+        })
+    }
+
+    /// Hands the attributes of the inode, then those of its block, to `look`, until it finds something.
+    pub(crate) fn with_attributes<R>(
+        &self,
+        inode: &InodeInfo,
+        mut look: impl FnMut(&Attrs<'_>, Place) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let place = Self::xattr_area_place(inode);
+        let found = self.with_xattr_area(inode, |area| match Attrs::in_inode(area, place)? {
+            Some(attrs) => look(&attrs, place),
+            None => Ok(None),
+        })?;
+        let Some(block) = inode.fields().xattr_block().filter(|_| found.is_none()) else { return Ok(found) };
+        let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
+        let buffer = self.verified(block, Verified::XattrBlock, |bytes| match self.superblock().metadata_seed() {
+            Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
+            None => Ok(()),
+        })?;
+        look(&Attrs::in_block(&buffer, place)?.1, place)
+    }
+
+    /// The value of an attribute, wherever it is.
+    pub(crate) fn value(&self, attr: &Attr<'_>, place: Place) -> Result<Vec<u8>> {
+        match attr.value {
+            Value::Here(value) => Ok(value.to_vec()),
+            Value::EaInode { ino, size } => self.value_in_inode(attr, ino, size, place),
+        }
+    }
+
+    fn value_in_inode(&self, attr: &Attr<'_>, ino: u32, size: u32, place: Place) -> Result<Vec<u8>> {
+        if ino == 0 || ino > self.superblock().inodes_count() || self.is_hidden(ino) {
+            let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
+            return Err(place.corrupt(kind).into());
+        }
+        let info = self.load_inode(ino)?;
+        let at = Place::new(Structure::Xattr).ino(ino);
+        if !info.fields().flags().contains(InodeFlags::EA_INODE) {
+            return Err(at.corrupt(CorruptKind::Mismatch { what: "the inode of a value is not marked as one" }).into());
+        }
+        if info.size() != u64::from(size) {
+            return Err(at.corrupt(CorruptKind::Field { field: "e_value_size", value: u64::from(size) }).into());
+        }
+        if size > xattr::VALUE_SIZE_MAX {
+            return Err(at.corrupt(CorruptKind::Field { field: "e_value_size", value: u64::from(size) }).into());
+        }
+        let mut value = vec![0; to_usize(size)];
+        self.read_contents(&info, &mut value, 0)?;
+        let computed = self.superblock().checksum_seed().checksum(&value);
+        extern4_disk::checksum::verify(info.fields().ea_hash(), computed, at)?;
+        xattr::hash::verify_entry(attr, Some(computed), place)?;
+        Ok(value)
+    }
+}
