@@ -78,7 +78,7 @@ impl Ext4 {
 
     /// The records of a block of a directory. Nodes of a hash tree look like unused records.
     pub(crate) fn dir_slots<'b>(&self, dir: &InodeInfo, logical: u32, block: &'b Buffer) -> Slots<'b> {
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.block());
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number());
         if is_root(dir, logical) || is_node(dir, block) {
             Slots::without_tail(block, &self.dir_layout(dir), place)
         } else {
@@ -88,7 +88,7 @@ impl Ext4 {
 
     /// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
     pub(crate) fn dir_entries<'b>(&self, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.block());
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number());
         Entries::new(block, &self.dir_layout(dir), place)
     }
 
@@ -248,10 +248,10 @@ impl HashOrder<'_> {
     /// What `.` and `..` stand for.
     fn dots(&self) -> Result<(u32, u32)> {
         if self.dir.is_inline() {
-            return self.fs.with_inline_dir(self.dir, |inline, ..| Ok((self.dir.ino(), inline.parent)));
+            return self.fs.with_inline_dir(self.dir, |inline, _, _| Ok((self.dir.ino(), inline.parent)));
         }
         let block = self.fs.dir_block(self.dir, 0)?;
-        let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino()).block(block.block());
+        let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino()).block(block.number());
         Ok(dirent::dot_and_dotdot(&block, &self.fs.dir_layout(self.dir), place)?)
     }
 

@@ -209,7 +209,7 @@ pub(crate) fn expect(fs: &Ext4, dir: &InodeInfo) -> Expect {
 }
 
 fn place(dir: &InodeInfo, block: &Buffer) -> Place {
-    Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.block())
+    Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
 }
 
 /// The error that an index leads to the same block again.

@@ -81,7 +81,8 @@ impl Ext4 {
         let blocks = geometry.blocks_count().saturating_sub(self.overhead_clusters()? << shift);
         let blocks_free = (clusters << shift).min(geometry.blocks_count());
         let kept = sb.reserved_blocks().saturating_add(self.reserved_clusters() << shift);
-        let (low, high) = sb.uuid().split_at(8);
+        let uuid = sb.uuid();
+        let (low, high) = uuid.split_at(8);
         Ok(StatFs {
             block_size: geometry.block_size(),
             blocks,
