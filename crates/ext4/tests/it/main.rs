@@ -1,0 +1,4 @@
+//! The file system against real images: what it shows is compared with what the kernel's mount or `debugfs` shows.
+
+mod walk;
+mod zoo;
