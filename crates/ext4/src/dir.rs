@@ -118,7 +118,11 @@ impl Ext4 {
             return order.list(cookie, each);
         }
         let offset = cookie & !BY_OFFSET;
-        if dir.is_inline() { self.list_inline(dir, offset, each) } else { self.list_linear(dir, offset, each) }
+        if dir.is_inline() {
+            self.list_inline(dir, offset, each)
+        } else {
+            self.list_linear(dir, offset, each)
+        }
     }
 
     /// How to list `dir` by hash; `None` if it is to be listed by offset.
@@ -130,7 +134,9 @@ impl Ext4 {
         }
         if dir.is_indexed() && !dir.is_inline() {
             let tree = Tree::open(self, dir).and_then(|tree| {
-                if starts { tree.check()? }
+                if starts {
+                    tree.check()?
+                }
                 Ok(tree)
             });
             return match tree {
@@ -143,8 +149,14 @@ impl Ext4 {
             return Ok(None);
         }
         let version = HashVersion::from_raw(self.superblock().default_hash_version());
-        let version = if self.dir_layout(dir).hashes_in_entries() { Some(HashVersion::SipHash) } else { version };
-        Ok(version.map(|version| HashOrder { fs: self, dir, hash: NameHash::new(self, dir, version), tree: None }))
+        let version =
+            if self.dir_layout(dir).hashes_in_entries() { Some(HashVersion::SipHash) } else { version };
+        Ok(version.map(|version| HashOrder {
+            fs: self,
+            dir,
+            hash: NameHash::new(self, dir, version),
+            tree: None,
+        }))
     }
 
     fn list_linear(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {

@@ -66,11 +66,9 @@ impl Ext4 {
     }
 
     fn decoded(&self, index: u32) -> Result<&Decoded> {
-        let slot = self
-            .groups
-            .blocks
-            .get(to_usize(index))
-            .ok_or_else(|| no_such_group(index.saturating_mul(self.superblock().geometry().descriptors_per_block())))?;
+        let slot = self.groups.blocks.get(to_usize(index)).ok_or_else(|| {
+            no_such_group(index.saturating_mul(self.superblock().geometry().descriptors_per_block()))
+        })?;
         if let Some(decoded) = slot.get() {
             return Ok(decoded);
         }

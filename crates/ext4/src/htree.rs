@@ -44,10 +44,13 @@ impl NameHash {
     pub(crate) fn of_entry(&self, entry: &DirEntry<'_>) -> Hash {
         match self {
             Self::Function { hasher, casefold: true } if !entry.name.is_ascii() || has_upper(entry.name) => {
-                casefold::fold(entry.name).map_or_else(|| hasher.hash(entry.name), |folded| hasher.hash(&folded))
+                casefold::fold(entry.name)
+                    .map_or_else(|| hasher.hash(entry.name), |folded| hasher.hash(&folded))
             }
             Self::Function { hasher, .. } => hasher.hash(entry.name),
-            Self::Stored => entry.hash.map_or(Hash::new(0, 0), |stored| Hash::new(stored.major, stored.minor)),
+            Self::Stored => {
+                entry.hash.map_or(Hash::new(0, 0), |stored| Hash::new(stored.major, stored.minor))
+            }
         }
     }
 }
@@ -214,5 +217,8 @@ fn place(dir: &InodeInfo, block: &Buffer) -> Place {
 
 /// The error that an index leads to the same block again.
 pub(crate) fn loop_in(dir: &InodeInfo) -> crate::Error {
-    Place::new(Structure::HtreeNode).ino(dir.ino()).corrupt(CorruptKind::Loop { what: "the hash tree" }).into()
+    Place::new(Structure::HtreeNode)
+        .ino(dir.ino())
+        .corrupt(CorruptKind::Loop { what: "the hash tree" })
+        .into()
 }

@@ -139,7 +139,11 @@ impl Ext4 {
     }
 
     /// Hands the part of the inode's record that is for extended attributes to `look`; it may be empty.
-    pub(crate) fn with_xattr_area<R>(&self, info: &InodeInfo, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
+    pub(crate) fn with_xattr_area<R>(
+        &self,
+        info: &InodeInfo,
+        look: impl FnOnce(&[u8]) -> Result<R>,
+    ) -> Result<R> {
         match &info.record {
             Record::Table(at) => {
                 let buffer = self.cache.read(at.block)?;
@@ -225,6 +229,9 @@ impl Ext4 {
         let kind = FileType::from_mode(inode.mode())
             .ok_or_else(|| info.corrupt_field("i_mode", u64::from(inode.mode())))?;
         let rdev = inode.device().map_or(Rdev::default(), |it| Rdev { major: it.major, minor: it.minor });
+        // The data of an inline file takes no blocks, but a file with data and no blocks looks like a hole to `tar`.
+        let inline =
+            if info.is_inline() && kind == FileType::Regular { inode.size().div_ceil(512) } else { 0 };
         Ok(Attr {
             ino: u64::from(inode.ino()),
             generation: inode.generation(),
@@ -235,7 +242,7 @@ impl Ext4 {
             nlink: u32::from(inode.links()),
             rdev,
             size: inode.size(),
-            blocks: inode.sectors(),
+            blocks: inode.sectors() + inline,
             blksize: self.superblock().block_size(),
             atime: timespec(inode.atime()),
             mtime: timespec(inode.mtime()),

@@ -64,6 +64,10 @@ impl Run {
 impl Ext4 {
     /// What stands at block `logical` of the file, and for how many blocks from there on.
     pub(crate) fn map(&self, inode: &InodeInfo, logical: u32) -> Result<Run> {
-        if inode.has_extents() { extents::map(self, inode, logical) } else { indirect::map(self, inode, logical) }
+        if inode.has_extents() {
+            extents::map(self, inode, logical)
+        } else {
+            indirect::map(self, inode, logical)
+        }
     }
 }

@@ -122,7 +122,9 @@ impl Ext4 {
                 Ok(Some(ino)) => return Ok(Some(ino)),
                 Ok(None) => {}
                 // Without its map there is nothing more to be had from the directory, and its holes have no end.
-                Err(Error::Corrupt(corrupt)) if corrupt.place.block.is_some() => failed = failed.or(Some(corrupt)),
+                Err(Error::Corrupt(corrupt)) if corrupt.place.block.is_some() => {
+                    failed = failed.or(Some(corrupt))
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -75,7 +75,8 @@ fn decoded_form(ciphertext: &[u8], hash: Hash, bytes: &mut [u8; MAX_DECODED]) ->
 fn encode<'a>(bytes: &[u8], text: &'a mut [u8; MAX_SHOWN]) -> &'a [u8] {
     let mut len = 0;
     for group in bytes.chunks(3) {
-        let word = group.iter().zip([16, 8, 0]).fold(0u32, |word, (&byte, shift)| word | u32::from(byte) << shift);
+        let word =
+            group.iter().zip([16, 8, 0]).fold(0u32, |word, (&byte, shift)| word | u32::from(byte) << shift);
         for shift in [18, 12, 6, 0].into_iter().take(group.len() + 1) {
             // OK: masked to 6 bits.
             text[len] = ALPHABET[(word >> shift & 63) as usize];

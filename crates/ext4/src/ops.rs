@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::inode::ROOT_INO;
 use extern4_vfs::{
-    Acl, AclKind, Errno, FileOps, FileSystem, FsTraits, Inode, InodeOps, NewInode, RawDirEntry, Result, Span, StatFs,
+    Acl, AclKind, Errno, FileOps, FileSystem, FsTraits, Inode, InodeOps, NewInode, RawDirEntry, Result, Span,
+    StatFs,
 };
 
 use crate::casefold;

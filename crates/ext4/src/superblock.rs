@@ -2,7 +2,9 @@
 
 use extern4_block::BlockDevice;
 use extern4_disk::feature::Incompat;
-use extern4_disk::superblock::{JournalLocation, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use extern4_disk::superblock::{
+    JournalLocation, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::StatFs;
 

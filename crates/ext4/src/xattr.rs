@@ -42,7 +42,12 @@ impl Ext4 {
     }
 
     /// The value of the attribute with that prefix and name; `None` if there is none.
-    pub(crate) fn attribute(&self, inode: &InodeInfo, index: NameIndex, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn attribute(
+        &self,
+        inode: &InodeInfo,
+        index: NameIndex,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         self.with_attributes(inode, |attrs, place| match attrs.get(index, name) {
             None => Ok(None),
             Some(attr) => self.value(&attr, place).map(Some),
@@ -62,10 +67,11 @@ impl Ext4 {
         })?;
         let Some(block) = inode.fields().xattr_block().filter(|_| found.is_none()) else { return Ok(found) };
         let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
-        let buffer = self.verified(block, Verified::XattrBlock, |bytes| match self.superblock().metadata_seed() {
-            Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
-            None => Ok(()),
-        })?;
+        let buffer =
+            self.verified(block, Verified::XattrBlock, |bytes| match self.superblock().metadata_seed() {
+                Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
+                None => Ok(()),
+            })?;
         look(&Attrs::in_block(&buffer, place)?.1, place)
     }
 
@@ -85,13 +91,19 @@ impl Ext4 {
         let info = self.load_inode(ino)?;
         let at = Place::new(Structure::Xattr).ino(ino);
         if !info.fields().flags().contains(InodeFlags::EA_INODE) {
-            return Err(at.corrupt(CorruptKind::Mismatch { what: "the inode of a value is not marked as one" }).into());
+            return Err(at
+                .corrupt(CorruptKind::Mismatch { what: "the inode of a value is not marked as one" })
+                .into());
         }
         if info.size() != u64::from(size) {
-            return Err(at.corrupt(CorruptKind::Field { field: "e_value_size", value: u64::from(size) }).into());
+            return Err(at
+                .corrupt(CorruptKind::Field { field: "e_value_size", value: u64::from(size) })
+                .into());
         }
         if size > xattr::VALUE_SIZE_MAX {
-            return Err(at.corrupt(CorruptKind::Field { field: "e_value_size", value: u64::from(size) }).into());
+            return Err(at
+                .corrupt(CorruptKind::Field { field: "e_value_size", value: u64::from(size) })
+                .into());
         }
         let mut value = vec![0; to_usize(size)];
         self.read_contents(&info, &mut value, 0)?;

@@ -5,12 +5,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use extern4_block::{FileDevice, FileOptions};
+use extern4_block::FileDevice;
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::tree::{Content, ContentDigest, Entry, Kind, Time, Tree, join};
-use extern4_vfs::{
-    AclKind, FileOps, FileSystem, FileType, Inode, InodeOps, Result, SpanKind, Timespec,
-};
+use extern4_vfs::{AclKind, FileOps, FileSystem, FileType, Inode, InodeOps, Result, SpanKind, Timespec};
 
 /// Opens the image at `path` with the default options.
 pub fn open(path: &Path) -> Ext4 {
@@ -19,7 +17,7 @@ pub fn open(path: &Path) -> Ext4 {
 
 /// Opens the image at `path`.
 pub fn open_with(path: &Path, options: &OpenOptions) -> extern4_ext4::Result<Ext4> {
-    let device = FileDevice::open(path, &FileOptions::default()).expect("the image opens as a device");
+    let device = FileDevice::open(path).expect("the image opens as a device");
     Ext4::open(Arc::new(device), options)
 }
 
