@@ -1,1 +1,122 @@
-//! TODO
+//! The multiple mount protection block: who has the volume open now.
+//!
+//! Whoever opens a volume with `mmp` for writing writes a sequence number here and keeps changing it. Who finds a
+//! number that is not [`MmpState::Clean`] waits for twice the interval; if the number has changed by then, another
+//! node is at work.
+//!
+//! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::{ChecksumSeed, verify};
+use crate::corrupt::{Corrupt, CorruptKind, Place};
+use crate::superblock::{Superblock, until_zero};
+
+/// `mmp_magic`: "MMP" and a zero.
+pub const MMP_MAGIC: u32 = 0x004d_4d50;
+const SEQUENCE_CLEAN: u32 = 0xff4d_4d50;
+const SEQUENCE_FSCK: u32 = 0xe24d_4d50;
+
+/// The block as it stands on the volume; blocks of more than 1 KiB have nothing behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+pub struct RawMmp {
+    pub mmp_magic: U32,
+    pub mmp_seq: U32,
+    pub mmp_time: U64,
+    pub mmp_nodename: [u8; 64],
+    pub mmp_bdevname: [u8; 32],
+    pub mmp_check_interval: U16,
+    pub mmp_pad1: U16,
+    pub mmp_pad2: [U32; 226],
+    pub mmp_checksum: U32,
+}
+
+/// Bytes of the structure.
+pub const MMP_SIZE: usize = size_of::<RawMmp>();
+const CHECKSUM_OFFSET: usize = core::mem::offset_of!(RawMmp, mmp_checksum);
+const _: () = assert!(MMP_SIZE == 1024 && CHECKSUM_OFFSET == 0x3fc);
+
+/// What the sequence number says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MmpState {
+    /// Nobody has the volume open for writing.
+    Clean,
+    /// A file system check is running, or has died.
+    Fsck,
+    /// A node has the volume open, if this number changes; else it has died.
+    Live(u32),
+}
+
+/// A validated multiple mount protection block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mmp {
+    raw: RawMmp,
+}
+
+impl Mmp {
+    /// Validates the block that [`Superblock::mmp_block`] names.
+    ///
+    /// # Errors
+    /// [`CorruptKind::Magic`], [`CorruptKind::Truncated`], and [`CorruptKind::Checksum`] if the volume has
+    /// `metadata_csum`.
+    pub fn decode(block: &[u8], sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
+        let Ok((raw, _)) = RawMmp::read_from_prefix(block) else {
+            return Err(
+                at.corrupt(CorruptKind::Truncated { need: MMP_SIZE as u64, have: block.len() as u64 })
+            );
+        };
+        if raw.mmp_magic.get() != MMP_MAGIC {
+            let found = raw.mmp_magic.get();
+            return Err(at.corrupt(CorruptKind::Magic { found, expected: MMP_MAGIC }));
+        }
+        if let Some(seed) = sb.metadata_seed() {
+            verify(raw.mmp_checksum.get(), compute_checksum(&raw, seed), at)?;
+        }
+        Ok(Self { raw })
+    }
+
+    /// The bytes of the structure, with its checksum computed anew if the volume has checksums.
+    pub fn encode(&self, sb: &Superblock) -> [u8; MMP_SIZE] {
+        let mut raw = self.raw;
+        if let Some(seed) = sb.metadata_seed() {
+            raw.mmp_checksum.set(compute_checksum(&raw, seed));
+        }
+        zerocopy::transmute!(raw)
+    }
+
+    /// Who has the volume open.
+    pub const fn state(&self) -> MmpState {
+        match self.raw.mmp_seq.get() {
+            SEQUENCE_CLEAN => MmpState::Clean,
+            SEQUENCE_FSCK => MmpState::Fsck,
+            number => MmpState::Live(number),
+        }
+    }
+
+    /// When the block was last written, in seconds since 1970.
+    pub const fn time(&self) -> u64 {
+        self.raw.mmp_time.get()
+    }
+
+    /// The host that last wrote the block, for people. Any bytes but zero.
+    pub fn node_name(&self) -> &[u8] {
+        until_zero(&self.raw.mmp_nodename)
+    }
+
+    /// The name that host has for the device. Any bytes but zero.
+    pub fn device_name(&self) -> &[u8] {
+        until_zero(&self.raw.mmp_bdevname)
+    }
+
+    /// Seconds between two changes of the sequence number.
+    pub const fn check_interval(&self) -> u16 {
+        self.raw.mmp_check_interval.get()
+    }
+}
+
+fn compute_checksum(raw: &RawMmp, volume: ChecksumSeed) -> u32 {
+    volume.checksum(&raw.as_bytes()[..CHECKSUM_OFFSET])
+}

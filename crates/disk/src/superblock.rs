@@ -775,10 +775,12 @@ fn nonzero(number: U32) -> Option<u32> {
     Some(number.get()).filter(|number| *number != 0)
 }
 
-fn until_zero(bytes: &[u8]) -> &[u8] {
+/// The bytes before the first zero.
+pub(crate) fn until_zero(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
+/// The size of inode records, which revision 0 does not store.
 pub(crate) const fn inode_size_of(raw: &RawSuperblock) -> u16 {
     if raw.s_rev_level.get() == 0 { OLD_INODE_SIZE } else { raw.s_inode_size.get() }
 }
