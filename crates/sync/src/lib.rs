@@ -2,6 +2,7 @@
 //!
 //! - [`rcu`]: readers that take no lock and write nothing shared, values freed once no reader can see them.
 //! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
+//! - [`table`]: a hash table of shared values whose lookups take no lock.
 //! - [`percpu`]: values and counters with one cache line a CPU.
 //! - [`primitive`]: the one switch between real atomics and loom's.
 //!
@@ -12,3 +13,4 @@ pub mod percpu;
 pub mod primitive;
 pub mod rcu;
 pub mod seqcount;
+pub mod table;
