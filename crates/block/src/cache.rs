@@ -1,31 +1,51 @@
 //! The buffer cache: blocks of one volume, kept in memory.
 //!
-//! Invariants: a block has at most one live buffer, and that is the one in the table. A miss puts an empty
-//! placeholder into the table first, so that one thread reads the device and the others wait for it; nothing is
-//! allocated, initialised or read under a lock. A failed read removes its placeholder before it wakes the waiters
-//! with the error, so a later lookup tries again. A block outside the volume is refused before the table is touched.
+//! # Invariants
+//! 1. A block has at most one live buffer, and that is the one that lookups find, for as long as anybody holds it.
+//! 2. A miss puts an empty placeholder into the table first. The thread that made it reads the device; all others
+//!    wait for it. No thread waits for another's read before it has finished its own.
+//! 3. Nothing is allocated, initialised or read under a lock.
+//! 4. A failed read takes its placeholder out of the table before it wakes the waiters with the error, so that a later
+//!    lookup tries again.
+//! 5. A block outside the volume is refused before the table is touched.
+//! 6. Buffers that nobody holds are evicted when the contents exceed the memory they may have.
+//!
+//! A hit takes no lock, allocates nothing and writes nothing that other CPUs read: [`BufferCache::with`] and
+//! [`BufferCache::peek`] look at the buffer under an RCU guard. Only [`BufferCache::read`], whose buffer may be kept,
+//! counts itself in the buffer. The table and its orderings are [`extern4_sync::table`].
 
-use std::collections::HashMap;
 use std::fmt;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
+use std::iter;
 use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
-use crate::{BlockDevice, Error, Result};
+use extern4_sync::percpu::{Padded, PerCpu};
+use extern4_sync::rcu::{self, Guard};
+use extern4_sync::table::{Held, Table};
 
-const SHARDS: usize = 64;
+use crate::{BlockDevice, Error, Op, Result};
+
 /// Blocks that one device read fetches at most.
-const MAX_BATCH: u64 = 256;
+const MAX_BATCH: usize = 256;
+/// Blocks that a cache may hold, however little memory it is given: enough for the blocks of one deep lookup.
+const MIN_BLOCKS: usize = 32;
+/// Buffers evicted together, so that the cost of handing them over to RCU is shared.
+const EVICT_BATCH: usize = 16;
+/// Buckets that a miss looks at to make room. If all it meets is in use, the cache is over its bound until the next
+/// miss, which looks further on; as a miss adds one entry and this many buckets hold half as many, it stays within
+/// one part in 500 of the bound.
+const EVICT_BUCKETS: usize = 1024;
 
 /// What a [`BufferCache`] caches and how much of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
     /// Bytes in a block: a power of two from 512 to 65536.
     pub block_size: u32,
     /// Blocks in the volume; any block from this on is refused.
     pub block_count: u64,
-    /// Bytes of block contents to keep at most.
+    /// Bytes of block contents to keep. Buffers that are held are kept beyond it.
     pub memory_bytes: usize,
 }
 
@@ -34,7 +54,7 @@ pub struct CacheOptions {
 pub struct CacheStats {
     /// Lookups answered from memory.
     pub hits: u64,
-    /// Lookups that had to read the device.
+    /// Blocks that had to be read from the device, for a lookup or ahead of one.
     pub misses: u64,
     /// Lookups that waited for another thread's read.
     pub waits: u64,
@@ -44,13 +64,27 @@ pub struct CacheStats {
     pub evictions: u64,
     /// Reads sent to the device; one may fetch several blocks.
     pub device_reads: u64,
+    /// Buffers in the cache now.
+    pub resident: u64,
+}
+
+/// One CPU's part of the counts.
+#[derive(Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    waits: AtomicU64,
+    allocations: AtomicU64,
+    evictions: AtomicU64,
+    device_reads: AtomicU64,
 }
 
 /// One block in memory; derefs to its bytes, which never change.
 pub struct Block {
     number: u64,
     flags: AtomicU32,
-    image: OnceLock<Result<Box<[u8]>>>,
+    /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
+    image: OnceLock<Result<Box<[u8]>, Box<Error>>>,
 }
 
 impl Block {
@@ -64,11 +98,16 @@ impl Block {
     pub fn flags(&self) -> &AtomicU32 {
         &self.flags
     }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.image.get(), Some(Ok(_)))
+    }
 }
 
 impl Deref for Block {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match self.image.get() {
             Some(Ok(image)) => image,
@@ -79,17 +118,18 @@ impl Deref for Block {
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block").field("number", &self.number).field("len", &self.len()).finish()
+        f.debug_struct("Block").field("number", &self.number).field("ready", &self.is_ready()).finish()
     }
 }
 
 /// A block held in memory for as long as this lives. Cheap to clone; derefs to the [`Block`] and so to its bytes.
 #[derive(Clone, Debug)]
-pub struct Buffer(Arc<Block>);
+pub struct Buffer(Held<Block>);
 
 impl Deref for Buffer {
     type Target = Block;
 
+    #[inline]
     fn deref(&self) -> &Block {
         &self.0
     }
@@ -99,8 +139,12 @@ impl Deref for Buffer {
 pub struct BufferCache {
     device: Arc<dyn BlockDevice>,
     options: CacheOptions,
-    shards: Box<[Mutex<HashMap<u64, Arc<Block>>>]>,
-    counters: [AtomicU64; 6],
+    /// Buffers to keep.
+    capacity: usize,
+    table: Table<Block>,
+    /// Entries in the table. Up by who inserts one, down by who takes it out.
+    resident: Padded<AtomicUsize>,
+    counts: PerCpu<Counts>,
 }
 
 impl BufferCache {
@@ -109,8 +153,17 @@ impl BufferCache {
         if !options.block_size.is_power_of_two() || !(512..=65536).contains(&options.block_size) {
             return Err(Error::BlockSize(options.block_size));
         }
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Ok(Self { device, options, shards, counters: Default::default() })
+        let wanted = options.memory_bytes / options.block_size as usize;
+        let useful = usize::try_from(options.block_count).unwrap_or(usize::MAX);
+        let capacity = wanted.min(useful).max(MIN_BLOCKS);
+        Ok(Self {
+            device,
+            options,
+            capacity,
+            table: Table::with_capacity(capacity),
+            resident: Padded::default(),
+            counts: PerCpu::new(),
+        })
     }
 
     /// The device below.
@@ -128,122 +181,205 @@ impl BufferCache {
         self.options.block_count
     }
 
-    /// The buffer of `block`, read from the device if need be.
-    pub fn read(&self, block: u64) -> Result<Buffer> {
-        let next = block.checked_add(1).ok_or(self.out_of_range(block))?;
-        let mut buffers = self.read_many(block..next)?;
-        Ok(buffers.swap_remove(0))
-    }
-
-    /// Calls `f` with `block`. The cheapest way to look at a block: a hit takes no reference.
-    pub fn with<R>(&self, block: u64, f: impl FnOnce(&Block) -> R) -> Result<R> {
-        let buffer = self.read(block)?;
-        Ok(f(&buffer))
-    }
-
-    /// The buffers of a run of blocks, in order. Adjacent blocks that are missing are read together.
-    pub fn read_many(&self, blocks: Range<u64>) -> Result<Vec<Buffer>> {
-        if blocks.end > self.options.block_count {
-            return Err(self.out_of_range(blocks.end - 1));
+    /// Block `block` if it is in memory, for as long as the guard lives. Never reads and never waits.
+    #[inline]
+    pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g Block> {
+        let found = self.table.get(block, guard)?.value();
+        if !found.is_ready() {
+            return None;
         }
-        let mut slots = Vec::new();
+        self.counts.local().hits.fetch_add(1, Relaxed);
+        Some(found)
+    }
+
+    /// Calls `f` with block `block`, read from the device if need be: the cheapest way to look at a block. `f` must
+    /// not wait for anything, since on a hit it runs in a read section of RCU.
+    #[inline]
+    pub fn with<R>(&self, block: u64, f: impl FnOnce(&Block) -> R) -> Result<R> {
+        let guard = rcu::pin();
+        if let Some(found) = self.peek(block, &guard) {
+            return Ok(f(found));
+        }
+        drop(guard);
+        Ok(f(&*self.read(block)?))
+    }
+
+    /// The buffer of block `block`, read from the device if need be.
+    pub fn read(&self, block: u64) -> Result<Buffer> {
+        self.check(block)?;
+        let (held, mine) = self.find_or_insert(block);
+        if mine {
+            self.load(std::slice::from_ref(&held));
+        } else {
+            self.count_found(&held);
+        }
+        finish(held)
+    }
+
+    /// The buffers of a run of blocks, in order. Adjacent ones that are missing are read together. All are held at
+    /// once, so the caller bounds the run.
+    pub fn read_many(&self, blocks: Range<u64>) -> Result<Vec<Buffer>> {
+        if let Some(last) = blocks.end.checked_sub(1) {
+            self.check(last)?;
+        }
+        let mut all = Vec::new();
         let mut missing = Vec::new();
         for block in blocks {
-            let (slot, mine) = self.find_or_insert(block);
+            let (held, mine) = self.find_or_insert(block);
             if mine {
-                missing.push(slot.clone());
+                missing.push(held.clone());
             } else {
-                let counter = if slot.image.get().is_some() { 0 } else { 2 };
-                self.counters[counter].fetch_add(1, Relaxed);
+                self.count_found(&held);
             }
-            slots.push(slot);
+            all.push(held);
         }
         self.load(&missing);
-        slots
-            .into_iter()
-            .map(|slot| match slot.image.wait() {
-                Ok(_) => Ok(Buffer(slot)),
-                Err(error) => Err(error.clone()),
-            })
-            .collect()
+        all.into_iter().map(finish).collect()
     }
 
-    /// Reads those of `blocks` that are not in memory, in as few device reads as it takes. Blocks outside the volume
-    /// and failing reads are passed over: who needs the block learns of it.
+    /// Reads those of `blocks` that are not in memory, in as few device reads as it takes, but not more than a
+    /// quarter of the cache. Blocks outside the volume and failing reads are passed over: who needs the block learns
+    /// of it.
     pub fn read_ahead(&self, blocks: Range<u64>) {
         let end = blocks.end.min(self.options.block_count);
         let missing: Vec<_> = (blocks.start..end)
+            .take(self.capacity / 4)
+            .filter(|&block| self.table.get(block, &rcu::pin()).is_none())
             .map(|block| self.find_or_insert(block))
-            .filter_map(|(slot, mine)| mine.then_some(slot))
+            .filter_map(|(held, mine)| mine.then_some(held))
             .collect();
         self.load(&missing);
     }
 
-    /// Counts since the cache was made.
+    /// Counts since the cache was made. Lookups that run at the same time may or may not be in them.
     pub fn stats(&self) -> CacheStats {
-        let [hits, misses, waits, allocations, evictions, device_reads] =
-            std::array::from_fn(|i| self.counters[i].load(Relaxed));
-        CacheStats { hits, misses, waits, allocations, evictions, device_reads }
-    }
-
-    fn out_of_range(&self, block: u64) -> Error {
-        Error::BlockOutOfRange { block, block_count: self.options.block_count }
-    }
-
-    fn shard(&self, block: u64) -> MutexGuard<'_, HashMap<u64, Arc<Block>>> {
-        let shard = &self.shards[block as usize % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The slot of `block`, and whether the caller has just made it and has to load it.
-    fn find_or_insert(&self, block: u64) -> (Arc<Block>, bool) {
-        if let Some(slot) = self.shard(block).get(&block) {
-            return (slot.clone(), false);
+        let sum =
+            |count: fn(&Counts) -> &AtomicU64| self.counts.iter().map(|cpu| count(cpu).load(Relaxed)).sum();
+        CacheStats {
+            hits: sum(|counts| &counts.hits),
+            misses: sum(|counts| &counts.misses),
+            waits: sum(|counts| &counts.waits),
+            allocations: sum(|counts| &counts.allocations),
+            evictions: sum(|counts| &counts.evictions),
+            device_reads: sum(|counts| &counts.device_reads),
+            resident: self.resident.load(Relaxed) as u64,
         }
-        let new = Arc::new(Block { number: block, flags: AtomicU32::new(0), image: OnceLock::new() });
-        self.counters[3].fetch_add(1, Relaxed);
-        let mut shard = self.shard(block);
-        let slot = shard.entry(block).or_insert_with(|| new.clone()).clone();
-        let mine = Arc::ptr_eq(&slot, &new);
-        (slot, mine)
     }
 
-    /// Fills the placeholders `slots`, which the caller made and which are in rising order.
-    fn load(&self, slots: &[Arc<Block>]) {
-        self.counters[1].fetch_add(slots.len() as u64, Relaxed);
-        let adjacent = |a: &Arc<Block>, b: &Arc<Block>| a.number + 1 == b.number;
-        for run in slots.chunk_by(adjacent).flat_map(|run| run.chunks(MAX_BATCH as usize)) {
-            let size = self.options.block_size as usize;
-            let mut images: Vec<Box<[u8]>> = run.iter().map(|_| vec![0; size].into()).collect();
-            match self.read_run(run[0].number, &mut images) {
-                Ok(()) => run.iter().zip(images).for_each(|(slot, image)| self.publish(slot, Ok(image))),
-                // One bad block must not fail its neighbours: each is read alone.
-                Err(_) if run.len() > 1 => {
-                    for (slot, image) in run.iter().zip(&mut images) {
-                        let image = std::slice::from_mut(image);
-                        let result =
-                            self.read_run(slot.number, image).map(|()| std::mem::take(&mut image[0]));
-                        self.publish(slot, result);
-                    }
-                }
-                Err(error) => self.publish(&run[0], Err(error)),
+    fn check(&self, block: u64) -> Result<()> {
+        let block_count = self.options.block_count;
+        if block < block_count { Ok(()) } else { Err(Error::BlockOutOfRange { block, block_count }) }
+    }
+
+    fn count_found(&self, held: &Held<Block>) {
+        let counts = self.counts.local();
+        let counter = if held.is_ready() { &counts.hits } else { &counts.waits };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    /// The entry of `block`, and whether the caller has just made it and so has to [`load`](Self::load) it.
+    fn find_or_insert(&self, block: u64) -> (Held<Block>, bool) {
+        let found = self.table.get(block, &rcu::pin()).and_then(|seen| seen.hold());
+        if let Some(held) = found {
+            return (held, false);
+        }
+        let placeholder = Block { number: block, flags: AtomicU32::new(0), image: OnceLock::new() };
+        let (held, mine) = self.table.find_or_insert(block, placeholder);
+        if mine {
+            self.make_room();
+        }
+        (held, mine)
+    }
+
+    /// Counts one entry more, and evicts others if that is too many.
+    fn make_room(&self) {
+        self.counts.local().allocations.fetch_add(1, Relaxed);
+        let resident = self.resident.fetch_add(1, Relaxed) + 1;
+        let excess = resident.saturating_sub(self.capacity);
+        if excess == 0 {
+            return;
+        }
+        let evicted = self.table.evict(excess.max(EVICT_BATCH), EVICT_BUCKETS);
+        self.resident.fetch_sub(evicted, Relaxed);
+        self.counts.local().evictions.fetch_add(evicted as u64, Relaxed);
+    }
+
+    /// Fills the placeholders `run`, which the caller made and which are in rising order.
+    fn load(&self, placeholders: &[Held<Block>]) {
+        // Should the device panic, the waiters must not wait for ever.
+        let _abandon = Abandon { cache: self, placeholders };
+        self.counts.local().misses.fetch_add(placeholders.len() as u64, Relaxed);
+        let adjacent = |a: &Held<Block>, b: &Held<Block>| a.number + 1 == b.number;
+        for run in placeholders.chunk_by(adjacent).flat_map(|run| run.chunks(MAX_BATCH)) {
+            self.load_run(run);
+        }
+    }
+
+    fn load_run(&self, run: &[Held<Block>]) {
+        let mut images: Vec<_> = iter::repeat_with(|| self.blank()).take(run.len()).collect();
+        match self.read_images(run[0].number, &mut images) {
+            Ok(()) => run.iter().zip(images).for_each(|(held, image)| self.publish(held, Ok(image))),
+            Err(error) if run.len() == 1 => self.publish(&run[0], Err(error)),
+            // One bad block must not fail its neighbours: each is read alone.
+            Err(_) => run.chunks(1).for_each(|alone| self.load_run(alone)),
+        }
+    }
+
+    fn blank(&self) -> Box<[u8]> {
+        vec![0; self.options.block_size as usize].into()
+    }
+
+    /// Fills `images` with the blocks from `first` on.
+    fn read_images(&self, first: u64, images: &mut [Box<[u8]>]) -> Result<()> {
+        let (size, len) = (u64::from(self.options.block_size), images.len() as u64);
+        let offset = first.checked_mul(size).ok_or(Error::OutOfRange {
+            op: Op::Read,
+            offset: u64::MAX,
+            len: size * len,
+            size: self.device.size_bytes(),
+        })?;
+        self.counts.local().device_reads.fetch_add(1, Relaxed);
+        match images {
+            [image] => self.device.read_at(image, offset),
+            images => {
+                let mut slices: Vec<_> = images.iter_mut().map(|image| IoSliceMut::new(image)).collect();
+                self.device.read_vectored_at(&mut slices, offset)
             }
         }
     }
 
-    fn read_run(&self, block: u64, images: &mut [Box<[u8]>]) -> Result<()> {
-        self.counters[5].fetch_add(1, Relaxed);
-        let offset = block.checked_mul(u64::from(self.options.block_size)).ok_or(self.out_of_range(block))?;
-        let mut slices: Vec<_> = images.iter_mut().map(|image| IoSliceMut::new(image)).collect();
-        self.device.read_vectored_at(&mut slices, offset)
-    }
-
-    fn publish(&self, slot: &Arc<Block>, result: Result<Box<[u8]>>) {
-        if result.is_err() {
-            self.shard(slot.number).remove(&slot.number);
+    /// Ends a load. After an error, the placeholder leaves the table before anybody learns of it.
+    fn publish(&self, held: &Held<Block>, result: Result<Box<[u8]>>) {
+        if result.is_err() && self.table.remove(held) {
+            self.resident.fetch_sub(1, Relaxed);
         }
         // OK: only the thread that made the placeholder publishes, and once.
-        let _ = slot.image.set(result);
+        let _ = held.image.set(result.map_err(Box::new));
+    }
+}
+
+/// Waits for the read of `held`, if it is not done.
+fn finish(held: Held<Block>) -> Result<Buffer> {
+    match held.image.wait() {
+        Ok(_) => Ok(Buffer(held)),
+        Err(error) => Err((**error).clone()),
+    }
+}
+
+/// Fails those placeholders that a load leaves empty, which it does only by a panic.
+struct Abandon<'a> {
+    cache: &'a BufferCache,
+    placeholders: &'a [Held<Block>],
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        for held in self.placeholders.iter().filter(|held| held.image.get().is_none()) {
+            let size = self.cache.block_size().into();
+            let offset = held.number.saturating_mul(size);
+            let error = io::Error::other("the thread that read it has panicked");
+            self.cache.publish(held, Err(Error::io(Op::Read, offset, size, error)));
+        }
     }
 }
 
@@ -265,12 +401,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lookup_reads_is_one_line() {
+        assert!(size_of::<Block>() <= 40);
+    }
+
+    #[test]
     fn a_second_read_hits() {
         let cache = cache(8);
         assert_eq!(cache.read(3).unwrap()[..], [3; 1024]);
         assert_eq!(cache.with(3, |block| block[0]).unwrap(), 3);
         let stats = cache.stats();
-        assert_eq!((stats.hits, stats.misses, stats.device_reads), (1, 1, 1));
+        assert_eq!((stats.hits, stats.misses, stats.allocations, stats.device_reads), (1, 1, 1, 1));
+    }
+
+    #[test]
+    fn peek_never_reads() {
+        let cache = cache(8);
+        let guard = rcu::pin();
+        assert!(cache.peek(3, &guard).is_none() && cache.peek(u64::MAX, &guard).is_none());
+        assert_eq!(cache.stats(), CacheStats::default());
+        cache.read(3).unwrap();
+        assert_eq!(cache.peek(3, &guard).unwrap()[5], 3);
+    }
+
+    #[test]
+    fn flags_live_as_long_as_the_buffer() {
+        let cache = cache(8);
+        cache.read(3).unwrap().flags().store(5, Relaxed);
+        assert_eq!(cache.with(3, |block| block.flags().load(Relaxed)).unwrap(), 5);
     }
 
     #[test]
@@ -286,7 +444,9 @@ mod tests {
         );
         assert_eq!(cache.stats().device_reads, 3);
         cache.read_ahead(0..100);
-        assert_eq!(cache.stats().device_reads, 4);
+        let stats = cache.stats();
+        assert_eq!((stats.device_reads, stats.misses, stats.hits, stats.resident), (4, 8, 1, 8));
+        assert!(cache.read_many(5..5).unwrap().is_empty());
     }
 
     #[test]
@@ -294,7 +454,20 @@ mod tests {
         let cache = cache(8);
         for block in [8, u64::MAX] {
             assert!(matches!(cache.read(block), Err(Error::BlockOutOfRange { block_count: 8, .. })));
+            assert!(cache.with(block, |_| ()).is_err());
         }
         assert!(matches!(cache.read_many(7..9), Err(Error::BlockOutOfRange { block: 8, .. })));
+        assert!(matches!(cache.read_many(0..u64::MAX), Err(Error::BlockOutOfRange { .. })));
+        cache.read_ahead(u64::MAX - 1..u64::MAX);
+        assert_eq!(cache.stats(), CacheStats::default());
+    }
+
+    #[test]
+    fn a_block_size_that_is_none_is_refused() {
+        for block_size in [0, 256, 1000, 131072] {
+            let options = CacheOptions { block_size, block_count: 1, memory_bytes: 0 };
+            let cache = BufferCache::new(Arc::new(MemoryDevice::zeroed(0)), options);
+            assert!(matches!(cache, Err(Error::BlockSize(size)) if size == block_size));
+        }
     }
 }

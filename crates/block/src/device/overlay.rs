@@ -5,6 +5,7 @@
 //! blocks that were written take.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -57,17 +58,18 @@ impl OverlayDevice {
     fn change(&self, changes: &mut Changes, block: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let start = block * self.block_size;
         let len = self.block_size.min(self.size_bytes() - start);
-        if !changes.contains_key(&block) {
-            let mut image = vec![0; len as usize];
-            if (bytes.len() as u64) < len {
-                self.base.read_at(&mut image, start)?;
+        let image = match changes.entry(block) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let mut image = vec![0; len as usize];
+                if (bytes.len() as u64) < len {
+                    self.base.read_at(&mut image, start)?;
+                }
+                entry.insert(image.into())
             }
-            changes.insert(block, image.into());
-        }
-        if let Some(image) = changes.get_mut(&block) {
-            let at = (offset - start) as usize;
-            image[at..at + bytes.len()].copy_from_slice(bytes);
-        }
+        };
+        let at = (offset - start) as usize;
+        image[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 

@@ -1,0 +1,272 @@
+//! The buffer cache's invariants, over failing devices and among threads.
+
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use extern4_block::device::fault::{Effect, Fault};
+use extern4_block::{
+    BlockDevice, BufferCache, CacheOptions, Error, FaultDevice, MemoryDevice, Op, RecordDevice, Result,
+};
+use extern4_sync::rcu;
+use proptest::prelude::*;
+
+const SIZE: u64 = 512;
+const EIO: i32 = 5;
+
+/// A device of which each block holds its number in every four bytes.
+fn numbered(blocks: u32) -> Arc<MemoryDevice> {
+    let bytes = (0..blocks).flat_map(|block| block.to_le_bytes().repeat(SIZE as usize / 4)).collect();
+    Arc::new(MemoryDevice::new(bytes))
+}
+
+fn holds_its_number(block: &extern4_block::Block) -> bool {
+    block.len() as u64 == SIZE && block.chunks(4).all(|word| word == (block.number() as u32).to_le_bytes())
+}
+
+fn cache(device: Arc<dyn BlockDevice>, blocks_kept: usize) -> BufferCache {
+    let block_count = device.size_bytes() / SIZE;
+    let options = CacheOptions { block_size: 512, block_count, memory_bytes: blocks_kept * SIZE as usize };
+    BufferCache::new(device, options).unwrap()
+}
+
+#[test]
+fn threads_that_miss_together_read_once() {
+    let device = Arc::new(RecordDevice::new(Arc::new(FaultDevice::new(numbered(64)))));
+    let cache = &cache(device.clone(), 64);
+    let barrier = &Barrier::new(4);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for block in 0..64 {
+                    barrier.wait();
+                    assert!(holds_its_number(&cache.read(block).unwrap()));
+                }
+            });
+        }
+    });
+    let stats = cache.stats();
+    assert_eq!((device.counts().reads, stats.misses, stats.device_reads), (64, 64, 64));
+    assert_eq!(stats.hits + stats.waits, 3 * 64);
+}
+
+#[test]
+fn a_failed_read_reaches_every_waiter_and_is_tried_again() {
+    let faults = Arc::new(FaultDevice::new(numbered(4)));
+    faults.inject(Fault::nth(Op::Read, 0, Effect::Error(EIO)));
+    // The slow device keeps the first reader inside until the others wait for it.
+    let cache = &cache(Arc::new(Slow(faults.clone())), 64);
+    let failed = &AtomicUsize::new(0);
+    let barrier = &Barrier::new(4);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                barrier.wait();
+                match cache.read(1) {
+                    Ok(buffer) => assert!(holds_its_number(&buffer)),
+                    Err(Error::Io { op: Op::Read, offset: 512, .. }) => _ = failed.fetch_add(1, Relaxed),
+                    Err(other) => panic!("{other}"),
+                }
+            });
+        }
+    });
+    assert!(failed.load(Relaxed) >= 1);
+    assert!(holds_its_number(&cache.read(1).unwrap()));
+    assert_eq!(cache.stats().resident, 1);
+}
+
+#[test]
+fn a_bad_block_fails_alone() {
+    let faults = Arc::new(FaultDevice::new(numbered(16)));
+    faults.inject(Fault::within(Op::Read, 5 * SIZE..6 * SIZE, Effect::Error(EIO)));
+    let cache = cache(faults.clone(), 64);
+    assert!(matches!(cache.read_many(0..16), Err(Error::Io { offset, .. }) if offset == 5 * SIZE));
+    cache.read_ahead(0..16);
+    assert_eq!(cache.stats().resident, 15);
+    let guard = rcu::pin();
+    assert!((0..16).all(|block| cache.peek(block, &guard).is_some_and(holds_its_number) == (block != 5)));
+    faults.heal();
+    assert!(holds_its_number(&cache.read(5).unwrap()));
+}
+
+#[test]
+fn an_image_shorter_than_its_volume_is_an_error_at_its_place() {
+    let options = CacheOptions { block_size: 512, block_count: u64::MAX, memory_bytes: 1 << 16 };
+    let cache = BufferCache::new(numbered(4), options).unwrap();
+    assert!(matches!(cache.read(4), Err(Error::OutOfRange { offset: 2048, size: 2048, .. })));
+    assert!(matches!(cache.read(u64::MAX - 1), Err(Error::OutOfRange { .. })));
+    assert!(matches!(cache.read_many(2..6), Err(Error::OutOfRange { offset: 2048, .. })));
+    assert_eq!(cache.stats().resident, 2);
+}
+
+#[test]
+fn a_panicking_device_does_not_hang_the_others() {
+    let cache = &cache(Arc::new(Panicking(AtomicU32::new(1), numbered(4))), 64);
+    let panicked = thread::scope(|scope| scope.spawn(|| cache.read(2)).join().is_err());
+    assert!(panicked);
+    assert!(holds_its_number(&cache.read(2).unwrap()));
+}
+
+#[test]
+fn memory_stays_bounded_and_what_is_used_stays() {
+    let cache = cache(numbered(4096), 256);
+    let kept = cache.read(7).unwrap();
+    for block in 0..4096 {
+        assert!(holds_its_number(&cache.read(block).unwrap()));
+        assert!(cache.with(100, holds_its_number).unwrap());
+        assert!(cache.stats().resident <= 256 + 1);
+    }
+    let stats = cache.stats();
+    assert!(stats.evictions >= 4096 - 257);
+    // Block 100 was read twice at most: before it was first looked at, and never again while it was in use.
+    assert!(stats.misses <= 4096 + 1, "{stats:?}");
+    let guard = rcu::pin();
+    assert!(std::ptr::eq(cache.peek(7, &guard).unwrap(), &*kept), "a held block has a second buffer");
+}
+
+#[test]
+fn buffers_that_are_held_may_exceed_the_bound_until_they_are_dropped() {
+    let cache = cache(numbered(1024), 64);
+    let held = cache.read_many(0..512).unwrap();
+    assert!(held.iter().all(|buffer| holds_its_number(buffer)));
+    assert!(cache.stats().resident >= 512);
+    drop(held);
+    for block in 512..600 {
+        cache.read(block).unwrap();
+    }
+    assert!(cache.stats().resident <= 65);
+}
+
+#[test]
+fn threads_see_one_buffer_a_block_while_others_evict() {
+    let device = Arc::new(FaultDevice::new(numbered(200)));
+    device.inject(Fault { after: 100, times: 50, ..Fault::every(Op::Read, Effect::Error(EIO)) });
+    let cache = &cache(device, 32);
+    thread::scope(|scope| {
+        for thread in 0..4u64 {
+            scope.spawn(move || {
+                for i in 0..10_000u64 {
+                    let block = (i * 31 + thread * 57) % 200;
+                    match i % 4 {
+                        0 => cache.read_ahead(block..block + 5),
+                        1 => _ = cache.with(block, |block| assert!(holds_its_number(block))),
+                        2 => _ = cache.read_many(block..(block + 4).min(200)),
+                        _ => {
+                            let Ok(held) = cache.read(block) else { continue };
+                            let guard = rcu::pin();
+                            let found = cache.peek(block, &guard).expect("held, so in the table");
+                            assert!(std::ptr::eq(found, &*held) && holds_its_number(found));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(cache.stats().resident <= 32 + 4 * 5, "{:?}", cache.stats());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Read(u64),
+    Many(u64, u64),
+    Ahead(u64, u64),
+    Break(Range<u64>),
+    Heal,
+}
+
+proptest! {
+    #[test]
+    fn a_cache_reads_as_its_device_does(steps in prop::collection::vec(prop_oneof![
+        4 => (0..70u64).prop_map(Step::Read),
+        2 => (0..70u64, 0..20u64).prop_map(|(start, len)| Step::Many(start, len)),
+        1 => (0..70u64, 0..20u64).prop_map(|(start, len)| Step::Ahead(start, len)),
+        1 => (0..64u64, 1..4u64).prop_map(|(start, len)| Step::Break(start..start + len)),
+        1 => Just(Step::Heal),
+    ], 1..60)) {
+        let faults = Arc::new(FaultDevice::new(numbered(64)));
+        let cache = cache(faults.clone(), 32);
+        let mut broken: Vec<Range<u64>> = Vec::new();
+        for step in steps {
+            let mut check = |blocks: Range<u64>, result: Result<Vec<extern4_block::Buffer>>| {
+                let inside = blocks.end <= 64;
+                let whole = !blocks.clone().any(|block| broken.iter().any(|bad| bad.contains(&block)));
+                match result {
+                    Ok(buffers) => {
+                        prop_assert!(inside && buffers.len() as u64 == blocks.end - blocks.start);
+                        prop_assert!(buffers.iter().zip(blocks).all(|(b, n)| b.number() == n && holds_its_number(b)));
+                    }
+                    Err(Error::BlockOutOfRange { .. }) => prop_assert!(!inside),
+                    Err(_) => prop_assert!(inside && !whole),
+                }
+                Ok(())
+            };
+            match step {
+                Step::Read(block) => check(block..block + 1, cache.read(block).map(|buffer| vec![buffer]))?,
+                Step::Many(start, len) => check(start..start + len, cache.read_many(start..start + len))?,
+                Step::Ahead(start, len) => cache.read_ahead(start..start + len),
+                Step::Break(range) => {
+                    faults.inject(Fault::within(Op::Read, range.start * SIZE..range.end * SIZE, Effect::Error(EIO)));
+                    broken.push(range);
+                }
+                Step::Heal => {
+                    faults.heal();
+                    broken.clear();
+                }
+            }
+        }
+    }
+}
+
+/// A device whose every read takes a while.
+#[derive(Debug)]
+struct Slow(Arc<FaultDevice>);
+
+/// A device whose first reads panic.
+#[derive(Debug)]
+struct Panicking(AtomicU32, Arc<MemoryDevice>);
+
+macro_rules! reads_only {
+    ($device:ident, |$self:ident| $base:expr, $before:expr) => {
+        impl BlockDevice for $device {
+            fn size_bytes(&self) -> u64 {
+                let $self = self;
+                $base.size_bytes()
+            }
+            fn is_read_only(&self) -> bool {
+                true
+            }
+            fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+                let $self = self;
+                $before;
+                $base.read_at(buf, offset)
+            }
+            fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+                let $self = self;
+                $before;
+                $base.read_vectored_at(bufs, offset)
+            }
+            fn write_at(&self, _: &[u8], offset: u64) -> Result<()> {
+                Err(Error::ReadOnly { op: Op::Write, offset })
+            }
+            fn flush(&self) -> Result<()> {
+                Ok(())
+            }
+            fn discard(&self, range: Range<u64>) -> Result<()> {
+                Err(Error::ReadOnly { op: Op::Discard, offset: range.start })
+            }
+            fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+                Err(Error::ReadOnly { op: Op::WriteZeroes, offset: range.start })
+            }
+        }
+    };
+}
+
+reads_only!(Slow, |this| this.0, thread::sleep(Duration::from_millis(30)));
+reads_only!(
+    Panicking,
+    |this| this.1,
+    assert!(this.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err(), "as the test wants")
+);
