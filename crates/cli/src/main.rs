@@ -1,2 +1,41 @@
-//! extern4.
-fn main() {}
+//! The command `extern4`: looks into ext2, ext3 and ext4 images and devices without mounting them.
+//!
+//! One file a subcommand under [`cmd`]; what they share stands beside it. A subcommand writes its result to standard
+//! output, reports what fails to [`app::App`] and goes on with the rest; `main` turns the worst of it into the exit
+//! code.
+
+#![deny(unsafe_code)]
+
+mod app;
+mod args;
+mod cmd;
+mod color;
+mod json;
+mod names;
+mod place;
+mod report;
+mod status;
+mod text;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::app::App;
+use crate::args::Args;
+use crate::status::Status;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let mut app = App::new(args.command.name(), args.cred());
+    let done = args.command.run(&mut app);
+    ExitCode::from(match done {
+        Ok(()) => app.status().code(),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Status::CLOSED_PIPE,
+        Err(error) => {
+            app.fail(Status::Failed, format_args!("cannot write: {error}"));
+            app.status().code()
+        }
+    })
+}

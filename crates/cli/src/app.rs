@@ -1,0 +1,230 @@
+//! What every subcommand works with: the volumes that are open, who looks at them, and what went wrong so far.
+
+use std::cell::OnceCell;
+use std::error::Error as _;
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::rc::Rc;
+
+use extern4::{Cred, ErrorKind, Session, Volume};
+
+use crate::names::Names;
+use crate::place::{Image, Part, Place};
+use crate::status::Status;
+use crate::text::escape;
+
+/// The state of one run of the command.
+pub(crate) struct App {
+    command: &'static str,
+    cred: Cred,
+    open: Vec<Rc<Opened>>,
+    status: Status,
+}
+
+/// An open volume and the caller's view of it.
+pub(crate) struct Opened {
+    /// Where it is.
+    pub(crate) image: Image,
+    /// The volume.
+    pub(crate) volume: Volume,
+    /// The caller's view.
+    pub(crate) session: Session,
+    names: OnceCell<Names>,
+}
+
+/// A file in an open volume.
+pub(crate) struct Target {
+    /// The volume.
+    pub(crate) volume: Rc<Opened>,
+    /// The place as given.
+    pub(crate) place: Place,
+}
+
+impl App {
+    /// A run of subcommand `command` by `cred`.
+    pub(crate) fn new(command: &'static str, cred: Cred) -> Self {
+        Self { command, cred, open: Vec::new(), status: Status::Success }
+    }
+
+    /// How it went so far.
+    pub(crate) fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Opens the volume of a place, once however many places are in it; a failure is reported.
+    pub(crate) fn target(&mut self, place: &Place) -> Option<Target> {
+        let volume = self.volume(&place.image)?;
+        Some(Target { volume, place: place.clone() })
+    }
+
+    /// Opens a volume, once however often it is asked for; a failure is reported.
+    pub(crate) fn volume(&mut self, image: &Image) -> Option<Rc<Opened>> {
+        if let Some(volume) = self.open.iter().find(|volume| volume.image == *image) {
+            return Some(Rc::clone(volume));
+        }
+        match open(image) {
+            Ok(volume) => {
+                let session = volume.session(self.cred.clone());
+                let image = image.clone();
+                let opened = Rc::new(Opened { image, volume, session, names: OnceCell::new() });
+                self.open.push(Rc::clone(&opened));
+                Some(opened)
+            }
+            Err(error) => {
+                self.error(image, &error);
+                if let Some(hint) = partitions::hint(image, error.kind()) {
+                    self.note(hint);
+                }
+                None
+            }
+        }
+    }
+
+    /// Reports an error of the library at `place`.
+    pub(crate) fn error(&mut self, place: impl Display, error: &extern4::Error) {
+        self.status = self.status.max(status_of(error.kind()));
+        self.say(format_args!("{place}: {}", reason(error)));
+    }
+
+    /// Reports another failure.
+    pub(crate) fn fail(&mut self, status: Status, message: impl Display) {
+        self.status = self.status.max(status);
+        self.say(message);
+    }
+
+    /// Says something on standard error that is no failure.
+    pub(crate) fn note(&self, message: impl Display) {
+        self.say(message);
+    }
+
+    fn say(&self, message: impl Display) {
+        // A message that cannot be written has nowhere else to go.
+        let _ = writeln!(io::stderr().lock(), "extern4: {}: {message}", self.command);
+    }
+}
+
+fn open(image: &Image) -> extern4::Result<Volume> {
+    let mut options = Volume::options();
+    match image.part {
+        Part::Whole => {}
+        Part::Partition(number) => {
+            options.partition(number);
+        }
+        Part::Offset(bytes) => {
+            options.offset(bytes);
+        }
+    }
+    options.open(&image.file)
+}
+
+fn status_of(kind: ErrorKind) -> Status {
+    match kind {
+        ErrorKind::NotExt | ErrorKind::Unsupported => Status::Refused,
+        ErrorKind::Corrupt => Status::Corrupt,
+        _ => Status::Failed,
+    }
+}
+
+/// Why, without what and where: those are said already.
+fn reason(error: &extern4::Error) -> String {
+    let mut text = String::new();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        // Many an error's own text ends with its cause's.
+        if !text.ends_with(&message) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&message);
+        }
+        cause = error.source();
+    }
+    if text.is_empty() {
+        text = match error.kind() {
+            ErrorKind::Os(errno) => errno.to_string(),
+            _ => error.to_string(),
+        };
+    }
+    escape(text.as_bytes()).into_owned()
+}
+
+impl Opened {
+    /// The image's own user and group names. They are read as the superuser: whoever holds the image may know them.
+    pub(crate) fn names(&self) -> &Names {
+        self.names.get_or_init(|| Names::read(&self.volume.superuser()))
+    }
+
+    /// How a path of this volume is written in a message.
+    pub(crate) fn place(&self, path: &Path) -> Place {
+        Place { image: self.image.clone(), path: path.to_owned() }
+    }
+}
+
+impl Target {
+    /// The path inside the volume.
+    pub(crate) fn path(&self) -> &Path {
+        &self.place.path
+    }
+
+    /// The caller's view.
+    pub(crate) fn session(&self) -> &Session {
+        &self.volume.session
+    }
+}
+
+/// How paths are printed: alone where all places are in one volume, behind its image where they are in several.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown {
+    with_image: bool,
+    /// Whether the output goes to a terminal.
+    pub(crate) terminal: bool,
+}
+
+impl Shown {
+    /// For the output of a command about `places`.
+    pub(crate) fn new<'a>(places: impl IntoIterator<Item = &'a Place>) -> Self {
+        let mut images = places.into_iter().map(|place| &place.image);
+        let first = images.next();
+        let with_image = images.any(|image| Some(image) != first);
+        Self { with_image, terminal: io::stdout().is_terminal() }
+    }
+
+    /// What stands before every path of this volume.
+    pub(crate) fn prefix(self, image: &Image) -> Vec<u8> {
+        if !self.with_image {
+            return Vec::new();
+        }
+        let mut prefix = image.file.as_os_str().as_bytes().to_vec();
+        match image.part {
+            Part::Whole => prefix.push(b':'),
+            Part::Partition(number) => prefix.extend_from_slice(format!("#{number}:").as_bytes()),
+            Part::Offset(bytes) => prefix.extend_from_slice(format!("@{bytes}:").as_bytes()),
+        }
+        prefix
+    }
+
+    /// A path as it is printed.
+    pub(crate) fn path(self, image: &Image, path: &Path) -> Vec<u8> {
+        let mut shown = self.prefix(image);
+        shown.extend_from_slice(path.as_os_str().as_bytes());
+        crate::text::escape_bytes(&shown, self.terminal).into_owned()
+    }
+}
+
+mod partitions {
+    //! What to do when a volume is not where it was looked for.
+
+    use super::{ErrorKind, Image, Part};
+
+    /// Points to the partitions of a disk image that was named as a whole.
+    pub(super) fn hint(image: &Image, kind: ErrorKind) -> Option<String> {
+        if kind != ErrorKind::NotExt || image.part != Part::Whole {
+            return None;
+        }
+        let _ = image;
+        None
+    }
+}

@@ -1,0 +1,134 @@
+//! The command line.
+
+use std::io;
+
+use clap::{Parser, Subcommand};
+use extern4::Cred;
+
+use crate::app::App;
+use crate::cmd;
+
+const PLACES: &str = "\
+A place in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2 \
+and IMAGE@1M:/PATH in the volume that starts 1 MiB into the image. Where an image's own name holds ':', '#' or '@', \
+the longest name that exists is taken.
+
+Exit codes: 0 everything succeeded; 1 something failed; 2 wrong usage; 3 not an ext2, ext3 or ext4 volume, or one \
+with a feature that cannot be read; 4 the volume is corrupt. The highest counts.";
+
+/// Look into ext2, ext3 and ext4 images and devices without mounting them.
+#[derive(Parser)]
+#[command(name = "extern4", version, after_long_help = PLACES, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    /// See the volume as this user, group and further groups: UID:GID[,GID...] (default: as root)
+    #[arg(long = "as", value_name = "UID:GID[,GID...]", value_parser = caller, global = true)]
+    caller: Option<Caller>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+/// Reads `UID:GID[,GID...]`.
+pub(crate) fn caller(text: &str) -> Result<Caller, String> {
+    let read = || {
+        let (uid, groups) = text.split_once(':')?;
+        let mut groups = groups.split(',').map(|gid| gid.parse().ok());
+        Some(Caller { uid: uid.parse().ok()?, gid: groups.next()??, groups: groups.collect::<Option<_>>()? })
+    };
+    read().ok_or_else(|| "write it as 1000:1000 or 1000:1000,4,27".to_owned())
+}
+
+impl Caller {
+    /// His credentials.
+    pub(crate) fn cred(&self) -> Cred {
+        Cred::new(self.uid, self.gid, &self.groups)
+    }
+}
+
+impl Args {
+    /// Whose view of the volumes is wanted.
+    pub(crate) fn cred(&self) -> Cred {
+        self.caller.as_ref().map_or_else(Cred::root, Caller::cred)
+    }
+}
+
+macro_rules! commands {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal => $module:ident;)*) => {
+        /// The subcommands.
+        #[derive(Subcommand)]
+        pub(crate) enum Command {
+            $($(#[$doc])* #[command(name = $name)] $variant(cmd::$module::Args),)*
+        }
+
+        impl Command {
+            /// The name as it is typed.
+            pub(crate) fn name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)* }
+            }
+
+            /// Runs it. An error is one of writing the output.
+            pub(crate) fn run(&self, app: &mut App) -> io::Result<()> {
+                match self { $(Self::$variant(args) => cmd::$module::run(args, app),)* }
+            }
+        }
+    };
+}
+
+commands! {
+    /// List directories
+    Ls = "ls" => ls;
+    /// Show a directory with everything below it as a tree
+    Tree = "tree" => tree;
+    /// Show everything about files
+    Stat = "stat" => stat;
+    /// Write the contents of files to standard output
+    Cat = "cat" => cat;
+    /// Copy files and directories out of a volume
+    Cp = "cp" => cp;
+    /// Search for files, with the expressions of GNU find
+    Find = "find" => find;
+    /// Sum up the space that files take
+    Du = "du" => du;
+    /// Show the free space of volumes
+    Df = "df" => df;
+    /// Show access control lists
+    Getfacl = "getfacl" => getfacl;
+    /// Show extended attributes
+    Getfattr = "getfattr" => getfattr;
+    /// Write a shell's completions to standard output
+    Completions = "completions" => completions;
+    /// Write the manual pages
+    Man = "man" => man;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Args, Caller, caller};
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn callers_are_read() {
+        let check = |text: &str, uid, gid, groups: &[u32]| {
+            assert_eq!(caller(text), Ok(Caller { uid, gid, groups: groups.to_vec() }), "{text}");
+        };
+        check("0:0", 0, 0, &[]);
+        check("1000:100", 1000, 100, &[]);
+        check("1000:100,4,27", 1000, 100, &[4, 27]);
+        for bad in ["", "1000", "1000:", ":1", "a:b", "1:2,", "1:2,x", "-1:0", "4294967296:0"] {
+            assert!(caller(bad).is_err(), "{bad}");
+        }
+    }
+}

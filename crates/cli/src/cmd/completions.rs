@@ -1,0 +1,20 @@
+//! `extern4 completions`: what a shell needs to complete command lines.
+
+use std::io::{self, Write as _};
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use crate::app::App;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The shell to complete for
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args, _app: &mut App) -> io::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::args::Args::command(), "extern4", &mut script);
+    io::stdout().write_all(&script)
+}

@@ -1,0 +1,216 @@
+//! What is kept of a file besides its contents.
+//!
+//! The order matters: a change of owner takes set-id bits and capabilities away, so it comes first; a mode may forbid
+//! what follows, so attributes come before it; an ACL holds the group's bits of the mode, so it comes after; and times
+//! come last, because everything else changes them.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use extern4::{AclKind, Metadata, Timespec};
+use rustix::fs::{
+    AtFlags, Gid, Mode, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fremovexattr, fsetxattr,
+    futimens, lsetxattr, utimensat,
+};
+use rustix::io::Errno;
+
+use crate::app::{App, Opened};
+use crate::status::Status;
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// What is to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keep {
+    /// Owners, modes, times and ACLs.
+    pub(super) attributes: bool,
+    /// Extended attributes.
+    pub(super) xattrs: bool,
+    /// The destination gives new files an ACL, which has to go where the original has none.
+    pub(super) inherits_acl: bool,
+}
+
+/// What could not be kept, for one message at the end.
+#[derive(Default)]
+pub(super) struct Lost {
+    owners: u64,
+    xattrs: u64,
+    first_xattr: Option<(PathBuf, OsString, io::Error)>,
+    /// Something was lost that another user might have kept, and this one should have.
+    failed: bool,
+}
+
+/// A file in the volume and all that is known of it.
+pub(super) struct Original<'a> {
+    pub(super) volume: &'a Opened,
+    pub(super) path: &'a Path,
+    pub(super) metadata: &'a Metadata,
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+impl Lost {
+    fn xattr(&mut self, path: &Path, name: &OsStr, error: Errno) {
+        self.xattrs += 1;
+        // Only root may set these, as only root may give files away.
+        let privileged =
+            [&b"security."[..], b"trusted."].iter().any(|space| name.as_bytes().starts_with(space));
+        self.failed |= is_root() || !privileged;
+        self.first_xattr.get_or_insert_with(|| (path.to_owned(), name.to_owned(), error.into()));
+    }
+
+    /// Says what was lost, in one message for each kind.
+    pub(super) fn report(&self, app: &mut App) {
+        if self.owners > 0 {
+            app.note(format_args!(
+                "warning: the owners of {} files are not kept: only root can do that",
+                self.owners
+            ));
+        }
+        if let Some((path, name, error)) = &self.first_xattr {
+            let message = format!(
+                "{} extended attributes are not kept, such as {} of {}: {error}",
+                self.xattrs,
+                crate::text::escape(name.as_bytes()),
+                crate::text::escape(path.as_os_str().as_bytes()),
+            );
+            if self.failed {
+                app.fail(Status::Failed, message);
+            } else {
+                app.note(format_args!("warning: {message}"));
+            }
+        }
+    }
+}
+
+impl Original<'_> {
+    fn owner(&self) -> (Uid, Gid) {
+        (Uid::from_raw(self.metadata.uid()), Gid::from_raw(self.metadata.gid()))
+    }
+
+    fn times(&self) -> Timestamps {
+        let time = |time: Timespec| rustix::fs::Timespec { tv_sec: time.sec, tv_nsec: time.nsec.into() };
+        Timestamps {
+            last_access: time(self.metadata.atime()),
+            last_modification: time(self.metadata.mtime()),
+        }
+    }
+
+    /// Gives an open copy what its original has.
+    pub(super) fn keep(
+        &self,
+        copy: impl AsFd,
+        keep: Keep,
+        lost: &mut Lost,
+    ) -> Result<(), super::data::Error> {
+        let copy = copy.as_fd();
+        let (uid, gid) = self.owner();
+        let mut mode = self.metadata.mode() & 0o7777;
+        if keep.attributes && !own(lost, |uid, gid| fchown(copy, uid, gid), uid, gid)? {
+            // A set-id bit for another owner than it was meant for is a hole.
+            mode &= !0o6000;
+        }
+        if keep.xattrs {
+            for name in self.xattr_names()? {
+                let Some(value) = self.volume.session.lgetxattr(self.path, &name)? else { continue };
+                if let Err(error) = fsetxattr(copy, &*name, &value, XattrFlags::empty()) {
+                    lost.xattr(self.path, &name, error);
+                }
+            }
+        }
+        if keep.attributes {
+            fchmod(copy, Mode::from_raw_mode(mode)).map_err(io::Error::from)?;
+            self.acl(copy, ACCESS, AclKind::Access, keep, lost)?;
+            if self.metadata.is_dir() {
+                self.acl(copy, DEFAULT, AclKind::Default, keep, lost)?;
+            }
+            futimens(copy, &self.times()).map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a copy that cannot be opened, such as a link or a device node, what its original has.
+    pub(super) fn keep_at(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+        keep: Keep,
+        lost: &mut Lost,
+    ) -> Result<(), super::data::Error> {
+        let (uid, gid) = self.owner();
+        if keep.attributes {
+            let change = |uid, gid| chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
+            own(lost, change, uid, gid)?;
+        }
+        if keep.xattrs {
+            // There is no call that takes a directory and a name; the directory's entry in /proc is as good as it.
+            let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+            for name in self.xattr_names()? {
+                let Some(value) = self.volume.session.lgetxattr(self.path, &name)? else { continue };
+                if let Err(error) = lsetxattr(&path, &*name, &value, XattrFlags::empty()) {
+                    lost.xattr(self.path, &name, error);
+                }
+            }
+        }
+        if keep.attributes {
+            let nofollow = AtFlags::SYMLINK_NOFOLLOW;
+            utimensat(directory, name, &self.times(), nofollow).map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// The names of the attributes that are not ACLs.
+    fn xattr_names(&self) -> extern4::Result<Vec<OsString>> {
+        let mut names = self.volume.session.llistxattr(self.path)?;
+        names.retain(|name| name != ACCESS && name != DEFAULT);
+        Ok(names)
+    }
+
+    fn acl(
+        &self,
+        copy: BorrowedFd<'_>,
+        name: &str,
+        kind: AclKind,
+        keep: Keep,
+        lost: &mut Lost,
+    ) -> Result<(), super::data::Error> {
+        match self.volume.session.acl(self.path, kind)? {
+            Some(acl) => {
+                if let Err(error) = fsetxattr(copy, name, &acl.to_xattr(), XattrFlags::empty()) {
+                    lost.xattr(self.path, OsStr::new(name), error);
+                }
+            }
+            None if keep.inherits_acl => {
+                // There is none to remove where the file system keeps none.
+                let _ = fremovexattr(copy, name);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// Changes the owner, or at least the group; tells whether both are right.
+fn own(
+    lost: &mut Lost,
+    change: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
+    uid: Uid,
+    gid: Gid,
+) -> io::Result<bool> {
+    match change(Some(uid), Some(gid)) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::INVAL) if !is_root() => {
+            // A user may give a file to a group of his own.
+            let _ = change(None, Some(gid));
+            lost.owners += 1;
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,356 @@
+//! A copy, from its first file to its last.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use extern4::{FileType, Metadata};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat};
+
+use crate::app::{App, Opened, Target};
+use crate::place::Image;
+use crate::status::Status;
+use crate::text::escape;
+
+use super::Args;
+use super::attributes::{Keep, Lost, Original};
+use super::data::{self, Error};
+use super::progress::Progress;
+use super::tree::{self, Tree};
+
+/// Where a copy goes.
+pub(super) struct Spot {
+    base: Rc<OwnedFd>,
+    /// The name it gets there; nothing if the directory itself takes the place of the one that is copied.
+    name: Option<OsString>,
+    /// The path of the base, for messages.
+    path: PathBuf,
+    /// The file the user named, which is there already: it is written, not replaced.
+    existing: Option<PathBuf>,
+}
+
+impl Spot {
+    /// Called `name` in `directory`.
+    pub(super) fn inside(directory: &Path, name: OsString) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let base = openat(CWD, directory, flags, Mode::empty())?;
+        Ok(Self { base: Rc::new(base), name: Some(name), path: directory.to_owned(), existing: None })
+    }
+
+    /// The contents into `directory`.
+    pub(super) fn itself(directory: &Path) -> io::Result<Self> {
+        Ok(Self { name: None, ..Self::inside(directory, OsString::new())? })
+    }
+
+    /// Into the file `name` of `directory`, which is there: `path` as the user wrote it.
+    pub(super) fn existing(directory: &Path, name: OsString, path: &Path) -> io::Result<Self> {
+        Ok(Self { existing: Some(path.to_owned()), ..Self::inside(directory, name)? })
+    }
+}
+
+/// A running copy.
+pub(super) struct Copier<'a> {
+    args: &'a Args,
+    umask: u32,
+    lost: Lost,
+    progress: Progress,
+    buffer: Vec<u8>,
+    /// Where the first name of a file with several went, by image and inode.
+    links: Vec<(Image, HashMap<u64, tree::Spot>)>,
+}
+
+/// A directory that is being filled: its attributes are given to it when it is left.
+struct Pending {
+    path: PathBuf,
+    metadata: Metadata,
+    made: bool,
+}
+
+impl<'a> Copier<'a> {
+    pub(super) fn new(args: &'a Args) -> Self {
+        // Modes are given in full where they are made, so that a file never has more rights than it ends with.
+        let umask = rustix::process::umask(Mode::empty()).as_raw_mode();
+        let progress = Progress::new(args.quiet);
+        Self { args, umask, lost: Lost::default(), progress, buffer: Vec::new(), links: Vec::new() }
+    }
+
+    /// Copies one place.
+    pub(super) fn copy(&mut self, target: &Target, spot: Spot, app: &mut App) {
+        self.progress.expect(target, self.args.recursive());
+        let session = target.session();
+        let found = if self.args.recursive() {
+            session.symlink_metadata(target.path())
+        } else {
+            session.metadata(target.path())
+        };
+        match found {
+            Err(error) => self.say(|| app.error(&target.place, &error)),
+            Ok(found) if found.is_dir() && !self.args.recursive() => {
+                self.say(|| {
+                    app.fail(
+                        Status::Failed,
+                        format_args!("{}: is a directory; copy it with -r", target.place),
+                    )
+                });
+            }
+            Ok(found) => {
+                let keep = self.keep(&spot);
+                if let Some(path) = spot.existing.as_deref().filter(|_| found.is_file()) {
+                    let copied = self.into_existing(target, &found, path, keep);
+                    self.outcome(copied, &target.volume, target.path(), path, app);
+                } else if found.is_dir() {
+                    self.directory(target, spot, keep, app);
+                } else {
+                    self.single(target, &found, spot, keep, app);
+                }
+            }
+        }
+    }
+
+    /// Says what was lost, and takes the progress bar away.
+    pub(super) fn finish(self, app: &mut App) {
+        self.progress.finish();
+        self.lost.report(app);
+    }
+
+    fn say<T>(&self, say: impl FnOnce() -> T) -> T {
+        self.progress.suspend(say)
+    }
+
+    fn keep(&self, spot: &Spot) -> Keep {
+        let inherited = fgetxattr(&*spot.base, "system.posix_acl_default", &mut [0_u8; 0][..]);
+        Keep {
+            attributes: self.args.preserve || self.args.archive,
+            xattrs: self.args.archive,
+            inherits_acl: inherited.is_ok(),
+        }
+    }
+
+    /// The mode a new file or directory starts with: its own if nothing will change it later, else the owner's part.
+    fn first_mode(&self, mode: u32, keep: Keep) -> Mode {
+        Mode::from_raw_mode(if keep.attributes { mode & 0o700 } else { mode & 0o777 & !self.umask })
+    }
+
+    fn into_existing(
+        &mut self,
+        target: &Target,
+        found: &Metadata,
+        path: &Path,
+        keep: Keep,
+    ) -> Result<(), Error> {
+        let from = target.session().open(target.path())?;
+        let to = std::fs::OpenOptions::new().write(true).truncate(true).open(path)?;
+        let progress = &self.progress;
+        if !to.metadata()?.is_file() {
+            return data::stream(&from, &to, &mut self.buffer, |bytes| progress.bytes(bytes));
+        }
+        data::copy(&from, &to, &mut self.buffer, |bytes| progress.bytes(bytes))?;
+        let original = Original { volume: &target.volume, path: target.path(), metadata: found };
+        original.keep(&to, keep, &mut self.lost)
+    }
+
+    fn single(&mut self, target: &Target, found: &Metadata, spot: Spot, keep: Keep, app: &mut App) {
+        let Some(name) = spot.name else {
+            let place = &target.place;
+            return self.say(|| app.fail(Status::Failed, format_args!("{place}: not a directory")));
+        };
+        let mut tree = Tree::new(spot.base);
+        let original = Original { volume: &target.volume, path: target.path(), metadata: found };
+        let copied = self.file(&original, &name, &mut tree, keep);
+        self.outcome(copied, &target.volume, target.path(), &spot.path.join(name), app);
+    }
+
+    fn directory(&mut self, target: &Target, spot: Spot, keep: Keep, app: &mut App) {
+        let mut tree = Tree::new(Rc::clone(&spot.base));
+        let mut pending: Vec<Pending> = Vec::new();
+        let mut walk = target.session().walk(target.path());
+        let top = spot.name.as_ref().map_or_else(|| spot.path.clone(), |name| spot.path.join(name));
+        while let Some(entry) = walk.next() {
+            let found = entry.and_then(|entry| entry.metadata().map(|found| (entry, found)));
+            let (entry, metadata) = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    let path = error.path().unwrap_or(target.path()).to_owned();
+                    self.say(|| app.error(target.volume.place(&path), &error));
+                    continue;
+                }
+            };
+            let depth = entry.depth();
+            self.leave(target, &mut tree, &mut pending, depth, keep, app);
+            let name = if depth == 0 { spot.name.as_deref() } else { Some(entry.file_name()) };
+            let copied = if metadata.is_dir() {
+                let entered = self.enter(name, &metadata, &mut tree, keep).map_err(Error::Host);
+                match &entered {
+                    Ok(made) => {
+                        pending.push(Pending { path: entry.path().to_owned(), metadata, made: *made })
+                    }
+                    Err(_) => walk.skip_subtree(),
+                }
+                entered.map(drop)
+            } else {
+                let original = Original { volume: &target.volume, path: entry.path(), metadata: &metadata };
+                self.file(&original, entry.file_name(), &mut tree, keep)
+            };
+            let below = entry.path().strip_prefix(target.path()).unwrap_or(entry.path());
+            let to = if below.as_os_str().is_empty() { top.clone() } else { top.join(below) };
+            self.outcome(copied, &target.volume, entry.path(), &to, app);
+        }
+        self.leave(target, &mut tree, &mut pending, 0, keep, app);
+    }
+
+    fn enter(
+        &self,
+        name: Option<&OsStr>,
+        metadata: &Metadata,
+        tree: &mut Tree,
+        keep: Keep,
+    ) -> io::Result<bool> {
+        match name {
+            Some(name) => tree.enter(name, self.first_mode(metadata.mode(), keep) | Mode::RWXU),
+            None => tree.enter_base().map(|()| false),
+        }
+    }
+
+    /// Leaves the directories that are not above depth `depth`, and gives them their attributes.
+    fn leave(
+        &mut self,
+        target: &Target,
+        tree: &mut Tree,
+        pending: &mut Vec<Pending>,
+        depth: usize,
+        keep: Keep,
+        app: &mut App,
+    ) {
+        while pending.len() > depth {
+            let Some(Pending { path, metadata, made }) = pending.pop() else { break };
+            let original = Original { volume: &target.volume, path: &path, metadata: &metadata };
+            let plain = metadata.mode() & 0o777 & !self.umask;
+            let lost = &mut self.lost;
+            let kept = tree.current().map_err(Error::Host).and_then(|copy| {
+                if made && !keep.attributes && plain & 0o700 != 0o700 {
+                    rustix::fs::fchmod(copy, Mode::from_raw_mode(plain)).map_err(io::Error::from)?;
+                }
+                original.keep(copy, keep, lost)
+            });
+            self.outcome(kept, &target.volume, &path, &path, app);
+            tree.leave();
+        }
+    }
+
+    /// Copies anything but a directory.
+    fn file(
+        &mut self,
+        original: &Original<'_>,
+        name: &OsStr,
+        tree: &mut Tree,
+        keep: Keep,
+    ) -> Result<(), Error> {
+        let metadata = original.metadata;
+        let linked = self.args.archive && metadata.nlink() > 1;
+        if linked && self.link(original, name, tree)? {
+            return Ok(());
+        }
+        match metadata.file_type() {
+            FileType::Regular => self.regular(original, name, tree, keep)?,
+            FileType::Symlink => {
+                let link = original.volume.session.read_link(original.path)?;
+                tree.make(name, |directory, name| symlinkat(&link, directory, name))?;
+                original.keep_at(tree.current()?, name, keep, &mut self.lost)?;
+            }
+            kind => {
+                self.node(kind, metadata, name, tree)?;
+                original.keep_at(tree.current()?, name, keep, &mut self.lost)?;
+            }
+        }
+        if linked {
+            let spot = tree.spot(name);
+            self.links_of(&original.volume.image).insert(metadata.ino(), spot);
+        }
+        self.progress.file();
+        Ok(())
+    }
+
+    fn regular(
+        &mut self,
+        original: &Original<'_>,
+        name: &OsStr,
+        tree: &mut Tree,
+        keep: Keep,
+    ) -> Result<(), Error> {
+        let from = original.volume.session.open(original.path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = self.first_mode(original.metadata.mode(), keep) | Mode::WUSR;
+        let mode = if keep.attributes { mode } else { self.first_mode(original.metadata.mode(), keep) };
+        let to = tree.make(name, |directory, name| openat(directory, name, flags, mode))?;
+        let to = std::fs::File::from(to);
+        let progress = &self.progress;
+        data::copy(&from, &to, &mut self.buffer, |bytes| progress.bytes(bytes))?;
+        original.keep(&to, keep, &mut self.lost)
+    }
+
+    fn node(&self, kind: FileType, metadata: &Metadata, name: &OsStr, tree: &mut Tree) -> Result<(), Error> {
+        let archive = self.args.archive || self.args.preserve;
+        let bits = metadata.mode() & if archive { 0o7777 } else { 0o777 & !self.umask };
+        let mode = Mode::from_raw_mode(bits);
+        let device = rustix::fs::makedev(metadata.rdev().major, metadata.rdev().minor);
+        let kind = match kind {
+            FileType::CharDevice => rustix::fs::FileType::CharacterDevice,
+            FileType::BlockDevice => rustix::fs::FileType::BlockDevice,
+            FileType::Fifo => rustix::fs::FileType::Fifo,
+            _ => rustix::fs::FileType::Socket,
+        };
+        tree.make(name, |directory, name| mknodat(directory, name, kind, mode, device))?;
+        Ok(())
+    }
+
+    /// Makes another name for a file that is copied already; tells whether it is.
+    fn link(&mut self, original: &Original<'_>, name: &OsStr, tree: &mut Tree) -> Result<bool, Error> {
+        let Some(first) = self.links_of(&original.volume.image).get(&original.metadata.ino()) else {
+            return Ok(false);
+        };
+        let (directory, first) = first.open_parent()?;
+        tree.make(name, |to, name| linkat(&directory, first, to, name, AtFlags::empty()))?;
+        self.progress.file();
+        Ok(true)
+    }
+
+    fn links_of(&mut self, image: &Image) -> &mut HashMap<u64, tree::Spot> {
+        let at = match self.links.iter().position(|(known, _)| known == image) {
+            Some(at) => at,
+            None => {
+                self.links.push((image.clone(), HashMap::new()));
+                self.links.len() - 1
+            }
+        };
+        &mut self.links[at].1
+    }
+
+    fn outcome(&self, copied: Result<(), Error>, volume: &Opened, from: &Path, to: &Path, app: &mut App) {
+        match copied {
+            Ok(()) => {}
+            Err(Error::Volume(error)) => self.say(|| app.error(volume.place(from), &error)),
+            Err(Error::Map) => {
+                let place = volume.place(from);
+                self.say(|| {
+                    app.fail(Status::Corrupt, format_args!("{place}: its block map does not go forward"))
+                });
+            }
+            Err(Error::Host(error)) => {
+                let to = escape(std::os::unix::ffi::OsStrExt::as_bytes(to.as_os_str())).into_owned();
+                self.say(|| app.fail(Status::Failed, format_args!("{to}: {}", host_reason(&error))));
+            }
+        }
+    }
+}
+
+/// What went wrong on the host's side, without the number that Rust appends.
+fn host_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

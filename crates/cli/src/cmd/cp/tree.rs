@@ -1,0 +1,213 @@
+//! The directories a copy is in.
+//!
+//! A stack of open directories, from the one that holds the copy down to the one that is being filled. Every name is
+//! looked up in its directory's descriptor with `O_NOFOLLOW`, so that no link, whether it came from the volume or
+//! stood in the destination, can lead a copy elsewhere. Only the innermost directories stay open; one further up is
+//! opened again by its names, the same way, when the copy returns to it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::rc::Rc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
+
+/// Directories that stay open.
+const MAX_OPEN: usize = 64;
+
+/// A stack of directories below one that was open from the start.
+pub(super) struct Tree {
+    base: Rc<OwnedFd>,
+    levels: Vec<Level>,
+}
+
+struct Level {
+    name: OsString,
+    fd: Option<OwnedFd>,
+}
+
+/// A file below a directory that is open, by the names that lead to it.
+#[derive(Clone)]
+pub(super) struct Spot {
+    base: Rc<OwnedFd>,
+    names: Vec<OsString>,
+}
+
+fn directory_flags() -> OFlags {
+    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
+}
+
+/// Whether `name` is one step down. Volumes can hold others.
+pub(super) fn is_step(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+fn step(name: &OsStr) -> io::Result<&OsStr> {
+    if is_step(name) { Ok(name) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")) }
+}
+
+impl Tree {
+    pub(super) fn new(base: Rc<OwnedFd>) -> Self {
+        Self { base, levels: Vec::new() }
+    }
+
+    /// How many directories deep it is.
+    pub(super) fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// The directory that is being filled.
+    pub(super) fn current(&mut self) -> io::Result<BorrowedFd<'_>> {
+        let open = self.levels.iter().rposition(|level| level.fd.is_some()).map_or(0, |at| at + 1);
+        for at in open..self.levels.len() {
+            let above = match at.checked_sub(1) {
+                Some(above) => self.levels[above].fd.as_ref().expect("opened in the step before"),
+                None => &*self.base,
+            };
+            let fd = openat(above, &self.levels[at].name, directory_flags(), Mode::empty())?;
+            self.levels[at].fd = Some(fd);
+            self.close_far(at);
+        }
+        Ok(match self.levels.last() {
+            Some(level) => level.fd.as_ref().expect("opened above").as_fd(),
+            None => self.base.as_fd(),
+        })
+    }
+
+    /// Closes the directory that is too far above level `at` to stay open.
+    fn close_far(&mut self, at: usize) {
+        if let Some(far) = at.checked_sub(MAX_OPEN) {
+            self.levels[far].fd = None;
+        }
+    }
+
+    /// Goes down into `name`, which is made with `mode` if it is not there; tells whether it was made.
+    pub(super) fn enter(&mut self, name: &OsStr, mode: Mode) -> io::Result<bool> {
+        let name = step(name)?;
+        let directory = self.current()?;
+        let made = match mkdirat(directory, name, mode) {
+            Ok(()) => true,
+            Err(rustix::io::Errno::EXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let fd = openat(directory, name, directory_flags(), Mode::empty())?;
+        self.levels.push(Level { name: name.to_owned(), fd: Some(fd) });
+        self.close_far(self.levels.len() - 1);
+        Ok(made)
+    }
+
+    /// Takes the base itself as the outermost directory.
+    pub(super) fn enter_base(&mut self) -> io::Result<()> {
+        let fd = openat(&*self.base, ".", directory_flags(), Mode::empty())?;
+        self.levels.push(Level { name: OsString::from("."), fd: Some(fd) });
+        Ok(())
+    }
+
+    /// Goes up.
+    pub(super) fn leave(&mut self) {
+        self.levels.pop();
+    }
+
+    /// Where `name` in the current directory is, to come back to it later.
+    pub(super) fn spot(&self, name: &OsStr) -> Spot {
+        let names = self.levels.iter().map(|level| level.name.clone()).chain([name.to_owned()]).collect();
+        Spot { base: Rc::clone(&self.base), names }
+    }
+
+    /// Makes something called `name` in the current directory, in the place of whatever file is there.
+    pub(super) fn make<T>(
+        &mut self,
+        name: &OsStr,
+        make: impl Fn(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<T>,
+    ) -> io::Result<T> {
+        let name = step(name)?;
+        let directory = self.current()?;
+        match make(directory, name) {
+            Err(rustix::io::Errno::EXIST) => {}
+            made => return Ok(made?),
+        }
+        let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a directory of this name"));
+        }
+        unlinkat(directory, name, AtFlags::empty())?;
+        Ok(make(directory, name)?)
+    }
+}
+
+impl Spot {
+    /// The directory it is in, and its name there.
+    pub(super) fn open_parent(&self) -> io::Result<(OwnedFd, &OsStr)> {
+        let (name, above) = self.names.split_last().expect("a spot has a name");
+        let mut directory = self.base.try_clone()?;
+        for name in above {
+            directory = openat(&directory, name, directory_flags(), Mode::empty())?;
+        }
+        Ok((directory, name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Tree, is_step};
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::path::PathBuf;
+    use std::rc::Rc;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("extern4-cp-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).expect("a scratch directory");
+            Self(path)
+        }
+
+        fn tree(&self) -> Tree {
+            Tree::new(Rc::new(openat(CWD, &self.0, OFlags::DIRECTORY, Mode::empty()).expect("open")))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_plain_names_are_steps() {
+        for name in ["", ".", "..", "a/b", "/", "a\0b"] {
+            assert!(!is_step(OsStr::from_bytes(name.as_bytes())), "{name:?}");
+        }
+        assert!(is_step(OsStr::new("...")));
+        assert!(is_step(OsStr::from_bytes(b"\xff\n")));
+    }
+
+    #[test]
+    fn links_are_not_entered() {
+        let scratch = Scratch::new("links");
+        symlinkat("/tmp", CWD, scratch.0.join("link")).expect("symlink");
+        let mut tree = scratch.tree();
+        assert!(tree.enter(OsStr::new("link"), Mode::RWXU).is_err());
+        assert!(tree.enter(OsStr::new(".."), Mode::RWXU).is_err());
+        assert_eq!(tree.depth(), 0);
+    }
+
+    #[test]
+    fn directories_far_above_are_opened_again() {
+        let scratch = Scratch::new("deep");
+        let mut tree = scratch.tree();
+        for _ in 0..200 {
+            tree.enter(OsStr::new("d"), Mode::RWXU).expect("enter");
+        }
+        for _ in 0..199 {
+            tree.leave();
+        }
+        mkdirat(tree.current().expect("open again"), "here", Mode::RWXU).expect("mkdir");
+        assert!(scratch.0.join("d/here").is_dir());
+    }
+}

@@ -1,0 +1,193 @@
+//! Whether an entry is one that is searched for.
+
+use std::cell::{Cell, OnceCell};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use extern4::{DirEntry, FileType, Metadata, Timespec};
+
+use crate::app::Opened;
+
+use super::action::Action;
+use super::expr::{Expr, Reference, Test, Time, Who};
+
+/// Where the search goes from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// Into the directory, if it is one.
+    Descend,
+    /// Past it.
+    Prune,
+    /// Nowhere.
+    Quit,
+}
+
+/// An entry that is looked at. What a test needs of it is read when it is first needed; what cannot be read makes the
+/// test false and is reported.
+pub(super) struct Candidate<'a> {
+    pub(super) entry: &'a DirEntry,
+    pub(super) volume: &'a Opened,
+    metadata: OnceCell<Option<Metadata>>,
+    error: Cell<Option<extern4::Error>>,
+}
+
+impl<'a> Candidate<'a> {
+    pub(super) fn new(entry: &'a DirEntry, volume: &'a Opened) -> Self {
+        Self { entry, volume, metadata: OnceCell::new(), error: Cell::new(None) }
+    }
+
+    /// What went wrong with it.
+    pub(super) fn take_error(&self) -> Option<extern4::Error> {
+        self.error.take()
+    }
+
+    /// The value, or nothing and the error kept.
+    fn kept<T>(&self, result: extern4::Result<T>) -> Option<T> {
+        result.map_err(|error| self.error.set(Some(error))).ok()
+    }
+
+    /// Its attributes.
+    pub(super) fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.get_or_init(|| self.kept(self.entry.metadata())).as_ref()
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        self.entry.path()
+    }
+
+    fn kind(&self) -> Option<FileType> {
+        self.kept(self.entry.file_type())
+    }
+
+    fn link(&self) -> Option<std::path::PathBuf> {
+        if self.kind()? != FileType::Symlink {
+            return None;
+        }
+        self.kept(self.volume.session.read_link(self.path()))
+    }
+
+    fn is_empty(&self) -> Option<bool> {
+        Some(match self.kind()? {
+            FileType::Regular => self.metadata()?.len() == 0,
+            FileType::Directory => match self.kept(self.volume.session.read_dir(self.path()))?.next() {
+                None => true,
+                Some(entry) => {
+                    self.kept(entry)?;
+                    false
+                }
+            },
+            _ => false,
+        })
+    }
+
+    fn time(&self, time: Time) -> Option<Timespec> {
+        let metadata = self.metadata()?;
+        Some(match time {
+            Time::Access => metadata.atime(),
+            Time::Modify => metadata.mtime(),
+            Time::Change => metadata.ctime(),
+        })
+    }
+
+    fn has_xattr(&self, name: &std::ffi::OsStr) -> Option<bool> {
+        Some(self.kept(self.volume.session.lgetxattr(self.path(), name))?.is_some())
+    }
+}
+
+/// Evaluates an expression; `act` does what it says to do.
+pub(super) fn eval(
+    expr: &Expr,
+    candidate: &Candidate<'_>,
+    flow: &mut Flow,
+    act: &mut dyn FnMut(Action) -> io::Result<()>,
+) -> io::Result<bool> {
+    if *flow == Flow::Quit {
+        return Ok(false);
+    }
+    match expr {
+        Expr::And(parts) => {
+            for part in parts {
+                if !eval(part, candidate, flow, act)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        Expr::Or(parts) => {
+            for part in parts {
+                if eval(part, candidate, flow, act)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        Expr::List(parts) => {
+            let mut last = false;
+            for part in parts {
+                last = eval(part, candidate, flow, act)?;
+            }
+            Ok(last)
+        }
+        Expr::Not(part) => Ok(!eval(part, candidate, flow, act)?),
+        Expr::Test(test) => Ok(holds(test, candidate).unwrap_or(false)),
+        Expr::Action(action) => act(*action).map(|()| true),
+        Expr::Prune => {
+            *flow = Flow::Prune;
+            Ok(true)
+        }
+        Expr::Quit => {
+            *flow = Flow::Quit;
+            Ok(true)
+        }
+    }
+}
+
+/// Whether a test holds; nothing if the entry could not be read.
+fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
+    let metadata = || candidate.metadata();
+    Some(match test {
+        Test::True => true,
+        Test::False => false,
+        Test::Name(glob) => glob.matches(name(candidate.entry)),
+        Test::Path(glob) => glob.matches(candidate.path().as_os_str().as_bytes()),
+        Test::LinkName(glob) => glob.matches(candidate.link()?.as_os_str().as_bytes()),
+        Test::Regex(regex) => regex.is_match(&candidate.path().to_string_lossy()),
+        Test::Type(types) => types.contains(&candidate.kind()?),
+        Test::Size { count, unit } => count.matches(metadata()?.len().div_ceil(*unit)),
+        Test::Empty => candidate.is_empty()?,
+        Test::Links(count) => count.matches(u64::from(metadata()?.nlink())),
+        Test::Inode(count) => count.matches(candidate.entry.ino()),
+        Test::User(Who::Id(uid)) => metadata()?.uid() == *uid,
+        Test::Group(Who::Id(gid)) => metadata()?.gid() == *gid,
+        Test::Uid(count) => count.matches(u64::from(metadata()?.uid())),
+        Test::Gid(count) => count.matches(u64::from(metadata()?.gid())),
+        Test::NoUser => !candidate.volume.names().has_user(metadata()?.uid()),
+        Test::NoGroup => !candidate.volume.names().has_group(metadata()?.gid()),
+        Test::Perm(perm) => perm.matches(metadata()?.mode()),
+        Test::Newer { time, than: Reference::Time(than) } => candidate.time(*time)? > *than,
+        Test::Age { time, count, unit } => count.matches(age(candidate.time(*time)?) / unit),
+        Test::Xattr(name) => candidate.has_xattr(name)?,
+        Test::SameFile(Reference::Inode(ino)) => *ino == Some(candidate.entry.ino()),
+        // Names are bound to a volume before anything is evaluated.
+        Test::User(Who::Name(_)) | Test::Group(Who::Name(_)) | Test::Newer { .. } | Test::SameFile(_) => {
+            false
+        }
+    })
+}
+
+/// The name that `-name` looks at: that of the root is a slash.
+fn name(entry: &DirEntry) -> &[u8] {
+    let name = entry.file_name().as_bytes();
+    if name.is_empty() { b"/" } else { name }
+}
+
+/// Whole seconds since `time`, none for one to come.
+fn age(time: Timespec) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = i128::from(now.as_secs()) * 1_000_000_000 + i128::from(now.subsec_nanos());
+    let then = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
+    u64::try_from((now - then) / 1_000_000_000).unwrap_or(0)
+}

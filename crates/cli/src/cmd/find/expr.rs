@@ -1,0 +1,130 @@
+//! What is searched for.
+
+use std::ffi::OsString;
+
+use extern4::{FileType, Timespec};
+use regex_lite::Regex;
+
+use super::action::Action;
+use super::glob::Glob;
+use super::perm::Perm;
+
+/// An expression: tests and actions, and how they hang together.
+#[derive(Clone, Debug)]
+pub(super) enum Expr {
+    /// All of them, until one is false.
+    And(Vec<Expr>),
+    /// One of them, until it is true.
+    Or(Vec<Expr>),
+    /// All of them; the last one counts.
+    List(Vec<Expr>),
+    /// The contrary.
+    Not(Box<Expr>),
+    /// A test of an entry.
+    Test(Test),
+    /// Something to do; true.
+    Action(Action),
+    /// Goes no deeper here; true.
+    Prune,
+    /// Ends the search; true.
+    Quit,
+}
+
+/// A test of an entry.
+#[derive(Clone, Debug)]
+pub(super) enum Test {
+    True,
+    False,
+    Name(Glob),
+    Path(Glob),
+    LinkName(Glob),
+    Regex(Regex),
+    Type(Vec<FileType>),
+    Size { count: Count, unit: u64 },
+    Empty,
+    Links(Count),
+    Inode(Count),
+    User(Who),
+    Group(Who),
+    Uid(Count),
+    Gid(Count),
+    NoUser,
+    NoGroup,
+    Perm(Perm),
+    Newer { time: Time, than: Reference },
+    Age { time: Time, count: Count, unit: u64 },
+    Xattr(OsString),
+    SameFile(Reference),
+}
+
+/// Which time of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Time {
+    Access,
+    Modify,
+    Change,
+}
+
+/// A number to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Exactly(u64),
+    More(u64),
+    Less(u64),
+}
+
+impl Count {
+    /// Whether `value` is so.
+    pub(super) fn matches(self, value: u64) -> bool {
+        match self {
+            Self::Exactly(count) => value == count,
+            Self::More(count) => value > count,
+            Self::Less(count) => value < count,
+        }
+    }
+}
+
+/// A user or group; a name until the volume is known whose names count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Id(u32),
+    Name(String),
+}
+
+/// A file to compare with; the name of one until the volume is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reference {
+    Name(OsString),
+    /// The time that counts.
+    Time(Timespec),
+    /// The inode, if it is in the searched volume.
+    Inode(Option<u64>),
+}
+
+impl Expr {
+    /// Whether anything is done with what is found, so that it need not be printed.
+    pub(super) fn has_action(&self) -> bool {
+        match self {
+            Self::And(parts) | Self::Or(parts) | Self::List(parts) => parts.iter().any(Self::has_action),
+            Self::Not(part) => part.has_action(),
+            Self::Action(_) | Self::Quit => matches!(self, Self::Action(_)),
+            Self::Test(_) | Self::Prune => false,
+        }
+    }
+
+    /// The expression with every test replaced by what `change` makes of it.
+    pub(super) fn try_map<E>(&self, change: &mut impl FnMut(&Test) -> Result<Test, E>) -> Result<Self, E> {
+        let mut all =
+            |parts: &[Self]| parts.iter().map(|part| part.try_map(change)).collect::<Result<_, E>>();
+        Ok(match self {
+            Self::And(parts) => Self::And(all(parts)?),
+            Self::Or(parts) => Self::Or(all(parts)?),
+            Self::List(parts) => Self::List(all(parts)?),
+            Self::Not(part) => Self::Not(Box::new(part.try_map(change)?)),
+            Self::Test(test) => Self::Test(change(test)?),
+            Self::Action(action) => Self::Action(*action),
+            Self::Prune => Self::Prune,
+            Self::Quit => Self::Quit,
+        })
+    }
+}

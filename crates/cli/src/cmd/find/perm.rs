@@ -1,0 +1,130 @@
+//! `-perm`: exactly these bits, all of them, or any of them.
+
+/// A test of permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Perm {
+    Exactly(u32),
+    All(u32),
+    Any(u32),
+}
+
+impl Perm {
+    /// Reads `MODE`, `-MODE` or `/MODE`, with an octal or a symbolic mode.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Some(match text.as_bytes().first()? {
+            b'-' => Self::All(mode(&text[1..])?),
+            b'/' => Self::Any(mode(&text[1..])?),
+            _ => Self::Exactly(mode(text)?),
+        })
+    }
+
+    /// Whether the permission bits of `mode` are so. Any bit of none is true, as in GNU `find`.
+    pub(super) fn matches(self, mode: u32) -> bool {
+        let bits = mode & 0o7777;
+        match self {
+            Self::Exactly(wanted) => bits == wanted,
+            Self::All(wanted) => bits & wanted == wanted,
+            Self::Any(wanted) => wanted == 0 || bits & wanted != 0,
+        }
+    }
+}
+
+/// An octal mode, or symbolic clauses such as `u+rw,go=r` that start with no bit set.
+fn mode(text: &str) -> Option<u32> {
+    if text.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
+        return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    }
+    text.split(',').try_fold(0, clause)
+}
+
+fn clause(mode: u32, text: &str) -> Option<u32> {
+    let operator_at = text.find(['+', '-', '='])?;
+    let (who, mut actions) = text.split_at(operator_at);
+    let mut whose = 0;
+    for letter in who.bytes() {
+        whose |= match letter {
+            b'u' => 0o4700,
+            b'g' => 0o2070,
+            b'o' => 0o0007,
+            b'a' => 0o6777,
+            _ => return None,
+        };
+    }
+    if who.is_empty() {
+        whose = 0o6777;
+    }
+    let mut mode = mode;
+    while let Some(operator) = actions.bytes().next() {
+        let rest = &actions[1..];
+        let end = rest.find(['+', '-', '=']).unwrap_or(rest.len());
+        let bits = bits(&rest[..end], whose, mode)?;
+        mode = match operator {
+            b'+' => mode | bits,
+            b'-' => mode & !bits,
+            _ => mode & !whose | bits,
+        };
+        actions = &rest[end..];
+    }
+    Some(mode)
+}
+
+fn bits(letters: &str, whose: u32, mode: u32) -> Option<u32> {
+    let mut bits = 0;
+    for letter in letters.bytes() {
+        bits |= match letter {
+            b'r' => 0o444 & whose,
+            b'w' => 0o222 & whose,
+            b'x' | b'X' if letter == b'x' || mode & 0o111 != 0 => 0o111 & whose,
+            b'X' => 0,
+            b's' => 0o6000 & whose,
+            b't' => 0o1000,
+            b'u' => 0o111 * (mode >> 6 & 7) & whose,
+            b'g' => 0o111 * (mode >> 3 & 7) & whose,
+            b'o' => 0o111 * (mode & 7) & whose,
+            _ => return None,
+        };
+    }
+    Some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Perm, mode};
+
+    #[test]
+    fn modes_are_read() {
+        let check = |text: &str, expected| assert_eq!(mode(text), expected, "{text}");
+        check("644", Some(0o644));
+        check("4755", Some(0o4755));
+        check("u=rw,g=r,o=r", Some(0o644));
+        check("u+rwx,go+rx", Some(0o755));
+        check("a+r", Some(0o444));
+        check("+x", Some(0o111));
+        check("u+s", Some(0o4000));
+        check("g=s", Some(0o2000));
+        check("+t", Some(0o1000));
+        check("u=rw,g=u", Some(0o660));
+        check("u=rwx-w", Some(0o500));
+        check("888", None);
+        check("77777", None);
+        check("u", None);
+        check("q+r", None);
+        check("u+q", None);
+    }
+
+    #[test]
+    fn bits_are_compared() {
+        let check = |text: &str, mode, expected| {
+            assert_eq!(Perm::parse(text).map(|perm| perm.matches(mode)), Some(expected), "{text} {mode:o}");
+        };
+        check("644", 0o100644, true);
+        check("644", 0o100645, false);
+        check("-644", 0o100755, true);
+        check("-2000", 0o100755, false);
+        check("/222", 0o100444, false);
+        check("/022", 0o100464, true);
+        check("/000", 0o100000, true);
+        check("-000", 0o100000, true);
+        check("-u+w,g+w", 0o100664, true);
+    }
+}

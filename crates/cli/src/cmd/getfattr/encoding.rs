@@ -1,0 +1,98 @@
+//! How values of attributes are written.
+
+use clap::ValueEnum;
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Encoding {
+    /// In quotes, with `\ooo` for what is not printable.
+    Text,
+    /// In hexadecimal behind `0x`.
+    Hex,
+    /// In base64 behind `0s`.
+    Base64,
+}
+
+impl Encoding {
+    /// Text where at most one byte of eight is not printable ASCII, else base64.
+    pub(super) fn fitting(value: &[u8]) -> Self {
+        let value = without_nul(value);
+        let odd = value.iter().filter(|byte| !matches!(byte, b' '..=b'~')).count();
+        if odd * 8 <= value.len() { Self::Text } else { Self::Base64 }
+    }
+
+    /// Appends `value` so written.
+    pub(super) fn push(self, out: &mut Vec<u8>, value: &[u8]) {
+        match self {
+            Self::Text => {
+                out.push(b'"');
+                without_nul(value).iter().for_each(|byte| match byte {
+                    b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+                    b' '..=b'~' => out.push(*byte),
+                    _ => out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+                });
+                out.push(b'"');
+            }
+            Self::Hex => {
+                out.extend_from_slice(b"0x");
+                value.iter().for_each(|byte| out.extend_from_slice(format!("{byte:02x}").as_bytes()));
+            }
+            Self::Base64 => {
+                out.extend_from_slice(b"0s");
+                push_base64(out, value);
+            }
+        }
+    }
+}
+
+/// A program that stores a C string with its final NUL means the string.
+fn without_nul(value: &[u8]) -> &[u8] {
+    value.strip_suffix(b"\0").unwrap_or(value)
+}
+
+fn push_base64(out: &mut Vec<u8>, value: &[u8]) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for chunk in value.chunks(3) {
+        let mut bytes = [0; 4];
+        bytes[1..=chunk.len()].copy_from_slice(chunk);
+        let bits = u32::from_be_bytes(bytes);
+        for digit in 0..4 {
+            let index = (bits >> (18 - 6 * digit) & 63) as usize;
+            out.push(if digit <= chunk.len() { DIGITS[index] } else { b'=' });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Encoding;
+
+    fn check(encoding: Encoding, value: &[u8], shown: &str) {
+        let mut out = Vec::new();
+        encoding.push(&mut out, value);
+        assert_eq!(String::from_utf8(out).as_deref(), Ok(shown));
+    }
+
+    #[test]
+    fn values_are_written_as_getfattr_does() {
+        check(Encoding::Text, b"ha\"l\\lo", "\"ha\\\"l\\\\lo\"");
+        check(Encoding::Text, b"a\nb", "\"a\\012b\"");
+        check(Encoding::Text, b"a\0", "\"a\"");
+        check(Encoding::Hex, b"\x00\xff\x01", "0x00ff01");
+        check(Encoding::Base64, b"\x00\xff\x01", "0sAP8B");
+        check(Encoding::Base64, b"a\0", "0sYQA=");
+        check(Encoding::Base64, b"a", "0sYQ==");
+        check(Encoding::Base64, b"", "0s");
+    }
+
+    #[test]
+    fn encoding_fits_the_value() {
+        let check = |value: &[u8], encoding| assert_eq!(Encoding::fitting(value), encoding, "{value:?}");
+        check(b"", Encoding::Text);
+        check(b"plain", Encoding::Text);
+        check(b"a\0", Encoding::Text);
+        check(b"aaaaaaa\n", Encoding::Text);
+        check(b"aaaaaa\n", Encoding::Base64);
+        check("grüße".as_bytes(), Encoding::Base64);
+    }
+}

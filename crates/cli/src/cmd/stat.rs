@@ -1,0 +1,186 @@
+//! `extern4 stat`: everything about files, as GNU `stat` shows it.
+
+mod format;
+
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use extern4::{FileType, Metadata, Timespec};
+
+use crate::app::{App, Opened, Shown, Target};
+use crate::json::{self, Object};
+use crate::place::Place;
+use crate::report::{flush, out};
+use crate::text::{ModeText, escape, full_time, octal_mode, type_name};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Files to show
+    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
+    places: Vec<Place>,
+    /// Follow symbolic links
+    #[arg(short = 'L', long)]
+    dereference: bool,
+    /// Show this instead, with GNU stat's %-directives: %a %A %b %B %f %F %g %G %h %i %n %N %o %s %t %T %u %U and
+    /// %w %x %y %z (times) and %W %X %Y %Z (in seconds)
+    #[arg(short = 'c', long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// Write one JSON object a line for each file
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let shown = Shown::new(&args.places);
+    let mut out = out();
+    for place in &args.places {
+        let Some(target) = app.target(place) else { continue };
+        let session = target.session();
+        let found = if args.dereference {
+            session.metadata(target.path())
+        } else {
+            session.symlink_metadata(target.path())
+        };
+        match found {
+            Ok(metadata) => out.write_all(&render(args, &target, shown, &metadata))?,
+            Err(error) => {
+                flush(&mut out)?;
+                app.error(place, &error);
+            }
+        }
+    }
+    flush(&mut out)
+}
+
+fn render(args: &Args, target: &Target, shown: Shown, metadata: &Metadata) -> Vec<u8> {
+    if args.json {
+        let line = json::line(|object| members(object, &target.volume, target.path(), metadata));
+        return line.into_bytes();
+    }
+    let file = format::File {
+        name: shown.path(&target.place.image, target.path()),
+        link: link_target(&target.volume, target.path(), metadata),
+        names: target.volume.names(),
+        metadata,
+    };
+    match &args.format {
+        Some(format) => file.format(format),
+        None => people(&file, target),
+    }
+}
+
+fn link_target(volume: &Opened, path: &Path, metadata: &Metadata) -> Option<Vec<u8>> {
+    if !metadata.is_symlink() {
+        return None;
+    }
+    Some(volume.session.read_link(path).ok()?.as_os_str().as_bytes().to_vec())
+}
+
+fn people(file: &format::File<'_>, target: &Target) -> Vec<u8> {
+    let metadata = file.metadata;
+    let kind = metadata.file_type();
+    let mut text = b"  File: ".to_vec();
+    text.extend_from_slice(&file.name);
+    if let Some(link) = &file.link {
+        text.extend_from_slice(b" -> ");
+        text.extend_from_slice(escape(link).as_bytes());
+    }
+    let device = match kind {
+        FileType::CharDevice | FileType::BlockDevice => {
+            format!("     Device type: {},{}", metadata.rdev().major, metadata.rdev().minor)
+        }
+        _ => String::new(),
+    };
+    let birth = metadata.btime().map_or_else(|| "-".to_owned(), full_time);
+    let rest = format!(
+        "\n  Size: {:<10}\tBlocks: {:<10} IO Block: {:<6} {}\n\
+         Volume: {}\tInode: {:<11} Links: {}{device}\n\
+         Access: ({}/{})  Uid: ({:>5}/{:>8})   Gid: ({:>5}/{:>8})\n\
+         Access: {}\nModify: {}\nChange: {}\n Birth: {birth}\n",
+        metadata.len(),
+        metadata.blocks(),
+        metadata.blksize(),
+        type_name(kind, metadata.len()),
+        target.place.image,
+        metadata.ino(),
+        metadata.nlink(),
+        octal_mode(metadata.mode()),
+        ModeText { kind, mode: metadata.mode() },
+        metadata.uid(),
+        file.names.user(metadata.uid()),
+        metadata.gid(),
+        file.names.group(metadata.gid()),
+        full_time(metadata.atime()),
+        full_time(metadata.mtime()),
+        full_time(metadata.ctime()),
+    );
+    text.extend_from_slice(rest.as_bytes());
+    text
+}
+
+/// The members that describe a file in JSON, the same in every subcommand.
+pub(crate) fn members(object: &mut Object<'_>, volume: &Opened, path: &Path, metadata: &Metadata) {
+    object.text("image", &volume.image.to_string());
+    object.bytes("path", path.as_os_str().as_bytes());
+    object.text("type", type_word(metadata.file_type()));
+    object.raw("ino", metadata.ino());
+    object.text("mode", &octal_mode(metadata.mode()));
+    object.raw("nlink", metadata.nlink());
+    object.raw("uid", metadata.uid());
+    object.raw("gid", metadata.gid());
+    object.raw("size", metadata.len());
+    object.raw("blocks", metadata.blocks());
+    for (key, time) in [("atime", metadata.atime()), ("mtime", metadata.mtime()), ("ctime", metadata.ctime())]
+    {
+        object.text(key, &seconds(time));
+    }
+    object.text_or_null("btime", metadata.btime().map(seconds).as_deref());
+    object.raw("flags", metadata.flags().bits());
+    object.raw("project", metadata.project());
+    object.raw("generation", metadata.generation());
+    if matches!(metadata.file_type(), FileType::CharDevice | FileType::BlockDevice) {
+        object.numbers("rdev", [metadata.rdev().major, metadata.rdev().minor]);
+    }
+    if let Some(link) = link_target(volume, path, metadata) {
+        object.bytes("target", &link);
+    }
+}
+
+/// The type as one word for scripts.
+pub(crate) const fn type_word(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Regular => "file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symlink",
+        FileType::CharDevice => "char",
+        FileType::BlockDevice => "block",
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+    }
+}
+
+/// Seconds since 1970 as an exact decimal number.
+fn seconds(time: Timespec) -> String {
+    // Nanoseconds count forward, also before 1970.
+    if time.sec < 0 && time.nsec > 0 {
+        return format!("-{}.{:09}", (time.sec + 1).unsigned_abs(), 1_000_000_000 - time.nsec);
+    }
+    format!("{}.{:09}", time.sec, time.nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+    use extern4::Timespec;
+
+    #[test]
+    fn seconds_are_exact() {
+        let check = |sec, nsec, shown: &str| assert_eq!(seconds(Timespec { sec, nsec }), shown);
+        check(0, 0, "0.000000000");
+        check(1, 5, "1.000000005");
+        check(-1, 500_000_000, "-0.500000000");
+        check(-2, 0, "-2.000000000");
+        check(-2, 1, "-1.999999999");
+    }
+}

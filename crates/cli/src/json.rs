@@ -1,0 +1,167 @@
+//! JSON for scripts: one object a line.
+//!
+//! A name in a volume need not be UTF-8. Its member then holds the readable form, with U+FFFD for what is not text,
+//! and a second member of the same name with `_hex` appended holds the exact bytes in hexadecimal.
+
+use std::fmt::{Display, Write as _};
+
+/// An object that is being written.
+pub(crate) struct Object<'a> {
+    out: &'a mut String,
+    empty: bool,
+}
+
+/// One object as a line of its own.
+pub(crate) fn line(fill: impl FnOnce(&mut Object<'_>)) -> String {
+    let mut out = String::new();
+    object(&mut out, fill);
+    out.push('\n');
+    out
+}
+
+fn object(out: &mut String, fill: impl FnOnce(&mut Object<'_>)) {
+    out.push('{');
+    fill(&mut Object { out, empty: true });
+    out.push('}');
+}
+
+impl Object<'_> {
+    fn key(&mut self, key: &str) {
+        if !std::mem::take(&mut self.empty) {
+            self.out.push(',');
+        }
+        string(self.out, key);
+        self.out.push(':');
+    }
+
+    /// A number, `true`, `false` or anything else that is JSON as it displays itself.
+    pub(crate) fn raw(&mut self, key: &str, value: impl Display) {
+        self.key(key);
+        write!(self.out, "{value}").expect("a string takes everything");
+    }
+
+    /// A number, or `null`.
+    pub(crate) fn maybe(&mut self, key: &str, value: Option<impl Display>) {
+        match value {
+            Some(value) => self.raw(key, value),
+            None => self.raw(key, "null"),
+        }
+    }
+
+    /// Text.
+    pub(crate) fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        string(self.out, value);
+    }
+
+    /// Text, or `null`.
+    pub(crate) fn text_or_null(&mut self, key: &str, value: Option<&str>) {
+        match value {
+            Some(value) => self.text(key, value),
+            None => self.raw(key, "null"),
+        }
+    }
+
+    /// Bytes that are text as a rule, such as a name.
+    pub(crate) fn bytes(&mut self, key: &str, value: &[u8]) {
+        self.text(key, &String::from_utf8_lossy(value));
+        if std::str::from_utf8(value).is_err() {
+            self.hex(&format!("{key}_hex"), value);
+        }
+    }
+
+    /// Bytes in hexadecimal.
+    pub(crate) fn hex(&mut self, key: &str, value: &[u8]) {
+        self.key(key);
+        self.out.push('"');
+        value.iter().for_each(|byte| write!(self.out, "{byte:02x}").expect("a string takes everything"));
+        self.out.push('"');
+    }
+
+    /// An object.
+    pub(crate) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
+        self.key(key);
+        object(self.out, fill);
+    }
+
+    /// An array of text.
+    pub(crate) fn texts(&mut self, key: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
+        self.array(key, values, |value, out| string(out, value.as_ref()));
+    }
+
+    /// An array of numbers.
+    pub(crate) fn numbers(&mut self, key: &str, values: impl IntoIterator<Item = impl Display>) {
+        self.array(key, values, |value, out| write!(out, "{value}").expect("a string takes everything"));
+    }
+
+    /// An array of objects.
+    pub(crate) fn objects<T>(
+        &mut self,
+        key: &str,
+        values: impl IntoIterator<Item = T>,
+        mut fill: impl FnMut(T, &mut Object<'_>),
+    ) {
+        self.array(key, values, |value, out| object(out, |item| fill(value, item)));
+    }
+
+    fn array<T>(
+        &mut self,
+        key: &str,
+        values: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(T, &mut String),
+    ) {
+        self.key(key);
+        self.out.push('[');
+        for (index, value) in values.into_iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            write(value, self.out);
+        }
+        self.out.push(']');
+    }
+}
+
+fn string(out: &mut String, value: &str) {
+    out.push('"');
+    for c in value.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes everything"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn members_of_every_kind() {
+        let text = line(|object| {
+            object.raw("n", 1);
+            object.text("t", "a\"\\\n\u{1}\u{7f}ü");
+            object.bytes("name", b"x\xff");
+            object.maybe("none", None::<u8>);
+            object.object("inner", |inner| inner.raw("b", true));
+            object.texts("list", ["a", "b"]);
+            object.objects("objects", [1, 2], |value, item| item.raw("v", value));
+            object.numbers("empty", [0_u8; 0]);
+        });
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"n":1,"t":"a\"\\\n\u0001\u007fü","name":"x"#,
+                "\u{fffd}",
+                r#"","name_hex":"78ff","none":null,"#,
+                r#""inner":{"b":true},"list":["a","b"],"objects":[{"v":1},{"v":2}],"empty":[]}"#,
+                "\n"
+            )
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! User and group names of an image, from its own `/etc/passwd` and `/etc/group`.
+//!
+//! The host's users are somebody else's: a volume is another machine's disk, and its 1000 is not our 1000.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use extern4::Session;
+
+/// Longest file that is read; what stands behind it is ignored.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Names by number and numbers by name.
+#[derive(Default)]
+pub(crate) struct Names {
+    users: Table,
+    groups: Table,
+}
+
+#[derive(Default)]
+struct Table {
+    by_id: HashMap<u32, Box<str>>,
+    by_name: HashMap<Box<str>, u32>,
+}
+
+impl Names {
+    /// Reads both files; one that is missing or unreadable leaves its numbers without names.
+    pub(crate) fn read(session: &Session) -> Self {
+        Self {
+            users: Table::parse(&head(session, "/etc/passwd")),
+            groups: Table::parse(&head(session, "/etc/group")),
+        }
+    }
+
+    /// The name of user `uid`, or its number.
+    pub(crate) fn user(&self, uid: u32) -> Cow<'_, str> {
+        self.users.name(uid)
+    }
+
+    /// The name of group `gid`, or its number.
+    pub(crate) fn group(&self, gid: u32) -> Cow<'_, str> {
+        self.groups.name(gid)
+    }
+
+    /// Whether user `uid` has a name.
+    pub(crate) fn has_user(&self, uid: u32) -> bool {
+        self.users.by_id.contains_key(&uid)
+    }
+
+    /// Whether group `gid` has a name.
+    pub(crate) fn has_group(&self, gid: u32) -> bool {
+        self.groups.by_id.contains_key(&gid)
+    }
+
+    /// The number of the user with this name.
+    pub(crate) fn uid(&self, name: &str) -> Option<u32> {
+        self.users.by_name.get(name).copied()
+    }
+
+    /// The number of the group with this name.
+    pub(crate) fn gid(&self, name: &str) -> Option<u32> {
+        self.groups.by_name.get(name).copied()
+    }
+}
+
+impl Table {
+    /// Reads lines `name:password:number:...`, of which the first for a number or name counts. A name that a terminal
+    /// or a script could mistake for something else is left out.
+    fn parse(bytes: &[u8]) -> Self {
+        let mut table = Self::default();
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let mut fields = line.split(|byte| *byte == b':');
+            let (Some(name), Some(_), Some(id)) = (fields.next(), fields.next(), fields.next()) else {
+                continue;
+            };
+            let (Ok(name), Ok(id)) = (std::str::from_utf8(name), std::str::from_utf8(id)) else { continue };
+            let (true, Ok(id)) = (is_name(name), id.parse::<u32>()) else { continue };
+            table.by_id.entry(id).or_insert_with(|| name.into());
+            table.by_name.entry(name.into()).or_insert(id);
+        }
+        table
+    }
+
+    fn name(&self, id: u32) -> Cow<'_, str> {
+        match self.by_id.get(&id) {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(id.to_string()),
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 256
+        && name.bytes().all(|byte| byte.is_ascii_graphic())
+        && !name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn head(session: &Session, path: &str) -> Vec<u8> {
+    let Ok(file) = session.open(path) else { return Vec::new() };
+    let mut bytes = vec![0; MAX_BYTES.min(usize::try_from(file.metadata().len()).unwrap_or(MAX_BYTES))];
+    let len = file.read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(len);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn first_line_counts_and_odd_lines_are_skipped() {
+        let table = Table::parse(
+            b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:\n# comment\n\nbad\nx:y:z:\n\xff:x:7:\na\x1b:x:8:\n123:x:9:\njoe:x:1000:1000:",
+        );
+        assert_eq!(table.name(0), "root");
+        assert_eq!(table.name(1000), "joe");
+        assert_eq!(table.name(7), "7");
+        assert_eq!(table.name(8), "8");
+        assert_eq!(table.name(9), "9");
+        assert_eq!(table.by_name.get("toor"), Some(&0));
+    }
+}

@@ -1,0 +1,215 @@
+//! Places: how a command line names a file inside a volume.
+//!
+//! ```text
+//! disk.img:/etc/passwd      a path in the volume that fills disk.img
+//! disk.img                  its root
+//! disk.img#2:/etc           in partition 2, counted as Linux counts them
+//! disk.img@1M:/etc          in the volume that starts 1 MiB into disk.img
+//! ```
+//!
+//! An image's own name may hold `:`, `#` and `@`: of all the ways to read a place, the one with the longest image that
+//! exists is taken. Where no image exists the first `:/` ends its name, and opening it says what is wrong.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use crate::text::escape;
+
+/// A file inside a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Where the volume is.
+    pub(crate) image: Image,
+    /// The path inside of it; starts with `/`.
+    pub(crate) path: PathBuf,
+}
+
+/// Where a volume is: an image file or device, and which part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// The image file or block special file.
+    pub(crate) file: PathBuf,
+    /// Which part of it.
+    pub(crate) part: Part,
+}
+
+/// Which part of an image a volume fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// A partition, counted from 1.
+    Partition(u32),
+    /// Everything from this byte on.
+    Offset(u64),
+}
+
+impl Place {
+    /// Reads a place as the command line gives it.
+    pub(crate) fn parse(text: &OsStr) -> Self {
+        Self::parse_with(text, |file| std::fs::metadata(file).is_ok_and(|found| !found.is_dir()))
+    }
+
+    /// The same with `exists` to say which files there are.
+    fn parse_with(text: &OsStr, exists: impl Fn(&Path) -> bool) -> Self {
+        let bytes = text.as_bytes();
+        let colons = bytes.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
+        for end in std::iter::once(bytes.len()).chain(colons.rev()) {
+            if let Some(image) = Image::existing(&bytes[..end], &exists) {
+                return Self::new(image, bytes.get(end + 1..).unwrap_or_default());
+            }
+        }
+        let end = bytes.windows(2).position(|pair| pair == b":/");
+        let end = end.or_else(|| bytes.iter().position(|byte| *byte == b':')).unwrap_or(bytes.len());
+        Self::new(Image::guess(&bytes[..end]), bytes.get(end + 1..).unwrap_or_default())
+    }
+
+    fn new(image: Image, path: &[u8]) -> Self {
+        let mut absolute = Vec::with_capacity(path.len() + 1);
+        if path.first() != Some(&b'/') {
+            absolute.push(b'/');
+        }
+        absolute.extend_from_slice(path);
+        Self { image, path: PathBuf::from(OsString::from_vec(absolute)) }
+    }
+
+    /// A clap parser for places.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().map(|text| Self::parse(&text))
+    }
+
+    /// Whether `text` names an image that exists, and not merely a file of the host that has such a name.
+    pub(crate) fn is_one(text: &OsStr) -> bool {
+        let place = Self::parse(text);
+        place.image.file.as_os_str() != text && place.image.file.exists()
+    }
+}
+
+impl Image {
+    /// What `text` names if its file exists: a whole file first, then a part of one.
+    fn existing(text: &[u8], exists: &impl Fn(&Path) -> bool) -> Option<Self> {
+        let whole = Self { file: path(text), part: Part::Whole };
+        if exists(&whole.file) {
+            return Some(whole);
+        }
+        Self::split(text).filter(|image| exists(&image.file))
+    }
+
+    fn guess(text: &[u8]) -> Self {
+        Self::split(text).unwrap_or_else(|| Self { file: path(text), part: Part::Whole })
+    }
+
+    /// Takes a trailing `#N` or `@OFFSET` off.
+    fn split(text: &[u8]) -> Option<Self> {
+        let mark = text.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;
+        let number = std::str::from_utf8(&text[mark + 1..]).ok()?;
+        let part = match text[mark] {
+            b'#' => Part::Partition(number.parse().ok().filter(|_| is_digits(number))?),
+            _ => Part::Offset(offset(number)?),
+        };
+        Some(Self { file: path(&text[..mark]), part })
+    }
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A number of bytes, with an optional binary unit `K`, `M`, `G` or `T`.
+fn offset(text: &str) -> Option<u64> {
+    let shift = match text.bytes().last()? {
+        b'K' => 10,
+        b'M' => 20,
+        b'G' => 30,
+        b'T' => 40,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    let number: u64 = digits.parse().ok().filter(|_| is_digits(digits))?;
+    number.checked_mul(1 << shift)
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escape(self.file.as_os_str().as_bytes()))?;
+        match self.part {
+            Part::Whole => Ok(()),
+            Part::Partition(number) => write!(f, "#{number}"),
+            Part::Offset(bytes) => write!(f, "@{bytes}"),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.image, escape(self.path.as_os_str().as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, Place};
+    use std::ffi::OsStr;
+    use std::path::Path;
+
+    fn check(text: &str, files: &[&str], file: &str, part: Part, path: &str) {
+        let place =
+            Place::parse_with(OsStr::new(text), |name| files.iter().any(|file| Path::new(file) == name));
+        assert_eq!(
+            (place.image.file.to_str(), place.image.part, place.path.to_str()),
+            (Some(file), part, Some(path)),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn image_and_path_are_told_apart() {
+        let files = ["disk.img"];
+        check("disk.img", &files, "disk.img", Part::Whole, "/");
+        check("disk.img:", &files, "disk.img", Part::Whole, "/");
+        check("disk.img:/etc/passwd", &files, "disk.img", Part::Whole, "/etc/passwd");
+        check("disk.img:etc", &files, "disk.img", Part::Whole, "/etc");
+        check("disk.img:/a:b", &files, "disk.img", Part::Whole, "/a:b");
+        check("disk.img:/a:/b", &files, "disk.img", Part::Whole, "/a:/b");
+    }
+
+    #[test]
+    fn parts_are_read() {
+        let files = ["disk.img"];
+        check("disk.img#2", &files, "disk.img", Part::Partition(2), "/");
+        check("disk.img#2:/x", &files, "disk.img", Part::Partition(2), "/x");
+        check("disk.img#12:/x#3", &files, "disk.img", Part::Partition(12), "/x#3");
+        check("disk.img@1M:/x", &files, "disk.img", Part::Offset(1 << 20), "/x");
+        check("disk.img@512", &files, "disk.img", Part::Offset(512), "/");
+    }
+
+    #[test]
+    fn longest_existing_image_wins() {
+        let files = ["a", "a:/b", "a#2", "c:d"];
+        check("a:/b:/c", &files, "a:/b", Part::Whole, "/c");
+        check("a:/b", &files, "a:/b", Part::Whole, "/");
+        check("a:/x", &files, "a", Part::Whole, "/x");
+        check("a#2:/x", &files, "a#2", Part::Whole, "/x");
+        check("a#2#1:/x", &files, "a#2", Part::Partition(1), "/x");
+        check("c:d:/x", &files, "c:d", Part::Whole, "/x");
+    }
+
+    #[test]
+    fn missing_image_is_still_split() {
+        check("gone.img:/a", &[], "gone.img", Part::Whole, "/a");
+        check("gone#1:/a", &[], "gone", Part::Partition(1), "/a");
+        check("x:y:/a", &[], "x:y", Part::Whole, "/a");
+        check("gone", &[], "gone", Part::Whole, "/");
+        check("a#b", &[], "a#b", Part::Whole, "/");
+        check("a#+1", &[], "a#+1", Part::Whole, "/");
+        check("a@99999999999999999999", &[], "a@99999999999999999999", Part::Whole, "/");
+    }
+}

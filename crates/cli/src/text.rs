@@ -1,0 +1,15 @@
+//! How names, sizes, modes and times look in output.
+
+mod columns;
+mod human;
+mod mode;
+mod name;
+mod octal;
+mod time;
+
+pub(crate) use columns::columns;
+pub(crate) use human::{human, units};
+pub(crate) use mode::{ModeText, octal_mode, type_name};
+pub(crate) use name::{escape, escape_bytes, shell_quote, width};
+pub(crate) use octal::push_octal;
+pub(crate) use time::{ListTime, full_time, iso_time};

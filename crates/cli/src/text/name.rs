@@ -1,0 +1,196 @@
+//! Names on a terminal.
+//!
+//! A name in a volume is any bytes but `/` and NUL, so one may hold a terminal's control sequences. Nothing that is
+//! printed for people lets such bytes through: [`escape`] writes them as C does, [`shell_quote`] as a shell reads them.
+
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthChar;
+
+/// Whether a character may reach a terminal: no control characters, none that change the direction of the text or
+/// stay invisible.
+pub(super) fn is_printable(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c,
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
+        || std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(is_printable))
+}
+
+/// The name with everything that is not printable as a C escape: `\n`, `\033`. A backslash stays as it is, so the
+/// form is for reading only.
+pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
+    if is_plain(bytes) {
+        return String::from_utf8_lossy(bytes);
+    }
+    let mut text = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_printable(c) {
+                text.push(c);
+            } else {
+                c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut text, byte));
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| push_escape(&mut text, *byte));
+    }
+    Cow::Owned(text)
+}
+
+/// [`escape`] where the result goes to a terminal, else the bytes themselves.
+pub(crate) fn escape_bytes(bytes: &[u8], terminal: bool) -> Cow<'_, [u8]> {
+    if !terminal {
+        return Cow::Borrowed(bytes);
+    }
+    match escape(bytes) {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+fn push_escape(text: &mut String, byte: u8) {
+    match byte {
+        b'\n' => text.push_str("\\n"),
+        b'\r' => text.push_str("\\r"),
+        b'\t' => text.push_str("\\t"),
+        _ => text.push_str(&format!("\\{byte:03o}")),
+    }
+}
+
+/// The name as a shell reads it back, quoted only where it has to be: `'a b'`, `'a'$'\n''b'`. The form `ls` uses on a
+/// terminal.
+pub(crate) fn shell_quote(name: &[u8]) -> Cow<'_, str> {
+    let plain = is_plain(name);
+    if plain && !name.is_empty() && !needs_quotes(name) {
+        return String::from_utf8_lossy(name);
+    }
+    if plain && name.contains(&b'\'') && !name.iter().any(|byte| matches!(byte, b'"' | b'$' | b'`' | b'\\')) {
+        return Cow::Owned(format!("\"{}\"", String::from_utf8_lossy(name)));
+    }
+    let mut quoted = Quoted { text: String::with_capacity(name.len() + 16), state: State::Outside };
+    quoted.literal("");
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_printable(c) {
+                quoted.literal(c.encode_utf8(&mut [0; 4]));
+            } else {
+                c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| quoted.escaped(byte));
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| quoted.escaped(*byte));
+    }
+    Cow::Owned(quoted.finish())
+}
+
+/// Characters that mean something to a shell, anywhere or at the start of a word.
+fn needs_quotes(name: &[u8]) -> bool {
+    matches!(name[0], b'#' | b'~')
+        || name.iter().any(|byte| {
+            matches!(
+                byte,
+                b' ' | b'!'
+                    | b'"'
+                    | b'$'
+                    | b'&'
+                    | b'\''
+                    | b'('
+                    | b')'
+                    | b'*'
+                    | b';'
+                    | b'<'
+                    | b'='
+                    | b'>'
+                    | b'?'
+                    | b'['
+                    | b'\\'
+                    | b'^'
+                    | b'`'
+                    | b'|'
+            )
+        })
+}
+
+struct Quoted {
+    text: String,
+    state: State,
+}
+
+#[derive(PartialEq)]
+enum State {
+    Outside,
+    Single,
+    Dollar,
+}
+
+impl Quoted {
+    fn literal(&mut self, text: &str) {
+        if self.state != State::Single {
+            self.text.push_str(if self.state == State::Dollar { "''" } else { "'" });
+            self.state = State::Single;
+        }
+        self.text.push_str(if text == "'" { "'\\''" } else { text });
+    }
+
+    fn escaped(&mut self, byte: u8) {
+        if self.state != State::Dollar {
+            self.text.push_str(if self.state == State::Single { "'$'" } else { "$'" });
+            self.state = State::Dollar;
+        }
+        push_escape(&mut self.text, byte);
+    }
+
+    fn finish(mut self) -> String {
+        if self.state != State::Outside {
+            self.text.push('\'');
+        }
+        self.text
+    }
+}
+
+/// How many columns a printable text takes on a terminal.
+pub(crate) fn width(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().map(|c| c.width().unwrap_or(0)).sum() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escape, shell_quote, width};
+
+    #[test]
+    fn escape_lets_no_control_byte_through() {
+        let check = |name: &[u8], shown: &str| assert_eq!(escape(name), shown);
+        check(b"plain name", "plain name");
+        check("grüße".as_bytes(), "grüße");
+        check(b"a\nb", "a\\nb");
+        check(b"\x1b[31m", "\\033[31m");
+        check(b"\xff\xfe", "\\377\\376");
+        check("\u{202e}".as_bytes(), "\\342\\200\\256");
+        check("\u{9b}".as_bytes(), "\\302\\233");
+    }
+
+    #[test]
+    fn shell_quote_is_as_ls_does() {
+        let check = |name: &[u8], shown: &str| assert_eq!(shell_quote(name), shown);
+        check(b"plain", "plain");
+        check(b"a b", "'a b'");
+        check(b"it's", "\"it's\"");
+        check(b"it's $5", "'it'\\''s $5'");
+        check(b"a\nb", "'a'$'\\n''b'");
+        check(b"\x01", "''$'\\001'");
+        check(b"x\xff", "'x'$'\\377'");
+        check(b"#x", "'#x'");
+        check(b"x#", "x#");
+        check(b"", "''");
+    }
+
+    #[test]
+    fn width_counts_columns() {
+        assert_eq!(width("abc"), 3);
+        assert_eq!(width("日本"), 4);
+        assert_eq!(width("e\u{301}"), 1);
+    }
+}

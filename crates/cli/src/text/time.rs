@@ -1,0 +1,82 @@
+//! Times in the time zone of whoever reads them: `TZ`, or the system's.
+
+use extern4::Timespec;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+
+/// Half of the mean Gregorian year, which is what `ls` takes for recent.
+const RECENT_SECONDS: i64 = 31_556_952 / 2;
+
+/// Writes times as `ls -l` does.
+pub(crate) struct ListTime {
+    zone: TimeZone,
+    now: i64,
+}
+
+impl ListTime {
+    /// Times as seen now.
+    pub(crate) fn new() -> Self {
+        Self { zone: TimeZone::system(), now: Timestamp::now().as_second() }
+    }
+
+    /// With the time of day for a recent time, else with the year.
+    pub(crate) fn format(&self, time: Timespec) -> String {
+        let recent = time.sec > self.now - RECENT_SECONDS && time.sec <= self.now;
+        format(&self.zone, time, if recent { "%b %e %H:%M" } else { "%b %e  %Y" })
+    }
+}
+
+/// The time in full, as `stat` writes it: `2024-02-29 12:00:00.123456789 +0100`.
+pub(crate) fn full_time(time: Timespec) -> String {
+    format(&TimeZone::system(), time, "%Y-%m-%d %H:%M:%S.%9f %z")
+}
+
+/// The time to the second, for people: `2024-02-29 12:00:00 +0100`.
+pub(crate) fn iso_time(seconds: i64) -> String {
+    format(&TimeZone::system(), Timespec { sec: seconds, nsec: 0 }, "%Y-%m-%d %H:%M:%S %z")
+}
+
+/// A time that no calendar reaches is written in seconds.
+fn format(zone: &TimeZone, time: Timespec, pattern: &str) -> String {
+    match zoned(zone, time) {
+        Some(zoned) => zoned.strftime(pattern).to_string(),
+        None => format!("@{}.{:09}", time.sec, time.nsec),
+    }
+}
+
+fn zoned(zone: &TimeZone, time: Timespec) -> Option<Zoned> {
+    let whole = Timestamp::from_second(time.sec).ok()?;
+    let nanoseconds = whole.as_nanosecond() + i128::from(time.nsec);
+    Some(Timestamp::from_nanosecond(nanoseconds).ok()?.to_zoned(zone.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ListTime, format};
+    use extern4::Timespec;
+    use jiff::tz::TimeZone;
+
+    const FULL: &str = "%Y-%m-%d %H:%M:%S.%9f %z";
+
+    #[test]
+    fn times_of_all_years_are_written() {
+        let check = |sec, nsec, shown: &str| {
+            assert_eq!(format(&TimeZone::UTC, Timespec { sec, nsec }, FULL), shown);
+        };
+        check(0, 0, "1970-01-01 00:00:00.000000000 +0000");
+        check(-1, 500_000_000, "1969-12-31 23:59:59.500000000 +0000");
+        check(15_032_385_535, 999_999_999, "2446-05-10 22:38:55.999999999 +0000");
+        check(-2_147_483_648, 0, "1901-12-13 20:45:52.000000000 +0000");
+        check(i64::MAX, 1, "@9223372036854775807.000000001");
+    }
+
+    #[test]
+    fn recent_times_have_a_time_of_day() {
+        let list = ListTime { zone: TimeZone::UTC, now: 1_700_000_000 };
+        let check = |sec, shown: &str| assert_eq!(list.format(Timespec { sec, nsec: 0 }), shown);
+        check(1_700_000_000, "Nov 14 22:13");
+        check(1_700_000_001, "Nov 14  2023");
+        check(1_680_000_000, "Mar 28  2023");
+        check(1_699_000_000, "Nov  3 08:26");
+    }
+}
