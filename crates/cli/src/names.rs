@@ -98,6 +98,9 @@ fn is_name(name: &str) -> bool {
 
 fn head(session: &Session, path: &str) -> Vec<u8> {
     let Ok(file) = session.open(path) else { return Vec::new() };
+    if !file.metadata().is_file() {
+        return Vec::new();
+    }
     let mut bytes = vec![0; MAX_BYTES.min(usize::try_from(file.metadata().len()).unwrap_or(MAX_BYTES))];
     let len = file.read_at(&mut bytes, 0).unwrap_or(0);
     bytes.truncate(len);

@@ -53,11 +53,6 @@ impl Tree {
         Self { base, levels: Vec::new() }
     }
 
-    /// How many directories deep it is.
-    pub(super) fn depth(&self) -> usize {
-        self.levels.len()
-    }
-
     /// The directory that is being filled.
     pub(super) fn current(&mut self) -> io::Result<BorrowedFd<'_>> {
         let open = self.levels.iter().rposition(|level| level.fd.is_some()).map_or(0, |at| at + 1);
@@ -194,7 +189,7 @@ mod tests {
         let mut tree = scratch.tree();
         assert!(tree.enter(OsStr::new("link"), Mode::RWXU).is_err());
         assert!(tree.enter(OsStr::new(".."), Mode::RWXU).is_err());
-        assert_eq!(tree.depth(), 0);
+        assert!(tree.levels.is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Patterns of names, as `fnmatch` reads them without flags: `*` and `?` match a slash and a leading dot too.
 
 /// A pattern, split into what it matches piece by piece.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Glob {
     pieces: Vec<Piece>,
     fold: bool,
@@ -9,7 +9,7 @@ pub(super) struct Glob {
     literal: Option<Vec<u8>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Piece {
     Char(char),
     /// A byte that is not part of a character.
@@ -22,7 +22,7 @@ enum Piece {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Member {
     Range(char, char),
     Class(fn(char) -> bool),
@@ -44,7 +44,7 @@ impl Glob {
             rest = after;
             pieces.push(match unit {
                 Unit::Char('*') => {
-                    if pieces.last() == Some(&Piece::Star) {
+                    if matches!(pieces.last(), Some(Piece::Star)) {
                         continue;
                     }
                     Piece::Star

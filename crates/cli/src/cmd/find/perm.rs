@@ -78,9 +78,9 @@ fn bits(letters: &str, whose: u32, mode: u32) -> Option<u32> {
             b'X' => 0,
             b's' => 0o6000 & whose,
             b't' => 0o1000,
-            b'u' => 0o111 * (mode >> 6 & 7) & whose,
-            b'g' => 0o111 * (mode >> 3 & 7) & whose,
-            b'o' => 0o111 * (mode & 7) & whose,
+            b'u' => (0o111 * ((mode >> 6) & 7)) & whose,
+            b'g' => (0o111 * ((mode >> 3) & 7)) & whose,
+            b'o' => (0o111 * (mode & 7)) & whose,
             _ => return None,
         };
     }
