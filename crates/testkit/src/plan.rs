@@ -10,11 +10,14 @@ mod owners;
 mod special;
 mod xattrs;
 
-pub use crowd::{crowd, crowd_200k, deep, gaps, many_links, subdirectories};
-pub use data::{fragmented, holes, indirect, small_files, terabyte, unwritten};
+pub use crowd::{
+    crowd, crowd_200k, crowd_of_bytes, crowd_three_levels, deep, gaps, many_links, small_crowd,
+    small_directories, subdirectories,
+};
+pub use data::{fragmented, holes, indirect, shattered, small_files, terabyte, unwritten};
 pub use names::{odd_names, symlinks};
 pub use owners::{modes_and_owners, times};
-pub use special::{devices, inode_flags};
+pub use special::{devices, encrypted, inode_flags};
 pub use xattrs::{access_lists, big_xattrs, shared_xattrs, xattrs};
 
 use std::fs::File;

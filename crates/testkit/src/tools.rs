@@ -179,3 +179,29 @@ pub fn debugfs_bytes(image: &Path, write: bool, script: &str) -> Vec<u8> {
     assert!(output.status.success() && complaints.is_empty(), "{command:?} of {script:.400}: {complaints:?}");
     output.stdout
 }
+
+/// A loop device; dropping it detaches the file.
+#[derive(Debug)]
+pub struct LoopDevice {
+    /// The device node.
+    pub path: PathBuf,
+}
+
+impl LoopDevice {
+    /// Attaches a file to a free loop device.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn attach(file: &Path) -> LoopDevice {
+        let said = run("losetup", [OsStr::new("--find"), OsStr::new("--show"), file.as_os_str()]);
+        LoopDevice { path: String::from_utf8_lossy(&said).trim().into() }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        if let Err(e) = try_run("losetup", [OsStr::new("--detach"), self.path.as_os_str()]) {
+            eprintln!("a loop device is left behind: {e}");
+        }
+    }
+}

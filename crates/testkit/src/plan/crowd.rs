@@ -1,16 +1,23 @@
 //! Many names: big directories, deep trees, many links.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::{directory, file};
 
-/// A directory of `count` names, each a file without content.
+/// Puts `count` files without content into a directory.
 fn fill(dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::Result<()> {
+    fill_with(FileType::RegularFile, dir, count, name)
+}
+
+/// As [`fill`], with files of a kind. Of a crowd only the names matter, and a pipe is quickly read: it has no content.
+fn fill_with(kind: FileType, dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::Result<()> {
     let mode = Mode::from_raw_mode(0o644);
-    (0..count).try_for_each(|at| Ok(mknodat(CWD, dir.join(name(at)), FileType::RegularFile, mode, 0)?))
+    (0..count).try_for_each(|at| Ok(mknodat(CWD, dir.join(name(at)), kind, mode, 0)?))
 }
 
 /// Directories that outgrow a block, some of them by long names.
@@ -21,9 +28,16 @@ pub fn crowd(root: &Path) -> io::Result<()> {
     fill(&directory(&dir, "of-long-names")?, 600, |at| format!("{at:04}{}", "x".repeat(251)))
 }
 
+/// As [`crowd`], for images that are filled slowly.
+pub fn small_crowd(root: &Path) -> io::Result<()> {
+    let dir = directory(root, "crowd")?;
+    fill(&directory(&dir, "of-300")?, 300, |at| format!("name-{at}"))?;
+    fill(&directory(&dir, "of-long-names")?, 300, |at| format!("{at:04}{}", "x".repeat(251)))
+}
+
 /// A directory of 200,000 names.
 pub fn crowd_200k(root: &Path) -> io::Result<()> {
-    fill(&directory(root, "crowd")?, 200_000, |at| format!("file-number-{at}"))
+    fill_with(FileType::Fifo, &directory(root, "crowd")?, 200_000, |at| format!("file-number-{at}"))
 }
 
 /// Directories that lost names: at the front, in the middle, whole blocks, all of them.
@@ -70,4 +84,37 @@ pub fn subdirectories(root: &Path) -> io::Result<()> {
     let dir = directory(root, "subdirectories")?;
     let mode = Mode::from_raw_mode(0o755);
     (0..65_100).try_for_each(|at| Ok(rustix::fs::mkdirat(CWD, dir.join(format!("{at}")), mode)?))
+}
+
+/// Names of bytes beyond ASCII, which signed and unsigned hashes tell apart.
+pub fn crowd_of_bytes(root: &Path) -> io::Result<()> {
+    let dir = directory(root, "crowd-of-bytes")?;
+    let mode = Mode::from_raw_mode(0o644);
+    for at in 0..1500_u32 {
+        let digits = format!("{at:o}");
+        let name: Vec<u8> =
+            digits.bytes().cycle().take(8 + at as usize % 50).map(|digit| digit | 0x80).collect();
+        let name = [&name, digits.as_bytes()].concat();
+        mknodat(CWD, dir.join(OsStr::from_bytes(&name)), FileType::RegularFile, mode, 0)?;
+    }
+    Ok(())
+}
+
+/// A directory whose index has three levels with blocks of 1024 bytes (the feature `large_dir`).
+pub fn crowd_three_levels(root: &Path) -> io::Result<()> {
+    // Three names a leaf: 120 entries of the root times 120 of a node are too few for 60,000 of them.
+    fill_with(FileType::Fifo, &directory(root, "crowd")?, 60_000, |at| format!("{at:06}{}", "w".repeat(244)))
+}
+
+/// Directories of 0 to 40 names, and ones that shrank from there: those of the feature `inline_data` live in the
+/// inode, partly in its attributes, or have just moved to a block.
+pub fn small_directories(root: &Path) -> io::Result<()> {
+    let dir = directory(root, "small-directories")?;
+    for count in 0..40 {
+        fill(&directory(&dir, &format!("of-{count}"))?, count, |at| format!("n{at}"))?;
+        let shrunk = directory(&dir, &format!("from-{count}"))?;
+        fill(&shrunk, count, |at| format!("name-{at}"))?;
+        (0..count).step_by(2).try_for_each(|at| std::fs::remove_file(shrunk.join(format!("name-{at}"))))?;
+    }
+    Ok(())
 }

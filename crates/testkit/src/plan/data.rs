@@ -110,3 +110,12 @@ pub fn terabyte(root: &Path) -> io::Result<()> {
     }
     file.set_len(1 << 40)
 }
+
+/// A file of so many pieces that its extent tree is four levels deep with blocks of 1024 bytes.
+pub fn shattered(root: &Path) -> io::Result<()> {
+    let dir = directory(root, "shattered")?;
+    let block = block_size(root)?;
+    let path = dir.join("every-other-block");
+    // 84 extents a block: 4 x 84 x 84 of them fit in three levels.
+    every_other(&File::create_new(&path)?, seed_of(&path), 29_000, block)
+}

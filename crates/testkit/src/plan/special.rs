@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, IFlags, Mode, makedev, mknodat};
 
 use super::{directory, file};
+use crate::tools;
 
 /// Device numbers of the old and the new encoding, pipes and sockets.
 pub fn devices(root: &Path) -> io::Result<()> {
@@ -57,4 +58,26 @@ fn set_flags(path: &Path, flags: IFlags) -> io::Result<()> {
     let file = std::fs::File::open(path)?;
     let before = rustix::fs::ioctl_getflags(&file)?;
     Ok(rustix::fs::ioctl_setflags(&file, before | flags)?)
+}
+
+/// A directory with an encryption policy, and what can be in one.
+pub fn encrypted(root: &Path) -> io::Result<()> {
+    let dir = directory(root, "secret")?;
+    // FS_IOC_ADD_ENCRYPTION_KEY with a raw key, then FS_IOC_SET_ENCRYPTION_POLICY of version 2 with AES-256-XTS for
+    // contents and AES-256-CTS for names: linux/fscrypt.h.
+    let script = r#"
+        open(F, "<", $ARGV[0]) or die $!;
+        my $key = pack("LLx32", 2, 0) . pack("LLLx28", 64, 0, 0) . join("", map { chr } 0..63);
+        ioctl(F, 0xc0506617, $key) or die "add the key: $!";
+        my $policy = pack("CCCCCx3", 2, 1, 4, 3, 0) . substr($key, 8, 16);
+        ioctl(F, 0x800c6613, $policy) or die "set the policy: $!";
+    "#;
+    tools::perl(script, [&dir]);
+    for len in [0, 10, 5000, 100_000] {
+        file(&dir.join(format!("{len}")), len)?;
+    }
+    file(&dir.join("n".repeat(200)), 10)?;
+    std::os::unix::fs::symlink("target", dir.join("link"))?;
+    let inner = directory(&dir, "inner")?;
+    (0..300).try_for_each(|at| file(&inner.join(format!("number-{at}")), 1))
 }
