@@ -56,6 +56,9 @@ use workload::{churn, escapes, fast_commits, orphans, revokes, wrap};
 /// Nothing leaves the journal on its own while a workload runs: commits come from fsync and sync only.
 const QUIET: &str = "noatime,commit=300";
 
+/// Room for all fast commits of a workload: with the usual 15 blocks, a full commit would soon make them void.
+const FAST: &str = "fast_commit_size=1024";
+
 /// All crashed images.
 pub const SPECS: &[CrashSpec] = &[
     crash("ordered", &["-t", "ext4", "-b", "4096"], QUIET, churn, ShutdownAfterCommit),
@@ -183,45 +186,51 @@ pub const SPECS: &[CrashSpec] = &[
         churn,
         ShutdownAfterCommit,
     ),
-    crash("fast_commit", &["-t", "ext4", "-b", "4096", "-O", "fast_commit"], QUIET, fast_commits, Shutdown),
+    crash(
+        "fast_commit",
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit", "-J", FAST],
+        QUIET,
+        fast_commits,
+        Shutdown,
+    ),
     crash(
         "fast_commit_copied",
-        &["-t", "ext4", "-b", "4096", "-O", "fast_commit"],
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit", "-J", FAST],
         QUIET,
         fast_commits,
         CopyWhileMounted,
     ),
     crash(
         "fast_commit_1k",
-        &["-t", "ext4", "-b", "1024", "-O", "fast_commit"],
+        &["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", FAST],
         QUIET,
         fast_commits,
         CopyWhileMounted,
     ),
     crash(
         "fast_commit_no_csum",
-        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,^metadata_csum"],
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,^metadata_csum", "-J", FAST],
         QUIET,
         fast_commits,
         Shutdown,
     ),
     crash(
         "fast_commit_inline",
-        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,inline_data"],
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,inline_data", "-J", FAST],
         QUIET,
         fast_commits,
         Shutdown,
     ),
     crash(
         "fast_commit_no_extents",
-        &["-t", "ext4", "-b", "1024", "-O", "fast_commit,^extents,^64bit"],
+        &["-t", "ext4", "-b", "1024", "-O", "fast_commit,^extents,^64bit", "-J", FAST],
         QUIET,
         fast_commits,
         Shutdown,
     ),
     crash(
         "fast_commit_churn",
-        &["-t", "ext4", "-b", "4096", "-O", "fast_commit"],
+        &["-t", "ext4", "-b", "4096", "-O", "fast_commit", "-J", FAST],
         QUIET,
         churn,
         ShutdownAfterCommit,

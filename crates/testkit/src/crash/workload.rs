@@ -144,6 +144,7 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
         write(&dir.join(format!("old-{at}")), 9000)?;
     }
     write(&dir.join("anchor"), 10)?;
+    symlink("anchor", dir.join("link"))?;
     rustix::fs::syncfs(File::open(root)?)?;
     let sync = |name: &str| File::open(dir.join(name))?.sync_all();
     let open = |name: &str| OpenOptions::new().read(true).write(true).open(dir.join(name));
@@ -184,8 +185,9 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     std::fs::create_dir(dir.join("inner"))?;
     write(&dir.join("inner/file"), 100)?;
     sync("inner/file")?;
-    symlink("anchor", dir.join("link"))?;
-    sync("inner")?;
+    // A symbolic link, or syncing a directory, would make this a full commit, and leave no fast one to replay.
+    open("anchor")?.write_all_at(b"twice", 0)?;
+    sync("anchor")?;
     write(&dir.join("not-synced"), 100)?;
     Ok(Vec::new())
 }

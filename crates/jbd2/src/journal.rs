@@ -1,0 +1,115 @@
+//! An open journal: its superblock, and a way to read its blocks.
+
+use extern4_block::BlockDevice;
+use extern4_disk::journal::JournalSuperblock;
+use extern4_disk::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::{Error, JournalMap};
+
+/// A journal on a device.
+///
+/// Its superblock is validated, all features are understood, and every block of it is mapped.
+#[derive(Debug)]
+pub struct Journal<D> {
+    device: D,
+    map: JournalMap,
+    superblock: JournalSuperblock,
+}
+
+impl<D: BlockDevice> Journal<D> {
+    /// Opens the journal that is a file of the volume on `device`: `map` says where its blocks are, and `block_size` is
+    /// that of the volume in bytes, which the journal must share.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the superblock is bad or the map is shorter than it says; [`Error::Unsupported`] for
+    /// unknown features.
+    pub fn internal(device: D, block_size: u32, map: JournalMap) -> Result<Self, Error> {
+        Self::open(device, block_size, map, 0)
+    }
+
+    /// Opens the journal that has `device` for itself. `uuid` is what the superblock of the volume says of it.
+    ///
+    /// # Errors
+    /// As [`Journal::internal`]; also if the device is no external journal, or has another UUID.
+    pub fn external(device: D, block_size: u32, uuid: &[u8; 16]) -> Result<Self, Error> {
+        let place = Place::new(Structure::Superblock);
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        device.read_at(&mut bytes, SUPERBLOCK_OFFSET)?;
+        let superblock = Superblock::decode(&bytes, place)?;
+        if !superblock.is_journal_device() {
+            let what = "the device holds no external journal";
+            return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
+        }
+        // The journal's superblock stands in the first whole block behind that of the device.
+        let index = if block_size == 1024 { 2 } else { 1 };
+        let len_blocks =
+            u32::try_from(device.size_bytes() / u64::from(block_size.max(1))).unwrap_or(u32::MAX);
+        let journal = Self::open(device, block_size, JournalMap::identity(len_blocks), index)?;
+        if journal.superblock.uuid != *uuid {
+            let what = "the journal device belongs to another volume";
+            return Err(Place::new(Structure::JournalSuperblock)
+                .corrupt(CorruptKind::Mismatch { what })
+                .into());
+        }
+        Ok(journal)
+    }
+
+    fn open(device: D, block_size: u32, map: JournalMap, index: u32) -> Result<Self, Error> {
+        let mismatch = |place: Place, what| Error::from(place.corrupt(CorruptKind::Mismatch { what }));
+        let place = Place::new(Structure::JournalSuperblock);
+        let Some(block) = map.lookup(index) else {
+            return Err(mismatch(place, "the journal has no first block"));
+        };
+        let place = place.block(block);
+        let offset = block.checked_mul(u64::from(block_size));
+        let mut bytes = [0; JournalSuperblock::SIZE];
+        device.read_at(&mut bytes, offset.unwrap_or(u64::MAX))?;
+        let superblock = JournalSuperblock::decode(&bytes, place)?;
+        if let Some(names) = superblock.unknown_features() {
+            return Err(Error::Unsupported(names));
+        }
+        if superblock.block_size != block_size {
+            return Err(mismatch(place, "the journal has another block size than the volume"));
+        }
+        if !map.covers(superblock.len_blocks) {
+            return Err(mismatch(place, "the journal is shorter than its superblock says"));
+        }
+        if superblock.first <= index {
+            let value = superblock.first.into();
+            return Err(place.corrupt(CorruptKind::Field { field: "s_first", value }).into());
+        }
+        Ok(Self { device, map, superblock })
+    }
+
+    /// The journal's superblock.
+    pub fn superblock(&self) -> &JournalSuperblock {
+        &self.superblock
+    }
+
+    /// Whether the log holds anything to recover.
+    pub fn is_dirty(&self) -> bool {
+        self.superblock.start.is_some()
+    }
+
+    /// Size of the journal's blocks, in bytes; that of the volume, too.
+    pub fn block_size(&self) -> usize {
+        self.superblock.format().block_size
+    }
+
+    /// Reads block `index` of the journal into `block`, which has its size.
+    pub(crate) fn read(&self, index: u32, block: &mut [u8]) -> Result<(), Error> {
+        let Some(physical) = self.map.lookup(index) else {
+            let what = "a block of the journal is not mapped";
+            return Err(self.place(index).corrupt(CorruptKind::Mismatch { what }).into());
+        };
+        let offset = physical.checked_mul(u64::from(self.superblock.block_size)).unwrap_or(u64::MAX);
+        Ok(self.device.read_at(block, offset)?)
+    }
+
+    /// Block `index` of the journal, for errors.
+    pub(crate) fn place(&self, index: u32) -> Place {
+        let place = Place::new(Structure::JournalBlock);
+        self.map.lookup(index).map_or(place, |block| place.block(block))
+    }
+}
