@@ -146,7 +146,7 @@ impl Hasher {
     fn hash_with(&self, name: &[u8], widen: fn(u8) -> u32) -> Hash {
         let mut state = self.state;
         match self.function {
-            Function::Legacy => return Hash::new(legacy(name, widen), 0),
+            Function::Legacy => Hash::new(legacy(name, widen), 0),
             Function::HalfMd4 => {
                 for_each_block(name, widen, |words: &[u32; 8]| half_md4(&mut state, words));
                 Hash::new(state[1], state[2])

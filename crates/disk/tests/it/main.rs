@@ -1,8 +1,12 @@
-//! Tests on volumes that `mke2fs` makes, with `dumpe2fs` and `debugfs` as oracles.
+//! Tests on volumes that `mke2fs` and the kernel make, with `dumpe2fs`, `debugfs` and the kernel's mount as oracles.
 
 mod hostile;
+mod htree;
 mod image;
 mod inode;
+mod map;
+mod names;
+mod reader;
 mod special;
 mod superblock;
 mod volumes;
