@@ -60,6 +60,11 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
+    /// Means the same entry.
+    pub(crate) fn same(&self, other: Key<'_>) -> bool {
+        self.parent.id() == other.parent.id() && self.name == other.name
+    }
+
     fn is(&self, entry: &Entry) -> bool {
         entry.parent == self.parent.id() && entry.key.as_bytes() == self.name
     }
@@ -111,19 +116,20 @@ impl DentryCache {
         self.stripes.lock(key.hash)
     }
 
-    /// Binds a name to an inode, or to nothing, in place of what was known of it. `name` is the spelling that paths
-    /// show.
-    pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: Option<Arc<Inode>>) -> Arc<Dentry> {
-        let negative = inode.is_none();
-        let dentry = Arc::new(Dentry::new(self.new_id(), key.parent, name, inode));
+    /// A dentry that is not in the cache yet. `name` is the spelling that paths show.
+    pub(crate) fn new_dentry(&self, key: Key<'_>, name: &[u8], inode: Option<Arc<Inode>>) -> Arc<Dentry> {
+        Arc::new(Dentry::new(self.new_id(), key.parent, name, inode))
+    }
+
+    /// Remembers that a name is not there.
+    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8]) -> Arc<Dentry> {
+        let dentry = self.new_dentry(key, name, None);
         self.put(key, Arc::clone(&dentry));
-        if negative {
-            self.count_negative(key);
-        }
+        self.count_negative(key);
         dentry
     }
 
-    /// Puts an existing dentry under a name, in place of what was there.
+    /// Puts a dentry under a name, in place of what was there.
     pub(crate) fn put(&self, key: Key<'_>, dentry: Arc<Dentry>) {
         let entry = Entry { parent: key.parent.id(), key: Name::new(key.name), dentry };
         let mut dropped = Vec::new();
@@ -133,12 +139,6 @@ impl DentryCache {
         shard.reclaim(self.limit_per_shard, &mut dropped, Entry::judge);
         drop(shard);
         drop(dropped);
-    }
-
-    /// Forgets a name.
-    pub(crate) fn remove(&self, key: Key<'_>) {
-        let removed = lock::write(self.shard(key.hash)).remove(key.hash, |entry| key.is(entry));
-        drop(removed);
     }
 
     /// Notes a new negative dentry with its directory and drops the oldest one above the limit.

@@ -85,6 +85,12 @@ impl Dentry {
         drop(old);
     }
 
+    /// Something is mounted here, in some namespace.
+    pub(crate) fn is_mountpoint(&self) -> bool {
+        // Relaxed: who mounts on a directory holds its `rwsem`, and so does who asks this before removing it.
+        self.mounts.load(Ordering::Relaxed) > 0
+    }
+
     /// The name has been removed.
     pub(crate) fn is_gone(&self) -> bool {
         // Acquire: pairs with the Release in `mark_gone`.

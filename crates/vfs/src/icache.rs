@@ -90,11 +90,6 @@ impl InodeCache {
         entry.holder.get()
     }
 
-    /// The inode `ino`, if it is in memory.
-    pub(crate) fn peek(&self, ino: u64) -> Option<Arc<Inode>> {
-        self.find(hash(ino), ino)
-    }
-
     /// The inode `ino`, read from `fs` if it is not in memory.
     pub(crate) fn get(&self, fs: &Arc<dyn FileSystem>, ino: u64) -> Result<Arc<Inode>> {
         let hash = hash(ino);

@@ -10,10 +10,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType};
+use crate::dentry::Dentry;
 use crate::errno::Result;
 use crate::fs::FileSystem;
 use crate::lock;
@@ -38,6 +40,10 @@ pub struct Inode {
     acls: Mutex<[AclSlot; 2]>,
     link: OnceLock<Arc<[u8]>>,
     rwsem: RwLock<()>,
+    /// The dentry of a directory, to notice a second one.
+    alias: Mutex<Weak<Dentry>>,
+    /// Made without a name, and may get one.
+    linkable: AtomicBool,
     private: Box<dyn Any + Send + Sync>,
     fs: Option<Arc<dyn FileSystem>>,
 }
@@ -77,6 +83,8 @@ impl Inode {
             acls: Mutex::new([slot(no_access), slot(no_default)]),
             link: OnceLock::new(),
             rwsem: RwLock::new(()),
+            alias: Mutex::new(Weak::new()),
+            linkable: AtomicBool::new(false),
             private,
             fs,
         }
@@ -130,6 +138,34 @@ impl Inode {
     /// Marks a directory as removed: no name can be found in it or added to it any more.
     pub(crate) fn mark_dead(&self) {
         self.perm.publish(PermBits::with_dead);
+    }
+
+    /// Makes `dentry` the one dentry of a directory. An earlier one that is in use is handed back instead, unless
+    /// `gives_way` says that it is on its way out.
+    pub(crate) fn claim_alias(
+        &self,
+        dentry: &Arc<Dentry>,
+        gives_way: impl FnOnce(&Dentry) -> bool,
+    ) -> Option<Arc<Dentry>> {
+        let mut alias = lock::lock(&self.alias);
+        let other = alias.upgrade();
+        if other.as_ref().is_none_or(|other| gives_way(other)) {
+            *alias = Arc::downgrade(dentry);
+            drop(alias);
+            return None;
+        }
+        other
+    }
+
+    /// Lets a file that was made without a name get one.
+    pub(crate) fn set_linkable(&self) {
+        // Relaxed: set before anybody else can see the inode.
+        self.linkable.store(true, Ordering::Relaxed);
+    }
+
+    /// May get a name though it has none.
+    pub(crate) fn is_linkable(&self) -> bool {
+        self.linkable.load(Ordering::Relaxed)
     }
 
     /// What the file system stored with the inode.

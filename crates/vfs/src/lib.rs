@@ -10,6 +10,7 @@ pub mod acl;
 pub mod attr;
 mod cache_table;
 mod counter;
+mod create;
 pub mod cred;
 mod dcache;
 mod dentry;
@@ -18,7 +19,9 @@ pub mod file;
 pub mod fs;
 mod icache;
 pub mod inode;
+mod link;
 mod lock;
+pub mod memfs;
 pub mod mount;
 mod name;
 pub mod namei;
@@ -26,6 +29,7 @@ mod open;
 mod perm_word;
 pub mod permission;
 pub mod session;
+pub mod setattr;
 pub mod superblock;
 pub mod xattr;
 
@@ -39,8 +43,10 @@ pub use fs::{
     RenameFlags, SetAttr, Span, SpanKind, XattrFlags,
 };
 pub use inode::{Inode, NewInode};
+pub use memfs::{MemFs, MemLimits};
 pub use mount::{Location, Mount, Namespace};
 pub use namei::{How, Resolve};
 pub use permission::{Access, SecurityHook};
 pub use session::Session;
+pub use setattr::SetTime;
 pub use superblock::{Atime, CacheStats, SuperBlock, SuperOptions};

@@ -36,10 +36,6 @@ impl Mount {
         self.read_only || self.sb.is_read_only()
     }
 
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
     pub(crate) fn root(&self) -> &Arc<Dentry> {
         self.sb.root()
     }

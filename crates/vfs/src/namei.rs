@@ -294,6 +294,11 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Stays where it stands: on the directory of the last component.
+    pub(crate) fn into_parent(mut self) -> Spot<'a> {
+        self.leave()
+    }
+
     /// Goes to what the last component stands for. A symbolic link is followed if `follow` says so or slashes come after
     /// it.
     pub(crate) fn finish(mut self, mut last: Last<'a>, mut follow: bool) -> Result<Spot<'a>> {
@@ -318,11 +323,7 @@ impl<'a> Walk<'a> {
             if must_be_dir && !self.at.inode().is_dir() {
                 return Err(Errno::ENOTDIR.into());
             }
-            self.flush_counters();
-            return Ok(Spot {
-                mount: std::mem::replace(&mut self.at.mount, Ref::Borrowed(&self.root.mount)),
-                dentry: std::mem::replace(&mut self.at.dentry, Ref::Borrowed(&self.root.dentry)),
-            });
+            return Ok(self.leave());
         }
     }
 
@@ -424,17 +425,18 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn flush_counters(&mut self) {
-        let [fast, full] = std::mem::take(&mut self.searches);
-        if fast + full > 0 {
-            self.root.superblock().count_searches(fast, full);
-        }
+    /// Hands over where it stands. The walk ends with it.
+    fn leave(&mut self) -> Spot<'a> {
+        std::mem::replace(&mut self.at, Spot::borrow(self.root))
     }
 }
 
 impl Drop for Walk<'_> {
     fn drop(&mut self) {
-        self.flush_counters();
+        let [fast, full] = self.searches;
+        if fast + full > 0 {
+            self.root.superblock().count_searches(fast, full);
+        }
     }
 }
 

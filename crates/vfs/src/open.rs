@@ -17,6 +17,12 @@ impl Session {
     pub fn open(&self, path: impl AsRef<[u8]>, how: impl Into<OpenHow>) -> Result<OpenFile> {
         let (path, how) = (path.as_ref(), how.into());
         check_flags(how.flags)?;
+        if how.flags.contains(OpenFlags::TMPFILE) {
+            return self.open_tmpfile(path, how);
+        }
+        if how.flags.contains(OpenFlags::CREATE) {
+            return self.open_or_create(path, how);
+        }
         let follow = !how.flags.intersects(OpenFlags::NOFOLLOW);
         let spot = self.walk(path, How { follow, empty: false, resolve: how.resolve })?;
         self.open_location(spot.into_location(), how.flags)
@@ -25,6 +31,9 @@ impl Session {
     /// Opens what a handle refers to, with the checks that a path to it would meet at its end.
     pub fn open_location(&self, location: Location, flags: OpenFlags) -> Result<OpenFile> {
         check_flags(flags)?;
+        if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) {
+            return Err(Errno::EINVAL.into());
+        }
         if flags.contains(OpenFlags::DIRECTORY) && !location.inode().is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
@@ -74,8 +83,14 @@ fn check_flags(flags: OpenFlags) -> Result<()> {
     let handle_only = OpenFlags::PATH | OpenFlags::NOFOLLOW | OpenFlags::DIRECTORY;
     let valid = if flags.contains(OpenFlags::PATH) {
         handle_only.contains(flags)
+    } else if flags.contains(OpenFlags::TMPFILE) {
+        flags.contains(OpenFlags::WRITE) && !flags.contains(OpenFlags::CREATE)
     } else {
         flags.intersects(OpenFlags::READ | OpenFlags::WRITE)
     };
-    if valid { Ok(()) } else { Err(Errno::EINVAL.into()) }
+    if valid && !flags.contains(OpenFlags::CREATE | OpenFlags::DIRECTORY) {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL.into())
+    }
 }

@@ -113,13 +113,15 @@ impl SuperBlock {
         if !root.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
+        let root = Arc::new(Dentry::root(dcache.new_id(), root));
+        directory(&root).claim_alias(&root, |_| true);
         Ok(Arc::new(Self {
             // Relaxed: only uniqueness counts.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             traits,
             atime: options.atime,
             read_only: AtomicBool::new(options.read_only || traits.read_only),
-            root: Arc::new(Dentry::root(dcache.new_id(), root)),
+            root,
             rename_mutex: Mutex::new(()),
             dir_renames: AtomicU64::new(0),
             lookups: AtomicU64::new(0),
@@ -305,7 +307,7 @@ impl SuperBlock {
             if self.dcache.find(key).is_none() {
                 let _single_flight = self.dcache.single_flight(key);
                 if self.dcache.find(key).is_none() {
-                    self.dcache.bind(key, name, Some(found));
+                    self.bind(key, name, found)?;
                 }
             }
             Ok(())
@@ -327,13 +329,42 @@ impl SuperBlock {
             Some(ino) => Some(self.iget(ino).map_err(|error| dangling(error, ino))?),
             None => None,
         };
-        Ok(self.dcache.bind(key, name, inode))
+        match inode {
+            Some(inode) => self.bind(key, name, inode),
+            None => Ok(self.dcache.bind_nothing(key, name)),
+        }
+    }
+
+    /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name already: such a tree has
+    /// no way up, may have no end, and is damaged. Locks: `rwsem` of the directory held.
+    pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: Arc<Inode>) -> Result<Arc<Dentry>> {
+        let dentry = self.dcache.new_dentry(key, name, Some(inode));
+        let inode = directory(&dentry);
+        if inode.is_dir() {
+            // A dentry that was evicted a moment ago may still be on its way out; it hangs where the new one will.
+            let gives_way = |other: &Dentry| {
+                let (parent, old_name) = other.place();
+                let same_parent = parent.is_some_and(|parent| Arc::ptr_eq(&parent, key.parent));
+                let folds = directory(key.parent).perm().casefold();
+                other.is_gone() || same_parent && (folds || old_name.as_bytes() == name)
+            };
+            if inode.claim_alias(&dentry, gives_way).is_some() {
+                return Err(two_names(inode));
+            }
+        }
+        self.dcache.put(key, Arc::clone(&dentry));
+        Ok(dentry)
     }
 }
 
 /// The inode of a dentry that is known to be a positive one.
 pub(crate) fn directory(dentry: &Arc<Dentry>) -> &Arc<Inode> {
     dentry.inode().expect("a walk stands on positive dentries only")
+}
+
+/// Only damage makes a directory its own child, or gives it two parents.
+pub(crate) fn two_names(inode: &Inode) -> Error {
+    Error::with_cause(Errno::EUCLEAN, format!("directory inode {} has two names", inode.ino()))
 }
 
 /// An entry whose inode is not in use is damage, not a stale handle.

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use extern4_vfs::*;
 
-pub struct TreeFs {
+pub(crate) struct TreeFs {
     nodes: Vec<Node>,
-    pub lookups: AtomicU64,
-    pub reads: AtomicU64,
+    pub(crate) lookups: AtomicU64,
+    pub(crate) reads: AtomicU64,
 }
 
 struct Node {
@@ -21,7 +21,7 @@ struct Node {
 
 impl TreeFs {
     /// Lines of `path kind mode uid gid [target]`, parents first; the root is made by itself, 0755 and root's.
-    pub fn new(table: &[(&str, &str, u16, u32, u32)]) -> Arc<Self> {
+    pub(crate) fn new(table: &[(&str, &str, u16, u32, u32)]) -> Arc<Self> {
         let mut fs = Self {
             nodes: vec![node(1, FileType::Directory, 0o755, 0, 0, b"")],
             lookups: 0.into(),

@@ -1,0 +1,65 @@
+//! What a warm path walk costs, on a file system in memory: nanoseconds for each call.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use extern4_vfs::*;
+
+const PATH: &str = "/usr/include/linux/sched/fs.h";
+
+fn volume() -> Session {
+    let sb =
+        SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).expect("a new volume");
+    let root = Session::new(&Namespace::new(sb), Cred::root());
+    for dir in ["/usr", "/usr/include", "/usr/include/linux", "/usr/include/linux/sched"] {
+        root.mkdir(dir, 0o755).expect("a new name");
+    }
+    root.mknod(PATH, NewKind::Regular, 0o644).expect("a new name");
+    root.symlink("include", "/usr/inc").expect("a new name");
+    root
+}
+
+/// Median over rounds of the time of one call.
+fn measure(name: &str, threads: usize, act: impl Fn() + Sync) {
+    const CALLS: u32 = 200_000;
+    let mut rounds: Vec<Duration> = (0..7)
+        .map(|_| {
+            let start = Instant::now();
+            thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| (0..CALLS).for_each(|_| act()));
+                }
+            });
+            start.elapsed()
+        })
+        .collect();
+    rounds.sort();
+    let each = rounds[rounds.len() / 2].as_secs_f64() * 1e9 / f64::from(CALLS);
+    println!("{name:<44} {threads} thread(s) {each:>8.1} ns");
+}
+
+fn main() {
+    let root = volume();
+    let user = root.with_cred(Cred::new(1000, 1000, &[]));
+    for threads in [1, 2] {
+        let stat = |path: &'static str, follow| {
+            let how = if follow { How::FOLLOW } else { How::NOFOLLOW };
+            let user = &user;
+            move || drop(black_box(user.stat(black_box(path), how)))
+        };
+        measure("stat, 5 components", threads, stat(PATH, true));
+        user.root().superblock().set_fast_search(false);
+        measure("stat, 5 components, full search check", threads, stat(PATH, true));
+        user.root().superblock().set_fast_search(true);
+        measure("stat, a name that is not there", threads, stat("/usr/include/linux/sched/none", true));
+        measure("stat, through a symbolic link", threads, stat("/usr/inc/linux/sched/fs.h", true));
+        measure("open and close", threads, || drop(black_box(user.open(PATH, OpenFlags::READ))));
+        let dirs = root.with_cred(Cred::root());
+        measure("create and unlink, one directory", threads, move || {
+            let name = format!("/usr/include/{:?}", thread::current().id());
+            dirs.mknod(&name, NewKind::Regular, 0o644).expect("a new name");
+            dirs.unlink(&name).expect("there");
+        });
+    }
+}

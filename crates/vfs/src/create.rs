@@ -1,0 +1,252 @@
+//! Making files: open with `O_CREAT`, `mkdir`, `mknod`, `symlink`, `O_TMPFILE`.
+
+use std::sync::Arc;
+
+use crate::acl::{Acl, AclKind};
+use crate::attr::FileType;
+use crate::cred::{Caps, Cred};
+use crate::dentry::Dentry;
+use crate::errno::{Errno, Result};
+use crate::file::{OpenFile, OpenFlags, OpenHow, WriteGuard};
+use crate::fs::{NewKind, NewNode};
+use crate::inode::Inode;
+use crate::mount::Location;
+use crate::namei::{Component, How, PATH_MAX, Resolve, Spot};
+use crate::permission::{Access, in_group_or_capable};
+use crate::session::Session;
+use crate::superblock::{SuperBlock, directory};
+
+impl Session {
+    /// Makes a directory.
+    pub fn mkdir(&self, path: impl AsRef<[u8]>, mode: u16) -> Result<Location> {
+        self.make(path.as_ref(), NewKind::Directory, mode & 0o1777)
+    }
+
+    /// Makes a symbolic link to `target`, which need not exist.
+    pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<Location> {
+        let target = target.as_ref();
+        match target.len() {
+            0 => Err(Errno::ENOENT.into()),
+            len if len > PATH_MAX => Err(Errno::ENAMETOOLONG.into()),
+            _ if target.contains(&0) => Err(Errno::EINVAL.into()),
+            _ => self.make(path.as_ref(), NewKind::Symlink(target), 0o777),
+        }
+    }
+
+    /// Makes a regular file, device node, pipe or socket. Devices need `CAP_MKNOD`. `EPERM` for a directory, `EINVAL` for
+    /// a symbolic link.
+    pub fn mknod(&self, path: impl AsRef<[u8]>, kind: NewKind<'_>, mode: u16) -> Result<Location> {
+        match kind {
+            NewKind::Directory => Err(Errno::EPERM.into()),
+            NewKind::Symlink(_) => Err(Errno::EINVAL.into()),
+            kind => self.make(path.as_ref(), kind, mode & 0o7777),
+        }
+    }
+
+    fn make(&self, path: &[u8], kind: NewKind<'_>, mode: u16) -> Result<Location> {
+        let is_dir = kind == NewKind::Directory;
+        self.with_new_name(path, is_dir, |parent, name| {
+            // Overlay file systems mark removed names with character device 0/0, which anybody may make.
+            let needs_mknod = match kind {
+                NewKind::CharDevice(rdev) => rdev.major != 0 || rdev.minor != 0,
+                NewKind::BlockDevice(_) => true,
+                _ => false,
+            };
+            if needs_mknod && !self.cred.has(Caps::MKNOD) {
+                return Err(Errno::EPERM.into());
+            }
+            self.create_in(parent, name, kind, mode)
+        })
+    }
+
+    /// Goes to the directory of a name that is not there yet, locks it, checks that the name may be made, and calls
+    /// `make`. The order of errors is Linux's: `EEXIST` comes before `EROFS`, and that before `EACCES`.
+    pub(crate) fn with_new_name<T>(
+        &self,
+        path: &[u8],
+        is_dir: bool,
+        make: impl FnOnce(&Spot<'_>, &[u8]) -> Result<T>,
+    ) -> Result<T> {
+        let (walk, last) = self.walk_to_last(path, Resolve::empty())?;
+        let Component::Name(name) = last.component() else {
+            return Err(Errno::EEXIST.into());
+        };
+        let parent = walk.into_parent();
+        let writable = WriteGuard::take(&parent.mount);
+        let dir = parent.inode();
+        let _names = dir.lock_exclusive();
+        if parent.sb().lookup_locked(&parent.dentry, name)?.inode().is_some() {
+            return Err(Errno::EEXIST.into());
+        }
+        if last.slash && !is_dir {
+            return Err(Errno::ENOENT.into());
+        }
+        let _writer = writable?;
+        self.may_create(&parent)?;
+        make(&parent, name)
+    }
+
+    /// May names be made in this directory? Locks: its `rwsem` exclusive.
+    pub(crate) fn may_create(&self, parent: &Spot<'_>) -> Result<()> {
+        if parent.inode().perm().dead() {
+            return Err(Errno::ENOENT.into());
+        }
+        self.permission(parent, Access::WRITE | Access::EXEC)
+    }
+
+    /// Makes a node under a name that is not there. Locks: `rwsem` of the directory exclusive.
+    fn create_in(&self, parent: &Spot<'_>, name: &[u8], kind: NewKind<'_>, mode: u16) -> Result<Location> {
+        let (sb, dir) = (parent.sb(), parent.inode());
+        let dentry = sb.with_key(&parent.dentry, dir, name, |key| {
+            let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
+            let new = sb.fs().create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
+            let inode = sb.icache.insert(sb.fs(), new.attr.ino, new);
+            sb.bind(key, name, inode)
+        })?;
+        Ok(Location { mount: Arc::clone(&parent.mount), dentry })
+    }
+
+    /// Opens a file, and makes it if it is not there.
+    pub(crate) fn open_or_create(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
+        let flags = how.flags;
+        let (mut walk, mut last) = self.walk_to_last(path, how.resolve)?;
+        loop {
+            if last.slash {
+                return Err(Errno::EISDIR.into());
+            }
+            match last.component() {
+                Component::None | Component::Dot => {}
+                Component::DotDot => walk.up()?,
+                Component::Name(name) => {
+                    let mut dentry = walk.child(name)?;
+                    if dentry.inode().is_none() {
+                        match self.create_unless_there(&walk.at, name, how.mode)? {
+                            Created::New(location) => return self.open_new(location, flags),
+                            Created::There(found) => dentry = found,
+                        }
+                    }
+                    if flags.contains(OpenFlags::EXCL) {
+                        return Err(Errno::EEXIST.into());
+                    }
+                    let inode = directory(&dentry);
+                    if inode.kind() == FileType::Symlink && !flags.contains(OpenFlags::NOFOLLOW) {
+                        last = walk.follow(inode)?;
+                        continue;
+                    }
+                    walk.step(dentry)?;
+                }
+            }
+            if flags.contains(OpenFlags::EXCL) {
+                return Err(Errno::EEXIST.into());
+            }
+            let location = walk.into_parent().into_location();
+            if location.inode().is_dir() {
+                return Err(Errno::EISDIR.into());
+            }
+            return self.open_location(location, flags - (OpenFlags::CREATE | OpenFlags::EXCL));
+        }
+    }
+
+    fn create_unless_there(&self, parent: &Spot<'_>, name: &[u8], mode: u16) -> Result<Created> {
+        let writable = WriteGuard::take(&parent.mount);
+        let _names = parent.inode().lock_exclusive();
+        let dentry = parent.sb().lookup_locked(&parent.dentry, name)?;
+        if dentry.inode().is_some() {
+            return Ok(Created::There(dentry));
+        }
+        let _writer = writable?;
+        self.may_create(parent)?;
+        self.create_in(parent, name, NewKind::Regular, mode & 0o7777).map(Created::New)
+    }
+
+    /// Opens what this call has made: whatever its mode, the maker may.
+    fn open_new(&self, location: Location, flags: OpenFlags) -> Result<OpenFile> {
+        OpenFile::new(location, flags - (OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC), &self.cred)
+    }
+
+    /// Makes a file without a name in the directory `path`. Unless `EXCL` is there too, it may be linked later.
+    pub(crate) fn open_tmpfile(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
+        let parent = self.walk(path, How { follow: true, empty: false, resolve: how.resolve })?;
+        let (sb, dir) = (parent.sb(), parent.inode());
+        if !dir.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        let _writer = WriteGuard::take(&parent.mount)?;
+        self.permission(&parent, Access::WRITE | Access::EXEC)?;
+        let kind = NewKind::Regular;
+        let new = Blueprint::draw(sb, &self.cred, dir, kind, how.mode & 0o7777, self.umask)?;
+        let new = {
+            let _names = dir.lock_exclusive();
+            sb.fs().create(dir, None, &new.node(sb, &self.cred, kind))?
+        };
+        let ino = new.attr.ino;
+        let inode = sb.icache.insert(sb.fs(), ino, new);
+        if !how.flags.contains(OpenFlags::EXCL) {
+            inode.set_linkable();
+        }
+        let name = format!("#{ino}");
+        let dentry = Dentry::new(sb.dcache.new_id(), &parent.dentry, name.as_bytes(), Some(inode));
+        dentry.mark_gone();
+        let location = Location { mount: Arc::clone(&parent.mount), dentry: Arc::new(dentry) };
+        OpenFile::new(location, how.flags - (OpenFlags::TMPFILE | OpenFlags::EXCL), &self.cred)
+    }
+}
+
+enum Created {
+    New(Location),
+    There(Arc<Dentry>),
+}
+
+/// What a new file inherits from its directory and its maker.
+struct Blueprint {
+    mode: u16,
+    gid: u32,
+    acl: Option<Acl>,
+    default_acl: Option<Arc<Acl>>,
+}
+
+impl Blueprint {
+    fn draw(
+        sb: &SuperBlock,
+        cred: &Cred,
+        dir: &Inode,
+        kind: NewKind<'_>,
+        mode: u16,
+        umask: u16,
+    ) -> Result<Self> {
+        let (_, dir_gid, dir_mode) = dir.owner();
+        let mut mode = mode;
+        let mut gid = cred.gid();
+        if dir_mode & 0o2000 != 0 {
+            gid = dir_gid;
+            if kind == NewKind::Directory {
+                mode |= 0o2000;
+            } else if mode & 0o2010 == 0o2010 && !in_group_or_capable(cred, gid) {
+                mode &= !0o2000;
+            }
+        }
+        let inherits = sb.traits().acl && kind.file_type() != FileType::Symlink;
+        let default = if inherits { dir.acl(&**sb.fs(), AclKind::Default)? } else { None };
+        Ok(match default {
+            Some(default) => {
+                let (acl, mode) = default.for_new_file(mode);
+                let default_acl = (kind == NewKind::Directory).then_some(default);
+                Self { mode, gid, acl, default_acl }
+            }
+            None if kind.file_type() == FileType::Symlink => Self { mode, gid, acl: None, default_acl: None },
+            None => Self { mode: mode & !umask, gid, acl: None, default_acl: None },
+        })
+    }
+
+    fn node<'a>(&'a self, sb: &SuperBlock, cred: &Cred, kind: NewKind<'a>) -> NewNode<'a> {
+        NewNode {
+            kind,
+            mode: self.mode,
+            uid: cred.uid(),
+            gid: self.gid,
+            acl: self.acl.as_ref(),
+            default_acl: self.default_acl.as_deref(),
+            now: sb.now(),
+        }
+    }
+}

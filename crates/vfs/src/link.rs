@@ -1,0 +1,356 @@
+//! Giving files names and taking them: `link`, `unlink`, `rmdir`, `rename`.
+
+use std::sync::{Arc, RwLockWriteGuard};
+
+use crate::attr::FileType;
+use crate::cred::Caps;
+use crate::dentry::Dentry;
+use crate::errno::{Errno, Result};
+use crate::file::WriteGuard;
+use crate::fs::{NameRef, Rename, RenameFlags};
+use crate::inode::Inode;
+use crate::namei::{Component, How, Last, Resolve, Spot};
+use crate::permission::Access;
+use crate::session::Session;
+use crate::superblock::{SuperBlock, directory, two_names};
+
+impl Session {
+    /// Gives a file one more name (`linkat(2)`; `How::FOLLOW` is `AT_SYMLINK_FOLLOW`). Directories cannot have one:
+    /// `EPERM`. A file made with `O_TMPFILE` gets its first name so.
+    pub fn link(&self, from: impl AsRef<[u8]>, how: How, to: impl AsRef<[u8]>) -> Result<()> {
+        let source = self.walk(from.as_ref(), how)?;
+        let inode = source.inode();
+        self.with_new_name(to.as_ref(), false, |parent, name| {
+            if !Arc::ptr_eq(&source.mount, &parent.mount) {
+                return Err(Errno::EXDEV.into());
+            }
+            let sb = parent.sb();
+            if inode.perm().append() || inode.perm().immutable() || inode.is_dir() {
+                return Err(Errno::EPERM.into());
+            }
+            let _change = inode.lock_exclusive();
+            if inode.attr().nlink == 0 && !inode.is_linkable() {
+                return Err(Errno::ENOENT.into());
+            }
+            sb.with_key(&parent.dentry, parent.inode(), name, |key| {
+                sb.fs().link(inode, NameRef { dir: parent.inode(), name }, sb.now())?;
+                sb.icache.links_changed(inode);
+                sb.bind(key, name, Arc::clone(inode))?;
+                Ok(())
+            })
+        })
+    }
+
+    /// Removes a name of a file that is no directory.
+    pub fn unlink(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        let (walk, last) = self.walk_to_last(path.as_ref(), Resolve::empty())?;
+        let Component::Name(name) = last.component() else {
+            return Err(Errno::EISDIR.into());
+        };
+        let parent = walk.into_parent();
+        let _writer = WriteGuard::take(&parent.mount)?;
+        let names = parent.inode().lock_exclusive();
+        let victim = parent.sb().lookup_locked(&parent.dentry, name)?;
+        let inode = victim.inode().ok_or(Errno::ENOENT)?;
+        if last.slash {
+            return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR }.into());
+        }
+        self.may_delete(&parent, inode, false)?;
+        if victim.is_mountpoint() {
+            return Err(Errno::EBUSY.into());
+        }
+        let sb = parent.sb();
+        let change = inode.lock_exclusive();
+        sb.fs().unlink(NameRef { dir: parent.inode(), name }, inode, sb.now())?;
+        forget(sb, &parent.dentry, name, &victim)?;
+        drop((change, names));
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        let (walk, last) = self.walk_to_last(path.as_ref(), Resolve::empty())?;
+        let name = match last.component() {
+            Component::Name(name) => name,
+            Component::None => return Err(Errno::EBUSY.into()),
+            Component::Dot => return Err(Errno::EINVAL.into()),
+            Component::DotDot => return Err(Errno::ENOTEMPTY.into()),
+        };
+        let parent = walk.into_parent();
+        let _writer = WriteGuard::take(&parent.mount)?;
+        let names = parent.inode().lock_exclusive();
+        let victim = parent.sb().lookup_locked(&parent.dentry, name)?;
+        let inode = victim.inode().ok_or(Errno::ENOENT)?;
+        self.may_delete(&parent, inode, true)?;
+        if Arc::ptr_eq(inode, parent.inode()) {
+            return Err(two_names(inode));
+        }
+        // The victim's own lock keeps names from appearing in it.
+        let change = inode.lock_exclusive();
+        if victim.is_mountpoint() {
+            return Err(Errno::EBUSY.into());
+        }
+        let sb = parent.sb();
+        sb.fs().rmdir(NameRef { dir: parent.inode(), name }, inode, sb.now())?;
+        inode.mark_dead();
+        forget(sb, &parent.dentry, name, &victim)?;
+        drop((change, names));
+        Ok(())
+    }
+
+    /// May `victim` lose its name in this directory? Locks: the directory's `rwsem` exclusive.
+    fn may_delete(&self, parent: &Spot<'_>, victim: &Arc<Inode>, is_dir: bool) -> Result<()> {
+        let dir = parent.inode();
+        self.permission(parent, Access::WRITE | Access::EXEC)?;
+        if dir.perm().append() {
+            return Err(Errno::EPERM.into());
+        }
+        let (dir_uid, _, dir_mode) = dir.owner();
+        let uid = self.cred.uid();
+        let owns_either = uid == victim.owner().0 || uid == dir_uid || self.cred.has(Caps::FOWNER);
+        let sticky = dir_mode & 0o1000 != 0 && !owns_either;
+        if sticky || victim.perm().append() || victim.perm().immutable() {
+            return Err(Errno::EPERM.into());
+        }
+        match (is_dir, victim.is_dir()) {
+            (true, false) => Err(Errno::ENOTDIR.into()),
+            (false, true) => Err(Errno::EISDIR.into()),
+            _ if dir.perm().dead() => Err(Errno::ENOENT.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a file another name and takes the old one, in one step (`renameat2(2)`).
+    pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, flags: RenameFlags) -> Result<()> {
+        self.rename_between(from.as_ref(), self, to.as_ref(), flags)
+    }
+
+    /// The same, with the new path taken from the working directory of `to_base`.
+    pub fn rename_to(
+        &self,
+        from: impl AsRef<[u8]>,
+        to_base: &Self,
+        to: impl AsRef<[u8]>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        self.rename_between(from.as_ref(), to_base, to.as_ref(), flags)
+    }
+
+    fn rename_between(&self, from: &[u8], to_base: &Self, to: &[u8], flags: RenameFlags) -> Result<()> {
+        if flags.contains(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) {
+            return Err(Errno::EINVAL.into());
+        }
+        let (from_walk, from_last) = self.walk_to_last(from, Resolve::empty())?;
+        let (to_walk, to_last) = to_base.walk_to_last(to, Resolve::empty())?;
+        let (from_dir, to_dir) = (from_walk.into_parent(), to_walk.into_parent());
+        if !Arc::ptr_eq(&from_dir.mount, &to_dir.mount) {
+            return Err(Errno::EXDEV.into());
+        }
+        let Component::Name(from_name) = from_last.component() else {
+            return Err(Errno::EBUSY.into());
+        };
+        let Component::Name(to_name) = to_last.component() else {
+            let there = flags.contains(RenameFlags::NOREPLACE);
+            return Err(if there { Errno::EEXIST } else { Errno::EBUSY }.into());
+        };
+        let _writer = WriteGuard::take(&from_dir.mount)?;
+        let from = End { dir: &from_dir, name: from_name, last: &from_last };
+        let to = End { dir: &to_dir, name: to_name, last: &to_last };
+        let sb = from_dir.sb();
+        if Arc::ptr_eq(&from_dir.dentry, &to_dir.dentry) {
+            let _names = from_dir.inode().lock_exclusive();
+            return self.rename_locked(sb, &from, &to, flags);
+        }
+        // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
+        let _renames = sb.lock_renames();
+        let _names = lock_two(&from_dir, &to_dir)?;
+        self.rename_locked(sb, &from, &to, flags)
+    }
+
+    /// Locks: `rwsem` of both directories exclusive, `rename_mutex` if they are two.
+    fn rename_locked(&self, sb: &SuperBlock, from: &End<'_>, to: &End<'_>, flags: RenameFlags) -> Result<()> {
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        let source = sb.lookup_locked(&from.dir.dentry, from.name)?;
+        let inode = source.inode().ok_or(Errno::ENOENT)?;
+        let target = sb.lookup_locked(&to.dir.dentry, to.name)?;
+        let replaced = target.inode();
+        check_ends(from, to, &source, &target, flags)?;
+        if replaced.is_some_and(|replaced| Arc::ptr_eq(replaced, inode)) {
+            return Ok(());
+        }
+        self.may_rename(from, to, inode, replaced, exchange)?;
+        if source.is_mountpoint() || target.is_mountpoint() {
+            return Err(Errno::EBUSY.into());
+        }
+        let change = lock_children(from, to, inode, replaced)?;
+        sb.fs().rename(&Rename {
+            from: NameRef { dir: from.dir.inode(), name: from.name },
+            inode,
+            to: NameRef { dir: to.dir.inode(), name: to.name },
+            target: replaced.map(|replaced| &**replaced),
+            flags,
+            now: sb.now(),
+        })?;
+        move_dentries(sb, from, to, &source, &target, exchange)?;
+        drop(change);
+        Ok(())
+    }
+
+    /// The permission checks of a rename, in Linux's order.
+    fn may_rename(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        inode: &Arc<Inode>,
+        replaced: Option<&Arc<Inode>>,
+        exchange: bool,
+    ) -> Result<()> {
+        self.may_delete(from.dir, inode, inode.is_dir())?;
+        match replaced {
+            None => self.may_create(to.dir)?,
+            Some(replaced) => {
+                self.may_delete(to.dir, replaced, if exchange { replaced.is_dir() } else { inode.is_dir() })?;
+            }
+        }
+        if Arc::ptr_eq(&from.dir.dentry, &to.dir.dentry) {
+            return Ok(());
+        }
+        // A directory that changes its parent is itself changed: its `..`.
+        let write = |inode: &Inode| {
+            let read_only = from.dir.mount.is_read_only();
+            from.dir.sb().checker.permission(&self.cred, inode, Access::WRITE, read_only)
+        };
+        if inode.is_dir() {
+            write(inode)?;
+        }
+        match replaced {
+            Some(replaced) if exchange && replaced.is_dir() => write(replaced),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One end of a rename.
+struct End<'a> {
+    dir: &'a Spot<'a>,
+    name: &'a [u8],
+    last: &'a Last<'a>,
+}
+
+/// What can be said against a rename from the shape of the tree and the paths alone.
+fn check_ends(
+    from: &End<'_>,
+    to: &End<'_>,
+    source: &Arc<Dentry>,
+    target: &Arc<Dentry>,
+    flags: RenameFlags,
+) -> Result<()> {
+    let exchange = flags.contains(RenameFlags::EXCHANGE);
+    match target.inode() {
+        Some(_) if flags.contains(RenameFlags::NOREPLACE) => return Err(Errno::EEXIST.into()),
+        Some(inode) if exchange && to.last.slash && !inode.is_dir() => return Err(Errno::ENOTDIR.into()),
+        None if exchange => return Err(Errno::ENOENT.into()),
+        _ => {}
+    }
+    if !directory(source).is_dir() && (from.last.slash || !exchange && to.last.slash) {
+        return Err(Errno::ENOTDIR.into());
+    }
+    if source.is_ancestor_of(&to.dir.dentry) {
+        return Err(Errno::EINVAL.into());
+    }
+    if target.is_ancestor_of(&from.dir.dentry) {
+        return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into());
+    }
+    Ok(())
+}
+
+/// Locks two directories: an ancestor before what lies below it, others by inode number.
+/// Locks: `rename_mutex` held.
+fn lock_two<'a>(
+    a: &'a Spot<'_>,
+    b: &'a Spot<'_>,
+) -> Result<(RwLockWriteGuard<'a, ()>, RwLockWriteGuard<'a, ()>)> {
+    let (inode_a, inode_b) = (a.inode(), b.inode());
+    if Arc::ptr_eq(inode_a, inode_b) {
+        return Err(two_names(inode_a));
+    }
+    let b_first = b.dentry.is_ancestor_of(&a.dentry)
+        || !a.dentry.is_ancestor_of(&b.dentry) && inode_b.ino() < inode_a.ino();
+    let (first, second) = if b_first { (inode_b, inode_a) } else { (inode_a, inode_b) };
+    Ok((first.lock_exclusive(), second.lock_exclusive()))
+}
+
+/// Locks what moves and what is replaced, by inode number.
+fn lock_children<'a>(
+    from: &End<'_>,
+    to: &End<'_>,
+    inode: &'a Arc<Inode>,
+    replaced: Option<&'a Arc<Inode>>,
+) -> Result<(RwLockWriteGuard<'a, ()>, Option<RwLockWriteGuard<'a, ()>>)> {
+    for child in [Some(inode), replaced].into_iter().flatten() {
+        if [from, to].iter().any(|end| Arc::ptr_eq(end.dir.inode(), child)) {
+            return Err(two_names(child));
+        }
+    }
+    Ok(match replaced {
+        None => (inode.lock_exclusive(), None),
+        Some(replaced) if replaced.ino() < inode.ino() => {
+            let first = replaced.lock_exclusive();
+            (inode.lock_exclusive(), Some(first))
+        }
+        Some(replaced) => {
+            let first = inode.lock_exclusive();
+            (first, Some(replaced.lock_exclusive()))
+        }
+    })
+}
+
+/// Replaces a removed name by the knowledge that it is not there.
+fn forget(sb: &SuperBlock, dir: &Arc<Dentry>, name: &[u8], victim: &Arc<Dentry>) -> Result<()> {
+    sb.with_key(dir, directory(dir), name, |key| {
+        victim.mark_gone();
+        sb.dcache.bind_nothing(key, name);
+        sb.icache.links_changed(directory(victim));
+        Ok(())
+    })
+}
+
+/// Makes the cache say what the file system has just done. The new name is bound before the old one is forgotten, so that
+/// nobody finds neither.
+fn move_dentries(
+    sb: &SuperBlock,
+    from: &End<'_>,
+    to: &End<'_>,
+    source: &Arc<Dentry>,
+    target: &Arc<Dentry>,
+    exchange: bool,
+) -> Result<()> {
+    let (from_dir, to_dir) = (&from.dir.dentry, &to.dir.dentry);
+    sb.with_key(from_dir, from.dir.inode(), from.name, |from_key| {
+        sb.with_key(to_dir, to.dir.inode(), to.name, |to_key| {
+            // Two spellings of one name in a case-folding directory.
+            let same_key = from_key.same(to_key);
+            source.move_to(to_dir, to.name);
+            sb.dcache.put(to_key, Arc::clone(source));
+            if exchange {
+                target.move_to(from_dir, from.name);
+                sb.dcache.put(from_key, Arc::clone(target));
+            } else {
+                if !same_key {
+                    sb.dcache.bind_nothing(from_key, from.name);
+                }
+                if let Some(replaced) = target.inode() {
+                    target.mark_gone();
+                    if replaced.is_dir() {
+                        replaced.mark_dead();
+                    }
+                    sb.icache.links_changed(replaced);
+                }
+            }
+            if directory(source).kind() == FileType::Directory && !Arc::ptr_eq(from_dir, to_dir) {
+                sb.count_dir_rename();
+            }
+            Ok(())
+        })
+    })
+}

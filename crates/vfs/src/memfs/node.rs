@@ -1,0 +1,145 @@
+//! An inode in memory, as the file system keeps it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::BLOCK;
+use super::data::Data;
+use super::dir::Dir;
+use crate::acl::{Acl, AclKind};
+use crate::attr::{Attr, FileFlags, Rdev};
+use crate::errno::{Errno, Result};
+use crate::fs::{NewKind, NewNode};
+use crate::inode::NewInode;
+use crate::lock;
+
+pub(super) struct Node {
+    pub(super) attr: Mutex<Attr>,
+    pub(super) body: Body,
+    pub(super) xattrs: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
+    acls: Mutex<Acls>,
+}
+
+#[derive(Default)]
+struct Acls {
+    access: Option<Acl>,
+    default: Option<Acl>,
+}
+
+pub(super) enum Body {
+    File(RwLock<Data>),
+    Dir(RwLock<Dir>),
+    Link(Box<[u8]>),
+    Special,
+}
+
+impl Body {
+    pub(super) fn of(kind: NewKind<'_>, parent: u64) -> Self {
+        match kind {
+            NewKind::Regular => Self::File(RwLock::default()),
+            NewKind::Directory => Self::Dir(RwLock::new(Dir::new(parent))),
+            NewKind::Symlink(target) => Self::Link(target.into()),
+            NewKind::CharDevice(_) | NewKind::BlockDevice(_) | NewKind::Fifo | NewKind::Socket => {
+                Self::Special
+            }
+        }
+    }
+}
+
+/// Attributes of a new inode, still without links.
+pub(super) fn attr_of(ino: u64, new: &NewNode<'_>) -> Attr {
+    let rdev = match new.kind {
+        NewKind::CharDevice(rdev) | NewKind::BlockDevice(rdev) => rdev,
+        _ => Rdev::default(),
+    };
+    let size = match new.kind {
+        NewKind::Symlink(target) => target.len() as u64,
+        _ => 0,
+    };
+    Attr {
+        ino,
+        generation: 0,
+        kind: new.kind.file_type(),
+        mode: new.mode,
+        uid: new.uid,
+        gid: new.gid,
+        nlink: 0,
+        rdev,
+        size,
+        blocks: 0,
+        blksize: BLOCK,
+        atime: new.now,
+        mtime: new.now,
+        ctime: new.now,
+        btime: Some(new.now),
+        flags: FileFlags::empty(),
+        project: 0,
+    }
+}
+
+impl Node {
+    pub(super) fn new(attr: Attr, body: Body, new: &NewNode<'_>) -> Self {
+        let acls = Acls { access: new.acl.cloned(), default: new.default_acl.cloned() };
+        Self { attr: Mutex::new(attr), body, xattrs: RwLock::default(), acls: Mutex::new(acls) }
+    }
+
+    pub(super) fn to_inode(node: &Arc<Self>) -> NewInode {
+        let no_acl = {
+            let acls = lock::lock(&node.acls);
+            acls.access.is_none() && acls.default.is_none()
+        };
+        NewInode { attr: *lock::lock(&node.attr), no_acl, private: Box::new(Arc::clone(node)) }
+    }
+
+    pub(super) fn dir(&self) -> Result<RwLockReadGuard<'_, Dir>> {
+        match &self.body {
+            Body::Dir(dir) => Ok(lock::read(dir)),
+            _ => Err(Errno::ENOTDIR.into()),
+        }
+    }
+
+    pub(super) fn dir_mut(&self) -> Result<RwLockWriteGuard<'_, Dir>> {
+        match &self.body {
+            Body::Dir(dir) => Ok(lock::write(dir)),
+            _ => Err(Errno::ENOTDIR.into()),
+        }
+    }
+
+    pub(super) fn data(&self) -> Result<RwLockReadGuard<'_, Data>> {
+        match &self.body {
+            Body::File(data) => Ok(lock::read(data)),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    pub(super) fn data_mut(&self) -> Result<RwLockWriteGuard<'_, Data>> {
+        match &self.body {
+            Body::File(data) => Ok(lock::write(data)),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    /// Blocks of data.
+    pub(super) fn blocks(&self) -> u64 {
+        match &self.body {
+            Body::File(data) => lock::read(data).blocks(),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn acl(&self, kind: AclKind) -> Option<Acl> {
+        let acls = lock::lock(&self.acls);
+        match kind {
+            AclKind::Access => acls.access.clone(),
+            AclKind::Default => acls.default.clone(),
+        }
+    }
+
+    pub(super) fn set_acl(&self, kind: AclKind, acl: Option<Acl>) {
+        let mut acls = lock::lock(&self.acls);
+        match kind {
+            AclKind::Access => acls.access = acl,
+            AclKind::Default => acls.default = acl,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Changing attributes: `chmod`, `chown`, `utimensat`, `truncate`, inode flags, extended attributes and ACLs.
+
+use std::sync::Arc;
+
+use crate::acl::{Acl, AclKind};
+use crate::attr::{FileFlags, FileType, Timespec};
+use crate::cred::Caps;
+use crate::errno::{Errno, Result};
+use crate::file::{WriteGuard, truncate};
+use crate::fs::{SetAttr, XattrFlags};
+use crate::inode::Inode;
+use crate::namei::{How, Spot};
+use crate::permission::{Access, in_group_or_capable, owner_or_capable};
+use crate::session::Session;
+use crate::superblock::SuperBlock;
+use crate::xattr::{self, Space};
+
+/// What `utimensat` sets a time to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The present.
+    Now,
+    /// Nothing (`UTIME_OMIT`).
+    Omit,
+    /// This moment.
+    At(Timespec),
+}
+
+impl Session {
+    /// Sets the permission bits. Owners only; `EOPNOTSUPP` on a symbolic link.
+    pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u16, how: How) -> Result<()> {
+        let spot = self.walk(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let (sb, inode) = (spot.sb(), spot.inode());
+        if inode.kind() == FileType::Symlink {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let _change = inode.lock_exclusive();
+        may_change_owner_things(inode)?;
+        if !owner_or_capable(&self.cred, inode) {
+            return Err(Errno::EPERM.into());
+        }
+        let mut mode = mode & 0o7777;
+        if !in_group_or_capable(&self.cred, inode.owner().1) {
+            mode &= !0o2000;
+        }
+        // The ACL's owner, mask and other entries are the mode's bits.
+        let acl = if sb.traits().acl { inode.acl(&**sb.fs(), AclKind::Access)? } else { None };
+        let acl = acl.map(|acl| acl.with_mode(mode));
+        let set = SetAttr { mode: Some(mode), acl: acl.clone(), ctime: Some(sb.now()), ..SetAttr::default() };
+        sb.fs().set_attr(inode, &set)?;
+        if let Some(acl) = acl {
+            inode.set_cached_acl(AclKind::Access, Some(Arc::new(acl)));
+        }
+        Ok(())
+    }
+
+    /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits.
+    pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>, how: How) -> Result<()> {
+        let spot = self.walk(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let (sb, inode) = (spot.sb(), spot.inode());
+        let _change = inode.lock_exclusive();
+        if uid.is_some() || gid.is_some() {
+            may_change_owner_things(inode)?;
+        }
+        let (owner, group, mode) = inode.owner();
+        let is_owner = self.cred.uid() == owner;
+        let capable = self.cred.has(Caps::CHOWN);
+        let uid_allowed = uid.is_none_or(|uid| is_owner && uid == owner || capable);
+        let gid_allowed =
+            gid.is_none_or(|gid| is_owner && (gid == group || self.cred.in_group(gid)) || capable);
+        if !uid_allowed || !gid_allowed {
+            return Err(Errno::EPERM.into());
+        }
+        let mut set = SetAttr { uid, gid, ctime: Some(sb.now()), ..SetAttr::default() };
+        if !inode.is_dir() {
+            let mut drop = mode & 0o4000;
+            if mode & 0o2010 == 0o2010 || mode & 0o2000 != 0 && !in_group_or_capable(&self.cred, group) {
+                drop |= 0o2000;
+            }
+            if drop != 0 {
+                set.mode = Some(mode & 0o7777 & !drop);
+            }
+        }
+        sb.fs().set_attr(inode, &set)
+    }
+
+    /// Sets times of last reading and last change. To the present: for whoever may write; otherwise: owners.
+    pub fn utimens(&self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime, how: How) -> Result<()> {
+        let spot = self.walk(path.as_ref(), how)?;
+        if atime == SetTime::Omit && mtime == SetTime::Omit {
+            return Ok(());
+        }
+        for time in [atime, mtime] {
+            if matches!(time, SetTime::At(time) if time.nsec > 999_999_999) {
+                return Err(Errno::EINVAL.into());
+            }
+        }
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let (sb, inode) = (spot.sb(), spot.inode());
+        let _change = inode.lock_exclusive();
+        if atime == SetTime::Now && mtime == SetTime::Now {
+            if inode.perm().immutable() {
+                return Err(Errno::EPERM.into());
+            }
+            if !owner_or_capable(&self.cred, inode) {
+                self.permission(&spot, Access::WRITE)?;
+            }
+        } else {
+            may_change_owner_things(inode)?;
+            if !owner_or_capable(&self.cred, inode) {
+                return Err(Errno::EPERM.into());
+            }
+        }
+        let now = sb.now();
+        let moment = |time| match time {
+            SetTime::Now => Some(now),
+            SetTime::Omit => None,
+            SetTime::At(time) => Some(time),
+        };
+        let (atime, mtime) = (moment(atime), moment(mtime));
+        sb.fs().set_attr(inode, &SetAttr { atime, mtime, ctime: Some(now), ..SetAttr::default() })
+    }
+
+    /// Makes a regular file `size` bytes long.
+    pub fn truncate(&self, path: impl AsRef<[u8]>, size: u64, how: How) -> Result<()> {
+        let spot = self.walk(path.as_ref(), how)?;
+        let inode = spot.inode();
+        match inode.kind() {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Errno::EISDIR.into()),
+            _ => return Err(Errno::EINVAL.into()),
+        }
+        let _writer = WriteGuard::take(&spot.mount)?;
+        self.permission(&spot, Access::WRITE)?;
+        if inode.perm().append() {
+            return Err(Errno::EPERM.into());
+        }
+        truncate(&self.cred, spot.sb(), inode, size)
+    }
+
+    /// Sets the inode flags (`FS_IOC_SETFLAGS`). Owners only; immutable and append-only need
+    /// `CAP_LINUX_IMMUTABLE`. Flags that the file system sets itself stay as they are.
+    pub fn set_flags(&self, path: impl AsRef<[u8]>, flags: FileFlags, how: How) -> Result<()> {
+        let spot = self.walk(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let (sb, inode) = (spot.sb(), spot.inode());
+        let _change = inode.lock_exclusive();
+        if !owner_or_capable(&self.cred, inode) {
+            return Err(Errno::EPERM.into());
+        }
+        let guarded = FileFlags::IMMUTABLE | FileFlags::APPEND;
+        if (inode.attr().flags ^ flags).intersects(guarded) && !self.cred.has(Caps::LINUX_IMMUTABLE) {
+            return Err(Errno::EPERM.into());
+        }
+        sb.fs().set_attr(inode, &SetAttr { flags: Some(flags), ctime: Some(sb.now()), ..SetAttr::default() })
+    }
+
+    /// Sets an extended attribute, ACLs included.
+    pub fn set_xattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: impl AsRef<[u8]>,
+        value: &[u8],
+        flags: XattrFlags,
+        how: How,
+    ) -> Result<()> {
+        let name = name.as_ref();
+        if flags.contains(XattrFlags::CREATE | XattrFlags::REPLACE) {
+            return Err(Errno::EINVAL.into());
+        }
+        let space = xattr::space(name)?;
+        if value.len() > xattr::XATTR_SIZE_MAX {
+            return Err(Errno::E2BIG.into());
+        }
+        let spot = self.walk(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let _change = spot.inode().lock_exclusive();
+        if let Some(kind) = AclKind::from_xattr_name(name) {
+            let acl = Acl::from_xattr(value).map_err(|_| Errno::EINVAL)?;
+            return self.change_acl(&spot, kind, acl);
+        }
+        self.change_xattr(&spot, name, space, Some(value), flags)
+    }
+
+    /// Removes an extended attribute: `ENODATA` if it is not there.
+    pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<()> {
+        let name = name.as_ref();
+        let space = xattr::space(name)?;
+        let spot = self.walk(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let _change = spot.inode().lock_exclusive();
+        match AclKind::from_xattr_name(name) {
+            Some(kind) => self.change_acl(&spot, kind, None),
+            None => self.change_xattr(&spot, name, space, None, XattrFlags::empty()),
+        }
+    }
+
+    /// Locks: `rwsem` exclusive.
+    fn change_xattr(
+        &self,
+        spot: &Spot<'_>,
+        name: &[u8],
+        space: Space,
+        value: Option<&[u8]>,
+        flags: XattrFlags,
+    ) -> Result<()> {
+        let (sb, inode) = (spot.sb(), spot.inode());
+        xattr::permission(&self.cred, &spot.mount, inode, space, Access::WRITE)?;
+        if space == Space::Security {
+            let need = if name == b"security.capability" { Caps::SETFCAP } else { Caps::SYS_ADMIN };
+            if !self.cred.has(need) {
+                return Err(Errno::EPERM.into());
+            }
+        }
+        sb.fs().set_xattr(inode, name, value, flags, sb.now())
+    }
+
+    /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than permission bits becomes
+    /// just those.
+    pub fn set_acl(&self, path: impl AsRef<[u8]>, kind: AclKind, acl: Option<Acl>, how: How) -> Result<()> {
+        let spot = self.walk(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let _change = spot.inode().lock_exclusive();
+        self.change_acl(&spot, kind, acl)
+    }
+
+    /// Locks: `rwsem` exclusive.
+    fn change_acl(&self, spot: &Spot<'_>, kind: AclKind, acl: Option<Acl>) -> Result<()> {
+        let (sb, inode) = (spot.sb(), spot.inode());
+        may_change_owner_things(inode)?;
+        if !xattr::has_acls(sb, inode) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if kind == AclKind::Default && !inode.is_dir() {
+            return if acl.is_some() { Err(Errno::EACCES.into()) } else { Ok(()) };
+        }
+        if !owner_or_capable(&self.cred, inode) {
+            return Err(Errno::EPERM.into());
+        }
+        self.store_acl(sb, inode, kind, acl)
+    }
+
+    fn store_acl(&self, sb: &SuperBlock, inode: &Inode, kind: AclKind, acl: Option<Acl>) -> Result<()> {
+        let mut acl = acl;
+        let mut mode = None;
+        if kind == AclKind::Access
+            && let Some(set) = &acl
+        {
+            let (bits, whole) = set.equiv_mode();
+            let (_, gid, old) = inode.owner();
+            let mut new = old & 0o7000 | bits;
+            if !in_group_or_capable(&self.cred, gid) {
+                new &= !0o2000;
+            }
+            mode = Some(new);
+            if whole {
+                acl = None;
+            }
+        }
+        sb.fs().set_acl(inode, kind, acl.as_ref(), mode, sb.now())?;
+        inode.set_cached_acl(kind, acl.map(Arc::new));
+        Ok(())
+    }
+}
+
+/// What owners may change is fixed on immutable and append-only files, also for the superuser.
+fn may_change_owner_things(inode: &Inode) -> Result<()> {
+    if inode.perm().immutable() || inode.perm().append() { Err(Errno::EPERM.into()) } else { Ok(()) }
+}

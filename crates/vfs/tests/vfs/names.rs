@@ -1,0 +1,396 @@
+//! mkdir, mknod, symlink, link, unlink, rmdir, rename: what they do, and which error comes first.
+
+use extern4_vfs::*;
+
+use crate::fixture::{errno, get, names, put, sb, user, volume, volume_with};
+
+const NONE: RenameFlags = RenameFlags::empty();
+
+#[test]
+fn mkdir_makes_a_directory_with_the_umask_taken_off() {
+    let root = volume();
+    root.mkdir("/d", 0o7777).unwrap();
+    let attr = root.stat("/d", How::NOFOLLOW).unwrap();
+    assert_eq!((attr.kind, attr.mode, attr.nlink), (FileType::Directory, 0o1755, 2));
+    assert_eq!(root.stat("/", How::FOLLOW).unwrap().nlink, 4);
+    root.mkdir("/d/e///", 0o700).unwrap();
+    assert_eq!(names(&root, "/d"), ["e"]);
+}
+
+#[test]
+fn new_names_meet_linux_s_errors() {
+    let root = volume();
+    put(&root, "/f", b"");
+    root.symlink("nowhere", "/s").unwrap();
+    root.mkdir("/shut", 0o755).unwrap();
+    root.mkdir("/blind", 0o700).unwrap();
+    let user = user(&root, 9);
+    let long = "n".repeat(256);
+    for (path, want) in [
+        ("/f", Errno::EEXIST),
+        ("/s", Errno::EEXIST),
+        ("/", Errno::EEXIST),
+        ("/tmp/.", Errno::EEXIST),
+        ("/tmp/..", Errno::EEXIST),
+        ("/f/x", Errno::ENOTDIR),
+        ("/nowhere/x", Errno::ENOENT),
+        ("/s/x", Errno::ENOENT),
+        ("", Errno::ENOENT),
+        (&long, Errno::ENAMETOOLONG),
+        ("/shut/x", Errno::EACCES),
+        ("/blind/x", Errno::EACCES),
+    ] {
+        assert_eq!(errno(user.mkdir(path, 0o777)), Err(want), "mkdir {path}");
+        assert_eq!(errno(user.symlink("t", path)), Err(want), "symlink {path}");
+        assert_eq!(errno(user.mknod(path, NewKind::Fifo, 0o644)), Err(want), "mknod {path}");
+        assert_eq!(errno(user.link("/f", How::NOFOLLOW, path)), Err(want), "link {path}");
+    }
+    // Only directories may be made with a slash behind their name.
+    assert_eq!(errno(root.mknod("/x/", NewKind::Fifo, 0o644)), Err(Errno::ENOENT));
+    assert_eq!(errno(root.symlink("t", "/x/")), Err(Errno::ENOENT));
+    assert_eq!(errno(root.symlink("", "/x")), Err(Errno::ENOENT));
+    assert_eq!(errno(root.symlink("x".repeat(4096), "/x")), Err(Errno::ENAMETOOLONG));
+}
+
+#[test]
+fn device_nodes_need_a_capability() {
+    let root = volume();
+    let user = user(&root, 9);
+    let null = NewKind::CharDevice(Rdev { major: 1, minor: 3 });
+    assert_eq!(errno(user.mknod("/tmp/null", null, 0o666)), Err(Errno::EPERM));
+    user.mknod("/tmp/whiteout", NewKind::CharDevice(Rdev::default()), 0).unwrap();
+    root.mknod("/tmp/null", null, 0o666).unwrap();
+    let attr = root.stat("/tmp/null", How::FOLLOW).unwrap();
+    assert_eq!((attr.kind, attr.rdev, attr.mode), (FileType::CharDevice, Rdev { major: 1, minor: 3 }, 0o644));
+    assert_eq!(errno(root.open("/tmp/null", OpenFlags::READ)), Err(Errno::ENXIO));
+    for kind in [NewKind::Fifo, NewKind::Socket, NewKind::Regular] {
+        user.mknod("/tmp/n", kind, 0o600).unwrap();
+        assert_eq!(user.stat("/tmp/n", How::FOLLOW).unwrap().kind, kind.file_type());
+        user.unlink("/tmp/n").unwrap();
+    }
+}
+
+#[test]
+fn links_share_an_inode() {
+    let root = volume();
+    put(&root, "/f", b"same");
+    root.link("/f", How::NOFOLLOW, "/g").unwrap();
+    let attr = root.stat("/g", How::FOLLOW).unwrap();
+    assert_eq!((attr.nlink, attr.ino), (2, root.stat("/f", How::FOLLOW).unwrap().ino));
+    root.unlink("/f").unwrap();
+    assert_eq!((get(&root, "/g"), root.stat("/g", How::FOLLOW).unwrap().nlink), (b"same".to_vec(), 1));
+
+    root.symlink("g", "/s").unwrap();
+    root.link("/s", How::NOFOLLOW, "/s2").unwrap();
+    assert_eq!(root.stat("/s2", How::NOFOLLOW).unwrap().kind, FileType::Symlink);
+    root.link("/s", How::FOLLOW, "/g2").unwrap();
+    assert_eq!(root.stat("/g2", How::NOFOLLOW).unwrap().kind, FileType::Regular);
+
+    assert_eq!(errno(root.link("/tmp", How::NOFOLLOW, "/t2")), Err(Errno::EPERM));
+    assert_eq!(errno(root.link("/nowhere", How::NOFOLLOW, "/t2")), Err(Errno::ENOENT));
+    root.set_flags("/g", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    assert_eq!(errno(root.link("/g", How::NOFOLLOW, "/g3")), Err(Errno::EPERM));
+}
+
+#[test]
+fn an_unlinked_file_lives_while_it_is_open() {
+    let root = volume();
+    put(&root, "/f", b"still here");
+    let free = root.statfs("/", How::FOLLOW).unwrap();
+    let file = root.open("/f", OpenFlags::READ).unwrap();
+    root.unlink("/f").unwrap();
+    let mut bytes = [0; 10];
+    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 10);
+    assert_eq!((&bytes, file.stat().nlink), (b"still here", 0));
+    assert_eq!(errno(root.at(file.location()).link("", How::EMPTY, "/g")), Err(Errno::ENOENT));
+    assert_eq!(root.namespace().path_of(file.location(), root.root()), b"/f (deleted)");
+    let same = root.statfs("/", How::FOLLOW).unwrap();
+    assert_eq!((same.blocks_free, same.files_free), (free.blocks_free, free.files_free));
+    drop(file);
+    let after = root.statfs("/", How::FOLLOW).unwrap();
+    assert_eq!((after.blocks_free, after.files_free), (free.blocks_free + 1, free.files_free + 1));
+}
+
+#[test]
+fn unlink_and_rmdir_meet_linux_s_errors() {
+    let root = volume();
+    put(&root, "/f", b"");
+    root.mkdir("/d", 0o755).unwrap();
+    root.mkdir("/d/sub", 0o755).unwrap();
+    root.symlink("d", "/s").unwrap();
+    for (path, unlink, rmdir) in [
+        ("/nowhere", Errno::ENOENT, Errno::ENOENT),
+        ("/nowhere/", Errno::ENOENT, Errno::ENOENT),
+        ("/", Errno::EISDIR, Errno::EBUSY),
+        ("/d/.", Errno::EISDIR, Errno::EINVAL),
+        ("/d/..", Errno::EISDIR, Errno::ENOTEMPTY),
+        ("/f/x", Errno::ENOTDIR, Errno::ENOTDIR),
+        ("/f/", Errno::ENOTDIR, Errno::ENOTDIR),
+        ("/s/", Errno::ENOTDIR, Errno::ENOTDIR),
+        ("/d", Errno::EISDIR, Errno::ENOTEMPTY),
+        ("/d/", Errno::EISDIR, Errno::ENOTEMPTY),
+    ] {
+        assert_eq!(errno(root.unlink(path)), Err(unlink), "unlink {path}");
+        assert_eq!(errno(root.rmdir(path)), Err(rmdir), "rmdir {path}");
+    }
+    assert_eq!(errno(root.rmdir("/f")), Err(Errno::ENOTDIR));
+    let user = user(&root, 9);
+    assert_eq!(errno(user.unlink("/f")), Err(Errno::EACCES));
+    assert_eq!(errno(user.rmdir("/d/sub")), Err(Errno::EACCES));
+    root.rmdir("/d/sub/").unwrap();
+    root.rmdir("/d").unwrap();
+    assert_eq!(errno(root.stat("/s", How::FOLLOW)), Err(Errno::ENOENT));
+}
+
+#[test]
+fn nothing_can_be_made_in_a_removed_directory() {
+    let mut root = volume();
+    root.mkdir("/d", 0o755).unwrap();
+    root.chdir("/d").unwrap();
+    assert_eq!(errno(root.stat("x", How::FOLLOW)), Err(Errno::ENOENT));
+    root.rmdir("/d").unwrap();
+    assert_eq!(errno(root.mkdir("x", 0o755)), Err(Errno::ENOENT));
+    assert_eq!(errno(root.mkdir("new", 0o755)), Err(Errno::ENOENT));
+    assert_eq!(errno(root.open("y", OpenFlags::WRITE | OpenFlags::CREATE)), Err(Errno::ENOENT));
+    put(&root, "/f", b"");
+    assert_eq!(errno(root.rename("/f", "z", NONE)), Err(Errno::ENOENT));
+    assert_eq!(root.stat(".", How::FOLLOW).unwrap().nlink, 0);
+    assert_eq!(root.stat("..", How::FOLLOW).unwrap().ino, 1);
+}
+
+#[test]
+fn sticky_directories_protect_others_names() {
+    let root = volume();
+    root.chmod("/tmp", 0o1777, How::FOLLOW).unwrap();
+    let (one, two) = (user(&root, 1), user(&root, 2));
+    put(&one, "/tmp/f", b"");
+    put(&two, "/tmp/g", b"");
+    assert_eq!(errno(two.unlink("/tmp/f")), Err(Errno::EPERM));
+    assert_eq!(errno(two.rename("/tmp/f", "/tmp/x", NONE)), Err(Errno::EPERM));
+    assert_eq!(errno(two.rename("/tmp/g", "/tmp/f", NONE)), Err(Errno::EPERM));
+    one.rename("/tmp/f", "/tmp/x", NONE).unwrap();
+    root.chown("/tmp", Some(2), None, How::FOLLOW).unwrap();
+    two.unlink("/tmp/x").unwrap();
+}
+
+#[test]
+fn append_only_and_immutable_hold_for_the_superuser_too() {
+    let root = volume();
+    put(&root, "/f", b"1");
+    root.mkdir("/d", 0o755).unwrap();
+    put(&root, "/d/x", b"");
+    root.set_flags("/d", FileFlags::APPEND, How::FOLLOW).unwrap();
+    put(&root, "/d/new", b"");
+    assert_eq!(errno(root.unlink("/d/x")), Err(Errno::EPERM));
+    assert_eq!(errno(root.rename("/d/x", "/d/y", NONE)), Err(Errno::EPERM));
+    root.set_flags("/d", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    assert_eq!(errno(root.mkdir("/d/z", 0o755)), Err(Errno::EPERM));
+    root.set_flags("/f", FileFlags::APPEND, How::FOLLOW).unwrap();
+    assert_eq!(errno(root.open("/f", OpenFlags::WRITE)), Err(Errno::EPERM));
+    assert_eq!(errno(root.truncate("/f", 0, How::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(errno(root.unlink("/f")), Err(Errno::EPERM));
+    assert_eq!(errno(root.chmod("/f", 0o600, How::FOLLOW)), Err(Errno::EPERM));
+    let file = root.open("/f", OpenFlags::WRITE | OpenFlags::APPEND).unwrap();
+    file.write_at(b"2", 0).unwrap();
+    drop(file);
+    assert_eq!(get(&root, "/f"), b"12");
+    root.set_flags("/f", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    assert_eq!(errno(root.open("/f", OpenFlags::WRITE | OpenFlags::APPEND)), Err(Errno::EPERM));
+    let now = setattr::SetTime::Now;
+    assert_eq!(errno(root.utimens("/f", now, now, How::FOLLOW)), Err(Errno::EPERM));
+    let user = user(&root, 9);
+    put(&user, "/tmp/mine", b"");
+    assert_eq!(errno(user.set_flags("/tmp/mine", FileFlags::IMMUTABLE, How::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(errno(user.set_flags("/f", FileFlags::NOATIME, How::FOLLOW)), Err(Errno::EPERM));
+}
+
+#[test]
+fn rename_moves_and_replaces() {
+    let root = volume();
+    put(&root, "/a", b"a");
+    put(&root, "/b", b"b");
+    root.rename("/a", "/b", NONE).unwrap();
+    assert_eq!((get(&root, "/b"), names(&root, "/")), (b"a".to_vec(), vec!["b".into(), "tmp".into()]));
+    root.mkdir("/d", 0o755).unwrap();
+    root.mkdir("/d/e", 0o755).unwrap();
+    put(&root, "/d/e/f", b"f");
+    root.mkdir("/empty", 0o755).unwrap();
+    root.rename("/d/e", "/empty", NONE).unwrap();
+    assert_eq!(get(&root, "/empty/f"), b"f");
+    assert_eq!(root.stat("/empty/..", How::FOLLOW).unwrap().ino, 1);
+    assert_eq!(root.stat("/d", How::FOLLOW).unwrap().nlink, 2);
+    assert_eq!(errno(root.stat("/d/e/f", How::FOLLOW)), Err(Errno::ENOENT));
+    root.rename("/empty/", "/d/e/", NONE).unwrap();
+    assert_eq!(get(&root, "/d/e/f"), b"f");
+    // Two names of one file: nothing happens.
+    root.link("/b", How::FOLLOW, "/b2").unwrap();
+    root.rename("/b", "/b2", NONE).unwrap();
+    assert!(root.stat("/b", How::FOLLOW).is_ok());
+}
+
+#[test]
+fn rename_meets_linux_s_errors() {
+    let root = volume();
+    put(&root, "/f", b"");
+    put(&root, "/g", b"");
+    root.mkdir("/d", 0o755).unwrap();
+    root.mkdir("/d/e", 0o755).unwrap();
+    root.mkdir("/empty", 0o755).unwrap();
+    let (no, ex) = (RenameFlags::NOREPLACE, RenameFlags::EXCHANGE);
+    for (from, to, flags, want) in [
+        ("/nowhere", "/x", NONE, Errno::ENOENT),
+        ("/f", "/nowhere/x", NONE, Errno::ENOENT),
+        ("/f", "/g/x", NONE, Errno::ENOTDIR),
+        ("/f/", "/x", NONE, Errno::ENOTDIR),
+        ("/f", "/x/", NONE, Errno::ENOTDIR),
+        ("/f", "/d", NONE, Errno::EISDIR),
+        ("/d", "/f", NONE, Errno::ENOTDIR),
+        ("/empty", "/d", NONE, Errno::ENOTEMPTY),
+        ("/d", "/d/x", NONE, Errno::EINVAL),
+        ("/d", "/d/e", NONE, Errno::EINVAL),
+        ("/d", "/d/e/x", NONE, Errno::EINVAL),
+        ("/d/e", "/d", NONE, Errno::ENOTEMPTY),
+        ("/", "/x", NONE, Errno::EBUSY),
+        ("/d/.", "/x", NONE, Errno::EBUSY),
+        ("/f", "/d/..", NONE, Errno::EBUSY),
+        ("/f", "/", no, Errno::EEXIST),
+        ("/f", "/g", no, Errno::EEXIST),
+        ("/f", "/x", ex, Errno::ENOENT),
+        ("/d/e", "/d", ex, Errno::EINVAL),
+        ("/d", "/d/e", ex, Errno::EINVAL),
+        ("/f", "/x", no | ex, Errno::EINVAL),
+    ] {
+        assert_eq!(errno(root.rename(from, to, flags)), Err(want), "{from} -> {to} {flags:?}");
+    }
+    root.rename("/f", "/x", no).unwrap();
+    root.rename("/x", "/d", ex).unwrap();
+    assert_eq!(root.stat("/d", How::FOLLOW).unwrap().kind, FileType::Regular);
+    assert!(root.stat("/x/e", How::FOLLOW).is_ok());
+    root.rename("/x/e", "/g", ex).unwrap();
+    assert_eq!(root.stat("/x/e", How::FOLLOW).unwrap().kind, FileType::Regular);
+    assert_eq!(
+        (root.stat("/x", How::FOLLOW).unwrap().nlink, root.stat("/g/..", How::FOLLOW).unwrap().ino),
+        (2, 1)
+    );
+}
+
+#[test]
+fn a_directory_that_moves_must_be_writable_itself() {
+    let root = volume();
+    let user = user(&root, 9);
+    user.mkdir("/tmp/a", 0o755).unwrap();
+    user.mkdir("/tmp/b", 0o755).unwrap();
+    user.mkdir("/tmp/a/locked", 0o500).unwrap();
+    assert_eq!(errno(user.rename("/tmp/a/locked", "/tmp/b/x", NONE)), Err(Errno::EACCES));
+    user.rename("/tmp/a/locked", "/tmp/a/x", NONE).unwrap();
+}
+
+#[test]
+fn mounts_cannot_be_crossed_or_removed() {
+    let root = volume();
+    root.mkdir("/m", 0o755).unwrap();
+    put(&root, "/f", b"");
+    let at = root.locate("/m", How::FOLLOW).unwrap();
+    let other = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
+    root.namespace().mount(&at, other, false).unwrap();
+    drop(at);
+    assert_eq!(errno(root.rename("/f", "/m/f", NONE)), Err(Errno::EXDEV));
+    assert_eq!(errno(root.link("/f", How::FOLLOW, "/m/f")), Err(Errno::EXDEV));
+    assert_eq!(errno(root.rmdir("/m")), Err(Errno::EBUSY));
+    assert_eq!(errno(root.rename("/m", "/n", NONE)), Err(Errno::EBUSY));
+    put(&root, "/m/f", b"inside");
+    root.namespace().unmount(root.locate("/m", How::FOLLOW).unwrap()).unwrap();
+    assert_eq!(errno(root.stat("/m/f", How::FOLLOW)), Err(Errno::ENOENT));
+    root.rmdir("/m").unwrap();
+}
+
+#[test]
+fn limits_are_kept() {
+    let limits = MemLimits { blocks: 2, inodes: 6, max_links: 3 };
+    let root = volume_with(limits, SuperOptions::default());
+    put(&root, "/f", b"x");
+    root.link("/f", How::FOLLOW, "/f2").unwrap();
+    root.link("/f", How::FOLLOW, "/f3").unwrap();
+    assert_eq!(errno(root.link("/f", How::FOLLOW, "/f4")), Err(Errno::EMLINK));
+    assert_eq!(errno(root.mkdir("/one too many", 0o755)), Err(Errno::EMLINK));
+    root.mkdir("/tmp/d", 0o755).unwrap();
+    assert_eq!(errno(root.mkdir("/tmp/e", 0o755)), Err(Errno::EMLINK));
+    let file = root.open("/f", OpenFlags::WRITE).unwrap();
+    assert_eq!(file.write_at(&[1; 20_000], 0).unwrap(), 8192);
+    assert_eq!(errno(file.write_at(b"x", 8192)), Err(Errno::ENOSPC));
+    file.set_len(4096).unwrap();
+    assert_eq!(file.write_at(b"x", 1 << 40).unwrap(), 1);
+    assert_eq!(errno(file.write_at(b"x", u64::MAX)), Err(Errno::EFBIG));
+    put(&root, "/g", b"");
+    put(&root, "/h", b"");
+    assert_eq!(errno(root.mknod("/i", NewKind::Fifo, 0o644)), Err(Errno::ENOSPC));
+    root.unlink("/g").unwrap();
+    root.mknod("/i", NewKind::Fifo, 0o644).unwrap();
+}
+
+#[test]
+fn read_only_comes_after_existence_and_before_permission() {
+    let root = volume();
+    put(&root, "/f", b"");
+    let user = user(&root, 9);
+    let writer = root.open("/f", OpenFlags::WRITE).unwrap();
+    assert_eq!(errno(sb(&root).remount(true)), Err(Errno::EBUSY));
+    assert_eq!(sb(&root).open_files().len(), 1);
+    drop(writer);
+    sb(&root).remount(true).unwrap();
+    assert_eq!(errno(user.mkdir("/f", 0o755)), Err(Errno::EEXIST));
+    assert_eq!(errno(user.mkdir("/x", 0o755)), Err(Errno::EROFS));
+    assert_eq!(errno(user.unlink("/nowhere")), Err(Errno::EROFS));
+    assert_eq!(errno(user.rename("/f", "/g", NONE)), Err(Errno::EROFS));
+    assert_eq!(errno(user.chmod("/f", 0o600, How::FOLLOW)), Err(Errno::EROFS));
+    assert_eq!(errno(user.open("/f", OpenFlags::WRITE)), Err(Errno::EROFS));
+    assert_eq!(errno(user.access("/f", Access::WRITE, How::FOLLOW)), Err(Errno::EROFS));
+    assert_eq!(errno(root.open("/new", OpenFlags::WRITE | OpenFlags::CREATE)), Err(Errno::EROFS));
+    assert!(root.open("/f", OpenFlags::READ | OpenFlags::CREATE).is_ok());
+    sb(&root).remount(false).unwrap();
+    assert!(root.open("/f", OpenFlags::WRITE).is_ok());
+}
+
+#[test]
+fn setgid_directories_hand_down_their_group() {
+    let root = volume();
+    root.chown("/tmp", None, Some(77), How::FOLLOW).unwrap();
+    root.chmod("/tmp", 0o2777, How::FOLLOW).unwrap();
+    let user = user(&root, 9);
+    let stat = |path: &str| {
+        let attr = user.stat(path, How::NOFOLLOW).unwrap();
+        (attr.gid, attr.mode)
+    };
+    user.mkdir("/tmp/d", 0o755).unwrap();
+    assert_eq!(stat("/tmp/d"), (77, 0o2755));
+    user.mknod("/tmp/f", NewKind::Regular, 0o2755).unwrap();
+    assert_eq!(stat("/tmp/f"), (77, 0o755), "not a member of the group: no set-group-id program");
+    user.mknod("/tmp/g", NewKind::Regular, 0o2644).unwrap();
+    assert_eq!(stat("/tmp/g"), (77, 0o2644));
+}
+
+#[test]
+fn listing_is_stable_while_names_change() {
+    let root = volume();
+    for n in 0..20 {
+        put(&root, &format!("/tmp/f{n:02}"), b"");
+    }
+    let dir = root.open("/tmp", OpenFlags::READ).unwrap();
+    let mut batch = DirBatch::new();
+    let mut seen = Vec::new();
+    let mut cookie = 0;
+    for round in 0.. {
+        dir.read_dir(cookie, 4, &mut batch).unwrap();
+        let Some(next) = batch.next_cookie() else { break };
+        cookie = next;
+        seen.extend(batch.iter().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()));
+        if round < 4 {
+            root.unlink(format!("/tmp/f{round:02}")).unwrap();
+            put(&root, &format!("/tmp/new{round}"), b"");
+        }
+    }
+    for n in 4..20 {
+        assert_eq!(seen.iter().filter(|name| **name == format!("f{n:02}")).count(), 1, "f{n:02}");
+    }
+    assert!(seen.iter().collect::<std::collections::HashSet<_>>().len() == seen.len());
+}

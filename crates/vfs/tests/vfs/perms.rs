@@ -1,0 +1,236 @@
+//! Permission checks, by brute force against a model written from `inode(7)`, `acl(5)` and `capabilities(7)`.
+
+use extern4_vfs::setattr::SetTime;
+use extern4_vfs::*;
+
+use crate::fixture::{errno, get, put, sb, user, volume};
+
+const OWNER: u32 = 1;
+const GROUP: u32 = 50;
+
+/// What the manual pages say, in the plainest words.
+fn model(cred: &Cred, mode: u16, acl: Option<&Acl>, is_dir: bool, want: u8) -> bool {
+    let bits = |shift: u16| u8::try_from((mode >> shift) & 7).unwrap();
+    let in_group = cred.gid() == GROUP || cred.groups().contains(&GROUP);
+    let granted = if cred.uid() == OWNER {
+        bits(6) & want == want
+    } else if let Some(acl) = acl.filter(|_| mode & 0o070 != 0) {
+        by_acl(cred, acl, in_group, want)
+    } else if in_group {
+        bits(3) & want == want
+    } else {
+        bits(0) & want == want
+    };
+    let read_search = cred.has(Caps::DAC_READ_SEARCH) && if is_dir { want & 2 == 0 } else { want == 4 };
+    let override_ = cred.has(Caps::DAC_OVERRIDE) && (is_dir || want & 1 == 0 || mode & 0o111 != 0);
+    granted || read_search || override_
+}
+
+fn by_acl(cred: &Cred, acl: &Acl, in_group: bool, want: u8) -> bool {
+    let perm = |is: &dyn Fn(AclTag) -> bool| -> Vec<u8> {
+        acl.entries().iter().filter(|entry| is(entry.tag)).map(|entry| entry.perm).collect()
+    };
+    let mask = perm(&|tag| tag == AclTag::Mask).first().copied().unwrap_or(7);
+    if let Some(user) = perm(&|tag| tag == AclTag::User(cred.uid())).first() {
+        return user & mask & want == want;
+    }
+    let groups = perm(&|tag| match tag {
+        AclTag::GroupObj => in_group,
+        AclTag::Group(gid) => cred.in_group(gid),
+        _ => false,
+    });
+    if !groups.is_empty() {
+        return groups.iter().any(|group| group & mask & want == want);
+    }
+    perm(&|tag| tag == AclTag::Other)[0] & want == want
+}
+
+fn creds() -> Vec<Cred> {
+    let plain = [
+        Cred::new(OWNER, 9, &[]),
+        Cred::new(OWNER, GROUP, &[]),
+        Cred::new(2, GROUP, &[]),
+        Cred::new(2, 9, &[60, GROUP]),
+        Cred::new(2, 9, &[60]),
+        Cred::new(2, 60, &[]),
+        Cred::new(10, 9, &[]),
+        Cred::new(10, GROUP, &[60]),
+        Cred::new(2, 9, &[]),
+    ];
+    let caps = [Caps::empty(), Caps::DAC_READ_SEARCH, Caps::DAC_OVERRIDE, Caps::FOWNER | Caps::CHOWN];
+    let mut all = vec![Cred::root()];
+    all.extend(plain.iter().flat_map(|cred| caps.iter().map(|&caps| cred.clone().with_caps(caps))));
+    all
+}
+
+/// ACLs whose owner, mask and other entries `chmod` will set.
+const ACLS: [Option<&str>; 4] = [
+    None,
+    Some("u::rwx,u:10:rw-,g::r-x,m::rwx,o::---"),
+    Some("u::rwx,g::-w-,g:60:r-x,m::rwx,o::rwx"),
+    Some("u::---,u:10:---,u:11:rwx,g::---,g:50:r--,g:60:-wx,m::rwx,o::r-x"),
+];
+
+#[test]
+fn every_mode_acl_and_caller_gets_what_the_manual_says() {
+    let root = volume();
+    root.chmod("/tmp", 0o755, How::FOLLOW).unwrap();
+    put(&root, "/tmp/f", b"");
+    root.mkdir("/tmp/d", 0o755).unwrap();
+    put(&root, "/tmp/d/inside", b"");
+    for path in ["/tmp/f", "/tmp/d"] {
+        root.chown(path, Some(OWNER), Some(GROUP), How::FOLLOW).unwrap();
+    }
+    let sessions: Vec<Session> = creds().into_iter().map(|cred| root.with_cred(cred)).collect();
+    for text in ACLS {
+        for (path, is_dir) in [("/tmp/f", false), ("/tmp/d", true)] {
+            let acl = text.map(|text| text.parse::<Acl>().unwrap());
+            let set = acl.clone().unwrap_or(Acl::from_mode(0o777));
+            root.set_acl(path, AclKind::Access, Some(set), How::FOLLOW).unwrap();
+            for mode in 0..0o1000 {
+                root.chmod(path, mode, How::FOLLOW).unwrap();
+                let acl = root.acl(path, AclKind::Access, How::FOLLOW).unwrap();
+                assert_eq!(acl.is_some(), text.is_some());
+                for session in &sessions {
+                    for want in 1..8 {
+                        let right = model(session.cred(), mode, acl.as_deref(), is_dir, want);
+                        let got = session.access(path, Access::from_bits_retain(want), How::FOLLOW);
+                        let want_errno = if right { Ok(()) } else { Err(Errno::EACCES) };
+                        assert_eq!(
+                            errno(got),
+                            want_errno,
+                            "{path} {mode:o} {acl:?} {:?} {want}",
+                            session.cred()
+                        );
+                    }
+                }
+                if is_dir {
+                    check_search(&sessions, mode, acl.as_deref());
+                }
+            }
+        }
+    }
+}
+
+/// The search check of a path walk agrees with `access`, with the permission word and without.
+fn check_search(sessions: &[Session], mode: u16, acl: Option<&Acl>) {
+    for session in sessions {
+        let right = if model(session.cred(), mode, acl, true, 1) { Ok(()) } else { Err(Errno::EACCES) };
+        for fast in [true, false] {
+            sb(session).set_fast_search(fast);
+            let got = errno(session.stat("/tmp/d/inside", How::FOLLOW));
+            assert_eq!(got, right, "{mode:o} {acl:?} {:?} fast {fast}", session.cred());
+        }
+    }
+}
+
+#[test]
+fn chmod_is_for_owners_and_setgid_for_members() {
+    let root = volume();
+    let (one, two) = (user(&root, 1), user(&root, 2));
+    put(&one, "/tmp/f", b"");
+    assert_eq!(errno(two.chmod("/tmp/f", 0o777, How::FOLLOW)), Err(Errno::EPERM));
+    one.chmod("/tmp/f", 0o6777, How::FOLLOW).unwrap();
+    assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, 0o6777);
+    root.chown("/tmp/f", None, Some(77), How::FOLLOW).unwrap();
+    one.chmod("/tmp/f", 0o6777, How::FOLLOW).unwrap();
+    assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, 0o4777);
+    root.symlink("f", "/tmp/s").unwrap();
+    assert_eq!(errno(root.chmod("/tmp/s", 0o777, How::NOFOLLOW)), Err(Errno::EOPNOTSUPP));
+}
+
+#[test]
+fn chown_is_for_the_superuser_and_chgrp_for_members() {
+    let root = volume();
+    let one = root.with_cred(Cred::new(1, 1, &[5]));
+    put(&one, "/tmp/f", b"");
+    let chown = |session: &Session, uid, gid| errno(session.chown("/tmp/f", uid, gid, How::FOLLOW));
+    assert_eq!(chown(&one, Some(2), None), Err(Errno::EPERM));
+    assert_eq!(chown(&one, None, Some(6)), Err(Errno::EPERM));
+    assert_eq!(chown(&one, Some(1), Some(5)), Ok(()));
+    assert_eq!(chown(&one, None, None), Ok(()));
+    assert_eq!(chown(&user(&root, 2), None, Some(2)), Err(Errno::EPERM));
+    root.chmod("/tmp/f", 0o6755, How::FOLLOW).unwrap();
+    assert_eq!(chown(&root, Some(3), Some(4)), Ok(()));
+    let attr = root.stat("/tmp/f", How::FOLLOW).unwrap();
+    assert_eq!((attr.uid, attr.gid, attr.mode), (3, 4, 0o755));
+    // Without group execution the set-group-id bit is no privilege.
+    root.chmod("/tmp/f", 0o2644, How::FOLLOW).unwrap();
+    assert_eq!(chown(&root, Some(1), None), Ok(()));
+    assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, 0o2644);
+    root.chmod("/tmp", 0o2777, How::FOLLOW).unwrap();
+    root.chown("/tmp", Some(1), None, How::FOLLOW).unwrap();
+    assert_eq!(root.stat("/tmp", How::FOLLOW).unwrap().mode, 0o2777);
+}
+
+#[test]
+fn writing_takes_set_id_bits_off() {
+    let root = volume();
+    put(&root, "/tmp/f", b"x");
+    let user = user(&root, 9);
+    for (mode, after) in [(0o6777, 0o777), (0o2666, 0o2666), (0o4666, 0o666)] {
+        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
+        root.open("/tmp/f", OpenFlags::WRITE).unwrap().write_at(b"y", 0).unwrap();
+        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, mode);
+        user.open("/tmp/f", OpenFlags::WRITE).unwrap().write_at(b"y", 0).unwrap();
+        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, after);
+        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
+        user.truncate("/tmp/f", 0, How::FOLLOW).unwrap();
+        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, after);
+    }
+}
+
+#[test]
+fn times_to_now_are_for_writers_and_others_for_owners() {
+    let root = volume();
+    put(&root, "/tmp/f", b"");
+    root.chmod("/tmp/f", 0o666, How::FOLLOW).unwrap();
+    let user = user(&root, 9);
+    let (now, omit, then) = (SetTime::Now, SetTime::Omit, SetTime::At(Timespec { sec: -5, nsec: 1 }));
+    let utimens = |a, m| errno(user.utimens("/tmp/f", a, m, How::FOLLOW));
+    assert_eq!(utimens(now, now), Ok(()));
+    assert_eq!(utimens(now, omit), Err(Errno::EPERM));
+    assert_eq!(utimens(then, then), Err(Errno::EPERM));
+    assert_eq!(utimens(omit, omit), Ok(()));
+    root.chmod("/tmp/f", 0o644, How::FOLLOW).unwrap();
+    assert_eq!(utimens(now, now), Err(Errno::EACCES));
+    root.utimens("/tmp/f", then, omit, How::FOLLOW).unwrap();
+    assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().atime, Timespec { sec: -5, nsec: 1 });
+    let bad = SetTime::At(Timespec { sec: 0, nsec: 1_000_000_000 });
+    assert_eq!(errno(root.utimens("/tmp/f", bad, omit, How::FOLLOW)), Err(Errno::EINVAL));
+}
+
+struct NobodyReads;
+
+impl SecurityHook for NobodyReads {
+    fn permission(&self, _cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+        let forbidden = inode.kind() == FileType::Regular && want.contains(Access::READ);
+        if forbidden { Err(Errno::EACCES.into()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn a_security_hook_has_the_last_word() {
+    let options = SuperOptions { security: Some(std::sync::Arc::new(NobodyReads)), ..Default::default() };
+    let root = crate::fixture::volume_with(MemLimits::default(), options);
+    put(&root, "/f", b"");
+    assert_eq!(errno(root.open("/f", OpenFlags::READ)), Err(Errno::EACCES));
+    assert!(root.open("/f", OpenFlags::WRITE).is_ok());
+    assert_eq!(sb(&root).stats().fast_searches, 0, "the hook is asked for each search");
+}
+
+#[test]
+fn reading_needs_only_what_it_uses() {
+    let root = volume();
+    let user = user(&root, 9);
+    user.mkdir("/tmp/x", 0o311).unwrap();
+    put(&user, "/tmp/x/f", b"reach");
+    assert_eq!(get(&user, "/tmp/x/f"), b"reach");
+    assert_eq!(errno(user.open("/tmp/x", OpenFlags::READ)), Err(Errno::EACCES));
+    user.chmod("/tmp/x", 0o400, How::FOLLOW).unwrap();
+    let dir = user.open("/tmp/x", OpenFlags::READ).unwrap();
+    let mut batch = DirBatch::new();
+    dir.read_dir(0, 10, &mut batch).unwrap();
+    assert_eq!(batch.len(), 3);
+    assert_eq!(errno(dir.read_dir_plus(0, 10, &mut batch)), Err(Errno::EACCES));
+}
