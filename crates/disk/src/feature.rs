@@ -178,7 +178,7 @@ const RO_COMPAT_NAMES: &[(u32, &str)] = &[
     (0x1_0000, "orphan_present"),
 ];
 
-/// Other names that tools and documents use: `mke2fs -O` takes the first four, older ones wrote the last.
+/// Other names that tools and documents use.
 const ALIASES: &[(&str, &str)] = &[
     ("extents", "extent"),
     ("uninit_groups", "uninit_bg"),

@@ -594,3 +594,24 @@ impl Inode {
 pub fn is_blank(record: &[u8]) -> bool {
     record.iter().all(|byte| *byte == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_as_lsattr_shows_them() {
+        assert_eq!(InodeFlags::all().letters(), "suSDiadAcEjItTeCxFNPVm");
+        assert_eq!(InodeFlags::EXTENTS.letters(), "--------------e-------");
+        let names: Vec<_> =
+            (InodeFlags::EXTENTS | InodeFlags::IMMUTABLE | InodeFlags::HUGE_FILE).named().collect();
+        assert_eq!(names, [('i', "Immutable"), ('e', "Extents")]);
+    }
+
+    #[test]
+    fn kinds_and_modes() {
+        let kinds = (0..=15u16).filter_map(|bits| FileKind::of_mode(bits << 12 | 0o644));
+        let modes: Vec<u16> = kinds.map(FileKind::mode_bits).collect();
+        assert_eq!(modes, [0, 0x1000, 0x2000, 0x4000, 0x6000, 0x8000, 0xa000, 0xc000]);
+    }
+}

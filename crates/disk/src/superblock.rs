@@ -157,11 +157,15 @@ impl RawSuperblock {
         let Ok((raw, _)) = Self::read_from_prefix(bytes) else {
             return Err(at.corrupt(CorruptKind::Truncated { need: 1024, have: bytes.len() as u64 }));
         };
-        if raw.s_magic.get() != MAGIC {
-            let found = raw.s_magic.get().into();
-            return Err(at.offset(0x38).corrupt(CorruptKind::Magic { found, expected: MAGIC.into() }));
-        }
+        raw.check_magic(at)?;
         Ok(raw)
+    }
+
+    fn check_magic(&self, at: Place) -> Result<(), Corrupt> {
+        match self.s_magic.get() {
+            MAGIC => Ok(()),
+            found => Err(at.corrupt(CorruptKind::Magic { found: found.into(), expected: MAGIC.into() })),
+        }
     }
 
     /// The features of the volume, known and unknown.
@@ -339,8 +343,7 @@ impl Superblock {
     /// A [`Corrupt`] with the field's name for a value that cannot be, [`CorruptKind::Checksum`] if the volume has
     /// `metadata_csum` and the checksum is wrong.
     pub fn decode(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
-        let raw = RawSuperblock::read(bytes, at)?;
-        Self::from_raw(raw, at)
+        Self::from_raw(RawSuperblock::read(bytes, at)?, at)
     }
 
     /// Validates a superblock already read; see [`decode`](Self::decode).
@@ -348,6 +351,7 @@ impl Superblock {
     /// # Errors
     /// As `decode`.
     pub fn from_raw(raw: RawSuperblock, at: Place) -> Result<Self, Corrupt> {
+        raw.check_magic(at)?;
         let features = raw.features();
         if features.metadata_csum() {
             check(raw.s_checksum_type == CHECKSUM_TYPE_CRC32C, "s_checksum_type", raw.s_checksum_type, at)?;

@@ -119,14 +119,44 @@ impl Image {
 
     /// Changes the volume with commands of `debugfs`.
     pub(crate) fn debugfs_write(&self, commands: &str) {
+        let script = self.script(commands);
+        run(tool("debugfs").arg("-w").arg("-f").arg(script).arg(self.path()));
+    }
+
+    /// What `debugfs` says of each of these inodes.
+    pub(crate) fn stat(&self, inodes: &[u32]) -> Vec<String> {
+        let commands: Vec<String> = inodes.iter().map(|ino| format!("stat <{ino}>\n")).collect();
+        let text = run(tool("debugfs").arg("-f").arg(self.script(&commands.concat())).arg(self.path()));
+        let answers: Vec<String> = text.split("debugfs: stat ").skip(1).map(str::to_owned).collect();
+        assert_eq!(answers.len(), inodes.len(), "{text}");
+        answers
+    }
+
+    fn script(&self, commands: &str) -> PathBuf {
         let script = self.dir.path().join("commands");
         fs::write(&script, commands).unwrap();
-        run(tool("debugfs").arg("-w").arg("-f").arg(script).arg(self.path()));
+        script
+    }
+
+    /// Grows the volume with `resize2fs`.
+    pub(crate) fn resize(&self, size: &str) {
+        run(tool("resize2fs").arg("-f").arg(self.path()).arg(size));
+    }
+
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
+        self.file.write_all_at(bytes, offset).unwrap();
     }
 
     /// What `debugfs` answers to one command.
     pub(crate) fn debugfs(&self, command: &str) -> String {
         run(tool("debugfs").args(["-R", command]).arg(self.path()))
+    }
+
+    /// The features as `dumpe2fs` names them.
+    pub(crate) fn feature_names(&self) -> String {
+        let text = run(tool("dumpe2fs").arg("-h").arg(self.path()));
+        let line = text.lines().find_map(|line| line.strip_prefix("Filesystem features:"));
+        line.unwrap().trim().to_owned()
     }
 
     /// What `dumpe2fs` says: first the fields of the superblock, then the groups.

@@ -1,12 +1,11 @@
 //! Superblocks, descriptors and bitmaps against `dumpe2fs`.
 
-use std::collections::HashMap;
 use std::process::Command;
 
 use extern4_disk::bitmap::{Bitmap, initial_block_bitmap};
 use extern4_disk::geometry::Geometry;
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
-use extern4_disk::superblock::{CreatorOs, ErrorPolicy, State, Superblock};
+use extern4_disk::superblock::{CreatorOs, ErrorPolicy, RawSuperblock, State, Superblock};
 use extern4_disk::{Place, Structure};
 
 use crate::image::{Image, run};
@@ -19,6 +18,7 @@ fn superblock_as_dumpe2fs_sees_it() {
         let (header, _) = image.dumpe2fs();
         let sb = image.superblock();
         assert_eq!(sb.encode().as_slice(), image.superblock_bytes(), "{options}");
+        check_backups(&image, &sb, options);
         for (key, value) in describe(&sb) {
             assert_eq!(header.get(key), value.as_ref(), "{key} of {options}");
         }
@@ -273,15 +273,42 @@ fn hex_after(text: &str, before: &str) -> u32 {
 }
 
 #[test]
-fn backups_are_superblocks() {
-    for (options, size) in VOLUMES {
-        let image = Image::make(options, size);
-        let sb = image.superblock();
-        let geometry = *sb.geometry();
-        let copies: HashMap<u32, u64> = (1..geometry.group_count())
-            .filter_map(|group| geometry.superblock_in(group).map(|block| (group, block)))
-            .collect();
-        for (group, block) in copies {
+fn descriptors_in_a_table_and_in_meta_groups() {
+    // A volume that has outgrown its table goes on in meta groups.
+    let image = Image::make("-t ext4 -b 1024 -g 256 -O ^resize_inode,^has_journal", "4M");
+    image.debugfs_write("feature meta_bg\nssv first_meta_bg 1\n");
+    image.resize("20M");
+    let sb = image.superblock();
+    assert_eq!((sb.geometry().group_count(), sb.geometry().descriptor_blocks()), (80, 5));
+    assert_eq!(sb.geometry().table_end(), 3);
+    let (_, groups) = image.dumpe2fs();
+    for (group, text) in (0..).zip(&groups) {
+        check_group(&image, &sb, group, text, &format!("group {group}"));
+    }
+}
+
+#[test]
+fn feature_names_as_dumpe2fs_prints_them() {
+    // Bits that change what else dumpe2fs prints, or that make it refuse the volume, are left out.
+    let words = [(0x5c, !0), (0x64, !0x610), (0x60, 0x3_e652)];
+    let image = Image::make("-t ext2 -b 1024", "8M");
+    let bytes = image.superblock_bytes();
+    for (offset, bits) in words {
+        for word in (0..32).map(|bit| bits & 1u32 << bit).chain([bits]) {
+            let mut changed = bytes.clone();
+            changed[0x5c..0x68].fill(0);
+            changed[offset..offset + 4].copy_from_slice(&word.to_le_bytes());
+            image.write(1024, &changed);
+            let raw = RawSuperblock::read(&changed, Place::new(Structure::Superblock)).unwrap();
+            assert_eq!(raw.features().to_string(), image.feature_names(), "{word:#x} at {offset:#x}");
+        }
+    }
+}
+
+/// Every backup of the superblock is one, and knows its group.
+fn check_backups(image: &Image, sb: &Superblock, options: &str) {
+    for group in 1..sb.geometry().group_count() {
+        if let Some(block) = sb.geometry().superblock_in(group) {
             let bytes = image.read(block * u64::from(sb.block_size()), 1024);
             let copy = Superblock::decode(&bytes, Place::new(Structure::Superblock).block(block)).unwrap();
             assert_eq!(u32::from(copy.block_group()), group, "{options}");
