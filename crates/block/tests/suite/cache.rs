@@ -190,7 +190,7 @@ proptest! {
         let cache = cache(faults.clone(), 32);
         let mut broken: Vec<Range<u64>> = Vec::new();
         for step in steps {
-            let mut check = |blocks: Range<u64>, result: Result<Vec<extern4_block::Buffer>>| {
+            let check = |blocks: Range<u64>, result: Result<Vec<extern4_block::Buffer>>| {
                 let inside = blocks.end <= 64;
                 let whole = !blocks.clone().any(|block| broken.iter().any(|bad| bad.contains(&block)));
                 match result {
