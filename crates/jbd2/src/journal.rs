@@ -62,9 +62,9 @@ impl<D: BlockDevice> Journal<D> {
             return Err(mismatch(place, "the journal has no first block"));
         };
         let place = place.block(block);
-        let offset = block.checked_mul(u64::from(block_size));
+        let offset = block.saturating_mul(u64::from(block_size));
         let mut bytes = [0; JournalSuperblock::SIZE];
-        device.read_at(&mut bytes, offset.unwrap_or(u64::MAX))?;
+        device.read_at(&mut bytes, offset)?;
         let superblock = JournalSuperblock::decode(&bytes, place)?;
         if let Some(names) = superblock.unknown_features() {
             return Err(Error::Unsupported(names));
@@ -103,7 +103,7 @@ impl<D: BlockDevice> Journal<D> {
             let what = "a block of the journal is not mapped";
             return Err(self.place(index).corrupt(CorruptKind::Mismatch { what }).into());
         };
-        let offset = physical.checked_mul(u64::from(self.superblock.block_size)).unwrap_or(u64::MAX);
+        let offset = physical.saturating_mul(u64::from(self.superblock.block_size));
         Ok(self.device.read_at(block, offset)?)
     }
 

@@ -221,13 +221,8 @@ pub const SPECS: &[CrashSpec] = &[
         fast_commits,
         Shutdown,
     ),
-    crash(
-        "fast_commit_no_extents",
-        &["-t", "ext4", "-b", "1024", "-O", "fast_commit,^extents,^64bit", "-J", FAST],
-        QUIET,
-        fast_commits,
-        Shutdown,
-    ),
+    // No fast commits on a volume without extents: replaying them, Linux 6.18 runs into a BUG in its block maps. The
+    // mount that dies there keeps its superblock locked, and sync(2) hangs on the whole machine until it is restarted.
     crash(
         "fast_commit_churn",
         &["-t", "ext4", "-b", "4096", "-O", "fast_commit", "-J", FAST],

@@ -8,7 +8,7 @@ use crate::oracle;
 /// The record as `logdump` prints it, there with a sign in block numbers, and with bytes of the next record behind a
 /// name.
 fn line(record: &Record) -> String {
-    let signed = |number: u32| i32::from_ne_bytes(number.to_ne_bytes());
+    let signed = |number: u32| number.cast_signed();
     let dentry = |word: &str, dentry: &Dentry| {
         let name = String::from_utf8_lossy(&dentry.name);
         format!("tag {word}, parent {}, ino {}, name \"{name}", dentry.parent, dentry.ino)
