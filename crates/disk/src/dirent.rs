@@ -466,13 +466,6 @@ pub fn verify_checksum(block: &[u8], inode_seed: ChecksumSeed, place: Place) -> 
     checksum::verify(stored, computed, place.byte(covered.len()))
 }
 
-/// Whether a block ends in a checksum tail, as every leaf does on a volume with `metadata_csum`.
-///
-/// It does not tell a leaf from a node of a hash tree: a node may be made of a leaf, and keep the tail's bytes.
-pub fn has_tail(block: &[u8]) -> bool {
-    split_tail(block).is_some()
-}
-
 /// Writes the checksum tail of a block.
 ///
 /// # Panics

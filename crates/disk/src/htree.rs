@@ -301,8 +301,9 @@ impl NodeEntries {
 
 /// Whether a block of a hashed directory is an interior node: one unused record spans it.
 ///
-/// A leaf without any name looks the same on a volume without checksums, so this tells only what a block may be;
-/// the way down from the root tells what it is.
+/// A leaf without any name looks the same on a volume without checksums, so there this tells only what a block may
+/// be; the way down from the root tells what it is. A checksum tail at the block's end says nothing: nodes may be made
+/// of leaves, and keep the tail's bytes behind their entries.
 pub fn is_interior(block: &[u8]) -> bool {
     let Ok((head, _)) = crate::dirent::RawDirEntry::ref_from_prefix(block) else { return false };
     let rec_len = match (usize::from(head.rec_len.get()), block.len()) {

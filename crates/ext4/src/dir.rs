@@ -355,7 +355,7 @@ fn is_root(dir: &InodeInfo, logical: u32) -> bool {
 }
 
 fn is_node(dir: &InodeInfo, block: &[u8]) -> bool {
-    dir.is_indexed() && !dirent::has_tail(block) && htree::is_interior(block)
+    dir.is_indexed() && htree::is_interior(block)
 }
 
 /// Hands an entry to `each`; names that only a key could read are shown as Linux shows them.

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use extern4_disk::dirent;
+use extern4_disk::dirent::{self, DirEntry, FileType, Layout, StoredHash};
 use extern4_disk::htree::{Hash, HashVersion, Hasher, Node, Root};
 use extern4_disk::inode::{Inode, InodeFlags};
+use extern4_disk::xattr::{self, Attr, NameIndex, Value};
 use extern4_disk::{Place, Structure};
-use extern4_testkit::image::{ImageSpec, Step};
+use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::{tools, zoo};
 
 use crate::reader::{Volume, ok};
@@ -316,4 +318,98 @@ fn compare(image: &Path, seed: &str, hasher: &Hasher, version: u8, names: &[Vec<
     for (name, answer) in names.iter().zip(answers) {
         assert_eq!(hasher.hash(name), answer, "function {version}, {}", name.escape_ascii());
     }
+}
+
+/// A volume whose directories may be both encrypted and case-folded, which no kernel here can write to.
+const FOLDED: ImageSpec = ImageSpec::new(
+    "folded",
+    8 * MIB,
+    &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-N",
+        "100",
+        "-O",
+        "encrypt,casefold,^metadata_csum",
+        "-E",
+        "encoding=utf8",
+    ],
+)
+.then(&[
+    // Inode 13 is a pipe: unlike files, it may be in an encrypted directory and not be encrypted itself.
+    Step::Debugfs("mkdir dir\nexpand_dir dir\nexpand_dir dir\nexpand_dir dir\nmknod pipe p\n"),
+    Step::Run(fill_folded),
+    Step::Debugfs("sif dir flags 0x40080800\nsif pipe links_count 81\n"),
+    Step::E2fsck(&["-D"]),
+]);
+
+/// Eighty names of 17 bytes, which the hash behind them does not follow at once, and an encryption context.
+fn fill_folded(image: &Image) {
+    let volume = Volume::open(&image.path);
+    let (dir, mut record) = volume.inode(12);
+    let layout = Layout { encrypted: true, casefold: true, ..volume.layout(&dir) };
+    let image = std::fs::File::options().write(true).open(&image.path).expect("an image");
+    fn entry(ino: u32, kind: FileType, name: &[u8], hash: Option<StoredHash>) -> DirEntry<'_> {
+        DirEntry { ino, kind, name, offset: 0, hash }
+    }
+    for (logical, physical, _) in volume.map(&dir).data {
+        let mut block = vec![0; 1024];
+        let mut at = 0;
+        if logical == 0 {
+            entry(12, FileType::Directory, b".", None).encode(&mut block[..12], &layout);
+            entry(2, FileType::Directory, b"..", None).encode(&mut block[12..24], &layout);
+            at = 24;
+        }
+        for number in 0..20 {
+            let number = logical as u32 * 20 + number;
+            let name = format!("ciphertext-{number:06}");
+            let end = if number % 20 == 19 { 1024 } else { at + layout.rec_len(name.as_bytes()) };
+            // Descending, so that e2fsck has to sort.
+            let hash = StoredHash { major: (200 - number) << 24 >> 1, minor: number };
+            entry(13, FileType::Fifo, name.as_bytes(), Some(hash)).encode(&mut block[at..end], &layout);
+            at = end;
+        }
+        image.write_all_at(&block, physical * 1024).expect("a written block");
+    }
+    // Version 2, AES-256 for contents and names, no flags, a key's name and a nonce.
+    let context = [&[2, 1, 4, 0, 0, 0, 0, 0][..], &[7; 16], &[9; 16]].concat();
+    let attr = Attr { index: NameIndex::ENCRYPTION, name: b"c", value: Value::Here(&context), hash: 0 };
+    let start = record.len() - dir.xattr_area(&record).len();
+    xattr::encode_in_inode(&[attr], &mut record[start..]).expect("room in the inode");
+    let geometry = volume.sb.geometry();
+    let slot = geometry.inode_slot(12).expect("an inode");
+    let at = geometry.inode_position(volume.group(slot.group).inode_table(), slot.index).expect("a position");
+    image.write_all_at(&record, at.block * 1024 + u64::from(at.offset)).expect("a written inode");
+}
+
+#[test]
+fn stored_hashes_are_where_e2fsck_finds_them() {
+    if !FOLDED.can_run() {
+        return;
+    }
+    let image = FOLDED.build();
+    let volume = Volume::open(&image.path);
+    let dir = volume.inode(12).0;
+    let layout = volume.layout(&dir);
+    assert!(layout.hashes_in_entries());
+    let blocks: BTreeMap<_, _> = volume.dir_blocks(&dir).into_iter().collect();
+    let root = ok(Root::decode(&blocks[&0], &volume.htree_expect(&dir), PLACE));
+    assert_eq!((root.hash_version, root.levels), (HashVersion::SipHash, 0));
+    assert!(root.node.len() > 2);
+    let mut names = 0;
+    let mut last = 0;
+    for (index, (lowest, block)) in root.node.iter().enumerate() {
+        let next = if index + 1 < root.node.len() { root.node.hash(index + 1) } else { u32::MAX };
+        for entry in dirent::Entries::new(&blocks[&u64::from(block)], &layout, PLACE).map(|entry| ok(entry)) {
+            let hash = entry.hash.expect("a hash behind the name");
+            assert_eq!(hash.major, (200 - hash.minor) << 24 >> 1);
+            assert_eq!(entry.name, format!("ciphertext-{:06}", hash.minor).as_bytes());
+            assert!((lowest..next).contains(&hash.major) && hash.major > last);
+            last = hash.major;
+            names += 1;
+        }
+    }
+    assert_eq!(names, 80);
 }

@@ -68,15 +68,25 @@ impl Volume {
         block
     }
 
+    pub(crate) fn group(&self, group: u32) -> GroupDescriptor {
+        let geometry = self.sb.geometry();
+        let at = geometry.descriptor_position(group).expect("a descriptor");
+        let bytes = &self.block(at.block)[at.offset as usize..][..usize::from(geometry.desc_size())];
+        ok(GroupDescriptor::decode(
+            bytes,
+            group,
+            &self.sb,
+            Place::new(Structure::GroupDescriptor).group(group),
+        ))
+    }
+
     /// An inode and its record.
     pub(crate) fn inode(&self, ino: u32) -> (Inode, Vec<u8>) {
         let geometry = self.sb.geometry();
         let slot = geometry.inode_slot(ino).expect("an inode of the volume");
-        let at = geometry.descriptor_position(slot.group).expect("a descriptor");
-        let bytes = &self.block(at.block)[at.offset as usize..][..usize::from(geometry.desc_size())];
-        let place = Place::new(Structure::GroupDescriptor).group(slot.group);
-        let group = ok(GroupDescriptor::decode(bytes, slot.group, &self.sb, place));
-        let at = geometry.inode_position(group.inode_table(), slot.index).expect("an inode of the table");
+        let at = geometry
+            .inode_position(self.group(slot.group).inode_table(), slot.index)
+            .expect("an inode of the table");
         let block = self.block(at.block);
         let record = block[at.offset as usize..][..usize::from(self.sb.inode_size())].to_vec();
         (ok(Inode::decode(&record, ino, &self.sb, Place::new(Structure::Inode).ino(ino))), record)
