@@ -10,15 +10,16 @@
 //! The cache is bounded: a hand goes round each shard and evicts what nobody uses, children before parents, since a
 //! child holds its parent. Negative dentries are bounded for each directory too.
 
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+
+use extern4_sync::percpu::Padded;
+use extern4_sync::primitive::{AtomicU64, Ordering};
 
 use crate::cache_table::{CacheTable, Verdict};
 use crate::dentry::Dentry;
 use crate::inode::Inode;
-use crate::lock::{self, Padded, Stripes};
+use crate::lock::{self, Stripes};
 use crate::name::{Name, hash_name};
 
 const SHARDS: usize = 64;
@@ -145,9 +146,8 @@ impl DentryCache {
     fn count_negative(&self, key: Key<'_>) {
         let oldest = {
             let mut negatives = lock::lock(&key.parent.negatives);
-            let queue = negatives.get_or_insert_with(|| Box::new(VecDeque::new()));
-            queue.push_back(key.hash);
-            if queue.len() > self.negatives_per_dir { queue.pop_front() } else { None }
+            negatives.push_back(key.hash);
+            if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
         };
         if let Some(hash) = oldest {
             let parent = key.parent.id();

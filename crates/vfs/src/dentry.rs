@@ -8,8 +8,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+
+use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
 
 use crate::inode::Inode;
 use crate::lock;
@@ -26,7 +27,7 @@ pub(crate) struct Dentry {
     gone: AtomicBool,
     place: Mutex<Place>,
     /// Hashes of the negative dentries below, oldest first.
-    pub(crate) negatives: Mutex<Option<Box<VecDeque<u64>>>>,
+    pub(crate) negatives: Mutex<VecDeque<u64>>,
 }
 
 /// Where a dentry hangs. The root has no parent.
@@ -53,7 +54,7 @@ impl Dentry {
             referenced: AtomicBool::new(true),
             gone: AtomicBool::new(false),
             place: Mutex::new(place),
-            negatives: Mutex::new(None),
+            negatives: Mutex::default(),
         }
     }
 

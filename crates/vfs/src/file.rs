@@ -5,15 +5,17 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+use extern4_sync::percpu::Padded;
+use extern4_sync::primitive::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::attr::{Attr, FileType, Timespec};
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::fs::{FallocateMode, RawDirEntry, SetAttr, Span, SpanKind};
 use crate::inode::Inode;
-use crate::lock::{self, Padded};
+use crate::lock;
 use crate::mount::{Location, Mount};
 use crate::namei::Resolve;
 use crate::superblock::{Atime, SuperBlock};
@@ -448,11 +450,14 @@ impl DirBatch {
 
 /// Who has what open on one file system, and how many may change it.
 pub(crate) struct OpenFiles {
-    shards: Box<[Padded<Mutex<HashMap<u64, Opened>>>]>,
+    shards: Box<[Padded<Mutex<Shard>>]>,
     next_id: AtomicU64,
     /// Files open for writing and changes under way.
     writers: AtomicUsize,
 }
+
+/// Open files by number.
+type Shard = HashMap<u64, Opened>;
 
 struct Opened {
     location: Location,
@@ -479,7 +484,7 @@ impl OpenFiles {
         Self { shards, next_id: AtomicU64::new(0), writers: AtomicUsize::new(0) }
     }
 
-    fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Opened>> {
+    fn shard(&self, id: u64) -> &Mutex<Shard> {
         &self.shards[usize::try_from(id % SHARDS).expect("less than SHARDS")].0
     }
 

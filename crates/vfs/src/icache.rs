@@ -6,14 +6,16 @@
 //! An inode is evicted only if the cache alone refers to it. One without links is kept by those who use it only (open
 //! files), so that the file system can free it as soon as the last of them goes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
+
+use extern4_sync::percpu::Padded;
+use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
 
 use crate::cache_table::{CacheTable, Verdict};
 use crate::errno::Result;
 use crate::fs::FileSystem;
 use crate::inode::{Inode, NewInode};
-use crate::lock::{self, Padded, Stripes};
+use crate::lock::{self, Stripes};
 
 const SHARDS: usize = 64;
 

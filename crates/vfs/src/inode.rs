@@ -10,11 +10,13 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use extern4_sync::primitive::{AtomicBool, Ordering};
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType};
+use crate::attr_cell::AttrCell;
 use crate::dentry::Dentry;
 use crate::errno::Result;
 use crate::fs::FileSystem;
@@ -34,9 +36,7 @@ pub struct NewInode {
 /// An inode in memory.
 pub struct Inode {
     perm: PermWord,
-    ino: u64,
-    kind: FileType,
-    attr: RwLock<Attr>,
+    attr: AttrCell,
     acls: Mutex<[AclSlot; 2]>,
     link: OnceLock<Arc<[u8]>>,
     rwsem: RwLock<()>,
@@ -77,9 +77,7 @@ impl Inode {
         let slot = |none: bool| AclSlot { generation: 0, cached: none.then_some(None) };
         Self {
             perm: PermWord::new(PermBits::new(full_mode(&attr), attr.flags, state)),
-            ino: attr.ino,
-            kind: attr.kind,
-            attr: RwLock::new(attr),
+            attr: AttrCell::new(&attr),
             acls: Mutex::new([slot(no_access), slot(no_default)]),
             link: OnceLock::new(),
             rwsem: RwLock::new(()),
@@ -92,41 +90,41 @@ impl Inode {
 
     /// The inode number.
     pub fn ino(&self) -> u64 {
-        self.ino
+        self.attr.ino()
     }
 
     /// The type of the file.
     pub fn kind(&self) -> FileType {
-        self.kind
+        self.attr.kind()
     }
 
     /// It is a directory.
     pub fn is_dir(&self) -> bool {
-        self.kind == FileType::Directory
+        self.kind() == FileType::Directory
     }
 
     /// A consistent copy of the attributes.
     pub fn attr(&self) -> Attr {
-        *lock::read(&self.attr)
+        self.attr.get()
     }
 
     /// Owner, group, and mode with its type bits, of one moment.
     pub(crate) fn owner(&self) -> (u32, u32, u16) {
-        let attr = lock::read(&self.attr);
-        (attr.uid, attr.gid, full_mode(&attr))
+        let (uid, gid, mode) = self.attr.owner();
+        (uid, gid, self.kind().mode_bits() | mode)
     }
 
     /// Changes the attributes. For the file system whose inode this is, once its own structures have changed.
     ///
     /// Number, type and generation stay as they are, whatever `change` does to them.
     pub fn update<R>(&self, change: impl FnOnce(&mut Attr) -> R) -> R {
-        let mut attr = lock::write(&self.attr);
-        let (kind, generation) = (attr.kind, attr.generation);
+        let writer = self.attr.lock();
+        let mut attr = writer.get();
         let result = change(&mut attr);
-        (attr.ino, attr.kind, attr.generation) = (self.ino, kind, generation);
-        let (mode, flags) = (full_mode(&attr), attr.flags);
-        // Inside the attribute lock: of two changes, the later one's word stays.
-        self.perm.publish(|bits| bits.with_mode(mode).with_flags(flags));
+        writer.store(&attr);
+        let mode = self.kind().mode_bits() | attr.mode & 0o7777;
+        // Still under the writers' lock: of two changes, the later one's word stays.
+        self.perm.publish(|bits| bits.with_mode(mode).with_flags(attr.flags));
         result
     }
 
@@ -244,7 +242,7 @@ impl Drop for Inode {
 
 impl fmt::Debug for Inode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inode").field("ino", &self.ino).field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Inode").field("ino", &self.ino()).field("kind", &self.kind()).finish_non_exhaustive()
     }
 }
 

@@ -8,8 +8,8 @@
 
 pub mod acl;
 pub mod attr;
+mod attr_cell;
 mod cache_table;
-mod counter;
 mod create;
 pub mod cred;
 mod dcache;

@@ -1,4 +1,4 @@
-//! Locks without poison, and one lock a cache line.
+//! Locks without poison, and locks chosen by hash.
 //!
 //! A panic in a file system must not make every later call panic too: what the locks here protect is always left whole
 //! before a file system is called.
@@ -19,11 +19,6 @@ pub(crate) fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 pub(crate) fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Keeps neighbours in an array off each other's cache lines (two, for processors that fetch lines in pairs).
-#[derive(Default)]
-#[repr(align(128))]
-pub(crate) struct Padded<T>(pub(crate) T);
 
 /// Mutexes chosen by hash: whoever works on one key excludes others on the same key, and rarely anyone else.
 pub(crate) struct Stripes(Box<[Mutex<()>]>);

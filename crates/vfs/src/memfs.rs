@@ -14,8 +14,9 @@ mod space;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+
+use extern4_sync::primitive::{AtomicU64, Ordering};
 
 pub use self::space::MemLimits;
 

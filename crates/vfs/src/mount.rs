@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+
+use extern4_sync::primitive::{AtomicU64, Ordering};
 
 use crate::attr::{Attr, FileType};
 use crate::dentry::Dentry;

@@ -251,12 +251,12 @@ impl<'a> Walk<'a> {
             renames,
             searches: [0; 2],
         };
-        let last = walk.to_last(Piece { text: Text::Path(path), pos: 0 })?;
+        let last = walk.walk_to_last(Piece { text: Text::Path(path), pos: 0 })?;
         Ok((walk, last))
     }
 
     /// Goes along `piece` and then along what was left before, up to the last component.
-    fn to_last(&mut self, mut piece: Piece<'a>) -> Result<Last<'a>> {
+    fn walk_to_last(&mut self, mut piece: Piece<'a>) -> Result<Last<'a>> {
         loop {
             piece.skip_slashes();
             if piece.is_done() {
@@ -330,7 +330,7 @@ impl<'a> Walk<'a> {
     /// Goes into a symbolic link that was the last component, up to the last component of its target.
     pub(crate) fn follow(&mut self, link: &Inode) -> Result<Last<'a>> {
         let target = self.enter_link(link)?;
-        self.to_last(target)
+        self.walk_to_last(target)
     }
 
     /// What `name` stands for in the directory the walk stands on.

@@ -12,7 +12,7 @@
 //! and it computes the bit anew each time. A reader who starts after a change has returned sees the change; one who
 //! runs beside it gets the old answer or the new one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicU64, Ordering};
 
 use crate::attr::{FileFlags, FileType};
 

@@ -5,7 +5,8 @@
 //! [`Checker::search`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use extern4_sync::primitive::{AtomicBool, Ordering};
 
 use crate::acl::AclKind;
 use crate::attr::FileType;

@@ -9,12 +9,13 @@
 //! 4. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
 //!    file system is called with a stripe held only to look up or read, and with nothing below it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
+use extern4_sync::percpu::PerCpu;
+use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
+
 use crate::attr::{StatFs, Timespec};
-use crate::counter::Counters;
 use crate::dcache::{DentryCache, Key};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
@@ -83,6 +84,13 @@ pub struct CacheStats {
     pub full_searches: u64,
 }
 
+/// Search checks made, by how they were answered.
+#[derive(Default)]
+struct Searches {
+    fast: AtomicU64,
+    full: AtomicU64,
+}
+
 /// A file system in use. Mounts and sessions share it.
 pub struct SuperBlock {
     id: u64,
@@ -95,7 +103,7 @@ pub struct SuperBlock {
     /// Directories that changed their parent.
     dir_renames: AtomicU64,
     lookups: AtomicU64,
-    searches: Counters<2>,
+    searches: PerCpu<Searches>,
     pub(crate) icache: InodeCache,
     pub(crate) dcache: DentryCache,
     pub(crate) checker: Checker,
@@ -105,7 +113,7 @@ pub struct SuperBlock {
 impl SuperBlock {
     /// Takes a file system into use. Reads its root inode.
     pub fn new(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Result<Arc<Self>> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        static LAST_ID: Mutex<u64> = Mutex::new(0);
         let traits = fs.traits();
         let icache = InodeCache::new(options.max_inodes);
         let dcache = DentryCache::new(options.max_dentries, options.max_negatives_per_dir);
@@ -115,9 +123,13 @@ impl SuperBlock {
         }
         let root = Arc::new(Dentry::root(dcache.new_id(), root));
         directory(&root).claim_alias(&root, |_| true);
+        let id = {
+            let mut last = lock::lock(&LAST_ID);
+            *last += 1;
+            *last
+        };
         Ok(Arc::new(Self {
-            // Relaxed: only uniqueness counts.
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id,
             traits,
             atime: options.atime,
             read_only: AtomicBool::new(options.read_only || traits.read_only),
@@ -125,7 +137,7 @@ impl SuperBlock {
             rename_mutex: Mutex::new(()),
             dir_renames: AtomicU64::new(0),
             lookups: AtomicU64::new(0),
-            searches: Counters::new(),
+            searches: PerCpu::new(),
             checker: Checker::new(Arc::clone(&fs), options.security),
             files: OpenFiles::new(),
             fs,
@@ -198,19 +210,27 @@ impl SuperBlock {
 
     /// Counters.
     pub fn stats(&self) -> CacheStats {
-        let [fast_searches, full_searches] = self.searches.sums();
+        // Relaxed, here and below: statistics order nothing.
+        let sum = |count: fn(&Searches) -> &AtomicU64| {
+            self.searches.iter().fold(0u64, |sum, slot| sum.wrapping_add(count(slot).load(Ordering::Relaxed)))
+        };
         CacheStats {
             dentries: self.dcache.len(),
             inodes: self.icache.len(),
             inode_reads: self.icache.reads(),
             lookups: self.lookups.load(Ordering::Relaxed),
-            fast_searches,
-            full_searches,
+            fast_searches: sum(|searches| &searches.fast),
+            full_searches: sum(|searches| &searches.full),
         }
     }
 
     pub(crate) fn count_searches(&self, fast: u64, full: u64) {
-        self.searches.add([fast, full]);
+        let searches = self.searches.local();
+        for (sum, count) in [(&searches.fast, fast), (&searches.full, full)] {
+            if count > 0 {
+                sum.fetch_add(count, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(crate) fn root(&self) -> &Arc<Dentry> {

@@ -1,6 +1,7 @@
 //! Contents of a regular file: blocks where something was written, holes elsewhere.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::BLOCK;
 use super::space::Space;
@@ -81,9 +82,9 @@ impl Data {
     }
 
     fn allocate_block(&mut self, block: u64, space: &Space) -> Result<()> {
-        if !self.blocks.contains_key(&block) {
+        if let Entry::Vacant(entry) = self.blocks.entry(block) {
             space.take_block()?;
-            self.blocks.insert(block, Box::new([0; BLOCK_LEN]));
+            entry.insert(Box::new([0; BLOCK_LEN]));
         }
         Ok(())
     }

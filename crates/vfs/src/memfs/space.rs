@@ -1,6 +1,6 @@
 //! How much there is and how much is used.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicU64, Ordering};
 
 use super::{BLOCK, MAGIC, NAME_MAX};
 use crate::attr::StatFs;

@@ -1,5 +1,6 @@
 //! A file system that only reads, made from a table: the smallest thing the VFS can serve.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ struct Node {
 }
 
 impl TreeFs {
-    /// Lines of `path kind mode uid gid [target]`, parents first; the root is made by itself, 0755 and root's.
+    /// Lines of path, kind, mode, owner, group; parents first, the root is there already. Kinds are `file`, `dir`, `fold`
+    /// for a directory that ignores case, `=PATH` for one more name of what is there, and else a link's target.
     pub(crate) fn new(table: &[(&str, &str, u16, u32, u32)]) -> Arc<Self> {
         let mut fs = Self {
             nodes: vec![node(1, FileType::Directory, 0o755, 0, 0, b"")],
@@ -29,20 +31,30 @@ impl TreeFs {
         };
         for &(path, what, mode, uid, gid) in table {
             let (dir, name) = path.rsplit_once('/').unwrap();
-            let mut at = 0;
-            for part in dir.split('/').filter(|part| !part.is_empty()) {
-                at = usize::try_from(fs.nodes[at].names[part.as_bytes()]).unwrap() - 1;
-            }
+            let at = usize::try_from(fs.find(dir)).unwrap() - 1;
             let ino = fs.nodes.len() as u64 + 1;
+            if let Some(old) = what.strip_prefix('=') {
+                let ino = fs.find(old);
+                fs.nodes[at].names.insert(name.as_bytes().to_vec(), ino);
+                continue;
+            }
             let (kind, link) = match what {
-                "dir" => (FileType::Directory, &b""[..]),
+                "dir" | "fold" => (FileType::Directory, &b""[..]),
                 "file" => (FileType::Regular, &b""[..]),
                 target => (FileType::Symlink, target.as_bytes()),
             };
             fs.nodes[at].names.insert(name.as_bytes().to_vec(), ino);
             fs.nodes.push(node(ino, kind, mode, uid, gid, link));
+            if what == "fold" {
+                fs.nodes.last_mut().unwrap().attr.flags = FileFlags::CASEFOLD;
+            }
         }
         Arc::new(fs)
+    }
+
+    fn find(&self, path: &str) -> u64 {
+        let parts = path.split('/').filter(|part| !part.is_empty());
+        parts.fold(1, |ino, part| self.node(ino).unwrap().names[part.as_bytes()])
     }
 
     fn node(&self, ino: u64) -> Result<&Node> {
@@ -99,7 +111,15 @@ impl InodeOps for TreeFs {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         // Long enough for others to come along while one asks.
         std::thread::yield_now();
-        Ok(self.node(dir.ino())?.names.get(name).copied())
+        let names = &self.node(dir.ino())?.names;
+        if !dir.attr().flags.contains(FileFlags::CASEFOLD) {
+            return Ok(names.get(name).copied());
+        }
+        Ok(names.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, &ino)| ino))
+    }
+
+    fn canonical_name<'a>(&self, _dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        Ok(Cow::Owned(name.to_ascii_lowercase()))
     }
 
     fn read_link(&self, inode: &Inode) -> Result<Box<[u8]>> {

@@ -307,3 +307,55 @@ fn listing_with_attributes_asks_the_directory_nothing() {
     assert!(session.at(dir.location()).stat("a", How::FOLLOW).is_ok());
     assert_eq!(fs.lookups.load(Ordering::Relaxed), 0);
 }
+
+#[test]
+fn all_spellings_of_a_folded_name_share_a_dentry() {
+    let fs = TreeFs::new(&[
+        ("/plain", "dir", 0o755, 0, 0),
+        ("/fold", "fold", 0o755, 0, 0),
+        ("/fold/ReadMe", "file", 0, 0, 0),
+    ]);
+    let dyn_fs: Arc<dyn FileSystem> = Arc::<TreeFs>::clone(&fs);
+    let sb = SuperBlock::new(dyn_fs, SuperOptions::default()).unwrap();
+    let session = Session::new(&Namespace::new(sb), Cred::root());
+    for name in ["readme", "README", "ReadMe"] {
+        assert!(session.stat(format!("/fold/{name}"), How::FOLLOW).is_ok(), "{name}");
+        assert_eq!(session.stat(format!("/fold/x{name}"), How::FOLLOW).unwrap_err(), Errno::ENOENT);
+        assert_eq!(session.stat(format!("/plain/{name}"), How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    }
+    assert_eq!(session.stat("/FOLD", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    // `fold`, `plain`, `FOLD`; two names in the folding directory, three in the plain one.
+    assert_eq!(fs.lookups.load(Ordering::Relaxed), 3 + 2 + 3);
+}
+
+#[test]
+fn a_directory_with_two_names_is_damage_not_an_endless_path() {
+    let fs = TreeFs::new(&[
+        ("/a", "dir", 0o755, 0, 0),
+        ("/a/b", "dir", 0o755, 0, 0),
+        ("/a/b/up", "=/a", 0, 0, 0),
+        ("/a/b/self", "=/a/b", 0, 0, 0),
+        ("/a/b/root", "=/", 0, 0, 0),
+        ("/twin", "=/a/b", 0, 0, 0),
+        ("/f", "file", 0o644, 0, 0),
+        ("/hard", "=/f", 0, 0, 0),
+    ]);
+    let sb = SuperBlock::new(fs, SuperOptions::default()).unwrap();
+    let session = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
+    for _ in 0..2 {
+        for path in ["/a/b/up", "/a/b/self", "/a/b/root", "/a/b/up/b/up"] {
+            let error = session.stat(path, How::FOLLOW).unwrap_err();
+            assert_eq!(error, Errno::EUCLEAN, "{path}");
+            assert!(error.to_string().contains("has two names"), "{error}");
+        }
+        assert_eq!(
+            session.stat("/f", How::FOLLOW).unwrap().ino,
+            session.stat("/hard", How::FOLLOW).unwrap().ino
+        );
+        // Whichever name of the twins is used first counts while it is remembered.
+        assert_eq!(session.stat("/twin", How::FOLLOW).unwrap_err(), Errno::EUCLEAN);
+        sb.drop_caches();
+        assert!(session.stat("/twin", How::FOLLOW).is_ok());
+        sb.drop_caches();
+    }
+}

@@ -1,0 +1,200 @@
+//! The attributes of an inode, copied whole without a lock.
+//!
+//! The words are atomics under a sequence count (see `extern4_sync::seqcount` for the protocol): a reader copies them and
+//! checks that no writer came between, and takes the writers' lock only if one came again and again. Number, type and
+//! generation of an inode never change and stay outside.
+
+use std::sync::{Mutex, MutexGuard};
+
+use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::seqcount::SeqCount;
+
+use crate::attr::{Attr, FileFlags, FileType, Rdev, Timespec};
+use crate::lock;
+
+const WORDS: usize = 13;
+
+/// | field | written by | read by | orderings |
+/// |---|---|---|---|
+/// | `seq` | `Writer::store` | `get`, `owner` | those of `SeqCount` |
+/// | `words` | `Writer::store` | `get`, `owner` | Relaxed, ordered by `seq` |
+pub(crate) struct AttrCell {
+    ino: u64,
+    generation: u32,
+    kind: FileType,
+    seq: SeqCount,
+    words: [AtomicU64; WORDS],
+    writers: Mutex<()>,
+}
+
+/// The right to change the attributes.
+pub(crate) struct Writer<'a> {
+    cell: &'a AttrCell,
+    _writers: MutexGuard<'a, ()>,
+}
+
+impl AttrCell {
+    pub(crate) fn new(attr: &Attr) -> Self {
+        Self {
+            ino: attr.ino,
+            generation: attr.generation,
+            kind: attr.kind,
+            seq: SeqCount::new(),
+            words: encode(attr).map(AtomicU64::new),
+            writers: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn ino(&self) -> u64 {
+        self.ino
+    }
+
+    pub(crate) fn kind(&self) -> FileType {
+        self.kind
+    }
+
+    /// A consistent copy.
+    pub(crate) fn get(&self) -> Attr {
+        self.decode(&self.consistent(|| self.copy()))
+    }
+
+    /// Owner, group and permission bits, of one moment.
+    pub(crate) fn owner(&self) -> (u32, u32, u16) {
+        let (ids, mode) = self.consistent(|| (self.load(0), self.load(1)));
+        let (uid, gid) = halves(ids);
+        (uid, gid, low16(mode))
+    }
+
+    pub(crate) fn lock(&self) -> Writer<'_> {
+        Writer { cell: self, _writers: lock::lock(&self.writers) }
+    }
+
+    fn consistent<T>(&self, copy: impl Fn() -> T) -> T {
+        self.seq.read(&copy).unwrap_or_else(|| {
+            let _writers = lock::lock(&self.writers);
+            copy()
+        })
+    }
+
+    fn load(&self, index: usize) -> u64 {
+        // Relaxed: ordered by `seq`, or by the writers' lock.
+        self.words[index].load(Ordering::Relaxed)
+    }
+
+    fn copy(&self) -> [u64; WORDS] {
+        std::array::from_fn(|index| self.load(index))
+    }
+
+    fn decode(&self, words: &[u64; WORDS]) -> Attr {
+        let [ids, mode, size, blocks, rdev, io, atime, mtime, ctime, btime, am, cb, rest] = *words;
+        let ((uid, gid), (_, nlink), (major, minor)) = (halves(ids), halves(mode), halves(rdev));
+        let ((blksize, flags), (atime_nsec, mtime_nsec)) = (halves(io), halves(am));
+        let ((ctime_nsec, btime_nsec), (project, has_btime)) = (halves(cb), halves(rest));
+        let time = |sec: u64, nsec| Timespec { sec: sec.cast_signed(), nsec };
+        Attr {
+            ino: self.ino,
+            generation: self.generation,
+            kind: self.kind,
+            mode: low16(mode),
+            uid,
+            gid,
+            nlink,
+            rdev: Rdev { major, minor },
+            size,
+            blocks,
+            blksize,
+            atime: time(atime, atime_nsec),
+            mtime: time(mtime, mtime_nsec),
+            ctime: time(ctime, ctime_nsec),
+            btime: (has_btime != 0).then(|| time(btime, btime_nsec)),
+            flags: FileFlags::from_bits_retain(flags),
+            project,
+        }
+    }
+}
+
+impl Writer<'_> {
+    pub(crate) fn get(&self) -> Attr {
+        self.cell.decode(&self.cell.copy())
+    }
+
+    /// Changes everything but number, type and generation.
+    pub(crate) fn store(&self, attr: &Attr) {
+        let _section = self.cell.seq.write();
+        for (word, value) in self.cell.words.iter().zip(encode(attr)) {
+            // Relaxed: ordered by `seq`.
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+fn encode(attr: &Attr) -> [u64; WORDS] {
+    let btime = attr.btime.unwrap_or_default();
+    [
+        pair(attr.uid, attr.gid),
+        pair(u32::from(attr.mode & 0o7777), attr.nlink),
+        attr.size,
+        attr.blocks,
+        pair(attr.rdev.major, attr.rdev.minor),
+        pair(attr.blksize, attr.flags.bits()),
+        attr.atime.sec.cast_unsigned(),
+        attr.mtime.sec.cast_unsigned(),
+        attr.ctime.sec.cast_unsigned(),
+        btime.sec.cast_unsigned(),
+        pair(attr.atime.nsec, attr.mtime.nsec),
+        pair(attr.ctime.nsec, btime.nsec),
+        pair(attr.project, u32::from(attr.btime.is_some())),
+    ]
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
+    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
+}
+
+fn low16(word: u64) -> u16 {
+    let [low, high, ..] = word.to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn time() -> impl Strategy<Value = Timespec> {
+        (any::<i64>(), 0..1_000_000_000u32).prop_map(|(sec, nsec)| Timespec { sec, nsec })
+    }
+
+    prop_compose! {
+        fn attr()(
+            (ino, size, blocks) in any::<(u64, u64, u64)>(),
+            (mode, uid, gid, nlink) in (0..0o10000u16, any::<u32>(), any::<u32>(), any::<u32>()),
+            (major, minor, blksize, flags, project) in any::<(u32, u32, u32, u32, u32)>(),
+            (atime, mtime, ctime, btime) in (time(), time(), time(), prop::option::of(time())),
+        ) -> Attr {
+            let rdev = Rdev { major, minor };
+            let (kind, flags) = (FileType::Fifo, FileFlags::from_bits_retain(flags));
+            let generation = 7;
+            Attr {
+                ino, generation, kind, mode, uid, gid, nlink, rdev, size, blocks, blksize, atime, mtime, ctime, btime,
+                flags, project,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_goes_in_comes_out(first in attr(), second in attr()) {
+            let cell = AttrCell::new(&first);
+            prop_assert_eq!(cell.get(), first);
+            cell.lock().store(&second);
+            prop_assert_eq!(cell.get(), Attr { ino: first.ino, ..second });
+            prop_assert_eq!(cell.owner(), (second.uid, second.gid, second.mode));
+        }
+    }
+}
