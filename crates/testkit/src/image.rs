@@ -114,7 +114,7 @@ impl ImageSpec {
     /// # Panics
     /// When any step fails.
     pub fn build(&self) -> Image {
-        let dir = tempfile::Builder::new().prefix("extern4-").tempdir().expect("a temporary directory");
+        let dir = tools::temporary("extern4-");
         let image = Image { path: dir.path().join(format!("{}.img", self.name)), name: self.name, dir };
         let mut args: Vec<OsString> = ["-q", "-F"].iter().chain(self.mke2fs).map(OsString::from).collect();
         let source = image.dir.path().join("source");
@@ -168,7 +168,7 @@ impl Image {
 
     /// A second image with the same bytes and holes.
     pub fn copy(&self) -> Image {
-        let dir = tempfile::Builder::new().prefix("extern4-").tempdir().expect("a temporary directory");
+        let dir = tools::temporary("extern4-");
         let path = dir.path().join(self.path.file_name().expect("an image file has a name"));
         run("cp", [OsStr::new("--sparse=always"), self.path.as_os_str(), path.as_os_str()]);
         Image { path, name: self.name, dir }
@@ -185,7 +185,7 @@ impl Image {
 
     /// As [`Image::mount`], with the kernel's refusal as a sentence.
     pub fn try_mount(&self, options: &str) -> Result<Mount, String> {
-        let point = tempfile::Builder::new().prefix("extern4-mnt-").tempdir().expect("a mount point");
+        let point = tools::temporary("extern4-mnt-");
         let options = format!("loop,{options}");
         let words = ["-t", "ext4", "-o", &options].map(OsStr::new);
         tools::try_run(

@@ -61,7 +61,7 @@ fn mount_lack() -> &'static Option<String> {
         if !rustix::process::geteuid().is_root() {
             return Some("needs root to mount".into());
         }
-        let dir = tempfile::tempdir().expect("a temporary directory");
+        let dir = temporary("extern4-probe-");
         let (image, point) = (dir.path().join("probe.img"), dir.path().join("mnt"));
         std::fs::create_dir(&point).expect("a mount point");
         let tried = (|| {
@@ -80,6 +80,38 @@ fn mount_lack() -> &'static Option<String> {
         })();
         tried.err().map(|e| format!("cannot mount here: {e}"))
     })
+}
+
+/// A new temporary directory, gone when dropped.
+///
+/// Images are written, synced and thrown away, so memory serves them best: `/dev/shm`, where it has room and
+/// keeps user attributes (Linux 6.6), else the usual place (`TMPDIR`).
+///
+/// # Panics
+/// When there is no place for one.
+pub fn temporary(prefix: &str) -> tempfile::TempDir {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix);
+    let made = match memory() {
+        Some(memory) => builder.tempdir_in(memory),
+        None => builder.tempdir(),
+    };
+    made.expect("a temporary directory")
+}
+
+/// The directory of a file system in memory that can hold images and the sources of images.
+fn memory() -> Option<&'static Path> {
+    static FITS: OnceLock<bool> = OnceLock::new();
+    const MEMORY: &str = "/dev/shm";
+    const ROOM_BYTES: u64 = 4 << 30;
+    let fits = FITS.get_or_init(|| {
+        let room =
+            rustix::fs::statvfs(MEMORY).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= ROOM_BYTES);
+        room && tempfile::NamedTempFile::new_in(MEMORY).is_ok_and(|f| {
+            rustix::fs::fsetxattr(f.as_file(), "user.x", b"x", rustix::fs::XattrFlags::empty()).is_ok()
+        })
+    });
+    fits.then(|| Path::new(MEMORY))
 }
 
 /// The path of a program, looked for in `PATH` and in the system directories that an ordinary user's `PATH`

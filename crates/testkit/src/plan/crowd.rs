@@ -11,13 +11,18 @@ use super::{directory, file};
 
 /// Puts `count` files without content into a directory.
 fn fill(dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::Result<()> {
-    fill_with(FileType::RegularFile, dir, count, name)
+    let mode = Mode::from_raw_mode(0o644);
+    (0..count).try_for_each(|at| Ok(mknodat(CWD, dir.join(name(at)), FileType::RegularFile, mode, 0)?))
 }
 
-/// As [`fill`], with files of a kind. Of a crowd only the names matter, and a pipe is quickly read: it has no content.
-fn fill_with(kind: FileType, dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::Result<()> {
+/// Puts `count` names of a thousand pipes into a directory: of a big crowd only the names matter, and those are
+/// quickly made and read.
+fn fill_with_links(dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::Result<()> {
+    const PIPES: u32 = 1000;
     let mode = Mode::from_raw_mode(0o644);
-    (0..count).try_for_each(|at| Ok(mknodat(CWD, dir.join(name(at)), kind, mode, 0)?))
+    let pipes: Vec<PathBuf> = (0..PIPES).map(|at| dir.join(name(at))).collect();
+    pipes.iter().try_for_each(|pipe| mknodat(CWD, pipe, FileType::Fifo, mode, 0))?;
+    (PIPES..count).try_for_each(|at| std::fs::hard_link(&pipes[(at % PIPES) as usize], dir.join(name(at))))
 }
 
 /// Directories that outgrow a block, some of them by long names.
@@ -37,7 +42,7 @@ pub fn small_crowd(root: &Path) -> io::Result<()> {
 
 /// A directory of 200,000 names.
 pub fn crowd_200k(root: &Path) -> io::Result<()> {
-    fill_with(FileType::Fifo, &directory(root, "crowd")?, 200_000, |at| format!("file-number-{at}"))
+    fill_with_links(&directory(root, "crowd")?, 200_000, |at| format!("file-number-{at}"))
 }
 
 /// Directories that lost names: at the front, in the middle, whole blocks, all of them.
@@ -103,7 +108,7 @@ pub fn crowd_of_bytes(root: &Path) -> io::Result<()> {
 /// A directory whose index has three levels with blocks of 1024 bytes (the feature `large_dir`).
 pub fn crowd_three_levels(root: &Path) -> io::Result<()> {
     // Three names a leaf: 120 entries of the root times 120 of a node are too few for 60,000 of them.
-    fill_with(FileType::Fifo, &directory(root, "crowd")?, 60_000, |at| format!("{at:06}{}", "w".repeat(244)))
+    fill_with_links(&directory(root, "crowd")?, 60_000, |at| format!("{at:06}{}", "w".repeat(244)))
 }
 
 /// Directories of 0 to 40 names, and ones that shrank from there: those of the feature `inline_data` live in the

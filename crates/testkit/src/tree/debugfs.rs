@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::{Content, ContentDigest, Entry, Kind, Time, Tree, join};
 use crate::acl;
-use crate::tools::{debugfs, debugfs_bytes};
+use crate::tools::{debugfs, debugfs_bytes, temporary};
 
 const ROOT: u64 = 2;
 
@@ -23,7 +23,7 @@ pub fn from_debugfs(image: &Path) -> Tree {
     inodes.sort_unstable();
     inodes.dedup();
     let mut entries: HashMap<u64, Entry> = stats(image, &inodes);
-    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = temporary("extern4-dump-");
     read_contents(image, dir.path(), &mut entries);
     read_xattrs(image, dir.path(), &mut entries);
     Tree { entries: names.into_iter().map(|(path, ino)| (path, entries[&ino].clone())).collect() }
