@@ -1,0 +1,25 @@
+# Two commands do it all on a fresh machine: `make run` and `make test`.
+
+.PHONY: run test bench soak ci
+.DEFAULT_GOAL := test
+
+run:
+	./scripts/setup run
+	cargo build --release --locked -p extern4-cli
+	./scripts/demo target/release/extern4
+
+test:
+	./scripts/setup test
+	./scripts/test
+
+bench:
+	./scripts/setup bench
+	cargo build --release --locked -p extern4-cli
+	cargo run --release --locked -q -p extern4-xtask -- bench
+
+soak:
+	./scripts/setup soak
+	./scripts/soak
+
+ci:
+	.ci/run

@@ -1,0 +1,104 @@
+//! The image that the rows run on, and mounts of it by the rivals.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Result;
+
+/// Size of the image; it is sparse.
+const IMAGE_BYTES: u64 = 20_000_000_000;
+/// Size of the large file.
+const BIG_BYTES: u64 = 1 << 30;
+/// The tree in it.
+const TREE: &str = "/usr/share";
+
+/// Makes the image in `folder`, or takes the one an earlier run made: 20 GB, `/usr/share` as `/share`, and `/big`.
+pub(crate) fn prepare(folder: &Path) -> Result<PathBuf> {
+    let image = folder.join("share.img");
+    if !image.exists() {
+        let part = folder.join("share.img.part");
+        let file = fs::File::create(&part).map_err(|e| format!("{}: {e}", part.display()))?;
+        file.set_len(IMAGE_BYTES).map_err(|e| format!("{}: {e}", part.display()))?;
+        println!("making {} from {TREE}", image.display());
+        must(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0"]).arg(&part))?;
+        let mountpoint = folder.join("mnt");
+        fs::create_dir_all(&mountpoint).map_err(|e| e.to_string())?;
+        must(Command::new("mount").args(["-o", "loop"]).arg(&part).arg(&mountpoint))?;
+        let filled = fill(&mountpoint);
+        must(Command::new("umount").arg(&mountpoint))?;
+        filled?;
+        fs::rename(&part, &image).map_err(|e| e.to_string())?;
+    }
+    // Warms the page cache of the operating system for the blocks that are not holes.
+    must(Command::new("cp").arg("--sparse=always").arg(&image).arg("/dev/null"))?;
+    Ok(image)
+}
+
+fn fill(mountpoint: &Path) -> Result<()> {
+    must(Command::new("cp").arg("-a").arg(TREE).arg(mountpoint.join("share")))?;
+    let source = fs::File::open("/dev/urandom").map_err(|e| e.to_string())?;
+    let mut big = fs::File::create(mountpoint.join("big")).map_err(|e| e.to_string())?;
+    std::io::copy(&mut std::io::Read::take(source, BIG_BYTES), &mut big).map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+/// Who else can show the image as a tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rival {
+    /// A loop mount by the kernel.
+    Kernel,
+    /// fuse2fs of e2fsprogs.
+    Fuse2fs,
+}
+
+/// The image mounted read-only, until dropped.
+pub(crate) struct Mount {
+    path: PathBuf,
+}
+
+impl Mount {
+    /// Mounts `image` at `path`.
+    pub(crate) fn new(rival: Rival, image: &Path, path: &Path) -> Result<Self> {
+        fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        match rival {
+            Rival::Kernel => must(Command::new("mount").args(["-o", "loop,ro"]).arg(image).arg(path))?,
+            Rival::Fuse2fs => must(Command::new("fuse2fs").args(["-o", "ro"]).arg(image).arg(path))?,
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Where the tree is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // A FUSE daemon may still be busy with the last request; a moment later it is not.
+        for _ in 0..50 {
+            let unmounted = Command::new("umount").arg(&self.path).stderr(Stdio::null()).status();
+            if unmounted.is_ok_and(|status| status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        eprintln!("bench: cannot unmount {}", self.path.display());
+    }
+}
+
+/// How often the device is read to open `image`.
+pub(crate) fn device_reads_of_open(image: &Path) -> Result<f64> {
+    let _ = image;
+    todo!()
+}
+
+fn must(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
