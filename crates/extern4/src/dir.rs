@@ -1,66 +1,299 @@
 //! Directories: their entries, and walks over whole trees.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use extern4_vfs::FileType;
+use extern4_vfs as vfs;
+use vfs::{Attr, DirBatch, FileType, How, OpenFile, OpenFlags};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
+use crate::session::bytes;
 
-/// The entries of a directory; see [`Session::read_dir`](crate::Session::read_dir).
-pub struct ReadDir {}
+/// Entries fetched at a time.
+const BATCH: usize = 1024;
 
 /// One entry of a directory or a walk.
-pub struct DirEntry {}
+pub struct DirEntry {
+    /// The session, standing in the directory that has the entry.
+    parent: Arc<vfs::Session>,
+    path: PathBuf,
+    /// How many bytes at the end of `path` are the name of the entry in `parent`.
+    name_len: usize,
+    depth: usize,
+    ino: u64,
+    kind: Option<FileType>,
+    attr: Option<Attr>,
+}
 
-/// A walk over a tree; see [`Session::walk`](crate::Session::walk).
-pub struct Walk {}
+impl DirEntry {
+    /// The path, starting with the one that the walk or listing was asked for.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path, starting with the one that the walk or listing was asked for.
+    pub fn into_path(self) -> PathBuf {
+        self.path
+    }
+
+    /// The last component of the path.
+    pub fn file_name(&self) -> &OsStr {
+        OsStr::from_bytes(self.name())
+    }
+
+    fn name(&self) -> &[u8] {
+        let path = bytes(&self.path);
+        &path[path.len() - self.name_len..]
+    }
+
+    /// How many directories below the start: 0 for the start itself.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The inode number.
+    pub fn ino(&self) -> u64 {
+        self.ino
+    }
+
+    /// The type; read from the directory itself where it keeps it, so that it costs nothing.
+    pub fn file_type(&self) -> Result<FileType> {
+        match self.kind {
+            Some(kind) => Ok(kind),
+            None => Ok(self.metadata()?.file_type()),
+        }
+    }
+
+    /// The attributes of the entry itself, even if it is a symbolic link.
+    pub fn metadata(&self) -> Result<Metadata> {
+        match self.attr {
+            Some(attr) => Ok(Metadata(attr)),
+            None => self
+                .parent
+                .stat(self.name(), How::NOFOLLOW)
+                .map(Metadata)
+                .map_err(|e| Error::vfs("stat", &self.path, e)),
+        }
+    }
+
+    /// A view of the volume that stands in the directory of this entry, so that [`file_name`](Self::file_name) alone
+    /// leads to it, however long its path is.
+    pub fn parent(&self) -> crate::Session {
+        crate::Session::new(vfs::Session::clone(&self.parent))
+    }
+}
+
+/// An open directory that is being listed.
+struct Listing {
+    session: Arc<vfs::Session>,
+    directory: OpenFile,
+    path: PathBuf,
+    depth: usize,
+    with_metadata: bool,
+    batch: DirBatch,
+    /// How many entries of the batch have been handed out.
+    taken: usize,
+    cookie: u64,
+    done: bool,
+}
+
+impl Listing {
+    fn new(session: &vfs::Session, directory: OpenFile, path: PathBuf, depth: usize, with_metadata: bool) -> Self {
+        let session = Arc::new(session.at(directory.location()));
+        let batch = DirBatch::new();
+        Self { session, directory, path, depth, with_metadata, batch, taken: 0, cookie: 0, done: false }
+    }
+
+    fn next(&mut self) -> Option<Result<DirEntry>> {
+        loop {
+            if self.taken == self.batch.len() {
+                if self.done {
+                    return None;
+                }
+                if let Err(error) = self.fetch() {
+                    self.done = true;
+                    return Some(Err(error));
+                }
+                continue;
+            }
+            let entry = self.batch.get(self.taken);
+            self.taken += 1;
+            if entry.name == b"." || entry.name == b".." {
+                continue;
+            }
+            return Some(Ok(DirEntry {
+                parent: Arc::clone(&self.session),
+                path: self.path.join(OsStr::from_bytes(entry.name)),
+                name_len: entry.name.len(),
+                depth: self.depth,
+                ino: entry.ino,
+                kind: entry.kind,
+                attr: entry.attr.copied(),
+            }));
+        }
+    }
+
+    fn fetch(&mut self) -> Result<()> {
+        let listed = if self.with_metadata {
+            self.directory.read_dir_plus(self.cookie, BATCH, &mut self.batch)
+        } else {
+            self.directory.read_dir(self.cookie, BATCH, &mut self.batch)
+        };
+        self.taken = 0;
+        match self.batch.next_cookie() {
+            Some(cookie) => self.cookie = cookie,
+            None => self.done = true,
+        }
+        listed.map_err(|e| {
+            self.done = true;
+            Error::vfs("list", &self.path, e)
+        })
+    }
+}
+
+/// The entries of a directory; see [`Session::read_dir`](crate::Session::read_dir).
+pub struct ReadDir(Listing);
+
+impl ReadDir {
+    pub(crate) fn new(session: &vfs::Session, directory: OpenFile, path: &Path) -> Self {
+        Self(Listing::new(session, directory, path.to_owned(), 1, false))
+    }
+
+    /// Fetches the attributes along with the entries, which is cheaper than asking for each.
+    pub fn with_metadata(mut self) -> Self {
+        self.0.with_metadata = true;
+        self
+    }
+}
 
 impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
+
     fn next(&mut self) -> Option<Self::Item> {
-        todo!()
+        self.0.next()
+    }
+}
+
+/// A walk over a tree; see [`Session::walk`](crate::Session::walk).
+pub struct Walk {
+    session: Arc<vfs::Session>,
+    /// Where to start; taken by the first step.
+    start: Option<(PathBuf, How)>,
+    with_metadata: bool,
+    /// The directory that was returned last, to be entered by the next step.
+    pending: Option<Pending>,
+    stack: Vec<Listing>,
+    /// Directories entered. In a sound volume none is met twice, and this is what ends a walk over an unsound one.
+    entered: HashSet<u64>,
+}
+
+struct Pending {
+    parent: Arc<vfs::Session>,
+    path: PathBuf,
+    name_len: usize,
+    depth: usize,
+    ino: u64,
+}
+
+impl Walk {
+    pub(crate) fn new(session: &vfs::Session, path: &Path, how: How) -> Self {
+        Self {
+            session: Arc::new(session.clone()),
+            start: Some((path.to_owned(), how)),
+            with_metadata: false,
+            pending: None,
+            stack: Vec::new(),
+            entered: HashSet::new(),
+        }
+    }
+
+    /// Fetches the attributes along with the entries, which is cheaper than asking for each.
+    pub fn with_metadata(mut self) -> Self {
+        self.with_metadata = true;
+        self
+    }
+
+    /// Does not descend into the directory that was returned last.
+    pub fn skip_subtree(&mut self) {
+        self.pending = None;
+    }
+
+    fn first(&mut self, path: PathBuf, how: How) -> Result<DirEntry> {
+        let attr = self.session.stat(bytes(&path), how).map_err(|e| Error::vfs("stat", &path, e))?;
+        Ok(DirEntry {
+            parent: Arc::clone(&self.session),
+            name_len: bytes(&path).len(),
+            path,
+            depth: 0,
+            ino: attr.ino,
+            kind: Some(attr.kind),
+            attr: Some(attr),
+        })
+    }
+
+    fn descend(&mut self, into: Pending) -> Result<()> {
+        if !self.entered.insert(into.ino) {
+            let twice = "the directory has more than one name, or is inside itself";
+            return Err(Error::new(ErrorKind::Corrupt, "enter").at(&into.path).because(twice));
+        }
+        let path = bytes(&into.path);
+        let name = &path[path.len() - into.name_len..];
+        let open = || -> vfs::Result<OpenFile> {
+            let location = into.parent.locate(name, How::NOFOLLOW)?;
+            into.parent.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY)
+        };
+        let directory = open().map_err(|e| Error::vfs("open", &into.path, e))?;
+        self.stack.push(Listing::new(&into.parent, directory, into.path, into.depth + 1, self.with_metadata));
+        Ok(())
+    }
+
+    /// Remembers a directory to be entered next.
+    fn found(&mut self, entry: DirEntry) -> Result<DirEntry> {
+        // Where the directory does not keep types, the inode says: one that cannot be read is not a directory to enter.
+        let kind = match entry.kind {
+            Some(kind) => kind,
+            None => entry.metadata()?.file_type(),
+        };
+        if kind == FileType::Directory {
+            self.pending = Some(Pending {
+                parent: Arc::clone(&entry.parent),
+                path: entry.path.clone(),
+                name_len: entry.name_len,
+                depth: entry.depth,
+                ino: entry.ino,
+            });
+        }
+        Ok(DirEntry { kind: Some(kind), ..entry })
     }
 }
 
 impl Iterator for Walk {
     type Item = Result<DirEntry>;
+
     fn next(&mut self) -> Option<Self::Item> {
-        todo!()
+        if let Some((path, how)) = self.start.take() {
+            let first = self.first(path, how).and_then(|entry| self.found(entry));
+            return Some(first);
+        }
+        if let Some(pending) = self.pending.take()
+            && let Err(error) = self.descend(pending)
+        {
+            return Some(Err(error));
+        }
+        while let Some(listing) = self.stack.last_mut() {
+            match listing.next() {
+                Some(Ok(entry)) => return Some(self.found(entry)),
+                Some(Err(error)) => return Some(Err(error)),
+                None => {
+                    self.stack.pop();
+                }
+            }
+        }
+        None
     }
 }
 
-impl Walk {
-    /// Does not descend into the directory that was returned last.
-    pub fn skip_subtree(&mut self) {
-        todo!()
-    }
-}
-
-impl DirEntry {
-    /// The path, starting with the one the walk or listing was asked for.
-    pub fn path(&self) -> &Path {
-        todo!()
-    }
-    /// The last component of the path.
-    pub fn file_name(&self) -> &OsStr {
-        todo!()
-    }
-    /// How many directories below the start: 0 for the start itself.
-    pub fn depth(&self) -> usize {
-        todo!()
-    }
-    /// The inode number.
-    pub fn ino(&self) -> u64 {
-        todo!()
-    }
-    /// The type; read from the directory itself where it keeps it, so that it costs nothing.
-    pub fn file_type(&self) -> Result<FileType> {
-        todo!()
-    }
-    /// The attributes of the entry itself, even if it is a symbolic link.
-    pub fn metadata(&self) -> Result<Metadata> {
-        todo!()
-    }
-}

@@ -50,13 +50,20 @@ impl Error {
         self
     }
 
-    /// The failure of a VFS operation.
+    /// The failure of a VFS operation on `path`.
     pub(crate) fn vfs(action: &'static str, path: &Path, error: extern4_vfs::Error) -> Self {
+        Self::from_vfs(action, error).at(path)
+    }
+
+    /// The failure of a VFS operation.
+    pub(crate) fn from_vfs(action: &'static str, error: extern4_vfs::Error) -> Self {
         let kind = match error.errno() {
             Errno::EUCLEAN => ErrorKind::Corrupt,
             errno => ErrorKind::Os(errno),
         };
-        Self::new(kind, action).at(path).because(error)
+        let new = Self::new(kind, action);
+        // An error number alone is said by the kind.
+        if error.cause().is_some() { new.because(error) } else { new }
     }
 
     /// What kind of failure it is.

@@ -1,47 +1,95 @@
 //! An open file.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
-use extern4_vfs::Span;
+use extern4_vfs::{Errno, OpenFile, Span};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
 
 /// A file opened for reading. [`Read`] and [`Seek`] move a position of its own; [`read_at`](File::read_at) does not.
-pub struct File {}
+pub struct File {
+    open: OpenFile,
+    path: PathBuf,
+    position: u64,
+}
 
-#[expect(unused_variables, reason = "sketch")]
 impl File {
+    pub(crate) fn new(open: OpenFile, path: &Path) -> Self {
+        Self { open, path: path.to_owned(), position: 0 }
+    }
+
+    fn failed(&self, action: &'static str, error: extern4_vfs::Error) -> Error {
+        Error::vfs(action, &self.path, error)
+    }
+
     /// The attributes of the open file.
     pub fn metadata(&self) -> Metadata {
-        todo!()
+        Metadata(self.open.stat())
     }
+
     /// Reads at `offset` without moving the position; short only at the end of the file.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        todo!()
+        self.open.read_at(buf, offset).map_err(|e| self.failed("read", e))
     }
+
+    /// The whole contents.
+    pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
+        // A hostile size must not take the process down: what memory cannot hold is an error.
+        let too_large = || self.failed("read", Errno::ENOMEM.into());
+        let size = usize::try_from(self.open.size()).map_err(|_| too_large())?;
+        let mut contents = Vec::new();
+        contents.try_reserve_exact(size).map_err(|_| too_large())?;
+        contents.resize(size, 0);
+        let len = self.read_at(&mut contents, 0)?;
+        contents.truncate(len);
+        Ok(contents)
+    }
+
     /// What stands at byte `offset`: data or a hole, and how far; `None` at or behind the end.
     pub fn span_at(&self, offset: u64) -> Result<Option<Span>> {
-        todo!()
+        self.open.span_at(offset).map_err(|e| self.failed("map", e))
     }
+
     /// The first byte of data at or behind `offset`, as `SEEK_DATA` finds it; `None` if only a hole is left.
     pub fn seek_data(&self, offset: u64) -> Result<Option<u64>> {
-        todo!()
+        self.none_at_end(self.open.seek_data(offset))
     }
+
     /// The first byte of a hole at or behind `offset`, as `SEEK_HOLE` finds it: the end of the file counts as one.
+    /// `None` if `offset` is not inside the file.
     pub fn seek_hole(&self, offset: u64) -> Result<Option<u64>> {
-        todo!()
+        self.none_at_end(self.open.seek_hole(offset))
+    }
+
+    fn none_at_end(&self, found: extern4_vfs::Result<u64>) -> Result<Option<u64>> {
+        match found {
+            Ok(offset) => Ok(Some(offset)),
+            Err(error) if error == Errno::ENXIO => Ok(None),
+            Err(error) => Err(self.failed("map", error)),
+        }
     }
 }
 
 impl Read for File {
-    fn read(&mut self, _buf: &mut [u8]) -> io::Result<usize> {
-        todo!()
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = self.read_at(buf, self.position)?;
+        self.position += len as u64;
+        Ok(len)
     }
 }
 
 impl Seek for File {
-    fn seek(&mut self, _position: SeekFrom) -> io::Result<u64> {
-        todo!()
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (base, offset) = match to {
+            SeekFrom::Start(offset) => (offset, 0),
+            SeekFrom::End(offset) => (self.open.size(), offset),
+            SeekFrom::Current(offset) => (self.position, offset),
+        };
+        self.position = base
+            .checked_add_signed(offset)
+            .ok_or_else(|| Error::new(ErrorKind::Os(Errno::EINVAL), "seek in").at(&self.path))?;
+        Ok(self.position)
     }
 }

@@ -1,105 +1,202 @@
 //! A view of a volume with the rights of one caller.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use extern4_vfs::{Acl, AclKind};
+use extern4_vfs as vfs;
+use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, How, OpenFlags, Resolve};
 
 use crate::dir::{ReadDir, Walk};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::metadata::Metadata;
 
 /// A view of a volume with the rights of one caller: its user, groups and capabilities, its root and its working
 /// directory. Cheap to clone, and usable from any number of threads.
 ///
-/// Relative paths start at the session's working directory, which is its root at first.
+/// Relative paths start at the session's working directory, which is its root at first; [`at`](Self::at) gives the
+/// same session in another one, which is what the `...at` family of system calls is for.
+///
+/// ```no_run
+/// # fn main() -> extern4::Result<()> {
+/// let volume = extern4::Volume::open("disk.img")?;
+/// let session = volume.session(extern4::Cred::new(1000, 1000, &[]));
+/// let home = session.at("/home/ann")?;
+/// if home.access(".profile", extern4::Access::READ).is_ok() {
+///     println!("{} bytes", home.metadata(".profile")?.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
-pub struct Session {}
-
-/// What [`Session::access`] asks for; the bits may be combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access(pub u8);
-
-impl Access {
-    /// It exists.
-    pub const EXISTS: Access = Access(0);
-    /// It may be executed, or searched if it is a directory.
-    pub const EXECUTE: Access = Access(1);
-    /// It may be written.
-    pub const WRITE: Access = Access(2);
-    /// It may be read.
-    pub const READ: Access = Access(4);
+pub struct Session {
+    pub(crate) vfs: vfs::Session,
+    resolve: Resolve,
 }
 
-impl std::ops::BitOr for Access {
-    type Output = Access;
-    fn bitor(self, other: Access) -> Access {
-        Access(self.0 | other.0)
-    }
-}
-
-#[expect(unused_variables, reason = "sketch")]
 impl Session {
+    pub(crate) fn new(vfs: vfs::Session) -> Self {
+        Self { vfs, resolve: Resolve::empty() }
+    }
+
+    /// Who calls.
+    pub fn cred(&self) -> &Cred {
+        self.vfs.cred()
+    }
+
+    /// The same session with directory `path` for its working directory.
+    pub fn at(&self, path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let mut vfs = self.vfs.clone();
+        let location = self.locate("enter", path, true)?;
+        vfs = vfs.at(&location);
+        // Checks that it is a directory, and one that may be searched.
+        vfs.chdir(".").map_err(|e| Error::vfs("enter", path, e))?;
+        Ok(Self { vfs, resolve: self.resolve })
+    }
+
+    /// The same session with limits on how paths are resolved: those of `openat2(2)`.
+    pub fn with_resolve(&self, resolve: Resolve) -> Self {
+        Self { vfs: self.vfs.clone(), resolve }
+    }
+
+    fn how(&self, follow: bool) -> How {
+        How { follow, empty: false, resolve: self.resolve }
+    }
+
+    fn locate(&self, action: &'static str, path: &Path, follow: bool) -> Result<vfs::Location> {
+        self.vfs.locate(bytes(path), self.how(follow)).map_err(|e| Error::vfs(action, path, e))
+    }
+
     /// The attributes of what `path` leads to, symbolic links followed.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
-        todo!()
+        self.stat(path.as_ref(), true)
     }
+
     /// The attributes of `path` itself, even if it is a symbolic link.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
-        todo!()
+        self.stat(path.as_ref(), false)
     }
+
+    fn stat(&self, path: &Path, follow: bool) -> Result<Metadata> {
+        let attr = self.vfs.stat(bytes(path), self.how(follow)).map_err(|e| Error::vfs("stat", path, e))?;
+        Ok(Metadata(attr))
+    }
+
     /// Whether `path` leads to anything. A path that may not be searched is an error, not a no.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
-        todo!()
+        match self.metadata(path) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::Os(Errno::ENOENT | Errno::ENOTDIR)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
-    /// Whether the caller may use `path` so; `EACCES` if not.
+
+    /// Whether the caller may use what `path` leads to so: an error of `EACCES` if not. No bits ask only whether it
+    /// is there.
     pub fn access(&self, path: impl AsRef<Path>, access: Access) -> Result<()> {
-        todo!()
+        let path = path.as_ref();
+        self.vfs.access(bytes(path), access, self.how(true)).map_err(|e| Error::vfs("access", path, e))
     }
-    /// Opens a file for reading.
+
+    /// Opens a regular file for reading.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
-        todo!()
+        let path = path.as_ref();
+        Ok(File::new(self.open_vfs(path, OpenFlags::READ)?, path))
     }
+
+    fn open_vfs(&self, path: &Path, flags: OpenFlags) -> Result<vfs::OpenFile> {
+        let location = self.locate("open", path, true)?;
+        self.vfs.open_location(location, flags).map_err(|e| Error::vfs("open", path, e))
+    }
+
     /// The whole contents of a file.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
-        todo!()
+        self.open(path)?.read_all()
     }
+
     /// The entries of a directory, without `.` and `..`, in the directory's own order.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
-        todo!()
+        let path = path.as_ref();
+        let directory = self.open_vfs(path, OpenFlags::READ | OpenFlags::DIRECTORY)?;
+        Ok(ReadDir::new(&self.vfs, directory, path))
     }
+
     /// The target of a symbolic link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
-        todo!()
+        let path = path.as_ref();
+        let target =
+            self.vfs.read_link(bytes(path), self.how(false)).map_err(|e| Error::vfs("read the link", path, e))?;
+        Ok(PathBuf::from(OsString::from_vec(target.to_vec())))
     }
+
     /// The path with every symbolic link, `.` and `..` resolved, from the session's root.
     pub fn canonicalize(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
-        todo!()
+        let location = self.locate("resolve", path.as_ref(), true)?;
+        Ok(PathBuf::from(OsString::from_vec(self.vfs.namespace().path_of(&location, self.vfs.root()))))
     }
+
     /// The value of an extended attribute, symbolic links followed; `None` if there is none of that name.
     pub fn getxattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
-        todo!()
+        self.xattr(path.as_ref(), name.as_ref(), true)
     }
+
     /// The same of `path` itself, even if it is a symbolic link.
     pub fn lgetxattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
-        todo!()
+        self.xattr(path.as_ref(), name.as_ref(), false)
     }
+
+    fn xattr(&self, path: &Path, name: &OsStr, follow: bool) -> Result<Option<Vec<u8>>> {
+        match self.vfs.get_xattr(bytes(path), name.as_bytes(), self.how(follow)) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error == Errno::ENODATA => Ok(None),
+            Err(error) => Err(Error::vfs("read an extended attribute of", path, error)),
+        }
+    }
+
     /// The names of the extended attributes, symbolic links followed.
     pub fn listxattr(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
-        todo!()
+        self.xattr_names(path.as_ref(), true)
     }
+
     /// The same of `path` itself, even if it is a symbolic link.
     pub fn llistxattr(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
-        todo!()
+        self.xattr_names(path.as_ref(), false)
     }
-    /// An ACL, symbolic links followed; `None` if there is none beyond the mode bits.
-    pub fn acl(&self, path: impl AsRef<Path>, kind: AclKind) -> Result<Option<Acl>> {
-        todo!()
+
+    fn xattr_names(&self, path: &Path, follow: bool) -> Result<Vec<OsString>> {
+        let names = self.vfs.list_xattr(bytes(path), self.how(follow));
+        let names = names.map_err(|e| Error::vfs("list the extended attributes of", path, e))?;
+        Ok(names.into_iter().map(OsString::from_vec).collect())
     }
-    /// Everything under `path` and `path` itself, a directory before its entries; symbolic links are not followed,
-    /// directories come in the order of their inode numbers' position on the volume.
+
+    /// An ACL, symbolic links followed; `None` if the mode bits say all, or the volume keeps no ACLs.
+    pub fn acl(&self, path: impl AsRef<Path>, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+        let path = path.as_ref();
+        match self.vfs.acl(bytes(path), kind, self.how(true)) {
+            Ok(acl) => Ok(acl),
+            Err(error) if error == Errno::EOPNOTSUPP => Ok(None),
+            Err(error) => Err(Error::vfs("read the ACL of", path, error)),
+        }
+    }
+
+    /// `path` itself and everything below it, a directory before its entries, in the directories' own order. Symbolic
+    /// links are not followed, unless `path` itself is one that ends in a slash.
+    ///
+    /// What cannot be read is an error in its place; the walk goes on behind it.
     pub fn walk(&self, path: impl AsRef<Path>) -> Walk {
-        todo!()
+        Walk::new(&self.vfs, path.as_ref(), self.how(false))
     }
+
+    /// The type of what `path` itself is, without following a symbolic link.
+    pub fn file_type(&self, path: impl AsRef<Path>) -> Result<FileType> {
+        Ok(self.symlink_metadata(path)?.file_type())
+    }
+}
+
+/// The bytes of a path, as the VFS takes it.
+pub(crate) fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
 }

@@ -3,32 +3,45 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use extern4_vfs::StatFs;
+use extern4_block::{BlockDevice, FileDevice, SliceDevice, partition};
+use extern4_ext4::Ext4;
+use extern4_vfs as vfs;
+use vfs::{Cred, Namespace, StatFs, SuperBlock, SuperOptions};
 
-use crate::Cred;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::session::Session;
 
-/// An open ext2, ext3 or ext4 volume. Cheap to clone; every clone is the same volume.
+/// An open ext2, ext3 or ext4 volume. Cheap to clone; every clone is the same volume, with the same caches.
+///
+/// ```no_run
+/// # fn main() -> extern4::Result<()> {
+/// let volume = extern4::Volume::open("disk.img")?;
+/// for entry in volume.superuser().walk("/etc") {
+///     println!("{}", entry?.path().display());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Volume {
-    inner: Arc<Inner>,
+    ext4: Arc<Ext4>,
+    namespace: Arc<Namespace>,
 }
-
-struct Inner {}
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    pub(crate) partition: Option<u32>,
-    pub(crate) offset_bytes: u64,
-    pub(crate) cache_bytes: usize,
-    pub(crate) superblock: Option<u64>,
+    partition: Option<u32>,
+    offset_bytes: u64,
+    ext4: extern4_ext4::OpenOptions,
 }
+
+/// A partition of a partitioned image.
+pub use partition::Partition;
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { partition: None, offset_bytes: 0, cache_bytes: 64 << 20, superblock: None }
+        Self { partition: None, offset_bytes: 0, ext4: extern4_ext4::OpenOptions::default() }
     }
 }
 
@@ -39,7 +52,7 @@ impl OpenOptions {
         self
     }
 
-    /// The volume starts `bytes` into the image.
+    /// The volume, or the partition table, starts `bytes` into the image.
     pub fn offset(&mut self, bytes: u64) -> &mut Self {
         self.offset_bytes = bytes;
         self
@@ -47,22 +60,86 @@ impl OpenOptions {
 
     /// How many bytes of metadata blocks are cached at most; 64 MiB by default.
     pub fn cache_size(&mut self, bytes: usize) -> &mut Self {
-        self.cache_bytes = bytes;
+        self.ext4.cache_bytes = bytes;
         self
     }
 
     /// Uses the backup superblock in block `block` of the volume, as `e2fsck -b` does.
     pub fn superblock(&mut self, block: u64) -> &mut Self {
-        self.superblock = Some(block);
+        self.ext4.superblock = Some(block);
         self
     }
 
     /// Opens the image or block special file at `path`, for reading. Nothing is ever written to it: a journal that
     /// still has to be replayed is replayed in memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
-        let _ = path;
-        todo!()
+        let path = path.as_ref();
+        let device = FileDevice::open(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
+        self.open_device(Arc::new(device)).map_err(|e| e.at(path))
     }
+
+    /// Opens the volume on a device of the caller's own.
+    pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
+        let device = self.window(device)?;
+        let ext4 = match Ext4::open(Arc::clone(&device), &self.ext4) {
+            Ok(ext4) => Arc::new(ext4),
+            Err(error) => return Err(explain(error, &device, self.partition.is_none())),
+        };
+        let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
+        let superblock = SuperBlock::new(fs, SuperOptions { read_only: true, ..SuperOptions::default() })
+            .map_err(|e| Error::from_vfs("read the root directory of", e))?;
+        Ok(Volume { ext4, namespace: Namespace::new(superblock) })
+    }
+
+    /// The part of the device that the offset and partition name.
+    fn window(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>> {
+        let invalid = |cause: String| Error::new(ErrorKind::Invalid, "open").because(cause);
+        let mut device = device;
+        if self.offset_bytes > 0 {
+            let len = device.size_bytes().checked_sub(self.offset_bytes);
+            let len = len.ok_or_else(|| invalid(format!("offset {} is behind its end", self.offset_bytes)))?;
+            device = slice(device, self.offset_bytes, len)?;
+        }
+        let Some(number) = self.partition else { return Ok(device) };
+        let table = partition::scan(&*device)
+            .map_err(|e| Error::new(ErrorKind::Invalid, "read the partition table of").because(e))?;
+        match table.iter().find(|partition| partition.number == number) {
+            Some(found) => slice(device, found.start_bytes, found.len_bytes),
+            None if table.is_empty() => Err(invalid("there is no partition table".to_owned())),
+            None => Err(invalid(format!("there is no partition {number}; there are {}", numbers(&table)))),
+        }
+    }
+}
+
+fn slice(device: Arc<dyn BlockDevice>, start: u64, len: u64) -> Result<Arc<dyn BlockDevice>> {
+    let slice = SliceDevice::new(device, start, len);
+    Ok(Arc::new(slice.map_err(|e| Error::new(ErrorKind::Invalid, "open").because(e))?))
+}
+
+fn numbers(table: &[Partition]) -> String {
+    let numbers: Vec<String> = table.iter().map(|partition| partition.number.to_string()).collect();
+    numbers.join(", ")
+}
+
+/// Why the volume could not be opened; where it is a partitioned disk instead, what to do.
+fn explain(error: extern4_ext4::Error, device: &Arc<dyn BlockDevice>, whole: bool) -> Error {
+    use extern4_ext4::Error as E;
+    let kind = match &error {
+        E::NotExt(_) => ErrorKind::NotExt,
+        E::Unsupported(_) => ErrorKind::Unsupported,
+        E::Corrupt(_) => ErrorKind::Corrupt,
+        E::Io(_) => ErrorKind::Io,
+        other => ErrorKind::Os(other.errno()),
+    };
+    if kind == ErrorKind::NotExt
+        && whole
+        && let Ok(table) = partition::scan(&**device)
+        && !table.is_empty()
+    {
+        let hint = format!("it is a disk with partitions; name one of {}", numbers(&table));
+        return Error::new(kind, "open").because(hint);
+    }
+    Error::new(kind, "open").because(error)
 }
 
 impl Volume {
@@ -76,10 +153,16 @@ impl Volume {
         OpenOptions::default()
     }
 
+    /// The partitions of the image or block special file at `path`; none if it has no partition table.
+    pub fn partitions(path: impl AsRef<Path>) -> Result<Vec<Partition>> {
+        let path = path.as_ref();
+        let failed = |e| Error::new(ErrorKind::Io, "read the partition table of").at(path).because(e);
+        partition::scan(&FileDevice::open(path).map_err(failed)?).map_err(failed)
+    }
+
     /// A view of the volume with the rights of `cred`.
     pub fn session(&self, cred: Cred) -> Session {
-        let _ = (&self.inner, cred);
-        todo!()
+        Session::new(vfs::Session::new(&self.namespace, cred))
     }
 
     /// A view of the volume as its superuser, who may do anything.
@@ -89,11 +172,16 @@ impl Volume {
 
     /// Totals and free space.
     pub fn stat_fs(&self) -> Result<StatFs> {
-        todo!()
+        self.ext4.stat().map_err(|e| Error::from_vfs("count the free space of", e.into()))
     }
 
-    /// The ext4 file system underneath, for experts: superblock, groups, raw inodes, block maps, journal.
-    pub fn ext4(&self) -> &extern4_ext4::Ext4 {
-        todo!()
+    /// The file system underneath, for experts: superblock, groups, raw inodes, block maps, journal.
+    pub fn ext4(&self) -> &Arc<Ext4> {
+        &self.ext4
+    }
+
+    /// Counters of the caches: names, inodes, search checks.
+    pub fn cache_stats(&self) -> vfs::CacheStats {
+        self.namespace.root().superblock().stats()
     }
 }
