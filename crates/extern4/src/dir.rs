@@ -102,7 +102,13 @@ struct Listing {
 }
 
 impl Listing {
-    fn new(session: &vfs::Session, directory: OpenFile, path: PathBuf, depth: usize, with_metadata: bool) -> Self {
+    fn new(
+        session: &vfs::Session,
+        directory: OpenFile,
+        path: PathBuf,
+        depth: usize,
+        with_metadata: bool,
+    ) -> Self {
         let session = Arc::new(session.at(directory.location()));
         let batch = DirBatch::new();
         Self { session, directory, path, depth, with_metadata, batch, taken: 0, cookie: 0, done: false }
@@ -296,4 +302,3 @@ impl Iterator for Walk {
         None
     }
 }
-

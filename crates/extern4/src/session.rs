@@ -127,8 +127,10 @@ impl Session {
     /// The target of a symbolic link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
-        let target =
-            self.vfs.read_link(bytes(path), self.how(false)).map_err(|e| Error::vfs("read the link", path, e))?;
+        let target = self
+            .vfs
+            .read_link(bytes(path), self.how(false))
+            .map_err(|e| Error::vfs("read the link", path, e))?;
         Ok(PathBuf::from(OsString::from_vec(target.to_vec())))
     }
 

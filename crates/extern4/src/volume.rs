@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, FileDevice, SliceDevice, partition};
+use extern4_block::partition::Table;
+use extern4_block::{BlockDevice, FileDevice, SliceDevice};
 use extern4_ext4::Ext4;
 use extern4_vfs as vfs;
 use vfs::{Cred, Namespace, StatFs, SuperBlock, SuperOptions};
@@ -35,9 +36,6 @@ pub struct OpenOptions {
     offset_bytes: u64,
     ext4: extern4_ext4::OpenOptions,
 }
-
-/// A partition of a partitioned image.
-pub use partition::Partition;
 
 impl Default for OpenOptions {
     fn default() -> Self {
@@ -74,7 +72,8 @@ impl OpenOptions {
     /// still has to be replayed is replayed in memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
-        let device = FileDevice::open(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
+        let device =
+            FileDevice::open(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
         self.open_device(Arc::new(device)).map_err(|e| e.at(path))
     }
 
@@ -97,16 +96,17 @@ impl OpenOptions {
         let mut device = device;
         if self.offset_bytes > 0 {
             let len = device.size_bytes().checked_sub(self.offset_bytes);
-            let len = len.ok_or_else(|| invalid(format!("offset {} is behind its end", self.offset_bytes)))?;
+            let len =
+                len.ok_or_else(|| invalid(format!("offset {} is behind its end", self.offset_bytes)))?;
             device = slice(device, self.offset_bytes, len)?;
         }
         let Some(number) = self.partition else { return Ok(device) };
-        let table = partition::scan(&*device)
-            .map_err(|e| Error::new(ErrorKind::Invalid, "read the partition table of").because(e))?;
-        match table.iter().find(|partition| partition.number == number) {
+        let Some(table) = read_table(&*device)? else {
+            return Err(invalid(format!("there is no partition {number}, for there is no partition table")));
+        };
+        match table.partition(number) {
             Some(found) => slice(device, found.start_bytes, found.len_bytes),
-            None if table.is_empty() => Err(invalid("there is no partition table".to_owned())),
-            None => Err(invalid(format!("there is no partition {number}; there are {}", numbers(&table)))),
+            None => Err(invalid(format!("there is no partition {number}; there are: {}", numbers(&table)))),
         }
     }
 }
@@ -116,8 +116,12 @@ fn slice(device: Arc<dyn BlockDevice>, start: u64, len: u64) -> Result<Arc<dyn B
     Ok(Arc::new(slice.map_err(|e| Error::new(ErrorKind::Invalid, "open").because(e))?))
 }
 
-fn numbers(table: &[Partition]) -> String {
-    let numbers: Vec<String> = table.iter().map(|partition| partition.number.to_string()).collect();
+fn read_table(device: &dyn BlockDevice) -> Result<Option<Table>> {
+    Table::read(device).map_err(|e| Error::new(ErrorKind::Io, "read the partition table of").because(e))
+}
+
+fn numbers(table: &Table) -> String {
+    let numbers: Vec<String> = table.partitions.iter().map(|found| found.number.to_string()).collect();
     numbers.join(", ")
 }
 
@@ -133,10 +137,10 @@ fn explain(error: extern4_ext4::Error, device: &Arc<dyn BlockDevice>, whole: boo
     };
     if kind == ErrorKind::NotExt
         && whole
-        && let Ok(table) = partition::scan(&**device)
-        && !table.is_empty()
+        && let Ok(Some(table)) = Table::read(&**device)
+        && !table.partitions.is_empty()
     {
-        let hint = format!("it is a disk with partitions; name one of {}", numbers(&table));
+        let hint = format!("this is a disk with partitions; name one of them: {}", numbers(&table));
         return Error::new(kind, "open").because(hint);
     }
     Error::new(kind, "open").because(error)
@@ -153,11 +157,12 @@ impl Volume {
         OpenOptions::default()
     }
 
-    /// The partitions of the image or block special file at `path`; none if it has no partition table.
-    pub fn partitions(path: impl AsRef<Path>) -> Result<Vec<Partition>> {
+    /// The partition table of the image or block special file at `path`; `None` if it has none.
+    pub fn partitions(path: impl AsRef<Path>) -> Result<Option<Table>> {
         let path = path.as_ref();
-        let failed = |e| Error::new(ErrorKind::Io, "read the partition table of").at(path).because(e);
-        partition::scan(&FileDevice::open(path).map_err(failed)?).map_err(failed)
+        let device =
+            FileDevice::open(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
+        read_table(&device).map_err(|e| e.at(path))
     }
 
     /// A view of the volume with the rights of `cred`.

@@ -426,14 +426,21 @@ impl DirBatch {
         self.entries.last().map(|entry| entry.next)
     }
 
+    /// The entry at `index`, counted from 0.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn get(&self, index: usize) -> DirEntry<'_> {
+        let start = index.checked_sub(1).map_or(0, |before| self.entries[before].name_end);
+        let entry = &self.entries[index];
+        let name = &self.names[start..entry.name_end];
+        DirEntry { name, ino: entry.ino, kind: entry.kind, next: entry.next, attr: entry.attr.as_ref() }
+    }
+
     /// The entries, in order.
     pub fn iter(&self) -> impl Iterator<Item = DirEntry<'_>> {
-        let mut start = 0;
-        self.entries.iter().map(move |entry| {
-            let name = &self.names[start..entry.name_end];
-            start = entry.name_end;
-            DirEntry { name, ino: entry.ino, kind: entry.kind, next: entry.next, attr: entry.attr.as_ref() }
-        })
+        (0..self.len()).map(|index| self.get(index))
     }
 
     fn clear(&mut self) {
