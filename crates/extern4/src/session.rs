@@ -175,10 +175,10 @@ impl Session {
     }
 
     /// An ACL, symbolic links followed; `None` if the mode bits say all, or the volume keeps no ACLs.
-    pub fn acl(&self, path: impl AsRef<Path>, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+    pub fn acl(&self, path: impl AsRef<Path>, kind: AclKind) -> Result<Option<Acl>> {
         let path = path.as_ref();
         match self.vfs.acl(bytes(path), kind, self.how(true)) {
-            Ok(acl) => Ok(acl),
+            Ok(acl) => Ok(acl.map(Arc::unwrap_or_clone)),
             Err(error) if error == Errno::EOPNOTSUPP => Ok(None),
             Err(error) => Err(Error::vfs("read the ACL of", path, error)),
         }
