@@ -590,6 +590,21 @@ impl Inode {
     }
 }
 
+/// Computes the checksum of the record of inode `ino` and stores it, if the volume has checksums.
+///
+/// For a record that was put together from several sources; [`Inode::encode`] does it for one that has been decoded.
+/// A record that is too short, or whose `i_extra_isize` is, stays as it is: [`Inode::decode`] will refuse it.
+pub fn store_checksum(record: &mut [u8], ino: u32, sb: &Superblock) {
+    let Some(record) = record.get_mut(..usize::from(sb.inode_size())) else { return };
+    let Ok((base, rest)) = RawInode::read_from_prefix(record) else { return };
+    let extra = RawInodeExtra::read_from_prefix(rest).map_or(RawInodeExtra::new_zeroed(), |(extra, _)| extra);
+    if usize::from(extra.i_extra_isize.get()) > rest.len() {
+        return;
+    }
+    let inode = Inode { base, extra, ino, kind: FileKind::None, rules: Rules::of(sb) };
+    inode.encode(record, sb);
+}
+
 /// Whether a record has never been used: it is all zeros, and so has no checksum.
 pub fn is_blank(record: &[u8]) -> bool {
     record.iter().all(|byte| *byte == 0)

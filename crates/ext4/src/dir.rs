@@ -132,7 +132,8 @@ impl Ext4 {
         if !self.superblock().features().compat.contains(Compat::DIR_INDEX) {
             return Ok(None);
         }
-        if dir.is_indexed() && !dir.is_inline() {
+        let made = self.made_in(dir).is_some();
+        if dir.is_indexed() && !dir.is_inline() && !made {
             let tree = Tree::open(self, dir).and_then(|tree| {
                 if starts {
                     tree.check()?
@@ -145,7 +146,7 @@ impl Ext4 {
                 Err(error) => Err(error),
             };
         }
-        if !dir.is_inline() && dir.len_blocks(self)? != 1 {
+        if !dir.is_inline() && !made && dir.len_blocks(self)? != 1 {
             return Ok(None);
         }
         let version = HashVersion::from_raw(self.superblock().default_hash_version());
@@ -174,7 +175,7 @@ impl Ext4 {
                 let slot = slot?;
                 let Some(entry) = slot.entry else { continue };
                 // A cookie may point between entries that have since been merged: what counts is where they start.
-                if u64::from(slot.offset) < from {
+                if u64::from(slot.offset) < from || self.is_changed(dir, entry.name) {
                     continue;
                 }
                 let next = u64::from(logical) * block_size + u64::from(slot.offset) + u64::from(slot.rec_len);
@@ -184,7 +185,37 @@ impl Ext4 {
             }
             from = 0;
         }
+        self.list_new_names(dir, offset, u64::from(len_blocks) * block_size, each)
+    }
+
+    /// Lists the names that fast commits have added, by offset, as if they stood behind the others, which end at `end`.
+    fn list_new_names(&self, dir: &InodeInfo, offset: u64, end: u64, each: Each<'_>) -> Result<()> {
+        for (at, entry) in (end..).zip(self.new_names(dir)) {
+            let hash = || Hash { major: 0, minor: 0 };
+            if at >= offset && emit(dir, &entry?, hash, BY_OFFSET | (at + 1), each).is_break() {
+                break;
+            }
+        }
         Ok(())
+    }
+
+    /// The entries that fast commits have added to a directory or made to stand for another inode.
+    fn new_names<'b>(&'b self, dir: &InodeInfo) -> impl Iterator<Item = Result<DirEntry<'b>>> {
+        let names = self.fast_commits.changes(dir.ino()).into_iter().flat_map(|changes| changes.names());
+        names.filter_map(|(name, ino)| ino.map(|ino| (name, ino))).map(|(name, ino)| {
+            let kind = dirent::FileType::from_mode(self.load_inode(ino)?.fields().mode());
+            Ok(DirEntry { ino, kind, name, offset: 0, hash: None })
+        })
+    }
+
+    /// Whether fast commits say something about `name`, so that what the directory's blocks say does not count.
+    fn is_changed(&self, dir: &InodeInfo, name: &[u8]) -> bool {
+        self.fast_commits.changes(dir.ino()).is_some_and(|changes| changes.name(name).is_some())
+    }
+
+    /// The parent of a directory that a fast commit made and whose blocks have never been written.
+    fn made_in(&self, dir: &InodeInfo) -> Option<u32> {
+        self.fast_commits.changes(dir.ino()).and_then(|changes| changes.made_in())
     }
 
     fn list_inline(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
@@ -203,16 +234,19 @@ impl Ext4 {
                     let entry = entry?;
                     let at = start + u64::from(entry.offset);
                     let hash = || Hash { major: 0, minor: 0 };
-                    if at >= offset && emit(dir, &entry, hash, BY_OFFSET | (at + 1), each).is_break() {
+                    let shown = at >= offset && !self.is_changed(dir, entry.name);
+                    if shown && emit(dir, &entry, hash, BY_OFFSET | (at + 1), each).is_break() {
                         return Ok(());
                     }
                 }
             }
-            Ok(())
+            self.list_new_names(dir, offset, 60 + tail.len() as u64, each)
         })
     }
 }
 
+/// The range of all hashes.
+const ALL: (u32, u32) = (0, u32::MAX);
 const DIRECTORY: Option<FileType> = Some(FileType::Directory);
 
 /// A directory that is listed in the order of its names' hashes.
@@ -241,17 +275,24 @@ impl HashOrder<'_> {
         let position = cookie.saturating_sub(FIRST_HASH);
         match &self.tree {
             Some(tree) => self.list_tree(tree, position, each),
+            None if self.fs.made_in(self.dir).is_some() => {
+                let mut batch = Batch::new();
+                self.push_new_names(&mut batch, ALL)?;
+                self.list_batch(batch, position, each).map(drop)
+            }
             None if self.dir.is_inline() => self.fs.with_inline_dir(self.dir, |inline, layout, place| {
                 let mut batch = Batch::new();
                 for entry in inline.entries(layout, place) {
-                    self.push(&mut batch, entry?, (0, u32::MAX));
+                    self.push(&mut batch, entry?, ALL);
                 }
+                self.push_new_names(&mut batch, ALL)?;
                 self.list_batch(batch, position, each).map(drop)
             }),
             None => {
                 let block = self.fs.dir_block(self.dir, 0)?;
                 let mut batch = Batch::new();
-                self.fill(&mut batch, &block, (0, u32::MAX))?;
+                self.fill(&mut batch, &block, ALL)?;
+                self.push_new_names(&mut batch, ALL)?;
                 self.list_batch(batch, position, each).map(drop)
             }
         }
@@ -259,6 +300,9 @@ impl HashOrder<'_> {
 
     /// What `.` and `..` stand for.
     fn dots(&self) -> Result<(u32, u32)> {
+        if let Some(parent) = self.fs.made_in(self.dir) {
+            return Ok((self.dir.ino(), parent));
+        }
         if self.dir.is_inline() {
             return self.fs.with_inline_dir(self.dir, |inline, _, _| Ok((self.dir.ino(), inline.parent)));
         }
@@ -290,6 +334,9 @@ impl HashOrder<'_> {
             for (block, range) in &blocks {
                 self.fill(&mut batch, block, *range)?;
             }
+            let (first, last) = (blocks.first(), blocks.last());
+            let range = first.zip(last).map_or(ALL, |((_, first), (_, last))| (first.0, last.1));
+            self.push_new_names(&mut batch, range)?;
             if self.list_batch(batch, position, each)?.is_break() {
                 return Ok(());
             }
@@ -319,9 +366,24 @@ impl HashOrder<'_> {
     /// Adds an entry to a batch. One that stands in the wrong leaf takes the nearest hash that may be there: it is
     /// listed, though a lookup would not find it, and the order is kept.
     fn push<'b>(&self, batch: &mut Batch<'b>, entry: DirEntry<'b>, (low, high): (u32, u32)) {
+        if self.fs.is_changed(self.dir, entry.name) {
+            return;
+        }
         let hash = self.hash.of_entry(&entry);
         let hash = Hash { major: hash.major.clamp(low, high), minor: hash.minor };
         batch.push((hash, entry));
+    }
+
+    /// Adds to a batch what fast commits have added to the directory, as far as its hash belongs there.
+    fn push_new_names<'b>(&'b self, batch: &mut Batch<'b>, (low, high): (u32, u32)) -> Result<()> {
+        for entry in self.fs.new_names(self.dir) {
+            let entry = entry?;
+            let hash = self.hash.of_entry(&entry);
+            if (low..=high).contains(&hash.major) {
+                batch.push((hash, entry));
+            }
+        }
+        Ok(())
     }
 
     fn list_batch(&self, mut batch: Batch<'_>, position: u64, each: Each<'_>) -> Result<ControlFlow<()>> {

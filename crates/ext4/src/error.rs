@@ -60,6 +60,8 @@ pub enum Unsupported {
     Revision(u32),
     /// An encoding of names that is not known.
     Encoding(u16),
+    /// A journal that has to be replayed and cannot, with the sentence that says why.
+    Journal(String),
 }
 
 impl fmt::Display for Unsupported {
@@ -76,12 +78,23 @@ impl fmt::Display for Unsupported {
                 "the volume was not cleanly unmounted and its journal is on another device, which was not given",
             ),
             Self::Revision(revision) => write!(f, "the volume has revision {revision}; 0 and 1 can be read"),
+            Self::Journal(why) => f.write_str(why),
             Self::Encoding(encoding) => write!(f, "names are in encoding {encoding}; only utf8-12.1 (1) is known"),
         }
     }
 }
 
 impl std::error::Error for Unsupported {}
+
+impl From<extern4_jbd2::Error> for Error {
+    fn from(error: extern4_jbd2::Error) -> Self {
+        match error {
+            extern4_jbd2::Error::Device(error) => error.into(),
+            extern4_jbd2::Error::Corrupt(corrupt) => corrupt.into(),
+            other => Unsupported::Journal(other.to_string()).into(),
+        }
+    }
+}
 
 impl From<Errno> for Error {
     fn from(errno: Errno) -> Self {

@@ -7,7 +7,7 @@
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::{Span, SpanKind};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::map::{Run, RunKind};
 use crate::mount::Ext4;
@@ -16,7 +16,7 @@ impl Ext4 {
     /// Reads up to `buf.len()` bytes at `offset` of a regular file; short only at its end.
     pub(crate) fn read_file(&self, inode: &InodeInfo, buf: &mut [u8], offset: u64) -> Result<usize> {
         if inode.is_encrypted() {
-            return Err(Error::Encrypted { ino: inode.ino(), what: "its contents" });
+            return Err(self.no_key(inode, "its contents"));
         }
         self.read_contents(inode, buf, offset)
     }

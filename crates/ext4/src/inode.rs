@@ -35,6 +35,8 @@ pub(crate) struct InodeInfo {
 enum Record {
     /// In the inode table.
     Table(Position),
+    /// In what the fast commits of the journal say.
+    FastCommit,
 }
 
 impl InodeInfo {
@@ -121,21 +123,34 @@ impl Ext4 {
 
     /// Reads and checks inode `ino`, whatever it is.
     pub(crate) fn load_inode(&self, ino: u32) -> Result<InodeInfo> {
-        let at = self.inode_position(ino)?;
-        self.read_ahead_inodes(ino, at.block)?;
-        let buffer = self.cache.read(at.block)?;
-        let record = self.record_in(&buffer, at.offset);
-        if is_blank(record) {
-            return Err(Error::Stale { ino: u64::from(ino), why: "is not in use" });
-        }
-        let place = Place::new(Structure::Inode).ino(ino).block(at.block).offset(at.offset);
-        let inode = Inode::decode(record, ino, self.superblock(), place)?;
+        let place = Place::new(Structure::Inode).ino(ino);
+        let changed = self.fast_commits.changes(ino).and_then(|changes| changes.record());
+        let (inode, record) = if let Some(record) = changed {
+            (Inode::decode(record, ino, self.superblock(), place)?, Record::FastCommit)
+        } else {
+            let at = self.inode_position(ino)?;
+            self.read_ahead_inodes(ino, at.block)?;
+            let buffer = self.cache.read(at.block)?;
+            let record = self.record_in(&buffer, at.offset);
+            if is_blank(record) {
+                return Err(Error::Stale { ino: u64::from(ino), why: "is not in use" });
+            }
+            let place = place.block(at.block).offset(at.offset);
+            (Inode::decode(record, ino, self.superblock(), place)?, Record::Table(at))
+        };
         let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
-        let info = InodeInfo { inode, record: Record::Table(at), seed };
+        let info = InodeInfo { inode, record, seed };
         if info.is_inline() && !self.superblock().features().incompat.contains(Incompat::INLINE_DATA) {
             return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
         }
         Ok(info)
+    }
+
+    /// The bytes of the record of inode `ino` in the inode table, unchecked.
+    pub(crate) fn record_bytes(&self, ino: u32) -> Result<Box<[u8]>> {
+        let at = self.inode_position(ino)?;
+        let buffer = self.cache.read(at.block)?;
+        Ok(self.record_in(&buffer, at.offset).into())
     }
 
     /// Hands the part of the inode's record that is for extended attributes to `look`; it may be empty.
@@ -149,6 +164,10 @@ impl Ext4 {
                 let buffer = self.cache.read(at.block)?;
                 look(info.inode.xattr_area(self.record_in(&buffer, at.offset)))
             }
+            Record::FastCommit => {
+                let record = self.fast_commits.changes(info.ino()).and_then(|changes| changes.record());
+                look(info.inode.xattr_area(record.unwrap_or_default()))
+            }
         }
     }
 
@@ -157,6 +176,7 @@ impl Ext4 {
         let place = Place::new(Structure::Xattr).ino(info.ino());
         match &info.record {
             Record::Table(at) => place.block(at.block),
+            Record::FastCommit => place,
         }
     }
 

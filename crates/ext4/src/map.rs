@@ -28,6 +28,18 @@ pub enum RunKind {
     },
 }
 
+impl RunKind {
+    /// What stands `blocks` further on in the same run.
+    pub(crate) fn skip(self, blocks: u64) -> Self {
+        match self {
+            Self::Hole => Self::Hole,
+            // OK: the run lies inside the volume, and so does every part of it.
+            Self::Unwritten { physical } => Self::Unwritten { physical: physical + blocks },
+            Self::Mapped { physical } => Self::Mapped { physical: physical + blocks },
+        }
+    }
+}
+
 /// A run of a file's blocks that are alike, and if mapped, stand one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -64,10 +76,13 @@ impl Run {
 impl Ext4 {
     /// What stands at block `logical` of the file, and for how many blocks from there on.
     pub(crate) fn map(&self, inode: &InodeInfo, logical: u32) -> Result<Run> {
-        if inode.has_extents() {
-            extents::map(self, inode, logical)
-        } else {
-            indirect::map(self, inode, logical)
-        }
+        let run = match inode.has_extents() {
+            true => extents::map(self, inode, logical)?,
+            false => indirect::map(self, inode, logical)?,
+        };
+        Ok(match self.fast_commits.changes(inode.ino()).filter(|changes| changes.has_map()) {
+            Some(changes) => changes.patch(run),
+            None => run,
+        })
     }
 }

@@ -13,9 +13,12 @@ use extern4_disk::feature::{Feature, Features, Incompat};
 use extern4_disk::indirect;
 use extern4_disk::superblock::{RawSuperblock, Superblock};
 use extern4_disk::{Place, Structure};
+use extern4_jbd2::Replayed;
 
 use crate::error::{Result, Unsupported};
+use crate::fast_commit::FastCommits;
 use crate::group::{Groups, to_usize};
+use crate::journal;
 use crate::superblock;
 
 /// How to open a volume.
@@ -26,11 +29,16 @@ pub struct OpenOptions {
     pub superblock: Option<u64>,
     /// How many bytes of metadata blocks to keep in memory at most.
     pub cache_bytes: usize,
+    /// The device that holds the journal, for a volume that does not hold its own.
+    pub journal_device: Option<Arc<dyn BlockDevice>>,
+    /// Read the volume as its blocks stand, although its journal knows better (`noload`). What is then read may be
+    /// half of a change.
+    pub ignore_journal: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { superblock: None, cache_bytes: 64 << 20 }
+        Self { superblock: None, cache_bytes: 64 << 20, journal_device: None, ignore_journal: false }
     }
 }
 
@@ -62,6 +70,8 @@ pub struct Ext4 {
     blocks: Blocks,
     indirect: indirect::Map,
     pub(crate) read_ahead_windows: Windows,
+    pub(crate) fast_commits: FastCommits,
+    pub(crate) replayed: Option<Replayed>,
 }
 
 impl Ext4 {
@@ -71,13 +81,22 @@ impl Ext4 {
     /// [`Error::NotExt`](crate::Error::NotExt) if there is no ext superblock, [`Unsupported`] with its name for
     /// whatever cannot be read, a corrupt superblock, or a device that fails.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let raw = superblock::read(&device, options.superblock)?;
-        check_features(&raw)?;
-        Self::assemble(device, raw, options)
+        let fs = Self::assemble(device, options)?;
+        if options.ignore_journal || !fs.superblock.features().incompat.contains(Incompat::RECOVER) {
+            return Ok(fs);
+        }
+        let Some(recovery) = journal::recover(&fs, options)? else { return Ok(fs) };
+        // Everything is read anew through the replayed journal, the superblock first.
+        let mut fs = Self::assemble(recovery.device, options)?;
+        fs.fast_commits = FastCommits::of(&fs, &recovery.fast_commits)?;
+        fs.replayed = Some(recovery.replayed);
+        Ok(fs)
     }
 
-    /// The file system of a superblock whose features have been checked.
-    fn assemble(device: Arc<dyn BlockDevice>, raw: RawSuperblock, options: &OpenOptions) -> Result<Self> {
+    /// The file system that the blocks of `device` hold, whatever is in its journal.
+    fn assemble(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let raw = superblock::read(&device, options.superblock)?;
+        check_features(&raw)?;
         let superblock = Superblock::from_raw(raw, Place::new(Structure::Superblock))?;
         superblock::check_size(&device, &superblock)?;
         let geometry = superblock.geometry();
@@ -94,6 +113,8 @@ impl Ext4 {
             // OK: the geometry has checked the block size.
             indirect: indirect::Map::new(geometry.block_size()).expect("a block size of the format"),
             read_ahead_windows: Windows::new(geometry.blocks_count()),
+            fast_commits: FastCommits::default(),
+            replayed: None,
             superblock,
         })
     }

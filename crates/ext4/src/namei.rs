@@ -5,7 +5,6 @@
 //! or the name is beyond ASCII in a case-folded directory, where the hash depends on the Unicode tables of whoever
 //! entered it. A corrupt block fails a lookup only if no other block has the name.
 
-use extern4_disk::dirent::DirEntry;
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{CorruptKind, Place, Structure};
 
@@ -38,11 +37,11 @@ impl<'a> Wanted<'a> {
         Some(if dir.is_casefolded() { Self::Folded(FoldedName::new(name)) } else { Self::Exact(name) })
     }
 
-    fn matches(&self, entry: &DirEntry<'_>) -> bool {
+    fn matches(&self, name: &[u8]) -> bool {
         match self {
-            Self::Exact(name) => *name == entry.name,
-            Self::Folded(name) => name.matches(entry.name),
-            Self::Shown(name) => !entry.is_dot_or_dotdot() && name.matches(entry.name),
+            Self::Exact(wanted) => *wanted == name,
+            Self::Folded(wanted) => wanted.matches(name),
+            Self::Shown(wanted) => wanted.matches(name),
         }
     }
 
@@ -67,7 +66,13 @@ impl Ext4 {
     /// The inode that `name` stands for in `dir`; `None` if the name is not there.
     pub(crate) fn lookup_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<Option<u32>> {
         let Some(wanted) = Wanted::new(dir, name) else { return Ok(None) };
-        let found = if dir.is_inline() {
+        let changes = self.fast_commits.changes(dir.ino());
+        let changed = changes.and_then(|changes| changes.names().find(|(name, _)| wanted.matches(name)));
+        let found = if let Some((_, ino)) = changed {
+            ino
+        } else if changes.is_some_and(|changes| changes.made_in().is_some()) {
+            None
+        } else if dir.is_inline() {
             self.lookup_inline(dir, &wanted)?
         } else if dir.is_indexed() {
             match self.lookup_tree(dir, &wanted) {
@@ -100,7 +105,7 @@ impl Ext4 {
             let block = self.dir_block(dir, cursor.leaf())?;
             for entry in self.dir_entries(dir, &block) {
                 let entry = entry?;
-                if wanted.matches(&entry) {
+                if wanted.matches(entry.name) {
                     return Ok(Some(Some(entry.ino)));
                 }
             }
@@ -138,7 +143,7 @@ impl Ext4 {
         }
         let block = self.dir_block(dir, logical)?;
         for slot in self.dir_slots(dir, logical, &block) {
-            if let Some(entry) = slot?.entry.filter(|entry| wanted.matches(entry)) {
+            if let Some(entry) = slot?.entry.filter(|entry| wanted.matches(entry.name)) {
                 return Ok(Some(entry.ino));
             }
         }
@@ -149,7 +154,7 @@ impl Ext4 {
         self.with_inline_dir(dir, |inline, layout, place| {
             for entry in inline.entries(layout, place) {
                 let entry = entry?;
-                if wanted.matches(&entry) {
+                if wanted.matches(entry.name) {
                     return Ok(Some(entry.ino));
                 }
             }

@@ -6,7 +6,7 @@
 use extern4_disk::inode::MAP_SIZE;
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
@@ -15,7 +15,7 @@ impl Ext4 {
     /// The target of a symbolic link.
     pub(crate) fn link_target(&self, link: &InodeInfo) -> Result<Box<[u8]>> {
         if link.is_encrypted() {
-            return Err(Error::Encrypted { ino: link.ino(), what: "its target" });
+            return Err(self.no_key(link, "its target"));
         }
         let max = u64::from(self.superblock().block_size());
         let len = match usize::try_from(link.size()) {

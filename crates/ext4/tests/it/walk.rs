@@ -11,23 +11,23 @@ use extern4_testkit::tree::{Content, ContentDigest, Entry, Kind, Time, Tree, joi
 use extern4_vfs::{AclKind, FileOps, FileSystem, FileType, Inode, InodeOps, Result, SpanKind, Timespec};
 
 /// Opens the image at `path` with the default options.
-pub fn open(path: &Path) -> Ext4 {
+pub(crate) fn open(path: &Path) -> Ext4 {
     open_with(path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// Opens the image at `path`.
-pub fn open_with(path: &Path, options: &OpenOptions) -> extern4_ext4::Result<Ext4> {
+pub(crate) fn open_with(path: &Path, options: &OpenOptions) -> extern4_ext4::Result<Ext4> {
     let device = FileDevice::open(path).expect("the image opens as a device");
     Ext4::open(Arc::new(device), options)
 }
 
 /// The inode with this number.
-pub fn inode(fs: &Ext4, ino: u64) -> Result<Inode> {
+pub(crate) fn inode(fs: &Ext4, ino: u64) -> Result<Inode> {
     fs.read_inode(ino).map(Inode::detached)
 }
 
 /// The inode at an absolute path without symbolic links.
-pub fn resolve(fs: &Ext4, path: &str) -> Result<Inode> {
+pub(crate) fn resolve(fs: &Ext4, path: &str) -> Result<Inode> {
     let mut found = inode(fs, fs.root_ino())?;
     for name in path.split('/').filter(|name| !name.is_empty()) {
         let ino = fs.lookup(&found, name.as_bytes())?.ok_or(extern4_vfs::Errno::ENOENT)?;
@@ -37,7 +37,7 @@ pub fn resolve(fs: &Ext4, path: &str) -> Result<Inode> {
 }
 
 /// The names in a directory, `.` and `..` among them, in the order they are listed; `stop_after` entries a call.
-pub fn names(fs: &Ext4, dir: &Inode, stop_after: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+pub(crate) fn names(fs: &Ext4, dir: &Inode, stop_after: usize) -> Result<Vec<(Vec<u8>, u64)>> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
         let mut seen = 0;
@@ -54,7 +54,7 @@ pub fn names(fs: &Ext4, dir: &Inode, stop_after: usize) -> Result<Vec<(Vec<u8>, 
 }
 
 /// All of a file.
-pub fn read_all(fs: &Ext4, inode: &Inode) -> Result<Vec<u8>> {
+pub(crate) fn read_all(fs: &Ext4, inode: &Inode) -> Result<Vec<u8>> {
     let mut bytes = vec![0xa5; usize::try_from(inode.attr().size).expect("a small file")];
     let read = fs.read_at(inode, &mut bytes, 0)?;
     assert_eq!(read, bytes.len());
@@ -62,7 +62,7 @@ pub fn read_all(fs: &Ext4, inode: &Inode) -> Result<Vec<u8>> {
 }
 
 /// Everything below the root.
-pub fn tree(fs: &Ext4) -> Tree {
+pub(crate) fn tree(fs: &Ext4) -> Tree {
     let mut tree = Tree::default();
     let mut todo = vec![(b"/".to_vec(), fs.root_ino())];
     while let Some((path, ino)) = todo.pop() {

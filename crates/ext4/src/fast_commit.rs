@@ -1,0 +1,270 @@
+//! Fast commits: what the end of the journal says on top of the replayed blocks.
+//!
+//! A fast commit does not hold blocks but outcomes: this inode's fields are these, these blocks of that file stand
+//! there, this name is that inode. To write them down is to allocate and to change trees; to read a volume it is enough
+//! to remember them. [`FastCommits`] keeps, for each inode that the records name, what differs from the blocks: its
+//! record, its map, and the names of a directory. Those who read inodes, maps and names ask here first.
+//!
+//! Later records win over earlier ones. What is kept is bounded by the size of the journal.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use extern4_disk::dirent::NAME_MAX;
+use extern4_disk::extent;
+use extern4_disk::fast_commit::{Dentry, Range, Record};
+use extern4_disk::inode::{self, BASE_SIZE, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode};
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::error::Result;
+use crate::map::{LOGICAL_END, Run, RunKind};
+use crate::mount::Ext4;
+
+/// Where `i_block` stands in an inode's record.
+const I_BLOCK: std::ops::Range<usize> =
+    std::mem::offset_of!(RawInode, i_block)..std::mem::offset_of!(RawInode, i_block) + MAP_SIZE;
+const I_FLAGS: usize = std::mem::offset_of!(RawInode, i_flags);
+
+/// What fast commits change. Empty on a volume without any.
+#[derive(Debug, Default)]
+pub(crate) struct FastCommits {
+    inodes: HashMap<u32, Changes>,
+}
+
+/// What fast commits change about one inode.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Its whole record.
+    record: Option<Box<[u8]>>,
+    /// By the first block of the file: how many blocks, and what stands there.
+    map: BTreeMap<u32, (u32, RunKind)>,
+    /// Of a directory: which inode a name stands for now, if any.
+    names: BTreeMap<Box<[u8]>, Option<u32>>,
+    /// Of a directory that was made by a fast commit: its parent. Its blocks have never been written.
+    made_in: Option<u32>,
+}
+
+impl FastCommits {
+    /// What `records` change on `fs`, which is the volume with its journal replayed.
+    pub(crate) fn of(fs: &Ext4, records: &[Record]) -> Result<Self> {
+        let mut this = Self::default();
+        for record in records {
+            match record {
+                Record::Inode { ino, raw } => {
+                    let record = this.record_of(fs, *ino, raw)?;
+                    this.of_inode(fs, *ino)?.record = Some(record);
+                }
+                Record::AddRange { ino, range } => this.add_range(fs, *ino, range)?,
+                Record::DelRange { ino, logical, len } => {
+                    this.of_inode(fs, *ino)?.set_map(*logical, *len, RunKind::Hole);
+                }
+                Record::Create(dentry) => {
+                    this.set_name(fs, dentry, Some(dentry.ino))?;
+                    this.of_inode(fs, dentry.ino)?.made_in = Some(dentry.parent);
+                }
+                Record::Link(dentry) => this.set_name(fs, dentry, Some(dentry.ino))?,
+                Record::Unlink(dentry) => this.set_name(fs, dentry, None)?,
+                Record::Head { .. } | Record::Pad | Record::Tail { .. } => {}
+            }
+        }
+        Ok(this)
+    }
+
+    /// What is changed about inode `ino`.
+    pub(crate) fn changes(&self, ino: u32) -> Option<&Changes> {
+        if self.inodes.is_empty() { None } else { self.inodes.get(&ino) }
+    }
+
+    fn of_inode(&mut self, fs: &Ext4, ino: u32) -> Result<&mut Changes> {
+        if ino == 0 || ino > fs.superblock().inodes_count() {
+            let kind = CorruptKind::InodeOutOfRange { field: "fc_ino", ino: u64::from(ino) };
+            return Err(place().corrupt(kind).into());
+        }
+        Ok(self.inodes.entry(ino).or_default())
+    }
+
+    fn set_name(&mut self, fs: &Ext4, dentry: &Dentry, ino: Option<u32>) -> Result<()> {
+        let changes = self.of_inode(fs, dentry.parent)?;
+        debug_assert!(dentry.name.len() <= NAME_MAX);
+        changes.names.insert(dentry.name.as_slice().into(), ino);
+        Ok(())
+    }
+
+    fn add_range(&mut self, fs: &Ext4, ino: u32, range: &Range) -> Result<()> {
+        let place = place().ino(ino);
+        fs.blocks().check("fc_range", range.physical, u64::from(range.len), place)?;
+        let physical = range.physical;
+        let kind =
+            if range.unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
+        self.of_inode(fs, ino)?.set_map(range.logical, u32::from(range.len), kind);
+        Ok(())
+    }
+
+    /// The record of inode `ino` with the bytes of `raw`, except for its map and its extended attributes, which stay as
+    /// they are in the record that the volume has.
+    fn record_of(&self, fs: &Ext4, ino: u32, raw: &[u8]) -> Result<Box<[u8]>> {
+        let known = self.changes(ino).and_then(|changes| changes.record.clone());
+        let mut record = known.map_or_else(|| fs.record_bytes(ino), Ok)?;
+        let len = raw.len().min(record.len());
+        if len < BASE_SIZE {
+            let kind = CorruptKind::Truncated { need: BASE_SIZE as u64, have: raw.len() as u64 };
+            return Err(place().ino(ino).corrupt(kind).into());
+        }
+        let mut map = [0; MAP_SIZE];
+        map.copy_from_slice(&record[I_BLOCK]);
+        record[..len].copy_from_slice(&raw[..len]);
+        if !keeps_map_of_record(&record) {
+            record[I_BLOCK].copy_from_slice(&map);
+            if flags(&record).contains(InodeFlags::EXTENTS) && !has_extent_root(&map) {
+                // A file that the fast commit made: nothing is mapped but by its own records.
+                let root = extent::OwnedNode {
+                    entries: extent::Entries::Leaf(Vec::new()),
+                    depth: 0,
+                    max: ROOT_ENTRIES,
+                    generation: 0,
+                };
+                record[I_BLOCK].fill(0);
+                root.encode(&mut record[I_BLOCK]);
+            }
+        }
+        inode::store_checksum(&mut record, ino, fs.superblock());
+        // Whatever is wrong with it is found now, not when somebody comes upon it.
+        Inode::decode(&record, ino, fs.superblock(), place())?;
+        Ok(record)
+    }
+}
+
+/// How many extents fit into an inode's root.
+const ROOT_ENTRIES: u16 = 4;
+
+fn flags(record: &[u8]) -> InodeFlags {
+    let word = record[I_FLAGS..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    InodeFlags::from_bits_retain(word)
+}
+
+/// Whether what stands in place of the map is no map, but data that the fast commit's inode has with it.
+fn keeps_map_of_record(record: &[u8]) -> bool {
+    let mode = record.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes));
+    flags(record).contains(InodeFlags::INLINE_DATA)
+        || !matches!(FileKind::of_mode(mode), Some(FileKind::Regular | FileKind::Directory))
+            && !flags(record).contains(InodeFlags::EXTENTS)
+}
+
+fn has_extent_root(map: &[u8; MAP_SIZE]) -> bool {
+    map.starts_with(&extent::MAGIC.to_le_bytes())
+}
+
+fn place() -> Place {
+    Place::new(Structure::FastCommit)
+}
+
+impl Changes {
+    /// Its record, if that is changed.
+    pub(crate) fn record(&self) -> Option<&[u8]> {
+        self.record.as_deref()
+    }
+
+    /// What a name stands for now: `Some(None)` if it was removed, `None` if nothing is said of it.
+    pub(crate) fn name(&self, name: &[u8]) -> Option<Option<u32>> {
+        self.names.get(name).copied()
+    }
+
+    /// The names that are changed, and what they stand for now.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Option<u32>)> {
+        self.names.iter().map(|(name, ino)| (&**name, *ino))
+    }
+
+    /// The parent of a directory that was made by a fast commit, whose own blocks mean nothing.
+    pub(crate) fn made_in(&self) -> Option<u32> {
+        self.made_in
+    }
+
+    /// Whether anything is changed in the map.
+    pub(crate) fn has_map(&self) -> bool {
+        !self.map.is_empty()
+    }
+
+    /// `run`, which the volume's own map gives, as it is with the changes.
+    pub(crate) fn patch(&self, run: Run) -> Run {
+        let before = self.map.range(..=run.logical).next_back();
+        if let Some((&start, &(len, kind))) = before {
+            let skip = u64::from(run.logical - start);
+            if skip < u64::from(len) {
+                return Run {
+                    logical: run.logical,
+                    len_blocks: u64::from(len) - skip,
+                    kind: kind.skip(skip),
+                };
+            }
+        }
+        let after = self.map.range((Bound::Excluded(run.logical), Bound::Unbounded)).next();
+        let end = after.map_or(LOGICAL_END, |(&start, _)| u64::from(start));
+        Run { len_blocks: run.len_blocks.min(end - u64::from(run.logical)), ..run }
+    }
+
+    /// Says what stands at `len` blocks from `logical` on, in place of whatever was said before.
+    fn set_map(&mut self, logical: u32, len: u32, kind: RunKind) {
+        let (start, end) = (u64::from(logical), u64::from(logical) + u64::from(len));
+        let overlapping: Vec<u32> = self
+            .map
+            .range(..)
+            .take_while(|&(&at, _)| u64::from(at) < end)
+            .filter(|&(&at, &(len, _))| u64::from(at) + u64::from(len) > start)
+            .map(|(&at, _)| at)
+            .collect();
+        for at in overlapping {
+            let Some((old_len, old_kind)) = self.map.remove(&at) else { continue };
+            let old = Run { logical: at, len_blocks: u64::from(old_len), kind: old_kind };
+            self.keep(old, u64::from(at), start);
+            self.keep(old, end, old.end());
+        }
+        self.keep(Run { logical, len_blocks: u64::from(len), kind }, start, end);
+    }
+
+    /// Keeps the part of `run` from block `start` to `end`, if there is such a part.
+    fn keep(&mut self, run: Run, start: u64, end: u64) {
+        let (start, end) = (start.max(u64::from(run.logical)), end.min(run.end()).min(LOGICAL_END));
+        let (Ok(logical), Some(Ok(len))) = (u32::try_from(start), end.checked_sub(start).map(u32::try_from))
+        else {
+            return;
+        };
+        if len == 0 {
+            return;
+        }
+        self.map.insert(logical, (len, run.kind.skip(start - u64::from(run.logical))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(physical: u64) -> RunKind {
+        RunKind::Mapped { physical }
+    }
+
+    #[test]
+    fn later_ranges_cut_earlier_ones() {
+        let mut changes = Changes::default();
+        changes.set_map(10, 10, mapped(100));
+        changes.set_map(14, 2, RunKind::Hole);
+        changes.set_map(18, 10, mapped(500));
+        let shown: Vec<_> = changes.map.iter().map(|(&at, &(len, kind))| (at, len, kind)).collect();
+        assert_eq!(
+            shown,
+            [(10, 4, mapped(100)), (14, 2, RunKind::Hole), (16, 2, mapped(106)), (18, 10, mapped(500))]
+        );
+        changes.set_map(0, u32::MAX, RunKind::Hole);
+        assert_eq!(changes.map.len(), 1);
+    }
+
+    #[test]
+    fn a_run_is_replaced_or_cut() {
+        let mut changes = Changes::default();
+        changes.set_map(10, 10, mapped(100));
+        let run = |logical, len_blocks, kind| Run { logical, len_blocks, kind };
+        assert_eq!(changes.patch(run(0, 50, mapped(7))), run(0, 10, mapped(7)));
+        assert_eq!(changes.patch(run(13, 1, mapped(7))), run(13, 7, mapped(103)));
+        assert_eq!(changes.patch(run(20, 9, RunKind::Hole)), run(20, 9, RunKind::Hole));
+    }
+}

@@ -1,0 +1,121 @@
+//! The journal of a volume: finding it, and looking at the volume through it.
+//!
+//! The journal is a hidden file of the volume or a device of its own. Only a volume that says `needs_recovery` has
+//! anything in it that matters; then the log is read, and a device takes the place of the volume's that answers with
+//! the journal's copy of each block that has one. Nothing is written.
+
+use std::sync::Arc;
+
+use extern4_block::BlockDevice;
+use extern4_disk::fast_commit::Record;
+use extern4_disk::inode::FileKind;
+use extern4_disk::journal::JournalSuperblock;
+use extern4_disk::superblock::JournalLocation;
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_jbd2::{Journal, JournalMap, Replayed, ReplayedDevice};
+
+use crate::error::{Error, Result, Unsupported};
+use crate::map::RunKind;
+use crate::mount::{Ext4, OpenOptions};
+
+type Device = Arc<dyn BlockDevice>;
+
+/// A volume whose journal has been replayed into memory.
+pub(crate) struct Recovery {
+    /// The volume seen through its journal.
+    pub(crate) device: Device,
+    /// What the fast commits say on top of that.
+    pub(crate) fast_commits: Vec<Record>,
+    /// What was found.
+    pub(crate) replayed: Replayed,
+}
+
+/// What there is to know of a volume's journal.
+#[derive(Clone, Debug)]
+pub struct JournalInfo {
+    /// Where it is.
+    pub location: JournalLocation,
+    /// Its superblock as it stands on the device.
+    pub superblock: JournalSuperblock,
+    /// What was replayed when the volume was opened; `None` if there was nothing to replay.
+    pub replayed: Option<Replayed>,
+}
+
+/// Reads the journal of `fs`, which says that it needs to be replayed; `None` if it has no journal.
+pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recovery>> {
+    let Some(journal) = open(fs, options.journal_device.as_ref())? else { return Ok(None) };
+    let recovered = journal.recover(fs.superblock().blocks_count())?;
+    if let Some(damage) = recovered.damage().first() {
+        return Err((*damage).into());
+    }
+    Ok(Some(Recovery {
+        fast_commits: recovered.fast_commits().records.clone(),
+        replayed: recovered.replayed(),
+        device: Arc::new(ReplayedDevice::new(Arc::clone(&fs.device), recovered)),
+    }))
+}
+
+/// The journal of the volume, wherever it is; `None` if it has none.
+fn open(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>> {
+    let block_size = fs.superblock().block_size();
+    Ok(match fs.superblock().journal() {
+        None => None,
+        Some(JournalLocation::Inode(ino)) => {
+            Some(Journal::internal(Arc::clone(&fs.device), block_size, map_of(fs, ino)?)?)
+        }
+        Some(JournalLocation::Device { uuid, .. }) => {
+            let device = external.ok_or(Unsupported::ExternalJournal)?;
+            Some(Journal::external(Arc::clone(device), block_size, &uuid)?)
+        }
+    })
+}
+
+/// Where the blocks of the journal in inode `ino` are.
+fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
+    let inode = fs.load_inode(ino)?;
+    if inode.fields().kind() != FileKind::Regular || inode.fields().links() == 0 {
+        let what = "the journal is not a file that is in use";
+        return Err(Place::new(Structure::Inode).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
+    }
+    let end = inode.size() >> fs.superblock().geometry().block_bits();
+    let mut runs = Vec::new();
+    let mut at = 0;
+    while let Ok(logical) = u32::try_from(at)
+        && at < end
+    {
+        let run = fs.map(&inode, logical)?;
+        let len = run.len_blocks.min(end - at);
+        if let RunKind::Mapped { physical } = run.kind {
+            // OK: a mapped run comes from one extent, or from one block of pointers.
+            let len_blocks = u32::try_from(len).unwrap_or(u32::MAX);
+            runs.push(extern4_jbd2::Run { logical, physical, len_blocks });
+        }
+        at += len;
+    }
+    Ok(JournalMap::new(runs)?)
+}
+
+impl Ext4 {
+    /// What there is to know of the volume's journal; `None` if it has none, or if it is on another device, which is
+    /// then to be given as `external`.
+    ///
+    /// # Errors
+    /// A journal that is corrupt, or a device that fails.
+    pub fn journal_info(&self, external: Option<&Device>) -> Result<Option<JournalInfo>> {
+        let Some(location) = self.superblock().journal() else { return Ok(None) };
+        let journal = match open(self, external) {
+            Err(Error::Unsupported(Unsupported::ExternalJournal)) => return Ok(None),
+            journal => journal?,
+        };
+        Ok(journal.map(|journal| JournalInfo {
+            location,
+            superblock: journal.superblock().clone(),
+            replayed: self.replayed,
+        }))
+    }
+
+    /// What was replayed when the volume was opened; `None` if it was clean.
+    pub fn replayed(&self) -> Option<Replayed> {
+        self.replayed
+    }
+}
