@@ -57,7 +57,10 @@ fn directory() {
     for version in [HashVersion::Legacy, HashVersion::HalfMd4, HashVersion::Tea] {
         let hasher = Hasher::new(version, [1, 2, 3, 4]).expect("no key needed");
         measure(&format!("hash of an 18-byte name, {version:?}"), || {
-            names.iter().map(|name| black_box(hasher.hash(black_box(name.as_bytes())))).count()
+            for name in &names {
+                black_box(hasher.hash(black_box(name.as_bytes())));
+            }
+            names.len()
         });
     }
 }
@@ -80,6 +83,9 @@ fn extents() {
     });
     let node = Node::decode(&block, root, place).expect("a valid node");
     measure("search in a node of 340 extents", || {
-        (0..3400).step_by(7).map(|logical| black_box(node.find(black_box(logical)))).count()
+        for logical in (0..3400).step_by(7) {
+            black_box(node.find(black_box(logical)));
+        }
+        3400 / 7
     });
 }

@@ -13,7 +13,7 @@ use extern4_disk::inode::{Inode, InodeFlags};
 use extern4_disk::xattr::{self, Attr, NameIndex, Value};
 use extern4_disk::{Place, Structure};
 use extern4_testkit::image::{Image, ImageSpec, Step};
-use extern4_testkit::{tools, zoo};
+use extern4_testkit::{plan, tools};
 
 use crate::reader::{Volume, ok};
 
@@ -198,8 +198,11 @@ fn every_function_finds_every_name() {
 
 #[test]
 fn two_levels() {
-    for name in ["ext3_1k", "ext4_1k"] {
-        let spec = zoo::spec(name);
+    const EXT3: ImageSpec =
+        ImageSpec::new("ext3", 64 * MIB, &["-t", "ext3", "-b", "1024"]).mounted(&[plan::crowd]);
+    const EXT4: ImageSpec =
+        ImageSpec::new("ext4", 64 * MIB, &["-t", "ext4", "-b", "1024"]).mounted(&[plan::crowd]);
+    for spec in [EXT3, EXT4] {
         if !spec.can_run() {
             return;
         }

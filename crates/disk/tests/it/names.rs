@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use extern4_disk::dirent::FileType;
 use extern4_disk::feature::Incompat;
 use extern4_testkit::acl::canonical;
+use extern4_testkit::image::{ImageSpec, Step};
 use extern4_testkit::tree::{Entry, Kind};
-use extern4_testkit::zoo;
+use extern4_testkit::{plan, zoo};
 
 use crate::reader::{Volume, Xattrs};
 
@@ -23,7 +24,10 @@ fn kind(entry: &Entry) -> FileType {
 }
 
 fn check(name: &str) {
-    let spec = zoo::spec(name);
+    check_spec(zoo::spec(name));
+}
+
+fn check_spec(spec: &ImageSpec) {
     if !spec.can_run() {
         return;
     }
@@ -92,5 +96,8 @@ fn values_in_inodes_of_their_own() {
 
 #[test]
 fn directories_that_e2fsck_rebuilt() {
-    check("ext4_reordered");
+    const SPEC: ImageSpec = ImageSpec::new("rebuilt", 64 << 20, &["-t", "ext4", "-b", "4096"])
+        .mounted(&[plan::crowd, plan::gaps])
+        .then(&[Step::E2fsck(&["-D"])]);
+    check_spec(&SPEC);
 }
