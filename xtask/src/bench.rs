@@ -31,8 +31,14 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     let image = image::prepare(&folder)?;
     let bench = Bench { extern4, image, folder };
 
-    let rows =
-        [bench.find(Rival::Kernel)?, bench.find(Rival::Fuse2fs)?, bench.cat()?, bench.open()?, bench.open_reads()?, bench.check()?];
+    let rows = [
+        bench.find(Rival::Kernel)?,
+        bench.find(Rival::Fuse2fs)?,
+        bench.cat()?,
+        bench.open()?,
+        bench.open_reads()?,
+        bench.check()?,
+    ];
     println!("{}", Row::header());
     for row in &rows {
         println!("{row}");

@@ -18,10 +18,10 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::iter;
 use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use extern4_sync::percpu::{Padded, PerCpu};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::table::{Held, Table};
 

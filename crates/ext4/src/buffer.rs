@@ -5,7 +5,7 @@
 //! has passed the check of that kind of structure. Two threads that verify the same block at once waste a little
 //! work and agree.
 
-use std::sync::atomic::Ordering::Relaxed;
+use extern4_sync::primitive::Ordering::Relaxed;
 
 use extern4_block::Buffer;
 use extern4_disk::Corrupt;

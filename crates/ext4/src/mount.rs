@@ -5,7 +5,7 @@
 //! replayed into memory first and everything below is read through that; the device itself is never written.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 
 use extern4_block::{BlockDevice, BufferCache, CacheOptions};
 use extern4_disk::blocks::Blocks;

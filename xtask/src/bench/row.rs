@@ -59,7 +59,11 @@ impl Row {
 
     /// Whether the goal is met.
     pub(crate) fn met(&self) -> bool {
-        if self.against_rival { self.ratio() >= self.goal } else { median(self.ours.iter().copied()) <= self.goal }
+        if self.against_rival {
+            self.ratio() >= self.goal
+        } else {
+            median(self.ours.iter().copied()) <= self.goal
+        }
     }
 
     /// The line above the rows.
