@@ -1,0 +1,30 @@
+//! The replay of a damaged journal.
+#![no_main]
+
+use std::sync::Arc;
+
+use extern4_block::MemoryDevice;
+use extern4_jbd2::{Error, Journal, JournalMap};
+use libfuzzer_sys::fuzz_target;
+
+const BLOCK_SIZE: u32 = 1024;
+const VOLUME_BLOCKS: u64 = 6 * 1024;
+
+fuzz_target!(|data: &[u8]| {
+    let Some(journal) = extern4_fuzz::image(extern4_fuzz::journals(), data) else { return };
+    let blocks = journal.len() as u64 / u64::from(BLOCK_SIZE);
+    let map = JournalMap::identity(u32::try_from(blocks).unwrap());
+    let device = Arc::new(MemoryDevice::new(journal));
+    let Ok(journal) = Journal::internal(device, BLOCK_SIZE, map) else { return };
+    let Ok(recovered) = journal.recover(VOLUME_BLOCKS) else { return };
+    let mut written = 0;
+    let replayed = recovered.replay(|block, bytes| {
+        assert!(block < VOLUME_BLOCKS && bytes.len() == BLOCK_SIZE as usize);
+        written += 1;
+        Ok::<_, Error>(())
+    });
+    let _ = replayed;
+    assert!(written <= blocks, "more blocks replayed than the journal has");
+    let _ = recovered.fast_commits();
+    let _ = recovered.damage().len();
+});
