@@ -73,9 +73,12 @@ impl App {
                 Some(opened)
             }
             Err(error) => {
-                self.error(image, &error);
-                if let Some(hint) = partitions::hint(image, error.kind()) {
-                    self.note(hint);
+                match partitions(image, error.kind()) {
+                    Some(names) => self.fail(
+                        Status::Refused,
+                        format_args!("{image}: this is a disk with partitions; name one of them: {names}"),
+                    ),
+                    None => self.error(image, &error),
                 }
                 None
             }
@@ -117,6 +120,19 @@ fn open(image: &Image) -> extern4::Result<Volume> {
         }
     }
     options.open(&image.file)
+}
+
+/// The partitions of a disk that was named as a whole, as they have to be named instead.
+fn partitions(image: &Image, kind: ErrorKind) -> Option<String> {
+    if kind != ErrorKind::NotExt || image.part != Part::Whole {
+        return None;
+    }
+    let table = Volume::partitions(&image.file).ok()??;
+    let part = |partition: &extern4::Partition| {
+        Image { file: image.file.clone(), part: Part::Partition(partition.number) }.to_string()
+    };
+    let names: Vec<_> = table.partitions.iter().map(part).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 fn status_of(kind: ErrorKind) -> Status {
@@ -211,20 +227,5 @@ impl Shown {
         let mut shown = self.prefix(image);
         shown.extend_from_slice(path.as_os_str().as_bytes());
         crate::text::escape_bytes(&shown, self.terminal).into_owned()
-    }
-}
-
-mod partitions {
-    //! What to do when a volume is not where it was looked for.
-
-    use super::{ErrorKind, Image, Part};
-
-    /// Points to the partitions of a disk image that was named as a whole.
-    pub(super) fn hint(image: &Image, kind: ErrorKind) -> Option<String> {
-        if kind != ErrorKind::NotExt || image.part != Part::Whole {
-            return None;
-        }
-        let _ = image;
-        None
     }
 }

@@ -86,7 +86,7 @@ impl Du<'_> {
     /// Sums one place up. A file with several names counts once, at the first of them.
     fn place(&mut self, target: &Target, counted: &mut HashSet<u64>, app: &mut App) -> io::Result<()> {
         let mut levels: Vec<Level> = Vec::new();
-        for entry in target.session().walk(target.path()) {
+        for entry in target.session().walk(target.path()).with_metadata() {
             let found = entry.and_then(|entry| entry.metadata().map(|metadata| (entry, metadata)));
             let (entry, metadata) = match found {
                 Ok(found) => found,

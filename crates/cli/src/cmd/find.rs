@@ -104,6 +104,9 @@ fn usage(app: &mut App, message: &str) -> ! {
 impl Search<'_> {
     fn run(&self, target: &Target, out: &mut Out, app: &mut App) -> io::Result<Flow> {
         let mut walk = target.session().walk(target.path());
+        if self.json || self.query.expr.reads_attributes() {
+            walk = walk.with_metadata();
+        }
         while let Some(entry) = walk.next() {
             let entry = match entry {
                 Ok(entry) => entry,

@@ -220,7 +220,11 @@ impl Listing<'_> {
     fn read(&self, volume: &Opened, path: &Path) -> extern4::Result<Vec<Entry>> {
         let session = &volume.session;
         let mut entries = Vec::new();
-        for found in session.read_dir(path)? {
+        let mut listed = session.read_dir(path)?;
+        if self.needs_metadata() {
+            listed = listed.with_metadata();
+        }
+        for found in listed {
             let found = found?;
             if found.file_name().as_bytes().starts_with(b".") && !self.args.all && !self.args.almost_all {
                 continue;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4::{AclKind, Metadata, Timespec};
+use extern4::{AclKind, Metadata, Session, Timespec};
 use rustix::fs::{
     AtFlags, Gid, Mode, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fremovexattr, fsetxattr,
     futimens, lsetxattr, utimensat,
@@ -47,7 +47,12 @@ pub(super) struct Lost {
 /// A file in the volume and all that is known of it.
 pub(super) struct Original<'a> {
     pub(super) volume: &'a Opened,
+    /// The path in the volume, for messages.
     pub(super) path: &'a Path,
+    /// A view that stands in its directory.
+    pub(super) directory: &'a Session,
+    /// The name there. Paths of any depth are so within reach.
+    pub(super) name: &'a OsStr,
     pub(super) metadata: &'a Metadata,
 }
 
@@ -118,7 +123,7 @@ impl Original<'_> {
         }
         if keep.xattrs {
             for name in self.xattr_names()? {
-                let Some(value) = self.volume.session.lgetxattr(self.path, &name)? else { continue };
+                let Some(value) = self.directory.lgetxattr(self.name, &name)? else { continue };
                 if let Err(error) = fsetxattr(copy, &*name, &value, XattrFlags::empty()) {
                     lost.xattr(self.path, &name, error);
                 }
@@ -151,10 +156,10 @@ impl Original<'_> {
         if keep.xattrs {
             // There is no call that takes a directory and a name; the directory's entry in /proc is as good as it.
             let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
-            for name in self.xattr_names()? {
-                let Some(value) = self.volume.session.lgetxattr(self.path, &name)? else { continue };
-                if let Err(error) = lsetxattr(&path, &*name, &value, XattrFlags::empty()) {
-                    lost.xattr(self.path, &name, error);
+            for attribute in self.xattr_names()? {
+                let Some(value) = self.directory.lgetxattr(self.name, &attribute)? else { continue };
+                if let Err(error) = lsetxattr(&path, &*attribute, &value, XattrFlags::empty()) {
+                    lost.xattr(self.path, &attribute, error);
                 }
             }
         }
@@ -167,7 +172,7 @@ impl Original<'_> {
 
     /// The names of the attributes that are not ACLs.
     fn xattr_names(&self) -> extern4::Result<Vec<OsString>> {
-        let mut names = self.volume.session.llistxattr(self.path)?;
+        let mut names = self.directory.llistxattr(self.name)?;
         names.retain(|name| name != ACCESS && name != DEFAULT);
         Ok(names)
     }
@@ -180,7 +185,7 @@ impl Original<'_> {
         keep: Keep,
         lost: &mut Lost,
     ) -> Result<(), super::data::Error> {
-        match self.volume.session.acl(self.path, kind)? {
+        match self.directory.acl(self.name, kind)? {
             Some(acl) => {
                 if let Err(error) = fsetxattr(copy, name, &acl.to_xattr(), XattrFlags::empty()) {
                     lost.xattr(self.path, OsStr::new(name), error);

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use extern4::{FileType, Metadata};
+use extern4::{DirEntry, FileType, Metadata};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat};
 
 use crate::app::{App, Opened, Target};
@@ -64,7 +64,7 @@ pub(super) struct Copier<'a> {
 
 /// A directory that is being filled: its attributes are given to it when it is left.
 struct Pending {
-    path: PathBuf,
+    entry: DirEntry,
     metadata: Metadata,
     made: bool,
 }
@@ -148,8 +148,7 @@ impl<'a> Copier<'a> {
             return data::stream(&from, &to, &mut self.buffer, |bytes| progress.bytes(bytes));
         }
         data::copy(&from, &to, &mut self.buffer, |bytes| progress.bytes(bytes))?;
-        let original = Original { volume: &target.volume, path: target.path(), metadata: found };
-        original.keep(&to, keep, &mut self.lost)
+        named(target, found).keep(&to, keep, &mut self.lost)
     }
 
     fn single(&mut self, target: &Target, found: &Metadata, spot: Spot, keep: Keep, app: &mut App) {
@@ -158,15 +157,14 @@ impl<'a> Copier<'a> {
             return self.say(|| app.fail(Status::Failed, format_args!("{place}: not a directory")));
         };
         let mut tree = Tree::new(spot.base);
-        let original = Original { volume: &target.volume, path: target.path(), metadata: found };
-        let copied = self.file(&original, &name, &mut tree, keep);
+        let copied = self.file(&named(target, found), &name, &mut tree, keep);
         self.outcome(copied, &target.volume, target.path(), &spot.path.join(name), app);
     }
 
     fn directory(&mut self, target: &Target, spot: Spot, keep: Keep, app: &mut App) {
         let mut tree = Tree::new(Rc::clone(&spot.base));
         let mut pending: Vec<Pending> = Vec::new();
-        let mut walk = target.session().walk(target.path());
+        let mut walk = target.session().walk(target.path()).with_metadata();
         let top = spot.name.as_ref().map_or_else(|| spot.path.clone(), |name| spot.path.join(name));
         while let Some(entry) = walk.next() {
             let found = entry.and_then(|entry| entry.metadata().map(|found| (entry, found)));
@@ -182,16 +180,25 @@ impl<'a> Copier<'a> {
             self.leave(target, &mut tree, &mut pending, depth, keep, app);
             let name = if depth == 0 { spot.name.as_deref() } else { Some(entry.file_name()) };
             let copied = if metadata.is_dir() {
-                let entered = self.enter(name, &metadata, &mut tree, keep).map_err(Error::Host);
-                match &entered {
+                match self.enter(name, &metadata, &mut tree, keep) {
                     Ok(made) => {
-                        pending.push(Pending { path: entry.path().to_owned(), metadata, made: *made })
+                        pending.push(Pending { entry, metadata, made });
+                        continue;
                     }
-                    Err(_) => walk.skip_subtree(),
+                    Err(error) => {
+                        walk.skip_subtree();
+                        Err(Error::Host(error))
+                    }
                 }
-                entered.map(drop)
             } else {
-                let original = Original { volume: &target.volume, path: entry.path(), metadata: &metadata };
+                let directory = entry.parent();
+                let original = Original {
+                    volume: &target.volume,
+                    path: entry.path(),
+                    directory: &directory,
+                    name: entry.file_name(),
+                    metadata: &metadata,
+                };
                 self.file(&original, entry.file_name(), &mut tree, keep)
             };
             let below = entry.path().strip_prefix(target.path()).unwrap_or(entry.path());
@@ -225,8 +232,15 @@ impl<'a> Copier<'a> {
         app: &mut App,
     ) {
         while pending.len() > depth {
-            let Some(Pending { path, metadata, made }) = pending.pop() else { break };
-            let original = Original { volume: &target.volume, path: &path, metadata: &metadata };
+            let Some(Pending { entry, metadata, made }) = pending.pop() else { break };
+            let directory = entry.parent();
+            let original = Original {
+                volume: &target.volume,
+                path: entry.path(),
+                directory: &directory,
+                name: entry.file_name(),
+                metadata: &metadata,
+            };
             let plain = metadata.mode() & 0o777 & !self.umask;
             let lost = &mut self.lost;
             let kept = tree.current().map_err(Error::Host).and_then(|copy| {
@@ -235,7 +249,7 @@ impl<'a> Copier<'a> {
                 }
                 original.keep(copy, keep, lost)
             });
-            self.outcome(kept, &target.volume, &path, &path, app);
+            self.outcome(kept, &target.volume, entry.path(), entry.path(), app);
             tree.leave();
         }
     }
@@ -256,7 +270,7 @@ impl<'a> Copier<'a> {
         match metadata.file_type() {
             FileType::Regular => self.regular(original, name, tree, keep)?,
             FileType::Symlink => {
-                let link = original.volume.session.read_link(original.path)?;
+                let link = original.directory.read_link(original.name)?;
                 tree.make(name, |directory, name| symlinkat(&link, directory, name))?;
                 original.keep_at(tree.current()?, name, keep, &mut self.lost)?;
             }
@@ -280,7 +294,7 @@ impl<'a> Copier<'a> {
         tree: &mut Tree,
         keep: Keep,
     ) -> Result<(), Error> {
-        let from = original.volume.session.open(original.path)?;
+        let from = original.directory.open(original.name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = self.first_mode(original.metadata.mode(), keep) | Mode::WUSR;
         let mode = if keep.attributes { mode } else { self.first_mode(original.metadata.mode(), keep) };
@@ -343,6 +357,17 @@ impl<'a> Copier<'a> {
                 self.say(|| app.fail(Status::Failed, format_args!("{to}: {}", host_reason(&error))));
             }
         }
+    }
+}
+
+/// The file that a place names.
+fn named<'a>(target: &'a Target, metadata: &'a Metadata) -> Original<'a> {
+    Original {
+        volume: &target.volume,
+        path: target.path(),
+        directory: target.session(),
+        name: target.path().as_os_str(),
+        metadata,
     }
 }
 

@@ -69,7 +69,7 @@ fn print_long(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut Out) -> 
     let shown = [&search.prefix, candidate.path().as_os_str().as_bytes()].concat();
     out.write_all(escape_ls(&shown).as_bytes())?;
     if metadata.is_symlink()
-        && let Ok(link) = search.volume.session.read_link(candidate.path())
+        && let Ok(link) = candidate.entry.parent().read_link(candidate.entry.file_name())
     {
         write!(out, " -> {}", escape_ls(link.as_os_str().as_bytes()))?;
     }

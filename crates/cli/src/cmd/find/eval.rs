@@ -66,13 +66,13 @@ impl<'a> Candidate<'a> {
         if self.kind()? != FileType::Symlink {
             return None;
         }
-        self.kept(self.volume.session.read_link(self.path()))
+        self.kept(self.entry.parent().read_link(self.entry.file_name()))
     }
 
     fn is_empty(&self) -> Option<bool> {
         Some(match self.kind()? {
             FileType::Regular => self.metadata()?.len() == 0,
-            FileType::Directory => match self.kept(self.volume.session.read_dir(self.path()))?.next() {
+            FileType::Directory => match self.kept(self.entry.parent().read_dir(self.entry.file_name()))?.next() {
                 None => true,
                 Some(entry) => {
                     self.kept(entry)?;
@@ -93,7 +93,7 @@ impl<'a> Candidate<'a> {
     }
 
     fn has_xattr(&self, name: &std::ffi::OsStr) -> Option<bool> {
-        Some(self.kept(self.volume.session.lgetxattr(self.path(), name))?.is_some())
+        Some(self.kept(self.entry.parent().lgetxattr(self.entry.file_name(), name))?.is_some())
     }
 }
 
@@ -178,10 +178,14 @@ fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
     })
 }
 
-/// The name that `-name` looks at: that of the root is a slash.
+/// The name that `-name` looks at: the last one of the place that the search started with, a slash for the root.
 fn name(entry: &DirEntry) -> &[u8] {
     let name = entry.file_name().as_bytes();
-    if name.is_empty() { b"/" } else { name }
+    if entry.depth() > 0 {
+        return name;
+    }
+    let Some(last) = name.iter().rposition(|byte| *byte != b'/') else { return b"/" };
+    name[..=last].rsplit(|byte| *byte == b'/').next().unwrap_or(name)
 }
 
 /// Whole seconds since `time`, none for one to come.

@@ -57,6 +57,35 @@ pub(super) enum Test {
     SameFile(Reference),
 }
 
+impl Test {
+    fn reads_attributes(&self) -> bool {
+        match self {
+            Self::Size { .. }
+            | Self::Links(_)
+            | Self::User(_)
+            | Self::Group(_)
+            | Self::Uid(_)
+            | Self::Gid(_)
+            | Self::NoUser
+            | Self::NoGroup
+            | Self::Perm(_)
+            | Self::Newer { .. }
+            | Self::Age { .. } => true,
+            Self::True
+            | Self::False
+            | Self::Name(_)
+            | Self::Path(_)
+            | Self::LinkName(_)
+            | Self::Regex(_)
+            | Self::Type(_)
+            | Self::Empty
+            | Self::Inode(_)
+            | Self::Xattr(_)
+            | Self::SameFile(_) => false,
+        }
+    }
+}
+
 /// Which time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
@@ -109,6 +138,19 @@ impl Expr {
             Self::Not(part) => part.has_action(),
             Self::Action(_) | Self::Quit => matches!(self, Self::Action(_)),
             Self::Test(_) | Self::Prune => false,
+        }
+    }
+
+    /// Whether attributes are needed of about everything that is looked at, so that they are best read along.
+    pub(super) fn reads_attributes(&self) -> bool {
+        match self {
+            // What follows the first test is for few.
+            Self::And(parts) => parts.first().is_some_and(Self::reads_attributes),
+            Self::Or(parts) | Self::List(parts) => parts.iter().any(Self::reads_attributes),
+            Self::Not(part) => part.reads_attributes(),
+            Self::Test(test) => test.reads_attributes(),
+            Self::Action(action) => *action == Action::Ls,
+            Self::Prune | Self::Quit => false,
         }
     }
 
