@@ -91,6 +91,17 @@ impl App {
         self.say(format_args!("{place}: {}", reason(error)));
     }
 
+    /// Reports an error of the file system underneath.
+    pub(crate) fn ext4_error(&mut self, place: impl Display, error: &extern4_ext4::Error) {
+        use extern4_ext4::Error as E;
+        let status = match error {
+            E::Corrupt(_) => Status::Corrupt,
+            E::NotExt(_) | E::Unsupported(_) => Status::Refused,
+            _ => Status::Failed,
+        };
+        self.fail(status, format_args!("{place}: {error}"));
+    }
+
     /// Reports another failure.
     pub(crate) fn fail(&mut self, status: Status, message: impl Display) {
         self.status = self.status.max(status);

@@ -83,6 +83,8 @@ macro_rules! commands {
 }
 
 commands! {
+    /// Show what a volume is, or the partitions of a disk
+    Info = "info" => info;
     /// List directories
     Ls = "ls" => ls;
     /// Show a directory with everything below it as a tree
@@ -103,6 +105,12 @@ commands! {
     Getfacl = "getfacl" => getfacl;
     /// Show extended attributes
     Getfattr = "getfattr" => getfattr;
+    /// Show inodes as they stand on the volume, and their blocks
+    Inode = "inode" => inode;
+    /// Show what blocks of the volume are for, and what is in them
+    Block = "block" => block;
+    /// Measure how fast this machine gets answers from a volume
+    Bench = "bench" => bench;
     /// Write a shell's completions to standard output
     Completions = "completions" => completions;
     /// Write the manual pages

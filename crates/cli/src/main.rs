@@ -7,7 +7,9 @@
 #![deny(unsafe_code)]
 
 mod app;
+mod allocations;
 mod args;
+mod blockmap;
 mod cmd;
 mod color;
 mod json;

@@ -3,7 +3,6 @@
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::Arc;
 
 use extern4::{Acl, AclKind, AclTag, Metadata};
 
@@ -49,8 +48,8 @@ struct File<'a> {
     volume: &'a Opened,
     path: &'a Path,
     metadata: Metadata,
-    access: Option<Arc<Acl>>,
-    default: Option<Arc<Acl>>,
+    access: Option<Acl>,
+    default: Option<Acl>,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -190,9 +189,9 @@ impl File<'_> {
             object.raw("uid", self.metadata.uid());
             object.raw("gid", self.metadata.gid());
             object.text("mode", &crate::text::octal_mode(mode));
-            let access = self.access.as_deref().map_or_else(|| from_mode(mode), entries);
+            let access = self.access.as_ref().map_or_else(|| from_mode(mode), entries);
             object.objects("access", access, json_entry);
-            object.objects("default", self.default.as_deref().map(entries).unwrap_or_default(), json_entry);
+            object.objects("default", self.default.as_ref().map(entries).unwrap_or_default(), json_entry);
         })
     }
 }

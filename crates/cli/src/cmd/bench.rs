@@ -1,0 +1,168 @@
+//! `extern4 bench`: how fast operations are on this machine, in process and without any tool around it.
+
+use std::io::{self, Write as _};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use clap::Subcommand;
+
+use crate::allocations;
+use crate::app::{App, Target};
+use crate::json;
+use crate::place::Place;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Get the attributes of one path over and over
+    Walk {
+        /// The path
+        #[arg(value_name = "PLACE", value_parser = Place::parser())]
+        place: Place,
+        /// Threads that do it at once
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+        threads: u32,
+        /// Seconds to do it for
+        #[arg(long, default_value_t = 3.0, value_parser = seconds)]
+        seconds: f64,
+        /// Write a JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.001..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.001 and 86400".to_owned()) }
+}
+
+/// Operations between two looks at whether the time is up.
+const BATCH: u64 = 256;
+
+/// What a run measured.
+struct Measured {
+    threads: u32,
+    ops: u64,
+    allocations: u64,
+    elapsed: Duration,
+    fast_exec_hit_rate: Option<f64>,
+}
+
+/// Walks that had to begin again. One that takes references on its way, as those of the library do, never has to.
+const RESTARTS: u64 = 0;
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let What::Walk { place, threads, seconds, json } = &args.what;
+    let Some(target) = app.target(place) else { return Ok(()) };
+    // Whatever has to be read is read before.
+    if let Err(error) = target.session().metadata(target.path()) {
+        app.error(place, &error);
+        return Ok(());
+    }
+    let measured = match walk(&target, *threads, Duration::from_secs_f64(*seconds)) {
+        Ok(measured) => measured,
+        Err(error) => {
+            app.error(place, &error);
+            return Ok(());
+        }
+    };
+    let text = if *json { measured.json() } else { measured.people() };
+    io::stdout().write_all(text.as_bytes())
+}
+
+fn walk(target: &Target, threads: u32, duration: Duration) -> extern4::Result<Measured> {
+    let barrier = Barrier::new(threads as usize + 1);
+    let before = target.volume.volume.cache_stats();
+    let (counts, elapsed) = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let session = target.session().clone();
+                let (barrier, path) = (&barrier, target.path());
+                scope.spawn(move || {
+                    barrier.wait();
+                    stat(&session, path, duration)
+                })
+            })
+            .collect();
+        barrier.wait();
+        let start = Instant::now();
+        let counts: Vec<_> =
+            workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect();
+        (counts, start.elapsed())
+    });
+    let after = target.volume.volume.cache_stats();
+    let (mut ops, mut allocated) = (0, 0);
+    for count in counts {
+        let (thread_ops, thread_allocations) = count?;
+        ops += thread_ops;
+        allocated += thread_allocations;
+    }
+    let fast = after.fast_searches.saturating_sub(before.fast_searches);
+    let full = after.full_searches.saturating_sub(before.full_searches);
+    Ok(Measured {
+        threads,
+        ops,
+        allocations: allocated,
+        elapsed,
+        fast_exec_hit_rate: (fast + full > 0).then(|| fast as f64 / (fast + full) as f64),
+    })
+}
+
+/// One thread's work: its operations and allocations.
+fn stat(session: &extern4::Session, path: &std::path::Path, duration: Duration) -> extern4::Result<(u64, u64)> {
+    let start = Instant::now();
+    let before = allocations::of_this_thread();
+    let mut ops = 0;
+    while start.elapsed() < duration {
+        for _ in 0..BATCH {
+            std::hint::black_box(session.metadata(path)?);
+        }
+        ops += BATCH;
+    }
+    Ok((ops, allocations::of_this_thread() - before))
+}
+
+impl Measured {
+    fn ops_per_s(&self) -> f64 {
+        self.ops as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Nanoseconds that a thread takes for an operation.
+    fn ns_per_op(&self) -> f64 {
+        self.elapsed.as_nanos() as f64 * f64::from(self.threads) / self.ops as f64
+    }
+
+    fn allocs_per_op(&self) -> f64 {
+        self.allocations as f64 / self.ops as f64
+    }
+
+    fn json(&self) -> String {
+        json::line(|object| {
+            object.text("op", "walk");
+            object.raw("threads", self.threads);
+            object.raw("ops_per_s", format_args!("{:.0}", self.ops_per_s()));
+            object.raw("ns_per_op", format_args!("{:.1}", self.ns_per_op()));
+            object.raw("allocs_per_op", format_args!("{:.4}", self.allocs_per_op()));
+            object.maybe("fast_exec_hit_rate", self.fast_exec_hit_rate.map(|rate| format!("{rate:.4}")));
+            object.raw("restarts", RESTARTS);
+        })
+    }
+
+    fn people(&self) -> String {
+        format!(
+            "walk, {} threads: {:.0} operations/s, {:.1} ns each, {:.4} allocations each, {} restarts{}\n",
+            self.threads,
+            self.ops_per_s(),
+            self.ns_per_op(),
+            self.allocs_per_op(),
+            RESTARTS,
+            self.fast_exec_hit_rate
+                .map_or_else(String::new, |rate| format!(", {:.1} % of search checks fast", rate * 100.0)),
+        )
+    }
+}

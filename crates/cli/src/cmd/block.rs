@@ -1,0 +1,150 @@
+//! `extern4 block`: what a block of the volume is for, and what is in it.
+
+mod owner;
+
+use std::io::{self, Write as _};
+
+use extern4_ext4::Ext4;
+
+use crate::app::App;
+use crate::json;
+use crate::place::Place;
+use crate::report::{Out, flush, out};
+use crate::status::Status;
+use crate::text::escape;
+
+use owner::{Owner, Owners};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The volume
+    #[arg(value_name = "PLACE", value_parser = Place::parser())]
+    place: Place,
+    /// Blocks to look at
+    #[arg(value_name = "BLOCK", required = true)]
+    blocks: Vec<u64>,
+    /// Show the contents in hexadecimal
+    #[arg(short = 'x', long)]
+    hex: bool,
+    /// Write the contents as they are, and nothing else
+    #[arg(long, conflicts_with_all = ["hex", "json"])]
+    raw: bool,
+    /// Write one JSON object a line for each block
+    #[arg(long, conflicts_with = "hex")]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let Some(volume) = app.volume(&args.place.image) else { return Ok(()) };
+    let ext4 = volume.volume.ext4();
+    let mut out = out();
+    let blocks_count = ext4.superblock().blocks_count();
+    let (blocks, outside): (Vec<u64>, Vec<u64>) = args.blocks.iter().partition(|block| **block < blocks_count);
+    for block in outside {
+        let image = &args.place.image;
+        app.fail(Status::Failed, format_args!("{image}: there is no block {block}: it has {blocks_count}"));
+    }
+    if args.raw {
+        for block in blocks {
+            contents(ext4, block, args, app, |bytes| out.write_all(bytes))?;
+        }
+        return flush(&mut out);
+    }
+    let mut owners = Owners::of(&volume, &blocks);
+    for error in owners.take_errors() {
+        app.ext4_error(&args.place.image, &error);
+    }
+    for block in blocks {
+        let owner = owners.owner(block);
+        let in_use = owner::in_use(ext4, block);
+        if args.json {
+            out.write_all(json_line(args, block, in_use, &owner).as_bytes())?;
+            continue;
+        }
+        describe(ext4, block, in_use, &owner, &mut out)?;
+        if args.hex {
+            contents(ext4, block, args, app, |bytes| out.write_all(hex(bytes).as_bytes()))?;
+        }
+    }
+    flush(&mut out)
+}
+
+fn contents(
+    ext4: &Ext4,
+    block: u64,
+    args: &Args,
+    app: &mut App,
+    write: impl FnOnce(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    match ext4.cache().read(block) {
+        Ok(buffer) => write(&buffer),
+        Err(error) => {
+            app.ext4_error(&args.place.image, &error.into());
+            Ok(())
+        }
+    }
+}
+
+fn describe(ext4: &Ext4, block: u64, in_use: Option<bool>, owner: &Owner, out: &mut Out) -> io::Result<()> {
+    let group = match ext4.superblock().geometry().group_of_block(block) {
+        Some(group) => format!("group {group}"),
+        None => "no group".to_owned(),
+    };
+    let used = match in_use {
+        Some(true) => ", in use",
+        Some(false) => ", free",
+        None => "",
+    };
+    writeln!(out, "block {block}: {group}{used}: {}", owner.text())
+}
+
+/// Sixteen bytes a line, in hexadecimal and as text.
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    let mut last: Option<&[u8]> = None;
+    let mut repeated = false;
+    for (index, row) in bytes.chunks(16).enumerate() {
+        if last == Some(row) {
+            if !repeated {
+                text.push_str("*\n");
+            }
+            repeated = true;
+            continue;
+        }
+        (last, repeated) = (Some(row), false);
+        let numbers: String = row.iter().map(|byte| format!("{byte:02x} ")).collect();
+        let letters: String =
+            row.iter().map(|byte| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' }).collect();
+        text.push_str(&format!("{:06x}  {numbers:48} {letters}\n", index * 16));
+    }
+    text.push_str(&format!("{:06x}\n", bytes.len()));
+    text
+}
+
+fn json_line(args: &Args, block: u64, in_use: Option<bool>, owner: &Owner) -> String {
+    json::line(|object| {
+        object.text("image", &args.place.image.to_string());
+        object.raw("block", block);
+        object.maybe("in_use", in_use);
+        object.text("use", owner.word());
+        object.maybe("ino", owner.ino());
+        if let Some(path) = owner.path() {
+            object.bytes("path", path);
+        }
+        object.text("description", &escape(owner.text().as_bytes()));
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hex;
+
+    #[test]
+    fn repeated_lines_are_left_out() {
+        let mut bytes = vec![0; 64];
+        bytes[0] = b'A';
+        let first = "000000  41 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  A...............\n";
+        let second = "000010  00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  ................\n";
+        assert_eq!(hex(&bytes), format!("{first}{second}*\n000040\n"));
+    }
+}

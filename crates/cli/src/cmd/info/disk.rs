@@ -1,0 +1,93 @@
+//! A disk with partitions.
+
+use std::fmt::Write as _;
+
+use extern4::{PartitionTable, Volume};
+
+use crate::json;
+use crate::place::{Image, Part};
+use crate::text::{escape, human};
+
+/// A disk that is no volume itself, and what its partitions hold.
+pub(super) struct Disk {
+    image: Image,
+    table: PartitionTable,
+    /// The type and label of the volume in each partition; nothing where there is none that can be read.
+    volumes: Vec<Option<(&'static str, String)>>,
+}
+
+impl Disk {
+    /// The disk at `image`, unless it is a volume as a whole, or nothing at all.
+    pub(super) fn of(image: &Image) -> Option<Self> {
+        // An ext volume may well have what looks like a partition table before its superblock.
+        if Volume::open(&image.file).is_ok() {
+            return None;
+        }
+        let table = Volume::partitions(&image.file).ok()??;
+        if table.partitions.is_empty() {
+            return None;
+        }
+        let volumes = table.partitions.iter().map(|partition| {
+            let volume = Volume::options().partition(partition.number).open(&image.file).ok()?;
+            let superblock = volume.ext4().superblock();
+            Some((super::facts::type_name(superblock.features()), escape(superblock.label()).into_owned()))
+        });
+        let volumes = volumes.collect();
+        Some(Self { image: image.clone(), table, volumes })
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.table.id {
+            extern4::block::partition::DiskId::Mbr(_) => "MBR",
+            extern4::block::partition::DiskId::Gpt(_) => "GPT",
+        }
+    }
+
+    /// A table of the partitions, each as it is named in a place.
+    pub(super) fn people(&self) -> String {
+        let mut text = format!("{}: disk with a partition table ({})\n\n", self.image, self.kind());
+        let mut rows = vec![["Partition", "Start", "Size", "Kind", "Volume", "Label"].map(str::to_owned)];
+        for (partition, volume) in self.table.partitions.iter().zip(&self.volumes) {
+            let image = Image { file: self.image.file.clone(), part: Part::Partition(partition.number) };
+            let (kind, label) = volume.as_ref().map_or(("-", String::new()), |(kind, label)| (*kind, label.clone()));
+            rows.push([
+                image.to_string(),
+                partition.start_bytes.to_string(),
+                human(partition.len_bytes),
+                partition.kind.to_string(),
+                kind.to_owned(),
+                label,
+            ]);
+        }
+        let width = |column: usize| rows.iter().map(|row| crate::text::width(&row[column])).max().unwrap_or(0);
+        let widths = [width(0), width(1), width(2), width(3), width(4)];
+        for [image, start, size, kind, volume, label] in &rows {
+            let [a, b, c, d, e] = widths;
+            let line = format!("{image:a$}  {start:>b$}  {size:>c$}  {kind:d$}  {volume:e$}  {label}");
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        for fault in &self.table.faults {
+            writeln!(text, "warning: {fault}").expect("a string takes everything");
+        }
+        text
+    }
+
+    pub(super) fn json(&self) -> String {
+        json::line(|object| {
+            object.text("image", &self.image.to_string());
+            object.text("partition_table", &self.kind().to_lowercase());
+            let partitions = self.table.partitions.iter().zip(&self.volumes);
+            object.objects("partitions", partitions, |(partition, volume), item| {
+                item.raw("number", partition.number);
+                item.raw("start_bytes", partition.start_bytes);
+                item.raw("len_bytes", partition.len_bytes);
+                item.text("kind", &partition.kind.to_string());
+                item.text_or_null("name", partition.name.as_deref());
+                item.text_or_null("volume", volume.as_ref().map(|(kind, _)| *kind));
+                item.text_or_null("label", volume.as_ref().map(|(_, label)| label.as_str()));
+            });
+            object.texts("faults", self.table.faults.iter().map(ToString::to_string));
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! `extern4 inode`: an inode as it stands on the volume, and the map of its blocks.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use extern4_disk::inode::{FileKind, Inode};
+use extern4_disk::time::Timestamp;
+use extern4_ext4::Ext4;
+
+use crate::app::{App, Target};
+use crate::blockmap::{Piece, Use, pieces};
+use crate::json::{self, Object};
+use crate::place::Place;
+use crate::report::{flush, out};
+use crate::text::{full_time, octal_mode};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Files whose inodes to show; with --number only their volumes count
+    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
+    places: Vec<Place>,
+    /// Show the inode of this number, also if it is reserved, deleted or one of the volume's own
+    #[arg(short, long, value_name = "INODE")]
+    number: Option<u32>,
+    /// Write one JSON object a line for each inode
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let mut out = out();
+    for place in &args.places {
+        let Some(target) = app.target(place) else { continue };
+        let Some(ino) = number(args, &target, app) else { continue };
+        let ext4 = target.volume.volume.ext4();
+        let inode = match ext4.raw_inode(ino) {
+            Ok(inode) => inode,
+            Err(error) => {
+                flush(&mut out)?;
+                app.ext4_error(&place.image, &error);
+                continue;
+            }
+        };
+        let mut map = Vec::new();
+        let mapped = pieces(ext4, &inode, &mut |piece| map.push(piece));
+        let text = if args.json { json_line(&target, &inode, &map) } else { people(ext4, &inode, &map) };
+        out.write_all(text.as_bytes())?;
+        if let Err(error) = mapped {
+            flush(&mut out)?;
+            app.ext4_error(place, &error);
+        }
+    }
+    flush(&mut out)
+}
+
+fn number(args: &Args, target: &Target, app: &mut App) -> Option<u32> {
+    if args.number.is_some() {
+        return args.number;
+    }
+    match target.session().symlink_metadata(target.path()) {
+        Ok(found) => u32::try_from(found.ino()).ok(),
+        Err(error) => {
+            app.error(&target.place, &error);
+            None
+        }
+    }
+}
+
+const fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::None => "none",
+        FileKind::Fifo => "fifo",
+        FileKind::CharDevice => "character device",
+        FileKind::Directory => "directory",
+        FileKind::BlockDevice => "block device",
+        FileKind::Regular => "regular file",
+        FileKind::Symlink => "symbolic link",
+        FileKind::Socket => "socket",
+    }
+}
+
+fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
+    let mut lines: Vec<(&str, String)> = vec![("Inode", inode.ino().to_string())];
+    if let Ok(at) = ext4.inode_position(inode.ino()) {
+        lines.push(("Record", format!("block {}, offset {}", at.block, at.offset)));
+    }
+    let flags: Vec<_> = inode.flags().named().map(|(_, name)| name).collect();
+    let time = |time: Timestamp| full_time(extern4::Timespec { sec: time.seconds, nsec: time.nanos });
+    lines.extend([
+        ("Type", kind_name(inode.kind()).to_owned()),
+        ("Mode", octal_mode(inode.mode().into())),
+        ("Links", inode.links().to_string()),
+        ("User", inode.uid().to_string()),
+        ("Group", inode.gid().to_string()),
+        ("Project", inode.project().to_string()),
+        ("Size", inode.size().to_string()),
+        ("Sectors", inode.sectors().to_string()),
+        ("Flags", format!("{:#x} {} {}", inode.flags().bits(), inode.flags().letters(), flags.join(" "))),
+        ("Generation", inode.generation().to_string()),
+        ("Version", inode.version().to_string()),
+        ("Accessed", time(inode.atime())),
+        ("Modified", time(inode.mtime())),
+        ("Changed", time(inode.ctime())),
+        ("Made", inode.crtime().map_or_else(|| "-".to_owned(), time)),
+        ("Deleted", match inode.dtime() {
+            0 => "-".to_owned(),
+            seconds => crate::text::iso_time(seconds.into()),
+        }),
+        ("Extra size", inode.extra_isize().to_string()),
+        ("Attributes", inode.xattr_block().map_or_else(|| "-".to_owned(), |block| format!("block {block}"))),
+    ]);
+    if let Some(device) = inode.device() {
+        lines.push(("Device", format!("{}, {}", device.major, device.minor)));
+    }
+    let mut text = String::new();
+    for (name, value) in lines {
+        writeln!(text, "{:<12}{}", format!("{name}:"), value.trim_end()).expect("a string takes everything");
+    }
+    if !map.is_empty() {
+        text.push_str("Blocks:\n");
+        map.iter().for_each(|piece| text.push_str(&line(piece)));
+    }
+    text.push('\n');
+    text
+}
+
+/// A piece of the map, as far to the right as it is deep.
+fn line(piece: &Piece) -> String {
+    let range = |first: u64, len: u64| {
+        if len == 1 { first.to_string() } else { format!("{first}-{}", first.saturating_add(len) - 1) }
+    };
+    let indent = "  ".repeat(piece.depth as usize + 1);
+    let physical = range(piece.physical, piece.len_blocks);
+    match piece.used {
+        Use::Data { logical, unwritten } => {
+            let unwritten = if unwritten { " unwritten" } else { "" };
+            format!("{indent}{}: {physical}{unwritten}\n", range(logical, piece.len_blocks))
+        }
+        Use::Map { level, logical } => format!("{indent}from {logical}: map in {physical}, level {level}\n"),
+        Use::Xattr => format!("{indent}attributes in {physical}\n"),
+    }
+}
+
+fn json_line(target: &Target, inode: &Inode, map: &[Piece]) -> String {
+    json::line(|object| {
+        object.text("image", &target.place.image.to_string());
+        object.raw("ino", inode.ino());
+        if let Ok(at) = target.volume.volume.ext4().inode_position(inode.ino()) {
+            object.raw("record_block", at.block);
+            object.raw("record_offset", at.offset);
+        }
+        object.text("kind", kind_name(inode.kind()));
+        object.text("mode", &octal_mode(inode.mode().into()));
+        object.raw("links", inode.links());
+        object.raw("uid", inode.uid());
+        object.raw("gid", inode.gid());
+        object.raw("project", inode.project());
+        object.raw("size", inode.size());
+        object.raw("sectors", inode.sectors());
+        object.raw("flags", inode.flags().bits());
+        object.texts("flag_names", inode.flags().named().map(|(_, name)| name));
+        object.raw("generation", inode.generation());
+        object.raw("version", inode.version());
+        object.raw("dtime", inode.dtime());
+        object.raw("extra_isize", inode.extra_isize());
+        object.maybe("xattr_block", inode.xattr_block());
+        object.objects("blocks", map, json_piece);
+    })
+}
+
+fn json_piece(piece: &Piece, object: &mut Object<'_>) {
+    match piece.used {
+        Use::Data { logical, unwritten } => {
+            object.text("use", "data");
+            object.raw("logical", logical);
+            object.raw("unwritten", unwritten);
+        }
+        Use::Map { level, logical } => {
+            object.text("use", "map");
+            object.raw("logical", logical);
+            object.raw("level", level);
+        }
+        Use::Xattr => object.text("use", "xattr"),
+    }
+    object.raw("physical", piece.physical);
+    object.raw("len", piece.len_blocks);
+}
