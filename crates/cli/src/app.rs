@@ -156,26 +156,26 @@ fn status_of(kind: ErrorKind) -> Status {
 
 /// Why, without what and where: those are said already.
 fn reason(error: &extern4::Error) -> String {
-    let mut text = String::new();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
-        // Many an error's own text ends with its cause's.
-        if !text.ends_with(&message) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&message);
-        }
-        cause = error.source();
-    }
-    if text.is_empty() {
-        text = match error.kind() {
+    let Some(cause) = error.source() else {
+        return match error.kind() {
             ErrorKind::Os(errno) => errno.to_string(),
             _ => error.to_string(),
         };
+    };
+    if let Some(extern4::block::Error::Open { source, .. }) = cause.downcast_ref() {
+        return host_reason(source);
     }
-    escape(text.as_bytes()).into_owned()
+    // The library's own causes end with what caused them in turn.
+    escape(cause.to_string().as_bytes()).into_owned()
+}
+
+/// What the operating system says, without the number that Rust appends.
+pub(crate) fn host_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
+        None => text,
+    }
 }
 
 impl Opened {

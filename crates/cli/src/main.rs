@@ -6,8 +6,8 @@
 
 #![deny(unsafe_code)]
 
-mod app;
 mod allocations;
+mod app;
 mod args;
 mod blockmap;
 mod cmd;

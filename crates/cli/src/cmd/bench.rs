@@ -38,7 +38,11 @@ enum What {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.001..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.001 and 86400".to_owned()) }
+    if (0.001..=86_400.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("between 0.001 and 86400".to_owned())
+    }
 }
 
 /// Operations between two looks at whether the time is up.
@@ -114,7 +118,11 @@ fn walk(target: &Target, threads: u32, duration: Duration) -> extern4::Result<Me
 }
 
 /// One thread's work: its operations and allocations.
-fn stat(session: &extern4::Session, path: &std::path::Path, duration: Duration) -> extern4::Result<(u64, u64)> {
+fn stat(
+    session: &extern4::Session,
+    path: &std::path::Path,
+    duration: Duration,
+) -> extern4::Result<(u64, u64)> {
     let start = Instant::now();
     let before = allocations::of_this_thread();
     let mut ops = 0;

@@ -39,7 +39,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let ext4 = volume.volume.ext4();
     let mut out = out();
     let blocks_count = ext4.superblock().blocks_count();
-    let (blocks, outside): (Vec<u64>, Vec<u64>) = args.blocks.iter().partition(|block| **block < blocks_count);
+    let (blocks, outside): (Vec<u64>, Vec<u64>) =
+        args.blocks.iter().partition(|block| **block < blocks_count);
     for block in outside {
         let image = &args.place.image;
         app.fail(Status::Failed, format_args!("{image}: there is no block {block}: it has {blocks_count}"));
@@ -113,8 +114,10 @@ fn hex(bytes: &[u8]) -> String {
         }
         (last, repeated) = (Some(row), false);
         let numbers: String = row.iter().map(|byte| format!("{byte:02x} ")).collect();
-        let letters: String =
-            row.iter().map(|byte| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' }).collect();
+        let letters: String = row
+            .iter()
+            .map(|byte| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' })
+            .collect();
         text.push_str(&format!("{:06x}  {numbers:48} {letters}\n", index * 16));
     }
     text.push_str(&format!("{:06x}\n", bytes.len()));

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::app::App;
+use crate::app::{App, host_reason};
 use crate::place::Place;
 use crate::status::Status;
 
@@ -67,7 +67,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let Some(target) = app.target(place) else { continue };
         match spot(place, destination, is_directory) {
             Ok(spot) => copier.copy(&target, spot, app),
-            Err(error) => app.fail(Status::Failed, format_args!("{}: {error}", destination.display())),
+            Err(error) => {
+                app.fail(Status::Failed, format_args!("{}: {}", destination.display(), host_reason(&error)))
+            }
         }
     }
     copier.finish(app);

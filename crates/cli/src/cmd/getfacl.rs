@@ -10,7 +10,7 @@ use crate::app::{App, Opened, Shown, Target};
 use crate::json;
 use crate::place::Place;
 use crate::report::{Out, flush, out};
-use crate::text::push_octal;
+use crate::text::{Backslash, push_octal};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -138,7 +138,8 @@ impl File<'_> {
         text.extend_from_slice(&shown.prefix(&self.volume.image));
         let path = self.path.as_os_str().as_bytes();
         let relative = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
-        push_octal(text, if args.absolute_names { path } else { relative }, b"\\");
+        let name = if args.absolute_names { path } else { relative };
+        push_octal(text, name, b"", Backslash::Doubled, shown.terminal);
         let owner = format!(
             "\n# owner: {}\n# group: {}\n",
             self.user(self.metadata.uid(), args.numeric),

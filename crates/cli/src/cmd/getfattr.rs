@@ -14,7 +14,7 @@ use crate::json;
 use crate::place::Place;
 use crate::report::{Out, flush, out};
 use crate::status::Status;
-use crate::text::push_octal;
+use crate::text::{Backslash, push_octal};
 
 use encoding::Encoding;
 
@@ -175,10 +175,11 @@ fn text(args: &Args, volume: &Opened, path: &Path, shown: Shown, found: &Attribu
     text.extend_from_slice(&shown.prefix(&volume.image));
     let path = path.as_os_str().as_bytes();
     let relative = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
-    push_octal(&mut text, if args.absolute_names { path } else { relative }, b"\\");
+    let file = if args.absolute_names { path } else { relative };
+    push_octal(&mut text, file, b"", Backslash::Octal, shown.terminal);
     text.push(b'\n');
     for (name, value) in found {
-        push_octal(&mut text, name.as_bytes(), b"\\=");
+        push_octal(&mut text, name.as_bytes(), b"=", Backslash::Octal, shown.terminal);
         if let Some(value) = value {
             text.push(b'=');
             args.encoding.unwrap_or_else(|| Encoding::fitting(value)).push(&mut text, value);

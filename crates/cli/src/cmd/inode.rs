@@ -102,10 +102,13 @@ fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
         ("Modified", time(inode.mtime())),
         ("Changed", time(inode.ctime())),
         ("Made", inode.crtime().map_or_else(|| "-".to_owned(), time)),
-        ("Deleted", match inode.dtime() {
-            0 => "-".to_owned(),
-            seconds => crate::text::iso_time(seconds.into()),
-        }),
+        (
+            "Deleted",
+            match inode.dtime() {
+                0 => "-".to_owned(),
+                seconds => crate::text::iso_time(seconds.into()),
+            },
+        ),
         ("Extra size", inode.extra_isize().to_string()),
         ("Attributes", inode.xattr_block().map_or_else(|| "-".to_owned(), |block| format!("block {block}"))),
     ]);

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Show sizes with a unit, such as 1.5K
     #[arg(short, long)]
     human_readable: bool,
-    /// Show user and group numbers instead of the names in the image's /etc/passwd and /etc/group
+    /// Like -l, but with user and group numbers instead of the names in the image's /etc/passwd and /etc/group
     #[arg(short)]
     numeric: bool,
     /// One name a line
@@ -81,6 +81,8 @@ struct Listing<'a> {
     colors: Option<Colors>,
     shown: Shown,
     line_width: usize,
+    /// `-l`, or `-n`, which means it too.
+    long_format: bool,
     long: long::Style,
     out: Out,
     /// Something was printed, so that the next heading needs an empty line before it.
@@ -94,6 +96,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         colors: if args.json { None } else { Colors::new(args.color) },
         shown,
         line_width: line_width(),
+        long_format: args.long || args.numeric,
         long: long::Style::new(args.numeric, args.human_readable),
         out: out(),
         begun: false,
@@ -125,14 +128,14 @@ fn line_width() -> usize {
 impl Listing<'_> {
     /// Whether attributes are needed, and not only names, numbers and types.
     fn needs_metadata(&self) -> bool {
-        self.args.long || self.args.time || self.args.size || self.args.json || self.colors.is_some()
+        self.long_format || self.args.time || self.args.size || self.args.json || self.colors.is_some()
     }
 
     /// An argument as an entry. A link to a directory stands for the directory, unless links themselves are of interest.
     fn argument(&self, target: &Target) -> extern4::Result<Entry> {
         let path = target.path();
         let session = target.session();
-        let follow = !self.args.long && !self.args.directory;
+        let follow = !self.long_format && !self.args.directory;
         let followed =
             if follow { session.metadata(path).ok().filter(extern4::Metadata::is_dir) } else { None };
         let metadata = match followed {
@@ -184,7 +187,7 @@ impl Listing<'_> {
             if !self.args.json {
                 self.heading(volume, &path, headings)?;
             }
-            if self.args.long && !self.args.json {
+            if self.long_format && !self.args.json {
                 self.total(&entries)?;
             }
             self.print(volume, &entries, app)?;
@@ -264,7 +267,7 @@ impl Listing<'_> {
         if self.args.json {
             return self.print_json(volume, entries);
         }
-        if self.args.long {
+        if self.long_format {
             return self.print_long(volume, entries);
         }
         let inode_width = entries.iter().map(|entry| digits(entry.ino)).max().unwrap_or(0);

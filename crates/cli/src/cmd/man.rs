@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::CommandFactory as _;
 
-use crate::app::App;
+use crate::app::{App, host_reason};
 use crate::status::Status;
 
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     let written = std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command, dir));
     if let Err(error) = written {
-        app.fail(Status::Failed, format_args!("{}: {error}", dir.display()));
+        app.fail(Status::Failed, format_args!("{}: {}", dir.display(), host_reason(&error)));
     }
     Ok(())
 }

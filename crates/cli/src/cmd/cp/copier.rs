@@ -10,7 +10,7 @@ use std::rc::Rc;
 use extern4::{DirEntry, FileType, Metadata};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat};
 
-use crate::app::{App, Opened, Target};
+use crate::app::{App, Opened, Target, host_reason};
 use crate::place::Image;
 use crate::status::Status;
 use crate::text::escape;
@@ -368,14 +368,5 @@ fn named<'a>(target: &'a Target, metadata: &'a Metadata) -> Original<'a> {
         directory: target.session(),
         name: target.path().as_os_str(),
         metadata,
-    }
-}
-
-/// What went wrong on the host's side, without the number that Rust appends.
-fn host_reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
     }
 }

@@ -72,13 +72,15 @@ impl<'a> Candidate<'a> {
     fn is_empty(&self) -> Option<bool> {
         Some(match self.kind()? {
             FileType::Regular => self.metadata()?.len() == 0,
-            FileType::Directory => match self.kept(self.entry.parent().read_dir(self.entry.file_name()))?.next() {
-                None => true,
-                Some(entry) => {
-                    self.kept(entry)?;
-                    false
+            FileType::Directory => {
+                match self.kept(self.entry.parent().read_dir(self.entry.file_name()))?.next() {
+                    None => true,
+                    Some(entry) => {
+                        self.kept(entry)?;
+                        false
+                    }
                 }
-            },
+            }
             _ => false,
         })
     }

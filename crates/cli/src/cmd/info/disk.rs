@@ -49,7 +49,8 @@ impl Disk {
         let mut rows = vec![["Partition", "Start", "Size", "Kind", "Volume", "Label"].map(str::to_owned)];
         for (partition, volume) in self.table.partitions.iter().zip(&self.volumes) {
             let image = Image { file: self.image.file.clone(), part: Part::Partition(partition.number) };
-            let (kind, label) = volume.as_ref().map_or(("-", String::new()), |(kind, label)| (*kind, label.clone()));
+            let (kind, label) =
+                volume.as_ref().map_or(("-", String::new()), |(kind, label)| (*kind, label.clone()));
             rows.push([
                 image.to_string(),
                 partition.start_bytes.to_string(),
@@ -59,7 +60,8 @@ impl Disk {
                 label,
             ]);
         }
-        let width = |column: usize| rows.iter().map(|row| crate::text::width(&row[column])).max().unwrap_or(0);
+        let width =
+            |column: usize| rows.iter().map(|row| crate::text::width(&row[column])).max().unwrap_or(0);
         let widths = [width(0), width(1), width(2), width(3), width(4)];
         for [image, start, size, kind, volume, label] in &rows {
             let [a, b, c, d, e] = widths;

@@ -90,20 +90,28 @@ fn identity(superblock: &Superblock, facts: &mut Facts) {
     facts.add("features", "Features", Value::Words(features));
     let (major, minor) = superblock.revision();
     facts.text("revision", "Revision", format!("{major}.{minor}"));
-    facts.text("errors_behavior", "On errors", match superblock.error_policy() {
-        ErrorPolicy::Continue => "continue".to_owned(),
-        ErrorPolicy::RemountReadOnly => "remount read-only".to_owned(),
-        ErrorPolicy::Panic => "panic".to_owned(),
-        ErrorPolicy::Unknown(number) => format!("unknown ({number})"),
-    });
-    facts.text("creator_os", "Made by", match superblock.creator_os() {
-        CreatorOs::Linux => "Linux".to_owned(),
-        CreatorOs::Hurd => "GNU/Hurd".to_owned(),
-        CreatorOs::Masix => "Masix".to_owned(),
-        CreatorOs::FreeBsd => "FreeBSD".to_owned(),
-        CreatorOs::Lites => "Lites".to_owned(),
-        CreatorOs::Unknown(number) => format!("unknown ({number})"),
-    });
+    facts.text(
+        "errors_behavior",
+        "On errors",
+        match superblock.error_policy() {
+            ErrorPolicy::Continue => "continue".to_owned(),
+            ErrorPolicy::RemountReadOnly => "remount read-only".to_owned(),
+            ErrorPolicy::Panic => "panic".to_owned(),
+            ErrorPolicy::Unknown(number) => format!("unknown ({number})"),
+        },
+    );
+    facts.text(
+        "creator_os",
+        "Made by",
+        match superblock.creator_os() {
+            CreatorOs::Linux => "Linux".to_owned(),
+            CreatorOs::Hurd => "GNU/Hurd".to_owned(),
+            CreatorOs::Masix => "Masix".to_owned(),
+            CreatorOs::FreeBsd => "FreeBSD".to_owned(),
+            CreatorOs::Lites => "Lites".to_owned(),
+            CreatorOs::Unknown(number) => format!("unknown ({number})"),
+        },
+    );
     let options = superblock.default_mount_options().names().map(str::to_owned).collect();
     facts.add("default_mount_options", "Default mount options", Value::Words(options));
     facts.add("mount_options", "Mount options", Value::Bytes(superblock.mount_options().to_vec()));
@@ -220,7 +228,11 @@ fn history(superblock: &Superblock, facts: &mut Facts) {
     if let Some(most) = superblock.max_mount_count() {
         facts.number("max_mount_count", "Mounts before a check", most);
     }
-    facts.size("lifetime_writes_bytes", "Written in its life", superblock.kbytes_written().saturating_mul(1024));
+    facts.size(
+        "lifetime_writes_bytes",
+        "Written in its life",
+        superblock.kbytes_written().saturating_mul(1024),
+    );
     facts.number("error_count", "Errors", superblock.error_count());
     if let Some(error) = superblock.first_error() {
         facts.text("first_error", "First error", error_text(&error));
@@ -286,9 +298,9 @@ pub(super) fn people(facts: &[Fact]) -> String {
     let mut text = String::new();
     for fact in facts {
         let name = format!("{}:", fact.name);
-        let line = format!("{name:width$} {}", fact.value.people());
-        text.push_str(line.trim_end());
-        text.push('\n');
+        let value = fact.value.people();
+        let value = if value.is_empty() { "<none>" } else { value.as_str() };
+        text.push_str(&format!("{name:width$} {value}\n"));
     }
     text
 }

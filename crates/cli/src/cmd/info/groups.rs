@@ -13,7 +13,15 @@ pub(super) fn people(ext4: &Ext4, out: &mut Out) -> io::Result<()> {
     writeln!(
         out,
         "\n{:>7} {:>21} {:>12} {:>12} {:>12} {:>8} {:>8} {:>7} {:>8}  flags",
-        "group", "blocks", "block bitmap", "inode bitmap", "inode table", "free blk", "free ino", "dirs", "unused",
+        "group",
+        "blocks",
+        "block bitmap",
+        "inode bitmap",
+        "inode table",
+        "free blk",
+        "free ino",
+        "dirs",
+        "unused",
     )?;
     let geometry = ext4.superblock().geometry();
     for group in 0..geometry.group_count() {

@@ -20,8 +20,16 @@ pub(super) struct Row {
     links: String,
     user: String,
     group: String,
-    size: String,
+    size: Size,
     time: String,
+}
+
+/// What stands in the column of the size.
+enum Size {
+    /// A number of bytes.
+    Bytes(String),
+    /// The numbers of a device, each in a column of its own.
+    Device { major: String, minor: String },
 }
 
 /// The widest of each column.
@@ -32,6 +40,8 @@ pub(super) struct Widths {
     user: usize,
     group: usize,
     size: usize,
+    major: usize,
+    minor: usize,
     time: usize,
 }
 
@@ -49,7 +59,7 @@ impl Style {
                 links: unknown(),
                 user: unknown(),
                 group: unknown(),
-                size: unknown(),
+                size: Size::Bytes(unknown()),
                 time: unknown(),
             };
         };
@@ -66,10 +76,11 @@ impl Style {
         };
         let size = match kind {
             FileType::CharDevice | FileType::BlockDevice => {
-                format!("{}, {:>3}", metadata.rdev().major, metadata.rdev().minor)
+                let device = metadata.rdev();
+                Size::Device { major: device.major.to_string(), minor: device.minor.to_string() }
             }
-            _ if self.human => human(metadata.len()),
-            _ => metadata.len().to_string(),
+            _ if self.human => Size::Bytes(human(metadata.len())),
+            _ => Size::Bytes(metadata.len().to_string()),
         };
         let time = self.time.format(metadata.mtime());
         Row { mode, links: metadata.nlink().to_string(), user, group, size, time }
@@ -88,33 +99,48 @@ fn has_acl(volume: &Opened, entry: &Entry) -> bool {
 
 impl Widths {
     pub(super) fn of(rows: &[Row]) -> Self {
-        rows.iter().fold(Self::default(), |widest, row| Self {
-            mode: widest.mode.max(row.mode.len()),
-            links: widest.links.max(row.links.len()),
-            user: widest.user.max(row.user.len()),
-            group: widest.group.max(row.group.len()),
-            size: widest.size.max(row.size.len()),
-            time: widest.time.max(row.time.len()),
-        })
+        let mut widths = rows.iter().fold(Self::default(), |widest, row| {
+            let (size, major, minor) = match &row.size {
+                Size::Bytes(size) => (size.len(), 0, 0),
+                Size::Device { major, minor } => (0, major.len(), minor.len()),
+            };
+            Self {
+                mode: widest.mode.max(row.mode.len()),
+                links: widest.links.max(row.links.len()),
+                user: widest.user.max(row.user.len()),
+                group: widest.group.max(row.group.len()),
+                size: widest.size.max(size),
+                major: widest.major.max(major),
+                minor: widest.minor.max(minor),
+                time: widest.time.max(row.time.len()),
+            }
+        });
+        if widths.major > 0 {
+            widths.size = widths.size.max(widths.major + 2 + widths.minor);
+        }
+        widths
     }
 }
 
 impl Row {
     /// Appends the columns and the space before the name.
     pub(super) fn write(&self, widths: &Widths, out: &mut Vec<u8>) {
+        let size = match &self.size {
+            Size::Bytes(size) => size.clone(),
+            Size::Device { major, minor } => format!("{major}, {minor:>width$}", width = widths.minor),
+        };
         let line = format!(
-            "{:mode$} {:>links$} {:user$} {:group$} {:>size$} {:>time$} ",
+            "{:mode$} {:>links$} {:user$} {:group$} {size:>size_width$} {:>time$} ",
             self.mode,
             self.links,
             self.user,
             self.group,
-            self.size,
             self.time,
             mode = widths.mode,
             links = widths.links,
             user = widths.user,
             group = widths.group,
-            size = widths.size,
+            size_width = widths.size,
             time = widths.time,
         );
         out.extend_from_slice(line.as_bytes());

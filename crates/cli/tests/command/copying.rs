@@ -1,0 +1,217 @@
+//! `cat` and `cp`.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use extern4_testkit::tree::{self, Tree};
+
+use crate::run::{everything, extern4, extern4_in, failed, machine, ok, tool};
+
+/// What a copy can keep: inode numbers become those of the first name, and what a copy has of its own is left out.
+fn copied(root: &Path) -> Tree {
+    let mut tree = tree::from_mount(root);
+    tree.entries.retain(|path, _| !path.starts_with(b"/lost+found"));
+    let mut first = HashMap::new();
+    for (index, entry) in (0..).zip(tree.entries.values_mut()) {
+        entry.ino = *first.entry(entry.ino).or_insert(index);
+        entry.ctime = None;
+        entry.btime = None;
+        entry.atime = None;
+        entry.flags = None;
+        entry.blocks = None;
+        if entry.kind == tree::Kind::Directory {
+            entry.size = 0;
+        }
+        // A page that somebody has read is data to the kernel, also where nothing was written.
+        entry.content.iter_mut().for_each(|content| content.data = None);
+    }
+    tree
+}
+
+#[test]
+fn an_archive_copy_is_the_same_tree() {
+    let Some(all) = everything() else { return };
+    let (image, mount) = (&all.image, &all.mount);
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("out");
+    let copy = || ok(extern4(image, ["cp".as_ref(), "-a".as_ref(), "disk.img:/".as_ref(), out.as_os_str()]));
+    copy();
+    tree::assert_same("cp -a", &copied(&out), &copied(&mount.path));
+    // Again over the first copy: everything is replaced.
+    copy();
+    tree::assert_same("cp -a again", &copied(&out), &copied(&mount.path));
+}
+
+#[test]
+fn holes_stay_holes() {
+    let Some(all) = everything() else { return };
+    let (image, mount) = (&all.image, &all.mount);
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("out");
+    ok(extern4(image, ["cp".as_ref(), "-r".as_ref(), "disk.img:/".as_ref(), out.as_os_str()]));
+    let files = tool(&mount.path, "find", [".", "-type", "f", "-size", "+1M", "-print0"]);
+    let mut sparse = 0;
+    for file in files.split(|byte| *byte == 0).filter(|file| !file.is_empty()) {
+        let original = std::fs::metadata(mount.path.join(OsStr::from_bytes(file))).expect("an original");
+        let copy = std::fs::metadata(out.join(OsStr::from_bytes(file))).expect("a copy");
+        assert_eq!(copy.len(), original.len());
+        if original.blocks() * 512 < original.len() / 2 {
+            sparse += 1;
+            assert!(copy.blocks() * 512 < copy.len(), "{}", OsStr::from_bytes(file).display());
+        }
+    }
+    assert!(sparse > 0, "the image has sparse files");
+}
+
+#[test]
+fn cat_writes_what_is_in_files() {
+    let Some(all) = everything() else { return };
+    let (image, mount) = (&all.image, &all.mount);
+    let files = tool(&mount.path, "find", [".", "-type", "f", "-print0"]);
+    for file in files.split(|byte| *byte == 0).filter(|file| !file.is_empty()) {
+        let place = [b"disk.img:", &file[1..]].concat();
+        let ours = ok(extern4(image, [OsStr::new("cat"), OsStr::from_bytes(&place)]));
+        let theirs = std::fs::read(mount.path.join(OsStr::from_bytes(file))).expect("a file");
+        assert!(ours == theirs, "{}", OsStr::from_bytes(file).display());
+    }
+}
+
+#[test]
+fn cat_takes_files_one_after_the_other() {
+    let image = machine();
+    let output =
+        extern4(&image, ["cat", "disk.img:/etc/hostname", "disk.img:/gone", "disk.img:/home/ann/todo"]);
+    let errors = failed(&output, 1);
+    assert_eq!(errors, "extern4: cat: disk.img:/gone: No such file or directory\n");
+    assert_eq!(output.stdout, b"tiny\nbuy milk\n");
+    // Into a file, from its start and from its end on.
+    let script = "\"$0\" cat disk.img:/etc/hostname > out && \"$0\" cat disk.img:/home/ann/notes.txt >> out && cat out";
+    let output = tool(image.scratch(), "sh", ["-c", script, env!("CARGO_BIN_EXE_extern4")]);
+    assert_eq!(output, b"tiny\nbuy milk\n");
+}
+
+#[test]
+fn copies_go_where_cp_puts_them() {
+    let image = machine();
+    let at = |path: &str| image.scratch().join(path);
+    let read =
+        |path: &str| std::fs::read_to_string(at(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    ok(extern4(&image, ["cp", "disk.img:/etc/hostname", "name"]));
+    assert_eq!(read("name"), "tiny\n");
+    std::fs::create_dir(at("dir")).expect("a directory");
+    ok(extern4(&image, ["cp", "disk.img:/etc/hostname", "disk.img:/home/ann/todo", "dir"]));
+    assert_eq!((read("dir/hostname"), read("dir/todo")), ("tiny\n".into(), "buy milk\n".into()));
+    ok(extern4(&image, ["cp", "-r", "disk.img:/home", "dir"]));
+    assert_eq!(read("dir/home/ann/notes.txt"), "buy milk\n");
+    assert!(std::fs::symlink_metadata(at("dir/home/ann/todo")).expect("a link").is_symlink());
+    ok(extern4(&image, ["cp", "-r", "disk.img:/home/.", "dir"]));
+    assert_eq!(read("dir/ann/notes.txt"), "buy milk\n");
+    ok(extern4(&image, ["cp", "-r", "disk.img:/home", "new"]));
+    assert_eq!(read("new/ann/notes.txt"), "buy milk\n");
+    let errors = failed(&extern4(&image, ["cp", "disk.img:/home", "dir"]), 1);
+    assert_eq!(errors, "extern4: cp: disk.img:/home: is a directory; copy it with -r\n");
+    let errors =
+        failed(&extern4(&image, ["cp", "disk.img:/etc/hostname", "disk.img:/etc/passwd", "nowhere"]), 1);
+    assert_eq!(errors, "extern4: cp: nowhere: not a directory\n");
+    let errors = failed(&extern4(&image, ["cp", "disk.img:/etc/hostname", "disk.img:/x"]), 1);
+    assert!(errors.contains("opened read-only"), "{errors}");
+    // Into a file of the user's own: a pipe, a device.
+    let output = extern4_in(image.scratch(), ["cp", "disk.img:/etc/hostname", "/dev/stdout"]);
+    assert_eq!(ok(output), b"tiny\n");
+}
+
+#[test]
+fn modes_follow_the_umask_unless_kept() {
+    let image = machine();
+    let mode = |path: &str| {
+        std::fs::symlink_metadata(image.scratch().join(path)).expect("a copy").permissions().mode() & 0o7777
+    };
+    let with_umask = |args: &str| {
+        let script = format!("umask 027 && \"$0\" cp {args}");
+        tool(image.scratch(), "sh", ["-c", &script, env!("CARGO_BIN_EXE_extern4")]);
+    };
+    with_umask("disk.img:/bin/true plain");
+    assert_eq!(mode("plain"), 0o750);
+    with_umask("-p disk.img:/bin/true kept");
+    assert_eq!(mode("kept"), 0o755);
+    with_umask("-r disk.img:/home tree");
+    assert_eq!((mode("tree"), mode("tree/ann/notes.txt")), (0o750, 0o640));
+}
+
+#[test]
+fn links_in_the_destination_are_not_followed() {
+    let image = machine();
+    let at = |path: &str| image.scratch().join(path);
+    std::fs::create_dir_all(at("out/ann")).expect("a directory");
+    std::fs::create_dir(at("outside")).expect("a directory");
+    std::fs::write(at("outside/file"), "mine").expect("a file");
+    std::os::unix::fs::symlink("../../outside/file", at("out/ann/notes.txt")).expect("a link");
+    ok(extern4(&image, ["cp", "-r", "disk.img:/home/.", "out"]));
+    assert_eq!(std::fs::read_to_string(at("outside/file")).expect("a file"), "mine");
+    assert!(std::fs::symlink_metadata(at("out/ann/notes.txt")).expect("a copy").is_file());
+    // A link where a directory has to be is refused.
+    std::fs::remove_dir_all(at("out/ann")).expect("remove");
+    std::os::unix::fs::symlink("../outside", at("out/ann")).expect("a link");
+    let errors = failed(&extern4(&image, ["cp", "-r", "disk.img:/home/.", "out"]), 1);
+    assert!(errors.starts_with("extern4: cp: out/ann: "), "{errors}");
+    assert_eq!(std::fs::read_dir(at("outside")).expect("a directory").count(), 1);
+}
+
+/// Replaces a name in the image by one of the same length; the directory has no checksum.
+fn patch(image: &Path, from: &[u8], to: &[u8]) {
+    let mut bytes = std::fs::read(image).expect("an image");
+    let mut found = 0;
+    while let Some(at) = bytes.windows(from.len()).position(|window| window == from) {
+        bytes[at..at + to.len()].copy_from_slice(to);
+        found += 1;
+    }
+    assert!(found > 0, "the name is in the image");
+    std::fs::write(image, bytes).expect("an image");
+}
+
+#[test]
+fn hostile_names_do_not_lead_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let source = dir.path().join("source/innocent");
+    std::fs::create_dir_all(&source).expect("a directory");
+    std::fs::write(source.join("AAAAAAAAAAA"), "gotcha").expect("a file");
+    let image = dir.path().join("evil.img");
+    let build = |to: &[u8]| {
+        std::fs::write(&image, []).expect("an image");
+        let source = dir.path().join("source");
+        let args = ["-q", "-F", "-t", "ext2", "-O", "^metadata_csum", "-d"].map(OsStr::new);
+        let size = [image.as_os_str(), OsStr::new("2M")];
+        extern4_testkit::tools::run("mke2fs", args.into_iter().chain([source.as_os_str()]).chain(size));
+        patch(&image, b"AAAAAAAAAAA", to);
+    };
+    for name in [&b"../../pwned"[..], b"/tmp/pwned1", b"a\0bbbbbbbbb"] {
+        build(name);
+        let output = extern4_in(dir.path(), ["cp", "-r", "evil.img:/", "out/deep"]);
+        assert!(!output.status.success(), "{}", name.escape_ascii());
+        std::fs::create_dir_all(dir.path().join("out/deep")).expect("a directory");
+        let output = extern4_in(dir.path(), ["cp", "-r", "evil.img:/", "out/deep"]);
+        failed(&output, 4);
+        assert!(!dir.path().join("out/pwned").exists() && !dir.path().join("pwned").exists());
+        assert!(!Path::new("/tmp/pwned1").exists());
+    }
+}
+
+#[test]
+fn special_files_are_made_not_read() {
+    let Some(all) = everything() else { return };
+    let image = &all.image;
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("out");
+    ok(extern4(image, ["cp".as_ref(), "-a".as_ref(), "disk.img:/".as_ref(), out.as_os_str()]));
+    let files = tool(dir.path(), "find", ["out", "-type", "p", "-o", "-type", "c", "-o", "-type", "b"]);
+    let files: Vec<_> = files.split(|byte| *byte == b'\n').filter(|file| !file.is_empty()).collect();
+    assert!(!files.is_empty(), "the image has special files");
+    for file in files {
+        let found = std::fs::symlink_metadata(dir.path().join(OsStr::from_bytes(file))).expect("a node");
+        let kind = found.file_type();
+        assert!(kind.is_fifo() || kind.is_char_device() || kind.is_block_device());
+    }
+}

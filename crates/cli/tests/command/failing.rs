@@ -1,0 +1,145 @@
+//! What goes wrong, what is said of it, and with which code it ends.
+
+use std::os::unix::fs::FileExt as _;
+use std::process::Stdio;
+
+use crate::run::{command, extern4, failed, machine, ok, partitioned};
+
+#[test]
+fn failures_have_their_codes() {
+    let image = machine();
+    std::fs::write(image.scratch().join("zeroes"), vec![0; 1 << 20]).expect("a file");
+    let check = |args: &[&str], code: i32, says: &str| {
+        let errors = failed(&extern4(&image, args), code);
+        assert!(errors.contains(says), "{args:?} says {errors}");
+    };
+    check(&["ls", "disk.img:/gone"], 1, "extern4: ls: disk.img:/gone: No such file or directory\n");
+    check(&["ls", "gone.img"], 1, "extern4: ls: gone.img: No such file or directory");
+    check(&["cat", "disk.img:/etc"], 1, "extern4: cat: disk.img:/etc: Is a directory\n");
+    check(&["cat", "disk.img:/etc/hostname/x"], 1, "Not a directory\n");
+    check(&["tree", "disk.img:/etc/hostname"], 1, "Not a directory");
+    check(&["ls", "disk.img#1"], 1, "partition");
+    check(&["ls"], 2, "required");
+    check(&["ls", "--nonsense", "disk.img"], 2, "--nonsense");
+    check(&["nonsense"], 2, "nonsense");
+    check(&["find", "-name", "x"], 2, "name a place");
+    check(&["find", "disk.img", "-nonsense"], 2, "-nonsense");
+    check(&["find", "disk.img", "-user", "nobody-there"], 2, "is not a user of disk.img");
+    check(&["--as", "ann", "ls", "disk.img"], 2, "1000:1000");
+    check(&["info", "zeroes"], 3, "zeroes");
+    check(&["ls", "zeroes:/etc", "disk.img:/gone"], 3, "gone");
+}
+
+#[test]
+fn the_rest_is_done_and_the_worst_counts() {
+    let image = machine();
+    let output =
+        extern4(&image, ["ls", "-d", "disk.img:/gone", "disk.img:/etc", "gone.img", "disk.img:/bin"]);
+    failed(&output, 1);
+    assert_eq!(output.stdout, b"disk.img:/bin\ndisk.img:/etc\n");
+}
+
+#[test]
+fn a_caller_sees_what_he_may() {
+    let image = machine();
+    let as_ann = |args: &[&str]| extern4(&image, [&["--as", "1000:1000,50"], args].concat());
+    assert_eq!(ok(as_ann(&["cat", "disk.img:/home/ann/notes.txt"])), b"buy milk\n");
+    let errors = failed(&as_ann(&["ls", "disk.img:/root"]), 1);
+    assert_eq!(errors, "extern4: ls: disk.img:/root: Permission denied\n");
+    let errors = failed(&extern4(&image, ["cat", "disk.img:/home/ann/notes.txt", "--as", "7:7"]), 1);
+    assert_eq!(errors, "extern4: cat: disk.img:/home/ann/notes.txt: Permission denied\n");
+    let output = as_ann(&["find", "disk.img:/root"]);
+    assert_eq!(failed(&output, 1), "extern4: find: disk.img:/root: Permission denied\n");
+    assert_eq!(output.stdout, b"/root\n");
+}
+
+#[test]
+fn a_disk_with_partitions_says_so() {
+    let image = machine();
+    partitioned(&image);
+    let errors = failed(&extern4(&image, ["ls", "whole.img"]), 3);
+    let expected = "extern4: ls: whole.img: this is a disk with partitions; name one of them: whole.img#1\n";
+    assert_eq!(errors, expected);
+    for place in
+        ["whole.img#1:/etc/hostname", "whole.img@1M:/etc/hostname", "whole.img@1048576:/etc/hostname"]
+    {
+        assert_eq!(ok(extern4(&image, ["cat", place])), b"tiny\n", "{place}");
+    }
+    let errors = failed(&extern4(&image, ["ls", "whole.img#7"]), 1);
+    assert!(errors.contains("there is no partition 7"), "{errors}");
+    let text = String::from_utf8(ok(extern4(&image, ["info", "whole.img"]))).expect("text");
+    assert!(text.contains("whole.img#1") && text.contains("tiny") && text.contains("ext4"), "{text}");
+    let json = ok(extern4(&image, ["info", "--json", "whole.img"]));
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("an object");
+    assert_eq!(json["partitions"][0]["start_bytes"], 1 << 20);
+    assert_eq!(json["partitions"][0]["label"], "tiny");
+}
+
+#[test]
+fn odd_names_of_images_are_reached() {
+    let image = machine();
+    for name in ["a:b.img", "c#2", "d@512", "e:/f"] {
+        let path = image.scratch().join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        std::fs::copy(&image.path, &path).expect("a copy");
+        let place = format!("{name}:/etc/hostname");
+        assert_eq!(ok(extern4(&image, ["cat", &place])), b"tiny\n", "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_feature_is_refused_by_name() {
+    let image = machine();
+    let file = std::fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
+    // s_feature_incompat of the superblock, with a bit that nothing has ever used.
+    let mut features = [0; 4];
+    let read = std::fs::File::open(&image.path).expect("an image");
+    read.read_exact_at(&mut features, 1024 + 0x60).expect("a superblock");
+    features[3] |= 0x80;
+    file.write_all_at(&features, 1024 + 0x60).expect("a superblock");
+    let errors = failed(&extern4(&image, ["ls", "disk.img"]), 3);
+    assert!(errors.contains("FEATURE_I31"), "{errors}");
+}
+
+#[test]
+fn corruption_is_told_with_its_place() {
+    let image = machine();
+    let json = ok(extern4(&image, ["inode", "--json", "disk.img:/etc"]));
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("an object");
+    let block = json["blocks"][0]["physical"].as_u64().expect("a block");
+    let file = std::fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
+    file.write_all_at(&[0xff; 64], block * 4096 + 100).expect("a directory block");
+    let errors = failed(&extern4(&image, ["ls", "disk.img:/etc"]), 4);
+    assert!(errors.starts_with("extern4: ls: disk.img:/etc: "), "{errors}");
+    assert!(errors.contains(&block.to_string()), "{errors}");
+    let output = extern4(&image, ["find", "disk.img"]);
+    failed(&output, 4);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("/home/ann/notes.txt"));
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let image = machine();
+    for args in [&["find", "disk.img"][..], &["cat", "disk.img:/etc/passwd"], &["ls", "-lR", "disk.img"]] {
+        let mut child = command()
+            .current_dir(image.scratch())
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command runs");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(failed(&output, 141), "", "{args:?}");
+    }
+}
+
+#[test]
+fn nothing_is_written_to_the_image() {
+    let image = machine();
+    let before = std::fs::read(&image.path).expect("an image");
+    for args in [&["ls", "-lR", "disk.img"][..], &["cat", "disk.img:/etc/passwd"], &["info", "disk.img"]] {
+        ok(extern4(&image, args));
+    }
+    assert!(before == std::fs::read(&image.path).expect("an image"));
+}

@@ -1,0 +1,12 @@
+//! The command, run as its users run it, on real images.
+//!
+//! Where GNU has the same tool, the kernel's mount of the same image and that tool say what is right.
+
+mod attributes;
+mod copying;
+mod documents;
+mod experts;
+mod failing;
+mod listing;
+mod run;
+mod terminal;

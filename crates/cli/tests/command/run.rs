@@ -1,0 +1,184 @@
+//! Running the command and GNU's tools, and the images they look at.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use extern4_testkit::image::{Image, ImageSpec, Mount};
+use extern4_testkit::plan;
+
+/// The command, with an environment that makes output the same everywhere.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_extern4"));
+    plain(&mut command);
+    command
+}
+
+fn plain(command: &mut Command) {
+    command
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
+        .env_remove("LS_COLORS")
+        .env_remove("COLUMNS")
+        .env_remove("NO_COLOR");
+}
+
+/// Runs the command in `dir`.
+pub(crate) fn extern4_in<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = A>) -> Output {
+    command().current_dir(dir).args(args).output().expect("the command runs")
+}
+
+/// Runs the command beside an image that is called `name` there.
+pub(crate) fn extern4<A: AsRef<OsStr>>(image: &Image, args: impl IntoIterator<Item = A>) -> Output {
+    extern4_in(image.scratch(), args)
+}
+
+/// Runs another tool in `dir`, which has to succeed.
+pub(crate) fn tool<A: AsRef<OsStr>>(dir: &Path, name: &str, args: impl IntoIterator<Item = A>) -> Vec<u8> {
+    let mut command = Command::new(name);
+    plain(&mut command);
+    let output = command.current_dir(dir).args(args).output().expect("the tool runs");
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// The output of a run that has to succeed without a word on standard error.
+#[track_caller]
+pub(crate) fn ok(output: Output) -> Vec<u8> {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{:?}: {errors}", output.status);
+    output.stdout
+}
+
+/// The standard error of a run that has to end with `code`.
+#[track_caller]
+pub(crate) fn failed(output: &Output, code: i32) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{errors}{}", String::from_utf8_lossy(&output.stdout));
+    errors
+}
+
+/// The lines of `output`, sorted.
+pub(crate) fn sorted(output: &[u8]) -> Vec<String> {
+    sorted_by(output, b'\n')
+}
+
+/// The parts of `output` between `separator`s, sorted; bytes that are no text as escapes.
+pub(crate) fn sorted_by(output: &[u8], separator: u8) -> Vec<String> {
+    let parts = output.split(|byte| *byte == separator).filter(|part| !part.is_empty());
+    let mut parts: Vec<_> = parts.map(|part| part.escape_ascii().to_string()).collect();
+    parts.sort();
+    parts
+}
+
+/// Asserts that two lists are the same and shows where they are not.
+#[track_caller]
+pub(crate) fn assert_same(what: &str, ours: &[String], theirs: &[String]) {
+    let only = |a: &[String], b: &[String]| {
+        a.iter().filter(|line| !b.contains(line)).take(5).cloned().collect::<Vec<_>>().join("\n")
+    };
+    assert!(
+        ours == theirs,
+        "{what}\nonly ours:\n{}\nonly theirs:\n{}",
+        only(ours, theirs),
+        only(theirs, ours)
+    );
+}
+
+/// An image of everything, and the kernel's mount of it.
+pub(crate) struct Everything {
+    /// The image.
+    pub(crate) image: Image,
+    /// The mount, for reading.
+    pub(crate) mount: Mount,
+}
+
+/// The image of everything, if this machine can mount. Tests that run at the same time share one.
+pub(crate) fn everything() -> Option<Arc<Everything>> {
+    static SHARED: Mutex<Weak<Everything>> = Mutex::new(Weak::new());
+    // A test that fails while it makes the image leaves nothing half made behind.
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(everything) = shared.upgrade() {
+        return Some(everything);
+    }
+    let everything = Arc::new(make_everything()?);
+    *shared = Arc::downgrade(&everything);
+    Some(everything)
+}
+
+fn make_everything() -> Option<Everything> {
+    const SPEC: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]).mounted(&[
+        plan::small_files,
+        plan::holes,
+        plan::unwritten,
+        plan::fragmented,
+        plan::symlinks,
+        plan::odd_names,
+        plan::modes_and_owners,
+        plan::times,
+        plan::devices,
+        plan::many_links,
+        plan::xattrs,
+        plan::access_lists,
+        plan::small_directories,
+    ]);
+    if !SPEC.can_run() {
+        return None;
+    }
+    let image = SPEC.build();
+    let mount = image.mount("ro,noatime");
+    Some(Everything { image, mount })
+}
+
+/// A small machine's disk, made without a mount, with its own users.
+pub(crate) fn machine() -> Image {
+    fn fill(root: &Path) -> std::io::Result<()> {
+        for dir in ["etc", "home/ann", "root", "bin"] {
+            std::fs::create_dir_all(root.join(dir))?;
+        }
+        std::fs::write(
+            root.join("etc/passwd"),
+            "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n",
+        )?;
+        std::fs::write(root.join("etc/group"), "root:x:0:\nann:x:1000:\nstaff:x:50:ann\n")?;
+        std::fs::write(root.join("etc/hostname"), "tiny\n")?;
+        std::fs::write(root.join("home/ann/notes.txt"), "buy milk\n")?;
+        std::fs::write(root.join("home/ann/.profile"), "umask 022\n")?;
+        std::fs::write(root.join("bin/true"), "#!/bin/sh\n")?;
+        std::os::unix::fs::symlink("notes.txt", root.join("home/ann/todo"))?;
+        Ok(())
+    }
+    const SPEC: ImageSpec = ImageSpec::new(
+        "disk",
+        8 << 20,
+        &["-t", "ext4", "-b", "4096", "-L", "tiny", "-U", "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11"],
+    )
+    .from_directory(&[fill]);
+    let image = SPEC.build();
+    image.debugfs(
+        "set_inode_field /home/ann uid 1000\nset_inode_field /home/ann gid 1000\n\
+         set_inode_field /home/ann/notes.txt uid 1000\nset_inode_field /home/ann/notes.txt gid 1000\n\
+         set_inode_field /home/ann/notes.txt mode 0100640\nset_inode_field /root mode 040700\n\
+         set_inode_field /bin/true mode 0100755\nset_inode_field /etc/hostname mode 0100644\n\
+         set_inode_field /home/ann/.profile uid 12345\n\
+         set_inode_field /etc/hostname mtime 20240229120000\n",
+    );
+    image
+}
+
+/// A disk with an MBR whose first partition starts at the second MiB and holds `image`.
+pub(crate) fn partitioned(image: &Image) -> std::path::PathBuf {
+    let volume = std::fs::read(&image.path).expect("an image");
+    let start = 1_u32 << 20;
+    let mut disk = vec![0; start as usize];
+    let sectors = u32::try_from(volume.len() / 512).expect("a small image");
+    disk[446 + 4] = 0x83;
+    disk[446 + 8..446 + 12].copy_from_slice(&(start / 512).to_le_bytes());
+    disk[446 + 12..446 + 16].copy_from_slice(&sectors.to_le_bytes());
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk.extend_from_slice(&volume);
+    let path = image.scratch().join("whole.img");
+    std::fs::write(&path, disk).expect("a disk");
+    path
+}
