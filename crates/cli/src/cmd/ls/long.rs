@@ -129,17 +129,20 @@ impl Row {
             Size::Bytes(size) => size.clone(),
             Size::Device { major, minor } => format!("{major}, {minor:>width$}", width = widths.minor),
         };
+        // A name begins where its column does, a number ends where its column does.
+        let owner = |text: &str, width: usize| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => format!("{text:>width$}"),
+            false => format!("{text:width$}"),
+        };
         let line = format!(
-            "{:mode$} {:>links$} {:user$} {:group$} {size:>size_width$} {:>time$} ",
+            "{:mode$} {:>links$} {} {} {size:>size_width$} {:>time$} ",
             self.mode,
             self.links,
-            self.user,
-            self.group,
+            owner(&self.user, widths.user),
+            owner(&self.group, widths.group),
             self.time,
             mode = widths.mode,
             links = widths.links,
-            user = widths.user,
-            group = widths.group,
             size_width = widths.size,
             time = widths.time,
         );
