@@ -67,6 +67,8 @@ impl Style {
         let mut mode = ModeText { kind, mode: metadata.mode() }.to_string();
         if has_acl(volume, entry) {
             mode.push('+');
+        } else if has_context(volume, entry) {
+            mode.push('.');
         }
         let (user, group) = if self.numeric {
             (metadata.uid().to_string(), metadata.gid().to_string())
@@ -95,6 +97,11 @@ fn has_acl(volume: &Opened, entry: &Entry) -> bool {
         FileType::Directory => has(AclKind::Access) || has(AclKind::Default),
         _ => has(AclKind::Access),
     }
+}
+
+/// Whether there is a security context, that of SELinux.
+fn has_context(volume: &Opened, entry: &Entry) -> bool {
+    volume.session.lgetxattr(&entry.path, "security.selinux").is_ok_and(|context| context.is_some())
 }
 
 impl Widths {
