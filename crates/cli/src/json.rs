@@ -78,12 +78,6 @@ impl Object<'_> {
         self.out.push('"');
     }
 
-    /// An object.
-    pub(crate) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
-        self.key(key);
-        object(self.out, fill);
-    }
-
     /// An array of text.
     pub(crate) fn texts(&mut self, key: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
         self.array(key, values, |value, out| string(out, value.as_ref()));
@@ -148,7 +142,6 @@ mod tests {
             object.text("t", "a\"\\\n\u{1}\u{7f}ü");
             object.bytes("name", b"x\xff");
             object.maybe("none", None::<u8>);
-            object.object("inner", |inner| inner.raw("b", true));
             object.texts("list", ["a", "b"]);
             object.objects("objects", [1, 2], |value, item| item.raw("v", value));
             object.numbers("empty", [0_u8; 0]);
@@ -159,7 +152,7 @@ mod tests {
                 r#"{"n":1,"t":"a\"\\\n\u0001\u007fü","name":"x"#,
                 "\u{fffd}",
                 r#"","name_hex":"78ff","none":null,"#,
-                r#""inner":{"b":true},"list":["a","b"],"objects":[{"v":1},{"v":2}],"empty":[]}"#,
+                r#""list":["a","b"],"objects":[{"v":1},{"v":2}],"empty":[]}"#,
                 "\n"
             )
         );

@@ -4,9 +4,8 @@
 //! output, reports what fails to [`app::App`] and goes on with the rest; `main` turns the worst of it into the exit
 //! code.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
-mod allocations;
 mod app;
 mod args;
 mod blockmap;
@@ -27,6 +26,10 @@ use clap::Parser as _;
 use crate::app::App;
 use crate::args::Args;
 use crate::status::Status;
+
+/// `bench` counts allocations.
+#[global_allocator]
+static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocations::Counting;
 
 fn main() -> ExitCode {
     let args = Args::parse();

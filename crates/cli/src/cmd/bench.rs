@@ -5,8 +5,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use clap::Subcommand;
+use extern4_sync::allocations;
 
-use crate::allocations;
 use crate::app::{App, Target};
 use crate::json;
 use crate::place::Place;

@@ -244,7 +244,7 @@ fn stat_is_that_of_gnu() {
         let theirs = some.iter().map(|file| std::ffi::OsStr::from_bytes(file).to_owned());
         let arguments = ["-c".into(), FORMAT.into()];
         let ours = ok(extern4(
-            &image,
+            image,
             [std::ffi::OsString::from("stat")].into_iter().chain(arguments.clone()).chain(ours),
         ));
         let theirs = tool(&mount.path, "stat", arguments.into_iter().chain(theirs));

@@ -73,26 +73,23 @@ impl Query {
 }
 
 fn bind(test: &Test, target: &Target, app: &mut App) -> Result<Test, Option<String>> {
-    let names = target.volume.names();
+    let names = || target.volume.names();
     Ok(match test {
         Test::User(Who::Name(name)) => {
-            let uid = names
+            let uid = names()
                 .uid(name)
                 .ok_or_else(|| format!("-user: {name} is not a user of {}", target.place.image))?;
             Test::User(Who::Id(uid))
         }
         Test::Group(Who::Name(name)) => {
-            let gid = names
+            let gid = names()
                 .gid(name)
                 .ok_or_else(|| format!("-group: {name} is not a group of {}", target.place.image))?;
             Test::Group(Who::Id(gid))
         }
         Test::Newer { time, than: Reference::Name(name) } => {
             let (_, found) = look(name, target, app)?;
-            let than = match time {
-                Time::Access | Time::Modify | Time::Change => Reference::Time(found.mtime()),
-            };
-            Test::Newer { time: *time, than }
+            Test::Newer { time: *time, than: Reference::Time(found.mtime()) }
         }
         Test::SameFile(Reference::Name(name)) => {
             let (here, found) = look(name, target, app)?;

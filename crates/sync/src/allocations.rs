@@ -1,17 +1,23 @@
-//! An allocator that counts: how many allocations an operation costs is part of what `bench` measures.
+//! An allocator that counts: how many allocations an operation costs is part of what is measured.
 //!
 //! It is the system's allocator with one counter a thread in front of it. A counter of its own thread costs a load and
-//! a store in memory that nobody shares, which does not show beside the allocation itself.
-
-#![allow(unsafe_code, reason = "an allocator is an unsafe trait")]
+//! a store in memory that nobody shares, which does not show beside the allocation itself. A program asks for it with
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocations::Counting;
+//!
+//! let before = extern4_sync::allocations::of_this_thread();
+//! let boxed = std::hint::black_box(Box::new(1_u8));
+//! assert_eq!(extern4_sync::allocations::of_this_thread() - before, 1);
+//! ```
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-struct Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+/// The system's allocator, counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counting;
 
 thread_local! {
     // Without a destructor and with a constant start, so that it can be used inside the allocator at any time.
@@ -22,8 +28,8 @@ fn count() {
     COUNT.with(|count| count.set(count.get().wrapping_add(1)));
 }
 
-/// Allocations that this thread has made.
-pub(crate) fn of_this_thread() -> u64 {
+/// Allocations that this thread has made; always 0 where [`Counting`] is not the allocator.
+pub fn of_this_thread() -> u64 {
     COUNT.with(Cell::get)
 }
 
@@ -51,19 +57,5 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as in `realloc`.
         unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::of_this_thread;
-
-    #[test]
-    fn allocations_are_counted() {
-        let before = of_this_thread();
-        let boxed = std::hint::black_box(Box::new(1_u8));
-        assert_eq!(of_this_thread() - before, 1);
-        drop(boxed);
-        assert_eq!(of_this_thread() - before, 1);
     }
 }
