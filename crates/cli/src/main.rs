@@ -14,6 +14,7 @@ mod color;
 mod json;
 mod names;
 mod place;
+mod raw;
 mod report;
 mod status;
 mod text;

@@ -10,7 +10,13 @@ fn main() -> Result<()> {
     for entry in session.walk(path).with_metadata() {
         let entry = entry?;
         let metadata = entry.metadata()?;
-        println!("{:o} {:>6} {:>10} {}", metadata.mode(), metadata.uid(), metadata.len(), entry.path().display());
+        println!(
+            "{:o} {:>6} {:>10} {}",
+            metadata.mode(),
+            metadata.uid(),
+            metadata.len(),
+            entry.path().display()
+        );
     }
     Ok(())
 }

@@ -27,6 +27,7 @@ use crate::session::Session;
 pub struct Volume {
     ext4: Arc<Ext4>,
     namespace: Arc<Namespace>,
+    image_offset: Option<u64>,
 }
 
 /// How to open a volume.
@@ -74,12 +75,20 @@ impl OpenOptions {
         let path = path.as_ref();
         let device =
             FileDevice::open(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
-        self.open_device(Arc::new(device)).map_err(|e| e.at(path))
+        let (mut volume, offset_bytes) = self.open_window(Arc::new(device)).map_err(|e| e.at(path))?;
+        // A journal that is replayed in memory has newer contents than the image.
+        volume.image_offset = Some(offset_bytes).filter(|_| volume.ext4.replayed().is_none());
+        Ok(volume)
     }
 
     /// Opens the volume on a device of the caller's own.
     pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
-        let device = self.window(device)?;
+        self.open_window(device).map(|(volume, _)| volume)
+    }
+
+    /// Opens the volume, and tells where on the device it starts.
+    fn open_window(&self, device: Arc<dyn BlockDevice>) -> Result<(Volume, u64)> {
+        let (device, offset_bytes) = self.window(device)?;
         let ext4 = match Ext4::open(Arc::clone(&device), &self.ext4) {
             Ok(ext4) => Arc::new(ext4),
             Err(error) => return Err(explain(error, &device, self.partition.is_none())),
@@ -87,11 +96,11 @@ impl OpenOptions {
         let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
         let superblock = SuperBlock::new(fs, SuperOptions { read_only: true, ..SuperOptions::default() })
             .map_err(|e| Error::from_vfs("read the root directory of", e))?;
-        Ok(Volume { ext4, namespace: Namespace::new(superblock) })
+        Ok((Volume { ext4, namespace: Namespace::new(superblock), image_offset: None }, offset_bytes))
     }
 
-    /// The part of the device that the offset and partition name.
-    fn window(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>> {
+    /// The part of the device that the offset and partition name, and where it starts.
+    fn window(&self, device: Arc<dyn BlockDevice>) -> Result<(Arc<dyn BlockDevice>, u64)> {
         let invalid = |cause: String| Error::new(ErrorKind::Invalid, "open").because(cause);
         let mut device = device;
         if self.offset_bytes > 0 {
@@ -100,12 +109,15 @@ impl OpenOptions {
                 len.ok_or_else(|| invalid(format!("offset {} is behind its end", self.offset_bytes)))?;
             device = slice(device, self.offset_bytes, len)?;
         }
-        let Some(number) = self.partition else { return Ok(device) };
+        let Some(number) = self.partition else { return Ok((device, self.offset_bytes)) };
         let Some(table) = read_table(&*device)? else {
             return Err(invalid(format!("there is no partition {number}, for there is no partition table")));
         };
         match table.partition(number) {
-            Some(found) => slice(device, found.start_bytes, found.len_bytes),
+            Some(found) => {
+                let start = self.offset_bytes.saturating_add(found.start_bytes);
+                Ok((slice(device, found.start_bytes, found.len_bytes)?, start))
+            }
             None => Err(invalid(format!("there is no partition {number}; there are: {}", numbers(&table)))),
         }
     }
@@ -163,6 +175,13 @@ impl Volume {
         let device =
             FileDevice::open(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
         read_table(&device).map_err(|e| e.at(path))
+    }
+
+    /// Where the volume starts in the image file or block special file that was opened, in bytes, if contents of files
+    /// may be read there directly, at the offsets that [`File::span_at`](crate::File::span_at) tells. `None` for a
+    /// volume whose journal has been replayed in memory, or one on a device of the caller's own.
+    pub fn image_offset(&self) -> Option<u64> {
+        self.image_offset
     }
 
     /// A view of the volume with the rights of `cred`.

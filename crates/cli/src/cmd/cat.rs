@@ -1,11 +1,13 @@
 //! `extern4 cat`: the contents of files, one after the other.
 
+use std::fs::File as HostFile;
 use std::io::{self, Write as _};
 
-use extern4::File;
+use extern4::{File, Span, SpanKind};
 
 use crate::app::{App, Target};
 use crate::place::Place;
+use crate::raw::Raw;
 
 /// Bytes read at a time: few enough to stay in a core's own cache until they are written.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -18,33 +20,87 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let mut buffer = vec![0; CHUNK_BYTES];
+    // Straight to the descriptor: `Stdout` would look for line feeds in all of it.
+    let mut output =
+        Output { out: HostFile::from(rustix::io::dup(io::stdout())?), buffer: vec![0; CHUNK_BYTES] };
     for place in &args.places {
         let Some(target) = app.target(place) else { continue };
         match target.session().open(target.path()) {
-            Ok(file) => write(&file, &target, &mut buffer, app)?,
+            Ok(file) => match output.file(&file, &target) {
+                Ok(()) => {}
+                Err(Failure::Volume(error)) => app.error(place, &error),
+                Err(Failure::Output(error)) => return Err(error),
+            },
             Err(error) => app.error(place, &error),
         }
     }
     Ok(())
 }
 
-/// Writes a file to standard output; a failure to read it is reported, and the rest of it left out.
-fn write(file: &File, target: &Target, buffer: &mut [u8], app: &mut App) -> io::Result<()> {
-    // Straight to the descriptor: `Stdout` would look for line feeds in all of it.
-    let mut out = std::fs::File::from(rustix::io::dup(io::stdout())?);
-    let mut offset = 0;
-    loop {
-        match file.read_at(buffer, offset) {
-            Ok(0) => return Ok(()),
-            Ok(len) => {
-                out.write_all(&buffer[..len])?;
-                offset += len as u64;
+/// On which side it failed.
+enum Failure {
+    Volume(extern4::Error),
+    Output(io::Error),
+}
+
+impl From<extern4::Error> for Failure {
+    fn from(error: extern4::Error) -> Self {
+        Self::Volume(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+struct Output {
+    out: HostFile,
+    buffer: Vec<u8>,
+}
+
+impl Output {
+    fn file(&mut self, file: &File, target: &Target) -> Result<(), Failure> {
+        let mut raw = Raw::new(&target.volume);
+        let len = file.metadata().len();
+        let mut at = 0;
+        while at < len {
+            let Some(span) = file.span_at(at)? else { break };
+            let end = span.offset.saturating_add(span.len).clamp(at + 1, len);
+            match (span.kind, &mut raw) {
+                (SpanKind::Mapped { .. }, Some(raw)) => self.span(file, raw, &span, at, end)?,
+                _ => self.bytes(file, at, end)?,
             }
-            Err(error) => {
-                app.error(&target.place, &error);
-                return Ok(());
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Data that stands in the image as it is.
+    fn span(&mut self, file: &File, raw: &mut Raw, span: &Span, at: u64, end: u64) -> Result<(), Failure> {
+        let mut at = at;
+        while at < end {
+            match raw.send(span, at, end - at, &self.out, None).map_err(io::Error::from)? {
+                0 => return self.bytes(file, at, end),
+                sent => at += sent.min(end - at),
             }
         }
+        Ok(())
+    }
+
+    /// The bytes from `at` to `end`, wherever they are.
+    fn bytes(&mut self, file: &File, at: u64, end: u64) -> Result<(), Failure> {
+        let mut at = at;
+        while at < end {
+            let wanted = usize::try_from(end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let len = file.read_at(&mut self.buffer[..wanted], at)?;
+            if len == 0 {
+                break;
+            }
+            self.out.write_all(&self.buffer[..len])?;
+            at += len as u64;
+        }
+        Ok(())
     }
 }

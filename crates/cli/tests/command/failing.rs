@@ -1,7 +1,6 @@
 //! What goes wrong, what is said of it, and with which code it ends.
 
 use std::os::unix::fs::FileExt as _;
-use std::process::Stdio;
 
 use crate::run::{command, extern4, failed, machine, ok, partitioned};
 
@@ -57,22 +56,22 @@ fn a_caller_sees_what_he_may() {
 fn a_disk_with_partitions_says_so() {
     let image = machine();
     partitioned(&image);
-    let errors = failed(&extern4(&image, ["ls", "whole.img"]), 3);
-    let expected = "extern4: ls: whole.img: this is a disk with partitions; name one of them: whole.img#1\n";
+    let errors = failed(&extern4(&image, ["ls", "sdcard.img"]), 3);
+    let expected = "extern4: ls: sdcard.img: this is a disk with partitions; name one of them: sdcard.img#1, sdcard.img#2\n";
     assert_eq!(errors, expected);
     for place in
-        ["whole.img#1:/etc/hostname", "whole.img@1M:/etc/hostname", "whole.img@1048576:/etc/hostname"]
+        ["sdcard.img#2:/etc/hostname", "sdcard.img@1M:/etc/hostname", "sdcard.img@1048576:/etc/hostname"]
     {
         assert_eq!(ok(extern4(&image, ["cat", place])), b"tiny\n", "{place}");
     }
-    let errors = failed(&extern4(&image, ["ls", "whole.img#7"]), 1);
+    let errors = failed(&extern4(&image, ["ls", "sdcard.img#7"]), 1);
     assert!(errors.contains("there is no partition 7"), "{errors}");
-    let text = String::from_utf8(ok(extern4(&image, ["info", "whole.img"]))).expect("text");
-    assert!(text.contains("whole.img#1") && text.contains("tiny") && text.contains("ext4"), "{text}");
-    let json = ok(extern4(&image, ["info", "--json", "whole.img"]));
+    let text = String::from_utf8(ok(extern4(&image, ["info", "sdcard.img"]))).expect("text");
+    assert!(text.contains("sdcard.img#2") && text.contains("tiny") && text.contains("ext4"), "{text}");
+    let json = ok(extern4(&image, ["info", "--json", "sdcard.img"]));
     let json: serde_json::Value = serde_json::from_slice(&json).expect("an object");
-    assert_eq!(json["partitions"][0]["start_bytes"], 1 << 20);
-    assert_eq!(json["partitions"][0]["label"], "tiny");
+    assert_eq!(json["partitions"][1]["start_bytes"], 1 << 20);
+    assert_eq!(json["partitions"][1]["label"], "tiny");
 }
 
 #[test]
@@ -121,15 +120,10 @@ fn corruption_is_told_with_its_place() {
 fn a_closed_pipe_is_quiet() {
     let image = machine();
     for args in [&["find", "disk.img"][..], &["cat", "disk.img:/etc/passwd"], &["ls", "-lR", "disk.img"]] {
-        let mut child = command()
-            .current_dir(image.scratch())
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the command runs");
-        drop(child.stdout.take());
-        let output = child.wait_with_output().expect("it ends");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = command().current_dir(image.scratch()).args(args).stdout(writer).output();
+        let output = output.expect("the command runs");
         assert_eq!(failed(&output, 141), "", "{args:?}");
     }
 }

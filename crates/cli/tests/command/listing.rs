@@ -51,7 +51,7 @@ fn ls_shows_dots_and_names_of_the_image() {
         let output = ok(extern4(&image, args));
         assert_eq!(String::from_utf8_lossy(&output), expected, "{args:?}");
     };
-    check(&["ls", "disk.img"], "bin\netc\nhome\nlost+found\nroot\n");
+    check(&["ls", "disk.img"], "bin\netc\nhome\nlost+found\nroot\nvar\n");
     check(&["ls", "-d", "disk.img:/etc"], "/etc\n");
     check(&["ls", "disk.img:/etc/hostname", "disk.img:/etc/passwd"], "/etc/hostname\n/etc/passwd\n");
     check(&["ls", "disk.img:/home/ann/todo"], "/home/ann/todo\n");
@@ -320,6 +320,7 @@ fn tree_draws_branches() {
 ├── etc
 │   ├── group
 │   ├── hostname
+│   ├── os-release
 │   └── passwd
 ├── home
 │   └── ann
@@ -327,9 +328,12 @@ fn tree_draws_branches() {
 │       ├── notes.txt
 │       └── todo -> notes.txt
 ├── lost+found
-└── root
+├── root
+└── var
+    └── log
+        └── old.gz
 
-6 directories, 7 files
+8 directories, 9 files
 ";
     assert_eq!(String::from_utf8_lossy(&output), expected);
     let output = ok(extern4(&image, ["tree", "-d", "-L", "1", "disk.img:/home"]));

@@ -134,7 +134,7 @@ fn make_everything() -> Option<Everything> {
 /// A small machine's disk, made without a mount, with its own users.
 pub(crate) fn machine() -> Image {
     fn fill(root: &Path) -> std::io::Result<()> {
-        for dir in ["etc", "home/ann", "root", "bin"] {
+        for dir in ["etc", "home/ann", "root", "bin", "var/log"] {
             std::fs::create_dir_all(root.join(dir))?;
         }
         std::fs::write(
@@ -143,6 +143,8 @@ pub(crate) fn machine() -> Image {
         )?;
         std::fs::write(root.join("etc/group"), "root:x:0:\nann:x:1000:\nstaff:x:50:ann\n")?;
         std::fs::write(root.join("etc/hostname"), "tiny\n")?;
+        std::fs::write(root.join("etc/os-release"), "NAME=tiny\n")?;
+        std::fs::write(root.join("var/log/old.gz"), [b'x'; 4000])?;
         std::fs::write(root.join("home/ann/notes.txt"), "buy milk\n")?;
         std::fs::write(root.join("home/ann/.profile"), "umask 022\n")?;
         std::fs::write(root.join("bin/true"), "#!/bin/sh\n")?;
@@ -167,18 +169,20 @@ pub(crate) fn machine() -> Image {
     image
 }
 
-/// A disk with an MBR whose first partition starts at the second MiB and holds `image`.
+/// `sdcard.img` beside `image`: a disk with an MBR whose second partition starts at the second MiB and holds `image`.
 pub(crate) fn partitioned(image: &Image) -> std::path::PathBuf {
     let volume = std::fs::read(&image.path).expect("an image");
     let start = 1_u32 << 20;
     let mut disk = vec![0; start as usize];
     let sectors = u32::try_from(volume.len() / 512).expect("a small image");
-    disk[446 + 4] = 0x83;
-    disk[446 + 8..446 + 12].copy_from_slice(&(start / 512).to_le_bytes());
-    disk[446 + 12..446 + 16].copy_from_slice(&sectors.to_le_bytes());
+    for (entry, kind, first, len) in [(446, 0x0c, 64, 1024), (462, 0x83, start / 512, sectors)] {
+        disk[entry + 4] = kind;
+        disk[entry + 8..entry + 12].copy_from_slice(&u32::to_le_bytes(first));
+        disk[entry + 12..entry + 16].copy_from_slice(&u32::to_le_bytes(len));
+    }
     disk[510..512].copy_from_slice(&[0x55, 0xaa]);
     disk.extend_from_slice(&volume);
-    let path = image.scratch().join("whole.img");
+    let path = image.scratch().join("sdcard.img");
     std::fs::write(&path, disk).expect("a disk");
     path
 }

@@ -12,12 +12,13 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat,
 
 use crate::app::{App, Opened, Target, host_reason};
 use crate::place::Image;
+use crate::raw::Raw;
 use crate::status::Status;
 use crate::text::escape;
 
 use super::Args;
 use super::attributes::{Keep, Lost, Original};
-use super::data::{self, Error};
+use super::data::{Contents, Error};
 use super::progress::Progress;
 use super::tree::{self, Tree};
 
@@ -58,8 +59,16 @@ pub(super) struct Copier<'a> {
     lost: Lost,
     progress: Progress,
     buffer: Vec<u8>,
-    /// Where the first name of a file with several went, by image and inode.
-    links: Vec<(Image, HashMap<u64, tree::Spot>)>,
+    sources: Vec<Source>,
+}
+
+/// A volume that is copied from.
+struct Source {
+    image: Image,
+    /// Where the first name of a file with several went, by inode.
+    links: HashMap<u64, tree::Spot>,
+    /// The image file, for data that stands in it as it is.
+    raw: Option<Raw>,
 }
 
 /// A directory that is being filled: its attributes are given to it when it is left.
@@ -74,7 +83,7 @@ impl<'a> Copier<'a> {
         // Modes are given in full where they are made, so that a file never has more rights than it ends with.
         let umask = rustix::process::umask(Mode::empty()).as_raw_mode();
         let progress = Progress::new(args.quiet);
-        Self { args, umask, lost: Lost::default(), progress, buffer: Vec::new(), links: Vec::new() }
+        Self { args, umask, lost: Lost::default(), progress, buffer: Vec::new(), sources: Vec::new() }
     }
 
     /// Copies one place.
@@ -99,7 +108,7 @@ impl<'a> Copier<'a> {
             Ok(found) => {
                 let keep = self.keep(&spot);
                 if let Some(path) = spot.existing.as_deref().filter(|_| found.is_file()) {
-                    let copied = self.into_existing(target, &found, path, keep);
+                    let copied = self.write_existing(target, &found, path, keep);
                     self.outcome(copied, &target.volume, target.path(), path, app);
                 } else if found.is_dir() {
                     self.directory(target, spot, keep, app);
@@ -134,7 +143,7 @@ impl<'a> Copier<'a> {
         Mode::from_raw_mode(if keep.attributes { mode & 0o700 } else { mode & 0o777 & !self.umask })
     }
 
-    fn into_existing(
+    fn write_existing(
         &mut self,
         target: &Target,
         found: &Metadata,
@@ -143,11 +152,10 @@ impl<'a> Copier<'a> {
     ) -> Result<(), Error> {
         let from = target.session().open(target.path())?;
         let to = std::fs::OpenOptions::new().write(true).truncate(true).open(path)?;
-        let progress = &self.progress;
         if !to.metadata()?.is_file() {
-            return data::stream(&from, &to, &mut self.buffer, |bytes| progress.bytes(bytes));
+            return self.contents(&target.volume, &from, &to, |contents| contents.stream());
         }
-        data::copy(&from, &to, &mut self.buffer, |bytes| progress.bytes(bytes))?;
+        self.contents(&target.volume, &from, &to, |contents| contents.copy())?;
         named(target, found).keep(&to, keep, &mut self.lost)
     }
 
@@ -281,7 +289,7 @@ impl<'a> Copier<'a> {
         }
         if linked {
             let spot = tree.spot(name);
-            self.links_of(&original.volume.image).insert(metadata.ino(), spot);
+            self.source(original.volume).links.insert(metadata.ino(), spot);
         }
         self.progress.file();
         Ok(())
@@ -300,8 +308,7 @@ impl<'a> Copier<'a> {
         let mode = if keep.attributes { mode } else { self.first_mode(original.metadata.mode(), keep) };
         let to = tree.make(name, |directory, name| openat(directory, name, flags, mode))?;
         let to = std::fs::File::from(to);
-        let progress = &self.progress;
-        data::copy(&from, &to, &mut self.buffer, |bytes| progress.bytes(bytes))?;
+        self.contents(original.volume, &from, &to, |contents| contents.copy())?;
         original.keep(&to, keep, &mut self.lost)
     }
 
@@ -322,7 +329,7 @@ impl<'a> Copier<'a> {
 
     /// Makes another name for a file that is copied already; tells whether it is.
     fn link(&mut self, original: &Original<'_>, name: &OsStr, tree: &mut Tree) -> Result<bool, Error> {
-        let Some(first) = self.links_of(&original.volume.image).get(&original.metadata.ino()) else {
+        let Some(first) = self.source(original.volume).links.get(&original.metadata.ino()) else {
             return Ok(false);
         };
         let (directory, first) = first.open_parent()?;
@@ -331,15 +338,36 @@ impl<'a> Copier<'a> {
         Ok(true)
     }
 
-    fn links_of(&mut self, image: &Image) -> &mut HashMap<u64, tree::Spot> {
-        let at = match self.links.iter().position(|(known, _)| known == image) {
-            Some(at) => at,
-            None => {
-                self.links.push((image.clone(), HashMap::new()));
-                self.links.len() - 1
-            }
-        };
-        &mut self.links[at].1
+    fn source(&mut self, volume: &Opened) -> &mut Source {
+        let at = self.sources.iter().position(|source| source.image == volume.image);
+        let at = at.unwrap_or_else(|| {
+            let source = Source { image: volume.image.clone(), links: HashMap::new(), raw: Raw::new(volume) };
+            self.sources.push(source);
+            self.sources.len() - 1
+        });
+        &mut self.sources[at]
+    }
+
+    fn contents(
+        &mut self,
+        volume: &Opened,
+        from: &extern4::File,
+        to: &std::fs::File,
+        copy: impl FnOnce(Contents<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut raw = self.source(volume).raw.take();
+        let progress = &self.progress;
+        let copied = copy(Contents {
+            from,
+            raw: raw.as_mut(),
+            to,
+            buffer: &mut buffer,
+            copied: &mut |bytes| progress.bytes(bytes),
+        });
+        self.source(volume).raw = raw;
+        self.buffer = buffer;
+        copied
     }
 
     fn outcome(&self, copied: Result<(), Error>, volume: &Opened, from: &Path, to: &Path, app: &mut App) {

@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt as _;
 
 use extern4::{Span, SpanKind};
 
+use crate::raw::Raw;
+
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -30,73 +32,85 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Copies the contents of `from` to the empty file `to`, and tells `copied` of every piece.
-pub(super) fn copy(
-    from: &extern4::File,
-    to: &File,
-    buffer: &mut Vec<u8>,
-    mut copied: impl FnMut(u64),
-) -> Result<(), Error> {
-    let len = from.metadata().len();
-    buffer.resize(CHUNK_BYTES, 0);
-    let mut offset = 0;
-    while offset < len {
-        let Some(span) = from.span_at(offset)? else { break };
-        let end = end(&span, offset).ok_or(Error::Map)?.min(len);
-        match span.kind {
-            SpanKind::Hole | SpanKind::Unwritten => {}
-            SpanKind::Mapped { .. } | SpanKind::Inline => {
-                span_data(from, to, offset, end, buffer, &mut copied)?
-            }
-        }
-        offset = end;
-    }
-    to.set_len(len)?;
-    Ok(())
+/// What copies contents.
+pub(super) struct Contents<'a> {
+    /// The file in the volume.
+    pub(super) from: &'a extern4::File,
+    /// The image, if the data stands in it as it is.
+    pub(super) raw: Option<&'a mut Raw>,
+    /// The copy, empty.
+    pub(super) to: &'a File,
+    /// Space to read into.
+    pub(super) buffer: &'a mut Vec<u8>,
+    /// Told of every piece that is copied, in bytes.
+    pub(super) copied: &'a mut dyn FnMut(u64),
 }
 
-/// Writes the contents of `from` to `to` from its position on, holes as zeroes.
-pub(super) fn stream(
-    from: &extern4::File,
-    mut to: &File,
-    buffer: &mut Vec<u8>,
-    mut copied: impl FnMut(u64),
-) -> Result<(), Error> {
-    buffer.resize(CHUNK_BYTES, 0);
-    let mut offset = 0;
-    loop {
-        let len = from.read_at(buffer, offset)?;
-        if len == 0 {
-            return Ok(());
+impl Contents<'_> {
+    /// Copies what is data.
+    pub(super) fn copy(mut self) -> Result<(), Error> {
+        let len = self.from.metadata().len();
+        let mut offset = 0;
+        while offset < len {
+            let Some(span) = self.from.span_at(offset)? else { break };
+            let end = end(&span, offset).ok_or(Error::Map)?.min(len);
+            match span.kind {
+                SpanKind::Hole | SpanKind::Unwritten => {}
+                SpanKind::Mapped { .. } | SpanKind::Inline => self.span(&span, offset, end)?,
+            }
+            offset = end;
         }
-        std::io::Write::write_all(&mut to, &buffer[..len])?;
-        offset += len as u64;
-        copied(len as u64);
+        self.to.set_len(len)?;
+        Ok(())
+    }
+
+    /// Writes everything to where `to` stands, holes as zeroes.
+    pub(super) fn stream(self) -> Result<(), Error> {
+        self.buffer.resize(CHUNK_BYTES, 0);
+        let mut to = self.to;
+        let mut offset = 0;
+        loop {
+            let len = self.from.read_at(self.buffer, offset)?;
+            if len == 0 {
+                return Ok(());
+            }
+            std::io::Write::write_all(&mut to, &self.buffer[..len])?;
+            offset += len as u64;
+            (self.copied)(len as u64);
+        }
+    }
+
+    fn span(&mut self, span: &Span, mut offset: u64, end: u64) -> Result<(), Error> {
+        while let Some(raw) = self.raw.as_mut().filter(|_| offset < end) {
+            let sent = raw.send(span, offset, end - offset, self.to, Some(offset));
+            match sent.map_err(std::io::Error::from)?.min(end - offset) {
+                0 => break,
+                sent => {
+                    offset += sent;
+                    (self.copied)(sent);
+                }
+            }
+        }
+        self.bytes(offset, end)
+    }
+
+    fn bytes(&mut self, mut offset: u64, end: u64) -> Result<(), Error> {
+        self.buffer.resize(CHUNK_BYTES, 0);
+        while offset < end {
+            let wanted = usize::try_from(end - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let len = self.from.read_at(&mut self.buffer[..wanted], offset)?;
+            if len == 0 {
+                return Ok(());
+            }
+            self.to.write_all_at(&self.buffer[..len], offset)?;
+            offset += len as u64;
+            (self.copied)(len as u64);
+        }
+        Ok(())
     }
 }
 
 /// Where a span ends; nothing if it leads nowhere.
 fn end(span: &Span, offset: u64) -> Option<u64> {
     span.offset.checked_add(span.len).filter(|end| *end > offset)
-}
-
-fn span_data(
-    from: &extern4::File,
-    to: &File,
-    mut offset: u64,
-    end: u64,
-    buffer: &mut [u8],
-    copied: &mut impl FnMut(u64),
-) -> Result<(), Error> {
-    while offset < end {
-        let wanted = usize::try_from(end - offset).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let len = from.read_at(&mut buffer[..wanted], offset)?;
-        if len == 0 {
-            return Ok(());
-        }
-        to.write_all_at(&buffer[..len], offset)?;
-        offset += len as u64;
-        copied(len as u64);
-    }
-    Ok(())
 }
