@@ -1,4 +1,29 @@
-//! ext4 outside the kernel.
+//! ext4 outside the kernel: opens ext2, ext3 and ext4 volumes without root, without a loop device, without a mount.
+//!
+//! [`Volume::open`] takes an image file or a block special file, [`Volume::options`] a partition of it. A volume is seen
+//! through a [`Session`], which has the rights of one caller: [`Volume::superuser`] sees everything, and
+//! [`Volume::session`] what a user of that id would see on Linux. Its calls are those of `std::fs`, and those of the
+//! `...at` family through [`Session::at`]. Everything is `Send + Sync`, and cheap to clone.
+//!
+//! ```
+//! # fn main() -> extern4::Result<()> {
+//! # let sample = extern4_testkit::sample::image();
+//! # let image = &sample.path;
+//! use std::io::Read;
+//!
+//! use extern4::Volume;
+//!
+//! let session = Volume::open(image)?.superuser();
+//! let mut text = String::new();
+//! session.open("/etc/hostname")?.read_to_string(&mut text).unwrap();
+//! assert_eq!(text, "sample\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Volumes are only read so far, and nothing is ever written to them: one that was not unmounted cleanly is read with
+//! its journal replayed in memory. An error says what was tried, on which path, and why it failed; where the volume is
+//! damaged, which structure is, and where it stands. See [`ErrorKind`].
 
 #![forbid(unsafe_code)]
 

@@ -19,14 +19,19 @@ use crate::metadata::Metadata;
 /// Relative paths start at the session's working directory, which is its root at first; [`at`](Self::at) gives the
 /// same session in another one, which is what the `...at` family of system calls is for.
 ///
-/// ```no_run
+/// ```
 /// # fn main() -> extern4::Result<()> {
-/// let volume = extern4::Volume::open("disk.img")?;
-/// let session = volume.session(extern4::Cred::new(1000, 1000, &[]));
-/// let home = session.at("/home/ann")?;
-/// if home.access(".profile", extern4::Access::READ).is_ok() {
-///     println!("{} bytes", home.metadata(".profile")?.len());
-/// }
+/// use extern4::{Access, Cred, Volume};
+///
+/// # let sample = extern4_testkit::sample::image();
+/// # let image = &sample.path;
+/// let volume = Volume::open(image)?;
+/// let somebody = volume.session(Cred::new(1000, 1000, &[]));
+/// let etc = somebody.at("/etc")?;
+/// assert_eq!(etc.metadata("hostname")?.len(), 7);
+/// assert!(etc.access("hostname", Access::READ).is_ok());
+/// // A home directory of somebody else's, that only its owner may search.
+/// assert!(somebody.metadata("/home/ann/.profile").is_err());
 /// # Ok(())
 /// # }
 /// ```
@@ -71,6 +76,16 @@ impl Session {
     }
 
     /// The attributes of what `path` leads to, symbolic links followed.
+    ///
+    /// ```
+    /// # fn main() -> extern4::Result<()> {
+    /// # let sample = extern4_testkit::sample::image();
+    /// let session = extern4::Volume::open(&sample.path)?.superuser();
+    /// assert!(session.metadata("/usr/include/fs.h")?.is_file());
+    /// assert!(session.symlink_metadata("/usr/include/fs.h")?.is_symlink());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.stat(path.as_ref(), true)
     }
@@ -113,6 +128,15 @@ impl Session {
     }
 
     /// The whole contents of a file.
+    ///
+    /// ```
+    /// # fn main() -> extern4::Result<()> {
+    /// # let sample = extern4_testkit::sample::image();
+    /// let session = extern4::Volume::open(&sample.path)?.superuser();
+    /// assert_eq!(session.read("/etc/hostname")?, b"sample\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         self.open(path)?.read_all()
     }
@@ -188,6 +212,23 @@ impl Session {
     /// links are not followed, unless `path` itself is one that ends in a slash.
     ///
     /// What cannot be read is an error in its place; the walk goes on behind it.
+    ///
+    /// ```
+    /// # fn main() -> extern4::Result<()> {
+    /// # let sample = extern4_testkit::sample::image();
+    /// let session = extern4::Volume::open(&sample.path)?.superuser();
+    /// let mut headers = Vec::new();
+    /// for entry in session.walk("/usr") {
+    ///     let entry = entry?;
+    ///     if entry.path().extension().is_some_and(|extension| extension == "h") {
+    ///         headers.push(entry.into_path());
+    ///     }
+    /// }
+    /// headers.sort();
+    /// assert_eq!(headers, ["/usr/include/fs.h", "/usr/include/linux/fs.h"].map(std::path::PathBuf::from));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn walk(&self, path: impl AsRef<Path>) -> Walk {
         Walk::new(&self.vfs, path.as_ref(), self.how(false))
     }

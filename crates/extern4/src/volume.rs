@@ -14,10 +14,15 @@ use crate::session::Session;
 
 /// An open ext2, ext3 or ext4 volume. Cheap to clone; every clone is the same volume, with the same caches.
 ///
-/// ```no_run
+/// ```
 /// # fn main() -> extern4::Result<()> {
-/// let volume = extern4::Volume::open("disk.img")?;
-/// for entry in volume.superuser().walk("/etc") {
+/// # let sample = extern4_testkit::sample::image();
+/// # let image = &sample.path;
+/// use extern4::Volume;
+///
+/// let volume = Volume::open(image)?;
+/// println!("{:?}", volume.stat_fs()?);
+/// for entry in volume.superuser().read_dir("/etc")? {
 ///     println!("{}", entry?.path().display());
 /// }
 /// # Ok(())

@@ -17,6 +17,7 @@
 //! * [`crash`] makes images whose journal still has to be replayed.
 //! * [`tree`] is what an oracle saw, and the difference between two of those.
 //! * [`perm`] asks the kernel who may do what.
+//! * [`sample`] is a small volume for examples in documentation.
 //!
 //! Everything here panics on failure: a test that cannot trust its oracle has nothing to say.
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod crash;
 pub mod image;
 pub mod perm;
 pub mod plan;
+pub mod sample;
 pub mod tools;
 pub mod tree;
 pub mod zoo;
