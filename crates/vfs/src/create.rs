@@ -46,6 +46,7 @@ impl Session {
     fn make(&self, path: &[u8], kind: NewKind<'_>, mode: u16) -> Result<Location> {
         let is_dir = kind == NewKind::Directory;
         self.with_new_name(path, is_dir, |parent, name| {
+            self.may_create(parent)?;
             // Overlay file systems mark removed names with character device 0/0, which anybody may make.
             let needs_mknod = match kind {
                 NewKind::CharDevice(rdev) => rdev.major != 0 || rdev.minor != 0,
@@ -59,8 +60,9 @@ impl Session {
         })
     }
 
-    /// Goes to the directory of a name that is not there yet, locks it, checks that the name may be made, and calls
-    /// `make`. The order of errors is Linux's: `EEXIST` comes before `EROFS`, and that before `EACCES`.
+    /// Goes to the directory of a name that is not there yet, locks it, and calls `make`, which asks
+    /// [`may_create`](Self::may_create). The order of errors is Linux's: `EEXIST` comes before `EROFS`, and that before
+    /// `EACCES`.
     pub(crate) fn with_new_name<T>(
         &self,
         path: &[u8],
@@ -82,7 +84,6 @@ impl Session {
             return Err(Errno::ENOENT.into());
         }
         let _writer = writable?;
-        self.may_create(&parent)?;
         make(&parent, name)
     }
 
@@ -111,10 +112,9 @@ impl Session {
         let flags = how.flags;
         let (mut walk, mut last) = self.walk_to_last(path, how.resolve)?;
         loop {
-            if last.slash {
-                return Err(Errno::EISDIR.into());
-            }
+            let dir = Arc::clone(walk.at.inode());
             match last.component() {
+                Component::Name(_) if last.slash => return Err(Errno::EISDIR.into()),
                 Component::None | Component::Dot => {}
                 Component::DotDot => walk.up()?,
                 Component::Name(name) => {
@@ -143,8 +143,21 @@ impl Session {
             if location.inode().is_dir() {
                 return Err(Errno::EISDIR.into());
             }
+            self.may_reopen(&dir, &location)?;
             return self.open_location(location, flags - (OpenFlags::CREATE | OpenFlags::EXCL));
         }
+    }
+
+    /// May `O_CREAT` open what is there already? Not what somebody else has put into a sticky directory that everybody may
+    /// write to, unless it is a regular file or a pipe: for those Linux asks `fs.protected_regular` and
+    /// `fs.protected_fifos`, which are off here.
+    fn may_reopen(&self, dir: &Inode, found: &Location) -> Result<()> {
+        let (dir_uid, _, dir_mode) = dir.owner();
+        let uid = found.inode().owner().0;
+        let open_to_all = dir_mode & 0o1002 == 0o1002;
+        let others = uid != dir_uid && uid != self.cred.uid();
+        let exempt = matches!(found.kind(), FileType::Regular | FileType::Fifo);
+        if open_to_all && others && !exempt { Err(Errno::EACCES.into()) } else { Ok(()) }
     }
 
     fn create_unless_there(&self, parent: &Spot<'_>, name: &[u8], mode: u16) -> Result<Created> {

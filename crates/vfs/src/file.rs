@@ -18,6 +18,7 @@ use crate::inode::Inode;
 use crate::lock;
 use crate::mount::{Location, Mount};
 use crate::namei::Resolve;
+use crate::permission::set_id_bits_lost;
 use crate::superblock::{Atime, SuperBlock};
 
 bitflags::bitflags! {
@@ -354,16 +355,12 @@ fn check_range(offset: u64, len: u64) -> Result<()> {
 
 /// Takes the set-id bits off a regular file that changes, unless the caller may keep them. Locks: `rwsem` exclusive.
 pub(crate) fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
-    let mode = inode.perm().mode() & 0o7777;
-    let mut drop = mode & 0o4000;
-    // Without group execution, set-group-id used to mean mandatory locking and is kept.
-    if mode & 0o2010 == 0o2010 {
-        drop |= 0o2000;
-    }
-    if drop == 0 || inode.kind() != FileType::Regular || cred.has(Caps::FSETID) {
+    let lost = set_id_bits_lost(cred, inode);
+    if lost == 0 || inode.kind() != FileType::Regular || cred.has(Caps::FSETID) {
         return Ok(());
     }
-    sb.fs().set_attr(inode, &SetAttr { mode: Some(mode & !drop), ctime: Some(now), ..SetAttr::default() })
+    let mode = inode.perm().mode() & 0o7777 & !lost;
+    sb.fs().set_attr(inode, &SetAttr { mode: Some(mode), ctime: Some(now), ..SetAttr::default() })
 }
 
 /// Makes a regular file `size` bytes long; permission has been checked.

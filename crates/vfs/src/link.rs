@@ -10,7 +10,7 @@ use crate::file::WriteGuard;
 use crate::fs::{NameRef, Rename, RenameFlags};
 use crate::inode::Inode;
 use crate::namei::{Component, How, Last, Resolve, Spot};
-use crate::permission::Access;
+use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
 use crate::superblock::{SuperBlock, directory, two_names};
 
@@ -25,6 +25,10 @@ impl Session {
                 return Err(Errno::EXDEV.into());
             }
             let sb = parent.sb();
+            if sb.protects_hardlinks() && !self.may_keep(&source) {
+                return Err(Errno::EPERM.into());
+            }
+            self.may_create(parent)?;
             if inode.perm().append() || inode.perm().immutable() || inode.is_dir() {
                 return Err(Errno::EPERM.into());
             }
@@ -39,6 +43,16 @@ impl Session {
                 Ok(())
             })
         })
+    }
+
+    /// May the caller keep a file alive by a link of its own, where links are protected? Its own files, and regular
+    /// files that it may read and write and that give nobody privileges.
+    fn may_keep(&self, source: &Spot<'_>) -> bool {
+        let inode = source.inode();
+        let mode = inode.perm().mode();
+        let plain = inode.kind() == FileType::Regular && mode & 0o4000 == 0 && mode & 0o2010 != 0o2010;
+        owner_or_capable(&self.cred, inode)
+            || plain && self.permission(source, Access::READ | Access::WRITE).is_ok()
     }
 
     /// Removes a name of a file that is no directory.

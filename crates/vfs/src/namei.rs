@@ -226,11 +226,11 @@ impl<'a> Walk<'a> {
         path: &'a [u8],
         resolve: Resolve,
     ) -> Result<(Self, Last<'a>)> {
-        check_text(path)?;
-        let scoped = resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT);
         if resolve.contains(Resolve::BENEATH | Resolve::IN_ROOT) {
             return Err(Errno::EINVAL.into());
         }
+        check_text(path)?;
+        let scoped = resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT);
         let absolute = path.first() == Some(&b'/');
         if absolute && resolve.contains(Resolve::BENEATH) {
             return Err(Errno::EXDEV.into());

@@ -156,6 +156,18 @@ pub(crate) fn in_group_or_capable(cred: &Cred, gid: u32) -> bool {
     cred.in_group(gid) || cred.has(Caps::FSETID)
 }
 
+/// The set-id bits that a change of owner or contents takes off a file.
+///
+/// Without group execution, set-group-id is no privilege but a mark for mandatory locking, and members keep it.
+pub(crate) fn set_id_bits_lost(cred: &Cred, inode: &Inode) -> u16 {
+    let (_, gid, mode) = inode.owner();
+    let mut lost = mode & 0o4000;
+    if mode & 0o0010 != 0 || !in_group_or_capable(cred, gid) {
+        lost |= mode & 0o2000;
+    }
+    lost
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -158,8 +158,10 @@ impl Session {
 
     /// The value of an extended attribute, ACLs (`system.posix_acl_access`, `system.posix_acl_default`) included.
     pub fn get_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<Vec<u8>> {
+        let name = name.as_ref();
+        xattr::check_name(name)?;
         let spot = self.walk(path.as_ref(), how)?;
-        xattr::get(&self.cred, &spot.mount, spot.inode(), name.as_ref())
+        xattr::get(&self.cred, &spot.mount, spot.inode(), name)
     }
 
     /// The names of all extended attributes that the session may see, ACLs included.

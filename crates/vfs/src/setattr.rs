@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::acl::{Acl, AclKind};
+use crate::acl::{Acl, AclError, AclKind};
 use crate::attr::{FileFlags, FileType, Timespec};
 use crate::cred::Caps;
 use crate::errno::{Errno, Result};
@@ -10,7 +10,7 @@ use crate::file::{WriteGuard, truncate};
 use crate::fs::{SetAttr, XattrFlags};
 use crate::inode::Inode;
 use crate::namei::{How, Spot};
-use crate::permission::{Access, in_group_or_capable, owner_or_capable};
+use crate::permission::{Access, in_group_or_capable, owner_or_capable, set_id_bits_lost};
 use crate::session::Session;
 use crate::superblock::SuperBlock;
 use crate::xattr::{self, Space};
@@ -75,12 +75,14 @@ impl Session {
         }
         let mut set = SetAttr { uid, gid, ctime: Some(sb.now()), ..SetAttr::default() };
         if !inode.is_dir() {
-            let mut drop = mode & 0o4000;
-            if mode & 0o2010 == 0o2010 || mode & 0o2000 != 0 && !in_group_or_capable(&self.cred, group) {
-                drop |= 0o2000;
-            }
-            if drop != 0 {
-                set.mode = Some(mode & 0o7777 & !drop);
+            let lost = set_id_bits_lost(&self.cred, inode);
+            if lost != 0 {
+                // Taking the bits off is a chmod, and needs the right to one.
+                may_change_owner_things(inode)?;
+                if !owner_or_capable(&self.cred, inode) {
+                    return Err(Errno::EPERM.into());
+                }
+                set.mode = Some(mode & 0o7777 & !lost);
             }
         }
         sb.fs().set_attr(inode, &set)
@@ -88,7 +90,6 @@ impl Session {
 
     /// Sets times of last reading and last change. To the present: for whoever may write; otherwise: owners.
     pub fn utimens(&self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime, how: How) -> Result<()> {
-        let spot = self.walk(path.as_ref(), how)?;
         if atime == SetTime::Omit && mtime == SetTime::Omit {
             return Ok(());
         }
@@ -97,6 +98,7 @@ impl Session {
                 return Err(Errno::EINVAL.into());
             }
         }
+        let spot = self.walk(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&spot.mount)?;
         let (sb, inode) = (spot.sb(), spot.inode());
         let _change = inode.lock_exclusive();
@@ -170,7 +172,7 @@ impl Session {
         if flags.contains(XattrFlags::CREATE | XattrFlags::REPLACE) {
             return Err(Errno::EINVAL.into());
         }
-        let space = xattr::space(name)?;
+        xattr::check_name(name)?;
         if value.len() > xattr::XATTR_SIZE_MAX {
             return Err(Errno::E2BIG.into());
         }
@@ -178,22 +180,25 @@ impl Session {
         let _writer = WriteGuard::take(&spot.mount)?;
         let _change = spot.inode().lock_exclusive();
         if let Some(kind) = AclKind::from_xattr_name(name) {
-            let acl = Acl::from_xattr(value).map_err(|_| Errno::EINVAL)?;
-            return self.change_acl(&spot, kind, acl);
+            let acl = if value.is_empty() { Ok(None) } else { Acl::from_xattr(value) };
+            return match acl {
+                Err(AclError::Encoding) => Err(Errno::EINVAL.into()),
+                acl => self.change_acl(&spot, kind, acl),
+            };
         }
-        self.change_xattr(&spot, name, space, Some(value), flags)
+        self.change_xattr(&spot, name, Some(value), flags)
     }
 
     /// Removes an extended attribute: `ENODATA` if it is not there.
     pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<()> {
         let name = name.as_ref();
-        let space = xattr::space(name)?;
+        xattr::check_name(name)?;
         let spot = self.walk(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&spot.mount)?;
         let _change = spot.inode().lock_exclusive();
         match AclKind::from_xattr_name(name) {
-            Some(kind) => self.change_acl(&spot, kind, None),
-            None => self.change_xattr(&spot, name, space, None, XattrFlags::empty()),
+            Some(kind) => self.change_acl(&spot, kind, Ok(None)),
+            None => self.change_xattr(&spot, name, None, XattrFlags::empty()),
         }
     }
 
@@ -202,12 +207,11 @@ impl Session {
         &self,
         spot: &Spot<'_>,
         name: &[u8],
-        space: Space,
         value: Option<&[u8]>,
         flags: XattrFlags,
     ) -> Result<()> {
         let (sb, inode) = (spot.sb(), spot.inode());
-        xattr::permission(&self.cred, &spot.mount, inode, space, Access::WRITE)?;
+        let space = xattr::permission(&self.cred, &spot.mount, inode, name, Access::WRITE)?;
         if space == Space::Security {
             let need = if name == b"security.capability" { Caps::SETFCAP } else { Caps::SYS_ADMIN };
             if !self.cred.has(need) {
@@ -223,23 +227,24 @@ impl Session {
         let spot = self.walk(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&spot.mount)?;
         let _change = spot.inode().lock_exclusive();
-        self.change_acl(&spot, kind, acl)
+        self.change_acl(&spot, kind, Ok(acl))
     }
 
+    /// An ACL that is none is refused only after the caller has turned out to be the owner.
     /// Locks: `rwsem` exclusive.
-    fn change_acl(&self, spot: &Spot<'_>, kind: AclKind, acl: Option<Acl>) -> Result<()> {
+    fn change_acl(&self, spot: &Spot<'_>, kind: AclKind, acl: Result<Option<Acl>, AclError>) -> Result<()> {
         let (sb, inode) = (spot.sb(), spot.inode());
         may_change_owner_things(inode)?;
         if !xattr::has_acls(sb, inode) {
             return Err(Errno::EOPNOTSUPP.into());
         }
         if kind == AclKind::Default && !inode.is_dir() {
-            return if acl.is_some() { Err(Errno::EACCES.into()) } else { Ok(()) };
+            return if acl == Ok(None) { Ok(()) } else { Err(Errno::EACCES.into()) };
         }
         if !owner_or_capable(&self.cred, inode) {
             return Err(Errno::EPERM.into());
         }
-        self.store_acl(sb, inode, kind, acl)
+        self.store_acl(sb, inode, kind, acl.map_err(|_| Errno::EINVAL)?)
     }
 
     fn store_acl(&self, sb: &SuperBlock, inode: &Inode, kind: AclKind, acl: Option<Acl>) -> Result<()> {

@@ -39,6 +39,9 @@ pub struct SuperOptions {
     pub max_inodes: usize,
     /// Names known not to exist, for each directory.
     pub max_negatives_per_dir: usize,
+    /// Links may only be made to files that the caller owns or may read and write, as with Linux's
+    /// `fs.protected_hardlinks`.
+    pub protected_hardlinks: bool,
     /// Checks of the host's own.
     pub security: Option<Arc<dyn SecurityHook>>,
 }
@@ -51,6 +54,7 @@ impl Default for SuperOptions {
             max_dentries: 1 << 18,
             max_inodes: 1 << 17,
             max_negatives_per_dir: 4096,
+            protected_hardlinks: true,
             security: None,
         }
     }
@@ -97,6 +101,7 @@ pub struct SuperBlock {
     fs: Arc<dyn FileSystem>,
     traits: FsTraits,
     atime: Atime,
+    protected_hardlinks: bool,
     read_only: AtomicBool,
     root: Arc<Dentry>,
     rename_mutex: Mutex<()>,
@@ -132,6 +137,7 @@ impl SuperBlock {
             id,
             traits,
             atime: options.atime,
+            protected_hardlinks: options.protected_hardlinks,
             read_only: AtomicBool::new(options.read_only || traits.read_only),
             root,
             rename_mutex: Mutex::new(()),
@@ -237,6 +243,10 @@ impl SuperBlock {
         &self.root
     }
 
+    pub(crate) fn protects_hardlinks(&self) -> bool {
+        self.protected_hardlinks
+    }
+
     pub(crate) fn atime(&self) -> Atime {
         self.atime
     }
@@ -295,6 +305,9 @@ impl SuperBlock {
     /// The same for a caller who holds the directory's `rwsem`.
     pub(crate) fn lookup_locked(&self, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
         let inode = directory(dir);
+        if inode.perm().dead() {
+            return Err(Errno::ENOENT.into());
+        }
         self.with_key(dir, inode, name, |key| match self.dcache.find(key) {
             Some(dentry) => Ok(dentry),
             None => self.lookup_key(inode, key, name),
@@ -310,7 +323,8 @@ impl SuperBlock {
         then: impl FnOnce(Key<'_>) -> Result<T>,
     ) -> Result<T> {
         if name.len() > self.traits.name_max {
-            return Err(Errno::ENAMETOOLONG.into());
+            let nowhere = inode.perm().dead();
+            return Err(if nowhere { Errno::ENOENT } else { Errno::ENAMETOOLONG }.into());
         }
         if inode.perm().casefold() {
             let canonical = self.fs.canonical_name(inode, name)?;

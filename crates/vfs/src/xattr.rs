@@ -1,8 +1,7 @@
 //! Extended attributes: name spaces and who may use them (`xattr(7)`).
 //!
 //! `user.*` is for regular files and directories and goes by their permissions; `trusted.*` is for `CAP_SYS_ADMIN` and
-//! hidden from everybody else; `security.*` may be read by all; `system.*` holds the ACLs and whatever else the file
-//! system knows there.
+//! hidden from everybody else; `security.*` may be read by all; `system.*` holds the ACLs and nothing else.
 
 use std::sync::Arc;
 
@@ -28,42 +27,41 @@ pub(crate) enum Space {
     System,
 }
 
-/// The name space of a full name. `ERANGE` for a name that is empty or too long, `EOPNOTSUPP` for one in no name space.
-pub(crate) fn space(name: &[u8]) -> Result<Space> {
-    if name.is_empty() || name.len() > XATTR_NAME_MAX {
-        return Err(Errno::ERANGE.into());
-    }
+/// `ERANGE` for a name that is empty or too long.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > XATTR_NAME_MAX { Err(Errno::ERANGE.into()) } else { Ok(()) }
+}
+
+/// The name space of a full name and what is left of the name.
+fn space(name: &[u8]) -> Option<(Space, &[u8])> {
     let spaces: [(&[u8], Space); 4] = [
         (b"user.", Space::User),
         (b"trusted.", Space::Trusted),
         (b"security.", Space::Security),
         (b"system.", Space::System),
     ];
-    match spaces.into_iter().find(|(prefix, _)| name.starts_with(prefix)) {
-        Some((prefix, _)) if name.len() == prefix.len() => Err(Errno::EINVAL.into()),
-        Some((_, space)) => Ok(space),
-        None => Err(Errno::EOPNOTSUPP.into()),
-    }
+    spaces.into_iter().find_map(|(prefix, space)| Some((space, name.strip_prefix(prefix)?)))
 }
 
-/// May `cred` use attributes of this name space on `inode`?
+/// May `cred` use the attribute `name` on `inode`? Says its name space. `EOPNOTSUPP` for a name in none, and for what
+/// is no ACL in `system.*`; `EINVAL` for a name space alone.
 pub(crate) fn permission(
     cred: &Cred,
     mount: &Mount,
     inode: &Inode,
-    space: Space,
+    name: &[u8],
     want: Access,
-) -> Result<()> {
+) -> Result<Space> {
+    let space = space(name);
     let write = want.contains(Access::WRITE);
     if write && (inode.perm().immutable() || inode.perm().append()) {
         return Err(Errno::EPERM.into());
     }
     let refusal = if write { Errno::EPERM } else { Errno::ENODATA };
-    match space {
-        Space::Security | Space::System => return Ok(()),
-        Space::Trusted if cred.has(Caps::SYS_ADMIN) => {}
-        Space::Trusted => return Err(refusal.into()),
-        Space::User => {
+    let by_mode = match space {
+        Some((Space::Security | Space::System, _)) => false,
+        Some((Space::Trusted, _)) if !cred.has(Caps::SYS_ADMIN) => return Err(refusal.into()),
+        Some((Space::User, _)) => {
             if !matches!(inode.kind(), FileType::Regular | FileType::Directory) {
                 return Err(refusal.into());
             }
@@ -72,9 +70,18 @@ pub(crate) fn permission(
             if write && sticky_dir && !owner_or_capable(cred, inode) {
                 return Err(Errno::EPERM.into());
             }
+            true
         }
+        _ => true,
+    };
+    if by_mode {
+        mount.superblock().checker.permission(cred, inode, want, mount.is_read_only())?;
     }
-    mount.superblock().checker.permission(cred, inode, want, mount.is_read_only())
+    match space {
+        None | Some((Space::System, _)) => Err(Errno::EOPNOTSUPP.into()),
+        Some((_, [])) => Err(Errno::EINVAL.into()),
+        Some((space, _)) => Ok(space),
+    }
 }
 
 pub(crate) fn get(cred: &Cred, mount: &Mount, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
@@ -85,7 +92,7 @@ pub(crate) fn get(cred: &Cred, mount: &Mount, inode: &Inode, name: &[u8]) -> Res
             None => Err(Errno::ENODATA.into()),
         };
     }
-    permission(cred, mount, inode, space(name)?, Access::READ)?;
+    permission(cred, mount, inode, name, Access::READ)?;
     sb.fs().get_xattr(inode, name)
 }
 

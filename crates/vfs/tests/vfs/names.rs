@@ -21,6 +21,7 @@ fn mkdir_makes_a_directory_with_the_umask_taken_off() {
 fn new_names_meet_linux_s_errors() {
     let root = volume();
     put(&root, "/f", b"");
+    root.chmod("/f", 0o666, How::FOLLOW).unwrap();
     root.symlink("nowhere", "/s").unwrap();
     root.mkdir("/shut", 0o755).unwrap();
     root.mkdir("/blind", 0o700).unwrap();
@@ -90,6 +91,28 @@ fn links_share_an_inode() {
     assert_eq!(errno(root.link("/nowhere", How::NOFOLLOW, "/t2")), Err(Errno::ENOENT));
     root.set_flags("/g", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
     assert_eq!(errno(root.link("/g", How::NOFOLLOW, "/g3")), Err(Errno::EPERM));
+}
+
+#[test]
+fn links_to_others_files_need_the_right_to_use_them() {
+    let root = volume();
+    let user = user(&root, 9);
+    put(&root, "/tmp/f", b"");
+    for (mode, want) in [
+        (0o666, Ok(())),
+        (0o644, Err(Errno::EPERM)),
+        (0o4666, Err(Errno::EPERM)),
+        (0o2676, Err(Errno::EPERM)),
+        (0o2666, Ok(())),
+    ] {
+        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
+        assert_eq!(errno(user.link("/tmp/f", How::FOLLOW, "/tmp/g")), want, "{mode:o}");
+        let _ = root.unlink("/tmp/g");
+    }
+    let open =
+        volume_with(MemLimits::default(), SuperOptions { protected_hardlinks: false, ..Default::default() });
+    put(&open, "/tmp/f", b"");
+    open.with_cred(Cred::new(9, 9, &[])).link("/tmp/f", How::FOLLOW, "/tmp/g").unwrap();
 }
 
 #[test]

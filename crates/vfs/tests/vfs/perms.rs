@@ -151,6 +151,7 @@ fn chown_is_for_the_superuser_and_chgrp_for_members() {
     assert_eq!(chown(&one, None, None), Ok(()));
     assert_eq!(chown(&user(&root, 2), None, Some(2)), Err(Errno::EPERM));
     root.chmod("/tmp/f", 0o6755, How::FOLLOW).unwrap();
+    assert_eq!(chown(&user(&root, 2), None, None), Err(Errno::EPERM), "it would take the set-id bits off");
     assert_eq!(chown(&root, Some(3), Some(4)), Ok(()));
     let attr = root.stat("/tmp/f", How::FOLLOW).unwrap();
     assert_eq!((attr.uid, attr.gid, attr.mode), (3, 4, 0o755));
@@ -168,7 +169,12 @@ fn writing_takes_set_id_bits_off() {
     let root = volume();
     put(&root, "/tmp/f", b"x");
     let user = user(&root, 9);
-    for (mode, after) in [(0o6777, 0o777), (0o2666, 0o2666), (0o4666, 0o666)] {
+    let member = root.with_cred(Cred::new(8, 8, &[0]));
+    for (mode, after, by_member) in [(0o6777, 0o777, 0o777), (0o2666, 0o666, 0o2666), (0o4666, 0o666, 0o666)]
+    {
+        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
+        member.open("/tmp/f", OpenFlags::WRITE).unwrap().write_at(b"y", 0).unwrap();
+        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, by_member);
         root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
         root.open("/tmp/f", OpenFlags::WRITE).unwrap().write_at(b"y", 0).unwrap();
         assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, mode);

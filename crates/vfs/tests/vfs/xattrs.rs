@@ -29,6 +29,7 @@ fn attributes_are_set_read_listed_and_removed() {
         ("", Errno::ERANGE),
         ("user.", Errno::EINVAL),
         ("nothing", Errno::EOPNOTSUPP),
+        ("system.x", Errno::EOPNOTSUPP),
         ("os2.x", Errno::EOPNOTSUPP),
         (&format!("user.{}", "x".repeat(251)), Errno::ERANGE),
     ] {
