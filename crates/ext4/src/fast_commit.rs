@@ -205,9 +205,11 @@ impl Changes {
     /// Says what stands at `len` blocks from `logical` on, in place of whatever was said before.
     fn set_map(&mut self, logical: u32, len: u32, kind: RunKind) {
         let (start, end) = (u64::from(logical), u64::from(logical) + u64::from(len));
+        // Only the last run that begins before can reach in: runs do not overlap.
+        let first = self.map.range(..=logical).next_back().map_or(logical, |(&at, _)| at);
         let overlapping: Vec<u32> = self
             .map
-            .range(..)
+            .range(first..)
             .take_while(|&(&at, _)| u64::from(at) < end)
             .filter(|&(&at, &(len, _))| u64::from(at) + u64::from(len) > start)
             .map(|(&at, _)| at)

@@ -12,12 +12,17 @@ use extern4_testkit::tools;
 /// The superblock of the volume in an image, and its journal.
 pub(crate) fn open(image: &Path) -> (Superblock, Result<Journal<FileDevice>, Error>) {
     let device = FileDevice::open(image).expect("an image");
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    device.read_at(&mut bytes, SUPERBLOCK_OFFSET).expect("readable");
-    let superblock = Superblock::decode(&bytes, Place::new(Structure::Superblock)).expect("sound");
+    let superblock = superblock(&device);
     let block_size = u32::try_from(block_size(&superblock)).expect("small");
     let journal = Journal::internal(device, block_size, map(image));
     (superblock, journal)
+}
+
+/// The superblock of the volume on a device.
+pub(crate) fn superblock(device: &impl BlockDevice) -> Superblock {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(&mut bytes, SUPERBLOCK_OFFSET).expect("readable");
+    Superblock::decode(&bytes, Place::new(Structure::Superblock)).expect("sound")
 }
 
 /// Size of the volume's blocks, in bytes.
