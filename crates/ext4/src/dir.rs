@@ -76,14 +76,13 @@ impl Ext4 {
         })
     }
 
-    /// The records of a block of a directory. Nodes of a hash tree look like unused records.
-    pub(crate) fn dir_slots<'b>(&self, dir: &InodeInfo, logical: u32, block: &'b Buffer) -> Slots<'b> {
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number());
-        if is_root(dir, logical) || is_node(dir, block) {
-            Slots::without_tail(block, &self.dir_layout(dir), place)
-        } else {
-            Slots::new(block, &self.dir_layout(dir), place)
+    /// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree, which is then not
+    /// even verified: who goes from block to block does not need the tree.
+    pub(crate) fn names_block(&self, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
+        if is_root(dir, logical) || is_node(dir, &self.cache.read(self.dir_physical(dir, logical)?)?) {
+            return Ok(None);
         }
+        self.dir_block(dir, logical).map(Some)
     }
 
     /// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
@@ -149,15 +148,16 @@ impl Ext4 {
         if !dir.is_inline() && !made && dir.len_blocks(self)? != 1 {
             return Ok(None);
         }
-        let version = HashVersion::from_raw(self.superblock().default_hash_version());
-        let version =
-            if self.dir_layout(dir).hashes_in_entries() { Some(HashVersion::SipHash) } else { version };
-        Ok(version.map(|version| HashOrder {
-            fs: self,
-            dir,
-            hash: NameHash::new(self, dir, version),
-            tree: None,
-        }))
+        let version = match self.dir_layout(dir).hashes_in_entries() {
+            true => Some(HashVersion::SipHash),
+            false => HashVersion::from_raw(self.superblock().default_hash_version()),
+        };
+        let Some(version) = version else { return Ok(None) };
+        let order = HashOrder { fs: self, dir, hash: NameHash::new(self, dir, version), tree: None };
+        match order.dots() {
+            Err(Error::Corrupt(_)) if starts => Ok(None),
+            _ => Ok(Some(order)),
+        }
     }
 
     fn list_linear(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
@@ -170,22 +170,64 @@ impl Ext4 {
             if logical == first || logical % READ_AHEAD == 0 {
                 self.read_ahead_dir(dir, logical, READ_AHEAD)?;
             }
-            let block = self.dir_block(dir, logical)?;
-            for slot in self.dir_slots(dir, logical, &block) {
-                let slot = slot?;
-                let Some(entry) = slot.entry else { continue };
-                // A cookie may point between entries that have since been merged: what counts is where they start.
-                if u64::from(slot.offset) < from || self.is_changed(dir, entry.name) {
-                    continue;
-                }
-                let next = u64::from(logical) * block_size + u64::from(slot.offset) + u64::from(slot.rec_len);
-                if emit(dir, &entry, || Hash { major: 0, minor: 0 }, BY_OFFSET | next, each).is_break() {
+            if is_root(dir, logical) && self.list_dots_of_root(dir, from, each).is_break() {
+                return Ok(());
+            }
+            if let Some(block) = self.names_block(dir, logical)? {
+                let start = u64::from(logical) * block_size;
+                if self.list_block(dir, &block, start, from, each)?.is_break() {
                     return Ok(());
                 }
             }
             from = 0;
         }
         self.list_new_names(dir, offset, u64::from(len_blocks) * block_size, each)
+    }
+
+    /// Lists the entries of a block that starts `start` bytes into the directory, from offset `from` in it on.
+    fn list_block(
+        &self,
+        dir: &InodeInfo,
+        block: &Buffer,
+        start: u64,
+        from: u64,
+        each: Each<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number());
+        for slot in Slots::new(block, &self.dir_layout(dir), place) {
+            let slot = slot?;
+            // A cookie may point between entries that have since been merged: what counts is where they start.
+            let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
+            if self.is_changed(dir, entry.name) {
+                continue;
+            }
+            let next = start + u64::from(slot.offset) + u64::from(slot.rec_len);
+            if emit(dir, &entry, || Hash { major: 0, minor: 0 }, BY_OFFSET | next, each).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Lists `.` and `..` of a directory whose hash tree is corrupt: its root still holds them, if anything.
+    fn list_dots_of_root(&self, dir: &InodeInfo, from: u64, each: Each<'_>) -> ControlFlow<()> {
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+        let root = self.dir_physical(dir, 0).and_then(|block| Ok(self.cache.read(block)?));
+        let parent =
+            root.ok().and_then(|root| dirent::dot_and_dotdot(&root, &self.dir_layout(dir), place).ok());
+        let dots =
+            [(&b"."[..], Some(dir.ino()), 0), (b"..", parent.map(|(_, parent)| parent), DOTDOT_OFFSET)];
+        for (name, ino, at) in dots {
+            if let Some(ino) = ino.filter(|_| at >= from) {
+                each(RawDirEntry {
+                    name,
+                    ino: ino.into(),
+                    kind: DIRECTORY,
+                    next: BY_OFFSET | (at + DOTDOT_OFFSET),
+                })?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Lists the names that fast commits have added, by offset, as if they stood behind the others, which end at `end`.
@@ -245,6 +287,8 @@ impl Ext4 {
     }
 }
 
+/// Where the record of `..` starts in the root of a hash tree, behind that of `.`.
+const DOTDOT_OFFSET: u64 = 12;
 /// The range of all hashes.
 const ALL: (u32, u32) = (0, u32::MAX);
 const DIRECTORY: Option<FileType> = Some(FileType::Directory);

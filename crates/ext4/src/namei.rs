@@ -137,13 +137,10 @@ impl Ext4 {
     }
 
     fn search_block(&self, dir: &InodeInfo, logical: u32, wanted: &Wanted<'_>) -> Result<Option<u32>> {
-        if dir.is_indexed() && logical == 0 {
-            // The root of a tree has no names but `.` and `..`.
-            return Ok(None);
-        }
-        let block = self.dir_block(dir, logical)?;
-        for slot in self.dir_slots(dir, logical, &block) {
-            if let Some(entry) = slot?.entry.filter(|entry| wanted.matches(entry.name)) {
+        let Some(block) = self.names_block(dir, logical)? else { return Ok(None) };
+        for entry in self.dir_entries(dir, &block) {
+            let entry = entry?;
+            if wanted.matches(entry.name) {
                 return Ok(Some(entry.ino));
             }
         }

@@ -1,0 +1,129 @@
+//! Opening: how little it reads, backups, and what is refused.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use extern4_block::{FileDevice, MemoryDevice, RecordDevice};
+use extern4_ext4::{Error, Ext4, OpenOptions, Unsupported};
+use extern4_testkit::image::ImageSpec;
+use extern4_testkit::tools::{Need, can_run};
+use extern4_testkit::tree::assert_same;
+use extern4_testkit::zoo::spec;
+use extern4_vfs::{Errno, FileSystem};
+
+use crate::walk;
+
+const GIB: u64 = 1 << 30;
+
+#[test]
+fn opening_a_large_volume_reads_little() {
+    let spec = ImageSpec::new("large", 20 * GIB, &["-t", "ext4"]);
+    if !can_run(&[Need::Tool("mke2fs")]) {
+        return;
+    }
+    let image = spec.build();
+    let device = Arc::new(RecordDevice::new(Arc::new(FileDevice::open(&image.path).expect("a device"))));
+    let fastest = (0..5)
+        .map(|_| {
+            device.take_log();
+            let start = Instant::now();
+            let fs = Ext4::open(device.clone(), &OpenOptions::default()).expect("the volume opens");
+            let root = fs.read_inode(fs.root_ino()).expect("the root is read");
+            assert!(root.no_acl);
+            start.elapsed()
+        })
+        .min();
+    assert!(device.log().len() <= 8, "{:?}", device.log());
+    assert!(fastest < Some(Duration::from_millis(5)), "{fastest:?}");
+}
+
+#[test]
+fn a_backup_superblock_shows_the_same_tree() {
+    for (name, backup) in [("ext4_1k", 8193), ("ext4_meta_bg", 8193), ("ext4_default", 0)] {
+        let spec = spec(name);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let ours = walk::tree(&walk::open(&image.path));
+        let options = OpenOptions { superblock: Some(backup), ..OpenOptions::default() };
+        let backup = walk::open_with(&image.path, &options).expect("the backup is good");
+        assert_same(name, &walk::tree(&backup), &ours);
+    }
+}
+
+#[test]
+fn totals_are_those_of_the_kernel() {
+    for name in ["ext4_default", "ext4_bigalloc", "ext2_1k", "ext4_meta_bg"] {
+        let spec = spec(name);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let ours = walk::open(&image.path).statfs().expect("totals");
+        let mount = image.mount("ro,noatime");
+        let theirs = rustix::fs::statfs(&mount.path).expect("totals");
+        let ours = [ours.blocks, ours.blocks_free, ours.blocks_available, ours.files, ours.files_free];
+        let theirs = [theirs.f_blocks, theirs.f_bfree, theirs.f_bavail, theirs.f_files, theirs.f_ffree];
+        assert_eq!(ours, theirs, "{name}: blocks, free, available, files, free");
+    }
+}
+
+fn open(bytes: Vec<u8>) -> Result<Ext4, Error> {
+    Ext4::open(Arc::new(MemoryDevice::read_only(bytes)), &OpenOptions::default())
+}
+
+#[test]
+fn what_is_no_volume_is_refused() {
+    for bytes in [vec![], vec![0; 1024], vec![0; 2047], vec![0xff; 100_000]] {
+        let error = open(bytes).map(drop).unwrap_err();
+        assert!(matches!(error, Error::NotExt(_)), "{error}");
+        assert_eq!(error.errno(), Errno::EINVAL);
+    }
+}
+
+#[test]
+fn unknown_features_are_refused_by_name_if_they_matter() {
+    if !can_run(&[Need::Tool("mke2fs")]) {
+        return;
+    }
+    let image = ImageSpec::new("small", 4 << 20, &["-t", "ext4", "-O", "^metadata_csum"]).build();
+    let good = std::fs::read(&image.path).expect("the image is read");
+    // The words of features stand 0x5c, 0x60 and 0x64 bytes into the superblock.
+    let with = |offset: usize, bit: u32| {
+        let mut bytes = good.clone();
+        let word = &mut bytes[1024 + offset..][..4];
+        let value = u32::from_le_bytes(word.try_into().expect("4 bytes")) | bit;
+        word.copy_from_slice(&value.to_le_bytes());
+        open(bytes)
+    };
+    assert!(with(0x5c, 0x8000_0000).is_ok());
+    assert!(with(0x64, 0x8000_0000).is_ok());
+    for (bit, text) in [
+        (0x8000_0000, "the volume has features that extern4 cannot read: FEATURE_I31"),
+        (0x1001, "the volume has features that extern4 cannot read: compression dirdata"),
+    ] {
+        let error = with(0x60, bit).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Unsupported(Unsupported::Features(_))), "{error:?}");
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.errno(), Errno::EOPNOTSUPP);
+    }
+    let error = with(0x60, 0x8).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Unsupported(Unsupported::JournalDevice)), "{error:?}");
+}
+
+#[test]
+fn the_volumes_own_files_are_hidden() {
+    let spec = spec("ext4_orphan_file");
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let fs = walk::open(&image.path);
+    let orphans = fs.superblock().orphan_file_inode().expect("an orphan file");
+    for ino in [0, 1, 3, 7, 8, u64::from(orphans), 1 << 20, 1 << 40] {
+        assert_eq!(fs.read_inode(ino).map(drop).unwrap_err().errno(), Errno::ESTALE, "inode {ino}");
+    }
+    assert!(fs.raw_inode(8).is_ok(), "experts see the journal");
+    assert!(fs.journal_info(None).expect("a good journal").is_some());
+}
