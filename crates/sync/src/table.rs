@@ -51,9 +51,9 @@ const HANDLE: usize = 2;
 /// Locks that the buckets share.
 #[cfg(not(feature = "loom"))]
 const LOCKS: usize = 64;
-/// One in models, so that all buckets meet.
+/// Few in models, which have two buckets.
 #[cfg(feature = "loom")]
-const LOCKS: usize = 1;
+const LOCKS: usize = 2;
 
 /// The lines that lookups read, then one for the count that handles write.
 #[repr(C)]
