@@ -1,23 +1,20 @@
-//! Open files, and the registry of who has what open.
+//! Open files.
 //!
 //! Data is read with no lock held here. Changes to a file's data hold its inode's `rwsem` exclusive, listing a directory
 //! holds it shared.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
-
-use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
 
 use crate::attr::{Attr, FileType, Timespec};
 use crate::cred::{Caps, Cred};
+use crate::dir_batch::DirBatch;
 use crate::errno::{Errno, Result};
-use crate::fs::{FallocateMode, RawDirEntry, SetAttr, Span, SpanKind};
+use crate::fs::{FallocateMode, SetAttr, Span, SpanKind};
 use crate::inode::Inode;
-use crate::lock;
-use crate::mount::{Location, Mount};
+use crate::mount::Location;
 use crate::namei::Resolve;
+use crate::open_files::WriteGuard;
 use crate::permission::set_id_bits_lost;
 use crate::superblock::{Atime, SuperBlock};
 
@@ -81,8 +78,7 @@ impl OpenFile {
     pub(crate) fn new(location: Location, flags: OpenFlags, cred: &Arc<Cred>) -> Result<Self> {
         let files = &location.superblock().files;
         if flags.contains(OpenFlags::WRITE) {
-            // Kept until the file is closed.
-            std::mem::forget(WriteGuard::take(&location.mount)?);
+            WriteGuard::take(&location.mount)?.keep();
         }
         let id = files.enter(&location, flags, cred.uid());
         Ok(Self { location, flags, cred: Arc::clone(cred), id })
@@ -190,18 +186,15 @@ impl OpenFile {
             // Held over both, so that each name still stands for its inode when the two are bound.
             let _names = self.inode().lock_shared();
             self.list(cookie, max, batch)?;
-            let DirBatch { names, entries } = batch;
-            let mut start = 0;
-            for entry in entries {
-                let name = &names[start..entry.name_end];
-                start = entry.name_end;
-                let Ok(inode) = self.sb().iget(entry.ino) else { continue };
-                entry.kind = Some(inode.kind());
-                entry.attr = Some(inode.attr());
-                if inode.is_dir() && name != b"." && name != b".." {
-                    self.sb().prime(&self.location.dentry, name, inode);
-                }
-            }
+            let sb = self.sb();
+            batch.add_inodes(
+                |ino| sb.iget(ino).ok(),
+                |name, inode| {
+                    if inode.is_dir() && name != b"." && name != b".." {
+                        sb.prime(&self.location.dentry, name, inode);
+                    }
+                },
+            );
         }
         self.touch_atime();
         Ok(())
@@ -327,8 +320,7 @@ impl Drop for OpenFile {
         let files = &self.location.superblock().files;
         files.leave(self.id);
         if self.flags.contains(OpenFlags::WRITE) {
-            // SeqCst: see `WriteGuard`.
-            files.writers.fetch_sub(1, Ordering::SeqCst);
+            files.drop_kept_guard();
         }
     }
 }
@@ -370,179 +362,4 @@ pub(crate) fn truncate(cred: &Cred, sb: &SuperBlock, inode: &Inode, size: u64) -
     let now = sb.now();
     drop_set_id_bits(cred, sb, inode, now)?;
     sb.fs().truncate(inode, size, now)
-}
-
-/// Entries of a directory, as one call listed them.
-#[derive(Default)]
-pub struct DirBatch {
-    names: Vec<u8>,
-    entries: Vec<BatchEntry>,
-}
-
-struct BatchEntry {
-    name_end: usize,
-    ino: u64,
-    kind: Option<FileType>,
-    next: u64,
-    attr: Option<Attr>,
-}
-
-/// An entry of a directory.
-#[derive(Clone, Copy, Debug)]
-pub struct DirEntry<'a> {
-    /// The name.
-    pub name: &'a [u8],
-    /// Its inode number.
-    pub ino: u64,
-    /// Its type, where known without reading the inode.
-    pub kind: Option<FileType>,
-    /// The cookie that goes on behind it.
-    pub next: u64,
-    /// Its attributes, where they were asked for and could be read.
-    pub attr: Option<&'a Attr>,
-}
-
-impl DirBatch {
-    /// An empty batch.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Nothing was left to list.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// The cookie that goes on behind the last entry; `None` if there is no entry.
-    pub fn next_cookie(&self) -> Option<u64> {
-        self.entries.last().map(|entry| entry.next)
-    }
-
-    /// The entry at `index`, counted from 0.
-    ///
-    /// # Panics
-    ///
-    /// If there are not so many.
-    pub fn get(&self, index: usize) -> DirEntry<'_> {
-        let start = index.checked_sub(1).map_or(0, |before| self.entries[before].name_end);
-        let entry = &self.entries[index];
-        let name = &self.names[start..entry.name_end];
-        DirEntry { name, ino: entry.ino, kind: entry.kind, next: entry.next, attr: entry.attr.as_ref() }
-    }
-
-    /// The entries, in order.
-    pub fn iter(&self) -> impl Iterator<Item = DirEntry<'_>> {
-        (0..self.len()).map(|index| self.get(index))
-    }
-
-    fn clear(&mut self) {
-        self.names.clear();
-        self.entries.clear();
-    }
-
-    fn push(&mut self, entry: RawDirEntry<'_>) {
-        self.names.extend_from_slice(entry.name);
-        let RawDirEntry { ino, kind, next, .. } = entry;
-        self.entries.push(BatchEntry { name_end: self.names.len(), ino, kind, next, attr: None });
-    }
-}
-
-/// Who has what open on one file system, and how many may change it.
-pub(crate) struct OpenFiles {
-    shards: Box<[Padded<Mutex<Shard>>]>,
-    next_id: AtomicU64,
-    /// Files open for writing and changes under way.
-    writers: AtomicUsize,
-}
-
-/// Open files by number.
-type Shard = HashMap<u64, Opened>;
-
-struct Opened {
-    location: Location,
-    flags: OpenFlags,
-    uid: u32,
-}
-
-/// An open file, as the registry lists it.
-#[derive(Clone, Debug)]
-pub struct OpenFileInfo {
-    /// What is open.
-    pub location: Location,
-    /// How.
-    pub flags: OpenFlags,
-    /// The user who opened it.
-    pub uid: u32,
-}
-
-const SHARDS: u64 = 16;
-
-impl OpenFiles {
-    pub(crate) fn new() -> Self {
-        let shards = (0..SHARDS).map(|_| Padded::default()).collect();
-        Self { shards, next_id: AtomicU64::new(0), writers: AtomicUsize::new(0) }
-    }
-
-    fn shard(&self, id: u64) -> &Mutex<Shard> {
-        &self.shards[usize::try_from(id % SHARDS).expect("less than SHARDS")].0
-    }
-
-    fn enter(&self, location: &Location, flags: OpenFlags, uid: u32) -> u64 {
-        // Relaxed: only uniqueness counts.
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        lock::lock(self.shard(id)).insert(id, Opened { location: location.clone(), flags, uid });
-        id
-    }
-
-    fn leave(&self, id: u64) {
-        // Dropped outside of the lock: it may be the last reference to an inode.
-        let opened = lock::lock(self.shard(id)).remove(&id);
-        drop(opened);
-    }
-
-    pub(crate) fn writers(&self) -> usize {
-        // SeqCst: one half of the handshake in `WriteGuard`.
-        self.writers.load(Ordering::SeqCst)
-    }
-}
-
-impl SuperBlock {
-    /// Every open file: those open throughout the call for certain, others perhaps.
-    pub fn open_files(&self) -> Vec<OpenFileInfo> {
-        let mut list = Vec::new();
-        for shard in &self.files.shards {
-            list.extend(lock::lock(&shard.0).values().map(|opened| OpenFileInfo {
-                location: opened.location.clone(),
-                flags: opened.flags,
-                uid: opened.uid,
-            }));
-        }
-        list
-    }
-}
-
-/// A change is under way: keeps the file system from becoming read-only.
-pub(crate) struct WriteGuard<'a>(&'a OpenFiles);
-
-impl<'a> WriteGuard<'a> {
-    /// `EROFS` if nothing may be changed through this mount.
-    pub(crate) fn take(mount: &'a Mount) -> Result<Self> {
-        let files = &mount.superblock().files;
-        // SeqCst: counted first, looked at the flag then; `SuperBlock::remount` does the reverse, so that one of the two
-        // sees the other.
-        files.writers.fetch_add(1, Ordering::SeqCst);
-        let guard = Self(files);
-        if mount.is_read_only() { Err(Errno::EROFS.into()) } else { Ok(guard) }
-    }
-}
-
-impl Drop for WriteGuard<'_> {
-    fn drop(&mut self) {
-        self.0.writers.fetch_sub(1, Ordering::SeqCst);
-    }
 }

@@ -3,6 +3,23 @@
 //! It knows inodes, dentries, path walk, permissions, ACLs, sessions and mounts, and no on-disk format: a file system
 //! plugs in through the traits of [`fs`]. A host takes a file system into use ([`SuperBlock`]), builds a [`Namespace`] on
 //! it, and acts through a [`Session`] for each caller.
+//!
+//! ```
+//! use extern4_vfs::{Access, Cred, Errno, How, MemFs, MemLimits, Namespace, OpenFlags, Session, SuperBlock, SuperOptions};
+//!
+//! # fn main() -> extern4_vfs::Result<()> {
+//! let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default())?;
+//! let root = Session::new(&Namespace::new(sb), Cred::root());
+//! root.mkdir("/etc", 0o755)?;
+//! let file = root.open("/etc/motd", OpenFlags::WRITE | OpenFlags::CREATE)?;
+//! file.write_at(b"hello", 0)?;
+//!
+//! let user = root.with_cred(Cred::new(1000, 1000, &[]));
+//! assert_eq!(user.stat("/etc/motd", How::FOLLOW)?.size, 5);
+//! assert_eq!(user.access("/etc/motd", Access::WRITE, How::FOLLOW).unwrap_err(), Errno::EACCES);
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +31,7 @@ mod create;
 pub mod cred;
 mod dcache;
 mod dentry;
+pub mod dir_batch;
 pub mod errno;
 pub mod file;
 pub mod fs;
@@ -26,6 +44,7 @@ pub mod mount;
 mod name;
 pub mod namei;
 mod open;
+pub mod open_files;
 mod perm_word;
 pub mod permission;
 pub mod session;
@@ -36,8 +55,9 @@ pub mod xattr;
 pub use acl::{Acl, AclEntry, AclError, AclKind, AclTag};
 pub use attr::{Attr, FileFlags, FileType, Rdev, StatFs, Timespec};
 pub use cred::{Caps, Cred};
+pub use dir_batch::{DirBatch, DirEntry};
 pub use errno::{Errno, Error, Result};
-pub use file::{DirBatch, DirEntry, OpenFile, OpenFileInfo, OpenFlags, OpenHow};
+pub use file::{OpenFile, OpenFlags, OpenHow};
 pub use fs::{
     FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind, NewNode, RawDirEntry, Rename,
     RenameFlags, SetAttr, Span, SpanKind, XattrFlags,
@@ -46,6 +66,7 @@ pub use inode::{Inode, NewInode};
 pub use memfs::{MemFs, MemLimits};
 pub use mount::{Location, Mount, Namespace};
 pub use namei::{How, Resolve};
+pub use open_files::OpenFileInfo;
 pub use permission::{Access, SecurityHook};
 pub use session::Session;
 pub use setattr::SetTime;

@@ -6,10 +6,10 @@ use crate::attr::FileType;
 use crate::cred::Caps;
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
-use crate::file::WriteGuard;
 use crate::fs::{NameRef, Rename, RenameFlags};
 use crate::inode::Inode;
 use crate::namei::{Component, How, Last, Resolve, Spot};
+use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
 use crate::superblock::{SuperBlock, directory, two_names};
@@ -171,18 +171,29 @@ impl Session {
         let from = End { dir: &from_dir, name: from_name, last: &from_last };
         let to = End { dir: &to_dir, name: to_name, last: &to_last };
         let sb = from_dir.sb();
-        if Arc::ptr_eq(&from_dir.dentry, &to_dir.dentry) {
+        let replaced = if Arc::ptr_eq(&from_dir.dentry, &to_dir.dentry) {
             let _names = from_dir.inode().lock_exclusive();
-            return self.rename_locked(sb, &from, &to, flags);
-        }
-        // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
-        let _renames = sb.lock_renames();
-        let _names = lock_two(&from_dir, &to_dir)?;
-        self.rename_locked(sb, &from, &to, flags)
+            self.rename_locked(sb, &from, &to, flags)?
+        } else {
+            // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
+            let _renames = sb.lock_renames();
+            let _names = lock_two(&from_dir, &to_dir)?;
+            self.rename_locked(sb, &from, &to, flags)?
+        };
+        // The last reference to what was replaced may go here, and its blocks with it: not under the locks.
+        drop(replaced);
+        Ok(())
     }
 
+    /// Renames; returns what the new name stood for before.
     /// Locks: `rwsem` of both directories exclusive, `rename_mutex` if they are two.
-    fn rename_locked(&self, sb: &SuperBlock, from: &End<'_>, to: &End<'_>, flags: RenameFlags) -> Result<()> {
+    fn rename_locked(
+        &self,
+        sb: &SuperBlock,
+        from: &End<'_>,
+        to: &End<'_>,
+        flags: RenameFlags,
+    ) -> Result<Arc<Dentry>> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let source = sb.lookup_locked(&from.dir.dentry, from.name)?;
         let inode = source.inode().ok_or(Errno::ENOENT)?;
@@ -190,7 +201,7 @@ impl Session {
         let replaced = target.inode();
         check_ends(from, to, &source, &target, flags)?;
         if replaced.is_some_and(|replaced| Arc::ptr_eq(replaced, inode)) {
-            return Ok(());
+            return Ok(target);
         }
         self.may_rename(from, to, inode, replaced, exchange)?;
         if source.is_mountpoint() || target.is_mountpoint() {
@@ -207,7 +218,7 @@ impl Session {
         })?;
         move_dentries(sb, from, to, &source, &target, exchange)?;
         drop(change);
-        Ok(())
+        Ok(target)
     }
 
     /// The permission checks of a rename, in Linux's order.

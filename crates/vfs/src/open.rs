@@ -2,10 +2,11 @@
 
 use crate::attr::FileType;
 use crate::errno::{Errno, Result};
-use crate::file::{OpenFile, OpenFlags, OpenHow, WriteGuard, truncate};
+use crate::file::{OpenFile, OpenFlags, OpenHow, truncate};
 use crate::inode::Inode;
 use crate::mount::Location;
 use crate::namei::How;
+use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
 

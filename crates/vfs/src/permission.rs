@@ -2,7 +2,7 @@
 //!
 //! The order of the checks is Linux's, since it decides which error a caller sees. Search permission on directories is
 //! asked for at every step of a path, and answered from the permission word alone where everybody may search: see
-//! [`Checker::search`].
+//! `Checker::search`.
 
 use std::sync::Arc;
 

@@ -19,11 +19,11 @@ use crate::attr::{StatFs, Timespec};
 use crate::dcache::{DentryCache, Key};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
-use crate::file::OpenFiles;
 use crate::fs::{FileSystem, FsTraits};
 use crate::icache::InodeCache;
 use crate::inode::Inode;
 use crate::lock;
+use crate::open_files::OpenFiles;
 use crate::permission::{Checker, SecurityHook};
 
 /// How a file system is served.

@@ -1,0 +1,105 @@
+//! What a listing of a directory returns: many entries in one call.
+
+use std::sync::Arc;
+
+use crate::attr::{Attr, FileType};
+use crate::fs::RawDirEntry;
+use crate::inode::Inode;
+
+/// Entries of a directory, as one call listed them.
+#[derive(Default)]
+pub struct DirBatch {
+    names: Vec<u8>,
+    entries: Vec<BatchEntry>,
+}
+
+struct BatchEntry {
+    name_end: usize,
+    ino: u64,
+    kind: Option<FileType>,
+    next: u64,
+    attr: Option<Attr>,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct DirEntry<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// Its inode number.
+    pub ino: u64,
+    /// Its type, where known without reading the inode.
+    pub kind: Option<FileType>,
+    /// The cookie that goes on behind it.
+    pub next: u64,
+    /// Its attributes, where they were asked for and could be read.
+    pub attr: Option<&'a Attr>,
+}
+
+impl DirBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Nothing was left to list.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The cookie that goes on behind the last entry; `None` if there is no entry.
+    pub fn next_cookie(&self) -> Option<u64> {
+        self.entries.last().map(|entry| entry.next)
+    }
+
+    /// The entry at `index`, counted from 0.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn get(&self, index: usize) -> DirEntry<'_> {
+        let start = index.checked_sub(1).map_or(0, |before| self.entries[before].name_end);
+        let entry = &self.entries[index];
+        let name = &self.names[start..entry.name_end];
+        DirEntry { name, ino: entry.ino, kind: entry.kind, next: entry.next, attr: entry.attr.as_ref() }
+    }
+
+    /// The entries, in order.
+    pub fn iter(&self) -> impl Iterator<Item = DirEntry<'_>> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Gives each entry the inode that `get` finds for it, and calls `found` with its name.
+    pub(crate) fn add_inodes(
+        &mut self,
+        get: impl Fn(u64) -> Option<Arc<Inode>>,
+        found: impl Fn(&[u8], Arc<Inode>),
+    ) {
+        let mut start = 0;
+        for entry in &mut self.entries {
+            let name = &self.names[start..entry.name_end];
+            start = entry.name_end;
+            if let Some(inode) = get(entry.ino) {
+                entry.kind = Some(inode.kind());
+                entry.attr = Some(inode.attr());
+                found(name, inode);
+            }
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.names.clear();
+        self.entries.clear();
+    }
+
+    pub(crate) fn push(&mut self, entry: RawDirEntry<'_>) {
+        self.names.extend_from_slice(entry.name);
+        let RawDirEntry { ino, kind, next, .. } = entry;
+        self.entries.push(BatchEntry { name_end: self.names.len(), ino, kind, next, attr: None });
+    }
+}
