@@ -232,6 +232,7 @@ impl<'a> Parser<'a> {
             "-mindepth" => self.min_depth = self.depth(name)?,
             "-xdev" | "-mount" | "-noleaf" => {}
             "--json" => self.json = true,
+            "--as" => return Err("--as has to stand before the places".to_owned()),
             _ => return Ok(Expr::Test(self.test(name)?)),
         }
         Ok(Expr::Test(Test::True))
