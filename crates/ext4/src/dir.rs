@@ -475,7 +475,7 @@ fn emit(
     let (ino, kind) = (u64::from(entry.ino), file_type(entry.kind));
     if dir.is_encrypted() && !entry.is_dot_or_dotdot() {
         let mut shown = [0; nokey::MAX_SHOWN];
-        return each(RawDirEntry { name: nokey::show(entry, hash(), &mut shown), ino, kind, next });
+        return each(RawDirEntry { name: nokey::show(entry.name, hash(), &mut shown), ino, kind, next });
     }
     each(RawDirEntry { name: entry.name, ino, kind, next })
 }

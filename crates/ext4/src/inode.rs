@@ -18,6 +18,7 @@ use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev, Timespec};
 use crate::error::{Error, Result};
 use crate::group::to_usize;
 use crate::mount::Ext4;
+use crate::symlink;
 
 /// How many blocks of an inode table one device read fetches: with 4 KiB blocks as much as the kernel does.
 const READ_AHEAD: u64 = 32;
@@ -261,16 +262,36 @@ impl Ext4 {
             gid: inode.gid(),
             nlink: u32::from(inode.links()),
             rdev,
-            size: inode.size(),
+            size: shown_size(info),
             blocks: inode.sectors() + inline,
             blksize: self.superblock().block_size(),
             atime: timespec(inode.atime()),
             mtime: timespec(inode.mtime()),
             ctime: timespec(inode.ctime()),
             btime: inode.crtime().map(timespec),
-            flags: FileFlags::from_bits_retain(inode.flags().bits()),
+            flags: shown_flags(inode.flags(), kind),
             project: inode.project(),
         })
+    }
+}
+
+/// The size that callers see: that of an encrypted link is the length of the target they see.
+fn shown_size(info: &InodeInfo) -> u64 {
+    let is_link = FileType::from_mode(info.inode.mode()) == Some(FileType::Symlink);
+    match info.is_encrypted() && is_link {
+        true => symlink::shown_len(info.inode.size()),
+        false => info.inode.size(),
+    }
+}
+
+/// The flags that callers see. The others say how the inode is stored, or are left over from features that never were;
+/// which are which is seen by setting each and asking a mounted volume for them.
+fn shown_flags(flags: InodeFlags, kind: FileType) -> FileFlags {
+    const SHOWN: u32 = 0x725b_dfff;
+    let shown = FileFlags::from_bits_retain(flags.bits() & SHOWN);
+    match kind {
+        FileType::Directory => shown,
+        _ => shown - FileFlags::PROJINHERIT,
     }
 }
 

@@ -7,7 +7,6 @@
 //!
 //! Source: `Documentation/filesystems/fscrypt.rst`, and listings of a mounted volume with its key removed.
 
-use extern4_disk::dirent::DirEntry;
 use extern4_disk::htree::Hash;
 
 use crate::sha256::sha256;
@@ -24,11 +23,18 @@ pub(crate) const MAX_SHOWN: usize = MAX_DECODED.div_ceil(3) * 4;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Shows the name of `entry`, whose hash is `hash`, in `shown`, and returns the part of it that was used.
-pub(crate) fn show<'a>(entry: &DirEntry<'_>, hash: Hash, shown: &'a mut [u8; MAX_SHOWN]) -> &'a [u8] {
+/// Shows a name of which the directory has `ciphertext` and `hash` in `shown`, and returns the part of it that was used.
+pub(crate) fn show<'a>(ciphertext: &[u8], hash: Hash, shown: &'a mut [u8; MAX_SHOWN]) -> &'a [u8] {
     let mut bytes = [0; MAX_DECODED];
-    let len = decoded_form(entry.name, hash, &mut bytes);
+    let len = decoded_form(ciphertext, hash, &mut bytes);
     encode(&bytes[..len], shown)
+}
+
+/// How many characters [`show`] gives for so many bytes of ciphertext.
+pub(crate) fn shown_len(ciphertext_bytes: u64) -> u64 {
+    let decoded =
+        if ciphertext_bytes <= SHOWN as u64 { HASHES as u64 + ciphertext_bytes } else { MAX_DECODED as u64 };
+    (decoded * 4).div_ceil(3)
 }
 
 /// A shown name, led back to what it says of the entry.
@@ -122,17 +128,16 @@ fn value(c: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use extern4_disk::dirent::FileType;
 
     #[test]
     fn a_shown_name_leads_back_to_its_entry() {
         let ciphertext: Vec<u8> = (0..255u32).map(|i| (i * 37 + 11).to_le_bytes()[0]).collect();
         for len in [1, 2, 3, 16, 32, 148, 149, 150, 176, 255] {
             let name = &ciphertext[..len];
-            let entry = DirEntry { ino: 12, kind: FileType::Regular, name, offset: 0, hash: None };
             let hash = Hash { major: 0x1234_5678, minor: 0x9abc_def0 };
             let mut shown = [0; MAX_SHOWN];
-            let shown = show(&entry, hash, &mut shown);
+            let shown = show(name, hash, &mut shown);
+            assert_eq!(shown.len() as u64, shown_len(len as u64));
             assert!(shown.len() <= 252 && !shown.contains(&b'/'));
             let parsed = ShownName::parse(shown).unwrap();
             assert_eq!(parsed.major(), 0x1234_5678);

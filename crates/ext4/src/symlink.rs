@@ -2,7 +2,11 @@
 //!
 //! A short target stands in the inode in place of the block map (a fast link), a longer one in a block of its own, and
 //! on volumes with `inline_data` one in between lives in the inode like a small file.
+//!
+//! The target of an encrypted link is a 16-bit length and so many bytes of ciphertext. It shows as names in encrypted
+//! directories do, with hashes of zero.
 
+use extern4_disk::htree::Hash;
 use extern4_disk::inode::MAP_SIZE;
 use extern4_disk::{CorruptKind, Place, Structure};
 
@@ -10,13 +14,11 @@ use crate::error::Result;
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
+use crate::nokey;
 
 impl Ext4 {
     /// The target of a symbolic link.
     pub(crate) fn link_target(&self, link: &InodeInfo) -> Result<Box<[u8]>> {
-        if link.is_encrypted() {
-            return Err(self.no_key(link, "its target"));
-        }
         let max = u64::from(self.superblock().block_size());
         let len = match usize::try_from(link.size()) {
             Ok(len) if len > 0 && link.size() <= max => len,
@@ -29,8 +31,11 @@ impl Ext4 {
         } else {
             self.target_in_block(link, len)?
         };
+        let place = Place::new(Structure::Symlink).ino(link.ino());
+        if link.is_encrypted() {
+            return shown_target(&target, place);
+        }
         if target.contains(&0) {
-            let place = Place::new(Structure::Symlink).ino(link.ino());
             return Err(place.corrupt(CorruptKind::Mismatch { what: "a target holds a NUL" }).into());
         }
         Ok(target.into())
@@ -51,4 +56,28 @@ impl Ext4 {
         // OK: no longer than a block, which the caller has checked.
         Ok(self.cache.read(mapped.start)?[..len.min(to_usize(self.superblock().block_size()))].to_vec())
     }
+}
+
+/// Bytes in front of the ciphertext of a target.
+const HEADER: usize = 2;
+
+/// How an encrypted target shows.
+fn shown_target(stored: &[u8], place: Place) -> Result<Box<[u8]>> {
+    let ciphertext = stored.split_first_chunk::<HEADER>().and_then(|(len, rest)| {
+        let len = usize::from(u16::from_le_bytes(*len));
+        rest.get(..len).filter(|ciphertext| !ciphertext.is_empty())
+    });
+    let Some(ciphertext) = ciphertext else {
+        let what = "the length of an encrypted target does not fit its link";
+        return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
+    };
+    let mut shown = [0; nokey::MAX_SHOWN];
+    Ok(nokey::show(ciphertext, NO_HASH, &mut shown).into())
+}
+
+const NO_HASH: Hash = Hash { major: 0, minor: 0 };
+
+/// How long an encrypted target shows, by the size of its link.
+pub(crate) fn shown_len(size: u64) -> u64 {
+    nokey::shown_len(size.saturating_sub(HEADER as u64))
 }
