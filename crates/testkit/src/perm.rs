@@ -81,10 +81,12 @@ pub struct Caller {
     pub groups: Vec<u32>,
     /// Effective capabilities, as the bits of capabilities(7).
     pub caps: u64,
+    /// A stranger whose only capability has no say in permissions: a sample of the objects shows as much.
+    pub sample: bool,
 }
 
 fn caller(name: &str, uid: u32, gid: u32, groups: &[u32], caps: u64) -> Caller {
-    Caller { name: name.to_owned(), uid, gid, groups: groups.to_vec(), caps }
+    Caller { name: name.to_owned(), uid, gid, groups: groups.to_vec(), caps, sample: false }
 }
 
 /// Everybody there is a rule for: owner, groups, named ones, others, the superuser with and without
@@ -107,10 +109,12 @@ pub fn callers() -> Vec<Caller> {
         caller("root", 0, 0, &[], lendable),
         caller("root without capabilities", 0, 0, &[], 0),
     ];
-    for bit in (0..64).filter(|bit| lendable >> bit & 1 == 1) {
-        callers.push(caller(&format!("other with capability {bit}"), 5, 6, &[], 1 << bit));
-    }
     let (dac, search) = (CapabilitySet::DAC_OVERRIDE.bits(), CapabilitySet::DAC_READ_SEARCH.bits());
+    let says = dac | search | CapabilitySet::FOWNER.bits();
+    for cap in (0..64).map(|bit| 1 << bit).filter(|cap| lendable & cap != 0) {
+        let stranger = caller(&format!("other with capability {}", cap.trailing_zeros()), 5, 6, &[], cap);
+        callers.push(Caller { sample: says & cap == 0, ..stranger });
+    }
     callers.push(caller("other with both overrides", 5, 6, &[], (dac | search) & lendable));
     callers.push(caller("owner with read-search", OWNER, 1, &[], search & lendable));
     callers

@@ -72,7 +72,7 @@ pub struct Entry {
     /// Owning group.
     pub gid: u32,
     /// Number of names.
-    pub nlink: u64,
+    pub nlink: Option<u64>,
     /// Size in bytes.
     pub size: u64,
     /// Space used, in units of 512 bytes.

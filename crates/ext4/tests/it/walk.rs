@@ -92,7 +92,7 @@ fn entry(fs: &Ext4, inode: &Inode) -> Result<Entry> {
         mode: u32::from(attr.mode),
         uid: attr.uid,
         gid: attr.gid,
-        nlink: u64::from(attr.nlink),
+        nlink: Some(u64::from(attr.nlink)),
         size: attr.size,
         blocks: Some(attr.blocks),
         rdev: (attr.rdev.major, attr.rdev.minor),

@@ -77,7 +77,9 @@ pub fn encrypted(root: &Path) -> io::Result<()> {
         file(&dir.join(format!("{len}")), len)?;
     }
     file(&dir.join("n".repeat(200)), 10)?;
-    std::os::unix::fs::symlink("target", dir.join("link"))?;
+    for len in [1, 20, 50, 100, 146, 200, 1000, 4000] {
+        std::os::unix::fs::symlink("t".repeat(len), dir.join(format!("link-{len}")))?;
+    }
     let inner = directory(&dir, "inner")?;
     (0..300).try_for_each(|at| file(&inner.join(format!("number-{at}")), 1))
 }

@@ -167,7 +167,7 @@ fn stat(ino: u64, raw: &[u8]) -> Entry {
         mode: u32::from_str_radix(word("Mode:").expect("a mode"), 8).expect("octal") & 0o7777,
         uid: id("User:"),
         gid: id("Group:"),
-        nlink: number("Links:"),
+        nlink: Some(number("Links:")),
         size: if kind == Kind::File || kind == Kind::Directory || kind == Kind::Symlink {
             number("Size:")
         } else {

@@ -55,7 +55,7 @@ fn entry_lines(path: &[u8], our: &Entry, their: &Entry, lines: &mut Vec<String>)
     field("mode", our.mode == their.mode, &octal(our.mode), &octal(their.mode));
     field("uid", our.uid == their.uid, &our.uid, &their.uid);
     field("gid", our.gid == their.gid, &our.gid, &their.gid);
-    field("nlink", our.nlink == their.nlink, &our.nlink, &their.nlink);
+    field("nlink", agree(&our.nlink, &their.nlink), &our.nlink, &their.nlink);
     field("size", our.size == their.size, &our.size, &their.size);
     field("rdev", our.rdev == their.rdev, &our.rdev, &their.rdev);
     field("ino", our.ino == their.ino, &our.ino, &their.ino);

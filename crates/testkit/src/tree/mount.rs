@@ -71,7 +71,7 @@ impl Walker<'_> {
             mode: mode & 0o7777,
             uid: stat.stx_uid,
             gid: stat.stx_gid,
-            nlink: u64::from(stat.stx_nlink),
+            nlink: Some(u64::from(stat.stx_nlink)),
             size: stat.stx_size,
             blocks: Some(stat.stx_blocks),
             rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),

@@ -14,7 +14,7 @@ pub(super) const UNSIGNED: &str = "ssv flags 2\n";
 /// Project ids, as no mount without quota support would set them.
 pub(super) const PROJECTS: &str = "sif /files/1-bytes projid 4242\nsif /files projid 4294967294\n";
 
-/// Times with all epoch bits in every field, the flag of journalled data, and a generation.
+/// Times with all epoch bits in every field, flags that are shown and flags that are not, and a generation.
 pub(super) const TIMES_AND_FLAGS: &str = "\
     sif /files/0-bytes ctime 0x80000000\n\
     sif /files/0-bytes ctime_extra 0x3\n\
@@ -26,6 +26,8 @@ pub(super) const TIMES_AND_FLAGS: &str = "\
     sif /files/8-bytes mtime_extra 0x2\n\
     sif /files/59-bytes flags 0x84000\n\
     sif /files/60-bytes flags 0x80fdb\n\
+    sif /files/63-bytes flags 0xad8c2000\n\
+    sif /files flags 0x20080000\n\
     sif /files/61-bytes generation 0xfedcba98\n\
     sif /files atime 0xfffffffe\n\
     sif /files atime_extra 0xee6b27fc\n";
