@@ -1,0 +1,7 @@
+//! The library against its judges: the kernel's ext4, debugfs, and images that lie.
+
+mod hostile;
+mod journal;
+mod ours;
+mod permissions;
+mod zoo;
