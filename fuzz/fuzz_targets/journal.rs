@@ -1,21 +1,21 @@
 //! The replay of a damaged journal.
 #![no_main]
 
-use std::sync::Arc;
-
-use extern4_block::MemoryDevice;
 use extern4_jbd2::{Error, Journal, JournalMap};
-use libfuzzer_sys::fuzz_target;
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
 const BLOCK_SIZE: u32 = 1024;
 const VOLUME_BLOCKS: u64 = 6 * 1024;
 
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    extern4_fuzz::mutate(data, size, max_size, seed)
+});
+
 fuzz_target!(|data: &[u8]| {
     let Some(journal) = extern4_fuzz::image(extern4_fuzz::journals(), data) else { return };
-    let blocks = journal.len() as u64 / u64::from(BLOCK_SIZE);
+    let blocks = journal.size_bytes() / u64::from(BLOCK_SIZE);
     let map = JournalMap::identity(u32::try_from(blocks).unwrap());
-    let device = Arc::new(MemoryDevice::new(journal));
-    let Ok(journal) = Journal::internal(device, BLOCK_SIZE, map) else { return };
+    let Ok(journal) = Journal::internal(journal, BLOCK_SIZE, map) else { return };
     let Ok(recovered) = journal.recover(VOLUME_BLOCKS) else { return };
     let mut written = 0;
     let replayed = recovered.replay(|block, bytes| {

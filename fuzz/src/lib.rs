@@ -4,22 +4,28 @@
 //! real images in `fuzz/images` (made by `scripts/fuzz-images`) to take, and a list of small changes to places of it
 //! that hold something. Most changes keep the structures around them valid, so that the deep code is reached; the images
 //! come with and without checksums, for behind a checksum few changes get far.
+//!
+//! The real images are read once and shared: a changed one is an overlay of them, which costs what its changes do.
 
 #![forbid(unsafe_code)]
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+
+use extern4_block::{BlockDevice, MemoryDevice, OverlayDevice, SliceDevice};
 
 /// Bytes a place of interest spans.
 const CHUNK: usize = 64;
 /// Changes an input can ask for.
 const MAX_CHANGES: usize = 48;
+/// Bytes the overlay keeps for a change. All places lie inside one such sector.
+const SECTOR: u32 = 512;
 
 /// A real image, and where in it something stands.
 pub struct Base {
-    bytes: Vec<u8>,
+    device: Arc<dyn BlockDevice>,
     /// Indices of the chunks that are not all zeroes.
-    chunks: Vec<usize>,
+    chunks: Vec<u64>,
 }
 
 /// The images of volumes.
@@ -49,60 +55,96 @@ fn load(extension: &str) -> Vec<Base> {
 
 impl Base {
     fn new(bytes: Vec<u8>) -> Self {
+        let chunks = bytes.chunks_exact(CHUNK).zip(0..);
         let chunks =
-            bytes.chunks(CHUNK).enumerate().filter(|(_, c)| c.iter().any(|b| *b != 0)).map(|(i, _)| i).collect();
-        Self { bytes, chunks }
+            chunks.filter(|(chunk, _)| chunk.iter().any(|b| *b != 0)).map(|(_, index)| index).collect();
+        Self { device: Arc::new(MemoryDevice::read_only(bytes)), chunks }
     }
 
-    fn place(&self, pick: u16, within: u8) -> usize {
-        self.chunks[usize::from(pick) * self.chunks.len() / (usize::from(u16::MAX) + 1)] * CHUNK
-            + usize::from(within) % CHUNK
+    /// Where the chunk starts that `pick` names.
+    fn place(&self, pick: [u8; 2]) -> u64 {
+        let pick = usize::from(u16::from_le_bytes(pick));
+        self.chunks[pick * self.chunks.len() / (usize::from(u16::MAX) + 1)] * CHUNK as u64
+    }
+
+    /// Makes one change to `image`: `[kind, within, place lo, place hi, value...4]`.
+    fn change(&self, image: &OverlayDevice, change: [u8; 8]) {
+        let [kind, within, place @ .., v0, v1, v2, v3] = change;
+        let chunk = self.place(place);
+        let mut bytes = [0; CHUNK];
+        image.read_at(&mut bytes, chunk).unwrap();
+        let at = usize::from(within) % CHUNK;
+        match kind % 6 {
+            // Another place's bytes, so that valid structures stand where they do not belong.
+            0 => image.read_at(&mut bytes, self.place([v0, v1])).unwrap(),
+            // A block number or count that is off by a little.
+            1 => bytes[at] = bytes[at].wrapping_add(v0),
+            width => {
+                let width = [1, 2, 4, 4][usize::from(width) - 2];
+                let end = CHUNK.min(at + width);
+                bytes[at..end].copy_from_slice(&[v0, v1, v2, v3][..end - at]);
+            }
+        }
+        image.write_at(&bytes, chunk).unwrap();
     }
 }
 
 /// The image that an input asks for, made from one of `bases`; `None` if the bytes are too few to say anything.
-pub fn image(bases: &[Base], data: &[u8]) -> Option<Vec<u8>> {
-    let (head, mut rest) = data.split_at_checked(2)?;
-    let base = &bases[usize::from(head[0]) % bases.len()];
-    let mut image = base.bytes.clone();
-    for _ in 0..MAX_CHANGES {
-        let Some((change, after)) = rest.split_at_checked(8) else { break };
-        rest = after;
-        apply(base, &mut image, change);
+pub fn image(bases: &[Base], data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
+    let (&[base, cut], changes) = data.split_first_chunk()?;
+    let base = &bases[usize::from(base) % bases.len()];
+    let image = OverlayDevice::new(Arc::clone(&base.device), SECTOR).unwrap();
+    for change in changes.as_chunks().0.iter().take(MAX_CHANGES) {
+        base.change(&image, *change);
     }
-    if head[1] & 1 != 0 {
-        // A truncated image, cut at any 8 KiB.
-        let keep = usize::from(head[1] >> 1) * image.len() / 128;
-        image.truncate(keep / 8192 * 8192);
+    let image: Arc<dyn BlockDevice> = Arc::new(image);
+    if cut & 1 == 0 {
+        return Some(image);
     }
-    Some(image)
+    // A truncated image, cut at any 8 KiB.
+    let keep = image.size_bytes() * u64::from(cut >> 1) / 128 / 8192 * 8192;
+    Some(Arc::new(SliceDevice::new(image, 0, keep).unwrap()))
 }
 
-/// One change: `[kind, within, place lo, place hi, value...4]`.
-fn apply(base: &Base, image: &mut [u8], change: &[u8]) {
-    let at = base.place(u16::from_le_bytes([change[2], change[3]]), change[1]);
-    let value = &change[4..8];
-    let width = match change[0] % 6 {
-        0 => 1,
-        1 => 2,
-        2 | 3 => 4,
-        4 => {
-            // Another place's bytes, so that valid structures stand where they do not belong.
-            let from = base.place(u16::from_le_bytes([value[0], value[1]]), 0);
-            let len = CHUNK.min(image.len() - from).min(image.len() - at);
-            image.copy_within(from..from + len, at);
-            return;
-        }
-        _ => {
-            // A block number or count that is off by a little.
-            if let Some(byte) = image.get_mut(at) {
-                *byte = byte.wrapping_add(value[0]);
-            }
-            return;
-        }
+/// Makes another recipe of the one in the first `size` bytes of `data`, and tells how long it is.
+///
+/// libFuzzer on its own inserts and removes bytes, which turns all changes behind them into noise.
+pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
+    const HEAD: usize = 2;
+    const CHANGE: usize = 8;
+    let mut state = u64::from(seed) | 1 << 32;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % below
     };
-    let end = image.len().min(at + width);
-    image[at..end].copy_from_slice(&value[..end - at]);
+    let mut changes = (size.min(max_size).saturating_sub(HEAD) / CHANGE).min(MAX_CHANGES);
+    if size < HEAD {
+        data[..HEAD].fill(0);
+    }
+    match random(16) {
+        0 => data[0] = random(256) as u8,
+        1 => data[1] = random(256) as u8,
+        2 if changes > 0 => {
+            let gone = HEAD + CHANGE * random(changes);
+            data.copy_within(gone + CHANGE..HEAD + CHANGE * changes, gone);
+            changes -= 1;
+        }
+        3..9 if changes > 0 => {
+            let at = HEAD + CHANGE * random(changes);
+            libfuzzer_sys::fuzzer_mutate(&mut data[at..at + CHANGE], CHANGE, CHANGE);
+        }
+        _ if changes < MAX_CHANGES && HEAD + CHANGE * (changes + 1) <= max_size => {
+            let at = HEAD + CHANGE * changes;
+            data[at..at + CHANGE].fill_with(|| random(256) as u8);
+            // Small numbers are counts, lengths and block numbers.
+            data[at + 6 - 2 * random(2)..at + CHANGE].fill(0);
+            changes += 1;
+        }
+        _ => {}
+    }
+    HEAD + CHANGE * changes
 }
 
 /// Checks a volume; what it finds does not matter here.
