@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use extern4_testkit::tools::find;
 use extern4_testkit::tree::{self, Tree};
 
 use crate::run::{everything, extern4, extern4_in, failed, machine, ok, tool};
@@ -214,4 +215,70 @@ fn special_files_are_made_not_read() {
         let kind = found.file_type();
         assert!(kind.is_fifo() || kind.is_char_device() || kind.is_block_device());
     }
+}
+
+#[test]
+fn what_the_journal_holds_is_copied() {
+    // Contents in the journal, too: there the image itself must not be read past it.
+    for name in ["ordered", "data_journal", "data_journal_escapes_1k", "revokes_data_journal"] {
+        let spec = extern4_testkit::crash::spec(name);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let info = String::from_utf8(ok(extern4(&image, [OsStr::new("info"), image.path.as_os_str()])))
+            .expect("text");
+        assert!(
+            info.lines().any(|line| line.starts_with("Journal replayed in memory:") && line.ends_with("yes")),
+            "{info}"
+        );
+        let out = image.scratch().join("out");
+        ok(extern4(&image, [OsStr::new("cp"), OsStr::new("-a"), image.path.as_os_str(), out.as_os_str()]));
+        let replayed = image.copy();
+        let mount = replayed.mount("rw,noatime");
+        tree::assert_same(spec.name, &copied(&out), &copied(&mount.path));
+        std::fs::remove_dir_all(out).expect("the copy goes away");
+    }
+}
+
+#[test]
+fn without_root_owners_are_given_up_once() {
+    let image = machine();
+    if find("setpriv").is_none() || !rootly() {
+        return;
+    }
+    let at = |path: &str| image.scratch().join(path);
+    // The test's own directories let nobody else in, so the image, the command and the copy go where anybody may.
+    let open = tempfile::tempdir().expect("a directory");
+    std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o777)).expect("a mode");
+    for (from, to) in [(at("disk.img"), "disk.img"), (env!("CARGO_BIN_EXE_extern4").into(), "extern4")] {
+        std::fs::copy(from, open.path().join(to)).expect("a copy");
+        std::fs::set_permissions(open.path().join(to), std::fs::Permissions::from_mode(0o755))
+            .expect("a mode");
+    }
+    let output = std::process::Command::new("setpriv")
+        .args([
+            "--reuid=12345",
+            "--regid=12345",
+            "--clear-groups",
+            "./extern4",
+            "cp",
+            "-a",
+            "disk.img:/home",
+            "out",
+        ])
+        .current_dir(open.path())
+        .output()
+        .expect("setpriv runs");
+    let errors = failed(&output, 0);
+    assert!(errors.starts_with("extern4: cp: warning: the owners of 5 files are not kept"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert_eq!(std::fs::read_to_string(open.path().join("out/ann/notes.txt")).expect("a copy"), "buy milk\n");
+    let mode = std::fs::metadata(open.path().join("out/ann/notes.txt")).expect("a copy").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o640);
+}
+
+/// Whether this test may change who it is.
+fn rootly() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -122,6 +122,7 @@ fn make_everything() -> Option<Everything> {
         plan::xattrs,
         plan::access_lists,
         plan::small_directories,
+        plan::deep,
     ]);
     if !SPEC.can_run() {
         return None;
