@@ -102,7 +102,7 @@ impl Session {
         let dentry = sb.with_key(&parent.dentry, dir, name, |key| {
             let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
             let new = sb.fs().create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
-            let inode = sb.icache.insert(sb.fs(), new.attr.ino, new);
+            let inode = sb.icache.insert(sb.fs(), new);
             sb.bind(key, name, inode)
         })?;
         Ok(Location { mount: Arc::clone(&parent.mount), dentry })
@@ -194,7 +194,7 @@ impl Session {
             sb.fs().create(dir, None, &new.node(sb, &self.cred, kind))?
         };
         let ino = new.attr.ino;
-        let inode = sb.icache.insert(sb.fs(), ino, new);
+        let inode = sb.icache.insert(sb.fs(), new);
         if !how.flags.contains(OpenFlags::EXCL) {
             inode.set_linkable();
         }

@@ -219,7 +219,8 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
 
     /// Reads inode `ino`. The VFS calls it once for an inode that is not cached, however many ask at once.
     ///
-    /// `ESTALE` for a number that is not in use or never can be.
+    /// `ESTALE` for a number that is not in use or never can be. The VFS itself makes it `ESTALE` for an inode without
+    /// links.
     fn read_inode(&self, ino: u64) -> Result<NewInode>;
 
     /// Totals and free space.

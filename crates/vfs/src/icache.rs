@@ -3,16 +3,16 @@
 //! Two locks: a shard's table lock, held for a look or a change only, and the stripe of a number, held over reading that
 //! inode from the file system. Order: stripe, then shard. Inodes are dropped, and the file system told, with neither.
 //!
-//! An inode is evicted only if the cache alone refers to it. One without links is kept by those who use it only (open
-//! files), so that the file system can free it as soon as the last of them goes.
+//! An inode is evicted only if the cache alone refers to it. One without links is not in the cache: those who use it
+//! hold it, and the file system frees it as soon as the last of them goes. Nobody can come to it by its number any more.
 
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, RwLock};
 
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
 
 use crate::cache_table::{CacheTable, Verdict};
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::{Inode, NewInode};
 use crate::lock::{self, Stripes};
@@ -28,37 +28,14 @@ pub(crate) struct InodeCache {
 }
 
 struct Entry {
-    ino: u64,
-    holder: Holder,
+    inode: Arc<Inode>,
     /// Found since the hand last came by. Relaxed: a hint, and a lost one costs a reread.
     referenced: AtomicBool,
 }
 
-enum Holder {
-    Cache(Arc<Inode>),
-    /// Without links: those who use it hold it.
-    Users(Weak<Inode>),
-}
-
-impl Holder {
-    fn get(&self) -> Option<Arc<Inode>> {
-        match self {
-            Self::Cache(inode) => Some(Arc::clone(inode)),
-            Self::Users(inode) => inode.upgrade(),
-        }
-    }
-}
-
 impl Entry {
-    fn new(holder: Holder, ino: u64) -> Self {
-        Self { ino, holder, referenced: AtomicBool::new(true) }
-    }
-
     fn judge(&self) -> Verdict {
-        let pinned = match &self.holder {
-            Holder::Cache(inode) => Arc::strong_count(inode) > 1,
-            Holder::Users(inode) => inode.strong_count() > 0,
-        };
+        let pinned = Arc::strong_count(&self.inode) > 1;
         if pinned || self.referenced.swap(false, Ordering::Relaxed) { Verdict::Keep } else { Verdict::Evict }
     }
 }
@@ -85,11 +62,11 @@ impl InodeCache {
 
     fn find(&self, hash: u64, ino: u64) -> Option<Arc<Inode>> {
         let shard = lock::read(self.shard(hash));
-        let entry = shard.find(hash, |entry| entry.ino == ino)?;
+        let entry = shard.find(hash, |entry| entry.inode.ino() == ino)?;
         if !entry.referenced.load(Ordering::Relaxed) {
             entry.referenced.store(true, Ordering::Relaxed);
         }
-        entry.holder.get()
+        Some(Arc::clone(&entry.inode))
     }
 
     /// The inode `ino`, read from `fs` if it is not in memory.
@@ -105,36 +82,32 @@ impl InodeCache {
         // Relaxed: a statistic.
         self.reads.fetch_add(1, Ordering::Relaxed);
         let new = fs.read_inode(ino)?;
-        Ok(self.insert(fs, ino, new))
+        // Removed, and perhaps still open: what is left of it is not to be found by number.
+        if new.attr.nlink == 0 {
+            return Err(Errno::ESTALE.into());
+        }
+        Ok(self.insert(fs, new))
     }
 
     /// Takes in an inode that the file system has just made or read.
-    pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, ino: u64, new: NewInode) -> Arc<Inode> {
-        let linked = new.attr.nlink > 0;
+    pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, new: NewInode) -> Arc<Inode> {
         let inode = Arc::new(Inode::of(fs, new));
-        let holder =
-            if linked { Holder::Cache(Arc::clone(&inode)) } else { Holder::Users(Arc::downgrade(&inode)) };
-        self.put(ino, holder);
+        self.links_changed(&inode);
         inode
     }
 
-    /// Says that the number of links of `inode` has become zero, or more than zero again.
+    /// Keeps an inode that has links, and lets go of one that has none.
     pub(crate) fn links_changed(&self, inode: &Arc<Inode>) {
-        let holder = if inode.attr().nlink > 0 {
-            Holder::Cache(Arc::clone(inode))
-        } else {
-            Holder::Users(Arc::downgrade(inode))
-        };
-        self.put(inode.ino(), holder);
-    }
-
-    fn put(&self, ino: u64, holder: Holder) {
+        let (ino, linked) = (inode.ino(), inode.attr().nlink > 0);
         let hash = hash(ino);
         let mut dropped = Vec::new();
         let mut shard = lock::write(self.shard(hash));
-        dropped.extend(shard.remove(hash, |entry| entry.ino == ino));
-        shard.insert(hash, Entry::new(holder, ino));
-        shard.reclaim(self.limit_per_shard, &mut dropped, Entry::judge);
+        dropped.extend(shard.remove(hash, |entry| entry.inode.ino() == ino));
+        if linked {
+            let entry = Entry { inode: Arc::clone(inode), referenced: AtomicBool::new(true) };
+            shard.insert(hash, entry);
+            shard.reclaim(self.limit_per_shard, &mut dropped, Entry::judge);
+        }
         drop(shard);
         // Evicted inodes tell their file system, which must not happen under the table lock.
         drop(dropped);

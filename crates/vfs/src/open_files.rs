@@ -1,6 +1,6 @@
 //! Who has what open on a file system, and who is changing it.
 //!
-//! A file system turns read-only only while nobody changes it: see [`WriteGuard`]. A list of open files is no snapshot of
+//! A file system turns read-only only while nobody changes it: see `WriteGuard`. A list of open files is no snapshot of
 //! one moment: it holds every file that is open throughout, and perhaps others.
 
 use std::collections::HashMap;
