@@ -4,8 +4,8 @@
 //! and directories are read when somebody asks for them. If the volume was not cleanly unmounted, its journal is
 //! replayed into memory first and everything below is read through that; the device itself is never written.
 
-use std::sync::Arc;
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
 use extern4_block::{BlockDevice, BufferCache, CacheOptions};
 use extern4_disk::blocks::Blocks;

@@ -143,8 +143,11 @@ impl Places {
     }
 }
 
+/// Finds the byte to change.
+type At = fn(&Places) -> usize;
+
 /// One way to break an image: the bytes to write, where, and the rule that breaks.
-type Case = (&'static str, fn(&Places) -> usize, Vec<u8>, Structure, CorruptKind);
+type Case = (&'static str, At, Vec<u8>, Structure, CorruptKind);
 
 fn field(field: &'static str, value: u64) -> CorruptKind {
     CorruptKind::Field { field, value }
@@ -320,7 +323,7 @@ fn each_checksum_is_verified() {
     if !can_run(&MKE2FS) {
         return;
     }
-    let cases: [(fn(&Places) -> usize, Structure); 5] = [
+    let cases: [(At, Structure); 5] = [
         (|p| p.record("/file") + 8, Structure::Inode),
         (|p| p.first_block("/map") + 100, Structure::ExtentNode),
         (|p| p.first_block("/dir") + 100, Structure::DirectoryBlock),

@@ -107,11 +107,11 @@ fn compare_names(fs: &Ext4, dir: &Inode, real: &std::path::Path) {
         .collect();
     let names = ours.iter().map(|(name, _)| name.clone()).filter(|name| name != b"." && name != b"..");
     assert_eq!(names.collect::<BTreeSet<_>>(), theirs, "{}", real.display());
-    for (name, ino) in ours {
-        let inode = walk::inode(fs, ino).expect("an inode");
+    for (name, ino) in &ours {
+        let inode = walk::inode(fs, *ino).expect("an inode");
         if inode.kind() == FileType::Directory && name != b"." && name != b".." {
-            let name = std::os::unix::ffi::OsStrExt::from_bytes(&*name);
-            compare_names(fs, &inode, &real.join::<&std::ffi::OsStr>(name));
+            let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name);
+            compare_names(fs, &inode, &real.join(name));
         }
     }
 }

@@ -53,14 +53,6 @@ pub(crate) fn names(fs: &Ext4, dir: &Inode, stop_after: usize) -> Result<Vec<(Ve
     }
 }
 
-/// All of a file.
-pub(crate) fn read_all(fs: &Ext4, inode: &Inode) -> Result<Vec<u8>> {
-    let mut bytes = vec![0xa5; usize::try_from(inode.attr().size).expect("a small file")];
-    let read = fs.read_at(inode, &mut bytes, 0)?;
-    assert_eq!(read, bytes.len());
-    Ok(bytes)
-}
-
 /// Everything below the root.
 pub(crate) fn tree(fs: &Ext4) -> Tree {
     let mut tree = Tree::default();
