@@ -19,9 +19,16 @@ const READ_AHEAD: u32 = 64;
 
 type Decoded = Box<[Result<GroupDescriptor, Corrupt>]>;
 
+/// How many blocks of descriptors share an entry of the table of what has been decoded.
+const CHUNK: u32 = 512;
+
+/// Slots for [`CHUNK`] blocks of descriptors.
+type Chunk = Box<[OnceLock<Decoded>]>;
+
 /// The descriptors of all groups, as far as they have been needed.
 pub(crate) struct Groups {
-    blocks: Box<[OnceLock<Decoded>]>,
+    /// A table of tables, so that a volume that claims to have very many groups takes no memory before it shows them.
+    chunks: Box<[OnceLock<Chunk>]>,
     /// The group whose copy of the descriptors is read: 0, or that of the backup superblock in use.
     copy_in: u32,
 }
@@ -29,8 +36,14 @@ pub(crate) struct Groups {
 impl Groups {
     /// No descriptor of the volume yet; they will be read from the copy in group `copy_in`.
     pub(crate) fn new(superblock: &Superblock, copy_in: u32) -> Self {
-        let blocks = (0..superblock.geometry().descriptor_blocks()).map(|_| OnceLock::new()).collect();
-        Self { blocks, copy_in }
+        let chunks = superblock.geometry().descriptor_blocks().div_ceil(CHUNK);
+        Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), copy_in }
+    }
+
+    /// The place for what block `index` of the descriptors decodes to.
+    fn slot(&self, index: u32) -> Option<&OnceLock<Decoded>> {
+        let chunk = self.chunks.get(to_usize(index / CHUNK))?;
+        chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect()).get(to_usize(index % CHUNK))
     }
 }
 
@@ -66,13 +79,11 @@ impl Ext4 {
     }
 
     fn decoded(&self, index: u32) -> Result<&Decoded> {
-        let slot = self.groups.blocks.get(to_usize(index)).ok_or_else(|| {
-            no_such_group(index.saturating_mul(self.superblock().geometry().descriptors_per_block()))
-        })?;
+        let first = index.saturating_mul(self.superblock().geometry().descriptors_per_block());
+        let slot = self.groups.slot(index).ok_or_else(|| no_such_group(first))?;
         if let Some(decoded) = slot.get() {
             return Ok(decoded);
         }
-        let first = index * self.superblock().geometry().descriptors_per_block();
         let block = self.descriptor_block(index).ok_or_else(|| no_such_group(first))?;
         self.read_ahead_descriptors(index, block);
         let buffer = self.cache.read(block)?;

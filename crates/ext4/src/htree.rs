@@ -4,6 +4,8 @@
 //! [`Cursor`] stands on a leaf and remembers the way to it. Levels are counted from the root's word for it, so a walk
 //! ends; an index that sends it to one leaf over and over is caught by those who walk far, who count the leaves.
 
+use std::collections::HashSet;
+
 use extern4_block::Buffer;
 use extern4_disk::dirent::DirEntry;
 use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, Node, Root, verify_checksum};
@@ -12,6 +14,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use crate::buffer::Verified;
 use crate::casefold;
 use crate::error::Result;
+use crate::expert::HtreeEntry;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 
@@ -104,18 +107,35 @@ impl<'a> Tree<'a> {
     /// # Errors
     /// A node that is corrupt, or a block that the tree names twice.
     pub(crate) fn check(&self) -> Result<()> {
-        let mut seen = vec![false; self.dir.len_blocks(self.fs)?.try_into().unwrap_or(usize::MAX)];
-        self.check_below(0, &self.root, &mut seen)
+        self.visit(&mut |_| {})
     }
 
-    fn check_below(&self, depth: usize, block: &Buffer, seen: &mut [bool]) -> Result<()> {
-        for (_, logical) in self.decode(depth, block)?.iter() {
-            match seen.get_mut(crate::group::to_usize(logical)) {
-                Some(seen) if !*seen => *seen = true,
-                _ => return Err(loop_in(self.dir)),
+    /// Calls `each` with the entries of every node, each node's before those of the nodes it names.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn visit(&self, each: &mut dyn FnMut(HtreeEntry)) -> Result<()> {
+        self.visit_below(0, &self.root, &mut HashSet::new(), each)
+    }
+
+    fn visit_below(
+        &self,
+        depth: usize,
+        block: &Buffer,
+        seen: &mut HashSet<u32>,
+        each: &mut dyn FnMut(HtreeEntry),
+    ) -> Result<()> {
+        let leaf = depth == usize::from(self.levels);
+        let node = self.decode(depth, block)?;
+        for (hash, block) in node.iter() {
+            if !seen.insert(block) {
+                return Err(loop_in(self.dir));
             }
-            if depth < usize::from(self.levels) {
-                self.check_below(depth + 1, &node_block(self.fs, self.dir, logical)?, seen)?;
+            each(HtreeEntry { depth, hash, block, leaf });
+        }
+        if !leaf {
+            for (_, block) in node.iter() {
+                self.visit_below(depth + 1, &node_block(self.fs, self.dir, block)?, seen, each)?;
             }
         }
         Ok(())

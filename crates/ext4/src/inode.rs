@@ -89,10 +89,14 @@ impl InodeInfo {
         self.inode.flags().contains(InodeFlags::CASEFOLD)
     }
 
-    /// How many blocks the contents of a directory take.
+    /// How many blocks the contents of a directory take: as it has no holes, no more than the volume has.
     pub(crate) fn len_blocks(&self, fs: &Ext4) -> Result<u32> {
-        let bits = fs.superblock().geometry().block_bits();
-        u32::try_from(self.size() >> bits).map_err(|_| self.corrupt_field("i_size", self.size()))
+        let geometry = fs.superblock().geometry();
+        let len = self.size() >> geometry.block_bits();
+        match u32::try_from(len) {
+            Ok(blocks) if len <= geometry.blocks_count() => Ok(blocks),
+            _ => Err(self.corrupt_field("i_size", self.size())),
+        }
     }
 
     /// The error that `field` of the inode holds a value that cannot be.

@@ -18,6 +18,9 @@ use crate::error::{Error, Result, Unsupported};
 use crate::map::RunKind;
 use crate::mount::{Ext4, OpenOptions};
 
+/// How many pieces a journal may be in. Indirect blocks that name each other could make up far more than there are.
+const MAX_RUNS: usize = 1 << 20;
+
 type Device = Arc<dyn BlockDevice>;
 
 /// A volume whose journal has been replayed into memory.
@@ -89,6 +92,13 @@ fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
             // OK: a mapped run comes from one extent, or from one block of pointers.
             let len_blocks = u32::try_from(len).unwrap_or(u32::MAX);
             runs.push(extern4_jbd2::Run { logical, physical, len_blocks });
+            if runs.len() > MAX_RUNS {
+                let what = "the journal is in too many pieces";
+                return Err(Place::new(Structure::Inode)
+                    .ino(ino)
+                    .corrupt(CorruptKind::Mismatch { what })
+                    .into());
+            }
         }
         at += len;
     }

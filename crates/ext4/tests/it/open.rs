@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use extern4_block::{FileDevice, MemoryDevice, RecordDevice};
-use extern4_ext4::{Error, Ext4, OpenOptions, Unsupported};
+use extern4_ext4::{Error, Ext4, OpenOptions, RunKind, Unsupported};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools::{Need, can_run};
 use extern4_testkit::tree::assert_same;
@@ -126,4 +126,47 @@ fn the_volumes_own_files_are_hidden() {
     }
     assert!(fs.raw_inode(8).is_ok(), "experts see the journal");
     assert!(fs.journal_info(None).expect("a good journal").is_some());
+}
+
+#[test]
+fn orphans_are_found_in_the_list_and_in_the_file() {
+    for name in ["orphan_list", "orphan_file", "orphan_file_1k"] {
+        let spec = extern4_testkit::crash::spec(name);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let fs = walk::open(&image.path);
+        let orphans = fs.orphans().expect("a good list");
+        assert!(!orphans.is_empty(), "{name}");
+        for ino in orphans {
+            assert!(fs.raw_inode(ino).is_ok(), "{name}: {ino}");
+        }
+    }
+}
+
+#[test]
+fn experts_see_maps_and_hash_trees() {
+    let spec = spec("crowd_three_levels");
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let fs = walk::open(&image.path);
+    let root = walk::inode(&fs, fs.root_ino()).expect("the root");
+    let (name, ino) = walk::names(&fs, &root, usize::MAX)
+        .expect("a listing")
+        .into_iter()
+        .find(|(name, _)| !name.starts_with(b".") && name != b"lost+found")
+        .expect("the directory");
+    let (mut leaves, mut deepest) = (0, 0);
+    let ino = u32::try_from(ino).expect("an inode number");
+    fs.htree(ino, &mut |entry| {
+        leaves += u64::from(entry.leaf);
+        deepest = deepest.max(entry.depth);
+    })
+    .expect("a good tree");
+    assert_eq!(deepest, 2, "{}", name.escape_ascii());
+    assert!(leaves * 1024 < fs.raw_inode(ino).expect("an inode").size());
+    assert!(matches!(fs.map_block(ino, 0).expect("a map").kind, RunKind::Mapped { .. }));
 }
