@@ -13,6 +13,7 @@
 mod acl;
 mod buffer;
 mod casefold;
+pub mod check;
 mod dir;
 pub mod error;
 mod expert;

@@ -1,0 +1,181 @@
+//! What a check finds: a fault, and where it is.
+
+use std::fmt;
+
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
+
+use crate::error::Error;
+
+/// Something that is wrong with a volume, and where.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Where: the structure, and whatever of inode, group, block and byte offset is known.
+    pub place: Place,
+    /// What.
+    pub wrong: Wrong,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.wrong)
+    }
+}
+
+impl Fault {
+    pub(super) fn new(place: Place, wrong: Wrong) -> Self {
+        Self { place, wrong }
+    }
+
+    /// That two things disagree, as a short sentence says.
+    pub(super) fn mismatch(place: Place, what: &'static str) -> Self {
+        place.corrupt(CorruptKind::Mismatch { what }).into()
+    }
+
+    /// That `field` holds a value that cannot be.
+    pub(super) fn field(place: Place, field: &'static str, value: u64) -> Self {
+        place.corrupt(CorruptKind::Field { field, value }).into()
+    }
+
+    /// That something at `place` could not be read, or not be understood.
+    pub(super) fn of_error(place: Place, error: Error) -> Self {
+        match error {
+            Error::Corrupt(corrupt) => corrupt.into(),
+            error => Self::new(place, Wrong::Unreadable(error)),
+        }
+    }
+}
+
+impl From<Corrupt> for Fault {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::new(corrupt.place, Wrong::Format(corrupt.kind))
+    }
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Wrong {
+    /// A structure breaks a rule of the format by itself.
+    #[error(transparent)]
+    Format(CorruptKind),
+    /// The device does not give the bytes, or they cannot be made sense of.
+    #[error("cannot be read: {0}")]
+    Unreadable(Error),
+    /// A stored count is not what there is.
+    #[error("{field} is {stored}, but it should be {counted}")]
+    Count {
+        /// The field, by its name in the format's documentation.
+        field: &'static str,
+        /// Its value.
+        stored: u64,
+        /// What was counted.
+        counted: u64,
+    },
+    /// Blocks that more than one owner claims.
+    #[error("{} used by {first} and by {second}", Span("block", *start, *len))]
+    Claimed {
+        /// The first of the blocks.
+        start: u64,
+        /// How many.
+        len: u64,
+        /// One owner.
+        first: Owner,
+        /// The other one.
+        second: Owner,
+    },
+    /// A bitmap says of blocks or inodes what is not so.
+    #[error("{} {}", Span(unit, *start, *len), if *in_use { "in use but marked as free" } else { "marked as in use but free" })]
+    Marked {
+        /// `block` or `inode`.
+        unit: &'static str,
+        /// The first of them.
+        start: u64,
+        /// How many.
+        len: u64,
+        /// Whether they are in use in truth.
+        in_use: bool,
+    },
+    /// A directory entry says what is not so.
+    #[error("the entry \"{}\" for inode {ino} {what}", name.escape_ascii())]
+    Entry {
+        /// Its name.
+        name: Box<[u8]>,
+        /// The inode that it names.
+        ino: u32,
+        /// What is wrong, as the end of a sentence.
+        what: &'static str,
+    },
+}
+
+/// Who claims a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// A file, for its contents, its map or its attributes.
+    Inode(u32),
+    /// The fixed metadata of a group.
+    Metadata {
+        /// The group that the metadata describes or stands in.
+        group: u32,
+        /// What it is.
+        part: Part,
+    },
+}
+
+/// A piece of fixed metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The superblock, the descriptors, or what is reserved for these to grow.
+    Header,
+    /// The block bitmap.
+    BlockBitmap,
+    /// The inode bitmap.
+    InodeBitmap,
+    /// The inode table.
+    InodeTable,
+    /// The block of multiple mount protection.
+    Mmp,
+}
+
+impl Part {
+    /// The structure that stands there.
+    pub(super) const fn structure(self) -> Structure {
+        match self {
+            Self::Header => Structure::Superblock,
+            Self::BlockBitmap => Structure::BlockBitmap,
+            Self::InodeBitmap => Structure::InodeBitmap,
+            Self::InodeTable => Structure::Inode,
+            Self::Mmp => Structure::Mmp,
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inode(ino) => write!(f, "inode {ino}"),
+            Self::Metadata { group, part } => {
+                let what = match part {
+                    Part::Header => "the superblock and descriptors",
+                    Part::BlockBitmap => "the block bitmap",
+                    Part::InodeBitmap => "the inode bitmap",
+                    Part::InodeTable => "the inode table",
+                    Part::Mmp => "the MMP block",
+                };
+                write!(f, "{what} of group {group}")
+            }
+        }
+    }
+}
+
+/// `block 7 is` or `blocks 7 to 9 are`.
+struct Span(&'static str, u64, u64);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(unit, start, len) = self;
+        match len {
+            0 | 1 => write!(f, "{unit} {start} is"),
+            _ => write!(f, "{unit}s {start} to {} are", start + (len - 1)),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Group descriptors, the backups of superblock and descriptors, and where fixed metadata stands.
+//!
+//! Backups are written when a volume is made or resized and not since, so only what never changes in between must
+//! agree: the geometry, the identity, and the places of bitmaps and tables.
+
+use extern4_disk::bitmap::initial_block_bitmap;
+use extern4_disk::feature::{Incompat, RoCompat};
+use extern4_disk::group::{GroupDescriptor, GroupFlags};
+use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use super::Checker;
+use super::fault::{Fault, Owner, Part, Wrong};
+use super::report::Report;
+use crate::group::to_usize;
+
+/// A run of blocks that holds fixed metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Fixed {
+    /// The first block.
+    pub(super) start: u64,
+    /// How many.
+    pub(super) len: u64,
+    /// The group that it belongs to.
+    pub(super) group: u32,
+    /// What it is.
+    pub(super) part: Part,
+}
+
+impl Fixed {
+    pub(super) fn owner(&self) -> Owner {
+        Owner::Metadata { group: self.group, part: self.part }
+    }
+}
+
+/// Where the checksum of a descriptor stands in it.
+const DESCRIPTOR_CHECKSUM: std::ops::Range<usize> = 0x1e..0x20;
+
+impl Checker<'_> {
+    /// Checks descriptors and backups, and claims the blocks of fixed metadata.
+    pub(super) fn check_groups(&mut self, report: &mut Report<'_>) {
+        for group in 0..self.geometry.group_count() {
+            let descriptor = self.descriptor(group, report);
+            self.descriptors.push(descriptor);
+        }
+        self.check_backups(report);
+        self.claim_fixed(report);
+    }
+
+    /// The descriptor of `group`, as far as it makes sense: a wrong checksum alone keeps nothing from being found.
+    fn descriptor(&self, group: u32, report: &mut Report<'_>) -> Option<GroupDescriptor> {
+        let place = Place::new(Structure::GroupDescriptor).group(group);
+        let descriptor = match self.fs.group(group) {
+            Ok(descriptor) => *descriptor,
+            Err(error) => {
+                let computed = match error.corrupt_kind() {
+                    Some(CorruptKind::Checksum { computed, .. }) => Some(computed),
+                    _ => None,
+                };
+                report.push(Fault::of_error(place, error));
+                self.descriptor_with(group, computed?)?
+            }
+        };
+        if let Err(corrupt) = descriptor.check_counts(group, self.geometry, place) {
+            report.push(corrupt);
+        }
+        let uninit = GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT;
+        if !self.has_uninit() && descriptor.flags().intersects(uninit) {
+            let what = "a group is not initialized, on a volume without checksums of descriptors";
+            report.push(Fault::mismatch(place, what));
+        }
+        Some(descriptor)
+    }
+
+    /// Whether groups may have parts that are not initialized: descriptors have checksums.
+    pub(super) fn has_uninit(&self) -> bool {
+        let features = self.sb.features();
+        features.metadata_csum() || features.ro_compat.contains(RoCompat::GDT_CSUM)
+    }
+
+    /// The descriptor of `group`, taken as if its checksum were `checksum`.
+    fn descriptor_with(&self, group: u32, checksum: u32) -> Option<GroupDescriptor> {
+        let at = self.geometry.descriptor_position(group)?;
+        let mut block = Vec::new();
+        self.read(at.block, 1, &mut block).ok()?;
+        let bytes = block.get_mut(to_usize(at.offset)..)?;
+        let [a, b, ..] = checksum.to_le_bytes();
+        bytes.get_mut(DESCRIPTOR_CHECKSUM)?.copy_from_slice(&[a, b]);
+        GroupDescriptor::decode(bytes, group, self.sb, Place::new(Structure::GroupDescriptor)).ok()
+    }
+
+    fn check_backups(&self, report: &mut Report<'_>) {
+        let mut block = Vec::new();
+        for group in 1..self.geometry.group_count() {
+            if let Some(number) = self.geometry.superblock_in(group) {
+                let place = Place::new(Structure::Superblock).group(group).block(number);
+                match self.read(number, 1, &mut block) {
+                    Ok(()) => self.check_superblock_copy(&block, place, report),
+                    Err(error) => report.push(Fault::of_error(place, error)),
+                }
+            }
+        }
+        for group in 1..self.geometry.group_count() {
+            let own = group / self.geometry.descriptors_per_block();
+            let all = 0..self.geometry.descriptor_blocks();
+            let indices = if self.geometry.has_superblock(group) { all } else { own..own + 1 };
+            for index in indices {
+                self.check_descriptor_copy(group, index, &mut block, report);
+            }
+        }
+    }
+
+    fn check_superblock_copy(&self, block: &[u8], place: Place, report: &mut Report<'_>) {
+        let copy = match RawSuperblock::read(&block[..SUPERBLOCK_SIZE.min(block.len())], place)
+            .and_then(|raw| Superblock::from_raw(raw, place))
+        {
+            Ok(copy) => copy,
+            Err(corrupt) => return report.push(corrupt),
+        };
+        let incompat = |sb: &Superblock| sb.features().incompat.difference(Incompat::RECOVER);
+        let differs = [
+            (copy.geometry() != self.geometry, "a backup superblock describes another geometry"),
+            (copy.uuid() != self.sb.uuid(), "a backup superblock has another UUID"),
+            (incompat(&copy) != incompat(self.sb), "a backup superblock has other features"),
+        ];
+        for (_, what) in differs.iter().filter(|(differs, _)| *differs) {
+            report.push(Fault::mismatch(place, what));
+        }
+    }
+
+    fn check_descriptor_copy(&self, group: u32, index: u32, block: &mut Vec<u8>, report: &mut Report<'_>) {
+        let copy = self.geometry.descriptor_block_in(group, index);
+        let Some(number) = copy.filter(|_| copy != self.geometry.descriptor_block(index)) else { return };
+        let place = Place::new(Structure::GroupDescriptor).block(number);
+        if let Err(error) = self.read(number, 1, block) {
+            return report.push(Fault::of_error(place, error));
+        }
+        let first = index * self.geometry.descriptors_per_block();
+        let size = self.geometry.desc_size();
+        for (copy, of) in block.chunks_exact(usize::from(size)).zip(first..self.geometry.group_count()) {
+            let Some(Some(descriptor)) = self.descriptors.get(to_usize(of)) else { continue };
+            if places(copy) != places_of(descriptor) {
+                let what = "a backup of a descriptor names other places for bitmaps and inode table";
+                report.push(Fault::mismatch(place.group(of), what));
+            }
+        }
+    }
+
+    fn claim_fixed(&mut self, report: &mut Report<'_>) {
+        let table = u64::from(self.geometry.inode_table_blocks());
+        let mut fixed = Vec::new();
+        for group in 0..self.geometry.group_count() {
+            let mut add = |start, len, part| fixed.push(Fixed { start, len, group, part });
+            let start = self.geometry.group_start(group).unwrap_or(0);
+            match self.geometry.fixed_blocks(group).unwrap_or(0) {
+                0 => {}
+                len => add(start, u64::from(len), Part::Header),
+            }
+            if let Some(Some(descriptor)) = self.descriptors.get(to_usize(group)) {
+                add(descriptor.block_bitmap(), 1, Part::BlockBitmap);
+                add(descriptor.inode_bitmap(), 1, Part::InodeBitmap);
+                add(descriptor.inode_table(), table, Part::InodeTable);
+            }
+        }
+        if let Some(block) = self.sb.mmp_block() {
+            let group = self.geometry.group_of_block(block).unwrap_or(0);
+            fixed.push(Fixed { start: block, len: 1, group, part: Part::Mmp });
+        }
+        fixed.sort_unstable();
+        for pair in fixed.windows(2) {
+            let (first, second) = (&pair[0], &pair[1]);
+            let end = (first.start + first.len).min(second.start + second.len);
+            if second.start < end {
+                let place = Place::new(second.part.structure()).group(second.group).block(second.start);
+                let (start, len) = (second.start, end - second.start);
+                let (first, second) = (first.owner(), second.owner());
+                report.push(Fault::new(place, Wrong::Claimed { start, len, first, second }));
+            }
+        }
+        // Pieces of metadata may share a cluster with each other, though not with files.
+        let ignored = super::ClusterMap::new(self.geometry);
+        for piece in &fixed {
+            self.claims.claim(piece.start, piece.len, &ignored);
+        }
+        self.fixed = fixed;
+    }
+
+    /// The fixed metadata in `block`, if there is any.
+    pub(super) fn fixed_at(&self, block: u64) -> Option<&Fixed> {
+        let next = self.fixed.partition_point(|piece| piece.start <= block);
+        next.checked_sub(1).map(|at| &self.fixed[at]).filter(|piece| block - piece.start < piece.len)
+    }
+
+    /// What the block bitmap of a group would say in which no file owns anything.
+    pub(super) fn bitmap_of_fixed(&self, group: u32, descriptor: &GroupDescriptor) -> Option<Vec<u8>> {
+        let mut bytes = initial_block_bitmap(group, descriptor, self.geometry)?;
+        let start = self.geometry.group_start(group)?;
+        let end = start + u64::from(self.geometry.group_blocks(group)?);
+        // Pieces do not overlap on a sane volume, so one that reaches into the group from before it is the last of
+        // those that start there.
+        let from = self.fixed.partition_point(|piece| piece.start < start).saturating_sub(1);
+        for piece in self.fixed[from..].iter().take_while(|piece| piece.start < end) {
+            let (first, last) = (piece.start.max(start), (piece.start + piece.len).min(end));
+            if first >= last {
+                continue;
+            }
+            let shift = self.geometry.cluster_shift();
+            for bit in (first - start) >> shift..=(last - 1 - start) >> shift {
+                // OK: a group has at most 8 bits for each byte of a block.
+                if let Some(byte) = bytes.get_mut((bit / 8) as usize) {
+                    *byte |= 1 << (bit % 8);
+                }
+            }
+        }
+        Some(bytes)
+    }
+}
+
+/// The block numbers of bitmaps and inode table in the bytes of a descriptor.
+fn places(bytes: &[u8]) -> Option<[u64; 3]> {
+    let word = |at: usize| bytes.get(at..at + 4)?.first_chunk().map(|word| u32::from_le_bytes(*word));
+    let mut places = [0; 3];
+    for (at, place) in places.iter_mut().enumerate() {
+        // The upper halves stand in the second 32 bytes, if there are any.
+        let high = if bytes.len() >= 64 { word(32 + at * 4)? } else { 0 };
+        *place = u64::from(high) << 32 | u64::from(word(at * 4)?);
+    }
+    Some(places)
+}
+
+fn places_of(descriptor: &GroupDescriptor) -> Option<[u64; 3]> {
+    Some([descriptor.block_bitmap(), descriptor.inode_bitmap(), descriptor.inode_table()])
+}

@@ -1,0 +1,93 @@
+//! Doing the items of a pass on all cores, and reporting what they find in order.
+//!
+//! Threads take one item after the other and send their faults through a bounded channel to the caller's thread, which
+//! alone calls the caller's function. Faults of a pass are sorted by place before they are handed out, as long as there
+//! are not more than [`HELD`] of them: their number is up to the volume, the memory for them is not.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use super::fault::Fault;
+
+/// How many faults are kept to be sorted.
+const HELD: usize = 1 << 16;
+/// How many faults may wait between the threads and the caller.
+const QUEUED: usize = 256;
+
+/// Where the faults of a pass go.
+pub(super) struct Report<'a> {
+    each: &'a mut dyn FnMut(Fault),
+    threads: usize,
+    held: Vec<Fault>,
+    /// How many faults there were.
+    pub(super) faults: u64,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(each: &'a mut dyn FnMut(Fault), threads: usize) -> Self {
+        Self { each, threads, held: Vec::new(), faults: 0 }
+    }
+
+    /// Keeps a fault until the pass ends.
+    pub(super) fn push(&mut self, fault: impl Into<Fault>) {
+        self.held.push(fault.into());
+        self.faults += 1;
+        if self.held.len() >= HELD {
+            self.end_pass();
+        }
+    }
+
+    /// Hands out the faults of the pass.
+    pub(super) fn end_pass(&mut self) {
+        self.held.sort_by_key(|fault| {
+            let place = &fault.place;
+            (place.group.is_none(), place.group, place.ino, place.block, place.offset)
+        });
+        self.held.drain(..).for_each(&mut self.each);
+    }
+
+    /// Calls `work` with each number below `items`, on all threads, each with a state of its own that `start` makes.
+    pub(super) fn each_item<S>(
+        &mut self,
+        items: usize,
+        start: impl Fn(Sink) -> S + Sync,
+        work: impl Fn(&mut S, usize) + Sync,
+    ) {
+        let next = AtomicUsize::new(0);
+        let (sender, receiver) = sync_channel(QUEUED);
+        let run = |sink: Sink| {
+            let mut state = start(sink);
+            loop {
+                // Relaxed: the counter hands out numbers and guards nothing.
+                let item = next.fetch_add(1, Relaxed);
+                if item >= items {
+                    return;
+                }
+                work(&mut state, item);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.min(items).max(1) {
+                let sink = Sink(sender.clone());
+                scope.spawn(|| run(sink));
+            }
+            drop(sender);
+            for fault in receiver {
+                self.push(fault);
+            }
+        });
+        self.end_pass();
+    }
+}
+
+/// Where one thread's faults go.
+#[derive(Clone)]
+pub(super) struct Sink(SyncSender<Fault>);
+
+impl Sink {
+    /// Reports a fault.
+    pub(super) fn push(&mut self, fault: impl Into<Fault>) {
+        // The other end lives as long as the threads of the pass do.
+        let _ = self.0.send(fault.into());
+    }
+}

@@ -1,0 +1,163 @@
+//! Journal, orphans and multiple mount protection.
+
+use extern4_disk::feature::RoCompat;
+use extern4_disk::inode::{FileKind, Inode};
+use extern4_disk::mmp::Mmp;
+use extern4_disk::orphan::OrphanBlock;
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use super::Checker;
+use super::fault::Fault;
+use super::map::{self, DataRun, Visitor};
+use super::report::Report;
+
+/// How many blocks of the orphan file are looked at, and of its map: `mke2fs` makes at most 512 of one and none of the
+/// other.
+const BLOCKS: usize = 1 << 13;
+const NODES: u64 = 16;
+
+impl Checker<'_> {
+    /// Checks what the volume has one of, and learns which inodes are orphans.
+    pub(super) fn check_special(&mut self, report: &mut Report<'_>) {
+        self.check_journal(report);
+        self.check_mmp(report);
+        self.follow_orphans(report);
+        self.read_orphan_file(report);
+    }
+
+    fn check_journal(&self, report: &mut Report<'_>) {
+        let place = Place::new(Structure::JournalSuperblock);
+        match self.fs.journal_info(None) {
+            Ok(Some(journal)) => {
+                let place = match journal.location {
+                    extern4_disk::superblock::JournalLocation::Inode(ino) => place.ino(ino),
+                    extern4_disk::superblock::JournalLocation::Device { .. } => place,
+                };
+                if journal.superblock.start.is_some() && !self.needs_recovery() {
+                    let what =
+                        "the journal is not empty, but the superblock says that nothing is to be recovered";
+                    report.push(Fault::mismatch(place, what));
+                }
+                if journal.superblock.errno != 0 {
+                    let value = u64::from(journal.superblock.errno.unsigned_abs());
+                    report.push(Fault::field(place, "s_errno", value));
+                }
+            }
+            Ok(None) => {}
+            Err(error) => report.push(Fault::of_error(place, error)),
+        }
+    }
+
+    fn needs_recovery(&self) -> bool {
+        self.fs.replayed().is_some()
+            || self.sb.features().incompat.contains(extern4_disk::feature::Incompat::RECOVER)
+    }
+
+    fn check_mmp(&self, report: &mut Report<'_>) {
+        let Some(number) = self.sb.mmp_block() else { return };
+        let place = Place::new(Structure::Mmp).block(number);
+        let mut block = Vec::new();
+        match self.read(number, 1, &mut block) {
+            Ok(()) => {
+                if let Err(corrupt) = Mmp::decode(&block, self.sb, place) {
+                    report.push(corrupt);
+                }
+            }
+            Err(error) => report.push(Fault::of_error(place, error)),
+        }
+    }
+
+    /// Follows the list of orphans from the superblock on.
+    fn follow_orphans(&mut self, report: &mut Report<'_>) {
+        let place = Place::new(Structure::Orphan);
+        let mut next = self.sb.last_orphan();
+        while let Some(ino) = next {
+            if !self.may_be_orphan(ino) {
+                let kind = CorruptKind::InodeOutOfRange { field: "orphan", ino: ino.into() };
+                return report.push(place.corrupt(kind));
+            }
+            if !self.orphans.insert(ino) {
+                return report
+                    .push(place.ino(ino).corrupt(CorruptKind::Loop { what: "the list of orphans" }));
+            }
+            next = match self.inode(ino) {
+                Ok(inode) => inode.next_orphan(),
+                Err(fault) => return report.push(fault),
+            };
+        }
+    }
+
+    fn may_be_orphan(&self, ino: u32) -> bool {
+        (self.sb.first_ino()..=self.sb.inodes_count()).contains(&ino)
+    }
+
+    /// Inode `ino` as its record says.
+    pub(super) fn inode(&self, ino: u32) -> Result<Inode, Fault> {
+        let place = Place::new(Structure::Inode).ino(ino);
+        let mut block = Vec::new();
+        let read = self.fs.inode_position(ino).and_then(|at| {
+            self.read(at.block, 1, &mut block)?;
+            Ok(at)
+        });
+        let at = read.map_err(|error| Fault::of_error(place, error))?;
+        let place = place.block(at.block).offset(at.offset);
+        // OK: an inode starts inside its block.
+        Inode::decode(&block[crate::group::to_usize(at.offset)..], ino, self.sb, place).map_err(Fault::from)
+    }
+
+    fn read_orphan_file(&mut self, report: &mut Report<'_>) {
+        let Some(ino) = self.sb.orphan_file_inode() else { return };
+        let place = Place::new(Structure::Orphan).ino(ino);
+        let inode = match self.inode(ino) {
+            Ok(inode) if inode.kind() == FileKind::Regular && inode.links() == 1 => inode,
+            Ok(_) => {
+                return report.push(Fault::mismatch(place, "the orphan file is not a file that is in use"));
+            }
+            Err(fault) => return report.push(fault),
+        };
+        let mut runs = Runs { runs: Vec::new(), nodes: NODES };
+        map::walk(self, &inode, &mut runs);
+        let seed = inode.checksum_seed(self.sb.checksum_seed());
+        let mut found = Vec::new();
+        let mut block = Vec::new();
+        let end = inode.size() >> self.geometry.block_bits();
+        let blocks = runs.runs.iter().flat_map(|run| {
+            let len = run.len.min(end.saturating_sub(run.logical));
+            run.physical..run.physical + len
+        });
+        for number in blocks.take(BLOCKS) {
+            let decoded = match self.read(number, 1, &mut block) {
+                Ok(()) => OrphanBlock::decode(&block, number, seed, self.sb, place).map_err(Fault::from),
+                Err(error) => Err(Fault::of_error(place.block(number), error)),
+            };
+            match decoded {
+                Ok(orphans) => found.extend(orphans.inodes()),
+                Err(fault) => report.push(fault),
+            }
+        }
+        if !found.is_empty() && !self.sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
+            let what = "the orphan file names inodes, but the superblock says that there are no orphans";
+            report.push(Fault::mismatch(place, what));
+        }
+        self.orphans.extend(found);
+    }
+}
+
+/// The runs of a small file. What is wrong with its map is found when its turn comes among all inodes.
+struct Runs {
+    runs: Vec<DataRun>,
+    nodes: u64,
+}
+
+impl Visitor for Runs {
+    fn node(&mut self, _block: u64) -> bool {
+        self.nodes = self.nodes.saturating_sub(1);
+        self.nodes > 0
+    }
+
+    fn run(&mut self, run: DataRun) {
+        self.runs.push(run);
+    }
+
+    fn fault(&mut self, _fault: Fault) {}
+}

@@ -1,0 +1,154 @@
+//! The hash tree of a directory: every node, and which hashes each leaf may hold.
+//!
+//! The tree is walked once from the root. Each block of the directory gets its part in it, and a block that has one
+//! already is not followed again.
+
+use extern4_disk::feature::Incompat;
+use extern4_disk::htree::{self, Expect, Hash, HashVersion, Hasher, Node, Root};
+use extern4_disk::inode::InodeFlags;
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use super::Checker;
+use super::directory::Blocks;
+use super::fault::Fault;
+use super::inode::DirRecord;
+use super::report::Sink;
+use crate::group::to_usize;
+use crate::htree::NameHash;
+
+/// What a block of an indexed directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Nothing that the tree knows of.
+    Unknown,
+    /// The root or an interior node.
+    Node,
+    /// A leaf, with names of these hashes.
+    Leaf {
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+}
+
+/// What is known of a directory's tree.
+pub(super) struct Tree {
+    /// The part of each block.
+    pub(super) roles: Vec<Role>,
+    /// How names are hashed.
+    pub(super) hash: NameHash,
+}
+
+impl Tree {
+    /// Walks the tree of `dir`; `None` if its root makes no sense.
+    pub(super) fn walk(
+        checker: &Checker<'_>,
+        dir: &DirRecord,
+        blocks: &Blocks<'_>,
+        sink: &mut Sink,
+    ) -> Option<Self> {
+        let features = checker.sb.features();
+        let expect = Expect {
+            blocks: dir.blocks,
+            checksum: features.metadata_csum(),
+            large_dir: features.incompat.contains(Incompat::LARGEDIR),
+        };
+        let mut walk = Walk { checker, dir, blocks, sink, expect, levels: 0, roles: Vec::new() };
+        walk.roles.resize(to_usize(dir.blocks), Role::Unknown);
+        let hash = walk.root()?;
+        Some(Self { roles: walk.roles, hash })
+    }
+}
+
+struct Walk<'a> {
+    checker: &'a Checker<'a>,
+    dir: &'a DirRecord,
+    blocks: &'a Blocks<'a>,
+    sink: &'a mut Sink,
+    expect: Expect,
+    levels: u8,
+    roles: Vec<Role>,
+}
+
+impl Walk<'_> {
+    fn root(&mut self) -> Option<NameHash> {
+        let (block, place) = self.block(0)?;
+        let root = match Root::decode(&block, &self.expect, place) {
+            Ok(root) => root,
+            Err(corrupt) => {
+                self.sink.push(corrupt);
+                return None;
+            }
+        };
+        self.levels = root.levels;
+        if let Some(role) = self.roles.first_mut() {
+            *role = Role::Node;
+        }
+        self.below(&root.node, 0, (0, Hash::EOF_MAJOR), place);
+        Some(name_hash(self.checker, self.dir, root.hash_version))
+    }
+
+    /// Walks what the entries of a node name, which is `depth` levels below the root and for hashes of this range.
+    fn below(&mut self, node: &Node<'_>, depth: u8, (low, high): (u32, u32), place: Place) {
+        for (at, (hash, logical)) in node.iter().enumerate() {
+            let from = if at == 0 { low } else { hash & !1 };
+            // A leaf that continues the last hash of the one before it shares that with it.
+            let to = if at + 1 < node.len() { node.hash(at + 1).saturating_sub(1) } else { high };
+            if from < low || to > high {
+                let what = "hash tree entries of one node against those of the next";
+                self.sink.push(place.corrupt(CorruptKind::Order { what }));
+            }
+            match self.roles.get_mut(to_usize(logical)) {
+                Some(role @ Role::Unknown) if depth == self.levels => {
+                    *role = Role::Leaf { low: from, high: to }
+                }
+                Some(role @ Role::Unknown) => {
+                    *role = Role::Node;
+                    self.node(logical, depth + 1, (from, to));
+                }
+                _ => self.sink.push(place.corrupt(CorruptKind::Loop { what: "the hash tree" })),
+            }
+        }
+    }
+
+    fn node(&mut self, logical: u32, depth: u8, range: (u32, u32)) {
+        let Some((block, place)) = self.block(logical) else { return };
+        match Node::decode(&block, &self.expect, place) {
+            Ok(node) => self.below(&node, depth, range, place),
+            Err(corrupt) => self.sink.push(corrupt),
+        }
+    }
+
+    /// A node's block, its checksum verified.
+    fn block(&mut self, logical: u32) -> Option<(Vec<u8>, Place)> {
+        let place = Place::new(Structure::HtreeNode).ino(self.dir.ino);
+        // A block without a place is a hole, which has been found already.
+        let physical = self.blocks.physical(logical)?;
+        let place = place.block(physical);
+        let mut bytes = Vec::new();
+        if let Err(error) = self.checker.read(physical, 1, &mut bytes) {
+            self.sink.push(Fault::of_error(place, error));
+            return None;
+        }
+        if self.checker.seed.is_some()
+            && let Err(corrupt) = htree::verify_checksum(&bytes, logical == 0, self.dir.seed(), place)
+        {
+            self.sink.push(corrupt);
+        }
+        Some((bytes, place))
+    }
+}
+
+/// How the names of `dir` are hashed if its root says `version`.
+fn name_hash(checker: &Checker<'_>, dir: &DirRecord, version: HashVersion) -> NameHash {
+    let version = if checker.sb.unsigned_hash() { version.unsigned() } else { version };
+    match Hasher::new(version, checker.sb.hash_seed()) {
+        Some(hasher) => {
+            let casefold =
+                dir.flags.contains(InodeFlags::CASEFOLD) && !dir.flags.contains(InodeFlags::ENCRYPT);
+            NameHash::Function { hasher, casefold }
+        }
+        None => NameHash::Stored,
+    }
+}

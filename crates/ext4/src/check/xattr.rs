@@ -1,0 +1,212 @@
+//! Extended attributes, the blocks that inodes share for them, and the inodes that hold large values.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use extern4_disk::acl::Acl;
+use extern4_disk::geometry::Geometry;
+use extern4_disk::inode::{Inode, InodeFlags};
+use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, VALUE_SIZE_MAX, Value, hash};
+use extern4_disk::{CorruptKind, Place, Structure, checksum};
+
+use super::Checker;
+use super::claims::ClusterMap;
+use super::fault::{Fault, Wrong};
+use super::map::{self, DataRun, Visitor};
+use super::report::{Report, Sink};
+use crate::group::to_usize;
+
+/// What is known of blocks and inodes that several inodes may share.
+pub(super) struct Shared {
+    /// The attribute blocks that have been looked at.
+    seen: ClusterMap,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Of attribute blocks that are not one inode's alone, or should not be: the stored count of inodes, and how many
+    /// there were behind the first.
+    blocks: HashMap<u64, (u32, u32)>,
+    /// Of inodes that hold values: how many attributes lead there.
+    values: HashMap<u32, u64>,
+    /// What those inodes say themselves.
+    stored: HashMap<u32, u64>,
+}
+
+impl Shared {
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        Self { seen: ClusterMap::new(geometry), counts: Mutex::default() }
+    }
+
+    fn with<R>(&self, change: impl FnOnce(&mut Counts) -> R) -> R {
+        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Checker<'_> {
+    /// Checks the attribute block of `inode`, once however many inodes share it. Returns the clusters that it counts for.
+    pub(super) fn check_xattr_block(&self, block: u64, inode: &Inode, sink: &mut Sink) -> u64 {
+        let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
+        if let Err(corrupt) = self.blocks.check("i_file_acl", block, 1, place) {
+            sink.push(corrupt);
+            return 0;
+        }
+        if !self.shared.seen.first_visit(block) {
+            self.shared.with(|counts| counts.blocks.entry(block).or_insert((1, 0)).1 += 1);
+            return 1;
+        }
+        if self.claims.claim(block, 1, &self.twice) > 0 {
+            return 1;
+        }
+        let mut bytes = Vec::new();
+        if let Err(error) = self.read(block, 1, &mut bytes) {
+            sink.push(Fault::of_error(place, error));
+            return 1;
+        }
+        if let Some(Err(corrupt)) = self.seed.map(|seed| xattr::verify_checksum(&bytes, block, seed, place)) {
+            sink.push(corrupt);
+        }
+        match Attrs::in_block(&bytes, place) {
+            Ok((header, attrs)) => {
+                if header.refcount != 1 {
+                    self.shared.with(|counts| {
+                        counts.blocks.entry(block).or_insert((1, 0)).0 = header.refcount;
+                    });
+                }
+                if let Err(corrupt) = attrs.check_order(place) {
+                    sink.push(corrupt);
+                }
+                self.check_attributes(&attrs, inode, place, sink);
+            }
+            Err(corrupt) => sink.push(corrupt),
+        }
+        1
+    }
+
+    /// Checks the attributes that stand at `place`.
+    pub(super) fn check_attributes(&self, attrs: &Attrs<'_>, inode: &Inode, place: Place, sink: &mut Sink) {
+        for attr in attrs.iter() {
+            match attr.value {
+                Value::Here(value) => {
+                    if let Err(corrupt) = hash::verify_entry(&attr, None, place) {
+                        sink.push(corrupt);
+                    }
+                    self.check_acl(&attr, value, place, sink);
+                }
+                Value::EaInode { ino, size } => {
+                    if let Err(fault) = self.check_value(&attr, ino, size, inode, place) {
+                        sink.push(fault);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_acl(&self, attr: &Attr<'_>, value: &[u8], place: Place, sink: &mut Sink) {
+        let is_acl = matches!(attr.index, NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT);
+        if is_acl && let Err(corrupt) = Acl::decode(value, Place { structure: Structure::Acl, ..place }) {
+            sink.push(corrupt);
+        }
+    }
+
+    /// Checks that an attribute's value is where it says.
+    fn check_value(
+        &self,
+        attr: &Attr<'_>,
+        ino: u32,
+        size: u32,
+        owner: &Inode,
+        place: Place,
+    ) -> Result<(), Fault> {
+        if ino > self.sb.inodes_count() || self.fs.is_hidden(ino) {
+            return Err(place
+                .corrupt(CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: ino.into() })
+                .into());
+        }
+        self.shared.with(|counts| *counts.values.entry(ino).or_default() += 1);
+        let value = self.inode(ino)?;
+        if !value.flags().contains(InodeFlags::EA_INODE) || value.links() == 0 {
+            return Err(Fault::mismatch(place, "the inode of a value is not marked as one"));
+        }
+        if value.size() != u64::from(size) {
+            return Err(Fault::field(place, "e_value_size", size.into()));
+        }
+        if !self.is_of_old(&value, owner) {
+            hash::verify_entry(attr, Some(value.ea_hash()), place)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a value is linked to its owner as Lustre did it, by number and generation and without a hash.
+    fn is_of_old(&self, value: &Inode, owner: &Inode) -> bool {
+        value.raw().0.i_mtime.get() == owner.ino() && value.generation() == owner.generation()
+    }
+
+    /// Checks an inode that holds a value: its contents against their hash.
+    pub(super) fn check_value_inode(&self, inode: &Inode, place: Place, sink: &mut Sink) {
+        self.shared.with(|counts| counts.stored.insert(inode.ino(), inode.ea_refcount()));
+        let Some(size) = u32::try_from(inode.size()).ok().filter(|size| *size <= VALUE_SIZE_MAX) else {
+            return sink.push(Fault::field(place, "i_size", inode.size()));
+        };
+        let bits = self.geometry.block_bits();
+        let blocks = u64::from(size).div_ceil(1 << bits);
+        let mut runs = Contents { runs: Vec::new(), nodes: 1 << 10 };
+        map::walk(self, inode, &mut runs);
+        let mut value = vec![0; to_usize(size)];
+        for run in runs.runs.iter().filter(|run| run.written && run.logical < blocks) {
+            let from = to_usize((run.logical << bits) as u32);
+            let len = (run.len << bits).min((value.len() - from) as u64);
+            // OK: the run is inside the volume, and no longer than the value.
+            let target = &mut value[from..from + len as usize];
+            if let Err(error) = self.fs.device.read_at(target, run.physical << bits) {
+                return sink.push(Fault::of_error(place, error.into()));
+            }
+        }
+        let computed = hash::ea_value(&value, self.sb.checksum_seed());
+        if let Err(corrupt) = checksum::verify(inode.ea_hash(), computed, place) {
+            sink.push(corrupt);
+        }
+    }
+
+    /// Compares the counts of those who share with what they say, once all inodes have been looked at.
+    pub(super) fn check_shared(&self, report: &mut Report<'_>) {
+        self.shared.with(|counts| {
+            for (&block, &(stored, more)) in &counts.blocks {
+                let counted = u64::from(more) + 1;
+                if u64::from(stored) != counted {
+                    let place = Place::new(Structure::Xattr).block(block);
+                    let wrong = Wrong::Count { field: "h_refcount", stored: stored.into(), counted };
+                    report.push(Fault::new(place, wrong));
+                }
+            }
+            for (&ino, &stored) in &counts.stored {
+                let counted = counts.values.get(&ino).copied().unwrap_or(0);
+                if stored != counted {
+                    let place = Place::new(Structure::Inode).ino(ino);
+                    let wrong = Wrong::Count { field: "reference count", stored, counted };
+                    report.push(Fault::new(place, wrong));
+                }
+            }
+        });
+    }
+}
+
+/// The runs of a value's blocks.
+struct Contents {
+    runs: Vec<DataRun>,
+    nodes: u32,
+}
+
+impl Visitor for Contents {
+    fn node(&mut self, _block: u64) -> bool {
+        self.nodes = self.nodes.saturating_sub(1);
+        self.nodes > 0
+    }
+
+    fn run(&mut self, run: DataRun) {
+        self.runs.push(run);
+    }
+
+    fn fault(&mut self, _fault: Fault) {}
+}
