@@ -108,6 +108,11 @@ impl App {
         self.say(message);
     }
 
+    /// Notes a result that the exit code tells, and that has been written already.
+    pub(crate) fn found(&mut self, status: Status) {
+        self.status = self.status.max(status);
+    }
+
     /// Says something on standard error that is no failure.
     pub(crate) fn note(&self, message: impl Display) {
         self.say(message);

@@ -85,6 +85,8 @@ macro_rules! commands {
 commands! {
     /// Show what a volume is, or the partitions of a disk
     Info = "info" => info;
+    /// Check volumes: verify every checksum and structure
+    Check = "check" => check;
     /// List directories
     Ls = "ls" => ls;
     /// Show a directory with everything below it as a tree

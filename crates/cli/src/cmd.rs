@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod block;
 pub(crate) mod cat;
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod cp;
 pub(crate) mod df;

@@ -398,15 +398,15 @@ impl<'a> Scan<'a> {
         // OK: no larger than a block.
         let len = size as usize;
         let target: &[u8] = if inode.flags().contains(InodeFlags::INLINE_DATA) {
-            let data = inline::attribute(own.as_ref(), place)
-                .and_then(|tail| inline::Data::decode(inode.map(), tail, size, place));
-            match data {
-                Ok(data) => {
-                    self.scratch = data.to_vec();
-                    &self.scratch
-                }
+            let tail = match inline::attribute(own.as_ref(), place) {
+                Ok(tail) => tail,
                 Err(corrupt) => return self.sink.push(corrupt),
+            };
+            self.scratch = [inode.map(), tail].concat();
+            if self.scratch.len() < len || self.scratch.get(len).is_some_and(|&end| end != 0) {
+                return self.sink.push(Fault::field(place, "i_size", size));
             }
+            &self.scratch[..len]
         } else if mapped.clusters == 0 && len < MAP_SIZE {
             // The byte behind the target ends it for those who look for a NUL.
             if inode.map()[len] != 0 {

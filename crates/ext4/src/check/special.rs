@@ -44,7 +44,13 @@ impl Checker<'_> {
                 }
             }
             Ok(None) => {}
-            Err(error) => report.push(Fault::of_error(place, error)),
+            Err(error) => {
+                let fault = Fault::of_error(place, error);
+                // A bad descriptor has been reported.
+                if fault.place.structure != Structure::GroupDescriptor {
+                    report.push(fault);
+                }
+            }
         }
     }
 

@@ -1,0 +1,117 @@
+//! `extern4 check`: everything that is wrong with volumes, each fault with its place.
+//!
+//! Faults go to standard output, a line each, and a closing line sums up. The exit code tells scripts: 4 if anything is
+//! wrong.
+
+use std::io::{self, Write as _};
+
+use extern4_ext4::check::{Fault, Options, Summary, check};
+
+use crate::app::App;
+use crate::json;
+use crate::place::{Image, Place};
+use crate::report::{flush, out};
+use crate::status::Status;
+use crate::text::escape;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Volumes to check; nothing is ever changed in them
+    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
+    places: Vec<Place>,
+    /// Use this many threads (default: as many as there are cores)
+    #[arg(short, long, default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+    /// Write nothing but the exit code
+    #[arg(short, long)]
+    quiet: bool,
+    /// Write one JSON object a line for each fault, and one for the volume
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    for place in &args.places {
+        volume(args, &place.image, app)?;
+    }
+    Ok(())
+}
+
+fn volume(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
+    let Some(volume) = app.volume(image) else { return Ok(()) };
+    let mut out = out();
+    let mut written = Ok(());
+    let mut each = |fault: Fault| {
+        if args.quiet || written.is_err() {
+            return;
+        }
+        let line = if args.json { json_fault(image, &fault) } else { format!("{image}: {}\n", text(&fault)) };
+        written = out.write_all(line.as_bytes());
+    };
+    let checked = check(volume.volume.ext4(), &Options { threads: args.threads }, &mut each);
+    written?;
+    match checked {
+        Ok(summary) => {
+            if !args.quiet {
+                let line = if args.json { json_summary(image, &summary) } else { people(image, &summary) };
+                out.write_all(line.as_bytes())?;
+            }
+            flush(&mut out)?;
+            if summary.faults > 0 {
+                app.found(Status::Corrupt);
+            }
+        }
+        Err(error) => {
+            flush(&mut out)?;
+            app.ext4_error(image, &error);
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong, fit for a terminal.
+fn text(fault: &Fault) -> String {
+    escape(fault.to_string().as_bytes()).into_owned()
+}
+
+fn people(image: &Image, summary: &Summary) -> String {
+    let faults = match summary.faults {
+        0 => "nothing is wrong".to_owned(),
+        1 => "1 fault".to_owned(),
+        faults => format!("{faults} faults"),
+    };
+    let journal = match &summary.replayed {
+        Some(_) => ", seen through its journal, which has to be replayed",
+        None => "",
+    };
+    format!(
+        "{image}: {faults}: {}/{} inodes, {} directories, {}/{} blocks{journal}\n",
+        summary.inodes_used, summary.inodes, summary.directories, summary.blocks_used, summary.blocks
+    )
+}
+
+fn json_fault(image: &Image, fault: &Fault) -> String {
+    let place = &fault.place;
+    json::line(|object| {
+        object.text("image", &image.to_string());
+        object.text("structure", &place.structure.to_string());
+        object.maybe("inode", place.ino);
+        object.maybe("group", place.group);
+        object.maybe("block", place.block);
+        object.maybe("offset", place.offset);
+        object.text("wrong", &fault.wrong.to_string());
+    })
+}
+
+fn json_summary(image: &Image, summary: &Summary) -> String {
+    json::line(|object| {
+        object.text("image", &image.to_string());
+        object.raw("faults", summary.faults);
+        object.raw("replayed", summary.replayed.is_some());
+        object.raw("inodes_used", summary.inodes_used);
+        object.raw("inodes", summary.inodes);
+        object.raw("directories", summary.directories);
+        object.raw("blocks_used", summary.blocks_used);
+        object.raw("blocks", summary.blocks);
+    })
+}
