@@ -3,7 +3,8 @@
 //! [`Ext4::open`] takes a device and makes a file system of it; the VFS calls it through `FileSystem`, `InodeOps` and
 //! `FileOps` (module `ops`), each of which goes to the module named after what it does: `namei` looks names up, `dir`
 //! lists, `file` reads, `map` finds blocks by `extents` or `indirect`, `xattr` and `acl` read attributes. All of them
-//! read metadata through the buffer cache and verify a block's checksum once a load.
+//! read metadata through the buffer cache and verify a block's checksum once a load. What `journal` and `fast_commit`
+//! find that the blocks do not say yet is seen by all of them. [`Ext4`]'s own methods are for experts.
 //!
 //! Invariants: nothing is ever written; every number from the volume is checked before it is used, and an error says
 //! which structure is broken and where; no walk over a structure is longer than the structure.
