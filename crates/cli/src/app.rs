@@ -61,28 +61,41 @@ impl App {
 
     /// Opens a volume, once however often it is asked for; a failure is reported.
     pub(crate) fn volume(&mut self, image: &Image) -> Option<Rc<Opened>> {
-        if let Some(volume) = self.open.iter().find(|volume| volume.image == *image) {
-            return Some(Rc::clone(volume));
-        }
-        match open(image) {
-            Ok(volume) => {
-                let session = volume.session(self.cred.clone());
-                let image = image.clone();
-                let opened = Rc::new(Opened { image, volume, session, names: OnceCell::new() });
-                self.open.push(Rc::clone(&opened));
-                Some(opened)
-            }
+        match self.try_volume(image) {
+            Ok(volume) => Some(volume),
             Err(error) => {
-                match partitions(image, error.kind()) {
-                    Some(names) => self.fail(
-                        Status::Refused,
-                        format_args!("{image}: this is a disk with partitions; name one of them: {names}"),
-                    ),
-                    None => self.error(image, &error),
-                }
+                self.refused(image, &error);
                 None
             }
         }
+    }
+
+    /// Opens a volume, once however often it is asked for.
+    pub(crate) fn try_volume(&mut self, image: &Image) -> extern4::Result<Rc<Opened>> {
+        if let Some(volume) = self.open.iter().find(|volume| volume.image == *image) {
+            return Ok(Rc::clone(volume));
+        }
+        let volume = open(image)?;
+        let session = volume.session(self.cred.clone());
+        let opened = Rc::new(Opened { image: image.clone(), volume, session, names: OnceCell::new() });
+        self.open.push(Rc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Reports why a volume could not be opened.
+    pub(crate) fn refused(&mut self, image: &Image, error: &extern4::Error) {
+        match partitions(image, error.kind()) {
+            Some(names) => self.fail(
+                Status::Refused,
+                format_args!("{image}: this is a disk with partitions; name one of them: {names}"),
+            ),
+            None => self.error(image, error),
+        }
+    }
+
+    /// Something is found to be so that the output tells of.
+    pub(crate) fn found(&mut self, status: Status) {
+        self.status = self.status.max(status);
     }
 
     /// Reports an error of the library at `place`.
@@ -106,11 +119,6 @@ impl App {
     pub(crate) fn fail(&mut self, status: Status, message: impl Display) {
         self.status = self.status.max(status);
         self.say(message);
-    }
-
-    /// Notes a result that the exit code tells, and that has been written already.
-    pub(crate) fn found(&mut self, status: Status) {
-        self.status = self.status.max(status);
     }
 
     /// Says something on standard error that is no failure.

@@ -95,7 +95,7 @@ fn json_fault(image: &Image, fault: &Fault) -> String {
     json::line(|object| {
         object.text("image", &image.to_string());
         object.text("structure", &place.structure.to_string());
-        object.maybe("inode", place.ino);
+        object.maybe("ino", place.ino);
         object.maybe("group", place.group);
         object.maybe("block", place.block);
         object.maybe("offset", place.offset);

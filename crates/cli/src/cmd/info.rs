@@ -8,11 +8,9 @@ mod groups;
 
 use std::io::{self, Write as _};
 
-use extern4::ErrorKind;
-
-use crate::app::App;
+use crate::app::{App, Opened};
 use crate::json;
-use crate::place::{Part, Place};
+use crate::place::Place;
 use crate::report::{Out, flush, out};
 
 #[derive(clap::Args)]
@@ -34,26 +32,29 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         if index > 0 && !args.json {
             out.write_all(b"\n")?;
         }
-        if place.image.part == Part::Whole
-            && let Some(disk) = disk::Disk::of(&place.image)
-        {
-            out.write_all(if args.json { disk.json() } else { disk.people() }.as_bytes())?;
-            continue;
+        match app.try_volume(&place.image) {
+            Ok(opened) => volume(args, &opened, &mut out, app)?,
+            Err(error) => match disk::Disk::of(&place.image, error.kind()) {
+                Some(disk) => {
+                    out.write_all(if args.json { disk.json() } else { disk.people() }.as_bytes())?
+                }
+                None => {
+                    flush(&mut out)?;
+                    app.refused(&place.image, &error);
+                }
+            },
         }
-        volume(args, place, &mut out, app)?;
     }
     flush(&mut out)
 }
 
-fn volume(args: &Args, place: &Place, out: &mut Out, app: &mut App) -> io::Result<()> {
-    let Some(volume) = app.volume(&place.image) else { return Ok(()) };
+fn volume(args: &Args, volume: &Opened, out: &mut Out, app: &mut App) -> io::Result<()> {
     let ext4 = volume.volume.ext4();
-    let facts = match facts::gather(&volume) {
+    let facts = match facts::gather(volume) {
         Ok(facts) => facts,
         Err(error) => {
             flush(out)?;
-            app.error(&place.image, &error);
-            debug_assert_ne!(error.kind(), ErrorKind::NotExt, "the volume is open");
+            app.error(&volume.image, &error);
             return Ok(());
         }
     };

@@ -102,6 +102,44 @@ fn block_knows_its_owner() {
 }
 
 #[test]
+fn check_finds_nothing_wrong_with_a_sound_volume() {
+    let image = machine();
+    let text = String::from_utf8(ok(extern4(&image, ["check", "disk.img"]))).expect("text");
+    assert!(text.starts_with("disk.img: nothing is wrong: ") && text.lines().count() == 1, "{text}");
+    let summary = json(&ok(extern4(&image, ["check", "--json", "disk.img"])));
+    let info = json(&ok(extern4(&image, ["info", "--json", "disk.img"])));
+    let number =
+        |object: &Value, key: &str| object[key].as_u64().unwrap_or_else(|| panic!("{key} is a number"));
+    assert_eq!(number(&summary, "faults"), 0);
+    assert_eq!(number(&summary, "inodes_used"), number(&info, "inodes") - number(&info, "free_inodes"));
+    assert_eq!(number(&summary, "blocks_used"), number(&info, "blocks") - number(&info, "free_blocks"));
+}
+
+#[test]
+fn check_tells_the_place_of_a_fault() {
+    let image = machine();
+    let inode = json(&ok(extern4(&image, ["inode", "--json", "disk.img:/etc"])));
+    let block = inode["blocks"][0]["physical"].as_u64().expect("a block");
+    let file = std::fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 64], block * 4096 + 100)
+        .expect("a directory block");
+    let output = extern4(&image, ["check", "disk.img"]);
+    assert_eq!(failed(&output, 4), "");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&format!("block {block}")), "{text}");
+    let output = extern4(&image, ["check", "--json", "disk.img"]);
+    failed(&output, 4);
+    let lines: Vec<_> =
+        output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(json).collect();
+    let (summary, faults) = lines.split_last().expect("a summary");
+    assert!(faults.iter().any(|fault| fault["block"] == block && fault["ino"] == inode["ino"]), "{faults:?}");
+    assert_eq!(summary["faults"].as_u64(), Some(faults.len() as u64));
+    let output = extern4(&image, ["check", "-q", "disk.img"]);
+    failed(&output, 4);
+    assert_eq!(output.stdout, b"");
+}
+
+#[test]
 fn bench_measures_walks() {
     let image = machine();
     let args =

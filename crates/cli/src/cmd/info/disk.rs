@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use extern4::{PartitionTable, Volume};
+use extern4::{ErrorKind, PartitionTable, Volume};
 
 use crate::json;
 use crate::place::{Image, Part};
@@ -17,10 +17,9 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// The disk at `image`, unless it is a volume as a whole, or nothing at all.
-    pub(super) fn of(image: &Image) -> Option<Self> {
-        // An ext volume may well have what looks like a partition table before its superblock.
-        if Volume::open(&image.file).is_ok() {
+    /// The disk at `image`, which as a volume fails to open with `kind`; nothing if it has no partitions either.
+    pub(super) fn of(image: &Image, kind: ErrorKind) -> Option<Self> {
+        if kind != ErrorKind::NotExt || image.part != Part::Whole {
             return None;
         }
         let table = Volume::partitions(&image.file).ok()??;
