@@ -1,4 +1,4 @@
-//! A whole volume: opens a damaged image, walks all of it, reads everything, checks it.
+//! A whole volume: opens a damaged image, walks all of it, reads everything.
 #![no_main]
 
 use std::collections::HashSet;
@@ -34,7 +34,6 @@ fuzz_target!(|data: &[u8]| {
         visit(&entry.parent(), entry.file_name());
         let _ = somebody.metadata(entry.path());
     }
-    let _ = extern4_fuzz::check(&volume);
 });
 
 /// Asks everything there is to ask of one file.

@@ -146,9 +146,3 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
     }
     HEAD + CHANGE * changes
 }
-
-/// Checks a volume; what it finds does not matter here.
-pub fn check(volume: &extern4::Volume) -> usize {
-    let _ = volume;
-    0
-}
