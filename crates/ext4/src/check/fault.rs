@@ -40,7 +40,7 @@ impl Fault {
     pub(super) fn of_error(place: Place, error: Error) -> Self {
         match error {
             Error::Corrupt(corrupt) => corrupt.into(),
-            error => Self::new(place, Wrong::Unreadable(error)),
+            error => Self::new(place, Wrong::Unreadable(Box::new(error))),
         }
     }
 }
@@ -60,7 +60,7 @@ pub enum Wrong {
     Format(CorruptKind),
     /// The device does not give the bytes, or they cannot be made sense of.
     #[error("cannot be read: {0}")]
-    Unreadable(Error),
+    Unreadable(Box<Error>),
     /// A stored count is not what there is.
     #[error("{field} is {stored}, but it should be {counted}")]
     Count {

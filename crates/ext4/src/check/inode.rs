@@ -265,6 +265,7 @@ impl<'a> Scan<'a> {
     fn inode(&mut self, inode: &Inode, record: &[u8], place: Place) {
         self.features(inode, place);
         let own = self.own_attributes(inode, record, place);
+        let values = own.as_ref().map_or(0, |own| self.checker.value_clusters(own));
         let is_inline = inode.flags().contains(InodeFlags::INLINE_DATA);
         let runs_before = self.runs.len();
         let mapped = self.map(inode, is_inline);
@@ -272,7 +273,7 @@ impl<'a> Scan<'a> {
             Some(block) => self.checker.check_xattr_block(block, inode, self.sink),
             None => 0,
         };
-        self.blocks(inode, mapped.clusters + attributes, place);
+        self.blocks(inode, mapped.clusters + attributes + values, place);
         match inode.kind() {
             FileKind::Directory if is_inline => self.inline_directory(inode, own, place),
             FileKind::Directory => self.mapped_directory(inode, &mapped, runs_before, place),
@@ -357,8 +358,8 @@ impl<'a> Scan<'a> {
 
     /// Whether a symbolic link's target stands in place of the map.
     fn is_fast(&self, inode: &Inode) -> bool {
-        let attributes = inode.xattr_block().map_or(0, |_| self.checker.sb.cluster_size() / SECTOR);
-        inode.size() < MAP_SIZE as u64 && inode.sectors() <= attributes
+        // Its count of blocks does not tell, for large values of attributes are in it.
+        inode.size() < MAP_SIZE as u64 && !inode.flags().contains(InodeFlags::EXTENTS)
     }
 
     fn blocks(&mut self, inode: &Inode, clusters: u64, place: Place) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use extern4_disk::acl::Acl;
+use extern4_disk::feature::Incompat;
 use extern4_disk::geometry::Geometry;
 use extern4_disk::inode::{Inode, InodeFlags};
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, VALUE_SIZE_MAX, Value, hash};
@@ -45,7 +46,8 @@ impl Shared {
 }
 
 impl Checker<'_> {
-    /// Checks the attribute block of `inode`, once however many inodes share it. Returns the clusters that it counts for.
+    /// Checks the attribute block of `inode`, once however many inodes share it. Returns the clusters that it and the
+    /// values it names count for.
     pub(super) fn check_xattr_block(&self, block: u64, inode: &Inode, sink: &mut Sink) -> u64 {
         let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
         if let Err(corrupt) = self.blocks.check("i_file_acl", block, 1, place) {
@@ -54,7 +56,7 @@ impl Checker<'_> {
         }
         if !self.shared.seen.first_visit(block) {
             self.shared.with(|counts| counts.blocks.entry(block).or_insert((1, 0)).1 += 1);
-            return 1;
+            return 1 + self.values_of_block(block);
         }
         if self.claims.claim(block, 1, &self.twice) > 0 {
             return 1;
@@ -78,10 +80,37 @@ impl Checker<'_> {
                     sink.push(corrupt);
                 }
                 self.check_attributes(&attrs, inode, place, sink);
+                1 + self.value_clusters(&attrs)
             }
-            Err(corrupt) => sink.push(corrupt),
+            Err(corrupt) => {
+                sink.push(corrupt);
+                1
+            }
         }
-        1
+    }
+
+    /// The clusters of the values that the attribute block `block` names, which has been checked.
+    fn values_of_block(&self, block: u64) -> u64 {
+        let mut bytes = Vec::new();
+        if !self.sb.features().incompat.contains(Incompat::EA_INODE)
+            || self.read(block, 1, &mut bytes).is_err()
+        {
+            return 0;
+        }
+        let attrs = Attrs::in_block(&bytes, Place::new(Structure::Xattr));
+        attrs.map_or(0, |(_, attrs)| self.value_clusters(&attrs))
+    }
+
+    /// The clusters of the values that are in inodes of their own: they count for each inode that has the attribute.
+    pub(super) fn value_clusters(&self, attrs: &Attrs<'_>) -> u64 {
+        let cluster = self.sb.cluster_size();
+        attrs
+            .iter()
+            .map(|attr| match attr.value {
+                Value::EaInode { size, .. } => u64::from(size).div_ceil(cluster),
+                Value::Here(_) => 0,
+            })
+            .sum()
     }
 
     /// Checks the attributes that stand at `place`.

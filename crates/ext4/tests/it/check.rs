@@ -1,0 +1,280 @@
+//! Whole volumes checked, and judged by `e2fsck -fn`: what it has nothing to say of is clean, and what it complains of
+//! is reported.
+
+use std::path::Path;
+use std::process::Command;
+
+use extern4_disk::Structure;
+use extern4_ext4::check::{Fault, Options, Owner, Summary, Wrong, check};
+use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::tools::find;
+use extern4_testkit::{crash, plan, zoo};
+
+use crate::walk;
+
+/// The faults of the volume at `path`, or the reason why it cannot be opened.
+fn faults(path: &Path, threads: usize) -> Result<(Vec<Fault>, Summary), String> {
+    let fs = walk::open_with(path, &extern4_ext4::OpenOptions::default()).map_err(|e| e.to_string())?;
+    let mut faults = Vec::new();
+    let summary =
+        check(&fs, &Options { threads }, &mut |fault| faults.push(fault)).map_err(|e| e.to_string())?;
+    assert_eq!(summary.faults, faults.len() as u64);
+    Ok((faults, summary))
+}
+
+/// What `e2fsck -fn` would change, one sentence a line; its words where it cannot work at all.
+fn complaints(path: &Path) -> Vec<String> {
+    let tool = find("e2fsck").expect("e2fsck is installed");
+    let output = Command::new(tool).arg("-fn").arg(path).output().expect("e2fsck runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // The question often has a line of its own.
+    let lines: Vec<&str> = text.lines().collect();
+    let asks = |line: &str| line.contains("? no") || line.contains("IGNORED");
+    // Times of the far future are a guess of its own.
+    let guesses = |line: &str| line.starts_with("Timestamp(s) on inode");
+    let mut said: Vec<String> =
+        lines.windows(2).filter(|two| asks(two[1]) && !guesses(two[0])).map(|two| two.join(" ")).collect();
+    if output.status.code().is_none_or(|code| code >= 4) {
+        said.push(text);
+    }
+    said
+}
+
+#[track_caller]
+fn assert_clean(name: &str, path: &Path) {
+    let (faults, summary) = faults(path, 0).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let shown: Vec<String> = faults.iter().take(20).map(ToString::to_string).collect();
+    assert!(shown.is_empty(), "{name}: {shown:#?}");
+    assert!(summary.inodes_used > 0 && summary.directories > 0, "{name}: {summary:?}");
+}
+
+/// Every kind of map, directory, attribute and group, in images that are made quickly.
+const NAMES: [&str; 16] = [
+    "ext2_revision_0",
+    "ext2_1k",
+    "ext3_default",
+    "ext4_default",
+    "ext4_1k",
+    "ext4_64k_hashed",
+    "ext4_inode_128",
+    "ext4_uninit_groups",
+    "ext4_meta_bg",
+    "ext4_sparse_super2",
+    "ext4_bigalloc",
+    "ext4_inline_data_1k",
+    "ext4_ea_inode",
+    "ext4_orphan_file",
+    "ext4_casefold",
+    "ext4_mmp",
+];
+
+#[test]
+fn clean_images_have_no_faults() {
+    for spec in NAMES.map(zoo::spec).into_iter().filter(|spec| spec.can_run()) {
+        assert_clean(spec.name, &spec.build().path);
+    }
+}
+
+/// Images of which e2fsck says something and we do not: it counts what quota files should say, calls every orphan of a
+/// volume without a journal a fault, and cannot work without the external journal.
+const OTHERWISE: [&str; 4] = ["ext4_quota", "ext4_project", "ext4_orphans", "ext4_external_journal"];
+
+#[test]
+#[ignore = "builds every image of the zoo"]
+fn every_image_is_judged_as_e2fsck_judges_it() {
+    let mut failed = Vec::new();
+    for spec in zoo::SPECS.iter().filter(|spec| spec.can_run()) {
+        let image = spec.build();
+        let ours = faults(&image.path, 0).unwrap_or_else(|e| panic!("{}: {e}", spec.name)).0;
+        let theirs = if OTHERWISE.contains(&spec.name) { Vec::new() } else { complaints(&image.path) };
+        if ours.is_empty() != theirs.is_empty() {
+            let shown: Vec<String> = ours.iter().take(8).map(ToString::to_string).collect();
+            failed.push(format!("{}: {shown:#?} but e2fsck says {theirs:#?}", spec.name));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn crashed_images_are_clean_through_their_journal() {
+    for name in ["ordered", "revokes", "fast_commit"] {
+        let spec = crash::spec(name);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let before = std::fs::read(&image.path).expect("the image is read");
+        assert_clean(name, &image.path);
+        assert!(faults(&image.path, 0).expect("a volume").1.replayed.is_some(), "{name}");
+        assert!(before == std::fs::read(&image.path).expect("the image is read"), "{name} was written");
+    }
+}
+
+/// Small files, an indexed directory, links of both kinds, devices, attributes and ACLs.
+const FULL: &[extern4_testkit::image::Plan] = &[
+    plan::small_files,
+    plan::small_crowd,
+    plan::symlinks,
+    plan::devices,
+    plan::many_links,
+    plan::xattrs,
+    plan::access_lists,
+    plan::fragmented,
+];
+
+const BASES: [ImageSpec; 5] = [
+    ImageSpec::new("damage_ext4", 32 << 20, &["-t", "ext4", "-b", "1024"]).mounted(FULL),
+    ImageSpec::new("damage_ext2", 32 << 20, &["-t", "ext2", "-b", "1024"]).mounted(FULL),
+    ImageSpec::new(
+        "damage_uninit_bg",
+        32 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "uninit_bg,^metadata_csum"],
+    )
+    .mounted(FULL),
+    ImageSpec::new(
+        "damage_bigalloc",
+        64 << 20,
+        &["-t", "ext4", "-b", "4096", "-O", "bigalloc", "-C", "16384"],
+    )
+    .mounted(FULL),
+    ImageSpec::new("damage_inline", 32 << 20, &["-t", "ext4", "-b", "4096", "-O", "inline_data"])
+        .mounted(FULL),
+];
+
+/// Scripts of debugfs, each of which breaks something.
+const DAMAGES: &[&str] = &[
+    "sif /files/100-bytes links_count 5",
+    "sif /files/1000-bytes blocks 77",
+    "sif /files/1000-bytes size 0x7000000000000000",
+    "sif /files/100-bytes mode 0140644",
+    "sif /files/100-bytes dtime 5",
+    "sif /files/100-bytes flags 0x40000000",
+    "sif /files/1000-bytes block[0] 3",
+    "sif /files/1000-bytes file_acl 777777",
+    "sif /files/1000-bytes file_acl 3",
+    "sif /files size 5000",
+    "sif /files links_count 1",
+    "sif /files generation 99",
+    "clri /files/100-bytes",
+    "clri /files",
+    "unlink /files/100-bytes",
+    "ln /files/100-bytes /second",
+    "ln /files /second",
+    "ln /files /files/loop",
+    "freei /files/100-bytes",
+    "seti <500>",
+    "freeb 1 3",
+    "setb 7000 2",
+    "set_bg 0 free_blocks_count 3\nset_bg 0 checksum calc",
+    "set_bg 0 free_inodes_count 3\nset_bg 0 checksum calc",
+    "set_bg 0 used_dirs_count 9\nset_bg 0 checksum calc",
+    "set_bg 0 block_bitmap 5\nset_bg 0 checksum calc",
+    "set_bg 0 inode_table 9\nset_bg 0 checksum calc",
+    "ssv free_blocks_count 7",
+    "ssv free_inodes_count 7",
+    "ssv last_orphan 3",
+    "ssv inodes_count 7",
+];
+
+#[test]
+fn what_e2fsck_complains_of_is_reported() {
+    let mut failed = Vec::new();
+    for base in BASES.iter().filter(|base| base.can_run()) {
+        let image = base.build();
+        assert_clean(base.name, &image.path);
+        for damage in DAMAGES {
+            let broken = image.copy();
+            // Not every image has everything that is to be broken.
+            if std::panic::catch_unwind(|| drop(broken.debugfs(&format!("{damage}\n")))).is_ok() {
+                judge(&format!("{}: {damage}", base.name), &broken, &mut failed);
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+fn judge(name: &str, broken: &Image, failed: &mut Vec<String>) {
+    let theirs = complaints(&broken.path);
+    let ours = faults(&broken.path, 2);
+    if !theirs.is_empty() && matches!(&ours, Ok((faults, _)) if faults.is_empty()) {
+        failed.push(format!("{name}: nothing, but e2fsck says {theirs:#?}"));
+    }
+}
+
+/// Bytes of metadata blocks changed one by one: all of them are noticed, for all are under checksums.
+#[test]
+fn no_byte_under_a_checksum_can_change() {
+    let base = &BASES[0];
+    if !base.can_run() {
+        return;
+    }
+    let image = base.build();
+    let fs = walk::open(&image.path);
+    let group = fs.group(0).expect("a group");
+    let block_size = u64::from(fs.superblock().block_size());
+    // Both bitmaps, and the inodes of the root directory and of the journal.
+    let table = group.inode_table() * block_size;
+    let size = u64::from(fs.superblock().inode_size());
+    let starts = [
+        group.block_bitmap() * block_size,
+        group.inode_bitmap() * block_size,
+        table + size,
+        table + 7 * size,
+    ];
+    for start in starts {
+        for at in [0u64, 1, 28, 100, 127] {
+            let broken = image.copy();
+            let mut bytes = std::fs::read(&broken.path).expect("the image is read");
+            bytes[usize::try_from(start + at).expect("a small image")] ^= 0x10;
+            std::fs::write(&broken.path, bytes).expect("the image is written");
+            let found = faults(&broken.path, 2);
+            assert!(!matches!(found, Ok((faults, _)) if faults.is_empty()), "byte {at} behind {start}");
+        }
+    }
+}
+
+#[test]
+fn a_block_with_two_owners_is_reported_with_both() {
+    let base = &BASES[1];
+    if !base.can_run() {
+        return;
+    }
+    let image = base.build();
+    let ino = |path: &str| -> u32 {
+        let text = image.debugfs(&format!("stat {path}\n"));
+        let number = text.split("Inode: ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).expect("a number")
+    };
+    let (first, second) = (ino("/files/12287-bytes"), ino("/files/12288-bytes"));
+    let block = image.debugfs("bmap /files/12287-bytes 1\n");
+    let block: u64 = block.trim().lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+    image.debugfs(&format!("sif /files/12288-bytes block[1] {block}\n"));
+    let (faults, _) = faults(&image.path, 2).expect("a volume");
+    let shared = faults.iter().find_map(|fault| match &fault.wrong {
+        Wrong::Claimed { start, len, first, second } => Some((*start, *len, *first, *second)),
+        _ => None,
+    });
+    let (low, high) = (first.min(second), first.max(second));
+    assert_eq!(shared, Some((block, 1, Owner::Inode(low), Owner::Inode(high))), "{faults:?}");
+}
+
+#[test]
+fn faults_come_with_their_place_and_in_one_order() {
+    let base = &BASES[0];
+    if !base.can_run() {
+        return;
+    }
+    let image = base.build();
+    image.debugfs("sif /files/100-bytes links_count 5\nclri /files/1-bytes\nsetb 7000 2\n");
+    let show = |threads| -> Vec<String> {
+        faults(&image.path, threads).expect("a volume").0.iter().map(ToString::to_string).collect()
+    };
+    let one = show(1);
+    assert_eq!(one, show(4));
+    let (faults, _) = faults(&image.path, 1).expect("a volume");
+    let has = |structure| faults.iter().any(|fault| fault.place.structure == structure);
+    assert!(
+        has(Structure::Inode) && has(Structure::DirectoryBlock) && has(Structure::BlockBitmap),
+        "{one:#?}"
+    );
+}
