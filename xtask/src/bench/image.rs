@@ -12,7 +12,7 @@ use super::Result;
 /// Size of the image; it is sparse.
 const IMAGE_BYTES: u64 = 20_000_000_000;
 /// Size of the large file.
-const BIG_BYTES: u64 = 1 << 30;
+pub(crate) const BIG_BYTES: u64 = 1 << 30;
 /// The tree in it.
 const TREE: &str = "/usr/share";
 
