@@ -34,7 +34,9 @@ pub(super) struct Blocks<'a>(&'a [DirRun]);
 impl Blocks<'_> {
     /// The block of the volume that holds block `logical`.
     pub(super) fn physical(&self, logical: u32) -> Option<u64> {
-        let run = self.0.iter().find(|run| run.logical <= logical && logical - run.logical < run.len)?;
+        // A map names its blocks in ascending order, and what breaks that has been refused.
+        let next = self.0.partition_point(|run| run.logical <= logical);
+        let run = self.0[..next].last().filter(|run| logical - run.logical < run.len)?;
         Some(run.physical + u64::from(logical - run.logical))
     }
 }
@@ -145,8 +147,14 @@ impl Look<'_> {
         let step = (READ_BYTES / block_size).max(1);
         let len = run.len.min(current.dir.blocks.saturating_sub(run.logical));
         for at in (0..len).step_by(to_usize(step)) {
-            let mut buffer = std::mem::take(&mut self.buffer);
             let (first, count) = (run.physical + u64::from(at), step.min(len - at));
+            if self.checker.twice.touches(first, count.into()) {
+                for one in 0..count {
+                    self.shared_block(current, run.logical + at + one, first + u64::from(one));
+                }
+                continue;
+            }
+            let mut buffer = std::mem::take(&mut self.buffer);
             match self.checker.read(first, count, &mut buffer) {
                 Ok(()) => {
                     for (bytes, index) in buffer.chunks_exact(to_usize(block_size)).zip(0..) {
@@ -162,11 +170,24 @@ impl Look<'_> {
         }
     }
 
-    fn block(&mut self, current: &Current<'_>, logical: u32, physical: u64, bytes: &[u8]) {
-        let checker = self.checker;
-        if checker.twice.touches(physical, 1) && !self.visited.first_visit(physical) {
+    /// Looks at a block that may have several owners, for the first of them only: so no block is read over and over.
+    fn shared_block(&mut self, current: &Current<'_>, logical: u32, physical: u64) {
+        if self.checker.twice.touches(physical, 1) && !self.visited.first_visit(physical) {
             return;
         }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        match self.checker.read(physical, 1, &mut buffer) {
+            Ok(()) => self.block(current, logical, physical, &buffer),
+            Err(error) => {
+                let place = Place::new(Structure::DirectoryBlock).ino(current.dir.ino).block(physical);
+                self.sink.push(Fault::of_error(place, error));
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    fn block(&mut self, current: &Current<'_>, logical: u32, physical: u64, bytes: &[u8]) {
+        let checker = self.checker;
         let dir = current.dir;
         let place = Place::new(Structure::DirectoryBlock).ino(dir.ino).block(physical);
         let role = current.tree.as_ref().and_then(|tree| tree.roles.get(to_usize(logical)).copied());

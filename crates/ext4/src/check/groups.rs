@@ -130,7 +130,12 @@ impl Checker<'_> {
 
     fn check_descriptor_copy(&self, group: u32, index: u32, block: &mut Vec<u8>, report: &mut Report<'_>) {
         let copy = self.geometry.descriptor_block_in(group, index);
-        let Some(number) = copy.filter(|_| copy != self.geometry.descriptor_block(index)) else { return };
+        // A copy that would not fit into its group is none.
+        let is_copy = |number: &u64| {
+            copy != self.geometry.descriptor_block(index)
+                && self.geometry.group_of_block(*number) == Some(group)
+        };
+        let Some(number) = copy.filter(is_copy) else { return };
         let place = Place::new(Structure::GroupDescriptor).block(number);
         if let Err(error) = self.read(number, 1, block) {
             return report.push(Fault::of_error(place, error));

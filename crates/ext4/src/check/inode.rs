@@ -476,8 +476,9 @@ impl<'a> Scan<'a> {
         if mapped.blocks < mapped.end || mapped.unwritten {
             self.sink.push(Fault::mismatch(place, "a directory has a hole"));
         }
-        // Blocks without a place cannot be looked at; there are no more of the others than the volume has.
-        let blocks = u32::try_from(blocks.min(mapped.end).min(mapped.blocks)).unwrap_or(u32::MAX);
+        // Blocks without a place cannot be looked at, and of the others there are no more than the volume has.
+        let most = mapped.end.min(mapped.blocks).min(geometry.blocks_count());
+        let blocks = u32::try_from(blocks.min(most)).unwrap_or(u32::MAX);
         self.keep_directory(inode, blocks, runs_before, self.runs.len());
     }
 
