@@ -14,6 +14,10 @@ use std::sync::{Arc, OnceLock};
 
 use extern4_block::{BlockDevice, MemoryDevice, OverlayDevice, SliceDevice};
 
+mod sparse;
+
+use sparse::SparseDevice;
+
 /// Bytes a place of interest spans.
 const CHUNK: usize = 64;
 /// Changes an input can ask for.
@@ -98,12 +102,16 @@ pub fn image(bases: &[Base], data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
         base.change(&image, *change);
     }
     let image: Arc<dyn BlockDevice> = Arc::new(image);
-    if cut & 1 == 0 {
-        return Some(image);
+    match cut & 3 {
+        // A truncated image, cut at any 16 KiB.
+        1 => {
+            let keep = image.size_bytes() * u64::from(cut >> 2) / 64 / 16384 * 16384;
+            Some(Arc::new(SliceDevice::new(image, 0, keep).unwrap()))
+        }
+        // A sparse one of up to an exabyte, which has room for whatever the superblock claims.
+        2 => Some(Arc::new(SparseDevice::new(image, 1 << (24 + (cut >> 2) % 37)))),
+        _ => Some(image),
     }
-    // A truncated image, cut at any 8 KiB.
-    let keep = image.size_bytes() * u64::from(cut >> 1) / 128 / 8192 * 8192;
-    Some(Arc::new(SliceDevice::new(image, 0, keep).unwrap()))
 }
 
 /// Makes another recipe of the one in the first `size` bytes of `data`, and tells how long it is.
