@@ -20,6 +20,8 @@ use sparse::SparseDevice;
 
 /// Bytes a place of interest spans.
 const CHUNK: usize = 64;
+/// Chunks that hold the superblock and the first descriptors, on which everything depends.
+const EARLY: usize = 24;
 /// Changes an input can ask for.
 const MAX_CHANGES: usize = 48;
 /// Bytes the overlay keeps for a change. All places lie inside one such sector.
@@ -65,22 +67,23 @@ impl Base {
         Self { device: Arc::new(MemoryDevice::read_only(bytes)), chunks }
     }
 
-    /// Where the chunk starts that `pick` names.
-    fn place(&self, pick: [u8; 2]) -> u64 {
+    /// Where the chunk starts that `pick` names, of all chunks or, with `early`, of the first ones.
+    fn place(&self, pick: [u8; 2], early: bool) -> u64 {
+        let chunks = if early { &self.chunks[..EARLY.min(self.chunks.len())] } else { &self.chunks };
         let pick = usize::from(u16::from_le_bytes(pick));
-        self.chunks[pick * self.chunks.len() / (usize::from(u16::MAX) + 1)] * CHUNK as u64
+        chunks[pick * chunks.len() / (usize::from(u16::MAX) + 1)] * CHUNK as u64
     }
 
     /// Makes one change to `image`: `[kind, within, place lo, place hi, value...4]`.
     fn change(&self, image: &OverlayDevice, change: [u8; 8]) {
         let [kind, within, place @ .., v0, v1, v2, v3] = change;
-        let chunk = self.place(place);
+        let chunk = self.place(place, kind & 0xC0 == 0);
         let mut bytes = [0; CHUNK];
         image.read_at(&mut bytes, chunk).unwrap();
         let at = usize::from(within) % CHUNK;
         match kind % 6 {
             // Another place's bytes, so that valid structures stand where they do not belong.
-            0 => image.read_at(&mut bytes, self.place([v0, v1])).unwrap(),
+            0 => image.read_at(&mut bytes, self.place([v0, v1], false)).unwrap(),
             // A block number or count that is off by a little.
             1 => bytes[at] = bytes[at].wrapping_add(v0),
             width => {

@@ -19,6 +19,11 @@ const MAX_BLOCK_BITS: u32 = 16;
 const MAX_CLUSTER_BITS: u32 = 30;
 const MAX_DESC_SIZE: u16 = 1024;
 
+/// The smallest groups that `mke2fs -g` makes. Without this floor, a superblock could claim a group for each block, and
+/// what is kept of each group would take far more memory than the volume has metadata. A volume of a single group, as
+/// tools for small devices make it, may be smaller.
+const MIN_BLOCKS_PER_GROUP: u32 = 256;
+
 /// A byte of the volume: a block, and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
@@ -163,6 +168,8 @@ impl Geometry {
         check(inodes_ok, "s_inodes_count", self.inodes_count, at)?;
         // At least one inode a group, and fewer than 2^32 of them, so that this holds.
         self.group_count = self.inodes_count / per_group;
+        let small = self.blocks_per_group < MIN_BLOCKS_PER_GROUP && self.group_count > 1;
+        check(!small, "s_blocks_per_group", self.blocks_per_group, at)?;
         Ok(self)
     }
 

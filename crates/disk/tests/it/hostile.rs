@@ -127,6 +127,14 @@ fn impossible_superblocks_name_the_field() {
     assert_eq!(refused(|raw| raw.s_first_ino.set(10)), field("s_first_ino", 10));
     assert_eq!(refused(|raw| raw.s_first_ino.set(!0)), field("s_first_ino", 0xffff_ffff));
     assert_eq!(refused(|raw| raw.s_r_blocks_count_hi.set(1)), field("s_r_blocks_count", (1 << 32) + 1024));
+    // Groups so small are as many as the volume has blocks.
+    let tiny = |raw: &mut RawSuperblock| {
+        raw.s_blocks_per_group.set(255);
+        raw.s_clusters_per_group.set(255);
+        raw.s_inodes_per_group.set(8);
+        raw.s_inodes_count.set(20479_u32.div_ceil(255) * 8);
+    };
+    assert_eq!(refused(tiny), field("s_blocks_per_group", 255));
     let journal = CorruptKind::InodeOutOfRange { field: "s_journal_inum", ino: 0xffff_ffff };
     assert_eq!(refused(|raw| raw.s_journal_inum.set(!0)), journal);
     let mmp = CorruptKind::BlockOutOfRange { field: "s_mmp_block", block: 1 << 40 };
