@@ -12,8 +12,8 @@ use super::inode::GroupInodes;
 use super::links::bitmap_of;
 use super::report::{Report, Sink};
 use crate::group::to_usize;
+use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What there is on the whole volume.
 #[derive(Clone, Copy, Debug, Default)]

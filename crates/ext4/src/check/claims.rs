@@ -4,8 +4,8 @@
 //! claimed. Threads claim at the same time; a bit that was set before tells that a cluster has two owners, and is then
 //! set in a second map, from which the owners are found afterwards.
 
+use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use extern4_disk::geometry::Geometry;
 

@@ -4,7 +4,7 @@
 //! entry must name an inode that is in use and be of its type; each counts as a link of that inode. Which directory
 //! names a directory, and what its own `..` says, is kept for `links`.
 
-use std::sync::atomic::Ordering::Relaxed;
+use extern4_sync::primitive::Ordering::Relaxed;
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::dirent::{self, DirEntry, Entries, FileType, Layout, Slots};

@@ -3,8 +3,8 @@
 //! Inode tables are read in long runs, up to the last inode that a group has ever used. What later passes need of an
 //! inode is kept in eight bytes; of a directory also where its blocks are, so that its map is walked only once.
 
+use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use extern4_disk::dirent::FileType;
 use extern4_disk::feature::{Compat, Incompat};

@@ -1,6 +1,6 @@
 //! Link counts, and the way from the root to every directory.
 
-use std::sync::atomic::Ordering::Relaxed;
+use extern4_sync::primitive::Ordering::Relaxed;
 
 use extern4_disk::dirent::FileType;
 use extern4_disk::inode::ROOT_INO;

@@ -4,7 +4,7 @@
 //! alone calls the caller's function. Faults of a pass are sorted by place before they are handed out, as long as there
 //! are not more than [`HELD`] of them: their number is up to the volume, the memory for them is not.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use super::fault::Fault;
