@@ -36,17 +36,11 @@ pub struct Volume {
 }
 
 /// How to open a volume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     partition: Option<u32>,
     offset_bytes: u64,
     ext4: extern4_ext4::OpenOptions,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self { partition: None, offset_bytes: 0, ext4: extern4_ext4::OpenOptions::default() }
-    }
 }
 
 impl OpenOptions {
