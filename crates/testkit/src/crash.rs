@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 
 use crate::image::{Image, ImageSpec};
-use crate::tools::{self, perl, run};
+use crate::tools::{self, Need, perl, run};
 use crate::tree::{self, Kind, Time, Tree};
 
 /// What happens on the mounted volume before the crash. Files it returns stay open until after it.
@@ -243,7 +243,13 @@ pub fn spec(name: &str) -> &'static CrashSpec {
 impl CrashSpec {
     /// Whether this machine can build and judge the image; says so loudly if not.
     pub fn can_run(&self) -> bool {
-        ImageSpec::new(self.name, 0, &[]).can_run()
+        let needs: &[Need] = if self.is_fast() { &[Need::KernelFeature("fast_commit")] } else { &[] };
+        ImageSpec::new(self.name, 0, &[]).needing(needs).can_run()
+    }
+
+    /// Whether the journal may hold fast commits.
+    fn is_fast(&self) -> bool {
+        self.mke2fs.iter().any(|word| word.contains("fast_commit"))
     }
 
     /// Makes the image, up to the crash.
@@ -276,7 +282,7 @@ impl CrashSpec {
         let mount = copy.mount("rw,noatime");
         let mut tree = tree::from_mount(&mount.path);
         mount.unmount();
-        if self.mke2fs.iter().any(|word| word.contains("fast_commit")) {
+        if self.is_fast() {
             let crashed_at = modified(&image.path);
             let checked = checked(&copy);
             let directories = tree.entries.iter_mut().filter(|(_, entry)| entry.kind == Kind::Directory);

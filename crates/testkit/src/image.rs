@@ -66,12 +66,13 @@ pub struct ImageSpec {
     fill: Fill,
     steps: &'static [Step],
     oracle: Oracle,
+    needs: &'static [Need],
 }
 
 impl ImageSpec {
     /// An image of `size` bytes, made by `mke2fs` with these arguments and not filled.
     pub const fn new(name: &'static str, size: u64, mke2fs: &'static [&'static str]) -> ImageSpec {
-        ImageSpec { name, size, mke2fs, fill: Fill::Nothing, steps: &[], oracle: Oracle::Kernel }
+        ImageSpec { name, size, mke2fs, fill: Fill::Nothing, steps: &[], oracle: Oracle::Kernel, needs: &[] }
     }
 
     /// Filled by the kernel.
@@ -104,9 +105,16 @@ impl ImageSpec {
         self
     }
 
+    /// Built only where these needs are met too.
+    pub const fn needing(mut self, needs: &'static [Need]) -> ImageSpec {
+        self.needs = needs;
+        self
+    }
+
     /// Whether this machine can build and judge the image; says so loudly if not.
     pub fn can_run(&self) -> bool {
-        tools::can_run(&[Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("perl"), Need::Mount])
+        let always = [Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("perl"), Need::Mount];
+        tools::can_run(&always) && tools::can_run(self.needs)
     }
 
     /// Makes the image.

@@ -8,6 +8,7 @@ mod touch;
 
 use crate::image::{ImageSpec, Oracle, Plan, Step};
 use crate::plan;
+use crate::tools::Need;
 
 const MIB: u64 = 1 << 20;
 
@@ -177,7 +178,7 @@ pub const SPECS: &[ImageSpec] = &[
     ext4!("ext4_no_resize_inode", 64, "^resize_inode").mounted(FEW),
     ext4!("ext4_fast_commit", 64, "fast_commit").mounted(FEW),
     ext4!("ext4_orphan_file", 64, "orphan_file").mounted(FEW),
-    ext4!("ext4_stable_inodes", 64, "stable_inodes").mounted(FEW),
+    ext4!("ext4_stable_inodes", 64, "encrypt,stable_inodes").mounted(FEW),
     ext4!("ext4_orphans", 64, "^has_journal").mounted(FEW).then(&[Step::Run(touch::orphans)]),
     ext4!("ext4_external_journal", 64, "^has_journal")
         .mounted(FEW)
@@ -196,11 +197,12 @@ pub const SPECS: &[ImageSpec] = &[
         .from_directory(&[touch::folded_names])
         .then(&[Step::Debugfs(touch::FOLD), Step::E2fsck(&["-D"])])
         .judged_by(Oracle::KernelWith("casefold")),
+    ext4!("ext4_seed_and_orphan_file", 64, "metadata_csum_seed,orphan_file").mounted(FEW),
     ext4!("ext4_encrypt_feature", 64, "encrypt").mounted(FEW),
     ext4!("ext4_verity", 64, "verity")
         .mounted(&[touch::sealed])
         .then(&[Step::Debugfs(touch::SEAL)])
-        .judged_by(Oracle::KernelWith("verity")),
+        .judged_by(Oracle::Debugfs),
     // Hashes of directories.
     of("hash_legacy", 64, &["-t", "ext4", "-b", "1024"])
         .then(&[Step::Tune2fs(&["-E", "hash_alg=legacy"]), Step::Mounted("noatime", HASHED)]),
@@ -247,8 +249,9 @@ pub const SPECS: &[ImageSpec] = &[
 ];
 
 /// Images that need their own judgement: what a kernel without the key shows of encrypted names.
-pub const ENCRYPTED: ImageSpec =
-    ext4!("ext4_encrypted", 64, "encrypt").mounted(&[plan::small_files, plan::encrypted]);
+pub const ENCRYPTED: ImageSpec = ext4!("ext4_encrypted", 64, "encrypt")
+    .mounted(&[plan::small_files, plan::encrypted])
+    .needing(&[Need::KernelFeature("encryption")]);
 
 /// The spec with this name.
 ///

@@ -1,7 +1,7 @@
 //! Images that lie: truncated, with flipped bits, with numbers out of range, with blocks in the wrong place.
 //!
-//! Whatever is in an image, opening it and walking all of it ends soon, with an error or without. Mutations are
-//! drawn from a seed that a failure names; `EXTERN4_SEED=n` replays that one alone.
+//! Whatever is in an image, opening it and walking all of it ends soon and takes little memory, with an error or
+//! without. Mutations are drawn from a seed that a failure names; `EXTERN4_SEED=n` replays that one alone.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -15,6 +15,9 @@ use extern4_testkit::{crash, plan};
 
 /// Far more than one walk takes, even on a busy machine.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// Far more than all tests of this program take at once.
+const MOST_MEMORY_KIB: u64 = 2 << 20;
 
 /// No image here has room for as many names.
 const MOST_ENTRIES: usize = 50_000;
@@ -201,6 +204,15 @@ fn survive(what: &str, attempts: Vec<u64>, mut attempt: impl FnMut(u64) + Send +
         }
     }
     assert!(failed.is_empty(), "{what}: panics with {failed:?}");
+    assert!(peak_memory_kib() < MOST_MEMORY_KIB, "{what}: took {} KiB of memory", peak_memory_kib());
+}
+
+/// The most memory this process ever had, in units of 1024 bytes.
+fn peak_memory_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a process has a status");
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the status tells the peak");
+    line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number of KiB")
 }
 
 /// Walks `image` under `count` mutations.

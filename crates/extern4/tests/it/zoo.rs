@@ -37,7 +37,7 @@ images! {
     ext4_bigalloc_1k ext4_inline_data ext4_inline_data_1k ext4_inline_data_512 ext4_ea_inode
     ext4_ea_inode_1k ext4_no_dir_index ext4_no_filetype ext4_no_huge_file ext4_huge_file ext4_no_journal
     ext4_no_resize_inode ext4_fast_commit ext4_orphan_file ext4_stable_inodes ext4_orphans
-    ext4_external_journal ext4_quota ext4_project ext4_mmp ext4_casefold ext4_encrypt_feature ext4_verity
+    ext4_external_journal ext4_quota ext4_project ext4_mmp ext4_casefold ext4_seed_and_orphan_file ext4_encrypt_feature ext4_verity
     hash_legacy hash_tea hash_half_md4 hash_legacy_unsigned hash_tea_unsigned hash_half_md4_unsigned
     hash_reordered crowd_200k crowd_200k_1k crowd_three_levels crowd_of_directories deep_extents
     terabyte_file terabyte_image times_and_flags
