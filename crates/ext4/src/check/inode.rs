@@ -267,6 +267,10 @@ impl<'a> Scan<'a> {
         let own = self.own_attributes(inode, record, place);
         let values = own.as_ref().map_or(0, |own| self.checker.value_clusters(own));
         let is_inline = inode.flags().contains(InodeFlags::INLINE_DATA);
+        let (index, name) = inline::XATTR;
+        if is_inline && own.as_ref().and_then(|own| own.get(index, name)).is_none() {
+            self.sink.push(Fault::mismatch(place, "data is in the inode, but not the attribute for it"));
+        }
         let runs_before = self.runs.len();
         let mapped = self.map(inode, is_inline);
         let attributes = match inode.xattr_block() {
@@ -311,6 +315,10 @@ impl<'a> Scan<'a> {
         let index = inode.flags().contains(InodeFlags::INDEX);
         let indexed = index && !(directory && features.compat.contains(Compat::DIR_INDEX));
         let both = inode.flags().contains(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
+        // Fragments of blocks were never made.
+        if inode.raw().0.i_obso_faddr.get() != 0 {
+            self.sink.push(Fault::field(place, "i_faddr", inode.raw().0.i_obso_faddr.get().into()));
+        }
         if foreign || indexed || both {
             self.sink.push(Fault::field(place, "i_flags", inode.flags().bits().into()));
         }
