@@ -255,8 +255,9 @@ impl Mount {
     /// # Panics
     /// When something still has a file of the volume open.
     pub fn unmount(mut self) {
-        self.mounted = false;
+        // A mount that stays busy is still taken out of sight when this panics.
         self.patiently().unwrap_or_else(|e| panic!("{e}"));
+        self.mounted = false;
     }
 
     /// Unmounts, and waits for a moment if the volume is busy: another thread may close a file just now, or start a
