@@ -2,17 +2,32 @@
 //!
 //! - [`rcu`]: readers that take no lock and write nothing shared, values freed once no reader can see them.
 //! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
+//! - [`shared`]: counted references whose values RCU readers may look at.
+//! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: a hash table of shared values whose lookups take no lock.
+//! - [`tally`]: counters that each thread adds to alone.
 //! - [`percpu`]: values and counters with one cache line a CPU.
+//! - `model`, with the feature `loom`: how models are run.
 //! - [`allocations`]: an allocator that counts, for benches.
-//! - [`primitive`]: the one switch between real atomics and loom's.
+//! - [`primitive`]: the one switch between real atomics, loom's, and those that note what they do.
+//! - `audit`, with the feature of that name: what an operation does to shared memory, for tests.
 //!
 //! Most `unsafe` of the workspace lives here, each with its reason. Every protocol is written down in its module,
-//! with the orderings that pair, and has a loom model in `tests/loom.rs`.
+//! with the orderings that pair, and has a loom model in `tests/loom.rs`; the epochs under [`rcu`] have theirs in
+//! `src/epoch/tests.rs`.
 
 pub mod allocations;
+#[cfg(all(feature = "audit", not(feature = "loom")))]
+pub mod audit;
+#[cfg(any(test, not(feature = "loom")))]
+mod epoch;
+pub mod hash_table;
+#[cfg(feature = "loom")]
+pub mod model;
 pub mod percpu;
 pub mod primitive;
 pub mod rcu;
 pub mod seqcount;
+pub mod shared;
 pub mod table;
+pub mod tally;

@@ -18,6 +18,11 @@ const MAX_SLOTS: usize = 256;
 #[repr(align(128))]
 pub struct Padded<T>(pub T);
 
+/// A value on one cache line of its own, within something that is read on the lines before.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Line<T>(pub(crate) T);
+
 impl<T> Deref for Padded<T> {
     type Target = T;
 
@@ -30,20 +35,26 @@ impl<T> Deref for Padded<T> {
 /// The CPU this thread runs on, or ran on a moment ago. Below [`possible_cpus`] as long as the system keeps its word.
 #[inline]
 pub fn cpu() -> usize {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+    #[cfg(all(
+        target_arch = "x86_64",
+        target_os = "linux",
+        target_env = "gnu",
+        not(any(miri, feature = "loom"))
+    ))]
     if let Some(cpu) = rseq::cpu() {
         return cpu;
     }
     system_cpu()
 }
 
-#[cfg(not(miri))]
+#[cfg(not(any(miri, feature = "loom")))]
 #[cold]
 fn system_cpu() -> usize {
     rustix::thread::sched_getcpu()
 }
 
-#[cfg(miri)]
+/// A model takes the same course each time that it is run.
+#[cfg(any(miri, feature = "loom"))]
 fn system_cpu() -> usize {
     0
 }
@@ -119,7 +130,12 @@ impl Counter {
 
 /// The CPU number that the kernel keeps up to date in each thread's rseq area (rseq(2)), which glibc 2.35 and later
 /// register and point to by `__rseq_offset` from the thread pointer: one load, against a call for `sched_getcpu`.
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+#[cfg(all(
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(miri, feature = "loom"))
+))]
 mod rseq {
     use std::arch::asm;
     // Not a protocol but a memo of a constant, so not the modelled atomics.

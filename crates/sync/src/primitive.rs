@@ -1,18 +1,63 @@
-//! Atomics, locks and threads: the standard library's, or loom's where the feature `loom` asks for a model.
+//! Atomics, locks, threads and their variables: the standard library's, loom's or shuttle's where a feature asks for a
+//! model, or those that note what they do where `audit` asks.
 //!
 //! Protocols of this workspace take these names from here, so that the code a model explores is the code that runs.
-//! Loom's constructors are not `const`, hence no atomics in statics.
+//! Loom's constructors are not `const`, hence no atomics in statics. The threads of models take turns on one thread of the system,
+//! hence their variables are the scheduler's own, too.
 
+#[cfg(not(any(feature = "loom", feature = "audit")))]
+pub use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence},
+};
 #[cfg(not(feature = "loom"))]
 pub use std::{
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    sync::{Condvar, Mutex, MutexGuard},
+    sync::atomic::Ordering,
+    sync::{Condvar, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
 };
 
+#[cfg(not(feature = "loom"))]
+pub(crate) use std::thread_local;
+
 #[cfg(feature = "loom")]
-pub use loom::{
+pub use scheduled::{
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    sync::{Condvar, Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
 };
+
+/// Who schedules the threads of models.
+#[cfg(all(feature = "loom", not(feature = "shuttle")))]
+pub(crate) use loom as scheduled;
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle as scheduled;
+
+#[cfg(all(feature = "audit", not(feature = "loom")))]
+pub use crate::audit::{
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence},
+    lock::Mutex,
+};
+
+/// Variables of a thread, all of which are made from constants.
+#[cfg(feature = "loom")]
+macro_rules! thread_variables {
+    ($(static $name:ident: $type:ty = const { $value:expr };)*) => {
+        $($crate::primitive::scheduled::thread_local! { static $name: $type = $value; })*
+    };
+}
+#[cfg(feature = "loom")]
+pub(crate) use thread_variables as thread_local;
+
+/// So many null pointers: the buckets of an empty table. Memory that the system hands out as zeroes is not touched until it
+/// is used, so a large table costs nothing when it is made.
+#[cfg(not(feature = "loom"))]
+pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
+    // SAFETY: an `AtomicPtr` is laid out as a pointer, and zeroes are the null pointer.
+    unsafe { Box::new_zeroed_slice(len).assume_init() }
+}
+
+#[cfg(feature = "loom")]
+pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
+    (0..len).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
+}

@@ -11,10 +11,14 @@
 //! 3. A value is unlinked first and retired after: a reader that pins after the unlinking cannot find it, a reader
 //!    that could find it was pinned before, and the epoch waits for that one.
 //!
+//! 4. A destructor may run on any thread that retires or flushes, within that call and under the locks that are held
+//!    around it, or that ends; it never runs while pinning or unpinning. So it takes no lock under which somebody
+//!    retires. It may pin, retire and flush.
+//!
 //! Pinning nests cheaply; callers with many lookups pin once around them.
 //!
-//! The epochs are crossbeam's. Under loom a small model takes their place, which runs a retired value's destructor at
-//! the earliest moment that rule 3 allows, namely when the last guard goes.
+//! The module `epoch` does the waiting. Under loom a small model takes its place, which runs a retired value's
+//! destructor at the earliest moment that rule 3 allows, namely when the last guard goes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,10 +26,10 @@ use std::ptr;
 
 use crate::primitive::{AtomicPtr, Ordering};
 
+#[cfg(not(feature = "loom"))]
+use crate::epoch::local as epoch;
 #[cfg(feature = "loom")]
 use model as epoch;
-#[cfg(not(feature = "loom"))]
-use real as epoch;
 
 /// The read section: values seen through it stay allocated while it lives. Belongs to the thread that made it.
 pub struct Guard(epoch::Guard);
@@ -37,8 +41,9 @@ pub fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Hands retired values over to be freed as soon as the readers allow it, instead of when enough of them have
-    /// come together. Worth calling after retiring much memory.
+    /// Hands what this thread has retired over to be freed as soon as the readers allow it, instead of when enough
+    /// has come together, and frees a bounded part of what they allow now. This guard is one of the readers: what was
+    /// retired since it pinned is freed by a later flush, the next one if there is not too much of it.
     pub fn flush(&self) {
         self.0.flush();
     }
@@ -232,29 +237,6 @@ unsafe fn retire<T: Send + 'static>(ptr: *mut T, guard: &Guard) {
     }
 }
 
-#[cfg(not(feature = "loom"))]
-mod real {
-    pub(super) struct Guard(crossbeam_epoch::Guard);
-
-    #[inline]
-    pub(super) fn pin() -> Guard {
-        Guard(crossbeam_epoch::pin())
-    }
-
-    impl Guard {
-        pub(super) fn flush(&self) {
-            self.0.flush();
-        }
-
-        /// # Safety
-        /// As [`super::Guard::defer`].
-        pub(super) unsafe fn defer<F: FnOnce() + 'static>(&self, retire: F) {
-            // SAFETY: passed on to the caller.
-            unsafe { self.0.defer_unchecked(retire) }
-        }
-    }
-}
-
 /// The model of epochs: a count of guards and the destructors that wait for it to reach zero.
 ///
 /// Its lock orders pins against each other, which real epochs do not promise to readers that are pinned at the same
@@ -263,7 +245,7 @@ mod real {
 mod model {
     use std::marker::PhantomData;
 
-    use loom::sync::Mutex;
+    use crate::primitive::{Mutex, scheduled};
 
     #[derive(Default)]
     struct Epoch {
@@ -274,7 +256,7 @@ mod model {
     // SAFETY: `Guard::defer` demands destructors that any thread may run.
     unsafe impl Send for Epoch {}
 
-    loom::lazy_static! {
+    scheduled::lazy_static! {
         static ref EPOCH: Mutex<Epoch> = Mutex::new(Epoch::default());
     }
 

@@ -41,8 +41,10 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::PoisonError;
 
-use crate::percpu::Padded;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
+use crate::percpu::{Line, Padded};
+use crate::primitive::{
+    AtomicBool, AtomicPtr, AtomicUsize, Mutex, MutexGuard, Ordering, fence, null_pointers,
+};
 use crate::rcu::{Guard, pin};
 
 const LISTED: usize = 1;
@@ -64,9 +66,6 @@ struct Entry<T> {
     value: T,
     refs: Line<AtomicUsize>,
 }
-
-#[repr(align(64))]
-struct Line<T>(T);
 
 impl<T> Entry<T> {
     /// The transition "hold".
@@ -115,7 +114,7 @@ impl<T: Send + Sync + 'static> Table<T> {
         // Half full at most, so that most chains are one entry long. Two buckets are the least that the hash can take.
         let buckets = capacity.saturating_mul(2).clamp(2, 1 << 24).next_power_of_two();
         Self {
-            heads: null_heads(buckets),
+            heads: null_pointers(buckets),
             locks: std::array::from_fn(|_| Padded(Mutex::new(()))),
             multiplier: random() | 1,
             hand: Padded(AtomicUsize::new(0)),
@@ -394,19 +393,6 @@ impl<T> fmt::Debug for Table<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("buckets", &self.heads.len()).finish_non_exhaustive()
     }
-}
-
-/// Buckets without entries. Memory that the system hands out as zeroes is not touched until it is used, so a large
-/// table costs nothing when it is made.
-#[cfg(not(feature = "loom"))]
-fn null_heads<T>(buckets: usize) -> Box<[AtomicPtr<Entry<T>>]> {
-    // SAFETY: an `AtomicPtr` is laid out as a pointer, and zeroes are the null pointer.
-    unsafe { Box::new_zeroed_slice(buckets).assume_init() }
-}
-
-#[cfg(feature = "loom")]
-fn null_heads<T>(buckets: usize) -> Box<[AtomicPtr<Entry<T>>]> {
-    (0..buckets).map(|_| AtomicPtr::new(ptr::null_mut())).collect()
 }
 
 #[cfg(not(feature = "loom"))]

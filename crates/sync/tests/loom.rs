@@ -1,22 +1,18 @@
-//! Models of the protocols, explored by loom: every interleaving of two threads within the bound on preemptions, and
-//! every value that the memory model lets a load return.
+//! Models of the protocols.
 #![cfg(feature = "loom")]
 
 use std::sync::Arc as StdArc;
 
+use extern4_sync::hash_table::{Found, HashTable};
+use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::percpu::Counter;
 use extern4_sync::primitive::{AtomicU64, Condvar, Mutex, Ordering, thread};
-use extern4_sync::rcu::{Rcu, RcuOption, pin};
+use extern4_sync::rcu::{self, Rcu, RcuOption, pin};
 use extern4_sync::seqcount::SeqCount;
+use extern4_sync::shared::{Lease, Link, Release, Shared};
 use extern4_sync::table::{Held, Table};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-
-fn model(body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(body);
-}
 
 /// A value whose destructor poisons it, so that a use after the free is seen, and whose contents are a plain cell, so
 /// that a use before the publication is seen.
@@ -46,34 +42,6 @@ impl Drop for Poisoned {
         // SAFETY: as in `value`; the write is the model's stand-in for the memory's next use.
         self.value.with_mut(|value| unsafe { *value = u64::MAX });
     }
-}
-
-/// Runs `a` and `b` at once; in one model `a` is the first thread, in another `b`. Loom tries the first thread first,
-/// and forgets that a thread has read a word once another has read it before writing it, so one order is not enough.
-fn race<S: Send + Sync + 'static>(
-    setup: impl Fn() -> S + Sync + Send + Copy + 'static,
-    a: impl Fn(&S) + Sync + Send + Copy + 'static,
-    b: impl Fn(&S) + Sync + Send + Copy + 'static,
-    end: impl Fn(&S) + Sync + Send + Copy + 'static,
-) {
-    let run = |first_is_a: bool| {
-        model(move || {
-            let shared = Arc::new(setup());
-            let other = thread::spawn({
-                let shared = shared.clone();
-                move || if first_is_a { b(&shared) } else { a(&shared) }
-            });
-            if first_is_a {
-                a(&shared)
-            } else {
-                b(&shared)
-            }
-            other.join().unwrap();
-            end(&shared);
-        });
-    };
-    run(true);
-    run(false);
 }
 
 #[test]
@@ -117,7 +85,7 @@ fn rcu_load_vs_replace() {
 
 #[test]
 fn rcu_two_fill_one_wins() {
-    model(|| {
+    explore(|| {
         let cell = Arc::new(RcuOption::new(None));
         let fill = |cell: &RcuOption<Poisoned>, value| {
             let guard = pin();
@@ -137,7 +105,7 @@ fn rcu_two_fill_one_wins() {
 
 #[test]
 fn counter_loses_nothing() {
-    model(|| {
+    explore(|| {
         let counter = Arc::new(Counter::new());
         let other = thread::spawn({
             let counter = counter.clone();
@@ -238,7 +206,7 @@ fn buf_evict_vs_lookup() {
 
 #[test]
 fn buf_lastput_vs_lookup() {
-    model(|| {
+    explore(|| {
         let table = Arc::new(empty_table());
         let held = table.find_or_insert(1, Poisoned::new(1)).0;
         let releaser = thread::spawn({
@@ -264,7 +232,7 @@ fn buf_lastput_vs_lookup() {
 
 #[test]
 fn buf_teardown_vs_retired() {
-    model(|| {
+    explore(|| {
         let table = Arc::new(empty_table());
         let held = table.find_or_insert(1, Poisoned::new(1)).0;
         let alive = held.alive.clone();
@@ -304,7 +272,7 @@ impl Loading {
 
 #[test]
 fn buf_load_fail_waiters() {
-    model(|| {
+    explore(|| {
         let table = Arc::new(Table::with_capacity(1));
         // The device fails once.
         let tries = Arc::new(loom::sync::atomic::AtomicU32::new(0));
@@ -329,4 +297,356 @@ fn buf_load_fail_waiters() {
         assert_eq!(table.get(1, &pin()).unwrap().value().wait(), Ok(7));
         assert_eq!(tries.load(Ordering::Relaxed), 2, "a read too many");
     });
+}
+
+/// A counted value that knows whether it has ended, and notices if it is used afterwards.
+struct Ending {
+    value: Poisoned,
+    /// What a holder does to the value: plain, so that an end that does not come after it is seen.
+    work: UnsafeCell<u64>,
+    ends: StdArc<std::sync::atomic::AtomicU64>,
+}
+
+// SAFETY: as for `Poisoned`; `work` has one writer in each model.
+unsafe impl Sync for Ending {}
+// SAFETY: the cells hold plain numbers.
+unsafe impl Send for Ending {}
+
+impl Ending {
+    fn new(value: u64) -> (Shared<Self>, Ends) {
+        let ends = StdArc::default();
+        let (value, work) = (Poisoned::new(value), UnsafeCell::new(0));
+        let watch = Ends { ends: StdArc::clone(&ends), alive: value.alive.clone() };
+        (Shared::new(Self { value, work, ends }), watch)
+    }
+
+    /// What only a holder may do. One thread of a model does.
+    fn work(&self) {
+        assert_eq!(self.ends.load(Ordering::Relaxed), 0, "held after its end");
+        // SAFETY: loom's cell gives a valid pointer, and panics where the write would be a race.
+        self.work.with_mut(|work| unsafe { *work += 1 });
+    }
+}
+
+impl Release for Ending {
+    fn release(&self) {
+        self.value.value();
+        // SAFETY: as in `work`.
+        self.work.with(|work| unsafe { *work });
+        assert_eq!(self.ends.fetch_add(1, Ordering::Relaxed), 0, "ended twice");
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        assert_eq!(self.ends.load(Ordering::Relaxed), 1, "freed before its end");
+    }
+}
+
+/// What became of a counted value.
+#[derive(Clone)]
+struct Ends {
+    ends: StdArc<std::sync::atomic::AtomicU64>,
+    alive: StdArc<std::sync::atomic::AtomicBool>,
+}
+
+impl Ends {
+    fn times(&self) -> u64 {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    /// After the last guard has gone.
+    fn check_freed(&self) {
+        drop(pin());
+        assert_eq!((self.times(), self.alive.load(Ordering::Relaxed)), (1, false), "ended, and freed");
+    }
+}
+
+fn link_of_one() -> (Link<Ending>, Ends) {
+    let (value, ends) = Ending::new(1);
+    (Link::new(Some(value)), ends)
+}
+
+/// Comes to the value as a reader, makes a reference if there is one, and uses both.
+fn see_and_hold((link, _): &(Link<Ending>, Ends)) -> bool {
+    let guard = pin();
+    let Some(seen) = link.see(&guard) else { return false };
+    assert_eq!(seen.value.value(), 1);
+    let held = seen.hold();
+    assert_eq!(seen.value.value(), 1);
+    drop(guard);
+    held.inspect(|held| held.work()).is_some()
+}
+
+#[test]
+fn shared_hold_vs_last_drop() {
+    race(
+        link_of_one,
+        |shared| _ = see_and_hold(shared),
+        |(link, _)| drop(link.take()),
+        |(link, ends)| {
+            assert!(link.see(&pin()).is_none());
+            ends.check_freed();
+        },
+    );
+}
+
+#[test]
+fn shared_drop_vs_drop() {
+    explore(|| {
+        let (value, ends) = Ending::new(1);
+        let second = value.clone();
+        let other = thread::spawn(move || {
+            second.work();
+            drop(second);
+        });
+        drop(value);
+        other.join().unwrap();
+        ends.check_freed();
+    });
+}
+
+#[test]
+fn shared_take_last_vs_hold() {
+    race_for(
+        link_of_one,
+        see_and_hold,
+        |(link, _)| {
+            let last = link.take_last();
+            last.inspect(|_| assert!(link.see(&pin()).is_none())).is_some()
+        },
+        |(link, ends), held, taken| {
+            assert!(held || taken || link.see(&pin()).is_some(), "lost");
+            assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
+            drop(link.take());
+            ends.check_freed();
+        },
+    );
+}
+
+#[test]
+fn shared_take_last_vs_drop() {
+    race(
+        || {
+            let shared = link_of_one();
+            let held = shared.0.see(&pin()).unwrap().hold();
+            (shared, Mutex::new(held))
+        },
+        |(_, held)| {
+            let held = held.lock().unwrap().take().unwrap();
+            held.work();
+            drop(held);
+        },
+        |((link, _), _)| drop(link.take_last()),
+        |((link, ends), _)| {
+            assert_eq!(u64::from(link.see(&pin()).is_none()), ends.times());
+            drop(link.take());
+            ends.check_freed();
+        },
+    );
+}
+
+#[test]
+fn shared_take_last_vs_set() {
+    race_for(
+        link_of_one,
+        |(link, _)| {
+            let (value, ends) = Ending::new(2);
+            drop(link.set(Some(value)));
+            ends
+        },
+        |(link, _)| drop(link.take_last()),
+        |(link, first), second, ()| {
+            first.check_freed();
+            let there = link.see(&pin()).map(|there| there.value.value());
+            assert_eq!(u64::from(there.is_none()), second.times(), "ended, or there");
+            drop(link.take());
+            second.check_freed();
+        },
+    );
+}
+
+/// A value that keeps another in use.
+struct Owner {
+    value: Poisoned,
+    lease: Lease<Ending>,
+}
+
+impl Release for Owner {
+    fn release(&self) {
+        // SAFETY: the link that led to this has been emptied, and no reference is left.
+        unsafe { self.lease.release() };
+    }
+}
+
+// SAFETY: as for `Poisoned`.
+unsafe impl Send for Owner {}
+
+#[test]
+fn shared_lease_vs_end_of_its_owner() {
+    race(
+        || {
+            let (value, ends) = Ending::new(1);
+            let owner = Shared::new(Owner { value: Poisoned::new(2), lease: Lease::new(value) });
+            (Link::new(Some(owner)), ends)
+        },
+        |(link, _)| {
+            let guard = pin();
+            let Some(owner) = link.see(&guard) else { return };
+            assert_eq!(owner.get().lease.get().value.value(), 1);
+            let owner_held = owner.hold();
+            let held = owner.get().lease.get().hold();
+            // Who holds the owner can hold what it keeps.
+            assert!(owner_held.is_none() || held.is_some());
+            assert_eq!(owner.get().value.value(), 2);
+            drop(guard);
+            if let Some(owner) = owner_held {
+                assert_eq!((owner.lease.get().value.value(), owner.value.value()), (1, 2));
+            }
+            held.inspect(|held| held.work());
+        },
+        |(link, _)| drop(link.take()),
+        |(_, ends)| ends.check_freed(),
+    );
+}
+
+/// All entries have one hash: with it they are in one chain.
+const HASH: u64 = 9;
+
+fn chain(keys: impl IntoIterator<Item = u64>) -> HashTable<Poisoned> {
+    let table = HashTable::with_capacity(1);
+    for key in keys {
+        table.lock(HASH, &pin()).insert(HASH, Poisoned::new(key));
+    }
+    table
+}
+
+fn find<'g>(table: &'g HashTable<Poisoned>, key: u64, guard: &'g rcu::Guard) -> Option<Found<'g, Poisoned>> {
+    table.find(HASH, guard, |entry| entry.value() == key)
+}
+
+fn remove(table: &HashTable<Poisoned>, key: u64) {
+    let guard = pin();
+    let mut bucket = table.lock(HASH, &guard);
+    let found = bucket.find(HASH, |entry| entry.value() == key).unwrap();
+    assert!(bucket.remove(found) && !bucket.remove(found));
+}
+
+#[test]
+fn hash_replace_vs_find() {
+    race(
+        || chain([1]),
+        |table| {
+            let guard = pin();
+            let first = table.find(HASH, &guard, |_| true).expect("there is always one");
+            let second = table.find(HASH, &guard, |_| true).expect("there is always one");
+            assert!(second.value().value() >= first.value().value(), "back to an older one");
+        },
+        |table| {
+            for next in 2..4 {
+                let guard = pin();
+                let mut bucket = table.lock(HASH, &guard);
+                let old = bucket.find(HASH, |_| true).unwrap();
+                bucket.insert(HASH, Poisoned::new(next));
+                bucket.remove(old);
+            }
+        },
+        |table| {
+            assert_eq!(table.find(HASH, &pin(), |_| true).unwrap().value().value(), 3);
+            assert_eq!(table.len(), 1);
+        },
+    );
+}
+
+#[test]
+fn hash_remove_vs_reader_on_it() {
+    race(
+        || chain([1, 2, 3, 4]),
+        |table| {
+            let guard = pin();
+            // Behind both that go, one after the other.
+            assert!(find(table, 1, &guard).expect("it stays").is_live());
+            if let Some(gone) = find(table, 2, &guard) {
+                assert_eq!(gone.value().value(), 2);
+            }
+        },
+        |table| {
+            remove(table, 3);
+            remove(table, 2);
+            table.lock(HASH, &pin()).insert(HASH, Poisoned::new(5));
+        },
+        |table| {
+            let guard = pin();
+            let there: Vec<_> = (1..6).filter(|&key| find(table, key, &guard).is_some()).collect();
+            assert_eq!((there, table.len()), (vec![1, 4, 5], 3));
+        },
+    );
+}
+
+#[test]
+fn hash_remove_vs_remove() {
+    let remove = |table: &HashTable<Poisoned>| {
+        let guard = pin();
+        let Some(found) = find(table, 1, &guard) else { return false };
+        let gone = table.lock(HASH, &guard).remove(found);
+        assert!(!found.is_live());
+        gone
+    };
+    race_for(
+        || chain([1, 2]),
+        remove,
+        remove,
+        |table, a, b| assert!(a != b && table.len() == 1 && find(table, 1, &pin()).is_none()),
+    );
+}
+
+#[test]
+fn hash_insert_vs_find() {
+    race(
+        || chain([]),
+        |table| {
+            let guard = pin();
+            // The value's contents are plain: seen before they are whole, they are a race.
+            find(table, 1, &guard).inspect(|found| assert!(found.is_live()));
+        },
+        |table| _ = table.lock(HASH, &pin()).insert(HASH, Poisoned::new(1)),
+        |table| assert!(find(table, 1, &pin()).is_some()),
+    );
+}
+
+#[test]
+fn hash_reclaim_vs_find() {
+    race_for(
+        || chain([1, 2]),
+        |table| {
+            let guard = pin();
+            find(table, 1, &guard).map(|found| found.value().value())
+        },
+        // The first time round takes the marks off.
+        |table| (0..2).map(|_| table.reclaim_all(|entry| entry.value() == 1)).sum::<usize>(),
+        |table, seen, gone| {
+            assert!(seen.is_none_or(|seen| seen == 1));
+            assert_eq!((table.len(), find(table, 1, &pin()).is_none()), (2 - gone, gone == 1));
+            assert!(find(table, 2, &pin()).is_some(), "it may not go");
+        },
+    );
+}
+
+#[test]
+fn hash_removed_vs_is_live() {
+    race(
+        || (chain([1]), AtomicU64::new(0)),
+        |(table, attribute)| {
+            let guard = pin();
+            let Some(found) = find(table, 1, &guard) else { return };
+            // Acquire: V.
+            let seen = attribute.load(Ordering::Acquire);
+            assert!(!found.is_live() || seen == 0, "changed after the removal, and seen under the old name");
+        },
+        |(table, attribute)| {
+            remove(table, 1);
+            attribute.store(1, Ordering::Release);
+        },
+        |(table, _)| assert!(table.is_empty()),
+    );
 }

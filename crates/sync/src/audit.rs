@@ -1,0 +1,179 @@
+//! What an operation does to shared memory, as a test may ask: which cache lines it loads, stores to and changes by
+//! locked instructions.
+//!
+//! With the feature `audit`, the atomics and the mutex of [`crate::primitive`] are the standard library's with a note
+//! in front: where [`record`] runs on the thread, every access is noted with its cache line. Two operations whose
+//! footprints have no [`conflicts`] can run on two CPUs without one ever waiting for a line that the other has changed;
+//! that can be shown on a machine with any number of CPUs, because nothing is timed.
+//!
+//! What is noted and what is not:
+//! 1. Atomics and mutexes of [`crate::primitive`]; the unlocking of a mutex is taken as one with its locking. Locks
+//!    that do not come from there are noted by who takes them ([`note_lock`]).
+//! 2. Not plain loads, as of a name or a pointer inside a box. They conflict with plain stores only, and those need
+//!    exclusive access, so that nobody else has the line at that time; or they share a line with an atomic that is
+//!    stored to, which is why the tests also look at which lines an operation stores to. A warm one has two: the
+//!    thread's record of its pin and its slot of a tally, each alone on its lines by its alignment.
+//! 3. Not the counts of [`std::sync::Arc`], nor [`std::sync::OnceLock`]. The first are locked instructions, which
+//!    [`locked_instructions`] counts wherever they come from: it reads the instructions that the CPU executes.
+//!
+//! Not for production: each access costs a look at a thread local.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub(crate) mod atomic;
+pub(crate) mod lock;
+mod pair;
+mod step;
+
+pub use pair::side_by_side;
+pub use step::locked_instructions;
+
+/// Bytes in a cache line.
+pub const LINE_BYTES: usize = 64;
+
+/// The number of a cache line: its address by [`LINE_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line(usize);
+
+impl Line {
+    /// Where a value stands, or begins.
+    pub fn of<T: ?Sized>(value: &T) -> Self {
+        Self(std::ptr::from_ref(value).addr() / LINE_BYTES)
+    }
+}
+
+/// Accesses, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Loads.
+    pub loads: u64,
+    /// Plain stores.
+    pub stores: u64,
+    /// Read-modify-writes: locked instructions, failing ones too. A lock taken is one.
+    pub rmws: u64,
+}
+
+impl Uses {
+    /// There is a store among them, or what may be one.
+    pub fn write(self) -> bool {
+        self.stores + self.rmws > 0
+    }
+}
+
+/// What an operation did to shared memory.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint {
+    lines: BTreeMap<Line, Uses>,
+    full_fences: u64,
+}
+
+/// A line that one operation writes and another uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Conflict {
+    /// The line.
+    pub line: Line,
+    /// What the two operations did to it.
+    pub uses: [Uses; 2],
+}
+
+impl Footprint {
+    /// The lines and what was done to each.
+    pub fn lines(&self) -> impl Iterator<Item = (Line, Uses)> {
+        self.lines.iter().map(|(&line, &uses)| (line, uses))
+    }
+
+    /// What was done to a line.
+    pub fn uses(&self, line: Line) -> Uses {
+        self.lines.get(&line).copied().unwrap_or_default()
+    }
+
+    /// The lines that were written.
+    pub fn written(&self) -> impl Iterator<Item = Line> {
+        self.lines().filter(|(_, uses)| uses.write()).map(|(line, _)| line)
+    }
+
+    /// All accesses together.
+    pub fn total(&self) -> Uses {
+        self.lines.values().fold(Uses::default(), |sum, uses| Uses {
+            loads: sum.loads + uses.loads,
+            stores: sum.stores + uses.stores,
+            rmws: sum.rmws + uses.rmws,
+        })
+    }
+
+    /// Sequentially consistent fences, which cost what a locked instruction costs.
+    pub fn full_fences(&self) -> u64 {
+        self.full_fences
+    }
+}
+
+impl fmt::Display for Footprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let (lines, written) = (self.lines.len(), self.written().count());
+        write!(f, "{lines} lines, {written} of them written: ")?;
+        write!(
+            f,
+            "{} loads, {} stores, {} rmws, {} fences",
+            total.loads, total.stores, total.rmws, self.full_fences
+        )
+    }
+}
+
+/// The lines that one of two operations writes and the other uses. None means that the operations, run at once by two
+/// threads, do not slow each other down.
+pub fn conflicts(one: &Footprint, other: &Footprint) -> Vec<Conflict> {
+    let both = one.lines().map(|(line, uses)| Conflict { line, uses: [uses, other.uses(line)] });
+    let clash = |[one, other]: [Uses; 2]| {
+        one.write() && other != Uses::default() || other.write() && one != Uses::default()
+    };
+    both.filter(|conflict| clash(conflict.uses)).collect()
+}
+
+thread_local! {
+    static RECORDING: Cell<bool> = const { Cell::new(false) };
+    static SO_FAR: RefCell<Footprint> = const {
+        RefCell::new(Footprint { lines: BTreeMap::new(), full_fences: 0 })
+    };
+}
+
+/// What `act` returns and what it did to shared memory, on this thread. The notes allocate, so allocations are counted
+/// another time.
+pub fn record<R>(act: impl FnOnce() -> R) -> (R, Footprint) {
+    /// Ends the recording also where `act` panics.
+    struct Recording;
+    impl Drop for Recording {
+        fn drop(&mut self) {
+            RECORDING.set(false);
+        }
+    }
+    SO_FAR.take();
+    RECORDING.set(true);
+    let recording = Recording;
+    let result = act();
+    drop(recording);
+    (result, SO_FAR.take())
+}
+
+/// Notes that a lock which is not of [`crate::primitive`] is taken: a locked instruction on the line where it stands.
+pub fn note_lock<T: ?Sized>(lock: &T) {
+    note(lock, |uses| uses.rmws += 1);
+}
+
+/// Notes an access to `at`.
+#[inline]
+fn note<T: ?Sized>(at: &T, access: impl FnOnce(&mut Uses)) {
+    if RECORDING.get() {
+        let line = Line::of(at);
+        // A thread that is ending has nothing to note any more.
+        let _ = SO_FAR.try_with(|so_far| access(so_far.borrow_mut().lines.entry(line).or_default()));
+    }
+}
+
+fn note_full_fence() {
+    if RECORDING.get() {
+        let _ = SO_FAR.try_with(|so_far| so_far.borrow_mut().full_fences += 1);
+    }
+}

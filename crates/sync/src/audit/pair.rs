@@ -1,0 +1,30 @@
+//! Two operations on two threads, for their [`conflicts`](super::conflicts).
+
+use std::sync::mpsc::channel;
+
+use super::{Footprint, record};
+
+/// Calls before the one that is recorded: they take what a thread takes once, and make everything warm.
+const WARM_UP: usize = 3;
+
+/// What two operations do to shared memory, each on a thread of its own, both threads alive and both operations warm.
+/// They are recorded one after the other: operations that wait for nobody use the same lines in any order.
+pub fn side_by_side(one: impl Fn(), other: impl Fn() + Send) -> [Footprint; 2] {
+    let warm_up = |act: &dyn Fn()| (0..WARM_UP).for_each(|_| act());
+    let (warm, is_warm) = channel::<()>();
+    let (go, may_go) = channel::<()>();
+    std::thread::scope(|scope| {
+        let theirs = scope.spawn(move || {
+            warm_up(&other);
+            // A channel whose other end is gone means that the other side has panicked, which the test then sees.
+            let _ = warm.send(());
+            let _ = may_go.recv();
+            record(other).1
+        });
+        let _ = is_warm.recv();
+        warm_up(&one);
+        let ours = record(one).1;
+        drop(go);
+        [ours, theirs.join().expect("the other operation has panicked")]
+    })
+}

@@ -1,0 +1,338 @@
+//! Epochs: finds out when nobody can see an unlinked value any more, and runs its destructor then.
+//!
+//! The epoch is a number that only grows. A thread that enters a read section (a *pin*) writes the epoch of that
+//! moment into a record of its own, and zero when it leaves. Destructors of unlinked values are gathered in bags. A
+//! full bag is *sealed*: it is stamped with the epoch, and the epoch moves on. A sealed bag is *expired*, and its
+//! destructors may run, once every pin in the records is younger than the stamp.
+//!
+//! # Why it holds
+//! Let R be a reader that found the value x by following pointers, and C a collector that has the bag of x before it.
+//! 1. C executes the HEAVY barrier and then scans the records. R wrote its pin, executed the LIGHT barrier and then
+//!    followed pointers. The barriers promise one of two: C sees the pin, or R sees everything that came before
+//!    HEAVY. The unlinking of x came before: it precedes the sealing, and that precedes C's getting the bag. So if R
+//!    found x, C sees R's pin, or what R's record held later.
+//! 2. The pin that C sees is not younger than the stamp. If it were, R would have loaded (`Acquire`) an epoch that the
+//!    sealing of the bag or a later one had stored (`Release`; all are read-modify-writes), so the unlinking would
+//!    have happened before, and R would not have found x.
+//! 3. If C sees what the record held later, zero or another pin, then R has left: both are stored by `Release` and
+//!    loaded by `Acquire`, so all that R did with x is over when the destructor runs.
+//!
+//! The barriers differ in cost because pins are many and collections few. Where the kernel offers it, HEAVY makes
+//! every thread of the process execute a full barrier, and LIGHT only keeps the compiler from reordering. Otherwise
+//! both are `fence(SeqCst)`. The module `barrier` has the details.
+//!
+//! # Rules
+//! 1. Nobody waits. A pinned sleeper keeps alive what is sealed while it is pinned, and holds up nothing else.
+//! 2. Destructors run in [`Collector::collect`] and nowhere else, at most [`BAGS_AT_ONCE`] bags at a time: when a
+//!    thread has filled a bag, when it flushes, and when it ends. Never when it pins or unpins. They run on any
+//!    thread, under whatever locks that thread holds when it retires or flushes.
+//! 3. A destructor may pin, retire and flush. Collections do not nest: what a destructor retires waits for a later
+//!    one, so that a long chain of values needs no deep stack. A destructor that panics is not run again; the others
+//!    of its bag are, by a later collection.
+//! 4. Records are never freed, only given back, so that a scan can follow their list without protection. There are
+//!    as many as there have been threads at one time.
+//!
+//! | field | written by | read by | orderings |
+//! | --- | --- | --- | --- |
+//! | `Collector::epoch` | sealing | pin | add `Release`, load `Acquire` (E) |
+//! | `Record::pinned` | its thread | collectors | `Release` / `Acquire` (U), and LIGHT / HEAVY |
+//! | `Record::owned` | who takes the record, who leaves it | who looks for one | `Release` / `Acquire` (O) |
+//! | `Collector::records`, `Record::next` | register | scans | `Release` / `Acquire` (N) |
+//! | `Collector::inbox`, `Bag::next` | sealing, the queue's holder | the queue's holder | `Release` / `Acquire` (I) |
+//! | `depth`, `bag`, `collecting` | the record's thread | the same | none; handed over with `owned` (O) |
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::TryLockError;
+
+use crate::percpu::Padded;
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering};
+
+mod bag;
+mod barrier;
+#[cfg(not(feature = "loom"))]
+pub(crate) mod local;
+#[cfg(test)]
+mod tests;
+
+use bag::{Bag, Deferred};
+
+/// Bags whose destructors one collection runs.
+const BAGS_AT_ONCE: usize = 8;
+
+/// What [`Record::pinned`] holds outside of read sections, and no epoch.
+const UNPINNED: u64 = 0;
+const FIRST_EPOCH: u64 = 1;
+
+/// Bit of [`Record::depth`]: the thread is ending, and gives the record back when the last guard goes.
+const LEAVING: u64 = 1 << 63;
+
+/// Threads that pin and retire together.
+pub(crate) struct Collector {
+    epoch: Padded<AtomicU64>,
+    /// The list of all records that were ever made.
+    records: AtomicPtr<Record>,
+    /// A stack of sealed bags that are not in the queue yet.
+    inbox: Padded<AtomicPtr<Bag>>,
+    /// Sealed bags, the oldest first, give or take a few. Nobody waits for this lock: who finds it taken leaves the
+    /// work to a later collection.
+    queue: Mutex<VecDeque<Box<Bag>>>,
+}
+
+/// One thread's part, on cache lines of its own.
+#[repr(align(128))]
+pub(crate) struct Record {
+    /// The epoch in which the thread pinned, or [`UNPINNED`].
+    pinned: AtomicU64,
+    /// Guards that the thread has, and perhaps [`LEAVING`].
+    depth: Cell<u64>,
+    /// What the thread has retired and not sealed.
+    bag: Cell<Option<Box<Bag>>>,
+    /// Whether the thread is running destructors.
+    collecting: Cell<bool>,
+    /// Whether a thread has this record.
+    owned: AtomicBool,
+    next: *const Record,
+}
+
+// SAFETY: only the thread that has the record touches its cells, and it gets and leaves it through `owned` (O).
+// SAFETY: `next` does not change once the record is shared, and what a bag holds may run on any thread.
+unsafe impl Sync for Record {}
+
+/// A static needs a constructor that is `const`, and loom has none.
+macro_rules! new_collector {
+    () => {
+        Self {
+            epoch: Padded(AtomicU64::new(FIRST_EPOCH)),
+            records: AtomicPtr::new(ptr::null_mut()),
+            inbox: Padded(AtomicPtr::new(ptr::null_mut())),
+            queue: Mutex::new(VecDeque::new()),
+        }
+    };
+}
+
+impl Collector {
+    #[cfg(not(feature = "loom"))]
+    const fn new() -> Self {
+        new_collector!()
+    }
+
+    #[cfg(feature = "loom")]
+    fn new() -> Self {
+        new_collector!()
+    }
+
+    /// A record for the calling thread, which has it alone until it calls [`Collector::leave`].
+    fn register(&self) -> &'static Record {
+        barrier::choose();
+        let left = self.records().find(|record| {
+            // Acquire: O, pairs with the Release of the thread that left the record.
+            !record.owned.load(Ordering::Relaxed)
+                && record.owned.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        });
+        left.unwrap_or_else(|| self.add_record())
+    }
+
+    fn add_record(&self) -> &'static Record {
+        let mut record = Box::new(Record {
+            pinned: AtomicU64::new(UNPINNED),
+            depth: Cell::new(0),
+            bag: Cell::new(None),
+            collecting: Cell::new(false),
+            owned: AtomicBool::new(true),
+            next: ptr::null(),
+        });
+        let mut head = self.records.load(Ordering::Relaxed);
+        loop {
+            record.next = head;
+            let new = Box::into_raw(record);
+            // Release: N, pairs with the Acquire of the scans. Relaxed on failure: `head` is only passed on.
+            match self.records.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+                // SAFETY: it came from a box that nobody frees any more (rule 4).
+                Ok(_) => return unsafe { &*new },
+                Err(now) => head = now,
+            }
+            // SAFETY: it came from the box above, and nobody else has seen it.
+            record = unsafe { Box::from_raw(new) };
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = &'static Record> {
+        // Acquire: N, pairs with the Release of every `add_record` so far, all being read-modify-writes.
+        let mut next = self.records.load(Ordering::Acquire).cast_const();
+        std::iter::from_fn(move || {
+            // SAFETY: null, or a record of the list: complete (N) and never freed (rule 4).
+            let record = unsafe { next.as_ref() }?;
+            next = record.next;
+            Some(record)
+        })
+    }
+
+    /// Gives `record` back, and seals what its thread has retired. Runs no destructor.
+    fn leave(&self, record: &Record) {
+        self.seal(record);
+        record.depth.set(0);
+        // Release: U, as in `unpin`.
+        record.pinned.store(UNPINNED, Ordering::Release);
+        // Release: O, pairs with the Acquire of the next owner, who finds the cells as they are now.
+        record.owned.store(false, Ordering::Release);
+    }
+
+    /// Enters a read section, or one more level of it.
+    #[inline]
+    fn pin(&self, record: &Record) {
+        let depth = record.depth.get();
+        record.depth.set(depth + 1);
+        if depth == 0 {
+            // Acquire: E, pairs with the Release of the sealings before: what they hold cannot be found (2).
+            let epoch = self.epoch.load(Ordering::Acquire);
+            barrier::announce(&record.pinned, epoch);
+        }
+    }
+
+    /// Runs `deferred` once every read section that exists now has ended. Runs others first if that fills the bag.
+    fn defer(&self, record: &Record, deferred: Deferred) {
+        let mut bag = record.bag.take().unwrap_or_default();
+        bag.push(deferred);
+        let full = bag.is_full();
+        record.bag.set(Some(bag));
+        if full {
+            self.flush(record);
+        }
+    }
+
+    /// Seals what the thread has retired, and runs destructors that have expired.
+    fn flush(&self, record: &Record) {
+        self.seal(record);
+        self.collect(record);
+    }
+
+    fn seal(&self, record: &Record) {
+        let Some(mut bag) = record.bag.take() else { return };
+        if bag.is_empty() {
+            return record.bag.set(Some(bag));
+        }
+        // Release: E, pairs with the Acquire of `pin`: who pins in a later epoch sees the values unlinked (2).
+        bag.stamp = self.epoch.fetch_add(1, Ordering::Release);
+        self.push(bag);
+    }
+
+    fn push(&self, mut bag: Box<Bag>) {
+        let mut head = self.inbox.load(Ordering::Relaxed);
+        loop {
+            bag.next = head;
+            let new = Box::into_raw(bag);
+            // Release: I, pairs with the Acquire of `empty_inbox`. Relaxed on failure: `head` is only passed on.
+            match self.inbox.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+            // SAFETY: it came from the box above, and nobody else has seen it.
+            bag = unsafe { Box::from_raw(new) };
+        }
+    }
+
+    /// Moves the sealed bags to the end of the queue.
+    fn empty_inbox(&self, queue: &mut VecDeque<Box<Bag>>) {
+        // Acquire: I, pairs with the Release of every push since the last time, all being read-modify-writes.
+        let mut stack = self.inbox.swap(ptr::null_mut(), Ordering::Acquire);
+        let mut oldest: *mut Bag = ptr::null_mut();
+        // SAFETY: the swap took the stack from the inbox, so its bags are complete (I) and ours alone.
+        while let Some(bag) = unsafe { stack.as_mut() } {
+            (oldest, stack, bag.next) = (stack, bag.next, oldest);
+        }
+        while !oldest.is_null() {
+            // SAFETY: as above; `push` took it out of a box.
+            let bag = unsafe { Box::from_raw(oldest) };
+            oldest = bag.next;
+            queue.push_back(bag);
+        }
+    }
+
+    /// Runs destructors that have expired, unless this thread is at it already.
+    fn collect(&self, record: &Record) {
+        if record.collecting.replace(true) {
+            return;
+        }
+        let _collecting = Collecting(record);
+        let mut expired = Expired { collector: self, bags: self.take_expired() };
+        for slot in &mut expired.bags {
+            let Some(bag) = slot else { break };
+            while let Some(deferred) = bag.pop() {
+                deferred.run();
+            }
+            // Memory that is still in the CPU's cache, for what this thread retires next.
+            let empty = slot.take();
+            record.bag.set(record.bag.take().or(empty));
+        }
+    }
+
+    fn take_expired(&self) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
+        let mut expired = [const { None }; BAGS_AT_ONCE];
+        let Some(mut queue) = self.try_queue() else { return expired };
+        self.empty_inbox(&mut queue);
+        // A look without the barrier, which may miss pins, saves it where a pin is sure to keep everything.
+        let hopeless = queue.front().is_none_or(|bag| bag.stamp >= self.oldest_pin());
+        // HEAVY: pairs with LIGHT in `announce`. The queue's bags were sealed before (1).
+        if hopeless || !barrier::heavy() {
+            return expired;
+        }
+        let oldest = self.oldest_pin();
+        expired.fill_with(|| queue.pop_front_if(|bag| bag.stamp < oldest));
+        expired
+    }
+
+    fn try_queue(&self) -> Option<MutexGuard<'_, VecDeque<Box<Bag>>>> {
+        match self.queue.try_lock() {
+            Ok(queue) => Some(queue),
+            // The queue is whole whatever panicked: out of memory at worst, while it grew.
+            Err(TryLockError::Poisoned(queue)) => Some(queue.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The oldest epoch in which a thread is pinned, as far as this thread sees.
+    fn oldest_pin(&self) -> u64 {
+        // Acquire, within: U, pairs with the Release of `pin` and `unpin`: the sections before are over (3).
+        let pins = self.records().map(|record| barrier::seen(&record.pinned));
+        pins.filter(|&epoch| epoch != UNPINNED).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl Record {
+    /// Leaves one level of the read section. True if the thread is ending and this was the last one: then the caller
+    /// has the collector take the record back.
+    #[inline]
+    #[must_use]
+    fn unpin(&self) -> bool {
+        let depth = self.depth.get() - 1;
+        self.depth.set(depth);
+        if depth == 0 {
+            // Release: U, pairs with the Acquire of `oldest_pin`: what the section did comes before the destructors.
+            self.pinned.store(UNPINNED, Ordering::Release);
+        }
+        depth == LEAVING
+    }
+}
+
+/// The thread of the record is running destructors.
+struct Collecting<'a>(&'a Record);
+
+impl Drop for Collecting<'_> {
+    fn drop(&mut self) {
+        self.0.collecting.set(false);
+    }
+}
+
+/// Bags whose time has come. Those that a panicking destructor leaves go back to where they came from.
+struct Expired<'a> {
+    collector: &'a Collector,
+    bags: [Option<Box<Bag>>; BAGS_AT_ONCE],
+}
+
+impl Drop for Expired<'_> {
+    fn drop(&mut self) {
+        self.bags.iter_mut().filter_map(Option::take).for_each(|bag| self.collector.push(bag));
+    }
+}

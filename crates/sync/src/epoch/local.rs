@@ -1,0 +1,91 @@
+//! The epochs that [`crate::rcu`] uses: one collector for the process, and each thread's record in a thread local.
+//!
+//! A thread takes a record when it pins for the first time, and gives it back when its thread locals are destroyed.
+//! Other locals' destructors may still pin after that; then a record is taken for as long as a guard lasts. Guards
+//! that live in thread locals may also outlast [`End`]; then the last of them gives the record back.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use super::{Collector, Deferred, LEAVING, Record};
+
+pub(super) static COLLECTOR: Collector = Collector::new();
+
+thread_local! {
+    // Without a destructor, so that reading it is one load, at any time in a thread's life.
+    static RECORD: Cell<Option<&'static Record>> = const { Cell::new(None) };
+    static END: End = const { End };
+}
+
+/// Its destructor is the end of the thread, as far as this module is concerned.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let Some(record) = RECORD.try_with(Cell::get).ok().flatten() else { return };
+        // Destructors run here, while the thread still has its record for them.
+        COLLECTOR.flush(record);
+        match record.depth.get() {
+            0 => leave(record),
+            guards => record.depth.set(guards | LEAVING),
+        }
+    }
+}
+
+pub(crate) struct Guard {
+    record: &'static Record,
+    /// Neither sent nor shared: a record has one thread.
+    stays: PhantomData<*mut ()>,
+}
+
+#[inline]
+pub(crate) fn pin() -> Guard {
+    match RECORD.try_with(Cell::get) {
+        Ok(Some(record)) => {
+            COLLECTOR.pin(record);
+            Guard { record, stays: PhantomData }
+        }
+        _ => pin_first(),
+    }
+}
+
+#[cold]
+fn pin_first() -> Guard {
+    let record = COLLECTOR.register();
+    COLLECTOR.pin(record);
+    if END.try_with(|_| ()).is_err() {
+        // Too late to wait for the end of the thread, so this guard is what the record waits for.
+        record.depth.set(1 | LEAVING);
+    }
+    // Where even this local is gone, each guard has a record of its own.
+    let _ = RECORD.try_with(|own| own.set(Some(record)));
+    Guard { record, stays: PhantomData }
+}
+
+#[cold]
+fn leave(record: &'static Record) {
+    let _ = RECORD.try_with(|own| own.set(None));
+    COLLECTOR.leave(record);
+}
+
+impl Guard {
+    pub(crate) fn flush(&self) {
+        COLLECTOR.flush(self.record);
+    }
+
+    /// # Safety
+    /// `retire` must be sound to run on any thread, at any later time.
+    pub(crate) unsafe fn defer<F: FnOnce() + 'static>(&self, retire: F) {
+        // SAFETY: passed on to the caller.
+        COLLECTOR.defer(self.record, unsafe { Deferred::new(retire) });
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        if self.record.unpin() {
+            leave(self.record);
+        }
+    }
+}

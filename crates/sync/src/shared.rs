@@ -1,0 +1,442 @@
+//! Counted references to values that RCU readers look at too.
+//!
+//! A [`Shared`] is what [`std::sync::Arc`] is, but for readers without a count. When the last counted reference goes,
+//! two things happen at two times: the value hears of it at once ([`Release::release`]), so that whatever depends on it
+//! being in use ends there and then; its memory is freed only when no reader can be looking any more. Readers that
+//! came to it under a [guard](crate::rcu) have it as a [`Seen`], which becomes a `Shared` again by [`Seen::hold`] as long
+//! as there is another.
+//!
+//! Two kinds of field hold a counted reference inside a value that readers come by:
+//!
+//! - [`Link`] may be emptied and filled at any time; readers follow it under a guard and may find it empty.
+//! - [`Lease`] stays filled for as long as its owner is in use, so that who holds the owner needs no guard; it is given
+//!   up in the owner's `release`.
+//!
+//! # The count
+//! | transition | change | by |
+//! | --- | --- | --- |
+//! | clone | `n > 0` to `n + 1` | who has a `Shared` |
+//! | hold | `n > 0` to `n + 1`, never from 0 | who has a `Seen` |
+//! | drop | `n` to `n - 1` | who has a `Shared` |
+//! | take last | 1 to 0, only from 1 | who has just emptied the link that counted |
+//!
+//! # Rules
+//! 1. Who makes the count zero ends the value: calls `release`, then retires the memory. No transition leads up from
+//!    zero, so this happens once.
+//! 2. A `Seen` is of a value that was counted at some moment after its guard pinned, so it was retired after, and stays
+//!    allocated while the guard lives. This holds for what a [`Link`] is seen to hold, because its count was there when
+//!    the pointer was read; and for what the [`Lease`]s of a seen value hold, because they are given up after the value's own
+//!    count has gone.
+//! 3. `release` runs unpinned and may wait, as for a device.
+//!
+//! A value whose `release` drops the last reference to another of its kind, and so on, does not use up the stack: inner
+//! ends wait until the outer one is done, and are done before the outermost drop returns.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+
+use crate::percpu::Line;
+use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
+use crate::rcu::{Guard, pin};
+
+/// What a value does when its last counted reference has gone.
+pub trait Release: Send + Sync + 'static {
+    /// Gives up what the value keeps in use. Runs once, on the thread whose reference was the last. RCU readers may be
+    /// looking at the value still.
+    fn release(&self) {}
+}
+
+/// The lines that readers look at, then one for the count that holders write.
+#[repr(C)]
+struct Counted<T> {
+    value: T,
+    count: Line<AtomicUsize>,
+}
+
+/// A counted reference.
+pub struct Shared<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
+
+/// A value that is seen without being counted: it stays allocated for `'a`, but may be out of use already.
+pub struct Seen<'a, T: Release>(NonNull<Counted<T>>, PhantomData<&'a Counted<T>>);
+
+// SAFETY: a reference gives `&T` to any thread, and the last one drops the `T` wherever it is: `Release` asks for both.
+unsafe impl<T: Release> Send for Shared<T> {}
+// SAFETY: as above; through `&Shared` a thread gets `&T`, and references of its own.
+unsafe impl<T: Release> Sync for Shared<T> {}
+// SAFETY: as for `Shared`; a `Seen` is a `&T` that may turn into one.
+unsafe impl<T: Release> Send for Seen<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Release> Sync for Seen<'_, T> {}
+
+impl<T: Release> Shared<T> {
+    /// The first reference to a value.
+    pub fn new(value: T) -> Self {
+        Self(
+            NonNull::from(Box::leak(Box::new(Counted { value, count: Line(AtomicUsize::new(1)) }))),
+            PhantomData,
+        )
+    }
+
+    /// The same value as readers see it.
+    #[inline]
+    pub fn seen(&self) -> Seen<'_, T> {
+        Seen(self.0, PhantomData)
+    }
+
+    /// Both refer to one value.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    fn counted(&self) -> &Counted<T> {
+        // SAFETY: the count of this reference keeps the value.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn into_raw(this: Option<Self>) -> *mut Counted<T> {
+        this.map_or(ptr::null_mut(), |this| std::mem::ManuallyDrop::new(this).0.as_ptr())
+    }
+
+    /// # Safety
+    /// `raw` is null, or came from [`Self::into_raw`] and its count becomes the caller's.
+    unsafe fn from_raw(raw: *mut Counted<T>) -> Option<Self> {
+        NonNull::new(raw).map(|raw| Self(raw, PhantomData))
+    }
+}
+
+impl<T: Release> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        // Relaxed: this reference keeps the count from ending, and gives all that the new one gives.
+        let before = self.counted().count.0.fetch_add(1, Ordering::Relaxed);
+        // As `Arc` has it: so many references can only be leaks, and a count that wraps would free what is in use.
+        if before > usize::MAX / 2 {
+            std::process::abort();
+        }
+        Self(self.0, PhantomData)
+    }
+}
+
+impl<T: Release> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // Release: what this holder did comes before the end; pairs with the Acquire fence of who ends the value.
+        if self.counted().count.0.fetch_sub(1, Ordering::Release) == 1 {
+            // Acquire: pairs with the Release of the other holders.
+            fence(Ordering::Acquire);
+            // SAFETY: this made the count zero.
+            unsafe { end(self.0) };
+        }
+    }
+}
+
+impl<T: Release> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.counted().value
+    }
+}
+
+impl<T: Release + fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<'a, T: Release> Seen<'a, T> {
+    /// The value.
+    #[inline]
+    pub fn get(self) -> &'a T {
+        &self.counted().value
+    }
+
+    /// A counted reference, unless the last one has gone.
+    pub fn hold(self) -> Option<Shared<T>> {
+        let up = |count: usize| (count > 0).then(|| count + 1);
+        // Acquire on success: what the holders whose counts this one joins did before is visible; Relaxed on failure.
+        self.counted().count.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
+        Some(Shared(self.0, PhantomData))
+    }
+
+    /// Both are of one value.
+    pub fn ptr_eq(self, other: Seen<'_, T>) -> bool {
+        self.0 == other.0
+    }
+
+    fn counted(self) -> &'a Counted<T> {
+        // SAFETY: rule 2, or the borrow of a `Shared`, keeps the memory for `'a`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: Release> Clone for Seen<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Release> Copy for Seen<'_, T> {}
+
+impl<T: Release> Deref for Seen<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.get()
+    }
+}
+
+impl<T: Release + fmt::Debug> fmt::Debug for Seen<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// A place for a counted reference that readers follow, and that may be empty.
+pub struct Link<T: Release>(AtomicPtr<Counted<T>>, PhantomData<Shared<T>>);
+
+impl<T: Release> Link<T> {
+    /// A link that holds `value`.
+    pub fn new(value: Option<Shared<T>>) -> Self {
+        Self(AtomicPtr::new(Shared::into_raw(value)), PhantomData)
+    }
+
+    /// What it holds now.
+    #[inline]
+    pub fn see<'g>(&'g self, _guard: &'g Guard) -> Option<Seen<'g, T>> {
+        // Acquire: pairs with the Release of `set`, which published the value. Its count was the link's at this moment,
+        // which is rule 2.
+        NonNull::new(self.0.load(Ordering::Acquire)).map(|at| Seen(at, PhantomData))
+    }
+
+    /// Puts another reference in and gives back the one that was there.
+    pub fn set(&self, value: Option<Shared<T>>) -> Option<Shared<T>> {
+        // AcqRel: publishes the new value, and makes the old one's visible to whom it goes.
+        let old = self.0.swap(Shared::into_raw(value), Ordering::AcqRel);
+        // SAFETY: the swap took the count that was the link's, and gave it to nobody else.
+        unsafe { Shared::from_raw(old) }
+    }
+
+    /// Empties it.
+    pub fn take(&self) -> Option<Shared<T>> {
+        self.set(None)
+    }
+
+    /// Empties it if there is no other reference to what it holds, so that nobody can get one any more. The value ends
+    /// when what this returns is dropped. Readers may find the link empty for a moment though it stays filled.
+    pub fn take_last(&self) -> Option<Last<T>> {
+        let guard = pin();
+        // A guess from the count, so that links to what is in use are not emptied for nothing.
+        if self.see(&guard)?.counted().count.0.load(Ordering::Relaxed) != 1 {
+            return None;
+        }
+        let taken = self.take()?;
+        // The transition "take last". Acquire: pairs with the Release of the references that went before.
+        if taken.counted().count.0.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return Some(Last(std::mem::ManuallyDrop::new(taken).0, PhantomData));
+        }
+        // If the link has been filled meanwhile, what was here is no longer wanted.
+        let raw = Shared::into_raw(Some(taken));
+        // Release on success: as in `set`.
+        if self.0.compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: the exchange did not store `raw`, so its count is still this function's.
+            drop(unsafe { Shared::from_raw(raw) });
+        }
+        None
+    }
+}
+
+impl<T: Release> Drop for Link<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// A value without references, which ends when this is dropped.
+pub struct Last<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
+
+// SAFETY: as for `Shared`.
+unsafe impl<T: Release> Send for Last<T> {}
+
+impl<T: Release> Drop for Last<T> {
+    fn drop(&mut self) {
+        // SAFETY: `take_last` made the count zero and left the end to this.
+        unsafe { end(self.0) };
+    }
+}
+
+/// A counted reference that a value keeps for as long as it is itself in use.
+pub struct Lease<T: Release>(Link<T>, NonNull<Counted<T>>);
+
+// SAFETY: as for `Shared`.
+unsafe impl<T: Release> Send for Lease<T> {}
+// SAFETY: as for `Shared`.
+unsafe impl<T: Release> Sync for Lease<T> {}
+
+impl<T: Release> Lease<T> {
+    /// A lease of `value`.
+    pub fn new(value: Shared<T>) -> Self {
+        let at = value.0;
+        Self(Link::new(Some(value)), at)
+    }
+
+    /// The value.
+    #[inline]
+    pub fn get(&self) -> Seen<'_, T> {
+        Seen(self.1, PhantomData)
+    }
+
+    /// Gives the reference up.
+    ///
+    /// # Safety
+    /// From now on the lease is reached only by readers that were pinned before: its owner has no counted reference and
+    /// no place in which a reader could find it, or the lease has none.
+    pub unsafe fn release(&self) {
+        drop(self.0.take());
+    }
+}
+
+/// An end that waits for an outer one: what ends, and how.
+type Waiting = (NonNull<()>, unsafe fn(NonNull<()>));
+
+thread_local! {
+    static ENDING: Cell<bool> = const { Cell::new(false) };
+    static WAITING: RefCell<Vec<Waiting>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Ends a value: releases it and retires its memory, now or when the end that this thread is busy with is done.
+///
+/// # Safety
+/// The caller made the value's count zero.
+unsafe fn end<T: Release>(at: NonNull<Counted<T>>) {
+    /// # Safety
+    /// As [`end`].
+    unsafe fn now<T: Release>(at: NonNull<()>) {
+        let at = at.cast::<Counted<T>>();
+        // SAFETY: not retired before the statement below.
+        unsafe { at.as_ref() }.value.release();
+        // SAFETY: `T` is `Send + 'static`, so it may be dropped on any thread at any later time; it came from a box, and
+        // nobody can count it any more.
+        unsafe { pin().defer(move || drop(Box::from_raw(at.as_ptr()))) };
+    }
+
+    /// Says that no end is under way when it goes, also if a `release` panics.
+    struct Ending;
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            let _ = ENDING.try_with(|ending| ending.set(false));
+        }
+    }
+
+    let nested = ENDING.try_with(|ending| ending.replace(true)).unwrap_or(false);
+    if nested && WAITING.try_with(|waiting| waiting.borrow_mut().push((at.cast(), now::<T>))).is_ok() {
+        return;
+    }
+    let _ending = Ending;
+    // SAFETY: the caller's promise.
+    unsafe { now::<T>(at.cast()) };
+    while let Ok(Some((at, now))) = WAITING.try_with(|waiting| waiting.borrow_mut().pop()) {
+        // SAFETY: whoever pushed it had made that promise.
+        unsafe { now(at) };
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    struct Noted {
+        released: Arc<AtomicU64>,
+    }
+
+    impl Release for Noted {
+        fn release(&self) {
+            self.released.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    fn noted() -> (Arc<AtomicU64>, Shared<Noted>) {
+        let released = Arc::new(AtomicU64::new(0));
+        (released.clone(), Shared::new(Noted { released }))
+    }
+
+    fn is(released: &AtomicU64, times: u64) -> bool {
+        released.load(std::sync::atomic::Ordering::Relaxed) == times
+    }
+
+    #[test]
+    fn the_last_reference_releases_at_once_and_readers_still_look() {
+        let (released, value) = noted();
+        let link = Link::new(Some(value.clone()));
+        let guard = pin();
+        let seen = link.see(&guard).unwrap();
+        drop(value);
+        assert!(is(&released, 0));
+        drop(link.take());
+        assert!(is(&released, 1));
+        assert!(seen.hold().is_none() && is(&seen.released, 1));
+    }
+
+    #[test]
+    fn only_a_last_reference_is_taken() {
+        let (released, value) = noted();
+        let link = Link::new(Some(value.clone()));
+        assert!(link.take_last().is_none());
+        drop(value);
+        let guard = pin();
+        assert!(link.see(&guard).unwrap().hold().is_some());
+        let last = link.take_last().unwrap();
+        assert!(link.see(&guard).is_none() && is(&released, 0));
+        drop(last);
+        assert!(is(&released, 1));
+    }
+
+    struct Chained(Option<Lease<Chained>>);
+
+    impl Release for Chained {
+        fn release(&self) {
+            if let Some(lease) = &self.0 {
+                // SAFETY: the owner has no reference any more, and no link leads to it.
+                unsafe { lease.release() };
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_chain_ends_on_a_short_stack() {
+        let mut chain = Shared::new(Chained(None));
+        for _ in 0..1_000_000 {
+            chain = Shared::new(Chained(Some(Lease::new(chain))));
+        }
+        std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(chain)).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn holders_and_takers_agree() {
+        for _ in 0..200 {
+            let (released, value) = noted();
+            let link = Link::new(Some(value));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let guard = pin();
+                        let held = link.see(&guard).and_then(Seen::hold);
+                        drop(guard);
+                        assert!(held.is_none_or(|held| is(&held.released, 0)));
+                    }
+                });
+                scope.spawn(|| {
+                    while !is(&released, 1) {
+                        drop(link.take_last());
+                    }
+                });
+            });
+            assert!(is(&released, 1));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Crowds: eight threads on one table or one count, in schedules that shuttle chooses. What loom explores with two threads
+//! in every way stands in `loom.rs`.
+#![cfg(feature = "shuttle")]
+
+use extern4_sync::hash_table::HashTable;
+use extern4_sync::model::crowd;
+use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
+use extern4_sync::rcu::pin;
+use extern4_sync::seqcount::SeqCount;
+use extern4_sync::table::Table;
+
+const THREADS: usize = 8;
+
+#[test]
+fn crowds_never_hold_two_entries_of_a_key() {
+    crowd(
+        THREADS,
+        || Table::with_capacity(2),
+        |table, index| {
+            let key = index as u64 % 3;
+            let first = table.find_or_insert(key, index).0;
+            let guard = pin();
+            let again = table.get(key, &guard);
+            // Held, so in the table; but for key 0, which is removed by name.
+            assert!(key == 0 || again.is_some_and(|again| *again.value() == *first));
+            drop(guard);
+            if index == 0 {
+                table.remove(&first);
+            }
+            table.evict(2, 4);
+            drop(first);
+        },
+        |table| {
+            table.evict(usize::MAX, 8);
+            table.evict(usize::MAX, 8);
+            assert!((0..3).all(|key| table.get(key, &pin()).is_none()), "what nobody holds can go");
+        },
+    );
+}
+
+#[test]
+fn crowds_always_find_an_entry_that_is_replaced() {
+    crowd(
+        THREADS,
+        || {
+            let table = HashTable::with_capacity(2);
+            table.lock(0, &pin()).insert(0, 0usize);
+            table
+        },
+        |table, index| {
+            if index < 3 {
+                let guard = pin();
+                let mut bucket = table.lock(0, &guard);
+                let old = bucket.find(0, |_| true).expect("there is always one");
+                bucket.insert(0, index + 1);
+                bucket.remove(old);
+            } else {
+                let guard = pin();
+                let found = table.find(0, &guard, |_| true).expect("there is always one");
+                assert!(*found.value() <= 3);
+            }
+        },
+        |table| assert_eq!(table.len(), 1),
+    );
+}
+
+#[test]
+fn crowds_copy_whole_values() {
+    crowd(
+        THREADS,
+        || (SeqCount::new(), Mutex::new(()), [AtomicU64::new(0), AtomicU64::new(0)]),
+        |(count, writers, words), index| {
+            if index < 2 {
+                let _writers = writers.lock().unwrap();
+                let _section = count.write();
+                for word in words {
+                    word.store(index as u64 + 1, Ordering::Relaxed);
+                }
+            } else if let Some([a, b]) =
+                count.read(|| [0, 1].map(|at: usize| words[at].load(Ordering::Relaxed)))
+            {
+                assert_eq!(a, b);
+            }
+        },
+        |(_, _, words)| assert_eq!(words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed)),
+    );
+}

@@ -1,0 +1,69 @@
+//! The instrument itself: that the audit sees what there is to see.
+
+use extern4_sync::audit::{Line, Uses, conflicts, locked_instructions, record, side_by_side};
+use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, fence};
+use extern4_sync::rcu;
+use extern4_sync::tally::Tally;
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Apart(AtomicU64);
+
+#[test]
+fn each_access_is_noted_as_what_it_is() {
+    let (word, lock) = (Apart::default(), Mutex::new(()));
+    let (_, footprint) = record(|| {
+        word.0.load(Ordering::Relaxed);
+        word.0.store(1, Ordering::Relaxed);
+        word.0.fetch_add(1, Ordering::Relaxed);
+        let _ = word.0.compare_exchange(7, 8, Ordering::Relaxed, Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        fence(Ordering::SeqCst);
+        drop(lock.lock());
+    });
+    assert_eq!(footprint.uses(Line::of(&word)), Uses { loads: 1, stores: 1, rmws: 2 });
+    assert_eq!((footprint.total().rmws, footprint.full_fences()), (3, 1));
+    word.0.load(Ordering::Relaxed);
+    assert_eq!(record(|| ()).1.total(), Uses::default());
+}
+
+#[test]
+fn loads_do_not_conflict_and_stores_do() {
+    let (one, other) = (Apart::default(), Apart::default());
+    let load = |word: &Apart| record(|| word.0.load(Ordering::Relaxed)).1;
+    let store = |word: &Apart| record(|| word.0.store(1, Ordering::Relaxed)).1;
+    assert_eq!(conflicts(&load(&one), &load(&one)).len(), 0);
+    assert_eq!(conflicts(&store(&one), &load(&other)).len(), 0);
+    assert_eq!(conflicts(&store(&one), &load(&one)).len(), 1);
+    assert_eq!(conflicts(&load(&one), &store(&one)).len(), 1);
+    assert_eq!(conflicts(&store(&one), &store(&one)).len(), 1);
+}
+
+#[test]
+fn locked_instructions_are_counted_wherever_they_come_from() {
+    let (shared, word) = (std::sync::Arc::new(7), std::sync::atomic::AtomicU64::new(1));
+    let Some(none) = locked_instructions(|| std::hint::black_box(*shared)) else { return };
+    let arc = locked_instructions(|| drop(std::hint::black_box(shared.clone())));
+    // An exchange is locked without a prefix that says so.
+    let swap = locked_instructions(|| std::hint::black_box(word.swap(3, Ordering::Relaxed)));
+    let lock = std::sync::Mutex::new(());
+    let lock = locked_instructions(|| drop(std::hint::black_box(&lock).lock()));
+    assert_eq!(
+        (none.1, arc.map(|(_, n)| n), swap.map(|(_, n)| n), lock.map(|(_, n)| n)),
+        (0, Some(2), Some(1), Some(2))
+    );
+}
+
+/// What every other footprint builds on: a pin and a count write lines of their thread's own.
+#[test]
+fn pins_and_counts_of_two_threads_share_nothing() {
+    let tally = Tally::<2>::new();
+    let act = || {
+        let _guard = rcu::pin();
+        tally.add([1, 1]);
+    };
+    let [one, other] = side_by_side(act, act);
+    assert_eq!((one.written().count(), other.written().count()), (2, 2));
+    assert_eq!((one.total().rmws, one.full_fences()), (0, 0));
+    assert!(conflicts(&one, &other).is_empty());
+}
