@@ -9,7 +9,7 @@ use extern4_vfs as vfs;
 use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, How, OpenFlags, Resolve};
 
 use crate::dir::{ReadDir, Walk};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::file::File;
 use crate::metadata::Metadata;
 
@@ -102,10 +102,12 @@ impl Session {
 
     /// Whether `path` leads to anything. A path that may not be searched is an error, not a no.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
-        match self.metadata(path) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.kind(), ErrorKind::Os(Errno::ENOENT | Errno::ENOTDIR)) => Ok(false),
-            Err(error) => Err(error),
+        let path = path.as_ref();
+        // Asked for nothing but the name, so that a no costs no error with the path in it.
+        match self.vfs.access(bytes(path), Access::empty(), self.how(true)) {
+            Ok(()) => Ok(true),
+            Err(error) if error == Errno::ENOENT || error == Errno::ENOTDIR => Ok(false),
+            Err(error) => Err(Error::vfs("stat", path, error)),
         }
     }
 

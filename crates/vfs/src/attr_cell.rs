@@ -4,13 +4,11 @@
 //! checks that no writer came between, and takes the writers' lock only if one came again and again. Number, type and
 //! generation of an inode never change and stay outside.
 
-use std::sync::{Mutex, MutexGuard};
-
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
 
 use crate::attr::{Attr, FileFlags, FileType, Rdev, Timespec};
-use crate::lock;
+use crate::lock::{self, Mutex, MutexGuard};
 
 const WORDS: usize = 13;
 
@@ -25,6 +23,14 @@ pub(crate) struct AttrCell {
     seq: SeqCount,
     words: [AtomicU64; WORDS],
     writers: Mutex<()>,
+}
+
+/// Attributes as they stand in memory.
+#[derive(Default)]
+pub(crate) struct AttrCopy {
+    /// What never changes: type, number, generation.
+    kind: Option<(FileType, u64, u32)>,
+    words: [u64; WORDS],
 }
 
 /// The right to change the attributes.
@@ -54,21 +60,47 @@ impl AttrCell {
     }
 
     /// A consistent copy.
+    #[inline]
     pub(crate) fn get(&self) -> Attr {
-        self.decode(&self.consistent(|| self.copy()))
+        self.with(self.consistent(|| self.copy())).decode()
+    }
+
+    /// Makes a consistent copy, if no writer comes between again and again.
+    #[inline]
+    pub(crate) fn try_copy(&self, to: &mut AttrCopy) -> bool {
+        to.kind = Some((self.kind, self.ino, self.generation));
+        let copied = self.seq.read(|| {
+            for (to, word) in to.words.iter_mut().zip(&self.words) {
+                // Relaxed: ordered by `seq`.
+                *to = word.load(Ordering::Relaxed);
+            }
+        });
+        copied.is_some()
+    }
+
+    fn with(&self, words: [u64; WORDS]) -> AttrCopy {
+        AttrCopy { kind: Some((self.kind, self.ino, self.generation)), words }
     }
 
     /// Owner, group and permission bits, of one moment.
     pub(crate) fn owner(&self) -> (u32, u32, u16) {
-        let (ids, mode) = self.consistent(|| (self.load(0), self.load(1)));
-        let (uid, gid) = halves(ids);
+        let (uid, gid, mode) = self.owner_with(|| self.load(1));
         (uid, gid, low16(mode))
+    }
+
+    /// Owner, group, and what `word` loads, of one moment: `word` is something that only [`Writer::store`] changes.
+    #[inline]
+    pub(crate) fn owner_with<T>(&self, word: impl Fn() -> T) -> (u32, u32, T) {
+        let (ids, word) = self.consistent(|| (self.load(0), word()));
+        let (uid, gid) = halves(ids);
+        (uid, gid, word)
     }
 
     pub(crate) fn lock(&self) -> Writer<'_> {
         Writer { cell: self, _writers: lock::lock(&self.writers) }
     }
 
+    #[inline]
     fn consistent<T>(&self, copy: impl Fn() -> T) -> T {
         self.seq.read(&copy).unwrap_or_else(|| {
             let _writers = lock::lock(&self.writers);
@@ -76,25 +108,32 @@ impl AttrCell {
         })
     }
 
+    #[inline]
     fn load(&self, index: usize) -> u64 {
         // Relaxed: ordered by `seq`, or by the writers' lock.
         self.words[index].load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn copy(&self) -> [u64; WORDS] {
         std::array::from_fn(|index| self.load(index))
     }
+}
 
-    fn decode(&self, words: &[u64; WORDS]) -> Attr {
-        let [ids, mode, size, blocks, rdev, io, atime, mtime, ctime, btime, am, cb, rest] = *words;
+impl AttrCopy {
+    /// The attributes.
+    #[inline]
+    pub(crate) fn decode(&self) -> Attr {
+        let [ids, mode, size, blocks, rdev, io, atime, mtime, ctime, btime, am, cb, rest] = self.words;
+        let (kind, ino, generation) = self.kind.expect("attributes were copied");
         let ((uid, gid), (_, nlink), (major, minor)) = (halves(ids), halves(mode), halves(rdev));
         let ((blksize, flags), (atime_nsec, mtime_nsec)) = (halves(io), halves(am));
         let ((ctime_nsec, btime_nsec), (project, has_btime)) = (halves(cb), halves(rest));
         let time = |sec: u64, nsec| Timespec { sec: sec.cast_signed(), nsec };
         Attr {
-            ino: self.ino,
-            generation: self.generation,
-            kind: self.kind,
+            ino,
+            generation,
+            kind,
             mode: low16(mode),
             uid,
             gid,
@@ -115,12 +154,13 @@ impl AttrCell {
 
 impl Writer<'_> {
     pub(crate) fn get(&self) -> Attr {
-        self.cell.decode(&self.cell.copy())
+        self.cell.with(self.cell.copy()).decode()
     }
 
-    /// Changes everything but number, type and generation.
-    pub(crate) fn store(&self, attr: &Attr) {
+    /// Changes everything but number, type and generation, and with it what `publish` stores.
+    pub(crate) fn store(&self, attr: &Attr, publish: impl FnOnce()) {
         let _section = self.cell.seq.write();
+        publish();
         for (word, value) in self.cell.words.iter().zip(encode(attr)) {
             // Relaxed: ordered by `seq`.
             word.store(value, Ordering::Relaxed);
@@ -192,7 +232,7 @@ mod tests {
         fn what_goes_in_comes_out(first in attr(), second in attr()) {
             let cell = AttrCell::new(&first);
             prop_assert_eq!(cell.get(), first);
-            cell.lock().store(&second);
+            cell.lock().store(&second, || ());
             prop_assert_eq!(cell.get(), Attr { ino: first.ino, ..second });
             prop_assert_eq!(cell.owner(), (second.uid, second.gid, second.mode));
         }

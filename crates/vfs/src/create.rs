@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use extern4_sync::shared::Shared;
+
 use crate::acl::{Acl, AclKind};
 use crate::attr::FileType;
 use crate::cred::{Caps, Cred};
@@ -15,7 +17,7 @@ use crate::namei::{Component, How, PATH_MAX, Resolve, Spot};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, in_group_or_capable};
 use crate::session::Session;
-use crate::superblock::{SuperBlock, directory};
+use crate::superblock::{SuperBlock, directory, keep_inode};
 
 impl Session {
     /// Makes a directory.
@@ -101,6 +103,7 @@ impl Session {
         let (sb, dir) = (parent.sb(), parent.inode());
         let dentry = sb.with_key(&parent.dentry, dir, name, |key| {
             let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
+            let _hidden = sb.dcache.hide(key);
             let new = sb.fs().create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
             let inode = sb.icache.insert(sb.fs(), new);
             sb.bind(key, name, inode)
@@ -113,7 +116,7 @@ impl Session {
         let flags = how.flags;
         let (mut walk, mut last) = self.walk_to_last(path, how.resolve)?;
         loop {
-            let dir = Arc::clone(walk.at.inode());
+            let dir = keep_inode(&walk.at.dentry);
             match last.component() {
                 Component::Name(_) if last.slash => return Err(Errno::EISDIR.into()),
                 Component::None | Component::Dot => {}
@@ -201,14 +204,14 @@ impl Session {
         let name = format!("#{ino}");
         let dentry = Dentry::new(sb.dcache.new_id(), &parent.dentry, name.as_bytes(), Some(inode));
         dentry.mark_gone();
-        let location = Location { mount: Arc::clone(&parent.mount), dentry: Arc::new(dentry) };
+        let location = Location { mount: Arc::clone(&parent.mount), dentry: Shared::new(dentry) };
         OpenFile::new(location, how.flags - (OpenFlags::TMPFILE | OpenFlags::EXCL), &self.cred)
     }
 }
 
 enum Created {
     New(Location),
-    There(Arc<Dentry>),
+    There(Shared<Dentry>),
 }
 
 /// What a new file inherits from its directory and its maker.
@@ -240,7 +243,7 @@ impl Blueprint {
             }
         }
         let inherits = sb.traits().acl && kind.file_type() != FileType::Symlink;
-        let default = if inherits { dir.acl(&**sb.fs(), AclKind::Default)? } else { None };
+        let default = if inherits { sb.acl(dir, AclKind::Default)? } else { None };
         Ok(match default {
             Some(default) => {
                 let (acl, mode) = default.for_new_file(mode);

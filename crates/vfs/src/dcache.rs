@@ -1,61 +1,82 @@
 //! Directory entry cache of one file system.
 //!
-//! Dentries are found by parent and name. Looking takes one shard's lock shared, for the time of a probe. The name that
-//! counts is the directory's canonical form of it, so that a case-folding directory has one dentry for all spellings.
+//! Dentries are found by parent and name, without a lock. The name that counts is the directory's canonical form of it,
+//! so that a case-folding directory has one dentry for all spellings.
 //!
-//! Who changes the binding of a name holds the directory's `rwsem` exclusive; who adds what the file system said about
-//! a name holds it shared, and the stripe of that name, so that one caller asks and the others wait for the answer. Order:
-//! `rwsem`, stripe, shard. Dentries are dropped with none of the cache's locks held.
+//! Who changes what a name stands for holds the directory's `rwsem` exclusive, and *hides* the name first: from then on
+//! whoever looks for it finds nothing and waits for the `rwsem`, until the change is whole and the name is bound anew. So
+//! a lookup that takes no lock sees all of a change or nothing of it, be it a rename that takes two names or an unlink
+//! that also takes a link from the inode. Who adds what the file system said about a name holds the `rwsem` shared, and
+//! the stripe of that name, so that one caller asks and the others wait for the answer.
 //!
-//! The cache is bounded: a hand goes round each shard and evicts what nobody uses, children before parents, since a
-//! child holds its parent. Negative dentries are bounded for each directory too.
+//! A name that is not found is never taken for one that does not exist: that is what negative dentries say.
+//!
+//! Order of locks: `rwsem`, stripe, bucket. Dentries are dropped with none of the cache's locks held.
+//!
+//! The cache is bounded: a hand goes round the table and evicts what nobody uses, children before parents, since a
+//! child keeps its parent in use. Negative dentries are bounded for each directory too.
+//!
+//! | field | written by | read by | orderings |
+//! |---|---|---|---|
+//! | the table | who holds the bucket | everyone | those of `hash_table` |
+//! | `Entry::hidden` | who holds the directory's `rwsem` exclusive | everyone | Release, Acquire: see [`Hit::is_current`] |
 
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, RwLock};
+use extern4_sync::hash_table::{Bucket, Found, HashTable};
+use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
+use extern4_sync::rcu::{Guard, pin};
+use extern4_sync::shared::{Last, Link, Seen, Shared};
 
-use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU64, Ordering};
-
-use crate::cache_table::{CacheTable, Verdict};
 use crate::dentry::Dentry;
 use crate::inode::Inode;
 use crate::lock::{self, Stripes};
-use crate::name::{Name, hash_name};
-
-const SHARDS: usize = 64;
+use crate::name::{Name, Scanned, hash_name, new_seed};
 
 pub(crate) struct DentryCache {
-    shards: Box<[Padded<RwLock<CacheTable<Entry>>>]>,
+    table: HashTable<Entry>,
     stripes: Stripes,
     seed: u64,
-    limit_per_shard: usize,
+    limit: usize,
     negatives_per_dir: usize,
     next_id: AtomicU64,
 }
 
-struct Entry {
+/// What a name in a directory stands for.
+pub(crate) struct Entry {
     parent: u64,
+    /// The dentry's own number, which the next name is looked for with: so that the search goes on before the dentry has
+    /// come into the cache of the processor.
+    id: u64,
+    dentry: Link<Dentry>,
+    hidden: AtomicBool,
     key: Name,
-    dentry: Arc<Dentry>,
 }
 
-impl Entry {
-    fn judge(&self) -> Verdict {
-        // Whoever else holds it: a user, a child, a mount.
-        let pinned = Arc::strong_count(&self.dentry) > 1;
-        // Relaxed: a hint; a lost one costs a lookup.
-        if pinned || self.dentry.referenced.swap(false, Ordering::Relaxed) {
-            Verdict::Keep
-        } else {
-            Verdict::Evict
-        }
+/// A name that was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Hit<'g>(Found<'g, Entry>);
+
+impl Hit<'_> {
+    /// The dentry's number.
+    #[inline]
+    pub(crate) fn id(self) -> u64 {
+        self.0.value().id
+    }
+
+    /// The name still stands for this dentry.
+    ///
+    /// Whoever reads attributes and then finds this true has read them at a moment when the name stood for the inode. For
+    /// a change hides the name or takes it out of the table, which is a Release store, before it changes attributes; and who
+    /// has read a changed attribute has done so with Acquire, and sees the store here.
+    #[inline]
+    pub(crate) fn is_current(self) -> bool {
+        self.0.is_live() && !self.0.value().hidden.load(Ordering::Acquire)
     }
 }
 
 /// A directory, and a name in it under the form the cache knows.
 #[derive(Clone, Copy)]
 pub(crate) struct Key<'a> {
-    pub(crate) parent: &'a Arc<Dentry>,
+    pub(crate) parent: &'a Shared<Dentry>,
     pub(crate) name: &'a [u8],
     hash: u64,
 }
@@ -67,8 +88,36 @@ impl Key<'_> {
     }
 
     fn is(&self, entry: &Entry) -> bool {
-        entry.parent == self.parent.id() && entry.key.as_bytes() == self.name
+        entry.is(self.parent.id(), self.name)
     }
+}
+
+impl Entry {
+    fn is(&self, parent: u64, name: &[u8]) -> bool {
+        self.parent == parent && self.key.is(name)
+    }
+}
+
+/// A name that is hidden for as long as this lives, or until it is bound anew.
+/// Locks: `rwsem` of the directory exclusive, throughout.
+pub(crate) struct Hidden<'a> {
+    cache: &'a DentryCache,
+    parent: u64,
+    name: &'a [u8],
+    hash: u64,
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        self.cache.set_hidden(self, false);
+    }
+}
+
+/// Dentries that nobody can find any more; dropped when no lock is held.
+#[derive(Default)]
+struct Dropped {
+    replaced: Option<Shared<Dentry>>,
+    evicted: Vec<Last<Dentry>>,
 }
 
 impl DentryCache {
@@ -76,22 +125,17 @@ impl DentryCache {
     /// any directory.
     pub(crate) fn new(limit: usize, negatives_per_dir: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Padded(RwLock::new(CacheTable::new()))).collect(),
+            table: HashTable::with_capacity(limit),
             stripes: Stripes::new(),
-            seed: RandomState::new().hash_one(0u8),
-            limit_per_shard: (limit / SHARDS).max(1),
+            seed: new_seed(),
+            limit,
             negatives_per_dir: negatives_per_dir.max(1),
             next_id: AtomicU64::new(1),
         }
     }
 
-    fn shard(&self, hash: u64) -> &RwLock<CacheTable<Entry>> {
-        let index = usize::try_from(hash >> 32).unwrap_or(0) % SHARDS;
-        &self.shards[index].0
-    }
-
     /// `name` must be in its canonical form.
-    pub(crate) fn key<'a>(&self, parent: &'a Arc<Dentry>, name: &'a [u8]) -> Key<'a> {
+    pub(crate) fn key<'a>(&self, parent: &'a Shared<Dentry>, name: &'a [u8]) -> Key<'a> {
         Key { parent, name, hash: hash_name(self.seed, parent.id(), name) }
     }
 
@@ -101,15 +145,49 @@ impl DentryCache {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is known of a name.
-    pub(crate) fn find(&self, key: Key<'_>) -> Option<Arc<Dentry>> {
-        let shard = lock::read(self.shard(key.hash));
-        let dentry = &shard.find(key.hash, |entry| key.is(entry))?.dentry;
-        // Relaxed: a hint. Looked at first, so that a hot dentry's line is not written again and again.
-        if !dentry.referenced.load(Ordering::Relaxed) {
-            dentry.referenced.store(true, Ordering::Relaxed);
+    /// What names are hashed with.
+    #[inline]
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What a name stands for at some moment of this call; `None` says nothing. Takes no lock, and waits for nobody.
+    /// `name` was scanned with the seed and the parent.
+    #[inline]
+    pub(crate) fn see<'g>(
+        &'g self,
+        parent: u64,
+        name: &Scanned<'_>,
+        guard: &'g Guard,
+    ) -> Option<(Hit<'g>, Seen<'g, Dentry>)> {
+        let is = |entry: &Entry| entry.parent == parent && entry.key.is_scanned(name);
+        Self::visible(self.table.find(name.hash, guard, is)?, guard)
+    }
+
+    #[inline]
+    fn visible<'g>(entry: Found<'g, Entry>, guard: &'g Guard) -> Option<(Hit<'g>, Seen<'g, Dentry>)> {
+        // Acquire: who hid the name and bound it anew has published the new entry, which is then found next time.
+        if entry.value().hidden.load(Ordering::Acquire) {
+            return None;
         }
-        Some(Arc::clone(dentry))
+        // Empty when the entry is on its way out.
+        let dentry = entry.value().dentry.see(guard)?;
+        Some((Hit(entry), dentry))
+    }
+
+    /// The same, in use.
+    pub(crate) fn find(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
+        let guard = pin();
+        let entry = self.table.find(key.hash, &guard, |entry| key.is(entry))?;
+        Self::visible(entry, &guard)?.1.hold()
+    }
+
+    /// The same, waiting for whoever changes the table: a name that is not found is not there. Without the wait, one
+    /// that is just being spared by the reclaiming hand could be missed.
+    pub(crate) fn find_settled(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
+        let guard = pin();
+        let bucket = self.table.lock(key.hash, &guard);
+        bucket.find(key.hash, |entry| key.is(entry))?.value().dentry.see(&guard)?.hold()
     }
 
     /// Keeps others from asking the file system for the same name.
@@ -117,28 +195,62 @@ impl DentryCache {
         self.stripes.lock(key.hash)
     }
 
+    /// Hides a name: nobody finds it until what this returns is dropped.
+    /// Locks: `rwsem` of the directory exclusive.
+    pub(crate) fn hide<'a>(&'a self, key: Key<'a>) -> Hidden<'a> {
+        let hidden = Hidden { cache: self, parent: key.parent.id(), name: key.name, hash: key.hash };
+        self.set_hidden(&hidden, true);
+        hidden
+    }
+
+    fn set_hidden(&self, name: &Hidden<'_>, hidden: bool) {
+        let guard = pin();
+        // Under the `rwsem` nobody puts another entry in its place meanwhile; one that is not there hides nothing.
+        if let Some(found) = self.table.find(name.hash, &guard, |entry| entry.is(name.parent, name.name)) {
+            // Release: see `Hit::is_current`.
+            found.value().hidden.store(hidden, Ordering::Release);
+        }
+    }
+
     /// A dentry that is not in the cache yet. `name` is the spelling that paths show.
-    pub(crate) fn new_dentry(&self, key: Key<'_>, name: &[u8], inode: Option<Arc<Inode>>) -> Arc<Dentry> {
-        Arc::new(Dentry::new(self.new_id(), key.parent, name, inode))
+    pub(crate) fn new_dentry(
+        &self,
+        key: Key<'_>,
+        name: &[u8],
+        inode: Option<Shared<Inode>>,
+    ) -> Shared<Dentry> {
+        Shared::new(Dentry::new(self.new_id(), key.parent, name, inode))
     }
 
     /// Remembers that a name is not there.
-    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8]) -> Arc<Dentry> {
+    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8]) -> Shared<Dentry> {
         let dentry = self.new_dentry(key, name, None);
-        self.put(key, Arc::clone(&dentry));
+        self.put(key, dentry.clone());
         self.count_negative(key);
         dentry
     }
 
     /// Puts a dentry under a name, in place of what was there.
-    pub(crate) fn put(&self, key: Key<'_>, dentry: Arc<Dentry>) {
-        let entry = Entry { parent: key.parent.id(), key: Name::new(key.name), dentry };
-        let mut dropped = Vec::new();
-        let mut shard = lock::write(self.shard(key.hash));
-        dropped.extend(shard.remove(key.hash, |entry| key.is(entry)));
-        shard.insert(key.hash, entry);
-        shard.reclaim(self.limit_per_shard, &mut dropped, Entry::judge);
-        drop(shard);
+    pub(crate) fn put(&self, key: Key<'_>, dentry: Shared<Dentry>) {
+        let entry = Entry {
+            parent: key.parent.id(),
+            id: dentry.id(),
+            key: Name::new(key.name),
+            hidden: AtomicBool::new(false),
+            dentry: Link::new(Some(dentry)),
+        };
+        let mut dropped = Dropped::default();
+        let guard = pin();
+        let mut bucket = self.table.lock(key.hash, &guard);
+        let old = bucket.find(key.hash, |entry| key.is(entry));
+        bucket.insert(key.hash, entry);
+        if let Some(old) = old {
+            bucket.remove(old);
+            dropped.replaced = old.value().dentry.take();
+        }
+        bucket.trim(self.limit, |entry| dropped.evict(entry));
+        drop(bucket);
+        drop(guard);
         drop(dropped);
     }
 
@@ -150,11 +262,31 @@ impl DentryCache {
             if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
         };
         if let Some(hash) = oldest {
-            let parent = key.parent.id();
-            let negative = |entry: &Entry| entry.parent == parent && entry.dentry.inode().is_none();
-            let removed = lock::write(self.shard(hash)).remove(hash, negative);
-            drop(removed);
+            self.remove_negative(key.parent.id(), hash);
         }
+    }
+
+    /// Lets go of what is known not to be in a directory that has been removed: negative dentries would keep it in use.
+    /// Locks: its `rwsem` exclusive.
+    pub(crate) fn forget_negatives(&self, dir: &Dentry) {
+        let hashes = std::mem::take(&mut *lock::lock(&dir.negatives));
+        for hash in hashes {
+            self.remove_negative(dir.id(), hash);
+        }
+    }
+
+    fn remove_negative(&self, parent: u64, hash: u64) {
+        let guard = pin();
+        let negative = |entry: &Entry| {
+            entry.parent == parent && entry.dentry.see(&guard).is_some_and(|dentry| dentry.inode().is_none())
+        };
+        let mut bucket: Bucket<'_, Entry> = self.table.lock(hash, &guard);
+        let removed = bucket.find(hash, negative).and_then(|found| {
+            bucket.remove(found);
+            found.value().dentry.take()
+        });
+        drop(bucket);
+        drop(removed);
     }
 
     /// Lets go of every dentry that nobody uses.
@@ -162,16 +294,12 @@ impl DentryCache {
         // Parents become free when their children have gone, so rounds go on while they find something.
         loop {
             let before = self.len();
-            for shard in &self.shards {
-                let mut dropped = Vec::new();
-                let mut table = lock::write(&shard.0);
-                for _ in 0..2 {
-                    let slots = table.slots();
-                    table.sweep(slots, slots, &mut dropped, Entry::judge);
-                }
-                drop(table);
-                drop(dropped);
+            let mut dropped = Dropped::default();
+            // The first round takes the second chances away.
+            for _ in 0..2 {
+                self.table.reclaim_all(|entry| dropped.evict(entry));
             }
+            drop(dropped);
             if self.len() >= before {
                 return;
             }
@@ -180,6 +308,16 @@ impl DentryCache {
 
     /// Dentries in memory.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock::read(&shard.0).len()).sum()
+        self.table.len()
+    }
+}
+
+impl Dropped {
+    /// Takes a dentry that nobody uses: no caller, no child, no mount.
+    fn evict(&mut self, entry: &Entry) -> bool {
+        let last = entry.dentry.take_last();
+        let evicted = last.is_some();
+        self.evicted.extend(last);
+        evicted
     }
 }

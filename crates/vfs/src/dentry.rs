@@ -2,94 +2,142 @@
 //!
 //! A dentry binds a name in a directory to an inode, or to nothing: a negative dentry remembers that the name is not
 //! there. What it binds never changes; another dentry takes its place in the cache instead. Only where it hangs changes,
-//! when it is renamed.
+//! when it is renamed, and that as a whole: its place is one RCU pointer.
 //!
-//! A dentry holds its parent, so the way up to the root exists as long as anybody uses one.
+//! A dentry that is in use keeps its parent in use, so the way up to the root exists as long as anybody uses one. When
+//! nobody does, it gives up parent and inode at once; readers that look at it under RCU may go on looking at all three.
+
+#![expect(unsafe_code, reason = "gives up leases, which readers may still look through")]
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex};
 
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
+use extern4_sync::rcu::{Guard, Rcu, pin};
+use extern4_sync::shared::{Lease, Release, Seen, Shared};
 
 use crate::inode::Inode;
-use crate::lock;
+use crate::lock::Mutex;
 use crate::name::Name;
 
+/// What path walks read comes first.
+#[repr(C)]
 pub(crate) struct Dentry {
     id: u64,
-    inode: Option<Arc<Inode>>,
+    inode: Option<Lease<Inode>>,
     /// Mounts on this dentry, in whatever namespace: a hint whether to look into the mount table.
     pub(crate) mounts: AtomicU32,
-    /// Found since the reclaiming hand last came by.
-    pub(crate) referenced: AtomicBool,
+    /// A path walk has come by.
+    walked: AtomicBool,
     /// The name was removed.
     gone: AtomicBool,
-    place: Mutex<Place>,
+    place: Rcu<Place>,
     /// Hashes of the negative dentries below, oldest first.
     pub(crate) negatives: Mutex<VecDeque<u64>>,
+    /// Hashes of the prefixes that lead here, oldest first.
+    pub(crate) prefixes: Mutex<Vec<u64>>,
 }
 
 /// Where a dentry hangs. The root has no parent.
-#[derive(Clone)]
 struct Place {
-    parent: Option<Arc<Dentry>>,
+    parent: Option<Lease<Dentry>>,
     name: Name,
 }
 
 impl Dentry {
-    pub(crate) fn root(id: u64, inode: Arc<Inode>) -> Self {
+    pub(crate) fn root(id: u64, inode: Shared<Inode>) -> Self {
         Self::build(id, Some(inode), Place { parent: None, name: Name::new(b"") })
     }
 
-    pub(crate) fn new(id: u64, parent: &Arc<Dentry>, name: &[u8], inode: Option<Arc<Inode>>) -> Self {
-        Self::build(id, inode, Place { parent: Some(Arc::clone(parent)), name: Name::new(name) })
+    pub(crate) fn new(id: u64, parent: &Shared<Dentry>, name: &[u8], inode: Option<Shared<Inode>>) -> Self {
+        Self::build(id, inode, Place::new(parent, name))
     }
 
-    fn build(id: u64, inode: Option<Arc<Inode>>, place: Place) -> Self {
+    fn build(id: u64, inode: Option<Shared<Inode>>, place: Place) -> Self {
         Self {
             id,
-            inode,
+            inode: inode.map(Lease::new),
             mounts: AtomicU32::new(0),
-            referenced: AtomicBool::new(true),
+            walked: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            place: Mutex::new(place),
+            place: Rcu::new(place),
             negatives: Mutex::default(),
+            prefixes: Mutex::default(),
         }
     }
 
     /// Tells dentries of one file system apart; never used twice.
+    #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
     /// What the name stands for; `None` in a negative dentry.
-    pub(crate) fn inode(&self) -> Option<&Arc<Inode>> {
-        self.inode.as_ref()
+    #[inline]
+    pub(crate) fn inode(&self) -> Option<&Inode> {
+        self.inode.as_ref().map(|lease| lease.get().get())
     }
 
-    pub(crate) fn parent(&self) -> Option<Arc<Dentry>> {
-        lock::lock(&self.place).parent.clone()
+    /// The same for who wants to keep it, unless the dentry has gone out of use.
+    pub(crate) fn hold_inode(&self) -> Option<Shared<Inode>> {
+        self.inode.as_ref()?.get().hold()
     }
 
-    /// Parent and name, of one moment.
-    pub(crate) fn place(&self) -> (Option<Arc<Dentry>>, Name) {
-        let place = lock::lock(&self.place).clone();
-        (place.parent, place.name)
+    /// The directory it hangs in, to readers.
+    #[inline]
+    pub(crate) fn see_parent<'g>(&'g self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
+        self.place.load(guard).parent.as_ref().map(Lease::get)
+    }
+
+    pub(crate) fn parent(&self) -> Option<Shared<Dentry>> {
+        self.place().0
+    }
+
+    /// Parent and name, of one moment. For who keeps the dentry in use.
+    pub(crate) fn place(&self) -> (Option<Shared<Dentry>>, Name) {
+        loop {
+            let guard = pin();
+            let place = self.place.load(&guard);
+            match &place.parent {
+                None => return (None, place.name.clone()),
+                // Otherwise it has just been moved, and hangs elsewhere.
+                Some(lease) => {
+                    if let Some(parent) = lease.get().hold() {
+                        return (Some(parent), place.name.clone());
+                    }
+                }
+            }
+        }
     }
 
     /// Hangs the dentry elsewhere. Locks: both directories exclusive.
-    pub(crate) fn move_to(&self, parent: &Arc<Dentry>, name: &[u8]) {
-        let new = Place { parent: Some(Arc::clone(parent)), name: Name::new(name) };
-        let old = std::mem::replace(&mut *lock::lock(&self.place), new);
-        // Outside of the lock: this may be the last reference to the old parent.
-        drop(old);
+    pub(crate) fn move_to(&self, parent: &Shared<Dentry>, name: &[u8]) {
+        let guard = pin();
+        let old = self.place.swap(Place::new(parent, name), &guard);
+        if let Some(inode) = self.inode().filter(|inode| inode.is_dir()) {
+            inode.move_alias(self.id, parent.id(), name);
+        }
+        if let Some(lease) = &old.parent {
+            // SAFETY: the place it stands in has just been replaced, so only readers pinned before can reach it.
+            unsafe { lease.release() };
+        }
     }
 
     /// Something is mounted here, in some namespace.
+    #[inline]
     pub(crate) fn is_mountpoint(&self) -> bool {
         // Relaxed: who mounts on a directory holds its `rwsem`, and so does who asks this before removing it.
         self.mounts.load(Ordering::Relaxed) > 0
+    }
+
+    /// Says that a path walk has come by; gives back whether one had before.
+    pub(crate) fn note_walk(&self) -> bool {
+        // Relaxed: a hint. Tested first, so that the line is written once.
+        let walked = self.walked.load(Ordering::Relaxed);
+        if !walked {
+            self.walked.store(true, Ordering::Relaxed);
+        }
+        walked
     }
 
     /// The name has been removed.
@@ -101,38 +149,46 @@ impl Dentry {
     pub(crate) fn mark_gone(&self) {
         // Release: who sees the mark sees the removal that came before it.
         self.gone.store(true, Ordering::Release);
-    }
-
-    /// Is `other`, or lies above it.
-    pub(crate) fn is_ancestor_of(self: &Arc<Self>, other: &Arc<Dentry>) -> bool {
-        let mut at = Some(Arc::clone(other));
-        while let Some(dentry) = at {
-            if Arc::ptr_eq(self, &dentry) {
-                return true;
-            }
-            at = dentry.parent();
+        if let Some(inode) = self.inode() {
+            inode.forget_alias(self.id);
         }
-        false
     }
 }
 
-impl Drop for Dentry {
-    fn drop(&mut self) {
-        // A chain of last references, as deep as a path may be, goes in a loop: recursion could exhaust the stack.
-        let take = |dentry: &mut Dentry| {
-            let place = dentry.place.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-            place.parent.take()
-        };
-        let mut next = take(self);
-        while let Some(parent) = next {
-            next = Arc::into_inner(parent).and_then(|mut dentry| take(&mut dentry));
+/// `above` is `below`, or lies above it.
+pub(crate) fn is_ancestor(above: &Shared<Dentry>, below: &Shared<Dentry>) -> bool {
+    let mut at = Some(below.clone());
+    while let Some(dentry) = at {
+        if dentry.ptr_eq(above) {
+            return true;
+        }
+        at = dentry.parent();
+    }
+    false
+}
+
+impl Place {
+    fn new(parent: &Shared<Dentry>, name: &[u8]) -> Self {
+        Self { parent: Some(Lease::new(parent.clone())), name: Name::new(name) }
+    }
+}
+
+impl Release for Dentry {
+    fn release(&self) {
+        if let Some(lease) = &self.inode {
+            lease.get().forget_alias(self.id);
+            // SAFETY: nobody has a reference to this dentry any more, and the cache's links to it are empty.
+            unsafe { lease.release() };
+        }
+        if let Some(lease) = &self.place.load(&pin()).parent {
+            // SAFETY: as above; nobody moves what nobody refers to.
+            unsafe { lease.release() };
         }
     }
 }
 
 impl fmt::Debug for Dentry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ino = self.inode.as_ref().map(|inode| inode.ino());
-        f.debug_struct("Dentry").field("id", &self.id).field("ino", &ino).finish_non_exhaustive()
+        f.debug_struct("Dentry").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! What a listing of a directory returns: many entries in one call.
 
-use std::sync::Arc;
+use extern4_sync::shared::Shared;
 
 use crate::attr::{Attr, FileType};
 use crate::fs::RawDirEntry;
@@ -77,8 +77,8 @@ impl DirBatch {
     /// Gives each entry the inode that `get` finds for it, and calls `found` with its name.
     pub(crate) fn add_inodes(
         &mut self,
-        get: impl Fn(u64) -> Option<Arc<Inode>>,
-        found: impl Fn(&[u8], Arc<Inode>),
+        get: impl Fn(u64) -> Option<Shared<Inode>>,
+        found: impl Fn(&[u8], Shared<Inode>),
     ) {
         let mut start = 0;
         for entry in &mut self.entries {

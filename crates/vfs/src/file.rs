@@ -104,7 +104,7 @@ impl OpenFile {
         self.stat().size
     }
 
-    fn inode(&self) -> &Arc<Inode> {
+    fn inode(&self) -> &Inode {
         self.location.inode()
     }
 

@@ -7,11 +7,12 @@
 //!
 //! Operations that change something default to `EROFS`, so a file system that only reads implements nothing of them.
 //! One that changes something does so in its own structures first and then in memory, through [`Inode::update`], for
-//! every inode it touched: times, link counts, sizes, blocks. The VFS holds the locks that `rwsem` in [`crate::inode`]
+//! every inode it touched: times, link counts, sizes, blocks; and [`Inode::update_acl`] where an ACL changed. The VFS holds the locks that `rwsem` in [`crate::inode`]
 //! stands for over each call, and passes the moment that the operation happens at.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{FileFlags, FileType, Rdev, StatFs, Timespec};
@@ -132,8 +133,9 @@ pub struct NewNode<'a> {
 pub struct SetAttr {
     /// Permission bits, set-id bits and sticky bit.
     pub mode: Option<u16>,
-    /// The access ACL that goes with `mode`; only set together with it, on a file that has an ACL.
-    pub acl: Option<Acl>,
+    /// The access ACL that goes with `mode`; only set together with it, on a file that has an ACL. The file system hands
+    /// it on to [`Inode::update_acl`].
+    pub acl: Option<Arc<Acl>>,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.
@@ -303,12 +305,13 @@ pub trait InodeOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Sets or removes an ACL. An access ACL comes with the permission bits it means. The VFS updates its cached ACL.
+    /// Sets or removes an ACL. An access ACL comes with the permission bits it means. The file system hands both on to
+    /// [`Inode::update_acl`].
     fn set_acl(
         &self,
         _inode: &Inode,
         _kind: AclKind,
-        _acl: Option<&Acl>,
+        _acl: Option<Arc<Acl>>,
         _mode: Option<u16>,
         _now: Timespec,
     ) -> Result<()> {

@@ -1,46 +1,39 @@
-//! Inode cache of one file system: at most one inode in memory for each number, read once however many ask.
+//! Inode cache of one file system: at most one inode in use for each number, read once however many ask.
 //!
-//! Two locks: a shard's table lock, held for a look or a change only, and the stripe of a number, held over reading that
-//! inode from the file system. Order: stripe, then shard. Inodes are dropped, and the file system told, with neither.
+//! Inodes are found without a lock. Two locks: a bucket's, held for a change of the table only, and the stripe of a
+//! number, held over reading that inode from the file system. Order: stripe, then bucket. Inodes are dropped, and the file
+//! system told, with neither.
 //!
-//! An inode is evicted only if the cache alone refers to it. One without links is not in the cache: those who use it
-//! hold it, and the file system frees it as soon as the last of them goes. Nobody can come to it by its number any more.
+//! An inode is evicted only if the cache alone refers to it; in the same step it becomes impossible to refer to it again.
+//! One without links is not in the cache: those who use it hold it, and the file system frees it as soon as the last of
+//! them goes. Nobody can come to it by its number any more.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
-use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
+use extern4_sync::hash_table::HashTable;
+use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::rcu::pin;
+use extern4_sync::shared::{Link, Shared};
 
-use crate::cache_table::{CacheTable, Verdict};
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::{Inode, NewInode};
-use crate::lock::{self, Stripes};
-
-const SHARDS: usize = 64;
+use crate::lock::Stripes;
 
 pub(crate) struct InodeCache {
-    shards: Box<[Padded<RwLock<CacheTable<Entry>>>]>,
+    table: HashTable<Entry>,
     stripes: Stripes,
-    limit_per_shard: usize,
+    limit: usize,
     /// Inodes read from the file system.
     reads: AtomicU64,
 }
 
 struct Entry {
-    inode: Arc<Inode>,
-    /// Found since the hand last came by. Relaxed: a hint, and a lost one costs a reread.
-    referenced: AtomicBool,
+    ino: u64,
+    inode: Link<Inode>,
 }
 
-impl Entry {
-    fn judge(&self) -> Verdict {
-        let pinned = Arc::strong_count(&self.inode) > 1;
-        if pinned || self.referenced.swap(false, Ordering::Relaxed) { Verdict::Keep } else { Verdict::Evict }
-    }
-}
-
-/// Spreads inode numbers, which come in runs, over shards and buckets.
+/// Spreads inode numbers, which come in runs, over stripes and buckets.
 fn hash(ino: u64) -> u64 {
     let product =
         u128::from(ino ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f);
@@ -50,33 +43,35 @@ fn hash(ino: u64) -> u64 {
 impl InodeCache {
     /// A cache that keeps about `limit` inodes beside those in use.
     pub(crate) fn new(limit: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| Padded(RwLock::new(CacheTable::new()))).collect();
-        let limit_per_shard = (limit / SHARDS).max(1);
-        Self { shards, stripes: Stripes::new(), limit_per_shard, reads: AtomicU64::new(0) }
-    }
-
-    fn shard(&self, hash: u64) -> &RwLock<CacheTable<Entry>> {
-        let index = usize::try_from(hash >> 32).unwrap_or(0) % SHARDS;
-        &self.shards[index].0
-    }
-
-    fn find(&self, hash: u64, ino: u64) -> Option<Arc<Inode>> {
-        let shard = lock::read(self.shard(hash));
-        let entry = shard.find(hash, |entry| entry.inode.ino() == ino)?;
-        if !entry.referenced.load(Ordering::Relaxed) {
-            entry.referenced.store(true, Ordering::Relaxed);
+        Self {
+            table: HashTable::with_capacity(limit),
+            stripes: Stripes::new(),
+            limit,
+            reads: AtomicU64::new(0),
         }
-        Some(Arc::clone(&entry.inode))
+    }
+
+    fn find(&self, ino: u64) -> Option<Shared<Inode>> {
+        let guard = pin();
+        let entry = self.table.find(hash(ino), &guard, |entry| entry.ino == ino)?;
+        entry.value().inode.see(&guard)?.hold()
+    }
+
+    /// The same, waiting for whoever changes the table: otherwise one that is just being spared by the reclaiming hand could
+    /// be missed, and read a second time.
+    fn find_settled(&self, ino: u64) -> Option<Shared<Inode>> {
+        let guard = pin();
+        let bucket = self.table.lock(hash(ino), &guard);
+        bucket.find(hash(ino), |entry| entry.ino == ino)?.value().inode.see(&guard)?.hold()
     }
 
     /// The inode `ino`, read from `fs` if it is not in memory.
-    pub(crate) fn get(&self, fs: &Arc<dyn FileSystem>, ino: u64) -> Result<Arc<Inode>> {
-        let hash = hash(ino);
-        if let Some(inode) = self.find(hash, ino) {
+    pub(crate) fn get(&self, fs: &Arc<dyn FileSystem>, ino: u64) -> Result<Shared<Inode>> {
+        if let Some(inode) = self.find(ino) {
             return Ok(inode);
         }
-        let _single_flight = self.stripes.lock(hash);
-        if let Some(inode) = self.find(hash, ino) {
+        let _single_flight = self.stripes.lock(hash(ino));
+        if let Some(inode) = self.find_settled(ino) {
             return Ok(inode);
         }
         // Relaxed: a statistic.
@@ -90,51 +85,63 @@ impl InodeCache {
     }
 
     /// Takes in an inode that the file system has just made or read.
-    pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, new: NewInode) -> Arc<Inode> {
-        let inode = Arc::new(Inode::of(fs, new));
+    pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, new: NewInode) -> Shared<Inode> {
+        let inode = Shared::new(Inode::of(fs, new));
         self.links_changed(&inode);
         inode
     }
 
     /// Keeps an inode that has links, and lets go of one that has none.
-    pub(crate) fn links_changed(&self, inode: &Arc<Inode>) {
+    pub(crate) fn links_changed(&self, inode: &Shared<Inode>) {
         let (ino, linked) = (inode.ino(), inode.attr().nlink > 0);
         let hash = hash(ino);
-        let mut dropped = Vec::new();
-        let mut shard = lock::write(self.shard(hash));
-        dropped.extend(shard.remove(hash, |entry| entry.inode.ino() == ino));
-        if linked {
-            let entry = Entry { inode: Arc::clone(inode), referenced: AtomicBool::new(true) };
-            shard.insert(hash, entry);
-            shard.reclaim(self.limit_per_shard, &mut dropped, Entry::judge);
+        let guard = pin();
+        let mut evicted = Vec::new();
+        let mut bucket = self.table.lock(hash, &guard);
+        let old = bucket.find(hash, |entry| entry.ino == ino);
+        let holds = |inode: &Shared<Inode>| {
+            old.and_then(|old| old.value().inode.see(&guard)).is_some_and(|there| there.ptr_eq(inode.seen()))
+        };
+        let mut replaced = None;
+        if !linked || !holds(inode) {
+            if linked {
+                bucket.insert(hash, Entry { ino, inode: Link::new(Some(inode.clone())) });
+            }
+            if let Some(old) = old {
+                bucket.remove(old);
+                replaced = old.value().inode.take();
+            }
+            bucket.trim(self.limit, |entry| evict(entry, &mut evicted));
         }
-        drop(shard);
-        // Evicted inodes tell their file system, which must not happen under the table lock.
-        drop(dropped);
+        drop(bucket);
+        drop(guard);
+        // Evicted inodes tell their file system, which must not happen under the bucket's lock.
+        drop((replaced, evicted));
     }
 
     /// Lets go of every inode that nobody uses.
     pub(crate) fn shrink(&self) {
-        for shard in &self.shards {
-            let mut dropped = Vec::new();
-            let mut table = lock::write(&shard.0);
-            // The first round takes the second chances away.
-            for _ in 0..2 {
-                let slots = table.slots();
-                table.sweep(slots, slots, &mut dropped, Entry::judge);
-            }
-            drop(table);
-            drop(dropped);
+        let mut evicted = Vec::new();
+        // The first round takes the second chances away.
+        for _ in 0..2 {
+            self.table.reclaim_all(|entry| evict(entry, &mut evicted));
         }
     }
 
     /// Inodes in memory.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock::read(&shard.0).len()).sum()
+        self.table.len()
     }
 
     /// Inodes read from the file system so far.
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
+}
+
+fn evict(entry: &Entry, evicted: &mut Vec<extern4_sync::shared::Last<Inode>>) -> bool {
+    let last = entry.inode.take_last();
+    let gone = last.is_some();
+    evicted.extend(last);
+    gone
 }

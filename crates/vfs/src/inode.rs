@@ -10,17 +10,20 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, OnceLock};
 
 use extern4_sync::primitive::{AtomicBool, Ordering};
+use extern4_sync::rcu::{Guard, pin};
+use extern4_sync::shared::Release;
 
 use crate::acl::{Acl, AclKind};
+use crate::acl_cache::{AclPool, AclSlots};
 use crate::attr::{Attr, FileType};
-use crate::attr_cell::AttrCell;
-use crate::dentry::Dentry;
+use crate::attr_cell::{AttrCell, AttrCopy};
 use crate::errno::Result;
 use crate::fs::FileSystem;
-use crate::lock;
+use crate::lock::{self, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::name::Name;
 use crate::perm_word::{AclState, PermBits, PermWord};
 
 /// What a file system hands over for an inode that it has read.
@@ -33,26 +36,28 @@ pub struct NewInode {
     pub private: Box<dyn Any + Send + Sync>,
 }
 
-/// An inode in memory.
+/// An inode in memory. What path walks and `stat` read comes first.
+#[repr(C)]
 pub struct Inode {
     perm: PermWord,
     attr: AttrCell,
-    acls: Mutex<[AclSlot; 2]>,
+    acls: AclSlots,
     link: OnceLock<Arc<[u8]>>,
     rwsem: RwLock<()>,
     /// The dentry of a directory, to notice a second one.
-    alias: Mutex<Weak<Dentry>>,
+    alias: Mutex<Option<Alias>>,
     /// Made without a name, and may get one.
     linkable: AtomicBool,
     private: Box<dyn Any + Send + Sync>,
-    fs: Option<Arc<dyn FileSystem>>,
+    /// Who is told when nobody uses the inode any more.
+    fs: Mutex<Option<Arc<dyn FileSystem>>>,
 }
 
-/// What is known of one ACL. The generation counts changes, so that a reader who was slow to read an old ACL from the
-/// file system does not put it over a newer one.
-struct AclSlot {
-    generation: u64,
-    cached: Option<Option<Arc<Acl>>>,
+/// The one dentry that a directory may have in use, and where it hangs.
+pub(crate) struct Alias {
+    pub(crate) dentry: u64,
+    pub(crate) parent: u64,
+    pub(crate) name: Name,
 }
 
 impl Inode {
@@ -74,17 +79,17 @@ impl Inode {
         let no_access = no_acl || attr.kind == FileType::Symlink;
         let no_default = no_acl || attr.kind != FileType::Directory;
         let state = if no_access { AclState::None } else { AclState::Unknown };
-        let slot = |none: bool| AclSlot { generation: 0, cached: none.then_some(None) };
+        let bits = PermBits::new(full_mode(&attr), attr.flags, state).with_no_default_acl(no_default);
         Self {
-            perm: PermWord::new(PermBits::new(full_mode(&attr), attr.flags, state)),
+            perm: PermWord::new(bits),
             attr: AttrCell::new(&attr),
-            acls: Mutex::new([slot(no_access), slot(no_default)]),
+            acls: AclSlots::default(),
             link: OnceLock::new(),
             rwsem: RwLock::new(()),
-            alias: Mutex::new(Weak::new()),
+            alias: Mutex::default(),
             linkable: AtomicBool::new(false),
             private,
-            fs,
+            fs: Mutex::new(fs),
         }
     }
 
@@ -108,27 +113,70 @@ impl Inode {
         self.attr.get()
     }
 
+    /// Makes a consistent copy of the attributes, as they stand in memory; false while they are being changed.
+    #[inline]
+    pub(crate) fn copy_attr(&self, to: &mut AttrCopy) -> bool {
+        self.attr.try_copy(to)
+    }
+
     /// Owner, group, and mode with its type bits, of one moment.
     pub(crate) fn owner(&self) -> (u32, u32, u16) {
         let (uid, gid, mode) = self.attr.owner();
         (uid, gid, self.kind().mode_bits() | mode)
     }
 
+    /// Owner, group, the permission word, and what is known of the access ACL, as [`cached_acl`](Self::cached_acl) says
+    /// it: of one moment.
+    pub(crate) fn standing<'g>(
+        &'g self,
+        guard: &'g Guard,
+    ) -> (u32, u32, PermBits, Option<Option<&'g Arc<Acl>>>) {
+        let (uid, gid, (bits, acl)) = self.attr.owner_with(|| {
+            let bits = self.perm.load();
+            (bits, self.cached_acl(AclKind::Access, bits, guard))
+        });
+        (uid, gid, bits, acl)
+    }
+
     /// Changes the attributes. For the file system whose inode this is, once its own structures have changed.
     ///
     /// Number, type and generation stay as they are, whatever `change` does to them.
     pub fn update<R>(&self, change: impl FnOnce(&mut Attr) -> R) -> R {
+        self.change_and(change, |bits| bits, || ())
+    }
+
+    /// Changes an ACL and the attributes together: nobody sees the new mode with the old ACL. For the file system whose
+    /// inode this is, once its own structures have changed.
+    pub fn update_acl<R>(
+        &self,
+        kind: AclKind,
+        acl: Option<Arc<Acl>>,
+        change: impl FnOnce(&mut Attr) -> R,
+    ) -> R {
+        let none = acl.is_none();
+        self.change_and(change, |bits| with_acl(bits, kind, none), || self.acls.set(kind, acl))
+    }
+
+    /// One store of attributes, permission word, and what `also` sets. Locks: the writers' lock of the attributes, within.
+    fn change_and<R>(
+        &self,
+        change: impl FnOnce(&mut Attr) -> R,
+        bits: impl Fn(PermBits) -> PermBits,
+        also: impl FnOnce(),
+    ) -> R {
         let writer = self.attr.lock();
         let mut attr = writer.get();
         let result = change(&mut attr);
-        writer.store(&attr);
         let mode = self.kind().mode_bits() | attr.mode & 0o7777;
-        // Still under the writers' lock: of two changes, the later one's word stays.
-        self.perm.publish(|bits| bits.with_mode(mode).with_flags(attr.flags));
+        writer.store(&attr, || {
+            also();
+            self.perm.publish(|old| bits(old).with_mode(mode).with_flags(attr.flags));
+        });
         result
     }
 
     /// The permission word.
+    #[inline]
     pub(crate) fn perm(&self) -> PermBits {
         self.perm.load()
     }
@@ -138,21 +186,34 @@ impl Inode {
         self.perm.publish(PermBits::with_dead);
     }
 
-    /// Makes `dentry` the one dentry of a directory. An earlier one that is in use is handed back instead, unless
-    /// `gives_way` says that it is on its way out.
-    pub(crate) fn claim_alias(
-        &self,
-        dentry: &Arc<Dentry>,
-        gives_way: impl FnOnce(&Dentry) -> bool,
-    ) -> Option<Arc<Dentry>> {
-        let mut alias = lock::lock(&self.alias);
-        let other = alias.upgrade();
-        if other.as_ref().is_none_or(|other| gives_way(other)) {
-            *alias = Arc::downgrade(dentry);
-            drop(alias);
-            return None;
+    /// Makes `alias` the one dentry of a directory. False if there is another in use, unless `gives_way` says that it is
+    /// on its way out.
+    pub(crate) fn claim_alias(&self, alias: Alias, gives_way: impl FnOnce(&Alias) -> bool) -> bool {
+        let mut claimed = lock::lock(&self.alias);
+        let free = claimed.as_ref().is_none_or(gives_way);
+        if free {
+            *claimed = Some(alias);
         }
-        other
+        free
+    }
+
+    /// Notes that the directory's dentry hangs elsewhere now.
+    pub(crate) fn move_alias(&self, dentry: u64, parent: u64, name: &[u8]) {
+        let mut claimed = lock::lock(&self.alias);
+        if claimed.as_ref().is_some_and(|alias| alias.dentry == dentry) {
+            *claimed = Some(Alias { dentry, parent, name: Name::new(name) });
+        }
+    }
+
+    /// Notes that a dentry is no longer the directory's.
+    pub(crate) fn forget_alias(&self, dentry: u64) {
+        if !self.is_dir() {
+            return;
+        }
+        let mut claimed = lock::lock(&self.alias);
+        if claimed.as_ref().is_some_and(|alias| alias.dentry == dentry) {
+            *claimed = None;
+        }
     }
 
     /// Lets a file that was made without a name get one.
@@ -175,41 +236,40 @@ impl Inode {
         self.private.downcast_ref().expect("an inode goes only to the file system that made it")
     }
 
-    /// An ACL, from the cache or read by `fs`.
-    pub(crate) fn acl(&self, fs: &dyn FileSystem, kind: AclKind) -> Result<Option<Arc<Acl>>> {
-        let generation = {
-            let slots = lock::lock(&self.acls);
-            let slot = &slots[slot_index(kind)];
-            match &slot.cached {
-                Some(acl) => return Ok(acl.clone()),
-                None => slot.generation,
-            }
+    /// What is known of an ACL, where `bits` is the permission word; `None` if the file system has to be asked.
+    #[inline]
+    pub(crate) fn cached_acl<'g>(
+        &'g self,
+        kind: AclKind,
+        bits: PermBits,
+        guard: &'g Guard,
+    ) -> Option<Option<&'g Arc<Acl>>> {
+        let none = match kind {
+            AclKind::Access => bits.acl() == AclState::None,
+            AclKind::Default => bits.no_default_acl(),
         };
-        let acl = fs.get_acl(self, kind)?.map(Arc::new);
-        let mut slots = lock::lock(&self.acls);
-        let slot = &mut slots[slot_index(kind)];
-        if slot.generation == generation && slot.cached.is_none() {
-            slot.cached = Some(acl.clone());
-            self.publish_acl(kind, acl.as_ref());
+        if none { Some(None) } else { self.acls.get(kind, guard) }
+    }
+
+    /// An ACL, from the cache or read by `fs`.
+    pub(crate) fn acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+        if let Some(known) = self.cached_acl(kind, self.perm(), &pin()) {
+            return Ok(known.cloned());
+        }
+        let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
+        if self.acls.fill(kind, acl.clone(), &pin()) && kind == AclKind::Access {
+            // Only from unknown: who has set another meanwhile has said so in the word, or is about to.
+            self.perm.publish_if(|bits| {
+                (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, acl.is_none()))
+            });
         }
         Ok(acl)
     }
 
-    /// Sets an ACL in memory. For the file system whose inode this is, once its own structures have changed.
-    pub fn set_cached_acl(&self, kind: AclKind, acl: Option<Arc<Acl>>) {
-        let mut slots = lock::lock(&self.acls);
-        let slot = &mut slots[slot_index(kind)];
-        slot.generation += 1;
-        self.publish_acl(kind, acl.as_ref());
-        slot.cached = Some(acl);
-    }
-
-    /// Locks: `acls` held, so that word and slot change in the same order.
-    fn publish_acl(&self, kind: AclKind, acl: Option<&Arc<Acl>>) {
-        if kind == AclKind::Access {
-            let state = if acl.is_some() { AclState::Present } else { AclState::None };
-            self.perm.publish(|bits| bits.with_acl(state));
-        }
+    /// The target of a symbolic link, if it has been read.
+    #[inline]
+    pub(crate) fn cached_link_target(&self) -> Option<&Arc<[u8]>> {
+        self.link.get()
     }
 
     /// The target of a symbolic link, which never changes, so it is read once.
@@ -232,9 +292,10 @@ impl Inode {
     }
 }
 
-impl Drop for Inode {
-    fn drop(&mut self) {
-        if let Some(fs) = self.fs.take() {
+impl Release for Inode {
+    fn release(&self) {
+        let fs = lock::lock(&self.fs).take();
+        if let Some(fs) = fs {
             fs.evict_inode(self);
         }
     }
@@ -250,9 +311,10 @@ fn full_mode(attr: &Attr) -> u16 {
     attr.kind.mode_bits() | attr.mode & 0o7777
 }
 
-fn slot_index(kind: AclKind) -> usize {
+fn with_acl(bits: PermBits, kind: AclKind, none: bool) -> PermBits {
     match kind {
-        AclKind::Access => 0,
-        AclKind::Default => 1,
+        AclKind::Access if none => bits.with_acl(AclState::None),
+        AclKind::Access => bits.with_acl(AclState::Present),
+        AclKind::Default => bits.with_no_default_acl(none),
     }
 }

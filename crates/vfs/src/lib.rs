@@ -21,14 +21,16 @@
 //! # }
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod acl;
+mod acl_cache;
 pub mod attr;
 mod attr_cell;
-mod cache_table;
 mod create;
 pub mod cred;
+#[cfg(all(test, feature = "shuttle"))]
+mod crowds;
 mod dcache;
 mod dentry;
 pub mod dir_batch;
@@ -40,6 +42,8 @@ pub mod inode;
 mod link;
 mod lock;
 pub mod memfs;
+#[cfg(all(test, feature = "loom", not(feature = "shuttle")))]
+mod models;
 pub mod mount;
 mod name;
 pub mod namei;
@@ -47,6 +51,8 @@ mod open;
 pub mod open_files;
 mod perm_word;
 pub mod permission;
+mod prefix_cache;
+mod rcu_walk;
 pub mod session;
 pub mod setattr;
 pub mod superblock;

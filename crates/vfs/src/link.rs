@@ -1,18 +1,22 @@
 //! Giving files names and taking them: `link`, `unlink`, `rmdir`, `rename`.
 
-use std::sync::{Arc, RwLockWriteGuard};
+use std::ptr;
+use std::sync::Arc;
+
+use extern4_sync::shared::Shared;
 
 use crate::attr::FileType;
 use crate::cred::Caps;
-use crate::dentry::Dentry;
+use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
 use crate::fs::{NameRef, Rename, RenameFlags};
 use crate::inode::Inode;
+use crate::lock::RwLockWriteGuard;
 use crate::namei::{Component, How, Last, Resolve, Spot};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
-use crate::superblock::{SuperBlock, directory, two_names};
+use crate::superblock::{SuperBlock, directory, keep_inode, two_names};
 
 impl Session {
     /// Gives a file one more name (`linkat(2)`; `How::FOLLOW` is `AT_SYMLINK_FOLLOW`). Directories cannot have one:
@@ -36,10 +40,12 @@ impl Session {
             if inode.attr().nlink == 0 && !inode.is_linkable() {
                 return Err(Errno::ENOENT.into());
             }
+            let kept = keep_inode(&source.dentry);
             sb.with_key(&parent.dentry, parent.inode(), name, |key| {
+                let _hidden = sb.dcache.hide(key);
                 sb.fs().link(inode, NameRef { dir: parent.inode(), name }, sb.now())?;
-                sb.icache.links_changed(inode);
-                sb.bind(key, name, Arc::clone(inode))?;
+                sb.icache.links_changed(&kept);
+                sb.bind(key, name, kept)?;
                 Ok(())
             })
         })
@@ -75,8 +81,9 @@ impl Session {
         }
         let sb = parent.sb();
         let change = inode.lock_exclusive();
-        sb.fs().unlink(NameRef { dir: parent.inode(), name }, inode, sb.now())?;
-        forget(sb, &parent.dentry, name, &victim)?;
+        forget(sb, &parent.dentry, name, &victim, || {
+            sb.fs().unlink(NameRef { dir: parent.inode(), name }, inode, sb.now())
+        })?;
         drop((change, names));
         Ok(())
     }
@@ -96,7 +103,7 @@ impl Session {
         let victim = parent.sb().lookup_locked(&parent.dentry, name)?;
         let inode = victim.inode().ok_or(Errno::ENOENT)?;
         self.may_delete(&parent, inode, true)?;
-        if Arc::ptr_eq(inode, parent.inode()) {
+        if ptr::eq(inode, parent.inode()) {
             return Err(two_names(inode));
         }
         // The victim's own lock keeps names from appearing in it.
@@ -105,15 +112,17 @@ impl Session {
             return Err(Errno::EBUSY.into());
         }
         let sb = parent.sb();
-        sb.fs().rmdir(NameRef { dir: parent.inode(), name }, inode, sb.now())?;
-        inode.mark_dead();
-        forget(sb, &parent.dentry, name, &victim)?;
+        forget(sb, &parent.dentry, name, &victim, || {
+            sb.fs().rmdir(NameRef { dir: parent.inode(), name }, inode, sb.now())?;
+            inode.mark_dead();
+            Ok(())
+        })?;
         drop((change, names));
         Ok(())
     }
 
     /// May `victim` lose its name in this directory? Locks: the directory's `rwsem` exclusive.
-    fn may_delete(&self, parent: &Spot<'_>, victim: &Arc<Inode>, is_dir: bool) -> Result<()> {
+    fn may_delete(&self, parent: &Spot<'_>, victim: &Inode, is_dir: bool) -> Result<()> {
         let dir = parent.inode();
         self.permission(parent, Access::WRITE | Access::EXEC)?;
         if dir.perm().append() {
@@ -171,7 +180,7 @@ impl Session {
         let from = End { dir: &from_dir, name: from_name, last: &from_last };
         let to = End { dir: &to_dir, name: to_name, last: &to_last };
         let sb = from_dir.sb();
-        let replaced = if Arc::ptr_eq(&from_dir.dentry, &to_dir.dentry) {
+        let replaced = if from_dir.dentry.ptr_eq(&to_dir.dentry) {
             let _names = from_dir.inode().lock_exclusive();
             self.rename_locked(sb, &from, &to, flags)?
         } else {
@@ -193,14 +202,14 @@ impl Session {
         from: &End<'_>,
         to: &End<'_>,
         flags: RenameFlags,
-    ) -> Result<Arc<Dentry>> {
+    ) -> Result<Shared<Dentry>> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let source = sb.lookup_locked(&from.dir.dentry, from.name)?;
         let inode = source.inode().ok_or(Errno::ENOENT)?;
         let target = sb.lookup_locked(&to.dir.dentry, to.name)?;
         let replaced = target.inode();
         check_ends(from, to, &source, &target, flags)?;
-        if replaced.is_some_and(|replaced| Arc::ptr_eq(replaced, inode)) {
+        if replaced.is_some_and(|replaced| ptr::eq(replaced, inode)) {
             return Ok(target);
         }
         self.may_rename(from, to, inode, replaced, exchange)?;
@@ -208,15 +217,15 @@ impl Session {
             return Err(Errno::EBUSY.into());
         }
         let change = lock_children(from, to, inode, replaced)?;
-        sb.fs().rename(&Rename {
+        let rename = Rename {
             from: NameRef { dir: from.dir.inode(), name: from.name },
             inode,
             to: NameRef { dir: to.dir.inode(), name: to.name },
-            target: replaced.map(|replaced| &**replaced),
+            target: replaced,
             flags,
             now: sb.now(),
-        })?;
-        move_dentries(sb, from, to, &source, &target, exchange)?;
+        };
+        move_dentries(sb, from, to, &source, &target, &rename)?;
         drop(change);
         Ok(target)
     }
@@ -226,8 +235,8 @@ impl Session {
         &self,
         from: &End<'_>,
         to: &End<'_>,
-        inode: &Arc<Inode>,
-        replaced: Option<&Arc<Inode>>,
+        inode: &Inode,
+        replaced: Option<&Inode>,
         exchange: bool,
     ) -> Result<()> {
         self.may_delete(from.dir, inode, inode.is_dir())?;
@@ -237,7 +246,7 @@ impl Session {
                 self.may_delete(to.dir, replaced, if exchange { replaced.is_dir() } else { inode.is_dir() })?;
             }
         }
-        if Arc::ptr_eq(&from.dir.dentry, &to.dir.dentry) {
+        if from.dir.dentry.ptr_eq(&to.dir.dentry) {
             return Ok(());
         }
         // A directory that changes its parent is itself changed: its `..`.
@@ -266,8 +275,8 @@ struct End<'a> {
 fn check_ends(
     from: &End<'_>,
     to: &End<'_>,
-    source: &Arc<Dentry>,
-    target: &Arc<Dentry>,
+    source: &Shared<Dentry>,
+    target: &Shared<Dentry>,
     flags: RenameFlags,
 ) -> Result<()> {
     let exchange = flags.contains(RenameFlags::EXCHANGE);
@@ -280,10 +289,10 @@ fn check_ends(
     if !directory(source).is_dir() && (from.last.slash || !exchange && to.last.slash) {
         return Err(Errno::ENOTDIR.into());
     }
-    if source.is_ancestor_of(&to.dir.dentry) {
+    if is_ancestor(source, &to.dir.dentry) {
         return Err(Errno::EINVAL.into());
     }
-    if target.is_ancestor_of(&from.dir.dentry) {
+    if is_ancestor(target, &from.dir.dentry) {
         return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into());
     }
     Ok(())
@@ -296,11 +305,11 @@ fn lock_two<'a>(
     b: &'a Spot<'_>,
 ) -> Result<(RwLockWriteGuard<'a, ()>, RwLockWriteGuard<'a, ()>)> {
     let (inode_a, inode_b) = (a.inode(), b.inode());
-    if Arc::ptr_eq(inode_a, inode_b) {
+    if ptr::eq(inode_a, inode_b) {
         return Err(two_names(inode_a));
     }
-    let b_first = b.dentry.is_ancestor_of(&a.dentry)
-        || !a.dentry.is_ancestor_of(&b.dentry) && inode_b.ino() < inode_a.ino();
+    let b_first = is_ancestor(&b.dentry, &a.dentry)
+        || !is_ancestor(&a.dentry, &b.dentry) && inode_b.ino() < inode_a.ino();
     let (first, second) = if b_first { (inode_b, inode_a) } else { (inode_a, inode_b) };
     Ok((first.lock_exclusive(), second.lock_exclusive()))
 }
@@ -309,11 +318,11 @@ fn lock_two<'a>(
 fn lock_children<'a>(
     from: &End<'_>,
     to: &End<'_>,
-    inode: &'a Arc<Inode>,
-    replaced: Option<&'a Arc<Inode>>,
+    inode: &'a Inode,
+    replaced: Option<&'a Inode>,
 ) -> Result<(RwLockWriteGuard<'a, ()>, Option<RwLockWriteGuard<'a, ()>>)> {
     for child in [Some(inode), replaced].into_iter().flatten() {
-        if [from, to].iter().any(|end| Arc::ptr_eq(end.dir.inode(), child)) {
+        if [from, to].iter().any(|end| ptr::eq(end.dir.inode(), child)) {
             return Err(two_names(child));
         }
     }
@@ -330,36 +339,52 @@ fn lock_children<'a>(
     })
 }
 
-/// Replaces a removed name by the knowledge that it is not there.
-fn forget(sb: &SuperBlock, dir: &Arc<Dentry>, name: &[u8], victim: &Arc<Dentry>) -> Result<()> {
+/// Removes a name by `remove`, and replaces it by the knowledge that it is not there.
+/// Locks: `rwsem` of the directory exclusive.
+fn forget(
+    sb: &SuperBlock,
+    dir: &Shared<Dentry>,
+    name: &[u8],
+    victim: &Shared<Dentry>,
+    remove: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     sb.with_key(dir, directory(dir), name, |key| {
+        let _hidden = sb.dcache.hide(key);
+        sb.note_dir_change(victim);
+        remove()?;
         victim.mark_gone();
         sb.dcache.bind_nothing(key, name);
-        sb.icache.links_changed(directory(victim));
+        sb.icache.links_changed(&keep_inode(victim));
+        sb.let_go_of_dir(victim);
         Ok(())
     })
 }
 
-/// Makes the cache say what the file system has just done. The new name is bound before the old one is forgotten, so that
-/// nobody finds neither.
+/// Renames in the file system and makes the cache say so. Both names are hidden meanwhile, so that nobody finds both
+/// names, or neither, or attributes of one moment under a name of another.
+/// Locks: `rwsem` of both directories exclusive.
 fn move_dentries(
     sb: &SuperBlock,
     from: &End<'_>,
     to: &End<'_>,
-    source: &Arc<Dentry>,
-    target: &Arc<Dentry>,
-    exchange: bool,
+    source: &Shared<Dentry>,
+    target: &Shared<Dentry>,
+    rename: &Rename<'_>,
 ) -> Result<()> {
     let (from_dir, to_dir) = (&from.dir.dentry, &to.dir.dentry);
     sb.with_key(from_dir, from.dir.inode(), from.name, |from_key| {
         sb.with_key(to_dir, to.dir.inode(), to.name, |to_key| {
+            let _hidden = (sb.dcache.hide(from_key), sb.dcache.hide(to_key));
+            sb.note_dir_change(source);
+            sb.note_dir_change(target);
+            sb.fs().rename(rename)?;
             // Two spellings of one name in a case-folding directory.
             let same_key = from_key.same(to_key);
             source.move_to(to_dir, to.name);
-            sb.dcache.put(to_key, Arc::clone(source));
-            if exchange {
+            sb.dcache.put(to_key, source.clone());
+            if rename.flags.contains(RenameFlags::EXCHANGE) {
                 target.move_to(from_dir, from.name);
-                sb.dcache.put(from_key, Arc::clone(target));
+                sb.dcache.put(from_key, target.clone());
             } else {
                 if !same_key {
                     sb.dcache.bind_nothing(from_key, from.name);
@@ -369,10 +394,11 @@ fn move_dentries(
                     if replaced.is_dir() {
                         replaced.mark_dead();
                     }
-                    sb.icache.links_changed(replaced);
+                    sb.icache.links_changed(&keep_inode(target));
+                    sb.let_go_of_dir(target);
                 }
             }
-            if directory(source).kind() == FileType::Directory && !Arc::ptr_eq(from_dir, to_dir) {
+            if rename.inode.is_dir() && !from_dir.ptr_eq(to_dir) {
                 sb.count_dir_rename();
             }
             Ok(())

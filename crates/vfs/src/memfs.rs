@@ -14,7 +14,7 @@ mod space;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ use crate::fs::{
     RenameFlags, SetAttr, Span, XattrFlags,
 };
 use crate::inode::{Inode, NewInode};
-use crate::lock;
+use crate::lock::{self, RwLock};
 
 /// Bytes a block: the unit of allocation.
 const BLOCK: u32 = 4096;
@@ -98,6 +98,16 @@ fn node_of(inode: &Inode) -> &Arc<Node> {
 fn change(inode: &Inode, edit: impl FnOnce(&mut Attr)) {
     let node = node_of(inode);
     inode.update(|attr| {
+        edit(attr);
+        *lock::lock(&node.attr) = *attr;
+    });
+}
+
+/// Changes an ACL and attributes in the inode and in the node.
+fn change_acl(inode: &Inode, kind: AclKind, acl: Option<Arc<Acl>>, edit: impl FnOnce(&mut Attr)) {
+    let node = node_of(inode);
+    node.set_acl(kind, acl.as_deref().cloned());
+    inode.update_acl(kind, acl, |attr| {
         edit(attr);
         *lock::lock(&node.attr) = *attr;
     });
@@ -250,10 +260,7 @@ impl InodeOps for MemFs {
     }
 
     fn set_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
-        if let Some(acl) = &set.acl {
-            node_of(inode).set_acl(AclKind::Access, Some(acl.clone()));
-        }
-        change(inode, |attr| {
+        let edit = |attr: &mut Attr| {
             attr.mode = set.mode.unwrap_or(attr.mode);
             attr.uid = set.uid.unwrap_or(attr.uid);
             attr.gid = set.gid.unwrap_or(attr.gid);
@@ -264,7 +271,11 @@ impl InodeOps for MemFs {
                 let kept = FileFlags::IMMUTABLE | FileFlags::APPEND | FileFlags::NOATIME | FileFlags::SYNC;
                 attr.flags = flags & kept;
             }
-        });
+        };
+        match &set.acl {
+            Some(acl) => change_acl(inode, AclKind::Access, Some(Arc::clone(acl)), edit),
+            None => change(inode, edit),
+        }
         Ok(())
     }
 
@@ -293,12 +304,11 @@ impl InodeOps for MemFs {
         &self,
         inode: &Inode,
         kind: AclKind,
-        acl: Option<&Acl>,
+        acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
     ) -> Result<()> {
-        node_of(inode).set_acl(kind, acl.cloned());
-        change(inode, |attr| {
+        change_acl(inode, kind, acl, |attr| {
             attr.mode = mode.unwrap_or(attr.mode);
             attr.ctime = now;
         });

@@ -6,15 +6,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::shared::Shared;
 
 use crate::attr::{Attr, FileType};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::inode::Inode;
-use crate::lock;
+use crate::lock::{self, RwLock};
 use crate::superblock::{SuperBlock, directory};
 
 /// A file system, as it is found at one place.
@@ -37,7 +38,7 @@ impl Mount {
         self.read_only || self.sb.is_read_only()
     }
 
-    pub(crate) fn root(&self) -> &Arc<Dentry> {
+    pub(crate) fn root(&self) -> &Shared<Dentry> {
         self.sb.root()
     }
 
@@ -60,7 +61,7 @@ impl Drop for Mount {
 #[derive(Clone)]
 pub struct Location {
     pub(crate) mount: Arc<Mount>,
-    pub(crate) dentry: Arc<Dentry>,
+    pub(crate) dentry: Shared<Dentry>,
 }
 
 impl Location {
@@ -75,7 +76,7 @@ impl Location {
     }
 
     /// The inode.
-    pub fn inode(&self) -> &Arc<Inode> {
+    pub fn inode(&self) -> &Inode {
         directory(&self.dentry)
     }
 
@@ -96,7 +97,7 @@ impl Location {
 
     /// The same dentry through the same mount.
     pub fn is(&self, other: &Location) -> bool {
-        Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
+        self.dentry.ptr_eq(&other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
     }
 }
 
@@ -123,7 +124,7 @@ impl Namespace {
 
     /// Its root.
     pub fn root(&self) -> Location {
-        Location { mount: Arc::clone(&self.root), dentry: Arc::clone(self.root.root()) }
+        Location { mount: Arc::clone(&self.root), dentry: self.root.root().clone() }
     }
 
     /// Mounts a file system on a directory: from now on its root is found there. `ENOTDIR` on anything else, `EBUSY`
@@ -148,6 +149,7 @@ impl Namespace {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mount = Arc::new(Mount { id, sb, at: Some(at.clone()), read_only });
         mounts.insert(key, Arc::clone(&mount));
+        at.superblock().prefixes.note_change();
         Ok(mount)
     }
 
@@ -155,7 +157,7 @@ impl Namespace {
     /// if anybody but the caller uses something on it.
     pub fn unmount(&self, at: Location) -> Result<()> {
         let Location { mount, dentry } = at;
-        let is_root = Arc::ptr_eq(mount.root(), &dentry);
+        let is_root = mount.root().ptr_eq(&dentry);
         drop(dentry);
         let Some(on) = mount.at.as_ref().filter(|_| is_root) else {
             return Err(Errno::EINVAL.into());
@@ -179,8 +181,8 @@ impl Namespace {
 
     /// What is mounted on `dentry` of `mount`.
     pub(crate) fn mounted_on(&self, mount: &Mount, dentry: &Dentry) -> Option<Arc<Mount>> {
-        // Relaxed: who mounted something and then says so to another thread has synchronised by that.
-        if dentry.mounts.load(Ordering::Relaxed) == 0 {
+        // Relaxed, within: who mounted something and then says so to another thread has synchronised by that.
+        if !dentry.is_mountpoint() {
             return None;
         }
         lock::read(&self.mounts).get(&(mount.id, dentry.id())).cloned()
@@ -193,7 +195,7 @@ impl Namespace {
         let deleted = location.dentry.is_gone();
         let mut at = location.clone();
         while !at.is(root) {
-            if Arc::ptr_eq(&at.dentry, at.mount.root()) {
+            if at.dentry.ptr_eq(at.mount.root()) {
                 match at.mount.at.clone() {
                     Some(on) => at = on,
                     None => break,
@@ -210,7 +212,7 @@ impl Namespace {
         let mut path = Vec::new();
         for name in names.iter().rev() {
             path.push(b'/');
-            path.extend_from_slice(name.as_bytes());
+            name.with_bytes(|bytes| path.extend_from_slice(bytes));
         }
         if path.is_empty() {
             path.push(b'/');

@@ -11,6 +11,9 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use extern4_sync::rcu::pin;
+use extern4_sync::shared::Shared;
+
 use crate::attr::FileType;
 use crate::cred::Cred;
 use crate::dentry::Dentry;
@@ -18,6 +21,7 @@ use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::mount::{Location, Mount, Namespace};
 use crate::permission::Search;
+use crate::rcu_walk::{RcuWalk, Stop};
 use crate::superblock::{SuperBlock, directory};
 
 /// Longest path in bytes: Linux's `PATH_MAX` less the zero byte that ends it there.
@@ -64,35 +68,35 @@ impl How {
 }
 
 /// A reference that costs nothing until the walk has left where it started.
-pub(crate) enum Ref<'a, T> {
-    Borrowed(&'a Arc<T>),
-    Owned(Arc<T>),
+pub(crate) enum Ref<'a, P> {
+    Borrowed(&'a P),
+    Owned(P),
 }
 
-impl<T> Ref<'_, T> {
-    fn into_arc(self) -> Arc<T> {
+impl<P: Clone> Ref<'_, P> {
+    fn into_owned(self) -> P {
         match self {
-            Self::Borrowed(arc) => Arc::clone(arc),
-            Self::Owned(arc) => arc,
+            Self::Borrowed(counted) => counted.clone(),
+            Self::Owned(counted) => counted,
         }
     }
 }
 
-impl<T> Deref for Ref<'_, T> {
-    type Target = Arc<T>;
+impl<P> Deref for Ref<'_, P> {
+    type Target = P;
 
-    fn deref(&self) -> &Arc<T> {
+    fn deref(&self) -> &P {
         match self {
-            Self::Borrowed(arc) => arc,
-            Self::Owned(arc) => arc,
+            Self::Borrowed(counted) => counted,
+            Self::Owned(counted) => counted,
         }
     }
 }
 
 /// Where a walk stands: on a positive dentry.
 pub(crate) struct Spot<'a> {
-    pub(crate) mount: Ref<'a, Mount>,
-    pub(crate) dentry: Ref<'a, Dentry>,
+    pub(crate) mount: Ref<'a, Arc<Mount>>,
+    pub(crate) dentry: Ref<'a, Shared<Dentry>>,
 }
 
 impl<'a> Spot<'a> {
@@ -100,7 +104,7 @@ impl<'a> Spot<'a> {
         Self { mount: Ref::Borrowed(&location.mount), dentry: Ref::Borrowed(&location.dentry) }
     }
 
-    pub(crate) fn inode(&self) -> &Arc<Inode> {
+    pub(crate) fn inode(&self) -> &Inode {
         directory(&self.dentry)
     }
 
@@ -109,11 +113,11 @@ impl<'a> Spot<'a> {
     }
 
     pub(crate) fn into_location(self) -> Location {
-        Location { mount: self.mount.into_arc(), dentry: self.dentry.into_arc() }
+        Location { mount: self.mount.into_owned(), dentry: self.dentry.into_owned() }
     }
 
     fn is(&self, other: &Location) -> bool {
-        Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
+        self.dentry.ptr_eq(&other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
     }
 }
 
@@ -202,7 +206,7 @@ impl<'n> Component<'n> {
 /// A walk under way.
 pub(crate) struct Walk<'a> {
     namespace: &'a Namespace,
-    cred: &'a Cred,
+    cred: &'a Arc<Cred>,
     root: &'a Location,
     resolve: Resolve,
     /// Where it stands.
@@ -220,12 +224,15 @@ impl<'a> Walk<'a> {
     /// Starts a walk along `path` from `base`, under `root`, and goes to the directory of the last component.
     pub(crate) fn start(
         namespace: &'a Namespace,
-        cred: &'a Cred,
+        cred: &'a Arc<Cred>,
         root: &'a Location,
         base: &'a Location,
         path: &'a [u8],
         resolve: Resolve,
     ) -> Result<(Self, Last<'a>)> {
+        if let Some(there) = Self::start_seen(namespace, cred, root, base, path, resolve) {
+            return there;
+        }
         if resolve.contains(Resolve::BENEATH | Resolve::IN_ROOT) {
             return Err(Errno::EINVAL.into());
         }
@@ -253,6 +260,45 @@ impl<'a> Walk<'a> {
         };
         let last = walk.walk_to_last(Piece { text: Text::Path(path), pos: 0 })?;
         Ok((walk, last))
+    }
+
+    /// The same under RCU, taking into use only the directory it comes to. `None` if that does not work out.
+    fn start_seen(
+        namespace: &'a Namespace,
+        cred: &'a Arc<Cred>,
+        root: &'a Location,
+        base: &'a Location,
+        path: &'a [u8],
+        resolve: Resolve,
+    ) -> Option<Result<(Self, Last<'a>)>> {
+        // What was passed on the way counts for `..` in the last component, too.
+        if resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT) {
+            return None;
+        }
+        let guard = pin();
+        let mut seen = RcuWalk::start(cred, root, base, path, resolve, &guard).ok()?;
+        let there = seen.walk_to_parent(path);
+        seen.sb().count_walk(seen.searches, there.is_err());
+        let rest = match there {
+            Ok(rest) => rest,
+            Err(Stop::Fallback) => return None,
+            Err(Stop::Absent) => return Some(Err(Errno::ENOENT.into())),
+            Err(Stop::Failed(error)) => return Some(Err(error)),
+        };
+        let walk = Self {
+            namespace,
+            cred,
+            root,
+            resolve,
+            at: seen.hold(root, base)?,
+            rests: Vec::new(),
+            links: seen.links,
+            renames: (0, 0),
+            searches: [0; 2],
+        };
+        let slash = rest.end < path.len();
+        let last = Last { text: Text::Path(path), name: rest.start..rest.end, slash };
+        Some(Ok((walk, last)))
     }
 
     /// Goes along `piece` and then along what was left before, up to the last component.
@@ -334,12 +380,12 @@ impl<'a> Walk<'a> {
     }
 
     /// What `name` stands for in the directory the walk stands on.
-    pub(crate) fn child(&self, name: &[u8]) -> Result<Arc<Dentry>> {
+    pub(crate) fn child(&self, name: &[u8]) -> Result<Shared<Dentry>> {
         self.at.sb().lookup(&self.at.dentry, name)
     }
 
     /// Steps onto a positive dentry below, and onto whatever is mounted there.
-    pub(crate) fn step(&mut self, dentry: Arc<Dentry>) -> Result<()> {
+    pub(crate) fn step(&mut self, dentry: Shared<Dentry>) -> Result<()> {
         self.at.dentry = Ref::Owned(dentry);
         self.enter_mounts()
     }
@@ -349,7 +395,7 @@ impl<'a> Walk<'a> {
             if self.resolve.contains(Resolve::NO_XDEV) {
                 return Err(Errno::EXDEV.into());
             }
-            self.at.dentry = Ref::Owned(Arc::clone(mount.root()));
+            self.at.dentry = Ref::Owned(mount.root().clone());
             self.at.mount = Ref::Owned(mount);
         }
         Ok(())
@@ -358,7 +404,7 @@ impl<'a> Walk<'a> {
     /// Goes up one directory, out of mounts whose roots it stands on, but never past the root.
     pub(crate) fn up(&mut self) -> Result<()> {
         while !self.at.is(self.root) {
-            if !Arc::ptr_eq(&self.at.dentry, self.at.mount.root()) {
+            if !self.at.dentry.ptr_eq(self.at.mount.root()) {
                 let parent = self.at.dentry.parent().expect("only the root has no parent");
                 self.at.dentry = Ref::Owned(parent);
                 self.check_ground()?;
@@ -435,7 +481,7 @@ impl Drop for Walk<'_> {
     fn drop(&mut self) {
         let [fast, full] = self.searches;
         if fast + full > 0 {
-            self.root.superblock().count_searches(fast, full);
+            self.root.superblock().count_searches([fast, full]);
         }
     }
 }

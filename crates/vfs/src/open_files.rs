@@ -4,14 +4,13 @@
 //! one moment: it holds every file that is open throughout, and perhaps others.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::errno::{Errno, Result};
 use crate::file::OpenFlags;
-use crate::lock;
+use crate::lock::{self, Mutex};
 use crate::mount::{Location, Mount};
 use crate::superblock::SuperBlock;
 

@@ -4,7 +4,8 @@
 //! bit  0..16   mode, type bits included
 //! bit 16..18   state of the access ACL: none, unknown, present
 //! bit 18       EXEC_ALL: a directory, x for owner, group and others, and no ACL
-//! bit 19..     immutable, append-only, casefold, dead
+//! bit 19..23   immutable, append-only, casefold, dead
+//! bit 23       known to have no default ACL
 //! bit 32..64   generation, one more with every change
 //! ```
 //!
@@ -31,6 +32,7 @@ const IMMUTABLE: u64 = 1 << 19;
 const APPEND: u64 = 1 << 20;
 const CASEFOLD: u64 = 1 << 21;
 const DEAD: u64 = 1 << 22;
+const NO_DEFAULT_ACL: u64 = 1 << 23;
 const GENERATION_ONE: u64 = 1 << 32;
 
 /// A value of the word.
@@ -56,8 +58,15 @@ impl PermBits {
     }
 
     /// Everybody may search this directory.
+    #[inline]
     pub(crate) fn exec_all(self) -> bool {
         self.0 & EXEC_ALL != 0
+    }
+
+    /// Everybody may search this directory, and names in it are compared byte by byte.
+    #[inline]
+    pub(crate) fn exec_all_plain(self) -> bool {
+        self.0 & (EXEC_ALL | CASEFOLD) == EXEC_ALL
     }
 
     pub(crate) fn immutable(self) -> bool {
@@ -99,6 +108,15 @@ impl PermBits {
         Self(self.0 & !(IMMUTABLE | APPEND | CASEFOLD) | bits)
     }
 
+    /// Known to have no default ACL.
+    pub(crate) fn no_default_acl(self) -> bool {
+        self.0 & NO_DEFAULT_ACL != 0
+    }
+
+    pub(crate) fn with_no_default_acl(self, none: bool) -> Self {
+        Self(self.0 & !NO_DEFAULT_ACL | if none { NO_DEFAULT_ACL } else { 0 })
+    }
+
     pub(crate) fn with_dead(self) -> Self {
         Self(self.0 | DEAD)
     }
@@ -125,6 +143,7 @@ impl PermWord {
         Self(AtomicU64::new(bits.with_exec_all().0))
     }
 
+    #[inline]
     pub(crate) fn load(&self) -> PermBits {
         // Acquire: pairs with the Release half in `publish`, so that who sees the new word sees the ACL behind it.
         PermBits(self.0.load(Ordering::Acquire))
@@ -132,12 +151,17 @@ impl PermWord {
 
     /// Changes fields of the word, and with them EXEC_ALL and the generation.
     pub(crate) fn publish(&self, change: impl Fn(PermBits) -> PermBits) {
+        self.publish_if(|bits| Some(change(bits)));
+    }
+
+    /// The same, if `change` finds the word as it has to be.
+    pub(crate) fn publish_if(&self, change: impl Fn(PermBits) -> Option<PermBits>) {
         let update = |old: u64| {
-            let new = change(PermBits(old)).with_exec_all().0;
+            let new = change(PermBits(old))?.with_exec_all().0;
             Some(new.wrapping_add(GENERATION_ONE))
         };
         // AcqRel: the Release half pairs with the Acquire in `load`; the Acquire half orders changers among themselves.
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update).expect("update never declines");
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
     }
 }
 

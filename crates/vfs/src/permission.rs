@@ -7,14 +7,16 @@
 use std::sync::Arc;
 
 use extern4_sync::primitive::{AtomicBool, Ordering};
+use extern4_sync::rcu::{Guard, pin};
 
-use crate::acl::AclKind;
+use crate::acl::{Acl, AclKind};
+use crate::acl_cache::AclPool;
 use crate::attr::FileType;
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::Inode;
-use crate::perm_word::AclState;
+use crate::perm_word::{AclState, PermBits};
 
 bitflags::bitflags! {
     /// Rights asked for; the bits are those of `access(2)`.
@@ -30,7 +32,8 @@ bitflags::bitflags! {
 }
 
 /// Further checks that a host adds to Linux's own, as a security module does. Each method is asked only after the
-/// ordinary checks have passed.
+/// ordinary checks have passed. It may be asked from inside an RCU read section, so it must not wait for anything, nor
+/// call back into the file system.
 pub trait SecurityHook: Send + Sync {
     /// May `cred` have these rights on `inode`?
     fn permission(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()>;
@@ -40,7 +43,8 @@ pub trait SecurityHook: Send + Sync {
 pub(crate) struct Checker {
     fs: Arc<dyn FileSystem>,
     hook: Option<Arc<dyn SecurityHook>>,
-    /// The file system opted in and there is no hook to ask.
+    acls: AclPool,
+    /// The file system opted in.
     fast_possible: bool,
     fast_enabled: AtomicBool,
 }
@@ -54,10 +58,18 @@ pub(crate) enum Search {
     Full,
 }
 
+/// What mode and ACL say.
+enum Verdict {
+    Granted,
+    Refused,
+    /// The ACL has not been read yet.
+    Unknown,
+}
+
 impl Checker {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, hook: Option<Arc<dyn SecurityHook>>) -> Self {
-        let fast_possible = fs.traits().fast_may_exec && hook.is_none();
-        Self { fs, hook, fast_possible, fast_enabled: AtomicBool::new(fast_possible) }
+        let fast_possible = fs.traits().fast_may_exec;
+        Self { fs, hook, acls: AclPool::new(), fast_possible, fast_enabled: AtomicBool::new(fast_possible) }
     }
 
     /// Switches the fast search check on or off; it stays off where the file system has not opted in.
@@ -68,19 +80,30 @@ impl Checker {
 
     /// May `cred` look names up in directory `dir`?
     pub(crate) fn search(&self, cred: &Cred, dir: &Inode) -> Result<Search> {
-        let bits = dir.perm();
-        // Relaxed: see `set_fast_search`.
-        if bits.exec_all() && self.fast_enabled.load(Ordering::Relaxed) {
-            #[cfg(debug_assertions)]
-            {
-                let (uid, gid, _) = dir.owner();
-                let general = mode_allows(cred, uid, gid, bits.mode(), Access::EXEC);
-                assert!(general, "fast search check on {dir:?} is not what {:o} says", bits.mode());
-            }
-            return Ok(Search::Fast);
+        if let Some(answer) = self.search_seen(cred, dir, &pin()) {
+            return answer;
         }
         self.check(cred, dir, Access::EXEC)?;
         Ok(Search::Full)
+    }
+
+    /// The same for a reader, who must not wait: `None` if the file system would have to be asked for the ACL.
+    #[inline]
+    pub(crate) fn search_seen(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<Result<Search>> {
+        // Relaxed: see `set_fast_search`.
+        if dir.perm().exec_all() && self.fast_enabled.load(Ordering::Relaxed) {
+            compare_fast_search(cred, dir, guard);
+            return Some(self.ask_hook(cred, dir, Access::EXEC).map(|()| Search::Fast));
+        }
+        let checked = self.check_seen(cred, dir, Access::EXEC, guard)?;
+        Some(checked.map(|()| Search::Full))
+    }
+
+    /// Whether search checks may be answered from the permission word alone, with nobody else to ask.
+    #[inline]
+    pub(crate) fn word_decides(&self) -> bool {
+        // Relaxed: see `set_fast_search`.
+        self.hook.is_none() && self.fast_enabled.load(Ordering::Relaxed)
     }
 
     /// May `cred` have these rights on `inode`, on a file system that is `read_only` or not?
@@ -97,27 +120,93 @@ impl Checker {
         self.check(cred, inode, want)
     }
 
-    fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-        if !self.granted(cred, inode, want)? && !capable(cred, inode, want) {
-            return Err(Errno::EACCES.into());
+    /// The same for a reader, who must not wait: `None` if the file system would have to be asked for the ACL.
+    pub(crate) fn permission_seen(
+        &self,
+        cred: &Cred,
+        inode: &Inode,
+        want: Access,
+        read_only: bool,
+        guard: &Guard,
+    ) -> Option<Result<()>> {
+        if want.contains(Access::WRITE) && (read_only || inode.perm().immutable()) {
+            // Refused or not, this is for the full check to say.
+            return None;
         }
+        self.check_seen(cred, inode, want, guard)
+    }
+
+    /// An ACL, from the cache or from the file system.
+    pub(crate) fn acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+        inode.acl(&*self.fs, &self.acls, kind)
+    }
+
+    /// The one copy of an ACL.
+    pub(crate) fn intern(&self, acl: Acl) -> Arc<Acl> {
+        self.acls.intern(acl)
+    }
+
+    fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+        loop {
+            if let Some(answer) = self.check_seen(cred, inode, want, &pin()) {
+                return answer;
+            }
+            // From now on it is known.
+            self.acl(inode, AclKind::Access)?;
+        }
+    }
+
+    fn check_seen(&self, cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Option<Result<()>> {
+        let granted = match granted(cred, inode.standing(guard), want) {
+            Verdict::Granted => true,
+            Verdict::Refused => capable(cred, inode, want),
+            Verdict::Unknown => return None,
+        };
+        Some(if granted { self.ask_hook(cred, inode, want) } else { Err(Errno::EACCES.into()) })
+    }
+
+    #[inline]
+    fn ask_hook(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         match &self.hook {
             Some(hook) => hook.permission(cred, inode, want),
             None => Ok(()),
         }
     }
+}
 
-    /// What mode and ACL say.
-    fn granted(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<bool> {
-        let (uid, gid, mode) = inode.owner();
-        // The group bits are the ACL's mask: without any, no entry but the owner's and others' can grant something, and
-        // Linux does not ask the ACL.
-        let ask_acl = cred.uid() != uid && mode & 0o070 != 0 && inode.perm().acl() != AclState::None;
-        if ask_acl && let Some(acl) = inode.acl(&*self.fs, AclKind::Access)? {
-            return Ok(acl.allows(cred, gid, want.bits()));
+/// In debug builds: checks the fast answer that `cred` may search `dir` against what mode and ACL say.
+#[inline]
+pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
+    if cfg!(debug_assertions) {
+        let standing = dir.standing(guard);
+        // The word may have changed since the answer; then there is nothing to compare it with.
+        if standing.2.exec_all() {
+            let general = granted(cred, standing, Access::EXEC);
+            assert!(matches!(general, Verdict::Granted), "the fast search check lets {cred:?} into {dir:?}");
         }
-        Ok(mode_allows(cred, uid, gid, mode, want))
     }
+}
+
+/// What mode and ACL say of one moment's owner, group, permission word and ACL. An ACL of another moment would not do:
+/// the old mode without its ACL may grant what neither the old rights grant nor the new.
+fn granted(
+    cred: &Cred,
+    (uid, gid, bits, acl): (u32, u32, PermBits, Option<Option<&Arc<Acl>>>),
+    want: Access,
+) -> Verdict {
+    let verdict = |granted| if granted { Verdict::Granted } else { Verdict::Refused };
+    let mode = bits.mode();
+    // The group bits are the ACL's mask: without any, no entry but the owner's and others' can grant something, and
+    // Linux does not ask the ACL.
+    let ask_acl = cred.uid() != uid && mode & 0o070 != 0 && bits.acl() != AclState::None;
+    if ask_acl {
+        match acl {
+            None => return Verdict::Unknown,
+            Some(Some(acl)) => return verdict(acl.allows(cred, gid, want.bits())),
+            Some(None) => {}
+        }
+    }
+    verdict(mode_allows(cred, uid, gid, mode, want))
 }
 
 /// What the permission bits say.

@@ -9,13 +9,17 @@
 
 use std::sync::Arc;
 
+use extern4_sync::rcu::pin;
+
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType, StatFs};
+use crate::attr_cell::AttrCopy;
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::mount::{Location, Mount, Namespace};
 use crate::namei::{How, Last, Resolve, Spot, Walk};
 use crate::permission::Access;
+use crate::rcu_walk::{RcuWalk, Stop};
 use crate::xattr;
 
 /// A caller of the VFS. Any thread may use it.
@@ -110,13 +114,47 @@ impl Session {
         Walk::start(&self.namespace, &self.cred, &self.root, &self.cwd, path, resolve)
     }
 
-    /// Walks a path to its end.
+    /// Walks a path to its end, and takes what it comes to into use.
     pub(crate) fn walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
+        let held = self.look(path, how, |walk| walk.hold(&self.root, &self.cwd).map(Ok));
+        held.unwrap_or_else(|| self.ref_walk(path, how))
+    }
+
+    /// The same with references, for where [`look`](Self::look) could not say.
+    fn ref_walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
         if path.is_empty() && how.empty {
             return Ok(Spot::borrow(&self.cwd));
         }
         let (walk, last) = self.walk_to_last(path, how.resolve)?;
         walk.finish(last, how.follow)
+    }
+
+    /// Walks a path to its end and calls `answer` there, all inside one read section and with nothing taken into use.
+    /// What `answer` reads belongs to the file that the path stood for at that moment. `None` if the answer takes a walk
+    /// with references, also because names changed meanwhile; `answer` may ask for one, too.
+    #[inline(always)]
+    fn look<R>(
+        &self,
+        path: &[u8],
+        how: How,
+        mut answer: impl FnMut(&RcuWalk<'_>) -> Option<Result<R>>,
+    ) -> Option<Result<R>> {
+        let guard = pin();
+        let mut walk = RcuWalk::start(&self.cred, &self.root, &self.cwd, path, how.resolve, &guard).ok()?;
+        let end = walk.walk_to_end(path, how.follow);
+        walk.sb().count_walk(walk.searches, matches!(end, Err(Stop::Fallback)));
+        match end {
+            Ok(()) => {}
+            Err(Stop::Fallback) => return None,
+            Err(Stop::Absent) => return Some(Err(Errno::ENOENT.into())),
+            Err(Stop::Failed(error)) => return Some(Err(error)),
+        }
+        let answer = answer(&walk)?;
+        if walk.is_current() {
+            return Some(answer);
+        }
+        walk.sb().count_restart();
+        None
     }
 
     /// The ordinary check for rights on what a walk found.
@@ -130,25 +168,63 @@ impl Session {
     }
 
     /// Attributes (`fstatat(2)`).
+    // Inlined, so that the caller's result is written once, in its place.
+    #[inline]
     pub fn stat(&self, path: impl AsRef<[u8]>, how: How) -> Result<Attr> {
-        Ok(self.walk(path.as_ref(), how)?.inode().attr())
+        let path = path.as_ref();
+        // Copied here and made attributes of at the end, so that they are moved once.
+        let mut seen = AttrCopy::default();
+        match self.look(path, how, |walk| walk.inode().copy_attr(&mut seen).then_some(Ok(()))) {
+            Some(Ok(())) => Ok(seen.decode()),
+            Some(Err(error)) => Err(error),
+            None => Ok(self.ref_walk(path, how)?.inode().attr()),
+        }
     }
 
     /// Whether the session's credentials give these rights (`faccessat(2)` with `AT_EACCESS`); none asks only whether
     /// the file exists.
     pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: How) -> Result<()> {
-        let spot = self.walk(path.as_ref(), how)?;
+        let path = path.as_ref();
+        let answer = |walk: &RcuWalk<'_>| {
+            if want.is_empty() {
+                return Some(Ok(()));
+            }
+            let read_only = walk.mount().is_read_only();
+            walk.sb().checker.permission_seen(&self.cred, walk.inode(), want, read_only, walk.guard())
+        };
+        if let Some(answer) = self.look(path, how, answer) {
+            return answer;
+        }
+        let spot = self.ref_walk(path, how)?;
         if want.is_empty() { Ok(()) } else { self.permission(&spot, want) }
     }
 
     /// The target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty path on anything else.
     pub fn read_link(&self, path: impl AsRef<[u8]>, how: How) -> Result<Arc<[u8]>> {
-        let path = path.as_ref();
-        let spot = self.walk(path, How { follow: false, ..how })?;
+        self.with_link(path.as_ref(), how, Arc::clone)
+    }
+
+    /// The same into a buffer of the caller's, in place of what was there: no allocation where there is room.
+    pub fn read_link_into(&self, path: impl AsRef<[u8]>, how: How, target: &mut Vec<u8>) -> Result<()> {
+        self.with_link(path.as_ref(), how, |link| {
+            target.clear();
+            target.extend_from_slice(link);
+        })
+    }
+
+    /// What `take` makes of the target of a symbolic link; it is called again if names change meanwhile.
+    fn with_link<R>(&self, path: &[u8], how: How, mut take: impl FnMut(&Arc<[u8]>) -> R) -> Result<R> {
+        let how = How { follow: false, ..how };
+        // Other files have no target, and the walk with references then says so.
+        let answer = |walk: &RcuWalk<'_>| Some(Ok(take(walk.inode().cached_link_target()?)));
+        if let Some(answer) = self.look(path, how, answer) {
+            return answer;
+        }
+        let spot = self.ref_walk(path, how)?;
         if spot.inode().kind() != FileType::Symlink {
             return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
         }
-        spot.inode().link_target(&**spot.sb().fs())
+        Ok(take(&spot.inode().link_target(&**spot.sb().fs())?))
     }
 
     /// Totals and free space of the file system that a path is on.

@@ -1,7 +1,5 @@
 //! Changing attributes: `chmod`, `chown`, `utimensat`, `truncate`, inode flags, extended attributes and ACLs.
 
-use std::sync::Arc;
-
 use crate::acl::{Acl, AclError, AclKind};
 use crate::attr::{FileFlags, FileType, Timespec};
 use crate::cred::Caps;
@@ -46,14 +44,12 @@ impl Session {
             mode &= !0o2000;
         }
         // The ACL's owner, mask and other entries are the mode's bits.
-        let acl = if sb.traits().acl { inode.acl(&**sb.fs(), AclKind::Access)? } else { None };
-        let acl = acl.map(|acl| acl.with_mode(mode));
-        let set = SetAttr { mode: Some(mode), acl: acl.clone(), ctime: Some(sb.now()), ..SetAttr::default() };
-        sb.fs().set_attr(inode, &set)?;
-        if let Some(acl) = acl {
-            inode.set_cached_acl(AclKind::Access, Some(Arc::new(acl)));
-        }
-        Ok(())
+        let acl = if sb.traits().acl { sb.acl(inode, AclKind::Access)? } else { None };
+        let acl = acl.map(|acl| sb.checker.intern(acl.with_mode(mode)));
+        let set = SetAttr { mode: Some(mode), acl, ctime: Some(sb.now()), ..SetAttr::default() };
+        let changed = sb.fs().set_attr(inode, &set);
+        sb.note_search_change(inode);
+        changed
     }
 
     /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits.
@@ -86,7 +82,9 @@ impl Session {
                 set.mode = Some(mode & 0o7777 & !lost);
             }
         }
-        sb.fs().set_attr(inode, &set)
+        let changed = sb.fs().set_attr(inode, &set);
+        sb.note_search_change(inode);
+        changed
     }
 
     /// Sets times of last reading and last change. To the present: for whoever may write; otherwise: owners.
@@ -157,7 +155,11 @@ impl Session {
         if (inode.attr().flags ^ flags).intersects(guarded) && !self.cred.has(Caps::LINUX_IMMUTABLE) {
             return Err(Errno::EPERM.into());
         }
-        sb.fs().set_attr(inode, &SetAttr { flags: Some(flags), ctime: Some(sb.now()), ..SetAttr::default() })
+        let set = SetAttr { flags: Some(flags), ctime: Some(sb.now()), ..SetAttr::default() };
+        let changed = sb.fs().set_attr(inode, &set);
+        // Folding of case, where the file system allows to switch it, decides which names there are.
+        sb.note_search_change(inode);
+        changed
     }
 
     /// Sets an extended attribute, ACLs included.
@@ -265,9 +267,15 @@ impl Session {
                 acl = None;
             }
         }
-        sb.fs().set_acl(inode, kind, acl.as_ref(), mode, sb.now())?;
-        inode.set_cached_acl(kind, acl.map(Arc::new));
-        Ok(())
+        if kind == AclKind::Access {
+            // Known before it changes: whoever read it from the file system during the change would take the new ACL for one
+            // that goes with the old mode. One that cannot be read can still be replaced.
+            let _ = sb.acl(inode, kind);
+        }
+        let acl = acl.map(|acl| sb.checker.intern(acl));
+        let changed = sb.fs().set_acl(inode, kind, acl, mode, sb.now());
+        sb.note_search_change(inode);
+        changed
     }
 }
 

@@ -9,22 +9,26 @@
 //! 4. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
 //!    file system is called with a stripe held only to look up or read, and with nothing below it.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{self, Arc, PoisonError};
 use std::time::SystemTime;
 
-use extern4_sync::percpu::PerCpu;
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
+use extern4_sync::shared::Shared;
+use extern4_sync::tally::Tally;
 
+use crate::acl::{Acl, AclKind};
 use crate::attr::{StatFs, Timespec};
 use crate::dcache::{DentryCache, Key};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
 use crate::fs::{FileSystem, FsTraits};
 use crate::icache::InodeCache;
-use crate::inode::Inode;
-use crate::lock;
+use crate::inode::{Alias, Inode};
+use crate::lock::{self, Mutex, MutexGuard};
+use crate::name::Name;
 use crate::open_files::OpenFiles;
 use crate::permission::{Checker, SecurityHook};
+use crate::prefix_cache::PrefixCache;
 
 /// How a file system is served.
 #[derive(Clone)]
@@ -86,14 +90,20 @@ pub struct CacheStats {
     pub fast_searches: u64,
     /// Search checks that took the full way.
     pub full_searches: u64,
+    /// Path walks that were tried without a lock.
+    pub rcu_walks: u64,
+    /// Those that gave up, because something was not cached or had to be taken into use.
+    pub walk_fallbacks: u64,
+    /// Those that started again, with references, because the name changed while its attributes were read.
+    pub walk_restarts: u64,
 }
 
-/// Search checks made, by how they were answered.
-#[derive(Default)]
-struct Searches {
-    fast: AtomicU64,
-    full: AtomicU64,
-}
+/// Places of the tally of walks.
+const FAST_SEARCHES: usize = 0;
+const FULL_SEARCHES: usize = 1;
+const FALLBACKS: usize = 2;
+const RESTARTS: usize = 3;
+const WALKS: usize = 4;
 
 /// A file system in use. Mounts and sessions share it.
 pub struct SuperBlock {
@@ -103,14 +113,15 @@ pub struct SuperBlock {
     atime: Atime,
     protected_hardlinks: bool,
     read_only: AtomicBool,
-    root: Arc<Dentry>,
+    root: Shared<Dentry>,
     rename_mutex: Mutex<()>,
     /// Directories that changed their parent.
     dir_renames: AtomicU64,
     lookups: AtomicU64,
-    searches: PerCpu<Searches>,
+    walks: Tally<5>,
     pub(crate) icache: InodeCache,
     pub(crate) dcache: DentryCache,
+    pub(crate) prefixes: PrefixCache,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
 }
@@ -118,7 +129,7 @@ pub struct SuperBlock {
 impl SuperBlock {
     /// Takes a file system into use. Reads its root inode.
     pub fn new(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Result<Arc<Self>> {
-        static LAST_ID: Mutex<u64> = Mutex::new(0);
+        static LAST_ID: sync::Mutex<u64> = sync::Mutex::new(0);
         let traits = fs.traits();
         let icache = InodeCache::new(options.max_inodes);
         let dcache = DentryCache::new(options.max_dentries, options.max_negatives_per_dir);
@@ -126,10 +137,11 @@ impl SuperBlock {
         if !root.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
-        let root = Arc::new(Dentry::root(dcache.new_id(), root));
-        directory(&root).claim_alias(&root, |_| true);
+        let root = Shared::new(Dentry::root(dcache.new_id(), root));
+        let alias = Alias { dentry: root.id(), parent: root.id(), name: Name::new(b"") };
+        directory(&root).claim_alias(alias, |_| true);
         let id = {
-            let mut last = lock::lock(&LAST_ID);
+            let mut last = LAST_ID.lock().unwrap_or_else(PoisonError::into_inner);
             *last += 1;
             *last
         };
@@ -143,12 +155,13 @@ impl SuperBlock {
             rename_mutex: Mutex::new(()),
             dir_renames: AtomicU64::new(0),
             lookups: AtomicU64::new(0),
-            searches: PerCpu::new(),
+            walks: Tally::new(),
             checker: Checker::new(Arc::clone(&fs), options.security),
             files: OpenFiles::new(),
             fs,
             icache,
             dcache,
+            prefixes: PrefixCache::new(),
         }))
     }
 
@@ -205,6 +218,7 @@ impl SuperBlock {
 
     /// Lets go of every cached dentry and inode that nobody uses.
     pub fn drop_caches(&self) {
+        self.prefixes.clear();
         self.dcache.shrink();
         self.icache.shrink();
     }
@@ -217,29 +231,37 @@ impl SuperBlock {
     /// Counters.
     pub fn stats(&self) -> CacheStats {
         // Relaxed, here and below: statistics order nothing.
-        let sum = |count: fn(&Searches) -> &AtomicU64| {
-            self.searches.iter().fold(0u64, |sum, slot| sum.wrapping_add(count(slot).load(Ordering::Relaxed)))
-        };
+        let walks = self.walks.sum();
         CacheStats {
             dentries: self.dcache.len(),
             inodes: self.icache.len(),
             inode_reads: self.icache.reads(),
             lookups: self.lookups.load(Ordering::Relaxed),
-            fast_searches: sum(|searches| &searches.fast),
-            full_searches: sum(|searches| &searches.full),
+            fast_searches: walks[FAST_SEARCHES],
+            full_searches: walks[FULL_SEARCHES],
+            rcu_walks: walks[WALKS],
+            walk_fallbacks: walks[FALLBACKS],
+            walk_restarts: walks[RESTARTS],
         }
     }
 
-    pub(crate) fn count_searches(&self, fast: u64, full: u64) {
-        let searches = self.searches.local();
-        for (sum, count) in [(&searches.fast, fast), (&searches.full, full)] {
-            if count > 0 {
-                sum.fetch_add(count, Ordering::Relaxed);
-            }
-        }
+    /// Counts search checks, fast and full, of a walk with references.
+    pub(crate) fn count_searches(&self, [fast, full]: [u64; 2]) {
+        self.walks.add([fast, full, 0, 0, 0]);
     }
 
-    pub(crate) fn root(&self) -> &Arc<Dentry> {
+    /// Counts a walk without a lock.
+    #[inline]
+    pub(crate) fn count_walk(&self, [fast, full]: [u64; 2], gave_up: bool) {
+        self.walks.add([fast, full, u64::from(gave_up), 0, 1]);
+    }
+
+    /// Counts a walk that starts again.
+    pub(crate) fn count_restart(&self) {
+        self.walks.add([0, 0, 0, 1, 0]);
+    }
+
+    pub(crate) fn root(&self) -> &Shared<Dentry> {
         &self.root
     }
 
@@ -252,8 +274,13 @@ impl SuperBlock {
     }
 
     /// The inode `ino`, from the cache or read.
-    pub(crate) fn iget(&self, ino: u64) -> Result<Arc<Inode>> {
+    pub(crate) fn iget(&self, ino: u64) -> Result<Shared<Inode>> {
         self.icache.get(&self.fs, ino)
+    }
+
+    /// An ACL, from the cache or read.
+    pub(crate) fn acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+        self.checker.acl(inode, kind)
     }
 
     /// The present moment.
@@ -275,6 +302,28 @@ impl SuperBlock {
         lock::lock(&self.rename_mutex)
     }
 
+    /// Notes that who may search a directory has changed. After the change.
+    pub(crate) fn note_search_change(&self, inode: &Inode) {
+        if inode.is_dir() {
+            self.prefixes.note_change();
+        }
+    }
+
+    /// Notes that a directory's name is about to be removed or to move. The name is hidden.
+    pub(crate) fn note_dir_change(&self, dentry: &Shared<Dentry>) {
+        if dentry.inode().is_some_and(Inode::is_dir) {
+            self.prefixes.note_change();
+        }
+    }
+
+    /// Lets nothing but its users keep a directory that has been removed. Locks: its `rwsem` exclusive.
+    pub(crate) fn let_go_of_dir(&self, dentry: &Shared<Dentry>) {
+        if dentry.inode().is_some_and(Inode::is_dir) {
+            self.prefixes.forget_removed(dentry);
+            self.dcache.forget_negatives(dentry);
+        }
+    }
+
     /// Counts directories that changed their parent, so that who walks `..` under a promise to stay below a directory
     /// notices that the ground may have moved.
     pub(crate) fn dir_renames(&self) -> u64 {
@@ -290,7 +339,7 @@ impl SuperBlock {
     /// What `name` in `dir` stands for; a negative dentry if nothing.
     ///
     /// `dir` is positive and a directory, and the caller may search it.
-    pub(crate) fn lookup(&self, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+    pub(crate) fn lookup(&self, dir: &Shared<Dentry>, name: &[u8]) -> Result<Shared<Dentry>> {
         let inode = directory(dir);
         self.with_key(dir, inode, name, |key| {
             if let Some(dentry) = self.dcache.find(key) {
@@ -303,7 +352,7 @@ impl SuperBlock {
     }
 
     /// The same for a caller who holds the directory's `rwsem`.
-    pub(crate) fn lookup_locked(&self, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+    pub(crate) fn lookup_locked(&self, dir: &Shared<Dentry>, name: &[u8]) -> Result<Shared<Dentry>> {
         let inode = directory(dir);
         if inode.perm().dead() {
             return Err(Errno::ENOENT.into());
@@ -317,7 +366,7 @@ impl SuperBlock {
     /// Calls `then` with the key of `name`. `ENAMETOOLONG` for a name that no directory can hold.
     pub(crate) fn with_key<T>(
         &self,
-        dir: &Arc<Dentry>,
+        dir: &Shared<Dentry>,
         inode: &Inode,
         name: &[u8],
         then: impl FnOnce(Key<'_>) -> Result<T>,
@@ -335,12 +384,12 @@ impl SuperBlock {
     }
 
     /// Remembers what a listing found. Locks: `rwsem` of the directory held since the listing.
-    pub(crate) fn prime(&self, dir: &Arc<Dentry>, name: &[u8], found: Arc<Inode>) {
+    pub(crate) fn prime(&self, dir: &Shared<Dentry>, name: &[u8], found: Shared<Inode>) {
         // A name that cannot be remembered is looked up when it is asked for.
         let _ = self.with_key(dir, directory(dir), name, |key| {
             if self.dcache.find(key).is_none() {
                 let _single_flight = self.dcache.single_flight(key);
-                if self.dcache.find(key).is_none() {
+                if self.dcache.find_settled(key).is_none() {
                     self.bind(key, name, found)?;
                 }
             }
@@ -349,9 +398,9 @@ impl SuperBlock {
     }
 
     /// Asks the file system. Locks: `rwsem` of the directory held.
-    fn lookup_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<Arc<Dentry>> {
+    fn lookup_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<Shared<Dentry>> {
         let _single_flight = self.dcache.single_flight(key);
-        if let Some(dentry) = self.dcache.find(key) {
+        if let Some(dentry) = self.dcache.find_settled(key) {
             return Ok(dentry);
         }
         if dir.perm().dead() {
@@ -371,29 +420,31 @@ impl SuperBlock {
 
     /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name already: such a tree has
     /// no way up, may have no end, and is damaged. Locks: `rwsem` of the directory held.
-    pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: Arc<Inode>) -> Result<Arc<Dentry>> {
+    pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: Shared<Inode>) -> Result<Shared<Dentry>> {
         let dentry = self.dcache.new_dentry(key, name, Some(inode));
         let inode = directory(&dentry);
         if inode.is_dir() {
             // A dentry that was evicted a moment ago may still be on its way out; it hangs where the new one will.
-            let gives_way = |other: &Dentry| {
-                let (parent, old_name) = other.place();
-                let same_parent = parent.is_some_and(|parent| Arc::ptr_eq(&parent, key.parent));
-                let folds = directory(key.parent).perm().casefold();
-                other.is_gone() || same_parent && (folds || old_name.as_bytes() == name)
-            };
-            if inode.claim_alias(&dentry, gives_way).is_some() {
+            let folds = directory(key.parent).perm().casefold();
+            let gives_way = |other: &Alias| other.parent == key.parent.id() && (folds || other.name.is(name));
+            let alias = Alias { dentry: dentry.id(), parent: key.parent.id(), name: Name::new(name) };
+            if !inode.claim_alias(alias, gives_way) {
                 return Err(two_names(inode));
             }
         }
-        self.dcache.put(key, Arc::clone(&dentry));
+        self.dcache.put(key, dentry.clone());
         Ok(dentry)
     }
 }
 
 /// The inode of a dentry that is known to be a positive one.
-pub(crate) fn directory(dentry: &Arc<Dentry>) -> &Arc<Inode> {
+pub(crate) fn directory(dentry: &Dentry) -> &Inode {
     dentry.inode().expect("a walk stands on positive dentries only")
+}
+
+/// The same inode, for who wants to keep it. The dentry has to be in use.
+pub(crate) fn keep_inode(dentry: &Shared<Dentry>) -> Shared<Inode> {
+    dentry.hold_inode().expect("a positive dentry in use keeps its inode in use")
 }
 
 /// Only damage makes a directory its own child, or gives it two parents.

@@ -106,7 +106,7 @@ pub(crate) fn list(cred: &Cred, sb: &SuperBlock, inode: &Inode) -> Result<Vec<Ve
     })?;
     if has_acls(sb, inode) {
         for kind in [AclKind::Access, AclKind::Default] {
-            if inode.acl(&**sb.fs(), kind)?.is_some() {
+            if sb.acl(inode, kind)?.is_some() {
                 names.push(kind.xattr_name().to_vec());
             }
         }
@@ -118,7 +118,7 @@ pub(crate) fn acl(sb: &SuperBlock, inode: &Inode, kind: AclKind) -> Result<Optio
     if !has_acls(sb, inode) {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    inode.acl(&**sb.fs(), kind)
+    sb.acl(inode, kind)
 }
 
 /// ACLs mean something here.

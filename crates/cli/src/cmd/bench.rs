@@ -10,6 +10,7 @@ use extern4_sync::allocations;
 use crate::app::{App, Target};
 use crate::json;
 use crate::place::Place;
+use crate::status::Status;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -30,6 +31,12 @@ enum What {
         /// Seconds to do it for
         #[arg(long, default_value_t = 3.0, value_parser = seconds)]
         seconds: f64,
+        /// The path is not there: measure how fast that is said
+        ///
+        /// Every answer has to be that there is no such file; anything else is an error. The directories on the way
+        /// to it are searched all the same, as the caller that --as names.
+        #[arg(long)]
+        missing: bool,
         /// Write a JSON object
         #[arg(long)]
         json: bool,
@@ -51,24 +58,34 @@ const BATCH: u64 = 256;
 /// What a run measured.
 struct Measured {
     threads: u32,
+    missing: bool,
     ops: u64,
     allocations: u64,
     elapsed: Duration,
+    /// Walks that began again, or went on with references.
+    restarts: u64,
     fast_exec_hit_rate: Option<f64>,
 }
 
-/// Walks that had to begin again. One that takes references on its way, as those of the library do, never has to.
-const RESTARTS: u64 = 0;
-
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let What::Walk { place, threads, seconds, json } = &args.what;
+    let What::Walk { place, threads, seconds, missing, json } = &args.what;
     let Some(target) = app.target(place) else { return Ok(()) };
     // Whatever has to be read is read before.
-    if let Err(error) = target.session().metadata(target.path()) {
-        app.error(place, &error);
-        return Ok(());
+    match look_up(target.session(), target.path(), *missing) {
+        Ok(true) => {}
+        Ok(false) => {
+            app.fail(
+                Status::Failed,
+                format_args!("{place}: the file is there, and --missing says that it is not"),
+            );
+            return Ok(());
+        }
+        Err(error) => {
+            app.error(place, &error);
+            return Ok(());
+        }
     }
-    let measured = match walk(&target, *threads, Duration::from_secs_f64(*seconds)) {
+    let measured = match walk(&target, *threads, *missing, Duration::from_secs_f64(*seconds)) {
         Ok(measured) => measured,
         Err(error) => {
             app.error(place, &error);
@@ -79,7 +96,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     io::stdout().write_all(text.as_bytes())
 }
 
-fn walk(target: &Target, threads: u32, duration: Duration) -> extern4::Result<Measured> {
+/// Gets the attributes; true if the file is there or not as it should be.
+fn look_up(session: &extern4::Session, path: &std::path::Path, missing: bool) -> extern4::Result<bool> {
+    if missing {
+        return session.exists(path).map(|exists| !exists);
+    }
+    std::hint::black_box(session.metadata(path)?);
+    Ok(true)
+}
+
+fn walk(target: &Target, threads: u32, missing: bool, duration: Duration) -> extern4::Result<Measured> {
     let barrier = Barrier::new(threads as usize + 1);
     let before = target.volume.volume.cache_stats();
     let (counts, elapsed) = std::thread::scope(|scope| {
@@ -89,7 +115,7 @@ fn walk(target: &Target, threads: u32, duration: Duration) -> extern4::Result<Me
                 let (barrier, path) = (&barrier, target.path());
                 scope.spawn(move || {
                     barrier.wait();
-                    stat(&session, path, duration)
+                    stat(&session, path, missing, duration)
                 })
             })
             .collect();
@@ -110,9 +136,12 @@ fn walk(target: &Target, threads: u32, duration: Duration) -> extern4::Result<Me
     let full = after.full_searches.saturating_sub(before.full_searches);
     Ok(Measured {
         threads,
+        missing,
         ops,
         allocations: allocated,
         elapsed,
+        restarts: (after.walk_restarts - before.walk_restarts)
+            + (after.walk_fallbacks - before.walk_fallbacks),
         fast_exec_hit_rate: (fast + full > 0).then(|| fast as f64 / (fast + full) as f64),
     })
 }
@@ -121,6 +150,7 @@ fn walk(target: &Target, threads: u32, duration: Duration) -> extern4::Result<Me
 fn stat(
     session: &extern4::Session,
     path: &std::path::Path,
+    missing: bool,
     duration: Duration,
 ) -> extern4::Result<(u64, u64)> {
     let start = Instant::now();
@@ -128,7 +158,7 @@ fn stat(
     let mut ops = 0;
     while start.elapsed() < duration {
         for _ in 0..BATCH {
-            std::hint::black_box(session.metadata(path)?);
+            std::hint::black_box(look_up(session, path, missing)?);
         }
         ops += BATCH;
     }
@@ -153,22 +183,24 @@ impl Measured {
         json::line(|object| {
             object.text("op", "walk");
             object.raw("threads", self.threads);
+            object.raw("missing", self.missing);
             object.raw("ops_per_s", format_args!("{:.0}", self.ops_per_s()));
             object.raw("ns_per_op", format_args!("{:.1}", self.ns_per_op()));
             object.raw("allocs_per_op", format_args!("{:.4}", self.allocs_per_op()));
             object.maybe("fast_exec_hit_rate", self.fast_exec_hit_rate.map(|rate| format!("{rate:.4}")));
-            object.raw("restarts", RESTARTS);
+            object.raw("restarts", self.restarts);
         })
     }
 
     fn people(&self) -> String {
         format!(
-            "walk, {} threads: {:.0} operations/s, {:.1} ns each, {:.4} allocations each, {} restarts{}\n",
+            "walk{}, {} threads: {:.0} operations/s, {:.1} ns each, {:.4} allocations each, {} restarts{}\n",
+            if self.missing { " to a missing file" } else { "" },
             self.threads,
             self.ops_per_s(),
             self.ns_per_op(),
             self.allocs_per_op(),
-            RESTARTS,
+            self.restarts,
             self.fast_exec_hit_rate
                 .map_or_else(String::new, |rate| format!(", {:.1} % of search checks fast", rate * 100.0)),
         )

@@ -153,4 +153,8 @@ fn bench_measures_walks() {
         assert!(ours[key].is_number(), "{key}");
     }
     failed(&extern4(&image, ["bench", "walk", "disk.img:/gone", "--seconds", "0.05"]), 1);
+    let gone = ["bench", "walk", "disk.img:/gone", "--seconds", "0.05", "--missing", "--json"];
+    assert_eq!(json(&ok(extern4(&image, gone)))["missing"], true);
+    let there = ["bench", "walk", "disk.img:/home", "--seconds", "0.05", "--missing"];
+    failed(&extern4(&image, there), 1);
 }

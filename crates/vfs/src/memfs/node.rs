@@ -1,7 +1,7 @@
 //! An inode in memory, as the file system keeps it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use super::BLOCK;
 use super::data::Data;
@@ -11,7 +11,7 @@ use crate::attr::{Attr, FileFlags, Rdev};
 use crate::errno::{Errno, Result};
 use crate::fs::{NewKind, NewNode};
 use crate::inode::NewInode;
-use crate::lock;
+use crate::lock::{self, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(super) struct Node {
     pub(super) attr: Mutex<Attr>,

@@ -1,11 +1,13 @@
 //! Behaviour of the VFS, by what callers see.
 
 mod fixture;
+mod linear;
 mod model;
 mod names;
 mod open;
 mod perms;
 mod stress;
+mod torture;
 mod tree;
 mod walk;
 mod xattrs;

@@ -182,6 +182,26 @@ fn nothing_can_be_made_in_a_removed_directory() {
 }
 
 #[test]
+fn a_removed_directory_goes_at_once() {
+    let root = volume();
+    let free = || root.statfs("/", How::FOLLOW).unwrap().files_free;
+    let before = free();
+    // Known not to be there: one name that was removed, and one that was never there.
+    for over in [false, true] {
+        root.mkdir("/d", 0o755).unwrap();
+        put(&root, "/d/f", b"");
+        root.unlink("/d/f").unwrap();
+        assert_eq!(errno(root.stat("/d/x", How::FOLLOW)), Err(Errno::ENOENT));
+        if over {
+            root.mkdir("/e", 0o755).unwrap();
+            root.rename("/e", "/d", NONE).unwrap();
+        }
+        root.rmdir("/d").unwrap();
+        assert_eq!(free(), before);
+    }
+}
+
+#[test]
 fn sticky_directories_protect_others_names() {
     let root = volume();
     root.chmod("/tmp", 0o1777, How::FOLLOW).unwrap();

@@ -112,11 +112,12 @@ fn every_mode_acl_and_caller_gets_what_the_manual_says() {
     }
 }
 
-/// The search check of a path walk agrees with `access`, with the permission word and without.
+/// The search check of a path walk agrees with `access`: with the permission word, with the way remembered by the walk
+/// before, and without either.
 fn check_search(sessions: &[Session], mode: u16, acl: Option<&Acl>) {
     for session in sessions {
         let right = if model(session.cred(), mode, acl, true, 1) { Ok(()) } else { Err(Errno::EACCES) };
-        for fast in [true, false] {
+        for fast in [true, true, false] {
             sb(session).set_fast_search(fast);
             let got = errno(session.stat("/tmp/d/inside", How::FOLLOW));
             assert_eq!(got, right, "{mode:o} {acl:?} {:?} fast {fast}", session.cred());
@@ -206,11 +207,14 @@ fn times_to_now_are_for_writers_and_others_for_owners() {
     assert_eq!(errno(root.utimens("/tmp/f", bad, omit, How::FOLLOW)), Err(Errno::EINVAL));
 }
 
+/// Nobody reads files, and user 7 finds nothing.
 struct NobodyReads;
 
 impl SecurityHook for NobodyReads {
-    fn permission(&self, _cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-        let forbidden = inode.kind() == FileType::Regular && want.contains(Access::READ);
+    fn permission(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+        let reads = inode.kind() == FileType::Regular && want.contains(Access::READ);
+        let searches = inode.is_dir() && want.contains(Access::EXEC) && cred.uid() == 7;
+        let forbidden = reads || searches;
         if forbidden { Err(Errno::EACCES.into()) } else { Ok(()) }
     }
 }
@@ -222,7 +226,9 @@ fn a_security_hook_has_the_last_word() {
     put(&root, "/f", b"");
     assert_eq!(errno(root.open("/f", OpenFlags::READ)), Err(Errno::EACCES));
     assert!(root.open("/f", OpenFlags::WRITE).is_ok());
-    assert_eq!(sb(&root).stats().fast_searches, 0, "the hook is asked for each search");
+    assert!(root.stat("/f", How::FOLLOW).is_ok() && sb(&root).stats().fast_searches > 0);
+    let stopped = root.with_cred(Cred::new(7, 7, &[])).stat("/f", How::FOLLOW);
+    assert_eq!(errno(stopped), Err(Errno::EACCES), "the hook is asked for fast searches, too");
 }
 
 #[test]

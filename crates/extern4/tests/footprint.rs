@@ -1,0 +1,72 @@
+//! The zeroes of a warm path walk, all the way from the library's front door to an ext4 volume: no allocation, no
+//! lock, no locked instruction, and no store to a line that a walk of another thread uses.
+//!
+//! `cargo test -p extern4 --features audit --test footprint -- --nocapture` prints the figures.
+
+use std::hint::black_box;
+
+use extern4::{Access, Cred, Session, Volume};
+use extern4_sync::allocations;
+use extern4_sync::audit::{conflicts, locked_instructions, record, side_by_side};
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
+
+const CALLS: u64 = 100;
+const FILE: &str = "/usr/include/linux/fs.h";
+const LINK: &str = "/usr/include/fs.h";
+const ABSENT: &str = "/usr/include/linux/none.h";
+
+type Act<'a> = (&'static str, Box<dyn Fn() + Sync + 'a>);
+
+fn questions(session: &Session) -> Vec<Act<'_>> {
+    let metadata = |path| {
+        black_box(session.metadata(black_box(path)).unwrap());
+    };
+    vec![
+        ("metadata", Box::new(move || metadata(FILE))),
+        ("metadata, through a link", Box::new(move || metadata(LINK))),
+        (
+            "symlink_metadata",
+            Box::new(|| {
+                black_box(session.symlink_metadata(black_box(LINK)).unwrap());
+            }),
+        ),
+        ("access", Box::new(|| session.access(black_box(FILE), Access::READ).unwrap())),
+        ("exists", Box::new(|| assert!(session.exists(black_box(FILE)).unwrap()))),
+        ("exists, name not there", Box::new(|| assert!(!session.exists(black_box(ABSENT)).unwrap()))),
+    ]
+}
+
+#[test]
+fn a_warm_walk_on_ext4_leaves_no_trace_in_shared_memory() {
+    let sample = extern4_testkit::sample::image();
+    let volume = Volume::open(&sample.path).unwrap();
+    let session = volume.session(Cred::new(1000, 1000, &[]));
+    let (_, cold) = record(|| session.metadata(FILE).unwrap());
+    println!("{:<28} {cold}", "metadata, nothing cached");
+    assert!(cold.total().rmws > 10, "{cold:?}");
+
+    let questions = questions(&session);
+    for (name, ask) in &questions {
+        (0..3).for_each(|_| ask());
+        let before = allocations::of_this_thread();
+        (0..CALLS).for_each(|_| ask());
+        assert_eq!(allocations::of_this_thread() - before, 0, "{name}");
+        let (_, footprint) = record(ask);
+        println!("{name:<28} {footprint}");
+        assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{name}: {footprint:?}");
+        // The thread's record of its pin, and its slot of the tally of walks.
+        assert!(footprint.written().count() <= 2, "{name}: {footprint:?}");
+        if let Some((_, locked)) = locked_instructions(ask) {
+            assert_eq!(locked, 0, "{name}");
+        }
+    }
+    for (one_name, one) in &questions {
+        for (other_name, other) in &questions {
+            let [one, other] = side_by_side(one, other);
+            let found = conflicts(&one, &other);
+            assert!(found.is_empty(), "{one_name} and {other_name}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What is known of an inode's ACLs.
+//!
+//! Whether an inode has an access ACL stands in its permission word: none, unknown, present; and so does whether it is
+//! known to have no default ACL. So to learn that there is none costs the one load that the mode costs. Only what is
+//! present has a slot: an immutable ACL behind an RCU pointer, which readers follow with no lock and no count.
+//!
+//! # Filling and setting
+//! A slot starts empty, is filled once, and never becomes empty again:
+//!
+//! | step | slot | permission word |
+//! |---|---|---|
+//! | fill, by who found it unknown and asked the file system | empty to answer, by compare-and-swap | access ACL: unknown to none or present, only from unknown |
+//! | set, by who changes it, in the write section of the attributes | swapped | none or present, with the mode, in one store |
+//!
+//! A slow filler can thus never overwrite a newer ACL: what a setter leaves is not empty, and not unknown. The slot is
+//! changed before the word; a reader that finds *present* in the word (Acquire) finds the slot filled. Who needs an ACL
+//! and the mode it belongs to reads slot and word in one read section of the attributes, since one that comes between a
+//! setter's two steps would get the new ACL under the old word. Who needs the ACL alone may get either.
+//!
+//! The file system changes an ACL before the inode in memory does. So who sets the access ACL fills its slot first: then
+//! nobody can fill it with the new ACL while the word still has the old mode.
+//!
+//! Equal ACLs are interned, since trees made under a default ACL have thousands: they share memory, and are told equal by
+//! address.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Weak};
+
+use extern4_sync::rcu::{Guard, RcuOption};
+use hashbrown::HashTable;
+
+use crate::acl::{Acl, AclKind};
+use crate::lock::{self, Mutex};
+
+/// An answer of the file system, or what has been set. `None` is the answer that there is no ACL.
+struct Known(Option<Arc<Acl>>);
+
+/// The ACLs of one inode that had to be read.
+#[derive(Default)]
+pub(crate) struct AclSlots {
+    access: RcuOption<Known>,
+    default: RcuOption<Known>,
+}
+
+impl AclSlots {
+    fn slot(&self, kind: AclKind) -> &RcuOption<Known> {
+        match kind {
+            AclKind::Access => &self.access,
+            AclKind::Default => &self.default,
+        }
+    }
+
+    /// What the slot holds; `None` if it has not been filled.
+    #[inline]
+    pub(crate) fn get<'g>(&'g self, kind: AclKind, guard: &'g Guard) -> Option<Option<&'g Arc<Acl>>> {
+        self.slot(kind).load(guard).map(|known| known.0.as_ref())
+    }
+
+    /// Fills the slot if it is empty; says whether it did.
+    pub(crate) fn fill(&self, kind: AclKind, acl: Option<Arc<Acl>>, guard: &Guard) -> bool {
+        self.slot(kind).compare_exchange(None, Some(Known(acl)), guard).is_ok()
+    }
+
+    /// Puts a new ACL in.
+    pub(crate) fn set(&self, kind: AclKind, acl: Option<Arc<Acl>>) {
+        self.slot(kind).store(Some(Known(acl)));
+    }
+}
+
+/// The ACLs in use on one file system, each once.
+pub(crate) struct AclPool {
+    hasher: RandomState,
+    acls: Mutex<HashTable<Weak<Acl>>>,
+}
+
+impl AclPool {
+    pub(crate) fn new() -> Self {
+        Self { hasher: RandomState::new(), acls: Mutex::default() }
+    }
+
+    /// The one copy of `acl`.
+    pub(crate) fn intern(&self, acl: Acl) -> Arc<Acl> {
+        let hash = self.hasher.hash_one(&acl);
+        let mut acls = lock::lock(&self.acls);
+        let same = |other: &Weak<Acl>| other.upgrade().is_some_and(|other| *other == acl);
+        if let Some(known) = acls.find(hash, same).and_then(Weak::upgrade) {
+            return known;
+        }
+        let acl = Arc::new(acl);
+        if acls.len() == acls.capacity() {
+            // Before it grows: most of what is there may have gone.
+            acls.retain(|acl| acl.strong_count() > 0);
+        }
+        let rehash = |acl: &Weak<Acl>| acl.upgrade().map_or(0, |acl| self.hasher.hash_one(&*acl));
+        acls.insert_unique(hash, Arc::downgrade(&acl), rehash);
+        acl
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acl::{AclEntry, AclTag};
+    use extern4_sync::rcu::pin;
+
+    fn acl(uid: u32) -> Acl {
+        let entry = |tag, perm| AclEntry { tag, perm };
+        Acl::new(vec![
+            entry(AclTag::UserObj, 7),
+            entry(AclTag::User(uid), 5),
+            entry(AclTag::GroupObj, 5),
+            entry(AclTag::Mask, 5),
+            entry(AclTag::Other, 0),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn equal_acls_are_one() {
+        let pool = AclPool::new();
+        let first = pool.intern(acl(1));
+        assert!(Arc::ptr_eq(&first, &pool.intern(acl(1))));
+        assert!(!Arc::ptr_eq(&first, &pool.intern(acl(2))));
+        for uid in 0..10_000 {
+            pool.intern(acl(uid));
+        }
+        assert!(lock::lock(&pool.acls).capacity() < 1000, "what nobody uses goes");
+        assert!(Arc::ptr_eq(&first, &pool.intern(acl(1))));
+    }
+
+    #[test]
+    fn a_slow_fill_loses_to_a_set() {
+        let slots = AclSlots::default();
+        let guard = pin();
+        assert!(slots.get(AclKind::Access, &guard).is_none());
+        slots.set(AclKind::Access, None);
+        assert!(!slots.fill(AclKind::Access, Some(Arc::new(acl(1))), &guard));
+        assert_eq!(slots.get(AclKind::Access, &guard), Some(None));
+        assert!(slots.fill(AclKind::Default, Some(Arc::new(acl(1))), &guard));
+        assert_eq!(**slots.get(AclKind::Default, &guard).unwrap().unwrap(), acl(1));
+    }
+}

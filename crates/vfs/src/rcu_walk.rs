@@ -1,0 +1,389 @@
+//! Path walk inside one RCU read section: no lock, no reference count, no allocation, no store to shared memory.
+//!
+//! It goes the way that [`crate::namei`] describes, over what is cached, and gives up ([`Stop::Fallback`]) where it would
+//! have to wait or to take something into use: a name that is not in the cache or that somebody is changing, an ACL or a
+//! link target that has not been read, a mount point, a case-folding directory, `..` in a scoped walk. The caller then
+//! walks again with references. What it decides itself, errors included, is final.
+//!
+//! # Why it is right
+//! Unlike Linux's dentries, ours never change what they bind, and entries of the cache never change what they are found by.
+//! A seen dentry and its inode stay allocated while the guard lives. So there is nothing to re-read and compare on the
+//! way; what has to be shown is that each answer was true at some moment of the call, in order.
+//!
+//! 1. An entry that is found stood in the cache at some moment of the search for it (`hash_table`, rule 4). At that
+//!    moment its dentry was in use, and so was the dentry's inode, which was thus the one live inode of its number.
+//! 2. A dentry may go out of use while the walk stands on it, because the cache evicts it. Its inode then changes no more:
+//!    what is read from it is what stood there last, at a moment no earlier than that of 1.
+//! 3. So each step (search permission here, name found there) was true at a moment not before that of the step before it.
+//!    That is what a walk with references can say too: neither promises that all of the path was there at one moment.
+//! 4. At the end the caller reads what it came for and then asks [`RcuWalk::is_current`]. If it is, name and
+//!    attributes belonged together at the moment of reading; if it is not, the walk starts again.
+//! 5. A name is hidden while it is changed (`dcache`), so no step sees half a rename. A negative entry says that the name
+//!    was absent at the moment of 1; a name that is not found says nothing, and is never taken for absent.
+//! 6. `..` reads the place of a dentry, which is replaced as a whole: the parent it gives was the parent at that moment.
+
+use std::sync::Arc;
+
+use extern4_sync::rcu::Guard;
+use extern4_sync::shared::Seen;
+
+use crate::attr::FileType;
+use crate::cred::Cred;
+use crate::dcache::Hit;
+use crate::dentry::Dentry;
+use crate::errno::{Errno, Error};
+use crate::inode::Inode;
+use crate::mount::{Location, Mount};
+use crate::name::{Scanned, scan_name};
+use crate::namei::{MAX_LINKS, PATH_MAX, Ref, Resolve, Spot};
+use crate::permission::{Search, compare_fast_search};
+use crate::prefix_cache::{Way, split};
+use crate::superblock::SuperBlock;
+
+/// Why a walk ended early.
+pub(crate) enum Stop {
+    /// Only a walk with references can say.
+    Fallback,
+    /// The name is known to stand for nothing: `ENOENT`, by far the commonest error, and the one to be quick with.
+    Absent,
+    /// This is the answer.
+    Failed(Error),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno.into())
+    }
+}
+
+/// What to do with the last component of a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// Stay in its directory.
+    Leave,
+    /// Go there; onto a symbolic link itself.
+    Take,
+    /// Go there, following a symbolic link.
+    Follow,
+}
+
+/// The last component, left for the caller: where it stands in the path. What comes behind it is slashes.
+pub(crate) struct Rest {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// Where a walk stands.
+#[derive(Clone, Copy)]
+struct Place<'g> {
+    /// The dentry's number.
+    id: u64,
+    dentry: Seen<'g, Dentry>,
+    inode: &'g Inode,
+    /// The entry that led here; none where the walk started or went up.
+    hit: Option<Hit<'g>>,
+}
+
+impl<'g> Place<'g> {
+    /// On a positive dentry.
+    fn on(dentry: Seen<'g, Dentry>) -> Result<Self, Stop> {
+        let inode = dentry.get().inode().ok_or(Stop::Fallback)?;
+        Ok(Self { id: dentry.get().id(), dentry, inode, hit: None })
+    }
+}
+
+/// A walk under way, on one mount.
+pub(crate) struct RcuWalk<'g> {
+    cred: &'g Arc<Cred>,
+    root: &'g Location,
+    resolve: Resolve,
+    guard: &'g Guard,
+    mount: &'g Arc<Mount>,
+    sb: &'g SuperBlock,
+    /// Search checks may be answered from the permission word alone.
+    word_decides: bool,
+    at: Place<'g>,
+    /// The directory of the last component, once that is reached, and the search checks on the way there.
+    parent: Option<(Seen<'g, Dentry>, [u64; 2])>,
+    /// Nothing but names so far.
+    plain: bool,
+    pub(crate) links: u32,
+    /// Search checks made: fast, full.
+    pub(crate) searches: [u64; 2],
+}
+
+impl<'g> RcuWalk<'g> {
+    /// A walk from `base`, or from `root` where `path` is absolute.
+    #[inline(always)]
+    pub(crate) fn start(
+        cred: &'g Arc<Cred>,
+        root: &'g Location,
+        base: &'g Location,
+        path: &[u8],
+        resolve: Resolve,
+        guard: &'g Guard,
+    ) -> Result<Self, Stop> {
+        let scoped = resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT);
+        let absolute = path.first() == Some(&b'/');
+        // Unusual, or wrong, and then the other walk says how.
+        if path.is_empty()
+            || path.len() > PATH_MAX
+            || scoped && absolute
+            || resolve.contains(Resolve::BENEATH | Resolve::IN_ROOT)
+        {
+            return Err(Stop::Fallback);
+        }
+        let from = if absolute { root } else { base };
+        let at = Place::on(from.dentry.seen())?;
+        let root = if scoped { base } else { root };
+        let (mount, sb) = (&from.mount, &**from.mount.superblock());
+        let word_decides = sb.checker.word_decides();
+        Ok(Self {
+            cred,
+            root,
+            resolve,
+            guard,
+            mount,
+            sb,
+            word_decides,
+            at,
+            parent: None,
+            plain: true,
+            links: 0,
+            searches: [0; 2],
+        })
+    }
+
+    /// The inode it stands on.
+    #[inline]
+    pub(crate) fn inode(&self) -> &'g Inode {
+        self.at.inode
+    }
+
+    /// Takes the place it stands on into use, unless that has gone out of use meanwhile. `root` and `base` are what the walk
+    /// was started with.
+    pub(crate) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<Spot<'a>> {
+        let dentry = Ref::Owned(self.at.dentry.hold()?);
+        let mount = if Arc::ptr_eq(self.mount, &root.mount) { &root.mount } else { &base.mount };
+        Some(Spot { mount: Ref::Borrowed(mount), dentry })
+    }
+
+    pub(crate) fn mount(&self) -> &'g Arc<Mount> {
+        self.mount
+    }
+
+    pub(crate) fn sb(&self) -> &'g SuperBlock {
+        self.sb
+    }
+
+    pub(crate) fn guard(&self) -> &'g Guard {
+        self.guard
+    }
+
+    /// The name that led here still stands for what it led to.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        self.at.hit.is_none_or(Hit::is_current)
+    }
+
+    /// Walks a path to its end.
+    #[inline(always)]
+    pub(crate) fn walk_to_end(&mut self, path: &'g [u8], follow: bool) -> Result<(), Stop> {
+        self.walk_path(path, if follow { Last::Follow } else { Last::Take }).map(|_| ())
+    }
+
+    /// Walks a path up to the directory of its last component.
+    pub(crate) fn walk_to_parent(&mut self, path: &'g [u8]) -> Result<Rest, Stop> {
+        self.walk_path(path, Last::Leave)
+    }
+
+    /// Takes the way to the last component from the cache of prefixes, or walks it.
+    // Always inlined, as all on the way of a warm walk: its state then lives in registers, which is worth a third of the time.
+    #[inline(always)]
+    fn walk_path(&mut self, path: &'g [u8], last: Last) -> Result<Rest, Stop> {
+        let Some(slash) = split(path).filter(|_| self.word_decides) else {
+            return self.walk(path, last);
+        };
+        let prefixes = &self.sb.prefixes;
+        let way =
+            Way { base: self.at.id, path: &path[..slash], cred: self.cred, changes: prefixes.changes() };
+        let Some((dir, searches)) = prefixes.see(&way, self.guard) else {
+            return self.walk_and_remember(path, last, way);
+        };
+        self.at = Place::on(dir)?;
+        self.searches = searches;
+        self.walk_last(path, slash + 1, last)
+    }
+
+    /// Walks a path, and remembers the way to the directory of its last component the second time.
+    #[inline(never)]
+    fn walk_and_remember(&mut self, path: &'g [u8], last: Last, way: Way<'g>) -> Result<Rest, Stop> {
+        let rest = self.walk(path, last);
+        // Also if the last name stands for nothing: the way to it is as good.
+        let arrived = matches!(rest, Ok(_) | Err(Stop::Absent));
+        if let Some((dir, searches)) = self.parent.filter(|_| self.plain && arrived)
+            && dir.get().note_walk()
+            && !self.sb.prefixes.renew(&way, searches, dir, self.guard)
+            && let Some(dir) = dir.hold()
+        {
+            self.sb.prefixes.remember(&way, searches, &dir);
+        }
+        rest
+    }
+
+    /// Walks along `text`.
+    #[inline(never)]
+    fn walk(&mut self, text: &'g [u8], last: Last) -> Result<Rest, Stop> {
+        let mut start = skip_slashes(text, 0);
+        while start < text.len() {
+            let before = self.searches;
+            self.search()?;
+            let name = scan_name(self.sb.dcache.seed(), self.at.id, text, start);
+            let end = start + name.bytes.len();
+            let next = skip_slashes(text, end);
+            let (is_last, slash) = (next == text.len(), next > end);
+            if name.bytes.is_empty() || !is_last && !slash {
+                // A zero byte, which no path may have.
+                return Err(Stop::Fallback);
+            }
+            if is_last {
+                self.parent = Some((self.at.dentry, before));
+                if last == Last::Leave {
+                    return Ok(Rest { start, end });
+                }
+            }
+            self.step(&name, !is_last || slash || last == Last::Follow)?;
+            if is_last && slash && !self.at.inode.is_dir() {
+                return Err(Errno::ENOTDIR.into());
+            }
+            start = next;
+        }
+        Ok(Rest { start, end: start })
+    }
+
+    /// Goes from the directory of the last component to its end, without slashes behind it. The same as
+    /// [`walk`](Self::walk) does then, but for the loop.
+    #[inline(always)]
+    fn walk_last(&mut self, text: &'g [u8], start: usize, last: Last) -> Result<Rest, Stop> {
+        self.search()?;
+        let name = scan_name(self.sb.dcache.seed(), self.at.id, text, start);
+        let end = start + name.bytes.len();
+        if end != text.len() {
+            return Err(Stop::Fallback);
+        }
+        if last != Last::Leave {
+            self.step(&name, last == Last::Follow)?;
+        }
+        Ok(Rest { start, end })
+    }
+
+    /// May the walk look a name up where it stands?
+    #[inline(always)]
+    fn search(&mut self) -> Result<(), Stop> {
+        let dir = self.at.inode;
+        if self.word_decides && dir.perm().exec_all_plain() {
+            compare_fast_search(self.cred, dir, self.guard);
+            self.searches[0] += 1;
+            return Ok(());
+        }
+        self.search_general(dir)
+    }
+
+    /// Goes to what a name stands for, and on where that is a symbolic link and `follow` says so.
+    #[inline(always)]
+    fn step(&mut self, name: &Scanned<'_>, follow: bool) -> Result<(), Stop> {
+        if name.bytes.first() == Some(&b'.') && matches!(name.bytes, b"." | b"..") {
+            return self.step_dots(name.bytes);
+        }
+        let (hit, dentry) = self.sb.dcache.see(self.at.id, name, self.guard).ok_or(Stop::Fallback)?;
+        let inode = dentry.get().inode().ok_or(Stop::Absent)?;
+        if dentry.get().is_mountpoint() {
+            return Err(Stop::Fallback);
+        }
+        if follow && inode.kind() == FileType::Symlink {
+            return self.follow(inode);
+        }
+        self.at = Place { id: hit.id(), dentry, inode, hit: Some(hit) };
+        Ok(())
+    }
+
+    /// The search check where the permission word does not say it all.
+    #[inline(never)]
+    fn search_general(&mut self, dir: &'g Inode) -> Result<(), Stop> {
+        if !dir.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if dir.perm().casefold() {
+            return Err(Stop::Fallback);
+        }
+        match self.sb.checker.search_seen(self.cred, dir, self.guard).ok_or(Stop::Fallback)? {
+            Ok(Search::Fast) => self.searches[0] += 1,
+            Ok(Search::Full) => self.searches[1] += 1,
+            Err(error) => return Err(Stop::Failed(error)),
+        }
+        Ok(())
+    }
+
+    /// `.` and `..`
+    #[cold]
+    fn step_dots(&mut self, name: &[u8]) -> Result<(), Stop> {
+        self.plain = false;
+        if name == b".." {
+            self.at = self.up()?;
+        }
+        Ok(())
+    }
+
+    /// One directory up, but not out of the mount.
+    fn up(&self) -> Result<Place<'g>, Stop> {
+        if self.resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT) {
+            return Err(Stop::Fallback);
+        }
+        if self.at.dentry.ptr_eq(self.root.dentry.seen()) && Arc::ptr_eq(self.mount, &self.root.mount) {
+            return Ok(self.at);
+        }
+        if self.at.dentry.ptr_eq(self.mount.root().seen()) {
+            return Err(Stop::Fallback);
+        }
+        let dentry = self.at.dentry.get().see_parent(self.guard).ok_or(Stop::Fallback)?;
+        if dentry.get().is_mountpoint() {
+            return Err(Stop::Fallback);
+        }
+        Place::on(dentry)
+    }
+
+    /// Walks the target of a symbolic link to its end, from where the link stands.
+    #[cold]
+    fn follow(&mut self, link: &'g Inode) -> Result<(), Stop> {
+        self.plain = false;
+        self.links += 1;
+        if self.links > MAX_LINKS || self.resolve.contains(Resolve::NO_SYMLINKS) {
+            return Err(Errno::ELOOP.into());
+        }
+        let target = link.cached_link_target().ok_or(Stop::Fallback)?;
+        match target.first() {
+            None => return Err(Errno::ENOENT.into()),
+            // Out of the scope, or onto another mount: rare enough.
+            Some(b'/') if !self.resolve.is_empty() || !Arc::ptr_eq(self.mount, &self.root.mount) => {
+                return Err(Stop::Fallback);
+            }
+            Some(b'/') => self.at = Place::on(self.root.dentry.seen())?,
+            Some(_) => {}
+        }
+        self.walk(target, Last::Follow).map(|_| ())
+    }
+}
+
+#[inline]
+fn skip_slashes(text: &[u8], from: usize) -> usize {
+    match text.get(from..) {
+        Some([b'/', b'/', ..]) => skip_many_slashes(text, from),
+        Some([b'/', ..]) => from + 1,
+        _ => from,
+    }
+}
+
+#[cold]
+fn skip_many_slashes(text: &[u8], from: usize) -> usize {
+    from + text[from..].iter().take_while(|&&byte| byte == b'/').count()
+}

@@ -1,0 +1,207 @@
+//! What a warm path walk does to shared memory: no allocation, no lock, no locked instruction, and no store to a line
+//! that a walk of another thread uses.
+//!
+//! `cargo test -p extern4-vfs --features audit --test footprint -- --nocapture` prints the figures.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::hint::black_box;
+
+use extern4_sync::allocations;
+use extern4_sync::audit::{Footprint, conflicts, locked_instructions, record, side_by_side};
+use extern4_vfs::*;
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
+
+const CALLS: u64 = 100;
+const FILE: &str = "/usr/include/linux/sched/fs.h";
+const OTHER: &str = "/usr/include/linux/sched/mm.h";
+const ABSENT: &str = "/usr/include/linux/sched/none";
+const LINK: &str = "/usr/include/linux/sched/link.h";
+const SHARED: &str = "/home/ann/project/plan";
+
+/// The superuser's session on a volume in memory.
+fn volume() -> Session {
+    let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
+    let root = Session::new(&Namespace::new(sb), Cred::root());
+    for dir in ["/usr", "/usr/include", "/usr/include/linux", "/usr/include/linux/sched", "/home"] {
+        root.mkdir(dir, 0o755).unwrap();
+    }
+    for file in [FILE, OTHER] {
+        root.mknod(file, NewKind::Regular, 0o644).unwrap();
+    }
+    root.symlink("fs.h", LINK).unwrap();
+    // A directory that not everybody may search, for the full check.
+    for (dir, mode) in [("/home/ann", 0o750), ("/home/ann/project", 0o750)] {
+        root.mkdir(dir, mode).unwrap();
+        root.chown(dir, Some(1000), Some(1000), How::FOLLOW).unwrap();
+    }
+    root.mknod(SHARED, NewKind::Regular, 0o640).unwrap();
+    root
+}
+
+fn user(root: &Session) -> Session {
+    root.with_cred(Cred::new(1000, 1000, &[]))
+}
+
+type Act<'a> = (&'static str, Box<dyn Fn() + Sync + 'a>);
+
+fn stat<'a>(session: &'a Session, name: &'static str, path: &'static str, how: How) -> Act<'a> {
+    (name, Box::new(move || drop(black_box(session.stat(black_box(path), how)))))
+}
+
+fn access<'a>(session: &'a Session, name: &'static str, path: &'static str, want: Access) -> Act<'a> {
+    (name, Box::new(move || drop(black_box(session.access(black_box(path), want, How::FOLLOW)))))
+}
+
+/// The calls that ask about a path and change nothing.
+fn questions(session: &Session) -> Vec<Act<'_>> {
+    thread_local!(static TARGET: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(64)));
+    vec![
+        stat(session, "stat", FILE, How::FOLLOW),
+        stat(session, "stat, another file", OTHER, How::FOLLOW),
+        stat(session, "stat, name not there", ABSENT, How::FOLLOW),
+        stat(session, "stat, symbolic link itself", LINK, How::NOFOLLOW),
+        stat(session, "stat, through symbolic link", LINK, How::FOLLOW),
+        stat(session, "stat, through ..", "/usr/include/linux/../linux/sched/fs.h", How::FOLLOW),
+        stat(session, "stat, full search check", SHARED, How::FOLLOW),
+        access(session, "access", FILE, Access::READ),
+        access(session, "access, refused", FILE, Access::WRITE),
+        access(session, "exists", FILE, Access::empty()),
+        access(session, "exists, name not there", ABSENT, Access::empty()),
+        (
+            "read_link_into",
+            Box::new(|| {
+                TARGET
+                    .with_borrow_mut(|to| session.read_link_into(black_box(LINK), How::NOFOLLOW, to))
+                    .unwrap();
+            }),
+        ),
+    ]
+}
+
+/// Calls often enough that nothing is left to be remembered: the way to a directory is, the second time.
+fn warm(act: &dyn Fn()) {
+    (0..3).for_each(|_| act());
+}
+
+fn allocations_of(act: &dyn Fn()) -> u64 {
+    let before = allocations::of_this_thread();
+    (0..CALLS).for_each(|_| act());
+    allocations::of_this_thread() - before
+}
+
+#[test]
+fn a_warm_question_allocates_nothing_and_executes_no_locked_instruction() {
+    let root = volume();
+    let user = user(&root);
+    // The thread's record of its pin, and its slot of the tally of walks: the same two lines, whatever is asked.
+    let own = |footprint: &Footprint| footprint.written().collect::<BTreeSet<_>>();
+    let mut expected = BTreeSet::new();
+    let fallbacks = || root.root().superblock().stats().walk_fallbacks;
+    for (name, ask) in questions(&user) {
+        warm(&ask);
+        let before = fallbacks();
+        assert_eq!(allocations_of(&ask), 0, "{name}");
+        let (_, footprint) = record(&ask);
+        println!("{name:<28} {footprint}");
+        assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{name}: {footprint:?}");
+        if expected.is_empty() {
+            expected = own(&footprint);
+        }
+        assert_eq!((own(&footprint).len(), own(&footprint)), (2, expected.clone()), "{name}: {footprint:?}");
+        if let Some((_, locked)) = locked_instructions(&ask) {
+            assert_eq!(locked, 0, "{name}");
+        }
+        assert_eq!(fallbacks(), before, "{name}: was not warm");
+    }
+}
+
+#[test]
+fn warm_questions_on_two_threads_share_no_line_that_one_writes() {
+    let root = volume();
+    let user = user(&root);
+    let questions = questions(&user);
+    for (one_name, one) in &questions {
+        for (other_name, other) in &questions {
+            let [one, other] = side_by_side(one, other);
+            let found = conflicts(&one, &other);
+            assert!(found.is_empty(), "{one_name} and {other_name}: {found:?}");
+        }
+    }
+    println!("{} pairs without a conflict", questions.len() * questions.len());
+}
+
+fn conflict_count(one: impl Fn(), other: impl Fn() + Send) -> usize {
+    let [one, other] = side_by_side(one, other);
+    conflicts(&one, &other).len()
+}
+
+/// Questions beside calls that change something else, or that take the file into use.
+#[test]
+fn a_question_beside_a_change_elsewhere_shares_no_line_either() {
+    // Chance may put two names into one bucket of a table, whose line they then share, but hardly twice.
+    let mut fewest = [usize::MAX; 3];
+    for _ in 0..3 {
+        let root = volume();
+        let ask = || drop(black_box(root.stat(FILE, How::FOLLOW)));
+        let open = || drop(root.open(FILE, OpenFlags::READ).unwrap());
+        let chmod = || root.chmod(OTHER, 0o600, How::FOLLOW).unwrap();
+        let found = [
+            conflict_count(ask, open),
+            conflict_count(ask, chmod),
+            conflict_count(ask, || make_and_remove(&root)),
+        ];
+        fewest = std::array::from_fn(|index| fewest[index].min(found[index]));
+    }
+    let names = ["open of the same file", "chmod of another file", "mknod and unlink elsewhere"];
+    for (name, lines) in names.iter().zip(fewest) {
+        println!("stat beside {name:<28} {lines} lines in conflict");
+        assert_eq!(lines, 0, "{name}");
+    }
+}
+
+fn make_and_remove(root: &Session) {
+    root.mknod("/home/new", NewKind::Regular, 0o644).unwrap();
+    root.unlink("/home/new").unwrap();
+}
+
+fn seen(name: &str, act: impl Fn()) -> Footprint {
+    let (_, footprint) = record(act);
+    println!("{name:<28} {footprint}");
+    footprint
+}
+
+/// The same eyes see what other calls do, so that the zeroes above mean something.
+#[test]
+fn calls_that_take_locks_and_references_are_seen() {
+    let root = volume();
+    root.root().superblock().drop_caches();
+    let cold = seen("stat, name not in the cache", || drop(root.stat(FILE, How::FOLLOW)));
+    assert!(cold.total().rmws > 10, "{cold:?}");
+
+    let open = || drop(root.open(FILE, OpenFlags::READ).unwrap());
+    warm(&open);
+    let opened = seen("open and close", open);
+    assert!(opened.total().rmws >= 4, "{opened:?}");
+    assert!(conflict_count(open, open) > 0);
+
+    let touch = || make_and_remove(&root);
+    warm(&touch);
+    assert!(allocations_of(&touch) >= CALLS);
+    assert!(seen("mknod and unlink", touch).total().rmws > 10);
+
+    // One locked instruction each way, for the count of the target, which no other test would see.
+    let read_link = || drop(root.read_link(LINK, How::NOFOLLOW).unwrap());
+    warm(&read_link);
+    assert_eq!(seen("read_link", read_link).total().rmws, 0);
+    if let Some((_, locked)) = locked_instructions(read_link) {
+        assert_eq!(locked, 2);
+    }
+
+    let ask = || drop(root.stat(FILE, How::FOLLOW));
+    let chmod = || root.chmod(FILE, 0o600, How::FOLLOW).unwrap();
+    assert!(seen("chmod", chmod).total().stores > 4);
+    assert!(conflict_count(ask, chmod) > 0);
+}
