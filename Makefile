@@ -15,7 +15,7 @@ test:
 bench:
 	./scripts/setup bench
 	cargo build --release --locked -p extern4-cli
-	cargo run --release --locked -q -p extern4-xtask -- bench
+	cargo run --release --locked -q -p extern4-xtask -- bench $(ROWS)
 
 soak:
 	./scripts/setup soak

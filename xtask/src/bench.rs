@@ -1,18 +1,27 @@
 //! Benchmarks against rivals: each goal is one row, ours and the rival's measured in turn in the same run.
 //!
-//! A row is printed as a ratio and written to `target/bench/NAME.json`. Times are of whole processes, from start to
-//! exit; the page cache of the operating system is warm, every other cache cold, unless a row says otherwise.
+//! A row is printed as a ratio and written to `target/bench/NAME.json`. Rows can be chosen by parts of their names. Times
+//! are of whole processes, from start to exit; the page cache of the operating system is warm, every other cache cold,
+//! unless a row says otherwise: the rows of walks and of the buffer cache are of calls in one process, all caches warm.
 
+mod buffer;
 mod image;
+mod process;
+mod rival;
 mod row;
+mod search;
+mod tree;
+mod walk;
 
-use std::io::Read;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use image::{Mount, Rival};
-use row::{Row, Unit};
+pub(crate) use search::search_loop;
+pub(crate) use walk::stat_loop;
+
+use image::Rival;
+use row::Row;
 
 /// Interleaved runs of each row, after one run that is not counted.
 const RUNS: usize = 7;
@@ -20,144 +29,119 @@ const RUNS: usize = 7;
 /// An error as a sentence.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// Runs every row; true if every goal was met.
-pub(crate) fn run(root: &Path) -> Result<bool> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let extern4 = target.join("release/extern4");
-    if !extern4.exists() {
-        return Err(format!("{} is missing: run `make bench`", extern4.display()));
-    }
-    let folder = target.join("bench");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let image = image::prepare(&folder)?;
-    let bench = Bench { extern4, image, folder };
+/// A row: its name, what it cannot do without, and how it is measured.
+type Spec = (&'static str, &'static [Need], fn(&Bench) -> Result<Row>);
 
-    let rows = [
-        bench.find(Rival::Kernel)?,
-        bench.find(Rival::Fuse2fs)?,
-        bench.cat()?,
-        bench.open()?,
-        bench.open_reads()?,
-        bench.check()?,
-    ];
-    println!("{}", Row::header());
-    for row in &rows {
-        println!("{row}");
-        row.write(&bench.folder)?;
-    }
-    Ok(rows.iter().all(Row::met))
+/// What a row needs of the machine.
+#[derive(Clone, Copy)]
+enum Need {
+    /// The superuser, and loop devices.
+    Mounts,
+    /// A program.
+    Program(&'static str),
 }
 
+const ROWS: &[Spec] = &[
+    ("find-vs-kernel", &[Need::Mounts], |bench| bench.find(Rival::Kernel)),
+    ("find-vs-fuse2fs", &[Need::Mounts, Need::Program("fuse2fs")], |bench| bench.find(Rival::Fuse2fs)),
+    ("cat-1gib-vs-kernel", &[Need::Mounts], Bench::cat),
+    ("open-20gb-time", &[Need::Mounts], Bench::open),
+    ("open-20gb-device-reads", &[Need::Mounts], Bench::open_reads),
+    ("check-vs-e2fsck", &[Need::Mounts, Need::Program("e2fsck")], Bench::check),
+    ("walk-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::walk),
+    ("walk-missing-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::walk_missing),
+    ("walk-2-threads-vs-1", &[Need::Program("mke2fs")], Bench::walk_threads),
+    ("walk-2-threads-vs-rust-fs-ext4", &[Need::Program("mke2fs")], Bench::walk_rust_fs_ext4),
+    ("walk-allocations", &[Need::Program("mke2fs")], Bench::walk_allocations),
+    ("walk-restarts-percent", &[], Bench::walk_restarts),
+    ("walk-12-fast-search-instructions", &[Need::Program("valgrind")], Bench::search_instructions),
+    (
+        "walk-12-fast-search-by-component",
+        &[Need::Program("valgrind")],
+        Bench::search_instructions_by_component,
+    ),
+    ("walk-12-acls-vs-none", &[], Bench::search_acls),
+    ("walk-12-acls-vs-none-by-component", &[], Bench::search_acls_by_component),
+    ("buffer-hit-allocations", &[], Bench::buffer_allocations),
+    ("buffer-hit-2-threads-vs-1", &[], Bench::buffer_threads),
+];
+
+/// Runs the rows with one of `parts` in their names, or all if there are none; true if every goal was met.
+pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
+    let chosen = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let folder = target.join("bench");
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let bench = Bench { target, folder, share: OnceCell::new(), include: OnceCell::new() };
+    println!("{}", Row::header());
+    let mut met = true;
+    for (name, needs, measure) in ROWS.iter().filter(|(name, ..)| chosen(name)) {
+        if let Some(missing) = needs.iter().find_map(|need| need.missing()) {
+            println!("{name}: skipped, for it needs {missing}");
+            continue;
+        }
+        let row = measure(&bench)?;
+        println!("{row}");
+        row.write(&bench.folder)?;
+        met &= row.met();
+    }
+    Ok(met)
+}
+
+/// Where everything is.
 struct Bench {
-    extern4: PathBuf,
-    image: PathBuf,
+    target: PathBuf,
     folder: PathBuf,
+    share: OnceCell<PathBuf>,
+    include: OnceCell<PathBuf>,
 }
 
 impl Bench {
-    /// A cold listing of every name.
-    fn find(&self, rival: Rival) -> Result<Row> {
-        let (name, goal) = match rival {
-            Rival::Kernel => ("find-vs-kernel", 1.0),
-            Rival::Fuse2fs => ("find-vs-fuse2fs", 10.0),
+    /// The command.
+    fn extern4(&self) -> Result<PathBuf> {
+        let extern4 = self.target.join("release/extern4");
+        if extern4.exists() {
+            Ok(extern4)
+        } else {
+            Err(format!("{} is missing: run `make bench`", extern4.display()))
+        }
+    }
+
+    /// The large image; it is made when a row asks for it.
+    fn share(&self) -> Result<&Path> {
+        kept(&self.share, || image::prepare_share(&self.folder))
+    }
+
+    /// The image with `/usr/include`.
+    fn include(&self) -> Result<&Path> {
+        kept(&self.include, || image::prepare_include(&self.folder))
+    }
+}
+
+fn kept(cell: &OnceCell<PathBuf>, make: impl FnOnce() -> Result<PathBuf>) -> Result<&Path> {
+    if cell.get().is_none() {
+        let _ = cell.set(make()?);
+    }
+    Ok(cell.get().expect("it was just set"))
+}
+
+impl Need {
+    /// What is missing, if anything is.
+    fn missing(self) -> Option<String> {
+        let there = match self {
+            Self::Mounts => rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists(),
+            Self::Program(name) => {
+                let mut version = Command::new(name);
+                version.arg(if name == "valgrind" { "--version" } else { "-V" });
+                version.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+            }
         };
-        let place = format!("{}:/share", self.image.display());
-        let mut row = Row::faster(name, Unit::Milliseconds, goal);
-        for run in 0..=RUNS {
-            let ours = time(Command::new(&self.extern4).arg("find").arg(&place))?;
-            // Mounted anew each time, so that its inode and dentry caches are as cold as ours.
-            let mount = Mount::new(rival, &self.image, &self.folder.join("mnt"))?;
-            let theirs = time(Command::new("find").arg(mount.path().join("share")))?;
-            drop(mount);
-            if run > 0 {
-                row.add(ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3);
-            }
+        if there {
+            return None;
         }
-        Ok(row)
+        Some(match self {
+            Self::Mounts => "the superuser and loop mounts".to_owned(),
+            Self::Program(name) => format!("the program {name}"),
+        })
     }
-
-    /// One large file into a pipe that is read empty; the kernel's mount has the file in its own page cache too.
-    /// Not into `/dev/null`, which takes pages without looking at them.
-    fn cat(&self) -> Result<Row> {
-        let mount = Mount::new(Rival::Kernel, &self.image, &self.folder.join("mnt"))?;
-        let place = format!("{}:/big", self.image.display());
-        let mut row = Row::faster("cat-1gib-vs-kernel", Unit::Milliseconds, 0.9);
-        for run in 0..=RUNS {
-            let ours = time_piped(Command::new(&self.extern4).arg("cat").arg(&place))?;
-            let theirs = time_piped(Command::new("cat").arg(mount.path().join("big")))?;
-            if run > 0 {
-                row.add(ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3);
-            }
-        }
-        Ok(row)
-    }
-
-    /// Opening the image in process.
-    fn open(&self) -> Result<Row> {
-        let mut row = Row::below("open-20gb-time", Unit::Milliseconds, 5.0);
-        for run in 0..=RUNS {
-            let start = Instant::now();
-            let volume = extern4::Volume::open(&self.image).map_err(|e| e.to_string())?;
-            let took = start.elapsed();
-            drop(volume);
-            if run > 0 {
-                row.add(took.as_secs_f64() * 1e3, 5.0);
-            }
-        }
-        Ok(row)
-    }
-
-    /// Device reads of an open.
-    fn open_reads(&self) -> Result<Row> {
-        let mut row = Row::below("open-20gb-device-reads", Unit::Count, 8.0);
-        for _ in 0..RUNS {
-            row.add(image::device_reads_of_open(&self.image)?, 8.0);
-        }
-        Ok(row)
-    }
-
-    /// A check of everything, beside e2fsck's.
-    fn check(&self) -> Result<Row> {
-        let mut row = Row::faster("check-vs-e2fsck", Unit::Milliseconds, 1.0);
-        for run in 0..=RUNS {
-            let ours = time(Command::new(&self.extern4).arg("check").arg(&self.image))?;
-            let theirs = time(Command::new("e2fsck").arg("-fn").arg(&self.image))?;
-            if run > 0 {
-                row.add(ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3);
-            }
-        }
-        Ok(row)
-    }
-}
-
-/// How long `command` runs; it has to succeed.
-fn time(command: &mut Command) -> Result<Duration> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let start = Instant::now();
-    let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
-    let took = start.elapsed();
-    if status.success() { Ok(took) } else { Err(format!("{command:?}: {status}")) }
-}
-
-/// How long `command` runs while all it prints is read through a pipe; it has to succeed.
-fn time_piped(command: &mut Command) -> Result<Duration> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let failed = |e: std::io::Error| format!("{e}");
-    let start = Instant::now();
-    let mut child = command.spawn().map_err(failed)?;
-    let mut pipe = child.stdout.take().ok_or("no pipe")?;
-    let mut buf = vec![0; 256 << 10];
-    let mut bytes = 0;
-    loop {
-        match pipe.read(&mut buf).map_err(failed)? {
-            0 => break,
-            len => bytes += len as u64,
-        }
-    }
-    let status = child.wait().map_err(failed)?;
-    let took = start.elapsed();
-    if !status.success() || bytes != image::BIG_BYTES {
-        return Err(format!("{command:?}: {status}, {bytes} bytes"));
-    }
-    Ok(took)
 }

@@ -7,25 +7,40 @@ mod tidy;
 
 use std::process::ExitCode;
 
+/// Counts, for the rows that are about allocations.
+#[global_allocator]
+static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocations::Counting;
+
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest = args.get(1..).unwrap_or_default();
+    match args.first().map(String::as_str) {
         Some("tidy") => report(tidy::check(&tidy::workspace_root())),
-        Some("bench") => match bench::run(&tidy::workspace_root()) {
+        Some("bench") => match bench::run(&tidy::workspace_root(), rest) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => {
                 eprintln!("bench: a goal is missed");
                 ExitCode::FAILURE
             }
-            Err(error) => {
-                eprintln!("bench: {error}");
-                ExitCode::FAILURE
-            }
+            Err(error) => failed(&error),
         },
+        // Loops that `bench` runs in processes of their own.
+        Some("stat-loop") => {
+            bench::stat_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+        }
+        Some("search-loop") => {
+            bench::search_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+        }
         _ => {
-            eprintln!("usage: xtask tidy | xtask bench");
+            eprintln!("usage: xtask tidy | xtask bench [PART OF A ROW'S NAME...]");
             ExitCode::from(2)
         }
     }
+}
+
+fn failed(error: &str) -> ExitCode {
+    eprintln!("bench: {error}");
+    ExitCode::FAILURE
 }
 
 fn report(faults: Vec<String>) -> ExitCode {

@@ -1,4 +1,4 @@
-//! The image that the rows run on, and mounts of it by the rivals.
+//! The images that the rows run on, and mounts of them by the rivals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) const BIG_BYTES: u64 = 1 << 30;
 const TREE: &str = "/usr/share";
 
 /// Makes the image in `folder`, or takes the one an earlier run made: 20 GB, `/usr/share` as `/share`, and `/big`.
-pub(crate) fn prepare(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn prepare_share(folder: &Path) -> Result<PathBuf> {
     let image = folder.join("share.img");
     if !image.exists() {
         let part = folder.join("share.img.part");
@@ -35,6 +35,22 @@ pub(crate) fn prepare(folder: &Path) -> Result<PathBuf> {
     }
     // Warms the page cache of the operating system for the blocks that are not holes.
     must(Command::new("cp").arg("--sparse=always").arg(&image).arg("/dev/null"))?;
+    Ok(image)
+}
+
+/// Makes the image with `/usr/include` as `/usr/include`, owned by root, or takes the one an earlier run made.
+pub(crate) fn prepare_include(folder: &Path) -> Result<PathBuf> {
+    let image = folder.join("include.img");
+    if !image.exists() {
+        let (part, tree) = (folder.join("include.img.part"), folder.join("include"));
+        println!("making {} from /usr/include", image.display());
+        must(Command::new("rm").arg("-rf").args([&tree, &part]))?;
+        fs::create_dir_all(tree.join("usr")).map_err(|e| e.to_string())?;
+        must(Command::new("cp").args(["-a", "/usr/include"]).arg(tree.join("usr/include")))?;
+        must(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", "-d"]).args([&tree, &part]).arg("1G"))?;
+        must(Command::new("rm").arg("-rf").arg(&tree))?;
+        fs::rename(&part, &image).map_err(|e| e.to_string())?;
+    }
     Ok(image)
 }
 

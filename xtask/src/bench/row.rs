@@ -10,15 +10,27 @@ use super::Result;
 pub(crate) enum Unit {
     /// Milliseconds.
     Milliseconds,
+    /// Nanoseconds for an operation.
+    Nanoseconds,
+    /// Instructions for an operation.
+    Instructions,
     /// How many.
     Count,
+    /// How many in a hundred.
+    Percent,
+    /// How many times another figure.
+    Times,
 }
 
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Milliseconds => "ms",
+            Self::Nanoseconds => "ns",
+            Self::Instructions => "instr",
             Self::Count => "count",
+            Self::Percent => "%",
+            Self::Times => "x",
         })
     }
 }
@@ -33,12 +45,21 @@ pub(crate) struct Row {
     against_rival: bool,
     ours: Vec<f64>,
     rival: Vec<f64>,
+    note: String,
 }
 
 impl Row {
     /// A goal to be at least `goal` times as fast as a rival.
     pub(crate) fn faster(name: &'static str, unit: Unit, goal: f64) -> Self {
-        Self { name, unit, goal, against_rival: true, ours: Vec::new(), rival: Vec::new() }
+        Self {
+            name,
+            unit,
+            goal,
+            against_rival: true,
+            ours: Vec::new(),
+            rival: Vec::new(),
+            note: String::new(),
+        }
     }
 
     /// A goal to need at most `goal` of something.
@@ -52,9 +73,25 @@ impl Row {
         self.rival.push(rival);
     }
 
+    /// Says something beside the figures: one sentence without quotation marks.
+    pub(crate) fn set_note(&mut self, note: String) {
+        self.note = note;
+    }
+
     /// The median over the runs of how often ours goes into the rival's, each pair measured back to back.
     pub(crate) fn ratio(&self) -> f64 {
         median(self.rival.iter().zip(&self.ours).map(|(rival, ours)| rival / ours))
+    }
+
+    /// The ratio as it is written; what needs nothing at all goes into everything without end.
+    fn ratio_text(&self, suffix: &str) -> String {
+        let ratio = self.ratio();
+        match (ratio.is_finite(), suffix) {
+            (true, "") => ratio.to_string(),
+            (true, _) => format!("{ratio:.2}{suffix}"),
+            (false, "") => "null".to_owned(),
+            (false, _) => "-".to_owned(),
+        }
     }
 
     /// Whether the goal is met.
@@ -69,7 +106,7 @@ impl Row {
     /// The line above the rows.
     pub(crate) fn header() -> String {
         format!(
-            "{:<26} {:>10} {:>17} {:>10} {:>17} {:>6} {:>7} {:>7}  met",
+            "{:<32} {:>10} {:>17} {:>10} {:>17} {:>6} {:>7} {:>7}  met",
             "row", "ours", "(min..max)", "rival", "(min..max)", "unit", "ratio", "goal"
         )
     }
@@ -80,19 +117,20 @@ impl Row {
         let (ours, rival) = (Spread::of(&self.ours), Spread::of(&self.rival));
         let text = format!(
             "{{\"name\":\"{}\",\"ours\":{},\"rival\":{},\"unit\":\"{}\",\"ratio\":{},\"goal\":{},\"met\":{},\
-             \"ours_min\":{},\"ours_max\":{},\"rival_min\":{},\"rival_max\":{},\"runs\":{}}}\n",
+             \"ours_min\":{},\"ours_max\":{},\"rival_min\":{},\"rival_max\":{},\"runs\":{},\"note\":\"{}\"}}\n",
             self.name,
             ours.median,
             rival.median,
             self.unit,
-            self.ratio(),
+            self.ratio_text(""),
             self.goal,
             self.met(),
             ours.min,
             ours.max,
             rival.min,
             rival.max,
-            self.ours.len()
+            self.ours.len(),
+            self.note
         );
         std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
     }
@@ -104,16 +142,17 @@ impl fmt::Display for Row {
         let goal = if self.against_rival { format!(">={}x", self.goal) } else { format!("<={}", self.goal) };
         write!(
             f,
-            "{:<26} {:>10.2} {:>17} {:>10.2} {:>17} {:>6} {:>6.2}x {:>7}  {}",
+            "{:<32} {:>10.2} {:>17} {:>10.2} {:>17} {:>6} {:>7} {:>7}  {}{}",
             self.name,
             ours.median,
             ours.range(),
             rival.median,
             rival.range(),
             self.unit.to_string(),
-            self.ratio(),
+            self.ratio_text("x"),
             goal,
-            if self.met() { "yes" } else { "NO" }
+            if self.met() { "yes" } else { "NO" },
+            if self.note.is_empty() { String::new() } else { format!("  ({})", self.note) }
         )
     }
 }

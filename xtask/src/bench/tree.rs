@@ -1,0 +1,62 @@
+//! A deep tree in memory: one file below a chain of directories, all of them root's and open to everybody.
+
+use extern4_vfs::{
+    Acl, AclKind, Cred, How, MemFs, MemLimits, Namespace, NewKind, RenameFlags, Result, Session, SuperBlock,
+    SuperOptions,
+};
+
+/// Components of the path, the file's name included.
+pub(super) const COMPONENTS: usize = 12;
+
+/// An ACL that lets the user search a directory by name.
+pub(super) const NAMED: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::r-x";
+
+/// The first `depth` directories of the chain.
+fn dir(depth: usize) -> String {
+    (0..depth).map(|n| format!("/d{n}")).collect()
+}
+
+/// The path of the file.
+pub(super) fn path() -> String {
+    format!("{}/f", dir(COMPONENTS - 1))
+}
+
+/// The same with a `.` in it, which keeps the walk from remembering the way: it goes component by component each time.
+pub(super) fn path_by_component() -> String {
+    format!("/.{}", path())
+}
+
+/// The superuser on a new volume with the tree, each directory with this ACL.
+pub(super) fn volume(acl: Option<&str>) -> Result<Session> {
+    let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default())?;
+    let root = Session::new(&Namespace::new(sb), Cred::root());
+    for depth in 0..COMPONENTS {
+        let dir = if depth == 0 { "/".to_owned() } else { dir(depth) };
+        if depth > 0 {
+            root.mkdir(&dir, 0o755)?;
+        }
+        root.mknod(format!("{dir}/file"), NewKind::Regular, 0o644)?;
+        root.mkdir(format!("{dir}/folder"), 0o755)?;
+        if let Some(acl) = acl {
+            let acl: Acl = acl.parse().expect("an ACL");
+            root.set_acl(&dir, AclKind::Access, Some(acl), How::FOLLOW)?;
+        }
+    }
+    root.mknod(path(), NewKind::Regular, 0o644)?;
+    Ok(root)
+}
+
+/// The ordinary user who walks.
+pub(super) fn user(root: &Session) -> Session {
+    root.with_cred(Cred::new(1000, 1000, &[]))
+}
+
+/// Renames a file and a directory beside the path in the directory at `depth`, there and back.
+pub(super) fn rename_beside(root: &Session, depth: usize) {
+    for kind in ["file", "folder"] {
+        let (name, other) = (format!("{}/{kind}", dir(depth)), format!("{}/{kind}-elsewhere", dir(depth)));
+        for (from, to) in [(&name, &other), (&other, &name)] {
+            root.rename(from, to, RenameFlags::empty()).expect("nobody else renames");
+        }
+    }
+}
