@@ -573,6 +573,21 @@ fn prefix_vs_chmod() {
 }
 
 #[test]
+fn prefix_vs_chmod_that_was_noticed() {
+    let may = |world: &World, path| errno(world.user.access(path, Access::empty(), How::FOLLOW)).is_none();
+    race(
+        remembered,
+        |world| world.root.chmod("/a", 0o700, How::FOLLOW).unwrap(),
+        move |world| {
+            // A way that is not remembered, then one that is.
+            let (first, second) = (may(world, "/./a/d"), may(world, "/a/d/f"));
+            assert!(first || !second, "refused, and granted again");
+        },
+        move |world| assert!(!may(world, "/a/d/f")),
+    );
+}
+
+#[test]
 fn prefix_remember_vs_rmdir() {
     let come_by = |world: &World| assert_eq!(errno(world.root.unlink("/a/d/x")), Some(Errno::ENOENT));
     race(

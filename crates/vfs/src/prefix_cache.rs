@@ -18,16 +18,18 @@
 //! # Why it is right
 //! | step | ordering |
 //! |---|---|
-//! | C1: a change hides the name, or changes the permission word | Release |
-//! | C2: it counts up `changes` | AcqRel |
+//! | C1: a change of names hides the name | Release |
+//! | C2: a change counts up `changes` | AcqRel |
+//! | C3: a change of rights changes the permission word, after C2, and then takes itself out of `changes` | Release |
 //! | F1: a walk reads `changes`, before anything else | Acquire, pairs with C2 |
 //! | F2: it walks, and what it found becomes an entry with the number of F1, or gives its number to the entry | Release |
 //! | R: a reader compares an entry's number with `changes` | Acquire, pairs with C2 and F2 |
 //!
-//! A reader who starts after a change has returned finds a number that no entry has which was made of anything older:
-//! whoever read that number (F1) sees C1, finds the name hidden or reads the new word. One who compares before C2 takes
-//! the way as it was, and is no different from a walk that had passed there before the change. A late F2 can only give an
-//! entry a number that is past.
+//! After C2 there is no entry with the present number that was made of anything older. A change of names comes about only
+//! then, and whoever reads the new number (F1) finds the name hidden until it has. While a change of rights is
+//! under way, `changes` is no number at all, so no entry is used or made; whoever reads a number after it (F1) reads the new
+//! word. One who compares before C2 takes the way as it was, and so does every walk until then: nobody goes by the new
+//! state first and then by the old one. A late F2 can only give an entry a number that is past.
 //!
 //! Entries keep their directory in use. So that a removed one goes at once, each dentry lists the hashes of its entries, and
 //! who removes the directory takes them out ([`PrefixCache::forget_removed`]). Under the lock of that list an entry is made
@@ -59,8 +61,22 @@ const LIMIT: usize = 2;
 pub(crate) struct PrefixCache {
     table: HashTable<Entry>,
     seed: u64,
-    /// Changes of directories so far. On a line of its own: every reader reads it.
+    /// Changes of directories so far, in units of [`CHANGE`], and how many of rights are under way. On a line of its own:
+    /// every reader reads it.
     changes: Padded<AtomicU64>,
+}
+
+/// One change in [`PrefixCache::changes`]. What is below are changes under way, each of a thread's.
+const CHANGE: u64 = 1 << 20;
+
+/// A change of who may search a directory, under way as long as this lives.
+pub(crate) struct Change<'a>(&'a AtomicU64);
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        // Release: C3.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 struct Entry {
@@ -103,17 +119,25 @@ impl PrefixCache {
         Self { table: HashTable::with_capacity(LIMIT), seed: new_seed(), changes: Padded(AtomicU64::new(0)) }
     }
 
-    /// Changes of directories so far.
+    /// Which changes of directories have been made; `None` while one of rights is under way.
     #[inline]
-    pub(crate) fn changes(&self) -> u64 {
-        // Acquire: F1 and R.
-        self.changes.load(Ordering::Acquire)
+    pub(crate) fn changes(&self) -> Option<u64> {
+        // Acquire: F1 and R, pairs with C2 and C3.
+        let changes = self.changes.load(Ordering::Acquire);
+        (changes % CHANGE == 0).then_some(changes)
     }
 
-    /// Notes that a directory has changed, or is about to and is hidden.
+    /// Notes that a directory's name is about to change, and is hidden.
     pub(crate) fn note_change(&self) {
         // AcqRel: C2.
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changes.fetch_add(CHANGE, Ordering::AcqRel);
+    }
+
+    /// Begins a change of who may search a directory.
+    pub(crate) fn begin_change(&self) -> Change<'_> {
+        // AcqRel: C2.
+        self.changes.fetch_add(CHANGE + 1, Ordering::AcqRel);
+        Change(&self.changes)
     }
 
     fn hash(&self, way: &Way<'_>) -> u64 {
@@ -164,7 +188,7 @@ impl PrefixCache {
         let mut dropped = Vec::new();
         let guard = pin();
         let mut listed = lock::lock(&dir.prefixes);
-        if self.changes() != way.changes {
+        if self.changes() != Some(way.changes) {
             return;
         }
         if !listed.contains(&hash) {

@@ -201,12 +201,12 @@ impl<'g> RcuWalk<'g> {
     // Always inlined, as all on the way of a warm walk: its state then lives in registers, which is worth a third of the time.
     #[inline(always)]
     fn walk_path(&mut self, path: &'g [u8], last: Last) -> Result<Rest, Stop> {
-        let Some(slash) = split(path).filter(|_| self.word_decides) else {
+        let prefixes = &self.sb.prefixes;
+        let changes = if self.word_decides { prefixes.changes() } else { None };
+        let (Some(changes), Some(slash)) = (changes, split(path)) else {
             return self.walk(path, last);
         };
-        let prefixes = &self.sb.prefixes;
-        let way =
-            Way { base: self.at.id, path: &path[..slash], cred: self.cred, changes: prefixes.changes() };
+        let way = Way { base: self.at.id, path: &path[..slash], cred: self.cred, changes };
         let Some((dir, searches)) = prefixes.see(&way, self.guard) else {
             return self.walk_and_remember(path, last, way);
         };

@@ -47,9 +47,8 @@ impl Session {
         let acl = if sb.traits().acl { sb.acl(inode, AclKind::Access)? } else { None };
         let acl = acl.map(|acl| sb.checker.intern(acl.with_mode(mode)));
         let set = SetAttr { mode: Some(mode), acl, ctime: Some(sb.now()), ..SetAttr::default() };
-        let changed = sb.fs().set_attr(inode, &set);
-        sb.note_search_change(inode);
-        changed
+        let _search = sb.search_change(inode);
+        sb.fs().set_attr(inode, &set)
     }
 
     /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits.
@@ -82,9 +81,8 @@ impl Session {
                 set.mode = Some(mode & 0o7777 & !lost);
             }
         }
-        let changed = sb.fs().set_attr(inode, &set);
-        sb.note_search_change(inode);
-        changed
+        let _search = sb.search_change(inode);
+        sb.fs().set_attr(inode, &set)
     }
 
     /// Sets times of last reading and last change. To the present: for whoever may write; otherwise: owners.
@@ -156,10 +154,9 @@ impl Session {
             return Err(Errno::EPERM.into());
         }
         let set = SetAttr { flags: Some(flags), ctime: Some(sb.now()), ..SetAttr::default() };
-        let changed = sb.fs().set_attr(inode, &set);
         // Folding of case, where the file system allows to switch it, decides which names there are.
-        sb.note_search_change(inode);
-        changed
+        let _search = sb.search_change(inode);
+        sb.fs().set_attr(inode, &set)
     }
 
     /// Sets an extended attribute, ACLs included.
@@ -273,9 +270,8 @@ impl Session {
             let _ = sb.acl(inode, kind);
         }
         let acl = acl.map(|acl| sb.checker.intern(acl));
-        let changed = sb.fs().set_acl(inode, kind, acl, mode, sb.now());
-        sb.note_search_change(inode);
-        changed
+        let _search = sb.search_change(inode);
+        sb.fs().set_acl(inode, kind, acl, mode, sb.now())
     }
 }
 

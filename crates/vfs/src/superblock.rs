@@ -28,7 +28,7 @@ use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::open_files::OpenFiles;
 use crate::permission::{Checker, SecurityHook};
-use crate::prefix_cache::PrefixCache;
+use crate::prefix_cache::{Change, PrefixCache};
 
 /// How a file system is served.
 #[derive(Clone)]
@@ -302,11 +302,9 @@ impl SuperBlock {
         lock::lock(&self.rename_mutex)
     }
 
-    /// Notes that who may search a directory has changed. After the change.
-    pub(crate) fn note_search_change(&self, inode: &Inode) {
-        if inode.is_dir() {
-            self.prefixes.note_change();
-        }
+    /// Begins a change of who may search a directory, which lasts as long as what this returns. Nothing for other files.
+    pub(crate) fn search_change(&self, inode: &Inode) -> Option<Change<'_>> {
+        inode.is_dir().then(|| self.prefixes.begin_change())
     }
 
     /// Notes that a directory's name is about to be removed or to move. The name is hidden.
