@@ -86,6 +86,7 @@ impl Session {
     /// # Ok(())
     /// # }
     /// ```
+    #[inline]
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.stat(path.as_ref(), true)
     }
@@ -96,8 +97,12 @@ impl Session {
     }
 
     fn stat(&self, path: &Path, follow: bool) -> Result<Metadata> {
-        let attr = self.vfs.stat(bytes(path), self.how(follow)).map_err(|e| Error::vfs("stat", path, e))?;
-        Ok(Metadata(attr))
+        let how = self.how(follow);
+        // Apart, so that what comes from it is written once, where the caller wants it.
+        if let Some(attr) = self.vfs.stat_cached(bytes(path), how) {
+            return Ok(Metadata(attr));
+        }
+        self.vfs.stat(bytes(path), how).map(Metadata).map_err(|e| Error::vfs("stat", path, e))
     }
 
     /// Whether `path` leads to anything. A path that may not be searched is an error, not a no.

@@ -19,19 +19,26 @@
 //!    entry live knows that the entry was in the table when it copied (V: the `Release` store of `live`, or any
 //!    release operation after it, pairs with the Acquire of whatever the reader copied).
 //! 6. Memory goes through RCU.
+//! 7. A [`Kept`] remembers an entry without a guard. Who unlinks an entry counts that in the number of removals for
+//!    the entry's part of the table, before its memory goes to RCU (K: `Release` store). [`HashTable::keep`] reads the
+//!    number first and then meets the entry in its chain: so the entry's own removal is not in the number yet, for who
+//!    sees the number sees what was unlinked before it. [`HashTable::recall`] reads the number again, pinned
+//!    (K: `Acquire`): while it has not moved, the entry's memory cannot have gone to RCU before the guard
+//!    was there, for the same reason as with a chain that still leads to an entry.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
 //! | head, `next` | lock holders | everyone | `Release` / `Acquire` (P, L) |
 //! | `live` | lock holders | everyone | `Release` / `Acquire` (V) |
 //! | `used` | everyone | everyone | `Relaxed`: a hint |
+//! | `removals` | lock holders | `keep`, `recall` | `Release` / `Acquire` (K) |
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use crate::percpu::Padded;
-use crate::primitive::{AtomicBool, AtomicPtr, Mutex, MutexGuard, Ordering, null_pointers};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering, null_pointers};
 use crate::rcu::{Guard, pin};
 
 /// Locks that the buckets share: bucket `b` has lock `b % STRIPES`.
@@ -40,6 +47,12 @@ const STRIPES: usize = 128;
 /// One in models, which have two buckets.
 #[cfg(feature = "loom")]
 const STRIPES: usize = 1;
+
+/// Numbers of removals that a table has. Each belongs to one stripe, so who counts holds its lock.
+#[cfg(not(feature = "loom"))]
+const PARTS: usize = 8 * STRIPES;
+#[cfg(feature = "loom")]
+const PARTS: usize = 1;
 
 struct Node<T> {
     next: AtomicPtr<Node<T>>,
@@ -62,6 +75,10 @@ pub struct HashTable<T> {
     /// How far to shift a hash down to a bucket.
     shift: u32,
     stripes: Box<[Padded<Mutex<Stripe>>]>,
+    /// Removals so far: those from bucket `b` are in number `b % PARTS`.
+    removals: Box<[AtomicU64]>,
+    /// No other table has it, nor had.
+    id: u64,
     owns: PhantomData<Box<Node<T>>>,
 }
 
@@ -69,6 +86,16 @@ pub struct HashTable<T> {
 pub struct Found<'g, T> {
     node: NonNull<Node<T>>,
     guard: PhantomData<&'g T>,
+}
+
+/// An entry that was found, to be had again under another guard as long as nothing is removed near it. It keeps nothing
+/// alive.
+#[derive(Debug)]
+pub struct Kept<T> {
+    node: NonNull<Node<T>>,
+    hash: u64,
+    table: u64,
+    removals: u64,
 }
 
 /// The right to change the chains of one stripe.
@@ -80,6 +107,9 @@ pub struct Bucket<'g, T> {
     guard: &'g Guard,
 }
 
+/// Not of a model: what it counts is no part of any protocol.
+static LAST_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
 impl<T: Send + Sync + 'static> HashTable<T> {
     /// An empty table for about `capacity` entries. It takes more, but then its chains grow.
     pub fn with_capacity(capacity: usize) -> Self {
@@ -90,6 +120,9 @@ impl<T: Send + Sync + 'static> HashTable<T> {
             heads: null_pointers(buckets),
             shift: u64::BITS - buckets.trailing_zeros(),
             stripes: (0..STRIPES).map(|_| stripe()).collect(),
+            removals: (0..PARTS).map(|_| AtomicU64::new(0)).collect(),
+            // Relaxed: only uniqueness counts.
+            id: LAST_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             owns: PhantomData,
         }
     }
@@ -109,15 +142,42 @@ impl<T: Send + Sync + 'static> HashTable<T> {
         // found this one, or the entry that points to it.
         while let Some(node) = unsafe { at.as_ref() } {
             if node.hash == hash && matches(&node.value) {
-                // Relaxed: a hint. Tested first, so that a hot entry's line is not written again and again.
-                if !node.used.load(Ordering::Relaxed) {
-                    node.used.store(true, Ordering::Relaxed);
-                }
+                node.note_use();
                 return Some(Found { node: NonNull::from(node), guard: PhantomData });
             }
             at = node.next.load(Ordering::Acquire);
         }
         None
+    }
+
+    /// Remembers an entry, to [`recall`](Self::recall) it later; `None` if it has been taken out.
+    pub fn keep(&self, found: Found<'_, T>) -> Option<Kept<T>> {
+        let Node { hash, .. } = *found.node();
+        // Acquire: K.
+        let removals = self.removals(hash).load(Ordering::Acquire);
+        // Acquire: L. Only what stands in a chain of this table is kept.
+        let mut at = self.head(hash).load(Ordering::Acquire);
+        // SAFETY: as in `find`; `found` stands for the guard.
+        while let Some(node) = unsafe { at.as_ref() } {
+            if at == found.node.as_ptr() {
+                return Some(Kept { node: found.node, hash, table: self.id, removals });
+            }
+            at = node.next.load(Ordering::Acquire);
+        }
+        None
+    }
+
+    /// An entry that was kept, if it is certain to have been in the table at some moment of this call. It is not after any
+    /// removal from the entry's part of the table.
+    #[inline(always)]
+    pub fn recall<'g>(&'g self, kept: &Kept<T>, _guard: &'g Guard) -> Option<Found<'g, T>> {
+        // Acquire: K.
+        if kept.table != self.id || kept.removals != self.removals(kept.hash).load(Ordering::Acquire) {
+            return None;
+        }
+        let found = Found { node: kept.node, guard: PhantomData };
+        found.node().note_use();
+        Some(found)
     }
 
     /// Locks the bucket of `hash`. A thread may hold one bucket at a time.
@@ -179,6 +239,12 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     fn bucket(&self, hash: u64) -> usize {
         // The high bits, as many as number the buckets.
         (hash >> self.shift) as usize
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one part"))]
+    fn removals(&self, hash: u64) -> &AtomicU64 {
+        &self.removals[self.bucket(hash) % PARTS]
     }
 
     #[inline]
@@ -288,6 +354,9 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         node.live.store(false, Ordering::Release);
         // Release: P for the entries behind, which a reader may meet through this link first.
         link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
+        let removals = self.table.removals(node.hash);
+        // Release: K. The lock is held, so nobody else counts there.
+        removals.store(removals.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.lock.entries -= 1;
         // SAFETY: `T: Send + 'static`, so it may be dropped on any thread at any later time; new readers cannot find it,
         // and the lock lets one thread unlink it.
@@ -315,6 +384,29 @@ impl<'g, T> Found<'g, T> {
         unsafe { self.node.as_ref() }
     }
 }
+
+impl<T> Node<T> {
+    #[inline]
+    fn note_use(&self) {
+        // Relaxed: a hint. Tested first, so that a hot entry's line is not written again and again.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: it lets a thread have what the table gives to any thread.
+unsafe impl<T: Send + Sync> Send for Kept<T> {}
+// SAFETY: as above; there is nothing to see in one itself.
+unsafe impl<T: Send + Sync> Sync for Kept<T> {}
+
+impl<T> Clone for Kept<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Kept<T> {}
 
 impl<T> Clone for Found<'_, T> {
     fn clone(&self) -> Self {

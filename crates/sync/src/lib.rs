@@ -6,6 +6,7 @@
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: a hash table of shared values whose lookups take no lock.
 //! - [`tally`]: counters that each thread adds to alone.
+//! - [`per_thread`]: a value for each thread that no other sees.
 //! - [`percpu`]: values and counters with one cache line a CPU.
 //! - `model`, with the feature `loom`: how models are run.
 //! - [`allocations`]: an allocator that counts, for benches.
@@ -24,6 +25,7 @@ mod epoch;
 pub mod hash_table;
 #[cfg(feature = "loom")]
 pub mod model;
+pub mod per_thread;
 pub mod percpu;
 pub mod primitive;
 pub mod rcu;

@@ -13,10 +13,10 @@ use crate::primitive::{AtomicU64, Ordering};
 
 /// Slots of a tally: all but the last are for one thread each.
 #[cfg(not(feature = "loom"))]
-const SLOTS: usize = 64;
+pub(crate) const SLOTS: usize = 64;
 /// In models all threads share one, since there is one thread of the system behind them.
 #[cfg(feature = "loom")]
-const SLOTS: usize = 1;
+pub(crate) const SLOTS: usize = 1;
 
 const UNKNOWN: usize = usize::MAX;
 
@@ -62,8 +62,9 @@ fn draw() -> usize {
     });
     drop(numbers);
     NUMBER.set(number);
+    let ticket = Ticket(number);
     // A thread that is ending keeps no ticket: dropping it gives the number back at once and leaves the shared slot.
-    let _ = TICKET.try_with(|ticket| ticket.set(Some(Ticket(number))));
+    let _ = TICKET.try_with(|own| own.set(Some(ticket)));
     NUMBER.get()
 }
 

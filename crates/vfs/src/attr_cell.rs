@@ -25,14 +25,6 @@ pub(crate) struct AttrCell {
     writers: Mutex<()>,
 }
 
-/// Attributes as they stand in memory.
-#[derive(Default)]
-pub(crate) struct AttrCopy {
-    /// What never changes: type, number, generation.
-    kind: Option<(FileType, u64, u32)>,
-    words: [u64; WORDS],
-}
-
 /// The right to change the attributes.
 pub(crate) struct Writer<'a> {
     cell: &'a AttrCell,
@@ -60,26 +52,16 @@ impl AttrCell {
     }
 
     /// A consistent copy.
-    #[inline]
     pub(crate) fn get(&self) -> Attr {
-        self.with(self.consistent(|| self.copy())).decode()
+        self.consistent(|| self.copy())
     }
 
-    /// Makes a consistent copy, if no writer comes between again and again.
-    #[inline]
-    pub(crate) fn try_copy(&self, to: &mut AttrCopy) -> bool {
-        to.kind = Some((self.kind, self.ino, self.generation));
-        let copied = self.seq.read(|| {
-            for (to, word) in to.words.iter_mut().zip(&self.words) {
-                // Relaxed: ordered by `seq`.
-                *to = word.load(Ordering::Relaxed);
-            }
-        });
-        copied.is_some()
-    }
-
-    fn with(&self, words: [u64; WORDS]) -> AttrCopy {
-        AttrCopy { kind: Some((self.kind, self.ino, self.generation)), words }
+    /// A consistent copy, if no writer comes between.
+    #[inline(always)]
+    pub(crate) fn try_get(&self) -> Option<Attr> {
+        let seq = self.seq.begin()?;
+        let attr = self.copy();
+        self.seq.validate(seq).then_some(attr)
     }
 
     /// Owner, group and permission bits, of one moment.
@@ -114,38 +96,30 @@ impl AttrCell {
         self.words[index].load(Ordering::Relaxed)
     }
 
-    #[inline]
-    fn copy(&self) -> [u64; WORDS] {
-        std::array::from_fn(|index| self.load(index))
-    }
-}
-
-impl AttrCopy {
-    /// The attributes.
-    #[inline]
-    pub(crate) fn decode(&self) -> Attr {
-        let [ids, mode, size, blocks, rdev, io, atime, mtime, ctime, btime, am, cb, rest] = self.words;
-        let (kind, ino, generation) = self.kind.expect("attributes were copied");
-        let ((uid, gid), (_, nlink), (major, minor)) = (halves(ids), halves(mode), halves(rdev));
-        let ((blksize, flags), (atime_nsec, mtime_nsec)) = (halves(io), halves(am));
-        let ((ctime_nsec, btime_nsec), (project, has_btime)) = (halves(cb), halves(rest));
+    #[inline(always)]
+    fn copy(&self) -> Attr {
         let time = |sec: u64, nsec| Timespec { sec: sec.cast_signed(), nsec };
+        let ((uid, gid), (_, nlink)) = (halves(self.load(0)), halves(self.load(1)));
+        let ((major, minor), (blksize, flags)) = (halves(self.load(4)), halves(self.load(5)));
+        let (atime_nsec, mtime_nsec) = halves(self.load(10));
+        let (ctime_nsec, btime_nsec) = halves(self.load(11));
+        let (project, has_btime) = halves(self.load(12));
         Attr {
-            ino,
-            generation,
-            kind,
-            mode: low16(mode),
+            ino: self.ino,
+            generation: self.generation,
+            kind: self.kind,
+            mode: low16(self.load(1)),
             uid,
             gid,
             nlink,
             rdev: Rdev { major, minor },
-            size,
-            blocks,
+            size: self.load(2),
+            blocks: self.load(3),
             blksize,
-            atime: time(atime, atime_nsec),
-            mtime: time(mtime, mtime_nsec),
-            ctime: time(ctime, ctime_nsec),
-            btime: (has_btime != 0).then(|| time(btime, btime_nsec)),
+            atime: time(self.load(6), atime_nsec),
+            mtime: time(self.load(7), mtime_nsec),
+            ctime: time(self.load(8), ctime_nsec),
+            btime: (has_btime != 0).then_some(time(self.load(9), btime_nsec)),
             flags: FileFlags::from_bits_retain(flags),
             project,
         }
@@ -154,7 +128,7 @@ impl AttrCopy {
 
 impl Writer<'_> {
     pub(crate) fn get(&self) -> Attr {
-        self.cell.with(self.cell.copy()).decode()
+        self.cell.copy()
     }
 
     /// Changes everything but number, type and generation, and with it what `publish` stores.

@@ -21,7 +21,7 @@
 //! | the table | who holds the bucket | everyone | those of `hash_table` |
 //! | `Entry::hidden` | who holds the directory's `rwsem` exclusive | everyone | Release, Acquire: see [`Hit::is_current`] |
 
-use extern4_sync::hash_table::{Bucket, Found, HashTable};
+use extern4_sync::hash_table::{Bucket, Found, HashTable, Kept};
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::shared::{Last, Link, Seen, Shared};
@@ -55,7 +55,23 @@ pub(crate) struct Entry {
 #[derive(Clone, Copy)]
 pub(crate) struct Hit<'g>(Found<'g, Entry>);
 
-impl Hit<'_> {
+/// A name that was found, to be had again later.
+#[derive(Clone, Copy)]
+pub(crate) struct KeptHit(Kept<Entry>);
+
+impl<'g> Hit<'g> {
+    /// What the name stands for; `None` if somebody is changing that.
+    #[inline]
+    pub(crate) fn dentry(self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
+        let entry = self.0.value();
+        // Acquire: who hid the name and bound it anew has published the new entry, which is then found next time.
+        if entry.hidden.load(Ordering::Acquire) {
+            return None;
+        }
+        // Empty when the entry is on its way out.
+        entry.dentry.see(guard)
+    }
+
     /// The dentry's number.
     #[inline]
     pub(crate) fn id(self) -> u64 {
@@ -161,25 +177,26 @@ impl DentryCache {
         guard: &'g Guard,
     ) -> Option<(Hit<'g>, Seen<'g, Dentry>)> {
         let is = |entry: &Entry| entry.parent == parent && entry.key.is_scanned(name);
-        Self::visible(self.table.find(name.hash, guard, is)?, guard)
+        let hit = Hit(self.table.find(name.hash, guard, is)?);
+        Some((hit, hit.dentry(guard)?))
     }
 
+    /// Remembers a name that was found.
+    pub(crate) fn keep(&self, hit: Hit<'_>) -> Option<KeptHit> {
+        self.table.keep(hit.0).map(KeptHit)
+    }
+
+    /// A name that was kept, if it is certain to be there at some moment of this call.
     #[inline]
-    fn visible<'g>(entry: Found<'g, Entry>, guard: &'g Guard) -> Option<(Hit<'g>, Seen<'g, Dentry>)> {
-        // Acquire: who hid the name and bound it anew has published the new entry, which is then found next time.
-        if entry.value().hidden.load(Ordering::Acquire) {
-            return None;
-        }
-        // Empty when the entry is on its way out.
-        let dentry = entry.value().dentry.see(guard)?;
-        Some((Hit(entry), dentry))
+    pub(crate) fn recall<'g>(&'g self, kept: &KeptHit, guard: &'g Guard) -> Option<Hit<'g>> {
+        self.table.recall(&kept.0, guard).map(Hit)
     }
 
-    /// The same, in use.
+    /// The same as [`see`](Self::see), in use.
     pub(crate) fn find(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
         let guard = pin();
         let entry = self.table.find(key.hash, &guard, |entry| key.is(entry))?;
-        Self::visible(entry, &guard)?.1.hold()
+        Hit(entry).dentry(&guard)?.hold()
     }
 
     /// The same, waiting for whoever changes the table: a name that is not found is not there. Without the wait, one

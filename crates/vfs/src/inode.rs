@@ -19,7 +19,7 @@ use extern4_sync::shared::Release;
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
 use crate::attr::{Attr, FileType};
-use crate::attr_cell::{AttrCell, AttrCopy};
+use crate::attr_cell::AttrCell;
 use crate::errno::Result;
 use crate::fs::FileSystem;
 use crate::lock::{self, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -113,10 +113,10 @@ impl Inode {
         self.attr.get()
     }
 
-    /// Makes a consistent copy of the attributes, as they stand in memory; false while they are being changed.
-    #[inline]
-    pub(crate) fn copy_attr(&self, to: &mut AttrCopy) -> bool {
-        self.attr.try_copy(to)
+    /// The attributes, unless they are just being changed.
+    #[inline(always)]
+    pub(crate) fn attr_if_still(&self) -> Option<Attr> {
+        self.attr.try_get()
     }
 
     /// Owner, group, and mode with its type bits, of one moment.

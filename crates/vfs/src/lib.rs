@@ -49,6 +49,7 @@ mod name;
 pub mod namei;
 mod open;
 pub mod open_files;
+mod path_cache;
 mod perm_word;
 pub mod permission;
 mod prefix_cache;

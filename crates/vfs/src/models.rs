@@ -536,6 +536,24 @@ fn remembered() -> World {
 }
 
 #[test]
+fn path_vs_unlink_and_create() {
+    race(
+        remembered,
+        |world| {
+            world.root.unlink("/a/d/f").unwrap();
+            assert!(!is_there(&world.user, "/a/d/f"), "removed, and remembered to be there");
+            assert_eq!(make_file(&world.root, "/a/d/f"), None);
+            assert!(is_there(&world.user, "/a/d/f"), "made, and remembered not to be there");
+        },
+        |world| {
+            let seen: Vec<_> = (0..3).map(|_| is_there(&world.user, "/a/d/f")).collect();
+            assert_ne!(seen, [false, true, false], "it came once");
+        },
+        |world| assert!(is_there(&world.user, "/a/d/f")),
+    );
+}
+
+#[test]
 fn prefix_vs_rename() {
     race(
         || {

@@ -124,7 +124,7 @@ pub(crate) fn hash_name(seed: u64, parent: u64, name: &[u8]) -> u64 {
 
 /// Up to seven bytes that `bytes` ends with, by one load where there are eight to load.
 #[inline]
-fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
+pub(crate) fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
     match bytes.last_chunk::<8>() {
         Some(_) if rest.is_empty() => 0,
         Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),

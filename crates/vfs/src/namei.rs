@@ -278,7 +278,7 @@ impl<'a> Walk<'a> {
         let guard = pin();
         let mut seen = RcuWalk::start(cred, root, base, path, resolve, &guard).ok()?;
         let there = seen.walk_to_parent(path);
-        seen.sb().count_walk(seen.searches, there.is_err());
+        seen.sb.count_walk(seen.searches, there.is_err());
         let rest = match there {
             Ok(rest) => rest,
             Err(Stop::Fallback) => return None,
@@ -290,7 +290,7 @@ impl<'a> Walk<'a> {
             cred,
             root,
             resolve,
-            at: seen.hold(root, base)?,
+            at: seen.end().hold(root, base)?,
             rests: Vec::new(),
             links: seen.links,
             renames: (0, 0),

@@ -124,7 +124,7 @@ impl PrefixCache {
     pub(crate) fn changes(&self) -> Option<u64> {
         // Acquire: F1 and R, pairs with C2 and C3.
         let changes = self.changes.load(Ordering::Acquire);
-        (changes % CHANGE == 0).then_some(changes)
+        changes.is_multiple_of(CHANGE).then_some(changes)
     }
 
     /// Notes that a directory's name is about to change, and is hidden.

@@ -35,7 +35,7 @@ use crate::errno::{Errno, Error};
 use crate::inode::Inode;
 use crate::mount::{Location, Mount};
 use crate::name::{Scanned, scan_name};
-use crate::namei::{MAX_LINKS, PATH_MAX, Ref, Resolve, Spot};
+use crate::namei::{How, MAX_LINKS, PATH_MAX, Ref, Resolve, Spot};
 use crate::permission::{Search, compare_fast_search};
 use crate::prefix_cache::{Way, split};
 use crate::superblock::SuperBlock;
@@ -48,6 +48,18 @@ pub(crate) enum Stop {
     Absent,
     /// This is the answer.
     Failed(Error),
+}
+
+impl Stop {
+    /// The error that it stands for; nothing if a walk with references is to say.
+    #[inline]
+    pub(crate) fn or_fall_back(self) -> Result<(), Error> {
+        match self {
+            Self::Fallback => Ok(()),
+            Self::Absent => Err(Errno::ENOENT.into()),
+            Self::Failed(error) => Err(error),
+        }
+    }
 }
 
 impl From<Errno> for Stop {
@@ -65,6 +77,19 @@ enum Last {
     Take,
     /// Go there, following a symbolic link.
     Follow,
+}
+
+impl Resolve {
+    /// Walks stay below where they start.
+    fn is_scoped(self) -> bool {
+        self.intersects(Self::BENEATH | Self::IN_ROOT)
+    }
+
+    /// Makes sense with an absolute path, or with a relative one, and neither changes what that means.
+    #[inline]
+    fn allows(self, absolute: bool) -> bool {
+        !self.is_scoped() || !absolute && !self.contains(Self::BENEATH | Self::IN_ROOT)
+    }
 }
 
 /// The last component, left for the caller: where it stands in the path. What comes behind it is slashes.
@@ -92,6 +117,104 @@ impl<'g> Place<'g> {
     }
 }
 
+/// What a walk came to.
+#[derive(Clone, Copy)]
+pub(crate) struct End<'g> {
+    pub(crate) mount: &'g Arc<Mount>,
+    pub(crate) sb: &'g SuperBlock,
+    pub(crate) inode: &'g Inode,
+    dentry: Seen<'g, Dentry>,
+    hit: Option<Hit<'g>>,
+}
+
+impl End<'_> {
+    /// Takes the place into use, unless that has gone out of use meanwhile. `root` and `base` are what the walk was started
+    /// with.
+    pub(crate) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<Spot<'a>> {
+        let dentry = Ref::Owned(self.dentry.hold()?);
+        let mount = if Arc::ptr_eq(self.mount, &root.mount) { &root.mount } else { &base.mount };
+        Some(Spot { mount: Ref::Borrowed(mount), dentry })
+    }
+
+    /// The name that led here still stands for what it led to.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        self.hit.is_none_or(Hit::is_current)
+    }
+}
+
+/// What a walk from `base`, or from `root` where `path` is absolute, leads to, if this thread remembers it.
+#[inline(always)]
+pub(crate) fn recall<'g>(
+    cred: &'g Arc<Cred>,
+    root: &'g Location,
+    base: &'g Location,
+    path: &'g [u8],
+    how: How,
+    guard: &'g Guard,
+) -> Option<Result<End<'g>, Stop>> {
+    let absolute = path.first() == Some(&b'/');
+    if !how.resolve.allows(absolute) {
+        return None;
+    }
+    let from = if absolute { root } else { base };
+    let sb = &**from.mount.superblock();
+    if !sb.checker.word_decides() {
+        return None;
+    }
+    let way = Way { base: from.dentry.id(), path, cred, changes: sb.prefixes.changes()? };
+    let (hit, searches) = sb.paths.find(&way, &sb.dcache, guard)?;
+    let dentry = hit.dentry(guard)?;
+    if cfg!(debug_assertions) {
+        compare(root, base, &way, hit, guard);
+    }
+    let searches = [searches & u64::from(u32::MAX), searches >> 32];
+    let Some(inode) = dentry.get().inode() else {
+        sb.count_walk(searches, false);
+        return Some(Err(Stop::Absent));
+    };
+    if how.follow && inode.kind() == FileType::Symlink || dentry.get().is_mountpoint() {
+        return None;
+    }
+    sb.count_walk(searches, false);
+    Some(Ok(End { mount: &from.mount, sb, inode, dentry, hit: Some(hit) }))
+}
+
+/// The same, for a path that the thread does not remember.
+#[inline(never)]
+pub(crate) fn walk<'g>(
+    cred: &'g Arc<Cred>,
+    root: &'g Location,
+    base: &'g Location,
+    path: &'g [u8],
+    how: How,
+    guard: &'g Guard,
+) -> Result<End<'g>, Stop> {
+    let mut walk = RcuWalk::start(cred, root, base, path, how.resolve, guard)?;
+    let end = walk.walk_path(path, if how.follow { Last::Follow } else { Last::Take });
+    walk.sb.count_walk(walk.searches, matches!(end, Err(Stop::Fallback)));
+    end.map(|_| walk.end())
+}
+
+/// Checks that a path which was remembered to lead to `hit` does so.
+#[cold]
+fn compare<'g>(root: &'g Location, base: &'g Location, way: &Way<'g>, hit: Hit<'g>, guard: &'g Guard) {
+    let Ok(mut walk) = RcuWalk::start(way.cred, root, base, way.path, Resolve::empty(), guard) else {
+        return;
+    };
+    let end = walk.walk(way.path, Last::Take);
+    // Otherwise there is nothing to compare it with.
+    if hit.is_current() && walk.sb.prefixes.changes() == Some(way.changes) {
+        let same = match end {
+            Ok(_) => walk.at.id == hit.id(),
+            Err(Stop::Absent) => walk.absent.is_some_and(|absent| absent.id() == hit.id()),
+            Err(Stop::Fallback) => true,
+            Err(Stop::Failed(_)) => false,
+        };
+        assert!(same, "a remembered path leads {:?} elsewhere", way.cred);
+    }
+}
+
 /// A walk under way, on one mount.
 pub(crate) struct RcuWalk<'g> {
     cred: &'g Arc<Cred>,
@@ -99,12 +222,14 @@ pub(crate) struct RcuWalk<'g> {
     resolve: Resolve,
     guard: &'g Guard,
     mount: &'g Arc<Mount>,
-    sb: &'g SuperBlock,
+    pub(crate) sb: &'g SuperBlock,
     /// Search checks may be answered from the permission word alone.
     word_decides: bool,
     at: Place<'g>,
     /// The directory of the last component, once that is reached, and the search checks on the way there.
     parent: Option<(Seen<'g, Dentry>, [u64; 2])>,
+    /// The entry that says so, where the walk came upon a name that stands for nothing.
+    absent: Option<Hit<'g>>,
     /// Nothing but names so far.
     plain: bool,
     pub(crate) links: u32,
@@ -123,19 +248,14 @@ impl<'g> RcuWalk<'g> {
         resolve: Resolve,
         guard: &'g Guard,
     ) -> Result<Self, Stop> {
-        let scoped = resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT);
         let absolute = path.first() == Some(&b'/');
         // Unusual, or wrong, and then the other walk says how.
-        if path.is_empty()
-            || path.len() > PATH_MAX
-            || scoped && absolute
-            || resolve.contains(Resolve::BENEATH | Resolve::IN_ROOT)
-        {
+        if path.is_empty() || path.len() > PATH_MAX || !resolve.allows(absolute) {
             return Err(Stop::Fallback);
         }
         let from = if absolute { root } else { base };
         let at = Place::on(from.dentry.seen())?;
-        let root = if scoped { base } else { root };
+        let root = if resolve.is_scoped() { base } else { root };
         let (mount, sb) = (&from.mount, &**from.mount.superblock());
         let word_decides = sb.checker.word_decides();
         Ok(Self {
@@ -148,48 +268,17 @@ impl<'g> RcuWalk<'g> {
             word_decides,
             at,
             parent: None,
+            absent: None,
             plain: true,
             links: 0,
             searches: [0; 2],
         })
     }
 
-    /// The inode it stands on.
-    #[inline]
-    pub(crate) fn inode(&self) -> &'g Inode {
-        self.at.inode
-    }
-
-    /// Takes the place it stands on into use, unless that has gone out of use meanwhile. `root` and `base` are what the walk
-    /// was started with.
-    pub(crate) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<Spot<'a>> {
-        let dentry = Ref::Owned(self.at.dentry.hold()?);
-        let mount = if Arc::ptr_eq(self.mount, &root.mount) { &root.mount } else { &base.mount };
-        Some(Spot { mount: Ref::Borrowed(mount), dentry })
-    }
-
-    pub(crate) fn mount(&self) -> &'g Arc<Mount> {
-        self.mount
-    }
-
-    pub(crate) fn sb(&self) -> &'g SuperBlock {
-        self.sb
-    }
-
-    pub(crate) fn guard(&self) -> &'g Guard {
-        self.guard
-    }
-
-    /// The name that led here still stands for what it led to.
-    #[inline]
-    pub(crate) fn is_current(&self) -> bool {
-        self.at.hit.is_none_or(Hit::is_current)
-    }
-
-    /// Walks a path to its end.
-    #[inline(always)]
-    pub(crate) fn walk_to_end(&mut self, path: &'g [u8], follow: bool) -> Result<(), Stop> {
-        self.walk_path(path, if follow { Last::Follow } else { Last::Take }).map(|_| ())
+    /// Where it stands.
+    pub(crate) fn end(&self) -> End<'g> {
+        let Place { dentry, inode, hit, .. } = self.at;
+        End { mount: self.mount, sb: self.sb, inode, dentry, hit }
     }
 
     /// Walks a path up to the directory of its last component.
@@ -198,16 +287,40 @@ impl<'g> RcuWalk<'g> {
     }
 
     /// Takes the way to the last component from the cache of prefixes, or walks it.
-    // Always inlined, as all on the way of a warm walk: its state then lives in registers, which is worth a third of the time.
-    #[inline(always)]
     fn walk_path(&mut self, path: &'g [u8], last: Last) -> Result<Rest, Stop> {
-        let prefixes = &self.sb.prefixes;
-        let changes = if self.word_decides { prefixes.changes() } else { None };
-        let (Some(changes), Some(slash)) = (changes, split(path)) else {
-            return self.walk(path, last);
+        let changes = if self.word_decides { self.sb.prefixes.changes() } else { None };
+        let Some(changes) = changes else { return self.walk(path, last) };
+        let way = Way { base: self.at.id, path, cred: self.cred, changes };
+        if last == Last::Leave {
+            return self.walk_by_prefix(last, way);
+        }
+        self.walk_and_remember_path(last, way)
+    }
+
+    /// Walks a path, and remembers what it led to, or which name on it is known to stand for nothing.
+    #[inline(never)]
+    fn walk_and_remember_path(&mut self, last: Last, way: Way<'g>) -> Result<Rest, Stop> {
+        let rest = self.walk_by_prefix(last, way);
+        let hit = match rest {
+            Ok(Rest { end, .. }) if end == way.path.len() => self.at.hit,
+            Err(Stop::Absent) => self.absent,
+            _ => None,
         };
-        let way = Way { base: self.at.id, path: &path[..slash], cred: self.cred, changes };
-        let Some((dir, searches)) = prefixes.see(&way, self.guard) else {
+        if let Some(hit) = hit.filter(|_| self.plain)
+            && self.sb.paths.pass(&way)
+            && let Some(kept) = self.sb.dcache.keep(hit)
+        {
+            self.sb.paths.remember(&way, self.searches, kept);
+        }
+        rest
+    }
+
+    /// Takes the way to the last component from the cache of prefixes, or walks it.
+    fn walk_by_prefix(&mut self, last: Last, way: Way<'g>) -> Result<Rest, Stop> {
+        let path = way.path;
+        let Some(slash) = split(path) else { return self.walk(path, last) };
+        let way = Way { path: &path[..slash], ..way };
+        let Some((dir, searches)) = self.sb.prefixes.see(&way, self.guard) else {
             return self.walk_and_remember(path, last, way);
         };
         self.at = Place::on(dir)?;
@@ -296,7 +409,16 @@ impl<'g> RcuWalk<'g> {
             return self.step_dots(name.bytes);
         }
         let (hit, dentry) = self.sb.dcache.see(self.at.id, name, self.guard).ok_or(Stop::Fallback)?;
-        let inode = dentry.get().inode().ok_or(Stop::Absent)?;
+        self.arrive(hit, dentry, follow)
+    }
+
+    /// Goes to what has been found, and on where that is a symbolic link and `follow` says so.
+    #[inline(always)]
+    fn arrive(&mut self, hit: Hit<'g>, dentry: Seen<'g, Dentry>, follow: bool) -> Result<(), Stop> {
+        let Some(inode) = dentry.get().inode() else {
+            self.absent = Some(hit);
+            return Err(Stop::Absent);
+        };
         if dentry.get().is_mountpoint() {
             return Err(Stop::Fallback);
         }
@@ -336,7 +458,7 @@ impl<'g> RcuWalk<'g> {
 
     /// One directory up, but not out of the mount.
     fn up(&self) -> Result<Place<'g>, Stop> {
-        if self.resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT) {
+        if self.resolve.is_scoped() {
             return Err(Stop::Fallback);
         }
         if self.at.dentry.ptr_eq(self.root.dentry.seen()) && Arc::ptr_eq(self.mount, &self.root.mount) {

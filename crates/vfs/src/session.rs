@@ -9,17 +9,16 @@
 
 use std::sync::Arc;
 
-use extern4_sync::rcu::pin;
+use extern4_sync::rcu::{Guard, pin};
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType, StatFs};
-use crate::attr_cell::AttrCopy;
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::mount::{Location, Mount, Namespace};
 use crate::namei::{How, Last, Resolve, Spot, Walk};
 use crate::permission::Access;
-use crate::rcu_walk::{RcuWalk, Stop};
+use crate::rcu_walk::{self, End, Stop};
 use crate::xattr;
 
 /// A caller of the VFS. Any thread may use it.
@@ -116,11 +115,20 @@ impl Session {
 
     /// Walks a path to its end, and takes what it comes to into use.
     pub(crate) fn walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
-        let held = self.look(path, how, |walk| walk.hold(&self.root, &self.cwd).map(Ok));
-        held.unwrap_or_else(|| self.ref_walk(path, how))
+        let guard = pin();
+        match self.see(path, how, &guard) {
+            Ok(end) => {
+                if let Some(spot) = end.hold(&self.root, &self.cwd).filter(|_| Self::is_current(&end)) {
+                    return Ok(spot);
+                }
+            }
+            Err(stop) => stop.or_fall_back()?,
+        }
+        drop(guard);
+        self.ref_walk(path, how)
     }
 
-    /// The same with references, for where [`look`](Self::look) could not say.
+    /// The same with references, for where [`see`](Self::see) could not say.
     fn ref_walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
         if path.is_empty() && how.empty {
             return Ok(Spot::borrow(&self.cwd));
@@ -129,32 +137,22 @@ impl Session {
         walk.finish(last, how.follow)
     }
 
-    /// Walks a path to its end and calls `answer` there, all inside one read section and with nothing taken into use.
-    /// What `answer` reads belongs to the file that the path stood for at that moment. `None` if the answer takes a walk
-    /// with references, also because names changed meanwhile; `answer` may ask for one, too.
+    /// Walks a path to its end inside a read section, with nothing taken into use. Whoever reads something there asks afterwards
+    /// whether it [`is_current`](Self::is_current): then it belongs to the file that the path stood for at that moment.
     #[inline(always)]
-    fn look<R>(
-        &self,
-        path: &[u8],
-        how: How,
-        mut answer: impl FnMut(&RcuWalk<'_>) -> Option<Result<R>>,
-    ) -> Option<Result<R>> {
-        let guard = pin();
-        let mut walk = RcuWalk::start(&self.cred, &self.root, &self.cwd, path, how.resolve, &guard).ok()?;
-        let end = walk.walk_to_end(path, how.follow);
-        walk.sb().count_walk(walk.searches, matches!(end, Err(Stop::Fallback)));
-        match end {
-            Ok(()) => {}
-            Err(Stop::Fallback) => return None,
-            Err(Stop::Absent) => return Some(Err(Errno::ENOENT.into())),
-            Err(Stop::Failed(error)) => return Some(Err(error)),
+    fn see<'g>(&'g self, path: &'g [u8], how: How, guard: &'g Guard) -> Result<End<'g>, Stop> {
+        let known = rcu_walk::recall(&self.cred, &self.root, &self.cwd, path, how, guard);
+        known.unwrap_or_else(|| rcu_walk::walk(&self.cred, &self.root, &self.cwd, path, how, guard))
+    }
+
+    /// The name that led here still stands for what it led to. If not, the caller walks again, with references.
+    #[inline(always)]
+    fn is_current(end: &End<'_>) -> bool {
+        let current = end.is_current();
+        if !current {
+            end.sb.count_restart();
         }
-        let answer = answer(&walk)?;
-        if walk.is_current() {
-            return Some(answer);
-        }
-        walk.sb().count_restart();
-        None
+        current
     }
 
     /// The ordinary check for rights on what a walk found.
@@ -168,33 +166,51 @@ impl Session {
     }
 
     /// Attributes (`fstatat(2)`).
-    // Inlined, so that the caller's result is written once, in its place.
     #[inline]
     pub fn stat(&self, path: impl AsRef<[u8]>, how: How) -> Result<Attr> {
-        let path = path.as_ref();
-        // Copied here and made attributes of at the end, so that they are moved once.
-        let mut seen = AttrCopy::default();
-        match self.look(path, how, |walk| walk.inode().copy_attr(&mut seen).then_some(Ok(()))) {
-            Some(Ok(())) => Ok(seen.decode()),
-            Some(Err(error)) => Err(error),
-            None => Ok(self.ref_walk(path, how)?.inode().attr()),
+        match self.stat_cached(path.as_ref(), how) {
+            Some(attr) => Ok(attr),
+            None => self.stat_by_any_way(path.as_ref(), how),
         }
+    }
+
+    /// Attributes, if they can be had from what is cached: without waiting, as `RESOLVE_CACHED` has it. `None` says nothing,
+    /// not even that the file is there.
+    // Always inlined, so that the attributes are written once, where the caller wants them: to copy what has just been written
+    // takes as long as a third of the walk.
+    #[inline(always)]
+    pub fn stat_cached(&self, path: &[u8], how: How) -> Option<Attr> {
+        let guard = pin();
+        let end = self.see(path, how, &guard).ok()?;
+        end.inode.attr_if_still().filter(|_| Self::is_current(&end))
+    }
+
+    #[inline(never)]
+    fn stat_by_any_way(&self, path: &[u8], how: How) -> Result<Attr> {
+        Ok(self.walk(path, how)?.inode().attr())
     }
 
     /// Whether the session's credentials give these rights (`faccessat(2)` with `AT_EACCESS`); none asks only whether
     /// the file exists.
     pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: How) -> Result<()> {
         let path = path.as_ref();
-        let answer = |walk: &RcuWalk<'_>| {
-            if want.is_empty() {
-                return Some(Ok(()));
+        let guard = pin();
+        match self.see(path, how, &guard) {
+            Ok(end) if !want.is_empty() => {
+                let read_only = end.mount.is_read_only();
+                let answer = end.sb.checker.permission_seen(&self.cred, end.inode, want, read_only, &guard);
+                if let Some(answer) = answer.filter(|_| Self::is_current(&end)) {
+                    return answer;
+                }
             }
-            let read_only = walk.mount().is_read_only();
-            walk.sb().checker.permission_seen(&self.cred, walk.inode(), want, read_only, walk.guard())
-        };
-        if let Some(answer) = self.look(path, how, answer) {
-            return answer;
+            Ok(end) => {
+                if Self::is_current(&end) {
+                    return Ok(());
+                }
+            }
+            Err(stop) => stop.or_fall_back()?,
         }
+        drop(guard);
         let spot = self.ref_walk(path, how)?;
         if want.is_empty() { Ok(()) } else { self.permission(&spot, want) }
     }
@@ -215,11 +231,20 @@ impl Session {
     /// What `take` makes of the target of a symbolic link; it is called again if names change meanwhile.
     fn with_link<R>(&self, path: &[u8], how: How, mut take: impl FnMut(&Arc<[u8]>) -> R) -> Result<R> {
         let how = How { follow: false, ..how };
-        // Other files have no target, and the walk with references then says so.
-        let answer = |walk: &RcuWalk<'_>| Some(Ok(take(walk.inode().cached_link_target()?)));
-        if let Some(answer) = self.look(path, how, answer) {
-            return answer;
+        let guard = pin();
+        match self.see(path, how, &guard) {
+            // Other files have no target, and the walk with references then says so.
+            Ok(end) => {
+                if let Some(target) = end.inode.cached_link_target() {
+                    let taken = take(target);
+                    if Self::is_current(&end) {
+                        return Ok(taken);
+                    }
+                }
+            }
+            Err(stop) => stop.or_fall_back()?,
         }
+        drop(guard);
         let spot = self.ref_walk(path, how)?;
         if spot.inode().kind() != FileType::Symlink {
             return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());

@@ -27,6 +27,7 @@ use crate::inode::{Alias, Inode};
 use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::open_files::OpenFiles;
+use crate::path_cache::PathCache;
 use crate::permission::{Checker, SecurityHook};
 use crate::prefix_cache::{Change, PrefixCache};
 
@@ -122,6 +123,7 @@ pub struct SuperBlock {
     pub(crate) icache: InodeCache,
     pub(crate) dcache: DentryCache,
     pub(crate) prefixes: PrefixCache,
+    pub(crate) paths: PathCache,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
 }
@@ -162,6 +164,7 @@ impl SuperBlock {
             icache,
             dcache,
             prefixes: PrefixCache::new(),
+            paths: PathCache::default(),
         }))
     }
 

@@ -6,6 +6,7 @@ mod model;
 mod names;
 mod open;
 mod perms;
+mod remembered;
 mod stress;
 mod torture;
 mod tree;

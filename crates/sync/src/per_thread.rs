@@ -1,0 +1,143 @@
+//! A value for each thread, that no other thread ever sees.
+//!
+//! It is made of [`thread_number`](crate::tally::thread_number): each of the first numbers has a slot, and no two threads have a
+//! number at one time. A number is handed on under a lock, so a thread finds in its slot what the last owner of the
+//! number left there. Threads with higher numbers, and threads that are ending, have no value.
+//!
+//! This is not a thread local: it belongs to an object, and its values go with that.
+
+#[cfg(not(feature = "loom"))]
+pub use real::PerThread;
+
+#[cfg(feature = "loom")]
+pub use model::PerThread;
+
+#[cfg(not(feature = "loom"))]
+mod real {
+    use std::cell::OnceCell;
+
+    use crate::percpu::Padded;
+    use crate::tally::{SLOTS, thread_number};
+
+    /// One `T` for each thread, made when the thread first asks.
+    pub struct PerThread<T> {
+        slots: Box<[Padded<OnceCell<Box<T>>>]>,
+    }
+
+    // SAFETY: a slot is used only by the thread that has its number, and numbers are handed on under a lock; so `T` goes
+    // from thread to thread, and no two look at it at once.
+    unsafe impl<T: Send> Sync for PerThread<T> {}
+
+    impl<T: Default> PerThread<T> {
+        /// Nothing yet for any thread.
+        pub fn new() -> Self {
+            // The last number of a tally is for the threads that share it.
+            Self { slots: (0..SLOTS - 1).map(|_| Padded(OnceCell::new())).collect() }
+        }
+
+        /// Calls `act` with the thread's value; not if it has none. A reference cannot leave `act`, and so is gone before the
+        /// thread gives its number back.
+        #[inline(always)]
+        pub fn with<R>(&self, act: impl FnOnce(&T) -> R) -> Option<R> {
+            let slot = self.slots.get(thread_number())?;
+            Some(act(slot.0.get_or_init(Box::default)))
+        }
+    }
+}
+
+/// In models, whose threads are all on one thread of the system.
+#[cfg(feature = "loom")]
+mod model {
+    use std::any::Any;
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+    use std::marker::PhantomData;
+    use std::rc::Rc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Not of the model: it only tells objects apart.
+    static LAST_ID: AtomicU64 = AtomicU64::new(0);
+
+    crate::primitive::scheduled::thread_local! {
+        static VALUES: RefCell<HashMap<u64, Rc<dyn Any>>> = RefCell::default();
+    }
+
+    /// One `T` for each thread, made when the thread first asks.
+    pub struct PerThread<T> {
+        id: u64,
+        values: PhantomData<T>,
+    }
+
+    // SAFETY: it holds nothing; the values are in thread locals.
+    unsafe impl<T: Send> Sync for PerThread<T> {}
+
+    impl<T: Default + 'static> PerThread<T> {
+        /// Nothing yet for any thread.
+        pub fn new() -> Self {
+            // Relaxed: only uniqueness counts.
+            Self { id: LAST_ID.fetch_add(1, Ordering::Relaxed), values: PhantomData }
+        }
+
+        /// Calls `act` with the thread's value; not if it has none.
+        pub fn with<R>(&self, act: impl FnOnce(&T) -> R) -> Option<R> {
+            let value = VALUES
+                .try_with(|values| {
+                    let mut values = values.borrow_mut();
+                    Rc::clone(values.entry(self.id).or_insert_with(|| Rc::new(T::default())))
+                })
+                .ok()?;
+            value.downcast_ref().map(act)
+        }
+    }
+}
+
+impl<T: Default + 'static> Default for PerThread<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn each_thread_has_its_own() {
+        let sums = &PerThread::<Cell<u64>>::new();
+        let add = |n: u64| sums.with(|sum| sum.replace(sum.get() + n) + n);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(move || (add(0), (0..1000).fold(None, |_, _| add(1)))))
+                .map(|thread| thread.join().unwrap())
+                .collect();
+            for (first, last) in threads {
+                // The number may have been another thread's before, but nobody adds beside.
+                assert!(first.zip(last).is_none_or(|(first, last)| last - first == 1000));
+            }
+        });
+        assert!(add(0).is_some_and(|sum| sum <= 8000));
+    }
+
+    #[test]
+    fn a_thread_that_ends_has_none() {
+        struct Late(&'static PerThread<Cell<u64>>, std::sync::mpsc::Sender<bool>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                let _ = self.1.send(self.0.with(|_| ()).is_some());
+            }
+        }
+        thread_local!(static LATE: Cell<Option<Late>> = const { Cell::new(None) });
+
+        let values: &'static PerThread<Cell<u64>> = Box::leak(Box::default());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        // Made before the thread has a number, so it goes after that has gone.
+        std::thread::spawn(move || {
+            LATE.set(Some(Late(values, sender)));
+            assert!(values.with(|_| ()).is_some());
+        })
+        .join()
+        .unwrap();
+        assert!(!receiver.recv().unwrap());
+    }
+}

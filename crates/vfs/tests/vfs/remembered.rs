@@ -1,0 +1,160 @@
+//! Paths that a thread has looked up before: it remembers where they led, and has to notice when they no longer do.
+
+use extern4_vfs::*;
+
+fn volume() -> Session {
+    let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
+    let root = Session::new(&Namespace::new(sb), Cred::root());
+    root.mkdir("/d", 0o755).unwrap();
+    root.mkdir("/d/e", 0o755).unwrap();
+    root.mknod("/d/e/file", NewKind::Regular, 0o644).unwrap();
+    root.symlink("file", "/d/e/link").unwrap();
+    root
+}
+
+/// What comes of looking it up, each time the same: the second time the thread remembers it, the third time it knows.
+fn look(session: &Session, path: &str, how: How) -> Result<FileType, Errno> {
+    let [first, second, third] = [(); 3]
+        .map(|()| session.stat(path, how).map(|attr| (attr.ino, attr.kind)).map_err(|error| error.errno()));
+    assert!(first == second && second == third, "{path}");
+    first.map(|(_, kind)| kind)
+}
+
+fn follow(session: &Session, path: &str) -> Result<FileType, Errno> {
+    look(session, path, How::FOLLOW)
+}
+
+#[test]
+fn a_file_that_comes_and_goes() {
+    let root = volume();
+    let path = "/d/e/name";
+    for _ in 0..3 {
+        assert_eq!(follow(&root, path), Err(Errno::ENOENT));
+        root.mknod(path, NewKind::Regular, 0o644).unwrap();
+        assert_eq!(follow(&root, path), Ok(FileType::Regular));
+        root.unlink(path).unwrap();
+        assert_eq!(follow(&root, path), Err(Errno::ENOENT));
+        root.mkdir(path, 0o755).unwrap();
+        assert_eq!(follow(&root, path), Ok(FileType::Directory));
+        assert_eq!(follow(&root, "/d/e/name/"), Ok(FileType::Directory));
+        root.rmdir(path).unwrap();
+        assert_eq!(follow(&root, "/d/e/name/"), Err(Errno::ENOENT));
+    }
+}
+
+#[test]
+fn a_missing_directory_that_comes() {
+    let root = volume();
+    assert_eq!(follow(&root, "/d/none/file"), Err(Errno::ENOENT));
+    root.mkdir("/d/none", 0o755).unwrap();
+    assert_eq!(follow(&root, "/d/none/file"), Err(Errno::ENOENT));
+    root.mknod("/d/none/file", NewKind::Regular, 0o644).unwrap();
+    assert_eq!(follow(&root, "/d/none/file"), Ok(FileType::Regular));
+}
+
+#[test]
+fn a_directory_on_the_way_that_moves() {
+    let root = volume();
+    assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular));
+    root.rename("/d", "/moved", RenameFlags::empty()).unwrap();
+    assert_eq!(follow(&root, "/d/e/file"), Err(Errno::ENOENT));
+    assert_eq!(follow(&root, "/moved/e/file"), Ok(FileType::Regular));
+    root.rename("/moved/e/file", "/moved/e/other", RenameFlags::empty()).unwrap();
+    assert_eq!(follow(&root, "/moved/e/file"), Err(Errno::ENOENT));
+    assert_eq!(follow(&root, "/moved/e/other"), Ok(FileType::Regular));
+}
+
+#[test]
+fn a_link_is_remembered_as_itself_and_followed_all_the_same() {
+    let root = volume();
+    for _ in 0..2 {
+        assert_eq!(look(&root, "/d/e/link", How::NOFOLLOW), Ok(FileType::Symlink));
+        assert_eq!(follow(&root, "/d/e/link"), Ok(FileType::Regular));
+        assert_eq!(follow(&root, "/d/e/link/"), Err(Errno::ENOTDIR));
+        assert_eq!(follow(&root, "/d/e/file/"), Err(Errno::ENOTDIR));
+        let no_links = How { resolve: Resolve::NO_SYMLINKS, ..How::FOLLOW };
+        assert_eq!(look(&root, "/d/e/link", no_links), Err(Errno::ELOOP));
+        let below = How { resolve: Resolve::BENEATH, ..How::FOLLOW };
+        assert_eq!(look(&root, "d/e/file", below), Ok(FileType::Regular));
+        assert_eq!(look(&root, "/d/e/file", below), Err(Errno::EXDEV));
+    }
+}
+
+#[test]
+fn what_one_caller_may_see_another_may_not() {
+    let root = volume();
+    let users = [5, 6].map(|id| root.with_cred(Cred::new(id, id, &[])));
+    root.chown("/d", Some(5), Some(5), How::FOLLOW).unwrap();
+    for _ in 0..3 {
+        root.chmod("/d", 0o700, How::FOLLOW).unwrap();
+        assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular));
+        assert_eq!(follow(&users[0], "/d/e/file"), Ok(FileType::Regular));
+        assert_eq!(follow(&users[1], "/d/e/file"), Err(Errno::EACCES));
+        root.chmod("/d", 0o755, How::FOLLOW).unwrap();
+        assert_eq!(follow(&users[1], "/d/e/file"), Ok(FileType::Regular));
+    }
+    // Other credentials may come to stand where dropped ones stood.
+    root.chmod("/d", 0o700, How::FOLLOW).unwrap();
+    for id in 5..50 {
+        let user = root.with_cred(Cred::new(id, id, &[]));
+        assert_eq!(follow(&user, "/d/e/file").is_ok(), id == 5);
+    }
+}
+
+#[test]
+fn the_same_text_from_elsewhere_leads_elsewhere() {
+    let root = volume();
+    root.mkdir("/d/e/d", 0o755).unwrap();
+    root.mkdir("/d/e/d/e", 0o755).unwrap();
+    let below = root.at(&root.locate("/d/e", How::FOLLOW).unwrap());
+    for _ in 0..2 {
+        assert_eq!(follow(&root, "d/e/file"), Ok(FileType::Regular));
+        assert_eq!(follow(&below, "d/e/file"), Err(Errno::ENOENT));
+    }
+    // So many that some of them are remembered in one place, one after the other.
+    for n in 0..600 {
+        let dir = format!("/d/e/{n}");
+        root.mkdir(&dir, 0o755).unwrap();
+        let there = root.at(&root.locate(&dir, How::FOLLOW).unwrap());
+        if n % 2 == 0 {
+            there.mknod("same-name", NewKind::Regular, 0o644).unwrap();
+        }
+        assert_eq!(follow(&there, "same-name").is_ok(), n % 2 == 0);
+    }
+    let mut jail = root.clone();
+    jail.chroot("/d/e").unwrap();
+    assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular));
+    assert_eq!(follow(&jail, "/d/e/file"), Err(Errno::ENOENT));
+}
+
+#[test]
+fn something_mounted_over_what_was_remembered() {
+    let root = volume();
+    assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular));
+    assert_eq!(follow(&root, "/d/e"), Ok(FileType::Directory));
+    let other = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
+    let at = root.locate("/d/e", How::FOLLOW).unwrap();
+    let before = root.stat("/d/e", How::FOLLOW).unwrap();
+    root.namespace().mount(&at, other, false).unwrap();
+    assert_eq!(follow(&root, "/d/e/file"), Err(Errno::ENOENT));
+    root.mkdir("/d/e/new", 0o755).unwrap();
+    assert_eq!(follow(&root, "/d/e/new"), Ok(FileType::Directory));
+    assert!(before.kind == FileType::Directory && follow(&root, "/d/e") == Ok(FileType::Directory));
+}
+
+#[test]
+fn paths_of_every_length() {
+    let root = volume();
+    for len in 1..200 {
+        let path = format!("/d/{}", "n".repeat(len));
+        assert_eq!(follow(&root, &path), Err(Errno::ENOENT));
+        root.mknod(&path, NewKind::Regular, 0o644).unwrap();
+        assert_eq!(follow(&root, &path), Ok(FileType::Regular));
+    }
+    for len in 1..200 {
+        assert_eq!(follow(&root, &format!("/d/{}", "n".repeat(len))), Ok(FileType::Regular));
+        assert_eq!(follow(&root, &format!("/d/{}m", "n".repeat(len - 1))), Err(Errno::ENOENT));
+    }
+    root.root().superblock().drop_caches();
+    assert_eq!(follow(&root, "/d/n"), Ok(FileType::Regular));
+}
