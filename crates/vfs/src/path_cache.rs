@@ -1,11 +1,13 @@
 //! Whole paths, for each thread: what `/usr/include/linux/fs.h` led this thread to last time.
 //!
 //! Programs look the same paths up again and again. Each thread remembers some that it walked, so that the next walk compares
-//! a text and three numbers, and is there: no name is looked up. A path is remembered when it comes to its place twice with no
-//! other in between, so that who goes through more paths than there are places is not kept busy remembering. Paths are of names and
-//! search permissions only, as [`crate::prefix_cache`] does, and under the same number of changes to directories. It keeps
-//! nothing in use: what it has of the last name is a [`Kept`](extern4_sync::hash_table::Kept) entry of the dentry cache, which is
-//! had again only if nothing near it was removed since.
+//! a text and three numbers, and is there: no name is looked up. A path is remembered when it comes to its place twice with
+//! no other in between, so that who goes through more paths than there are places is not kept busy remembering.
+//!
+//! As with [`crate::prefix_cache`], these are paths of names and search permissions only, good for one number of changes to
+//! directories. Nothing is kept in use: what is remembered of the last name is a
+//! [`Kept`](extern4_sync::hash_table::Kept) entry of the dentry cache, which is had again only if nothing near it was removed
+//! since.
 //!
 //! # Why it is right
 //! 1. Only the thread itself reads and writes what it remembers ([`PerThread`]).

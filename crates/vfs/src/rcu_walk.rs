@@ -5,6 +5,9 @@
 //! link target that has not been read, a mount point, a case-folding directory, `..` in a scoped walk. The caller then
 //! walks again with references. What it decides itself, errors included, is final.
 //!
+//! Paths that the thread walked lately it remembers whole ([`recall`]); of others, the way to the directory of the last name may
+//! be known ([`crate::prefix_cache`]); the rest it goes name by name.
+//!
 //! # Why it is right
 //! Unlike Linux's dentries, ours never change what they bind, and entries of the cache never change what they are found by.
 //! A seen dentry and its inode stay allocated while the guard lives. So there is nothing to re-read and compare on the
