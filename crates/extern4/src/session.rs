@@ -97,12 +97,13 @@ impl Session {
     }
 
     fn stat(&self, path: &Path, follow: bool) -> Result<Metadata> {
-        let how = self.how(follow);
-        // Apart, so that what comes from it is written once, where the caller wants it.
-        if let Some(attr) = self.vfs.stat_cached(bytes(path), how) {
+        let (how, mut error) = (self.how(follow), None);
+        // In two steps, so that what comes from the first is written once, where the caller wants it.
+        if let Some(attr) = self.vfs.stat_cached(bytes(path), how, &mut error) {
             return Ok(Metadata(attr));
         }
-        self.vfs.stat(bytes(path), how).map(Metadata).map_err(|e| Error::vfs("stat", path, e))
+        let attr = self.vfs.stat_uncached(bytes(path), how, error);
+        attr.map(Metadata).map_err(|e| Error::vfs("stat", path, e))
     }
 
     /// Whether `path` leads to anything. A path that may not be searched is an error, not a no.

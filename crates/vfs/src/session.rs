@@ -14,7 +14,7 @@ use extern4_sync::rcu::{Guard, pin};
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType, StatFs};
 use crate::cred::{Caps, Cred};
-use crate::errno::{Errno, Result};
+use crate::errno::{Errno, Error, Result};
 use crate::mount::{Location, Mount, Namespace};
 use crate::namei::{How, Last, Resolve, Spot, Walk};
 use crate::permission::Access;
@@ -168,26 +168,36 @@ impl Session {
     /// Attributes (`fstatat(2)`).
     #[inline]
     pub fn stat(&self, path: impl AsRef<[u8]>, how: How) -> Result<Attr> {
-        match self.stat_cached(path.as_ref(), how) {
+        let (path, mut error) = (path.as_ref(), None);
+        match self.stat_cached(path, how, &mut error) {
             Some(attr) => Ok(attr),
-            None => self.stat_by_any_way(path.as_ref(), how),
+            None => self.stat_uncached(path, how, error),
         }
     }
 
-    /// Attributes, if they can be had from what is cached: without waiting, as `RESOLVE_CACHED` has it. `None` says nothing,
-    /// not even that the file is there.
+    /// Attributes, if they can be had from what is cached: without waiting, as `RESOLVE_CACHED` has it. `None` is an error
+    /// where one is left in `error`; otherwise it says nothing, and it takes [`stat_uncached`](Self::stat_uncached).
     // Always inlined, so that the attributes are written once, where the caller wants them: to copy what has just been written
     // takes as long as a third of the walk.
     #[inline(always)]
-    pub fn stat_cached(&self, path: &[u8], how: How) -> Option<Attr> {
+    pub fn stat_cached(&self, path: &[u8], how: How, error: &mut Option<Error>) -> Option<Attr> {
         let guard = pin();
-        let end = self.see(path, how, &guard).ok()?;
-        end.inode.attr_if_still().filter(|_| Self::is_current(&end))
+        match self.see(path, how, &guard) {
+            Ok(end) => end.inode.attr_if_still().filter(|_| Self::is_current(&end)),
+            Err(stop) => {
+                *error = stop.or_fall_back().err();
+                None
+            }
+        }
     }
 
+    /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the `error` it left, or with a walk that may wait.
     #[inline(never)]
-    fn stat_by_any_way(&self, path: &[u8], how: How) -> Result<Attr> {
-        Ok(self.walk(path, how)?.inode().attr())
+    pub fn stat_uncached(&self, path: &[u8], how: How, error: Option<Error>) -> Result<Attr> {
+        match error {
+            Some(error) => Err(error),
+            None => Ok(self.ref_walk(path, how)?.inode().attr()),
+        }
     }
 
     /// Whether the session's credentials give these rights (`faccessat(2)` with `AT_EACCESS`); none asks only whether

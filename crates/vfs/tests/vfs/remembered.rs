@@ -134,12 +134,13 @@ fn something_mounted_over_what_was_remembered() {
     assert_eq!(follow(&root, "/d/e"), Ok(FileType::Directory));
     let other = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
     let at = root.locate("/d/e", How::FOLLOW).unwrap();
-    let before = root.stat("/d/e", How::FOLLOW).unwrap();
+    let of = |path: &str| root.mount_of(path, How::FOLLOW).unwrap().superblock().id();
+    let below = of("/d/e");
     root.namespace().mount(&at, other, false).unwrap();
     assert_eq!(follow(&root, "/d/e/file"), Err(Errno::ENOENT));
     root.mkdir("/d/e/new", 0o755).unwrap();
     assert_eq!(follow(&root, "/d/e/new"), Ok(FileType::Directory));
-    assert!(before.kind == FileType::Directory && follow(&root, "/d/e") == Ok(FileType::Directory));
+    assert_ne!(of("/d/e"), below);
 }
 
 #[test]
@@ -157,4 +158,30 @@ fn paths_of_every_length() {
     }
     root.root().superblock().drop_caches();
     assert_eq!(follow(&root, "/d/n"), Ok(FileType::Regular));
+}
+
+#[test]
+fn a_warm_question_is_one_walk_whatever_the_answer() {
+    let root = volume();
+    let user = root.with_cred(Cred::new(5, 5, &[]));
+    root.mkdir("/d/shut", 0o700).unwrap();
+    root.mknod("/d/shut/file", NewKind::Regular, 0o644).unwrap();
+    let sb = root.root().superblock();
+    for (path, answer) in [
+        ("/d/e/file", None),
+        ("/d/e/none", Some(Errno::ENOENT)),
+        ("/d/e/none/below", Some(Errno::ENOENT)),
+        ("/d/shut/file", Some(Errno::EACCES)),
+        ("/d/e/file/", Some(Errno::ENOTDIR)),
+        ("/d/./e/file", None),
+    ] {
+        assert_eq!(follow(&user, path).err(), answer, "{path}");
+        let before = sb.stats();
+        for _ in 0..10 {
+            assert_eq!(user.stat(path, How::FOLLOW).map_err(|error| error.errno()).err(), answer);
+        }
+        let after = sb.stats();
+        assert_eq!(after.rcu_walks - before.rcu_walks, 10, "{path}");
+        assert_eq!(after.walk_fallbacks + after.walk_restarts, before.walk_fallbacks + before.walk_restarts);
+    }
 }
