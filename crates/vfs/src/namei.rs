@@ -47,6 +47,19 @@ bitflags::bitflags! {
     }
 }
 
+impl Resolve {
+    /// Walks stay below where they start.
+    pub(crate) fn is_scoped(self) -> bool {
+        self.intersects(Self::BENEATH | Self::IN_ROOT)
+    }
+
+    /// Makes sense with an absolute path, or with a relative one, and does not change where that starts.
+    #[inline]
+    pub(crate) fn allows(self, absolute: bool) -> bool {
+        !self.is_scoped() || !absolute && !self.contains(Self::BENEATH | Self::IN_ROOT)
+    }
+}
+
 /// How a path is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct How {
@@ -237,7 +250,7 @@ impl<'a> Walk<'a> {
             return Err(Errno::EINVAL.into());
         }
         check_text(path)?;
-        let scoped = resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT);
+        let scoped = resolve.is_scoped();
         let absolute = path.first() == Some(&b'/');
         if absolute && resolve.contains(Resolve::BENEATH) {
             return Err(Errno::EXDEV.into());
@@ -272,7 +285,7 @@ impl<'a> Walk<'a> {
         resolve: Resolve,
     ) -> Option<Result<(Self, Last<'a>)>> {
         // What was passed on the way counts for `..` in the last component, too.
-        if resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT) {
+        if resolve.is_scoped() {
             return None;
         }
         let guard = pin();
@@ -425,7 +438,7 @@ impl<'a> Walk<'a> {
     /// A directory that was moved away from under a scoped walk could let `..` out: `EAGAIN`, as `openat2` has it.
     fn check_ground(&self) -> Result<()> {
         let sb = self.at.sb();
-        let scoped = self.resolve.intersects(Resolve::BENEATH | Resolve::IN_ROOT);
+        let scoped = self.resolve.is_scoped();
         if scoped && self.renames.0 == sb.id() && self.renames.1 != sb.dir_renames() {
             return Err(Errno::EAGAIN.into());
         }

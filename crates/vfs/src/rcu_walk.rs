@@ -82,19 +82,6 @@ enum Last {
     Follow,
 }
 
-impl Resolve {
-    /// Walks stay below where they start.
-    fn is_scoped(self) -> bool {
-        self.intersects(Self::BENEATH | Self::IN_ROOT)
-    }
-
-    /// Makes sense with an absolute path, or with a relative one, and neither changes what that means.
-    #[inline]
-    fn allows(self, absolute: bool) -> bool {
-        !self.is_scoped() || !absolute && !self.contains(Self::BENEATH | Self::IN_ROOT)
-    }
-}
-
 /// The last component, left for the caller: where it stands in the path. What comes behind it is slashes.
 pub(crate) struct Rest {
     pub(crate) start: usize,
@@ -289,15 +276,15 @@ impl<'g> RcuWalk<'g> {
         self.walk_path(path, Last::Leave)
     }
 
-    /// Takes the way to the last component from the cache of prefixes, or walks it.
+    /// Walks a path by what is remembered of it, where the permission word decides and no rights are just being changed.
     fn walk_path(&mut self, path: &'g [u8], last: Last) -> Result<Rest, Stop> {
         let changes = if self.word_decides { self.sb.prefixes.changes() } else { None };
         let Some(changes) = changes else { return self.walk(path, last) };
         let way = Way { base: self.at.id, path, cred: self.cred, changes };
-        if last == Last::Leave {
-            return self.walk_by_prefix(last, way);
+        match last {
+            Last::Leave => self.walk_by_prefix(last, way),
+            Last::Take | Last::Follow => self.walk_and_remember_path(last, way),
         }
-        self.walk_and_remember_path(last, way)
     }
 
     /// Walks a path, and remembers what it led to, or which name on it is known to stand for nothing.
@@ -324,7 +311,7 @@ impl<'g> RcuWalk<'g> {
         let Some(slash) = split(path) else { return self.walk(path, last) };
         let way = Way { path: &path[..slash], ..way };
         let Some((dir, searches)) = self.sb.prefixes.see(&way, self.guard) else {
-            return self.walk_and_remember(path, last, way);
+            return self.walk_and_remember_dir(path, last, way);
         };
         self.at = Place::on(dir)?;
         self.searches = searches;
@@ -333,7 +320,7 @@ impl<'g> RcuWalk<'g> {
 
     /// Walks a path, and remembers the way to the directory of its last component the second time.
     #[inline(never)]
-    fn walk_and_remember(&mut self, path: &'g [u8], last: Last, way: Way<'g>) -> Result<Rest, Stop> {
+    fn walk_and_remember_dir(&mut self, path: &'g [u8], last: Last, way: Way<'g>) -> Result<Rest, Stop> {
         let rest = self.walk(path, last);
         // Also if the last name stands for nothing: the way to it is as good.
         let arrived = matches!(rest, Ok(_) | Err(Stop::Absent));
