@@ -76,7 +76,7 @@ pub struct HashTable<T> {
     shift: u32,
     stripes: Box<[Padded<Mutex<Stripe>>]>,
     /// Removals so far: those from bucket `b` are in number `b % PARTS`.
-    removals: Box<[AtomicU64]>,
+    removals: Box<[AtomicU64; PARTS]>,
     /// No other table has it, nor had.
     id: u64,
     owns: PhantomData<Box<Node<T>>>,
@@ -93,7 +93,8 @@ pub struct Found<'g, T> {
 #[derive(Debug)]
 pub struct Kept<T> {
     node: NonNull<Node<T>>,
-    hash: u64,
+    /// Which number of removals is its part's.
+    part: usize,
     table: u64,
     removals: u64,
 }
@@ -120,7 +121,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
             heads: null_pointers(buckets),
             shift: u64::BITS - buckets.trailing_zeros(),
             stripes: (0..STRIPES).map(|_| stripe()).collect(),
-            removals: (0..PARTS).map(|_| AtomicU64::new(0)).collect(),
+            removals: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
             // Relaxed: only uniqueness counts.
             id: LAST_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             owns: PhantomData,
@@ -153,14 +154,15 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     /// Remembers an entry, to [`recall`](Self::recall) it later; `None` if it has been taken out.
     pub fn keep(&self, found: Found<'_, T>) -> Option<Kept<T>> {
         let Node { hash, .. } = *found.node();
+        let part = self.part(hash);
         // Acquire: K.
-        let removals = self.removals(hash).load(Ordering::Acquire);
+        let removals = self.removals[part].load(Ordering::Acquire);
         // Acquire: L. Only what stands in a chain of this table is kept.
         let mut at = self.head(hash).load(Ordering::Acquire);
         // SAFETY: as in `find`; `found` stands for the guard.
         while let Some(node) = unsafe { at.as_ref() } {
             if at == found.node.as_ptr() {
-                return Some(Kept { node: found.node, hash, table: self.id, removals });
+                return Some(Kept { node: found.node, part, table: self.id, removals });
             }
             at = node.next.load(Ordering::Acquire);
         }
@@ -172,7 +174,8 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     #[inline(always)]
     pub fn recall<'g>(&'g self, kept: &Kept<T>, _guard: &'g Guard) -> Option<Found<'g, T>> {
         // Acquire: K.
-        if kept.table != self.id || kept.removals != self.removals(kept.hash).load(Ordering::Acquire) {
+        if kept.table != self.id || kept.removals != self.removals[kept.part % PARTS].load(Ordering::Acquire)
+        {
             return None;
         }
         let found = Found { node: kept.node, guard: PhantomData };
@@ -243,8 +246,8 @@ impl<T: Send + Sync + 'static> HashTable<T> {
 
     #[inline]
     #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one part"))]
-    fn removals(&self, hash: u64) -> &AtomicU64 {
-        &self.removals[self.bucket(hash) % PARTS]
+    fn part(&self, hash: u64) -> usize {
+        self.bucket(hash) % PARTS
     }
 
     #[inline]
@@ -354,7 +357,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         node.live.store(false, Ordering::Release);
         // Release: P for the entries behind, which a reader may meet through this link first.
         link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
-        let removals = self.table.removals(node.hash);
+        let removals = &self.table.removals[self.table.part(node.hash)];
         // Release: K. The lock is held, so nobody else counts there.
         removals.store(removals.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.lock.entries -= 1;

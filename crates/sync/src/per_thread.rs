@@ -17,11 +17,12 @@ mod real {
     use std::cell::OnceCell;
 
     use crate::percpu::Padded;
-    use crate::tally::{SLOTS, thread_number};
+    use crate::tally::{SLOTS, own_slot};
 
     /// One `T` for each thread, made when the thread first asks.
     pub struct PerThread<T> {
-        slots: Box<[Padded<OnceCell<Box<T>>>]>,
+        // The last one stays empty.
+        slots: Box<[Padded<OnceCell<Box<T>>>; SLOTS]>,
     }
 
     // SAFETY: a slot is used only by the thread that has its number, and numbers are handed on under a lock; so `T` goes
@@ -31,15 +32,14 @@ mod real {
     impl<T: Default> PerThread<T> {
         /// Nothing yet for any thread.
         pub fn new() -> Self {
-            // The last number of a tally is for the threads that share it.
-            Self { slots: (0..SLOTS - 1).map(|_| Padded(OnceCell::new())).collect() }
+            Self { slots: Box::new(std::array::from_fn(|_| Padded(OnceCell::new()))) }
         }
 
         /// Calls `act` with the thread's value; not if it has none. A reference cannot leave `act`, and so is gone before the
         /// thread gives its number back.
         #[inline(always)]
         pub fn with<R>(&self, act: impl FnOnce(&T) -> R) -> Option<R> {
-            let slot = self.slots.get(thread_number())?;
+            let slot = own_slot(&self.slots)?;
             Some(act(slot.0.get_or_init(Box::default)))
         }
     }

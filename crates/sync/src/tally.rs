@@ -68,26 +68,33 @@ fn draw() -> usize {
     NUMBER.get()
 }
 
+/// The thread's own of these slots, of which the last is for all threads that have none.
+#[inline(always)]
+pub(crate) fn own_slot<T>(slots: &[T; SLOTS]) -> Option<&T> {
+    let own = |number: usize| slots[..SLOTS - 1].get(number);
+    // Nearly always it is one of the first numbers, and so not unknown.
+    own(NUMBER.get()).or_else(|| own(thread_number()))
+}
+
 /// `N` counters.
 #[derive(Debug)]
 pub struct Tally<const N: usize> {
-    slots: Box<[Padded<[AtomicU64; N]>]>,
+    slots: Box<[Padded<[AtomicU64; N]>; SLOTS]>,
 }
 
 impl<const N: usize> Tally<N> {
     /// Counters at zero.
     pub fn new() -> Self {
-        let slot = || Padded(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { slots: (0..SLOTS).map(|_| slot()).collect() }
+        let slot = |_| Padded(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self { slots: Box::new(std::array::from_fn(slot)) }
     }
 
     /// Adds to each counter, wrapping.
     #[inline(always)]
     pub fn add(&self, counts: [u64; N]) {
-        let number = thread_number();
         // Relaxed: counts order nothing.
-        if number + 1 < SLOTS {
-            for (sum, count) in self.slots[number].iter().zip(counts) {
+        if let Some(slot) = own_slot(&self.slots) {
+            for (sum, count) in slot.iter().zip(counts) {
                 if count > 0 {
                     sum.store(sum.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
                 }

@@ -1,9 +1,10 @@
 //! What `stat` tells of an inode.
 
 /// The type of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileType {
     /// A regular file.
+    #[default]
     Regular,
     /// A directory.
     Directory,
@@ -92,22 +93,20 @@ bitflags::bitflags! {
 }
 
 /// The attributes of an inode, as `statx` reports them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// In C's order, so that what `AttrCell` keeps in one word stands together here, and is stored as one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
     /// Inode number.
     pub ino: u64,
-    /// Told apart from earlier inodes of the same number.
-    pub generation: u32,
-    /// Type of the file.
-    pub kind: FileType,
-    /// Permission bits, set-id bits and sticky bit: `0o7777` at most.
-    pub mode: u16,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
     /// Number of hard links.
     pub nlink: u32,
+    /// Told apart from earlier inodes of the same number.
+    pub generation: u32,
     /// Which device a device node stands for; zero for other types.
     pub rdev: Rdev,
     /// Size in bytes.
@@ -116,6 +115,8 @@ pub struct Attr {
     pub blocks: u64,
     /// Preferred I/O size in bytes.
     pub blksize: u32,
+    /// Inode flags.
+    pub flags: FileFlags,
     /// Last read.
     pub atime: Timespec,
     /// Last change of the contents.
@@ -124,10 +125,12 @@ pub struct Attr {
     pub ctime: Timespec,
     /// Creation, where the file system keeps it.
     pub btime: Option<Timespec>,
-    /// Inode flags.
-    pub flags: FileFlags,
     /// Project id; zero where the file system keeps none.
     pub project: u32,
+    /// Permission bits, set-id bits and sticky bit: `0o7777` at most.
+    pub mode: u16,
+    /// Type of the file.
+    pub kind: FileType,
 }
 
 /// What `statfs` tells of a file system; sizes are in blocks of `block_size` bytes.

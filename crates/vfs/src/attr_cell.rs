@@ -4,24 +4,26 @@
 //! checks that no writer came between, and takes the writers' lock only if one came again and again. Number, type and
 //! generation of an inode never change and stay outside.
 
-use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
 
 use crate::attr::{Attr, FileFlags, FileType, Rdev, Timespec};
 use crate::lock::{self, Mutex, MutexGuard};
 
-const WORDS: usize = 13;
+const WORDS: usize = 11;
 
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
 /// | `seq` | `Writer::store` | `get`, `owner` | those of `SeqCount` |
-/// | `words` | `Writer::store` | `get`, `owner` | Relaxed, ordered by `seq` |
+/// | `words`, `nsecs` | `Writer::store` | `get`, `owner` | Relaxed, ordered by `seq` |
 pub(crate) struct AttrCell {
     ino: u64,
     generation: u32,
     kind: FileType,
     seq: SeqCount,
     words: [AtomicU64; WORDS],
+    /// Nanoseconds of the four times.
+    nsecs: [AtomicU32; 4],
     writers: Mutex<()>,
 }
 
@@ -33,12 +35,14 @@ pub(crate) struct Writer<'a> {
 
 impl AttrCell {
     pub(crate) fn new(attr: &Attr) -> Self {
+        let (words, nsecs) = encode(attr);
         Self {
             ino: attr.ino,
             generation: attr.generation,
             kind: attr.kind,
             seq: SeqCount::new(),
-            words: encode(attr).map(AtomicU64::new),
+            words: words.map(AtomicU64::new),
+            nsecs: nsecs.map(AtomicU32::new),
             writers: Mutex::new(()),
         }
     }
@@ -53,12 +57,12 @@ impl AttrCell {
 
     /// A consistent copy.
     pub(crate) fn get(&self) -> Attr {
-        self.consistent(|| self.copy())
+        self.consistent(|| self.copy()).decode()
     }
 
     /// A consistent copy, if no writer comes between.
     #[inline(always)]
-    pub(crate) fn try_get(&self) -> Option<Attr> {
+    pub(crate) fn try_get(&self) -> Option<Copied> {
         let seq = self.seq.begin()?;
         let attr = self.copy();
         self.seq.validate(seq).then_some(attr)
@@ -67,7 +71,7 @@ impl AttrCell {
     /// Owner, group and permission bits, of one moment.
     pub(crate) fn owner(&self) -> (u32, u32, u16) {
         let (uid, gid, mode) = self.owner_with(|| self.load(1));
-        (uid, gid, low16(mode))
+        (uid, gid, low16(halves(mode).0))
     }
 
     /// Owner, group, and what `word` loads, of one moment: `word` is something that only [`Writer::store`] changes.
@@ -97,54 +101,81 @@ impl AttrCell {
     }
 
     #[inline(always)]
-    fn copy(&self) -> Attr {
-        let time = |sec: u64, nsec| Timespec { sec: sec.cast_signed(), nsec };
-        let ((uid, gid), (_, nlink)) = (halves(self.load(0)), halves(self.load(1)));
-        let ((major, minor), (blksize, flags)) = (halves(self.load(4)), halves(self.load(5)));
-        let (atime_nsec, mtime_nsec) = halves(self.load(10));
-        let (ctime_nsec, btime_nsec) = halves(self.load(11));
-        let (project, has_btime) = halves(self.load(12));
-        Attr {
+    fn copy(&self) -> Copied {
+        Copied {
             ino: self.ino,
             generation: self.generation,
             kind: self.kind,
-            mode: low16(self.load(1)),
+            words: std::array::from_fn(|index| self.load(index)),
+            // Relaxed: as in `load`.
+            nsecs: std::array::from_fn(|index| self.nsecs[index].load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Attributes as they were read.
+#[derive(Clone, Copy)]
+pub(crate) struct Copied {
+    ino: u64,
+    generation: u32,
+    kind: FileType,
+    words: [u64; WORDS],
+    nsecs: [u32; 4],
+}
+
+impl Copied {
+    #[inline(always)]
+    pub(crate) fn decode(self) -> Attr {
+        let Self { ino, generation, kind, words, nsecs } = self;
+        let time = |index: usize| Timespec { sec: words[6 + index].cast_signed(), nsec: nsecs[index] };
+        let ((uid, gid), (mode, nlink)) = (halves(words[0]), halves(words[1]));
+        let ((major, minor), (blksize, flags)) = (halves(words[4]), halves(words[5]));
+        let (project, has_btime) = halves(words[10]);
+        Attr {
+            ino,
             uid,
             gid,
             nlink,
+            generation,
             rdev: Rdev { major, minor },
-            size: self.load(2),
-            blocks: self.load(3),
+            size: words[2],
+            blocks: words[3],
             blksize,
-            atime: time(self.load(6), atime_nsec),
-            mtime: time(self.load(7), mtime_nsec),
-            ctime: time(self.load(8), ctime_nsec),
-            btime: (has_btime != 0).then_some(time(self.load(9), btime_nsec)),
             flags: FileFlags::from_bits_retain(flags),
+            atime: time(0),
+            mtime: time(1),
+            ctime: time(2),
+            btime: (has_btime != 0).then_some(time(3)),
             project,
+            mode: low16(mode),
+            kind,
         }
     }
 }
 
 impl Writer<'_> {
     pub(crate) fn get(&self) -> Attr {
-        self.cell.copy()
+        self.cell.copy().decode()
     }
 
     /// Changes everything but number, type and generation, and with it what `publish` stores.
     pub(crate) fn store(&self, attr: &Attr, publish: impl FnOnce()) {
         let _section = self.cell.seq.write();
         publish();
-        for (word, value) in self.cell.words.iter().zip(encode(attr)) {
-            // Relaxed: ordered by `seq`.
+        let (words, nsecs) = encode(attr);
+        // Relaxed, both: ordered by `seq`.
+        for (word, value) in self.cell.words.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
+        }
+        for (nsec, value) in self.cell.nsecs.iter().zip(nsecs) {
+            nsec.store(value, Ordering::Relaxed);
         }
     }
 }
 
-fn encode(attr: &Attr) -> [u64; WORDS] {
+fn encode(attr: &Attr) -> ([u64; WORDS], [u32; 4]) {
     let btime = attr.btime.unwrap_or_default();
-    [
+    let words = [
         pair(attr.uid, attr.gid),
         pair(u32::from(attr.mode & 0o7777), attr.nlink),
         attr.size,
@@ -155,10 +186,9 @@ fn encode(attr: &Attr) -> [u64; WORDS] {
         attr.mtime.sec.cast_unsigned(),
         attr.ctime.sec.cast_unsigned(),
         btime.sec.cast_unsigned(),
-        pair(attr.atime.nsec, attr.mtime.nsec),
-        pair(attr.ctime.nsec, btime.nsec),
         pair(attr.project, u32::from(attr.btime.is_some())),
-    ]
+    ];
+    (words, [attr.atime.nsec, attr.mtime.nsec, attr.ctime.nsec, btime.nsec])
 }
 
 fn pair(low: u32, high: u32) -> u64 {
@@ -170,7 +200,7 @@ fn halves(word: u64) -> (u32, u32) {
     (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
 }
 
-fn low16(word: u64) -> u16 {
+fn low16(word: u32) -> u16 {
     let [low, high, ..] = word.to_le_bytes();
     u16::from_le_bytes([low, high])
 }

@@ -19,7 +19,7 @@ use extern4_sync::shared::Release;
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
 use crate::attr::{Attr, FileType};
-use crate::attr_cell::AttrCell;
+use crate::attr_cell::{AttrCell, Copied};
 use crate::errno::Result;
 use crate::fs::FileSystem;
 use crate::lock::{self, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -115,7 +115,7 @@ impl Inode {
 
     /// The attributes, unless they are just being changed.
     #[inline(always)]
-    pub(crate) fn attr_if_still(&self) -> Option<Attr> {
+    pub(crate) fn attr_if_still(&self) -> Option<Copied> {
         self.attr.try_get()
     }
 

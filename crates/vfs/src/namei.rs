@@ -33,7 +33,7 @@ pub const MAX_LINKS: u32 = 40;
 bitflags::bitflags! {
     /// Limits on a path walk: those of `openat2(2)`, with its values.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct Resolve: u64 {
+    pub struct Resolve: u32 {
         /// Stay on one mount: `EXDEV`.
         const NO_XDEV = 0x01;
         /// Follow no magic links. There are none here.
@@ -56,7 +56,12 @@ impl Resolve {
     /// Makes sense with an absolute path, or with a relative one, and does not change where that starts.
     #[inline]
     pub(crate) fn allows(self, absolute: bool) -> bool {
-        !self.is_scoped() || !absolute && !self.contains(Self::BENEATH | Self::IN_ROOT)
+        !self.is_scoped() || self.allows_scoped(absolute)
+    }
+
+    #[cold]
+    fn allows_scoped(self, absolute: bool) -> bool {
+        !absolute && !self.contains(Self::BENEATH | Self::IN_ROOT)
     }
 }
 

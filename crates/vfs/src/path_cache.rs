@@ -66,32 +66,29 @@ struct Path {
     cred: Option<Arc<Cred>>,
     /// Changes of directories when it was walked.
     changes: u64,
-    /// Search checks on the way, as [`PathCache::find`] gives them.
-    searches: u64,
     hit: KeptHit,
     /// The bytes, with zeroes behind.
     words: [u64; WORDS],
 }
 
 impl PathCache {
-    /// What the path led to, if that is certain to be in the dentry cache at some moment of this call, and the search checks
-    /// that this saves: fast ones in the low half, full ones in the high one.
-    // Not inlined, since it is needed in many places; what it returns fits into registers.
-    #[inline(never)]
+    /// What the path led to, if that is certain to be in the dentry cache at some moment of this call.
+    #[inline(always)]
     pub(crate) fn find<'g>(
         &self,
         way: &Way<'_>,
         dcache: &'g DentryCache,
         guard: &'g Guard,
-    ) -> Option<(Hit<'g>, u64)> {
+    ) -> Option<Hit<'g>> {
         if way.path.len() > LONGEST {
             return None;
         }
         let find = |paths: &RefCell<Paths>| {
             // Taken if a security hook calls back, though it must not.
             let paths = paths.try_borrow().ok()?;
-            let path = paths.places[place(hash(way))].as_ref().filter(|path| path.is(way))?;
-            Some((dcache.recall(&path.hit, guard)?, path.searches))
+            let text = Text::of(way.path);
+            let path = paths.places[text.place(way.base)].as_ref().filter(|path| path.is(way, text))?;
+            dcache.recall(&path.hit, guard)
         };
         self.0.with(find)?
     }
@@ -99,39 +96,36 @@ impl PathCache {
     /// Notes that the path has been walked; true if it is worth remembering.
     pub(crate) fn pass(&self, way: &Way<'_>) -> bool {
         let pass = |paths: &RefCell<Paths>| {
-            let hash = hash(way);
-            paths.try_borrow_mut().is_ok_and(|mut paths| {
-                let before = std::mem::replace(&mut paths.passed[place(hash)], hash);
-                before == hash
-            })
+            let text = Text::of(way.path);
+            let (hash, place) = (text.hash(way.base), text.place(way.base));
+            paths
+                .try_borrow_mut()
+                .is_ok_and(|mut paths| std::mem::replace(&mut paths.passed[place], hash) == hash)
         };
         way.path.len() <= LONGEST && self.0.with(pass) == Some(true)
     }
 
-    /// Remembers what the path led to, after [`pass`](Self::pass).
-    pub(crate) fn remember(&self, way: &Way<'_>, searches: [u64; 2], hit: KeptHit) {
-        let [Ok(fast), Ok(full)] = searches.map(u32::try_from) else { return };
-        let searches = u64::from(fast) | u64::from(full) << 32;
+    /// Remembers what the path led to, after [`pass`](Self::pass); `for_all` callers, or just this one.
+    pub(crate) fn remember(&self, way: &Way<'_>, for_all: bool, hit: KeptHit) {
+        let text = Text::of(way.path);
         let mut words = [0; WORDS];
-        let (whole, rest) = way.path.as_chunks::<8>();
-        for (word, bytes) in words.iter_mut().zip(whole) {
+        for (word, bytes) in words.iter_mut().zip(text.whole) {
             *word = u64::from_le_bytes(*bytes);
         }
-        words[whole.len()] = rest_of(way.path, rest);
+        words[text.whole.len()] = text.rest;
         let path = Path {
             words,
             len: way.path.len(),
             base: way.base,
-            cred: (full > 0).then(|| Arc::clone(way.cred)),
+            cred: (!for_all).then(|| Arc::clone(way.cred)),
             changes: way.changes,
-            searches,
             hit,
         };
         let remember = |paths: &RefCell<Paths>| {
             let old = paths
                 .try_borrow_mut()
                 .ok()
-                .and_then(|mut paths| paths.places[place(hash(way))].replace(path));
+                .and_then(|mut paths| paths.places[text.place(way.base)].replace(path));
             drop(old);
         };
         self.0.with(remember);
@@ -140,28 +134,42 @@ impl PathCache {
 
 impl Path {
     #[inline]
-    fn is(&self, way: &Way<'_>) -> bool {
-        let (whole, rest) = way.path.as_chunks::<8>();
+    fn is(&self, way: &Way<'_>, text: Text<'_>) -> bool {
         self.len == way.path.len()
             && self.base == way.base
             && self.changes == way.changes
             && self.cred.as_ref().is_none_or(|cred| Arc::ptr_eq(cred, way.cred))
-            && whole.iter().zip(&self.words).all(|(bytes, word)| u64::from_le_bytes(*bytes) == *word)
-            && self.words[whole.len()] == rest_of(way.path, rest)
+            && text.whole.iter().zip(&self.words).all(|(bytes, word)| u64::from_le_bytes(*bytes) == *word)
+            && self.words[text.whole.len()] == text.rest
     }
 }
 
-/// Where a path with this hash is remembered.
-#[inline]
-fn place(hash: u64) -> usize {
-    (hash >> (64 - PLACES.trailing_zeros())) as usize
+/// A path as words.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    whole: &'a [[u8; 8]],
+    /// What is left, with zeroes behind.
+    rest: u64,
 }
 
-/// Paths with one hash only cost time, so it need not be unforeseeable.
-#[inline]
-fn hash(way: &Way<'_>) -> u64 {
-    let (whole, rest) = way.path.as_chunks::<8>();
-    let mix = |sum: u64, word: u64| sum.rotate_left(5) ^ word;
-    let sum = whole.iter().fold(way.base, |sum, bytes| mix(sum, u64::from_le_bytes(*bytes)));
-    mix(sum, rest_of(way.path, rest)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+impl<'a> Text<'a> {
+    #[inline]
+    fn of(path: &'a [u8]) -> Self {
+        let (whole, rest) = path.as_chunks::<8>();
+        Self { whole, rest: rest_of(path, rest) }
+    }
+
+    /// Paths with one hash only cost time, so it need not be unforeseeable.
+    #[inline]
+    fn hash(self, base: u64) -> u64 {
+        let mix = |sum: u64, word: u64| sum.rotate_left(5) ^ word;
+        let sum = self.whole.iter().fold(base, |sum, bytes| mix(sum, u64::from_le_bytes(*bytes)));
+        mix(sum, self.rest).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Where the path is remembered.
+    #[inline]
+    fn place(self, base: u64) -> usize {
+        (self.hash(base) >> (64 - PLACES.trailing_zeros())) as usize
+    }
 }

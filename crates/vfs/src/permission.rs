@@ -72,10 +72,13 @@ impl Checker {
         Self { fs, hook, acls: AclPool::new(), fast_possible, fast_enabled: AtomicBool::new(fast_possible) }
     }
 
-    /// Switches the fast search check on or off; it stays off where the file system has not opted in.
-    pub(crate) fn set_fast_search(&self, on: bool) {
+    /// Switches the fast search check on or off; it stays off where the file system has not opted in. True if
+    /// [`word_decides`](Self::word_decides) has changed with it.
+    pub(crate) fn set_fast_search(&self, on: bool) -> bool {
+        let on = on && self.fast_possible;
         // Relaxed: both ways give the same answers, so when the switch is seen does not matter.
-        self.fast_enabled.store(on && self.fast_possible, Ordering::Relaxed);
+        let changed = self.fast_enabled.swap(on, Ordering::Relaxed) != on;
+        changed && self.hook.is_none()
     }
 
     /// May `cred` look names up in directory `dir`?

@@ -140,6 +140,16 @@ impl PrefixCache {
         Change(&self.changes)
     }
 
+    /// Switches the cache, and those of whole paths with it, off or on again: off is like a change of rights that lasts. Each
+    /// call turns the switch the other way.
+    pub(crate) fn set_used(&self, used: bool) {
+        if used {
+            drop(Change(&self.changes));
+        } else {
+            std::mem::forget(self.begin_change());
+        }
+    }
+
     fn hash(&self, way: &Way<'_>) -> u64 {
         hash_name(self.seed, way.base, way.path)
     }

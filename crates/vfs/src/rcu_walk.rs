@@ -149,24 +149,20 @@ pub(crate) fn recall<'g>(
     }
     let from = if absolute { root } else { base };
     let sb = &**from.mount.superblock();
-    if !sb.checker.word_decides() {
-        return None;
-    }
     let way = Way { base: from.dentry.id(), path, cred, changes: sb.prefixes.changes()? };
-    let (hit, searches) = sb.paths.find(&way, &sb.dcache, guard)?;
+    let hit = sb.paths.find(&way, &sb.dcache, guard)?;
     let dentry = hit.dentry(guard)?;
     if cfg!(debug_assertions) {
         compare(root, base, &way, hit, guard);
     }
-    let searches = [searches & u64::from(u32::MAX), searches >> 32];
     let Some(inode) = dentry.get().inode() else {
-        sb.count_walk(searches, false);
+        sb.count_remembered();
         return Some(Err(Stop::Absent));
     };
     if how.follow && inode.kind() == FileType::Symlink || dentry.get().is_mountpoint() {
         return None;
     }
-    sb.count_walk(searches, false);
+    sb.count_remembered();
     Some(Ok(End { mount: &from.mount, sb, inode, dentry, hit: Some(hit) }))
 }
 
@@ -278,8 +274,7 @@ impl<'g> RcuWalk<'g> {
 
     /// Walks a path by what is remembered of it, where the permission word decides and no rights are just being changed.
     fn walk_path(&mut self, path: &'g [u8], last: Last) -> Result<Rest, Stop> {
-        let changes = if self.word_decides { self.sb.prefixes.changes() } else { None };
-        let Some(changes) = changes else { return self.walk(path, last) };
+        let Some(changes) = self.sb.prefixes.changes() else { return self.walk(path, last) };
         let way = Way { base: self.at.id, path, cred: self.cred, changes };
         match last {
             Last::Leave => self.walk_by_prefix(last, way),
@@ -300,7 +295,7 @@ impl<'g> RcuWalk<'g> {
             && self.sb.paths.pass(&way)
             && let Some(kept) = self.sb.dcache.keep(hit)
         {
-            self.sb.paths.remember(&way, self.searches, kept);
+            self.sb.paths.remember(&way, self.searches[1] == 0, kept);
         }
         rest
     }

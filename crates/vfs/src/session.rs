@@ -13,6 +13,7 @@ use extern4_sync::rcu::{Guard, pin};
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType, StatFs};
+use crate::attr_cell::Copied;
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Error, Result};
 use crate::mount::{Location, Mount, Namespace};
@@ -182,13 +183,15 @@ impl Session {
     #[inline(always)]
     pub fn stat_cached(&self, path: &[u8], how: How, error: &mut Option<Error>) -> Option<Attr> {
         let guard = pin();
-        match self.see(path, how, &guard) {
+        let copied = match self.see(path, how, &guard) {
             Ok(end) => end.inode.attr_if_still().filter(|_| Self::is_current(&end)),
             Err(stop) => {
                 *error = stop.or_fall_back().err();
                 None
             }
-        }
+        };
+        drop(guard);
+        copied.map(Copied::decode)
     }
 
     /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the `error` it left, or with a walk that may wait.

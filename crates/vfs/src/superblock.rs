@@ -93,6 +93,8 @@ pub struct CacheStats {
     pub full_searches: u64,
     /// Path walks that were tried without a lock.
     pub rcu_walks: u64,
+    /// Those whose whole path the thread remembered, so that there was nothing to check or to look up.
+    pub remembered_walks: u64,
     /// Those that gave up, because something was not cached or had to be taken into use.
     pub walk_fallbacks: u64,
     /// Those that started again, with references, because the name changed while its attributes were read.
@@ -105,6 +107,7 @@ const FULL_SEARCHES: usize = 1;
 const FALLBACKS: usize = 2;
 const RESTARTS: usize = 3;
 const WALKS: usize = 4;
+const REMEMBERED: usize = 5;
 
 /// A file system in use. Mounts and sessions share it.
 pub struct SuperBlock {
@@ -119,7 +122,7 @@ pub struct SuperBlock {
     /// Directories that changed their parent.
     dir_renames: AtomicU64,
     lookups: AtomicU64,
-    walks: Tally<5>,
+    walks: Tally<6>,
     pub(crate) icache: InodeCache,
     pub(crate) dcache: DentryCache,
     pub(crate) prefixes: PrefixCache,
@@ -147,6 +150,11 @@ impl SuperBlock {
             *last += 1;
             *last
         };
+        let prefixes = PrefixCache::new();
+        let checker = Checker::new(Arc::clone(&fs), options.security);
+        if !checker.word_decides() {
+            prefixes.set_used(false);
+        }
         Ok(Arc::new(Self {
             id,
             traits,
@@ -158,12 +166,12 @@ impl SuperBlock {
             dir_renames: AtomicU64::new(0),
             lookups: AtomicU64::new(0),
             walks: Tally::new(),
-            checker: Checker::new(Arc::clone(&fs), options.security),
+            checker,
             files: OpenFiles::new(),
             fs,
             icache,
             dcache,
-            prefixes: PrefixCache::new(),
+            prefixes,
             paths: PathCache::default(),
         }))
     }
@@ -228,7 +236,9 @@ impl SuperBlock {
 
     /// Switches the search check from the permission word on or off, to measure it.
     pub fn set_fast_search(&self, on: bool) {
-        self.checker.set_fast_search(on);
+        if self.checker.set_fast_search(on) {
+            self.prefixes.set_used(self.checker.word_decides());
+        }
     }
 
     /// Counters.
@@ -242,7 +252,8 @@ impl SuperBlock {
             lookups: self.lookups.load(Ordering::Relaxed),
             fast_searches: walks[FAST_SEARCHES],
             full_searches: walks[FULL_SEARCHES],
-            rcu_walks: walks[WALKS],
+            rcu_walks: walks[WALKS].wrapping_add(walks[REMEMBERED]),
+            remembered_walks: walks[REMEMBERED],
             walk_fallbacks: walks[FALLBACKS],
             walk_restarts: walks[RESTARTS],
         }
@@ -250,18 +261,24 @@ impl SuperBlock {
 
     /// Counts search checks, fast and full, of a walk with references.
     pub(crate) fn count_searches(&self, [fast, full]: [u64; 2]) {
-        self.walks.add([fast, full, 0, 0, 0]);
+        self.walks.add([fast, full, 0, 0, 0, 0]);
     }
 
     /// Counts a walk without a lock.
     #[inline]
     pub(crate) fn count_walk(&self, [fast, full]: [u64; 2], gave_up: bool) {
-        self.walks.add([fast, full, u64::from(gave_up), 0, 1]);
+        self.walks.add([fast, full, u64::from(gave_up), 0, 1, 0]);
+    }
+
+    /// Counts a walk of a path that the thread remembered.
+    #[inline(always)]
+    pub(crate) fn count_remembered(&self) {
+        self.walks.add([0, 0, 0, 0, 0, 1]);
     }
 
     /// Counts a walk that starts again.
     pub(crate) fn count_restart(&self) {
-        self.walks.add([0, 0, 0, 1, 0]);
+        self.walks.add([0, 0, 0, 1, 0, 0]);
     }
 
     pub(crate) fn root(&self) -> &Shared<Dentry> {
