@@ -41,6 +41,9 @@ use crate::percpu::Padded;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering, null_pointers};
 use crate::rcu::{Guard, pin};
 
+/// Entries too many that [`Bucket::trim`] takes more steps for.
+const MOST_AT_ONCE: usize = 8;
+
 /// Locks that the buckets share: bucket `b` has lock `b % STRIPES`.
 #[cfg(not(feature = "loom"))]
 const STRIPES: usize = 128;
@@ -172,6 +175,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     /// An entry that was kept, if it is certain to have been in the table at some moment of this call. It is not after any
     /// removal from the entry's part of the table.
     #[inline(always)]
+    #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one part"))]
     pub fn recall<'g>(&'g self, kept: &Kept<T>, _guard: &'g Guard) -> Option<Found<'g, T>> {
         // Acquire: K.
         if kept.table != self.id || kept.removals != self.removals[kept.part % PARTS].load(Ordering::Acquire)
@@ -297,10 +301,12 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
 
     /// Brings the stripe back to its part of a limit for the whole table, as far as a few steps round it do: an entry that was
     /// found since the last time round stays; another goes if `may_go` says so, which is then final.
+    ///
+    /// However many are too many, the steps are few: it may be that none can go, and a caller trims for each entry that he adds.
     pub fn trim(&mut self, limit: usize, may_go: impl FnMut(&T) -> bool) {
         let excess = self.lock.entries.saturating_sub((limit / STRIPES).max(1));
         if excess > 0 {
-            self.reclaim(excess, 16 + 4 * excess, may_go);
+            self.reclaim(excess, 16 + 4 * excess.min(MOST_AT_ONCE), may_go);
         }
     }
 

@@ -13,7 +13,7 @@ pub use std::sync::{
 #[cfg(not(feature = "loom"))]
 pub use std::{
     sync::atomic::Ordering,
-    sync::{Condvar, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Condvar, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
 };
 
@@ -26,6 +26,9 @@ pub use scheduled::{
     sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
 };
+
+#[cfg(feature = "loom")]
+pub use once::OnceLock;
 
 /// Who schedules the threads of models.
 #[cfg(all(feature = "loom", not(feature = "shuttle")))]
@@ -60,4 +63,59 @@ pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
 #[cfg(feature = "loom")]
 pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
     (0..len).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
+}
+
+/// What neither loom nor shuttle has: a value that is set once, and waited for.
+#[cfg(feature = "loom")]
+mod once {
+    use super::{AtomicBool, Condvar, Mutex, Ordering};
+
+    /// As far as this workspace uses it, [`std::sync::OnceLock`].
+    #[derive(Debug)]
+    pub struct OnceLock<T> {
+        value: std::sync::OnceLock<T>,
+        is_set: AtomicBool,
+        setting: Mutex<()>,
+        told: Condvar,
+    }
+
+    impl<T> OnceLock<T> {
+        /// Without a value.
+        #[expect(clippy::new_without_default, reason = "nobody asks for it")]
+        pub fn new() -> Self {
+            Self {
+                value: std::sync::OnceLock::new(),
+                is_set: AtomicBool::new(false),
+                setting: Mutex::new(()),
+                told: Condvar::new(),
+            }
+        }
+
+        /// The value, if it is set.
+        pub fn get(&self) -> Option<&T> {
+            // Acquire: pairs with the Release in `set`.
+            if self.is_set.load(Ordering::Acquire) { self.value.get() } else { None }
+        }
+
+        /// Sets the value; gives it back if another has been set.
+        pub fn set(&self, value: T) -> Result<(), T> {
+            let _setting = self.setting.lock().expect("nothing panics under it");
+            self.value.set(value)?;
+            // Release: pairs with the Acquire in `get`.
+            self.is_set.store(true, Ordering::Release);
+            self.told.notify_all();
+            Ok(())
+        }
+
+        /// The value, once it is set.
+        pub fn wait(&self) -> &T {
+            let mut setting = self.setting.lock().expect("nothing panics under it");
+            loop {
+                match self.get() {
+                    Some(value) => return value,
+                    None => setting = self.told.wait(setting).expect("nothing panics under it"),
+                }
+            }
+        }
+    }
 }

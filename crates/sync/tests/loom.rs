@@ -466,6 +466,32 @@ fn shared_take_last_vs_set() {
     );
 }
 
+#[test]
+fn shared_take_last_vs_hold_and_set() {
+    race_for(
+        link_of_one,
+        |(link, _)| {
+            let guard = pin();
+            // Unless it has been taken, who takes may find it held, and would put it back.
+            let held = link.see(&guard).and_then(|seen| seen.hold());
+            let (value, ends) = Ending::new(2);
+            drop(link.set(Some(value)));
+            drop(guard);
+            held.inspect(|held| held.work());
+            ends
+        },
+        |(link, _)| drop(link.take_last()),
+        |(link, first), second, ()| {
+            first.check_freed();
+            let there = link.see(&pin()).map(|there| there.value.value());
+            assert_eq!(there.unwrap_or(2), 2, "put back in place of the new one");
+            assert_eq!(u64::from(there.is_none()), second.times(), "ended, or there");
+            drop(link.take());
+            second.check_freed();
+        },
+    );
+}
+
 /// A value that keeps another in use.
 struct Owner {
     value: Poisoned,

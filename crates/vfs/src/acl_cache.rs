@@ -15,7 +15,8 @@
 //! A slow filler can thus never overwrite a newer ACL: what a setter leaves is not empty, and not unknown. The slot is
 //! changed before the word; a reader that finds *present* in the word (Acquire) finds the slot filled. Who needs an ACL
 //! and the mode it belongs to reads slot and word in one read section of the attributes, since one that comes between a
-//! setter's two steps would get the new ACL under the old word. Who needs the ACL alone may get either.
+//! setter's two steps would get the new ACL under the old word. So does who has lost a fill: what the file system told
+//! it may be newer than what is in the slot, and is not for anybody to see before that.
 //!
 //! The file system changes an ACL before the inode in memory does. So who sets the access ACL fills its slot first: then
 //! nobody can fill it with the new ACL while the word still has the old mode.

@@ -243,7 +243,7 @@ impl DentryCache {
     pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8]) -> Shared<Dentry> {
         let dentry = self.new_dentry(key, name, None);
         self.put(key, dentry.clone());
-        self.count_negative(key);
+        self.count_negative(key, dentry.id());
         dentry
     }
 
@@ -271,32 +271,45 @@ impl DentryCache {
         drop(dropped);
     }
 
-    /// Notes a new negative dentry with its directory and drops the oldest one above the limit.
-    fn count_negative(&self, key: Key<'_>) {
+    /// Forgets what a name stands for.
+    pub(crate) fn remove(&self, key: Key<'_>) {
+        let guard = pin();
+        let mut bucket = self.table.lock(key.hash, &guard);
+        let removed = bucket.find(key.hash, |entry| key.is(entry)).and_then(|found| {
+            bucket.remove(found);
+            found.value().dentry.take()
+        });
+        drop(bucket);
+        drop(guard);
+        drop(removed);
+    }
+
+    /// Notes a new negative dentry with its directory and drops the oldest one above the limit. That one may be gone already, such as
+    /// when its name has been made since; a younger one of the same name stays.
+    fn count_negative(&self, key: Key<'_>, id: u64) {
         let oldest = {
             let mut negatives = lock::lock(&key.parent.negatives);
-            negatives.push_back(key.hash);
+            negatives.push_back((key.hash, id));
             if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
         };
-        if let Some(hash) = oldest {
-            self.remove_negative(key.parent.id(), hash);
+        if let Some((hash, id)) = oldest {
+            self.remove_negative(hash, id);
         }
     }
 
     /// Lets go of what is known not to be in a directory that has been removed: negative dentries would keep it in use.
     /// Locks: its `rwsem` exclusive.
     pub(crate) fn forget_negatives(&self, dir: &Dentry) {
-        let hashes = std::mem::take(&mut *lock::lock(&dir.negatives));
-        for hash in hashes {
-            self.remove_negative(dir.id(), hash);
+        let negatives = std::mem::take(&mut *lock::lock(&dir.negatives));
+        for (hash, id) in negatives {
+            self.remove_negative(hash, id);
         }
     }
 
-    fn remove_negative(&self, parent: u64, hash: u64) {
+    /// Lets go of the dentry with this number, whose entry's hash is known.
+    fn remove_negative(&self, hash: u64, id: u64) {
         let guard = pin();
-        let negative = |entry: &Entry| {
-            entry.parent == parent && entry.dentry.see(&guard).is_some_and(|dentry| dentry.inode().is_none())
-        };
+        let negative = |entry: &Entry| entry.id == id;
         let mut bucket: Bucket<'_, Entry> = self.table.lock(hash, &guard);
         let removed = bucket.find(hash, negative).and_then(|found| {
             bucket.remove(found);

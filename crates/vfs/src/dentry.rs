@@ -32,8 +32,8 @@ pub(crate) struct Dentry {
     /// The name was removed.
     gone: AtomicBool,
     place: Rcu<Place>,
-    /// Hashes of the negative dentries below, oldest first.
-    pub(crate) negatives: Mutex<VecDeque<u64>>,
+    /// Hashes and numbers of the negative dentries below, oldest first. Some may be gone already.
+    pub(crate) negatives: Mutex<VecDeque<(u64, u64)>>,
     /// Hashes of the prefixes that lead here, oldest first.
     pub(crate) prefixes: Mutex<Vec<u64>>,
 }

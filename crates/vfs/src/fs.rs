@@ -158,6 +158,8 @@ bitflags::bitflags! {
         const NOREPLACE = 1;
         /// Swap the two names.
         const EXCHANGE = 2;
+        /// Leave a character device 0/0 under the old name, which overlay file systems take for a name that is not there.
+        const WHITEOUT = 4;
     }
 
     /// How to set an extended attribute (`setxattr(2)`).
@@ -207,6 +209,8 @@ pub struct Rename<'a> {
     pub target: Option<&'a Inode>,
     /// How.
     pub flags: RenameFlags,
+    /// What to make under the old name, with [`RenameFlags::WHITEOUT`].
+    pub whiteout: Option<NewNode<'a>>,
     /// The moment.
     pub now: Timespec,
 }

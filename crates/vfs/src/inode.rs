@@ -253,17 +253,29 @@ impl Inode {
 
     /// An ACL, from the cache or read by `fs`.
     pub(crate) fn acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<Option<Arc<Acl>>> {
-        if let Some(known) = self.cached_acl(kind, self.perm(), &pin()) {
-            return Ok(known.cloned());
+        if let Some(known) = self.known_acl(kind) {
+            return Ok(known);
         }
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
-        if self.acls.fill(kind, acl.clone(), &pin()) && kind == AclKind::Access {
+        if !self.acls.fill(kind, acl.clone(), &pin()) {
+            // Ours may be newer than what others still see, and who has seen the new ACL must not see the old one.
+            return Ok(self.known_acl(kind).unwrap_or(acl));
+        }
+        if kind == AclKind::Access {
             // Only from unknown: who has set another meanwhile has said so in the word, or is about to.
             self.perm.publish_if(|bits| {
                 (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, acl.is_none()))
             });
         }
         Ok(acl)
+    }
+
+    /// What is known of an ACL at one moment. A slot that is read under the permission word of an earlier one could be
+    /// ahead of it.
+    fn known_acl(&self, kind: AclKind) -> Option<Option<Arc<Acl>>> {
+        let guard = pin();
+        let (.., known) = self.attr.owner_with(|| self.cached_acl(kind, self.perm(), &guard));
+        known.map(|known| known.cloned())
     }
 
     /// The target of a symbolic link, if it has been read.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use extern4_sync::shared::Shared;
 
-use crate::attr::FileType;
+use crate::attr::{FileType, Rdev, Timespec};
 use crate::cred::Caps;
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
-use crate::fs::{NameRef, Rename, RenameFlags};
+use crate::fs::{NameRef, NewKind, NewNode, Rename, RenameFlags};
 use crate::inode::Inode;
 use crate::lock::RwLockWriteGuard;
 use crate::namei::{Component, How, Last, Resolve, Spot};
@@ -160,7 +160,8 @@ impl Session {
     }
 
     fn rename_between(&self, from: &[u8], to_base: &Self, to: &[u8], flags: RenameFlags) -> Result<()> {
-        if flags.contains(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) {
+        let leaves = RenameFlags::NOREPLACE | RenameFlags::WHITEOUT;
+        if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(leaves) {
             return Err(Errno::EINVAL.into());
         }
         let (from_walk, from_last) = self.walk_to_last(from, Resolve::empty())?;
@@ -223,11 +224,28 @@ impl Session {
             to: NameRef { dir: to.dir.inode(), name: to.name },
             target: replaced,
             flags,
+            whiteout: flags
+                .contains(RenameFlags::WHITEOUT)
+                .then(|| self.whiteout(from.dir.inode(), sb.now())),
             now: sb.now(),
         };
         move_dentries(sb, from, to, &source, &target, &rename)?;
         drop(change);
         Ok(target)
+    }
+
+    /// What a rename leaves behind where it is to leave something.
+    fn whiteout(&self, dir: &Inode, now: Timespec) -> NewNode<'static> {
+        let (_, dir_gid, dir_mode) = dir.owner();
+        NewNode {
+            kind: NewKind::CharDevice(Rdev::default()),
+            mode: 0,
+            uid: self.cred.uid(),
+            gid: if dir_mode & 0o2000 != 0 { dir_gid } else { self.cred.gid() },
+            acl: None,
+            default_acl: None,
+            now,
+        }
     }
 
     /// The permission checks of a rename, in Linux's order.
@@ -386,8 +404,11 @@ fn move_dentries(
                 target.move_to(from_dir, from.name);
                 sb.dcache.put(from_key, target.clone());
             } else {
-                if !same_key {
+                // What was left behind is found when somebody asks for it.
+                if !same_key && rename.whiteout.is_none() {
                     sb.dcache.bind_nothing(from_key, from.name);
+                } else if !same_key {
+                    sb.dcache.remove(from_key);
                 }
                 if let Some(replaced) = target.inode() {
                     target.mark_gone();

@@ -78,6 +78,16 @@ impl MemFs {
     }
 
     /// Notes that the names in a directory have changed.
+    fn new_node(&self, dir: &Inode, nlink: u32, new: &NewNode<'_>) -> Result<Arc<Node>> {
+        self.space.take_inode()?;
+        // Relaxed: only uniqueness counts.
+        let ino = self.next_ino.fetch_add(1, Ordering::Relaxed);
+        let attr = Attr { nlink, ..attr_of(ino, new) };
+        let node = Arc::new(Node::new(attr, Body::of(new.kind, dir.ino()), new));
+        lock::write(&self.nodes).insert(ino, Arc::clone(&node));
+        Ok(node)
+    }
+
     fn names_changed(&self, dir: &Inode, links: i32, now: Timespec) -> Result<()> {
         let size = node_of(dir).dir()?.len() as u64;
         change(dir, |attr| {
@@ -171,19 +181,15 @@ impl InodeOps for MemFs {
         if is_dir {
             self.room_for_link(dir)?;
         }
-        self.space.take_inode()?;
-        // Relaxed: only uniqueness counts.
-        let ino = self.next_ino.fetch_add(1, Ordering::Relaxed);
         let nlink = match name {
             None => 0,
             Some(_) if is_dir => 2,
             Some(_) => 1,
         };
-        let attr = Attr { nlink, ..attr_of(ino, new) };
-        let node = Arc::new(Node::new(attr, Body::of(new.kind, dir.ino()), new));
-        lock::write(&self.nodes).insert(ino, Arc::clone(&node));
+        let node = self.new_node(dir, nlink, new)?;
         if let Some(name) = name {
-            node_of(dir).dir_mut()?.insert(name, attr.kind, ino);
+            let attr = *lock::lock(&node.attr);
+            node_of(dir).dir_mut()?.insert(name, attr.kind, attr.ino);
             self.names_changed(dir, i32::from(is_dir), new.now)?;
         }
         Ok(Node::to_inode(&node))
@@ -218,7 +224,7 @@ impl InodeOps for MemFs {
     }
 
     fn rename(&self, rename: &Rename<'_>) -> Result<()> {
-        let Rename { from, inode, to, target, flags, now } = *rename;
+        let Rename { from, inode, to, target, flags, ref whiteout, now } = *rename;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let same_dir = from.dir.ino() == to.dir.ino();
         let target_is_dir = target.is_some_and(Inode::is_dir);
@@ -237,8 +243,13 @@ impl InodeOps for MemFs {
                 }
             }
         }
+        let whiteout = whiteout.as_ref().map(|new| self.new_node(from.dir, 1, new)).transpose()?;
         node_of(from.dir).dir_mut()?.remove(from.name);
         node_of(to.dir).dir_mut()?.remove(to.name);
+        if let Some(node) = whiteout {
+            let attr = *lock::lock(&node.attr);
+            node_of(from.dir).dir_mut()?.insert(from.name, attr.kind, attr.ino);
+        }
         node_of(to.dir).dir_mut()?.insert(to.name, inode.kind(), inode.ino());
         set_parent(inode, to.dir)?;
         if let Some(target) = target {

@@ -360,6 +360,51 @@ fn inode_reuse_vs_walk() {
     );
 }
 
+/// A file of two names, neither of which is in the cache, and of which one does not wait for who asks for the other.
+fn two_names_of_a_file() -> (World, [String; 2]) {
+    // Models have two stripes.
+    let stripe = |name: &String| hash_name(new_seed(), 1, &name.as_bytes()[1..]) % 2;
+    let first = "/0".to_owned();
+    let other = (1..).map(|number| format!("/{number}")).find(|name| stripe(name) != stripe(&first)).unwrap();
+    let world = World::new(|root| {
+        assert_eq!(make_file(root, &first), None);
+        root.link(&first, How::NOFOLLOW, &other).unwrap();
+    });
+    (world, [first, other])
+}
+
+#[test]
+fn inode_read_vs_read() {
+    race_for(
+        || {
+            let shared = two_names_of_a_file();
+            shared.0.sb.drop_caches();
+            shared
+        },
+        |(world, [a, _])| world.root.locate(a, How::FOLLOW).unwrap(),
+        |(world, [_, b])| world.root.locate(b, How::FOLLOW).unwrap(),
+        |_, a, b| assert!(std::ptr::eq(a.inode(), b.inode()), "two inodes of one number in use"),
+    );
+}
+
+#[test]
+fn inode_evict_vs_read() {
+    race(
+        || {
+            let shared = two_names_of_a_file();
+            // So that the cache alone has the inode.
+            shared.0.sb.dcache.shrink();
+            shared
+        },
+        |(world, _)| world.sb.icache.shrink(),
+        |(world, names)| {
+            let [a, b] = names.each_ref().map(|name| world.root.locate(name, How::FOLLOW).unwrap());
+            assert!(std::ptr::eq(a.inode(), b.inode()), "two inodes of one number in use");
+        },
+        |(world, [a, _])| assert!(world.has(a)),
+    );
+}
+
 /// An ACL that gives user 5 `user`, the group `mask` at most, and others `other`.
 fn acl(user: u8, mask: u8, other: u8) -> Acl {
     let entry = |tag, perm| AclEntry { tag, perm };
@@ -470,8 +515,13 @@ fn acl_fill_vs_set() {
         unread_acl,
         |(world, _)| Rights::Acl(0, 4, 4).set(&world.root, "/a"),
         |(world, a)| {
-            let seen = world.sb.acl(a.inode(), AclKind::Access).unwrap().unwrap();
-            assert!([acl(4, 4, 0), acl(0, 4, 4)].contains(&seen));
+            let is_new = || {
+                let seen = world.sb.acl(a.inode(), AclKind::Access).unwrap().unwrap();
+                assert!([acl(4, 4, 0), acl(0, 4, 4)].contains(&seen));
+                *seen == acl(0, 4, 4)
+            };
+            let before = is_new();
+            assert!(is_new() || !before, "and back");
         },
         |(world, a)| {
             let inode = a.inode();
@@ -479,6 +529,30 @@ fn acl_fill_vs_set() {
             let cached = inode.cached_acl(AclKind::Access, inode.perm(), &guard).unwrap().unwrap();
             assert_eq!(**cached, acl(0, 4, 4), "an old answer stays for ever");
             assert_eq!(errno(world.user.access("/a", Access::READ, How::FOLLOW)), Some(Errno::EACCES));
+        },
+    );
+}
+
+/// A directory of which is not known that it has no ACL for itself, since it has one for its children.
+#[test]
+fn acl_fill_of_none_vs_set() {
+    race(
+        || {
+            let world = World::new(|root| _ = root.mkdir("/a", 0o755).unwrap());
+            world.root.set_acl("/a", AclKind::Default, Some(acl(0, 4, 4)), How::FOLLOW).unwrap();
+            world.sb.drop_caches();
+            let a = world.root.locate("/a", How::FOLLOW).unwrap();
+            assert!(a.inode().cached_acl(AclKind::Access, a.inode().perm(), &pin()).is_none());
+            (world, a)
+        },
+        |(world, _)| Rights::Acl(0, 5, 5).set(&world.root, "/a"),
+        |(world, a)| {
+            let seen = world.sb.acl(a.inode(), AclKind::Access).unwrap();
+            assert!(seen.is_none_or(|seen| *seen == acl(0, 5, 5)));
+        },
+        |(world, a)| {
+            assert_eq!(*world.sb.acl(a.inode(), AclKind::Access).unwrap().unwrap(), acl(0, 5, 5));
+            assert_eq!(errno(world.user.access("/a", Access::EXEC, How::FOLLOW)), Some(Errno::EACCES));
         },
     );
 }

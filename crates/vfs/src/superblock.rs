@@ -57,7 +57,8 @@ impl Default for SuperOptions {
             read_only: false,
             atime: Atime::Relative,
             max_dentries: 1 << 18,
-            max_inodes: 1 << 17,
+            // Each dentry keeps its inode in use, so fewer than dentries would be searched for in vain.
+            max_inodes: 1 << 18,
             max_negatives_per_dir: 4096,
             protected_hardlinks: true,
             security: None,

@@ -2,6 +2,9 @@
 
 use super::*;
 
+#[cfg(feature = "shuttle")]
+mod crowds;
+
 /// A thread's place in a collector, as `local` has it for the process's.
 struct Member {
     collector: &'static Collector,

@@ -437,3 +437,17 @@ fn listing_is_stable_while_names_change() {
     }
     assert!(seen.iter().collect::<std::collections::HashSet<_>>().len() == seen.len());
 }
+
+#[test]
+fn a_whiteout_is_left_where_one_is_asked_for() {
+    let root = volume();
+    root.mknod("/f", NewKind::Regular, 0o644).unwrap();
+    assert_eq!(root.stat("/g", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    root.rename("/f", "/g", RenameFlags::WHITEOUT).unwrap();
+    let left = root.stat("/f", How::FOLLOW).unwrap();
+    assert_eq!((left.kind, left.mode, left.rdev, left.nlink), (FileType::CharDevice, 0, Rdev::default(), 1));
+    assert_eq!(root.stat("/g", How::FOLLOW).unwrap().kind, FileType::Regular);
+    let both = RenameFlags::EXCHANGE | RenameFlags::WHITEOUT;
+    assert_eq!(root.rename("/f", "/g", both).unwrap_err(), Errno::EINVAL);
+    root.unlink("/f").unwrap();
+}

@@ -1,0 +1,94 @@
+//! Crowds: eight threads on one collector, in schedules that shuttle chooses. Memory is sequentially consistent here,
+//! so what the barriers are for is left to the models; what else a free has to wait for is not.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::model::crowd;
+use crate::primitive::AtomicUsize;
+
+const THREADS: usize = 8;
+/// Of these, those that replace the value.
+const WRITERS: usize = 3;
+
+/// A value that is freed in effigy.
+#[derive(Default)]
+struct Value(AtomicBool);
+
+impl Value {
+    fn check(&self) {
+        assert!(!self.0.load(Ordering::Relaxed), "freed while in use");
+    }
+
+    fn free(&self) {
+        assert!(!self.0.swap(true, Ordering::Relaxed), "freed twice");
+    }
+}
+
+struct World {
+    collector: &'static Collector,
+    /// Which of the values can be found.
+    current: AtomicUsize,
+    values: [Arc<Value>; WRITERS + 1],
+}
+
+impl World {
+    fn new() -> Self {
+        let values = std::array::from_fn(|_| Arc::default());
+        Self { collector: collector(), current: AtomicUsize::new(WRITERS), values }
+    }
+
+    /// Finds a value and uses it, also after an inner section has ended.
+    fn read(&self, member: &Member) {
+        let section = member.pin();
+        let seen = &self.values[self.current.load(Ordering::Acquire)];
+        seen.check();
+        drop(member.pin());
+        seen.check();
+        drop(section);
+    }
+
+    fn replace(&self, member: &Member, by: usize) {
+        let old = Arc::clone(&self.values[self.current.swap(by, Ordering::AcqRel)]);
+        member.retire(move || old.free());
+        member.flush();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let records: Vec<_> =
+            self.collector.records().map(|record| ptr::from_ref(record).cast_mut()).collect();
+        for record in records {
+            // SAFETY: it came from a box; the threads that had it are gone, and the list is not looked at any more.
+            drop(unsafe { Box::from_raw(record) });
+        }
+        // SAFETY: it came from a box, and whoever used it is gone.
+        drop(unsafe { Box::from_raw(ptr::from_ref(self.collector).cast_mut()) });
+    }
+}
+
+#[test]
+fn epoch_pin_vs_advance() {
+    crowd(
+        THREADS,
+        World::new,
+        |world, index| {
+            let member = Member::new(world.collector);
+            world.read(&member);
+            if index < WRITERS {
+                world.replace(&member, index);
+            }
+            world.read(&member);
+        },
+        |world| {
+            let member = Member::new(world.collector);
+            (0..WRITERS).for_each(|_| member.flush());
+            let current = world.current.load(Ordering::Relaxed);
+            for (index, value) in world.values.iter().enumerate() {
+                assert_eq!(value.0.load(Ordering::Relaxed), index != current, "value {index}");
+            }
+            assert!(world.collector.queue.try_lock().unwrap().is_empty());
+        },
+    );
+}
