@@ -9,8 +9,11 @@
 //!    lookup tries again.
 //! 5. A block outside the volume is refused before the table is touched.
 //! 6. Buffers that nobody holds are evicted when the contents exceed the memory they may have.
+//! 7. The bytes of an [`Image`] never change while anybody else can see it: who changes a block that others look at works
+//!    on a copy, which then takes its place. So a [`Buffer`], and the snapshot of a [`Pin`], stay what they are.
+//! 8. Who changes a block keeps a [`Pin`] of it until the new contents stand on the device.
 //!
-//! A hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that other CPUs read, as
+//! A block that has been changed is read and changed under a lock of its own, until it is evicted. Of any other, a hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that other CPUs read, as
 //! `tests/footprint.rs` shows: [`BufferCache::with`] and [`BufferCache::peek`] look at the buffer under an RCU guard.
 //! Only [`BufferCache::read`], whose buffer may be kept, counts itself in the buffer. The table and its orderings are
 //! [`extern4_sync::table`].
@@ -19,10 +22,10 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::iter;
 use std::ops::{Deref, Range};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError};
 
 use extern4_sync::percpu::{Padded, PerCpu};
-use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering::Relaxed};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::table::{Held, Table};
 use extern4_sync::tally::Tally;
@@ -32,13 +35,23 @@ use crate::{BlockDevice, Error, Op, Result};
 /// Blocks that one device read fetches at most.
 const MAX_BATCH: usize = 256;
 /// Blocks that a cache may hold, however little memory it is given: enough for the blocks of one deep lookup.
+#[cfg(not(feature = "loom"))]
 const MIN_BLOCKS: usize = 32;
+/// Few in models.
+#[cfg(feature = "loom")]
+const MIN_BLOCKS: usize = 2;
 /// Buffers evicted together, so that the cost of handing them over to RCU is shared.
+#[cfg(not(feature = "loom"))]
 const EVICT_BATCH: usize = 16;
+#[cfg(feature = "loom")]
+const EVICT_BATCH: usize = 1;
 /// Buckets that a miss looks at to make room. If all it meets is in use, the cache is over its bound until the next
 /// miss, which looks further on; as a miss adds one entry and this many buckets hold half as many, it stays within
 /// one part in 500 of the bound.
+#[cfg(not(feature = "loom"))]
 const EVICT_BUCKETS: usize = 1024;
+#[cfg(feature = "loom")]
+const EVICT_BUCKETS: usize = 8;
 
 /// What a [`BufferCache`] caches and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,41 +93,59 @@ struct Counts {
     device_reads: AtomicU64,
 }
 
-/// One block in memory; derefs to its bytes, which never change.
+/// The contents of a block at one moment.
+pub type Image = Arc<[u8]>;
+
+/// One block in memory.
+#[repr(C)]
 pub struct Block {
     number: u64,
     flags: AtomicU32,
     /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
     image: OnceLock<Result<Box<[u8]>, Box<Error>>>,
+    /// What it has been changed to since.
+    changed: std::sync::OnceLock<Box<Mutex<Image>>>,
+    tag: AtomicU64,
 }
 
 impl Block {
-    /// The block's number.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Bits that belong to the caller and live as long as the buffer does: all clear after a load. A user that
-    /// verified the block's checksum notes it here, so that it does so once a load.
-    pub fn flags(&self) -> &AtomicU32 {
-        &self.flags
-    }
-
     fn is_ready(&self) -> bool {
         matches!(self.image.get(), Some(Ok(_)))
     }
-}
 
-impl Deref for Block {
-    type Target = [u8];
-
+    /// What was read from the device.
     #[inline]
-    fn deref(&self) -> &[u8] {
+    fn loaded(&self) -> &[u8] {
         match self.image.get() {
             Some(Ok(image)) => image,
             _ => unreachable!("block {} was handed out without contents", self.number),
         }
     }
+
+    /// Hands its newest contents to `change`.
+    #[inline]
+    fn change<R>(&self, change: impl FnOnce(&mut Image) -> R) -> R {
+        let first = || Box::new(Mutex::new(Image::from(self.loaded())));
+        // Nobody looks at the newest contents under the lock but who changes them, so if `change` panics there is nothing half
+        // done that others must not see: they are what the caller's structures have to deal with.
+        change(&mut self.changed.get_or_init(first).lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What it has been changed to, if it has.
+    #[inline]
+    fn changed(&self) -> Option<Image> {
+        let changed = self.changed.get()?;
+        Some(Image::clone(&changed.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// The bytes of contents that nobody else looks at: a copy, if somebody does.
+#[inline]
+fn own(newest: &mut Image) -> &mut [u8] {
+    if Image::get_mut(newest).is_none() {
+        *newest = Image::from(&newest[..]);
+    }
+    Image::get_mut(newest).expect("the copy is nobody else's")
 }
 
 impl fmt::Debug for Block {
@@ -123,16 +154,89 @@ impl fmt::Debug for Block {
     }
 }
 
-/// A block held in memory for as long as this lives. Cheap to clone; derefs to the [`Block`] and so to its bytes.
+/// A block held in memory for as long as this lives, as it stood when it was read or last changed through this. Derefs to its
+/// bytes.
 #[derive(Clone, Debug)]
-pub struct Buffer(Held<Block>);
+pub struct Buffer {
+    held: Held<Block>,
+    /// None if the block had not been changed since it was loaded.
+    image: Option<Image>,
+}
+
+impl Buffer {
+    fn new(held: Held<Block>) -> Self {
+        let image = held.changed();
+        Self { held, image }
+    }
+
+    /// The block's number.
+    pub fn number(&self) -> u64 {
+        self.held.number
+    }
+
+    /// Bits that belong to the caller and live as long as the block is in memory: all clear after a load. A user that
+    /// verified the block's checksum notes it here, so that it does so once a load.
+    pub fn flags(&self) -> &AtomicU32 {
+        &self.held.flags
+    }
+
+    /// A number that belongs to who changes the block, and lives as long as the block is in memory: 0 after a load.
+    pub fn tag(&self) -> &AtomicU64 {
+        &self.held.tag
+    }
+
+    /// Changes the newest contents of the block, which are then what this derefs to. The caller sees to it that they reach the
+    /// device, and keeps a [`Pin`] until then. Changes of one block exclude each other; what else they may not meet is for the
+    /// caller's locks.
+    pub fn change<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        // Not to be in one's own way.
+        self.image = None;
+        let (result, image) = self.held.change(|newest| (change(own(newest)), Image::clone(newest)));
+        self.image = Some(image);
+        result
+    }
+
+    /// Keeps the block in memory.
+    pub fn pin(&self) -> Pin {
+        Pin(self.held.clone())
+    }
+}
 
 impl Deref for Buffer {
-    type Target = Block;
+    type Target = [u8];
 
     #[inline]
-    fn deref(&self) -> &Block {
-        &self.0
+    fn deref(&self) -> &[u8] {
+        match &self.image {
+            Some(image) => image,
+            None => self.held.loaded(),
+        }
+    }
+}
+
+/// A block that stays in memory as long as this lives, whatever it is changed to.
+#[derive(Clone, Debug)]
+pub struct Pin(Held<Block>);
+
+impl Pin {
+    /// The block's number.
+    pub fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// As [`Buffer::tag`].
+    pub fn tag(&self) -> &AtomicU64 {
+        &self.0.tag
+    }
+
+    /// The newest contents. Who changes the block later leaves this as it is.
+    pub fn snapshot(&self) -> Image {
+        self.0.changed().unwrap_or_else(|| Image::from(self.0.loaded()))
+    }
+
+    /// The block as it stands now.
+    pub fn buffer(&self) -> Buffer {
+        Buffer::new(self.0.clone())
     }
 }
 
@@ -185,27 +289,47 @@ impl BufferCache {
         self.options.block_count
     }
 
-    /// Block `block` if it is in memory, for as long as the guard lives. Never reads and never waits.
+    /// Block `block` if it is in memory and has not been changed, for as long as the guard lives. Never reads and never
+    /// waits.
     #[inline]
-    pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g Block> {
+    pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g [u8]> {
         let found = self.table.get(block, guard)?.value();
-        if !found.is_ready() {
+        if !found.is_ready() || found.changed.get().is_some() {
             return None;
         }
         self.hits.add([1]);
-        Some(found)
+        Some(found.loaded())
     }
 
     /// Calls `f` with block `block`, read from the device if need be: the cheapest way to look at a block. `f` must
     /// not wait for anything, since on a hit it runs in a read section of RCU.
     #[inline]
-    pub fn with<R>(&self, block: u64, f: impl FnOnce(&Block) -> R) -> Result<R> {
+    pub fn with<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let guard = rcu::pin();
         if let Some(found) = self.peek(block, &guard) {
             return Ok(f(found));
         }
         drop(guard);
-        Ok(f(&*self.read(block)?))
+        Ok(f(&self.read(block)?))
+    }
+
+    /// Changes block `block`, as [`Buffer::change`] does, if its [tag](Buffer::tag) is `tag`; gives `change` back otherwise. Who
+    /// gave it the tag keeps a [`Pin`] of it as long as it has it, so it takes no count to change it.
+    #[inline]
+    pub fn change_tagged<R, F: FnOnce(&mut [u8]) -> R>(
+        &self,
+        block: u64,
+        tag: u64,
+        change: F,
+    ) -> std::result::Result<R, F> {
+        let guard = rcu::pin();
+        // Relaxed: whoever gives tags says when they count.
+        match self.table.get(block, &guard) {
+            Some(found) if found.value().is_ready() && found.value().tag.load(Relaxed) == tag => {
+                Ok(found.value().change(|newest| change(own(newest))))
+            }
+            _ => Err(change),
+        }
     }
 
     /// The buffer of block `block`, read from the device if need be.
@@ -218,6 +342,31 @@ impl BufferCache {
             self.count_found(&held);
         }
         finish(held)
+    }
+
+    /// A buffer of block `block` that holds zeroes, whatever stands on the device: for a block that is new to whoever owns it now.
+    /// The zeroes are a change, which the caller has to write as any other.
+    pub fn fresh(&self, block: u64) -> Result<Buffer> {
+        self.check(block)?;
+        let (held, mine) = self.find_or_insert(block);
+        if mine {
+            self.publish(&held, Ok(self.blank()));
+        }
+        let mut buffer = finish(held)?;
+        buffer.change(|bytes| bytes.fill(0));
+        buffer.flags().store(0, Relaxed);
+        Ok(buffer)
+    }
+
+    /// Writes `bytes` to the device from block `block` on, past the cache: contents that nobody reads through it, and
+    /// [`Image`]s of blocks that somebody does.
+    pub fn write(&self, block: u64, bytes: &[u8]) -> Result<()> {
+        self.write_bytes(block.saturating_mul(self.block_size().into()), bytes)
+    }
+
+    /// The same from byte `offset` of the volume on.
+    pub fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.device.write_at(bytes, offset)
     }
 
     /// The buffers of a run of blocks, in order. Adjacent ones that are missing are read together. All are held at
@@ -290,7 +439,13 @@ impl BufferCache {
         if let Some(held) = found {
             return (held, false);
         }
-        let placeholder = Block { number: block, flags: AtomicU32::new(0), image: OnceLock::new() };
+        let placeholder = Block {
+            number: block,
+            flags: AtomicU32::new(0),
+            image: OnceLock::new(),
+            changed: std::sync::OnceLock::new(),
+            tag: AtomicU64::new(0),
+        };
         let (held, mine) = self.table.find_or_insert(block, placeholder);
         if mine {
             self.make_room();
@@ -368,7 +523,7 @@ impl BufferCache {
 /// Waits for the read of `held`, if it is not done.
 fn finish(held: Held<Block>) -> Result<Buffer> {
     match held.image.wait() {
-        Ok(_) => Ok(Buffer(held)),
+        Ok(_) => Ok(Buffer::new(held)),
         Err(error) => Err((**error).clone()),
     }
 }
@@ -409,7 +564,7 @@ mod tests {
 
     #[test]
     fn what_a_lookup_reads_is_one_line() {
-        assert!(size_of::<Block>() <= 40);
+        assert!(std::mem::offset_of!(Block, changed) + size_of::<u64>() <= 56);
     }
 
     #[test]
@@ -435,7 +590,7 @@ mod tests {
     fn flags_live_as_long_as_the_buffer() {
         let cache = cache(8);
         cache.read(3).unwrap().flags().store(5, Relaxed);
-        assert_eq!(cache.with(3, |block| block.flags().load(Relaxed)).unwrap(), 5);
+        assert_eq!(cache.read(3).unwrap().flags().load(Relaxed), 5);
     }
 
     #[test]
@@ -467,6 +622,44 @@ mod tests {
         assert!(matches!(cache.read_many(0..u64::MAX), Err(Error::BlockOutOfRange { .. })));
         cache.read_ahead(u64::MAX - 1..u64::MAX);
         assert_eq!(cache.stats(), CacheStats::default());
+    }
+
+    #[test]
+    fn a_change_is_seen_by_those_who_come_after_it() {
+        let cache = cache(8);
+        let mut buffer = cache.read(3).unwrap();
+        let (before, pin) = (cache.read(3).unwrap(), buffer.pin());
+        buffer.change(|bytes| bytes[0] = 9);
+        let first = pin.snapshot();
+        buffer.change(|bytes| bytes[1] = 8);
+        assert_eq!((before[0], &first[..2], &buffer[..2]), (3, &[9, 3][..], &[9, 8][..]));
+        assert_eq!(cache.read(3).unwrap()[..2], [9, 8]);
+        assert_eq!(cache.with(3, |bytes| bytes[1]).unwrap(), 8);
+        assert!(cache.peek(3, &rcu::pin()).is_none());
+        // Nothing of it has been written.
+        let mut on_device = [0; 2];
+        cache.device().read_at(&mut on_device, 3 * 1024).unwrap();
+        assert_eq!(on_device, [3, 3]);
+        cache.write(3, &pin.snapshot()).unwrap();
+        cache.device().read_at(&mut on_device, 3 * 1024).unwrap();
+        assert_eq!(on_device, [9, 8]);
+    }
+
+    #[test]
+    fn a_pinned_block_is_not_evicted_and_a_fresh_one_is_not_read() {
+        let cache = cache(256);
+        let options = CacheOptions { block_size: 1024, block_count: 256, memory_bytes: 0 };
+        let small = BufferCache::new(Arc::clone(cache.device()), options).unwrap();
+        let mut fresh = small.fresh(7).unwrap();
+        assert!(fresh.iter().all(|&byte| byte == 0) && small.stats().device_reads == 0);
+        fresh.change(|bytes| bytes[5] = 1);
+        let pin = fresh.pin();
+        drop(fresh);
+        (8..256).for_each(|block| drop(small.read(block).unwrap()));
+        assert_eq!(small.read(7).unwrap()[5], 1);
+        drop(pin);
+        (8..256).for_each(|block| drop(small.read(block).unwrap()));
+        assert_eq!(small.read(7).unwrap()[5], 7, "what nobody pinned is read anew");
     }
 
     #[test]

@@ -12,8 +12,10 @@ pub mod cache;
 pub mod device;
 mod error;
 pub mod partition;
+mod writer;
 
-pub use cache::{Block, Buffer, BufferCache, CacheOptions, CacheStats};
+pub use cache::{Buffer, BufferCache, CacheOptions, CacheStats, Image, Pin};
+pub use device::crash::CrashDevice;
 pub use device::fault::FaultDevice;
 pub use device::file::{FileDevice, FileOptions};
 pub use device::memory::MemoryDevice;
@@ -22,3 +24,4 @@ pub use device::record::RecordDevice;
 pub use device::slice::SliceDevice;
 pub use device::{BlockDevice, check_range};
 pub use error::{Error, Op, Result};
+pub use writer::BlockWriter;

@@ -1,12 +1,15 @@
 //! A device in a file: an image, or a block special file, or a window of one.
 //!
-//! The file is opened read-only unless writing is asked for. A writer holds the file's advisory lock, so two writers
-//! of one image refuse each other. The size is taken once at the opening; an image that shrinks later gives
+//! The file is opened read-only unless writing is asked for. A writer holds the file's advisory lock alone, and readers
+//! share it, so nobody reads what another program writes unless it says that it does not mind. What the kernel has in use,
+//! as a mounted device or through a loop device, is not written. The size is taken once at the opening; an image that shrinks later gives
 //! [`Error::UnexpectedEnd`], never stale or zero bytes.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +27,8 @@ const MAX_SLICES: usize = 1024;
 pub struct FileOptions {
     /// Open for writing too.
     pub write: bool,
+    /// Read even while another program writes: what is read may be half of a change.
+    pub shared: bool,
     /// Byte of the file at which the device starts.
     pub offset_bytes: u64,
     /// Length of the device; the rest of the file if absent.
@@ -39,6 +44,22 @@ pub struct FileDevice {
     size: u64,
     sector_bytes: u32,
     read_only: bool,
+}
+
+/// `ENOLCK`.
+const NO_LOCKS: i32 = 37;
+
+/// The loop device that the kernel reads the file through, if there is one.
+fn loop_device_of(file: &Metadata) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    for entry in std::fs::read_dir("/sys/block").ok()?.flatten() {
+        let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else { continue };
+        let backing = Path::new(OsStr::from_bytes(backing.trim_ascii_end()));
+        if std::fs::metadata(backing).is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino())) {
+            return Some(format!("/dev/{}", entry.file_name().to_string_lossy()));
+        }
+    }
+    None
 }
 
 impl FileDevice {
@@ -57,7 +78,11 @@ impl FileDevice {
         let failed = |source: io::Error| Error::Open { path: path.to_owned(), source: Arc::new(source) };
 
         // Without O_NONBLOCK the opening of a FIFO would wait for a writer before it can be refused.
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        if options.write && std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()) {
+            // Nobody else may have it so, a mounted file system included.
+            flags |= OFlags::EXCL;
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(options.write)
@@ -70,14 +95,25 @@ impl FileDevice {
                 if kind.is_dir() { "a directory" } else { "neither a regular file nor a block device" };
             return Err(refused(format!("it is {what}")));
         }
-        if options.write {
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(refused("another program has it open for writing".into()));
-                }
-                Err(TryLockError::Error(source)) => return Err(failed(source)),
+        if options.write
+            && let Some(device) = loop_device_of(&file.metadata().map_err(failed)?)
+        {
+            return Err(refused(format!("the kernel has it in use, through {device}")));
+        }
+        let locked = if options.write { file.try_lock() } else { file.try_lock_shared() };
+        match locked {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) if options.write => {
+                return Err(refused("another program has it open".into()));
             }
+            Err(TryLockError::WouldBlock) if !options.shared => {
+                return Err(refused("another program has it open for writing".into()));
+            }
+            // Not all file systems have locks; then nobody can be kept out.
+            Err(TryLockError::Error(source)) if options.write && source.raw_os_error() != Some(NO_LOCKS) => {
+                return Err(failed(source));
+            }
+            Err(_) => {}
         }
 
         // The end by seeking, since a block special file's metadata has no length.
@@ -267,7 +303,7 @@ mod tests {
     }
 
     fn window(offset_bytes: u64, len_bytes: Option<u64>) -> FileOptions {
-        FileOptions { write: false, offset_bytes, len_bytes }
+        FileOptions { offset_bytes, len_bytes, ..FileOptions::default() }
     }
 
     #[test]
@@ -344,7 +380,22 @@ mod tests {
         let second =
             FileDevice::open_with(&scratch.0, &FileOptions { write: true, ..FileOptions::default() });
         assert!(second.unwrap_err().to_string().contains("another program"));
-        let reader = FileDevice::open(&scratch.0).unwrap();
+        let reader = FileDevice::open(&scratch.0);
+        assert!(reader.unwrap_err().to_string().contains("open for writing"));
+        let reader =
+            FileDevice::open_with(&scratch.0, &FileOptions { shared: true, ..FileOptions::default() })
+                .unwrap();
         assert!(matches!(reader.write_at(&[0], 0), Err(Error::ReadOnly { .. })));
+    }
+
+    #[test]
+    fn what_is_being_read_is_not_opened_for_writing() {
+        let scratch = Scratch::new("readers", &[0; 512]);
+        let readers = [(); 2].map(|()| FileDevice::open(&scratch.0).unwrap());
+        let writer =
+            FileDevice::open_with(&scratch.0, &FileOptions { write: true, ..FileOptions::default() });
+        assert!(writer.unwrap_err().to_string().contains("another program has it open"));
+        drop(readers);
+        scratch.writable();
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::{Error, Op, Result};
 
+pub mod crash;
 pub mod fault;
 pub mod file;
 pub mod memory;

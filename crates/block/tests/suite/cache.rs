@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use extern4_block::device::fault::{Effect, Fault};
 use extern4_block::{
-    BlockDevice, BufferCache, CacheOptions, Error, FaultDevice, MemoryDevice, Op, RecordDevice, Result,
+    BlockDevice, Buffer, BufferCache, CacheOptions, Error, FaultDevice, MemoryDevice, Op, RecordDevice,
+    Result,
 };
 use extern4_sync::rcu;
 use proptest::prelude::*;
@@ -23,8 +24,12 @@ fn numbered(blocks: u32) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::new(bytes))
 }
 
-fn holds_its_number(block: &extern4_block::Block) -> bool {
-    block.len() as u64 == SIZE && block.chunks(4).all(|word| word == (block.number() as u32).to_le_bytes())
+fn holds_its_number(buffer: &Buffer) -> bool {
+    holds(buffer.number(), buffer)
+}
+
+fn holds(number: u64, bytes: &[u8]) -> bool {
+    bytes.len() as u64 == SIZE && bytes.chunks(4).all(|word| word == (number as u32).to_le_bytes())
 }
 
 fn cache(device: Arc<dyn BlockDevice>, blocks_kept: usize) -> BufferCache {
@@ -87,7 +92,10 @@ fn a_bad_block_fails_alone() {
     cache.read_ahead(0..16);
     assert_eq!(cache.stats().resident, 15);
     let guard = rcu::pin();
-    assert!((0..16).all(|block| cache.peek(block, &guard).is_some_and(holds_its_number) == (block != 5)));
+    assert!(
+        (0..16)
+            .all(|block| cache.peek(block, &guard).is_some_and(|bytes| holds(block, bytes)) == (block != 5))
+    );
     faults.heal();
     assert!(holds_its_number(&cache.read(5).unwrap()));
 }
@@ -116,7 +124,7 @@ fn memory_stays_bounded_and_what_is_used_stays() {
     let kept = cache.read(7).unwrap();
     for block in 0..4096 {
         assert!(holds_its_number(&cache.read(block).unwrap()));
-        assert!(cache.with(100, holds_its_number).unwrap());
+        assert!(cache.with(100, |bytes| holds(100, bytes)).unwrap());
         assert!(cache.stats().resident <= 256 + 1);
     }
     let stats = cache.stats();
@@ -131,7 +139,7 @@ fn memory_stays_bounded_and_what_is_used_stays() {
 fn buffers_that_are_held_may_exceed_the_bound_until_they_are_dropped() {
     let cache = cache(numbered(1024), 64);
     let held = cache.read_many(0..512).unwrap();
-    assert!(held.iter().all(|buffer| holds_its_number(buffer)));
+    assert!(held.iter().all(holds_its_number));
     assert!(cache.stats().resident >= 512);
     drop(held);
     for block in 512..600 {
@@ -152,13 +160,13 @@ fn threads_see_one_buffer_a_block_while_others_evict() {
                     let block = (i * 31 + thread * 57) % 200;
                     match i % 4 {
                         0 => cache.read_ahead(block..block + 5),
-                        1 => _ = cache.with(block, |block| assert!(holds_its_number(block))),
+                        1 => _ = cache.with(block, |bytes| assert!(holds(block, bytes))),
                         2 => _ = cache.read_many(block..(block + 4).min(200)),
                         _ => {
                             let Ok(held) = cache.read(block) else { continue };
                             let guard = rcu::pin();
                             let found = cache.peek(block, &guard).expect("held, so in the table");
-                            assert!(std::ptr::eq(found, &*held) && holds_its_number(found));
+                            assert!(std::ptr::eq(found, &*held) && holds(block, found));
                         }
                     }
                 }

@@ -1,0 +1,190 @@
+//! Crowds: eight threads on one buffer cache, in schedules that shuttle chooses. The table below it is explored by loom,
+//! in the tests of `extern4-sync` that have the same names.
+#![cfg(feature = "shuttle")]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use extern4_block::{BlockDevice, BufferCache, CacheOptions, Error, Op, Result};
+use extern4_sync::model::{Spoiling, crowd};
+use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
+use extern4_sync::rcu::pin;
+
+#[global_allocator]
+static ALLOCATOR: Spoiling = Spoiling;
+
+const THREADS: usize = 8;
+const SIZE: usize = 512;
+const BLOCKS: usize = 4;
+
+/// A device of which each block is full of its number. Others run while it reads.
+#[derive(Debug, Default)]
+struct Numbered {
+    /// Reads of each block.
+    reads: [AtomicU64; BLOCKS],
+    /// Reads that are still to fail.
+    faults: AtomicU64,
+}
+
+impl Numbered {
+    fn reads(&self) -> [u64; BLOCKS] {
+        self.reads.each_ref().map(|reads| reads.load(Ordering::Relaxed))
+    }
+}
+
+impl BlockDevice for Numbered {
+    fn size_bytes(&self) -> u64 {
+        (BLOCKS * SIZE) as u64
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let number = offset as usize / SIZE;
+        self.reads[number].fetch_add(1, Ordering::Relaxed);
+        thread::yield_now();
+        let strike = |left: u64| left.checked_sub(1);
+        if self.faults.fetch_update(Ordering::Relaxed, Ordering::Relaxed, strike).is_ok() {
+            return Err(Error::io(Op::Read, offset, SIZE as u64, std::io::Error::other("on purpose")));
+        }
+        buf.fill(number as u8);
+        Ok(())
+    }
+
+    fn write_at(&self, _: &[u8], offset: u64) -> Result<()> {
+        Err(Error::ReadOnly { op: Op::Write, offset })
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        Err(Error::ReadOnly { op: Op::Discard, offset: range.start })
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+        Err(Error::ReadOnly { op: Op::WriteZeroes, offset: range.start })
+    }
+}
+
+/// A device of which so many reads fail, and a cache that keeps so many of its blocks.
+fn device_and_cache(faults: u64, kept: usize) -> (Arc<Numbered>, BufferCache) {
+    let device = Arc::new(Numbered { faults: AtomicU64::new(faults), ..Numbered::default() });
+    let options =
+        CacheOptions { block_size: SIZE as u32, block_count: BLOCKS as u64, memory_bytes: kept * SIZE };
+    let cache = BufferCache::new(device.clone(), options).unwrap();
+    (device, cache)
+}
+
+fn check(block: &[u8], number: u64) {
+    assert!(block.len() == SIZE && block.iter().all(|&byte| u64::from(byte) == number), "block {number}");
+}
+
+/// There is room for all blocks, so that each is read once, however many ask, and in whatever way.
+#[test]
+fn crowds_buf_insert_vs_insert() {
+    crowd(
+        THREADS,
+        || device_and_cache(0, BLOCKS),
+        |(_, cache), index| match index {
+            0 => cache.read_ahead(0..BLOCKS as u64),
+            1..4 => {
+                let buffers = cache.read_many(1..BLOCKS as u64).unwrap();
+                buffers.iter().zip(1..).for_each(|(buffer, number)| check(buffer, number));
+            }
+            _ => {
+                let number = index as u64 % 2;
+                cache.with(number, |block| check(block, number)).unwrap();
+                let buffer = cache.read(number).unwrap();
+                check(&buffer, number);
+                let guard = pin();
+                let found = cache.peek(number, &guard).expect("it has been read");
+                assert!(std::ptr::eq(found, &*buffer), "two buffers of a block");
+            }
+        },
+        |(device, cache)| {
+            assert_eq!(device.reads(), [1; BLOCKS]);
+            let stats = cache.stats();
+            assert_eq!((stats.misses, stats.resident, stats.evictions), (4, 4, 0));
+        },
+    );
+}
+
+/// Fewer buffers than blocks: what somebody holds is the one that all find, and what a guard protects can be looked at.
+#[test]
+fn crowds_buf_evict_vs_lookup() {
+    crowd(
+        THREADS,
+        || device_and_cache(0, 2),
+        |(_, cache), index| {
+            for number in [index % BLOCKS, (index + 1) % BLOCKS].map(|number| number as u64) {
+                let guard = pin();
+                if let Some(block) = cache.peek(number, &guard) {
+                    check(block, number);
+                    thread::yield_now();
+                    check(block, number);
+                }
+                drop(guard);
+                let buffer = cache.read(number).unwrap();
+                check(&buffer, number);
+                // Others make room meanwhile.
+                thread::yield_now();
+                let again = cache.read(number).unwrap();
+                assert!(std::ptr::eq(&*again, &*buffer), "two buffers of a block");
+                check(&buffer, number);
+            }
+        },
+        |(device, cache)| {
+            let stats = cache.stats();
+            assert_eq!(stats.misses, device.reads().iter().sum());
+            assert_eq!(stats.resident, stats.allocations - stats.evictions);
+            cache.read_many(0..BLOCKS as u64).unwrap();
+        },
+    );
+}
+
+/// Who is told of a failure finds no trace of it afterwards: the next read asks the device again.
+#[test]
+fn crowds_buf_load_fail_waiters() {
+    const FAULTS: u64 = 2;
+    crowd(
+        THREADS,
+        || device_and_cache(FAULTS, 2),
+        |(_, cache), _| {
+            // It fails so often at most, whoever is told.
+            let mut tries = (0..=FAULTS).map(|_| cache.read(1));
+            check(&tries.find_map(Result::ok).expect("a failure is not kept"), 1);
+        },
+        |(device, cache)| {
+            assert_eq!(device.reads()[1], FAULTS + 1);
+            let stats = cache.stats();
+            assert_eq!((stats.allocations, stats.resident), (FAULTS + 1, 1));
+        },
+    );
+}
+
+/// Buffers outlive the cache, and go with the last who holds one.
+#[test]
+fn crowds_buf_teardown_vs_retired() {
+    crowd(
+        THREADS,
+        || Mutex::new(Some(Arc::new(device_and_cache(0, 2)))),
+        |shared, index| {
+            let number = (index % 2) as u64;
+            let Some(both) = shared.lock().unwrap().clone() else { return };
+            let buffer = both.1.read(number).unwrap();
+            let second = buffer.clone();
+            if index % 4 == 0 {
+                drop(shared.lock().unwrap().take());
+            }
+            drop(both);
+            check(&buffer, number);
+            drop(buffer);
+            check(&second, number);
+        },
+        |shared| assert!(shared.lock().unwrap().is_none()),
+    );
+}
