@@ -16,6 +16,26 @@ pub enum Error {
     /// The journal has features that are not understood; replaying it regardless could destroy the volume.
     #[error("the journal has features that are not supported: {0}")]
     Unsupported(String),
+    /// Somebody has stopped the journal, so nothing can be changed any more.
+    #[error("the journal was aborted")]
+    Aborted,
+    /// The journal was closed, so nothing can be changed any more.
+    #[error("the journal is closed")]
+    Closed,
+    /// The log holds transactions of before a crash; they have to be replayed before any can be added.
+    #[error("the journal has to be replayed before it is written")]
+    Dirty,
+    /// The log holds fast commits that nobody has applied to the volume; without the log they would be lost.
+    #[error("{0} fast commits of the journal were not applied")]
+    FastCommits(u32),
+    /// A transaction is larger than the log: a handle has changed far more than it said.
+    #[error("a transaction of {blocks} blocks does not fit into a log of {room}")]
+    TooLarge {
+        /// Blocks that it takes in the log.
+        blocks: u64,
+        /// Blocks that the log has.
+        room: u32,
+    },
 }
 
 impl From<Unusable> for Error {

@@ -1,9 +1,10 @@
 //! An open journal: its superblock, and a way to read its blocks.
 
-use extern4_block::BlockDevice;
-use extern4_disk::journal::JournalSuperblock;
+use extern4_block::{BlockDevice, BlockWriter};
+use extern4_disk::journal::{JournalSuperblock, Tid};
 use extern4_disk::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
+use zerocopy::IntoBytes;
 
 use crate::{Error, JournalMap};
 
@@ -15,6 +16,10 @@ pub struct Journal<D> {
     device: D,
     map: JournalMap,
     superblock: JournalSuperblock,
+    /// The block of the journal that holds its superblock.
+    index: u32,
+    /// Whether it has a device of its own.
+    external: bool,
 }
 
 impl<D: BlockDevice> Journal<D> {
@@ -25,7 +30,7 @@ impl<D: BlockDevice> Journal<D> {
     /// [`Error::Corrupt`] if the superblock is bad or the map is shorter than it says; [`Error::Unsupported`] for
     /// unknown features.
     pub fn internal(device: D, block_size: u32, map: JournalMap) -> Result<Self, Error> {
-        Self::open(device, block_size, map, 0)
+        Self::open(device, block_size, map, 0, false)
     }
 
     /// Opens the journal that has `device` for itself. `uuid` is what the superblock of the volume says of it.
@@ -45,7 +50,7 @@ impl<D: BlockDevice> Journal<D> {
         let index = if block_size == 1024 { 2 } else { 1 };
         let len_blocks =
             u32::try_from(device.size_bytes() / u64::from(block_size.max(1))).unwrap_or(u32::MAX);
-        let journal = Self::open(device, block_size, JournalMap::identity(len_blocks), index)?;
+        let journal = Self::open(device, block_size, JournalMap::identity(len_blocks), index, true)?;
         if journal.superblock.uuid != *uuid {
             let what = "the journal device belongs to another volume";
             return Err(Place::new(Structure::JournalSuperblock)
@@ -55,7 +60,7 @@ impl<D: BlockDevice> Journal<D> {
         Ok(journal)
     }
 
-    fn open(device: D, block_size: u32, map: JournalMap, index: u32) -> Result<Self, Error> {
+    fn open(device: D, block_size: u32, map: JournalMap, index: u32, external: bool) -> Result<Self, Error> {
         let mismatch = |place: Place, what| Error::from(place.corrupt(CorruptKind::Mismatch { what }));
         let place = Place::new(Structure::JournalSuperblock);
         let Some(block) = map.lookup(index) else {
@@ -79,7 +84,7 @@ impl<D: BlockDevice> Journal<D> {
             let value = superblock.first.into();
             return Err(place.corrupt(CorruptKind::Field { field: "s_first", value }).into());
         }
-        Ok(Self { device, map, superblock })
+        Ok(Self { device, map, superblock, index, external })
     }
 
     /// The journal's superblock.
@@ -95,6 +100,36 @@ impl<D: BlockDevice> Journal<D> {
     /// Size of the journal's blocks, in bytes; that of the volume, too.
     pub fn block_size(&self) -> usize {
         self.superblock.format().block_size
+    }
+
+    /// Its parts, for who writes it: the device, where its blocks are on it, the superblock and the block that this is,
+    /// and whether the journal has the device for itself.
+    pub(crate) fn into_parts(self) -> (D, JournalMap, JournalSuperblock, u32, bool) {
+        (self.device, self.map, self.superblock, self.index, self.external)
+    }
+
+    /// Says in the journal, durably, that the log is empty and that `next` is the transaction to come.
+    pub(crate) fn mark_empty(&mut self, next: Tid) -> Result<(), Error> {
+        self.superblock.start = None;
+        self.superblock.sequence = next;
+        self.write_superblock()
+    }
+
+    /// Takes the note of an error out of the journal's superblock, durably, once the volume's own superblock says that
+    /// there was one.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn clear_error(&mut self) -> Result<(), Error> {
+        self.superblock.errno = 0;
+        self.write_superblock()
+    }
+
+    fn write_superblock(&mut self) -> Result<(), Error> {
+        let block = self.map.lookup(self.index).expect("the superblock was read from there");
+        let offset = block.saturating_mul(u64::from(self.superblock.block_size));
+        BlockWriter::write_bytes(&self.device, offset, self.superblock.encode().as_bytes())?;
+        Ok(self.device.flush()?)
     }
 
     /// Reads block `index` of the journal into `block`, which has its size.

@@ -27,7 +27,7 @@
 
 use std::collections::BTreeMap;
 
-use extern4_block::BlockDevice;
+use extern4_block::{BlockDevice, BlockWriter};
 use extern4_disk::fast_commit::{FastCommits, Scanner};
 use extern4_disk::journal::{
     BlockHeader, BlockKind, ChecksumVersion, Commit, Descriptor, Format, Incompat, Revoke, TagFlags, Tid,
@@ -70,6 +70,8 @@ pub struct Recovered<D> {
     replayed: Replayed,
     fast_commits: FastCommits,
     damage: Vec<Corrupt>,
+    /// The transaction that would have been next.
+    due: Tid,
 }
 
 impl<D: BlockDevice> Journal<D> {
@@ -81,8 +83,9 @@ impl<D: BlockDevice> Journal<D> {
     pub fn recover(self, volume_blocks: u64) -> Result<Recovered<D>, Error> {
         let Some(start) = self.superblock().start else {
             let (copies, replayed) = (BTreeMap::new(), Replayed::default());
-            let fast_commits = FastCommits { tid: self.superblock().sequence, ..FastCommits::default() };
-            return Ok(Recovered { journal: self, copies, replayed, fast_commits, damage: Vec::new() });
+            let due = self.superblock().sequence;
+            let fast_commits = FastCommits { tid: due, ..FastCommits::default() };
+            return Ok(Recovered { journal: self, copies, replayed, fast_commits, damage: Vec::new(), due });
         };
         let mut scan = Scan::new(&self, start, volume_blocks);
         scan.run()?;
@@ -92,7 +95,7 @@ impl<D: BlockDevice> Journal<D> {
             if damage.is_empty() { self.read_fast_commits(due)? } else { FastCommits::default() };
         replayed.blocks = u64::try_from(copies.len()).unwrap_or(u64::MAX);
         replayed.fast_commits = fast_commits.commits;
-        Ok(Recovered { journal: self, copies, replayed, fast_commits, damage })
+        Ok(Recovered { journal: self, copies, replayed, fast_commits, damage, due })
     }
 
     /// The fast commits that go with transaction `due`, the one after the log's last.
@@ -167,6 +170,46 @@ impl<D: BlockDevice> Recovered<D> {
             sink(block, &contents)?;
         }
         Ok(())
+    }
+}
+
+impl<D: BlockDevice> Recovered<D> {
+    /// Writes what was recovered to where it belongs on `volume`, and flushes it. The log stays as it is, so that a
+    /// crash in between does no harm; [`Recovered::mark_empty`] is next, after whatever the [fast
+    /// commits](Recovered::fast_commits) ask for.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if there is [damage](Recovered::damage), and what [`Recovered::replay`] says.
+    pub fn write_home(&self, volume: &dyn BlockDevice) -> Result<(), Error> {
+        self.check_damage()?;
+        let mut writer = BlockWriter::new(volume, self.journal.superblock().block_size);
+        self.replay(|block, contents| Ok::<_, Error>(writer.push(block, contents)?))?;
+        writer.finish()?;
+        Ok(volume.flush()?)
+    }
+
+    /// Says in the journal that its log is empty, durably, once everything of it stands where it belongs, and hands out
+    /// the journal, ready for transactions. `applied` is the number of fast commits that the caller has applied to the
+    /// volume, durably.
+    ///
+    /// # Errors
+    /// [`Error::FastCommits`] if that is not all of them, so that none is dropped by mistake; [`Error::Corrupt`] if
+    /// there is damage; [`Error::Device`].
+    pub fn mark_empty(mut self, applied: u32) -> Result<Journal<D>, Error> {
+        self.check_damage()?;
+        if applied != self.replayed.fast_commits {
+            return Err(Error::FastCommits(self.replayed.fast_commits));
+        }
+        if self.journal.is_dirty() {
+            // Blocks of the transaction that was due may stand in the log, incomplete. Its number is not used again, so
+            // that they are never taken for blocks of another; nor are fast commits that went with it.
+            self.journal.mark_empty(self.due.next())?;
+        }
+        Ok(self.journal)
+    }
+
+    fn check_damage(&self) -> Result<(), Corrupt> {
+        self.damage.first().map_or(Ok(()), |damage| Err(*damage))
     }
 }
 

@@ -6,10 +6,10 @@ use extern4_jbd2::Error;
 use crate::log::{BLOCK, Log, filled};
 
 /// Numbers without a pattern, the same each time (xorshift64).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -16,7 +16,12 @@ use crate::oracle;
 
 /// Compares the volume seen through its journal to the replayed one, byte by byte, but for the two superblocks that a
 /// replay changes by itself; `journal` is where that of the journal begins.
-fn assert_same<D: BlockDevice>(name: &str, ours: &ReplayedDevice<D, D>, replayed: &Path, journal: usize) {
+pub(crate) fn assert_same<V: BlockDevice, J: BlockDevice>(
+    name: &str,
+    ours: &ReplayedDevice<V, J>,
+    replayed: &Path,
+    journal: usize,
+) {
     const CHUNK: usize = 1 << 20;
     let ignored = [1024..2048, journal..journal + JournalSuperblock::SIZE];
     let theirs = File::open(replayed).expect("an image");
@@ -38,7 +43,7 @@ fn assert_same<D: BlockDevice>(name: &str, ours: &ReplayedDevice<D, D>, replayed
 }
 
 /// Replays the journal of the image with e2fsck, nothing else.
-fn replay(image: &Path) {
+pub(crate) fn replay(image: &Path) {
     let words = ["-y", "-E", "journal_only"].map(OsString::from);
     // The exit status says that the volume was changed; that it was is what is compared.
     let _ = tools::try_run("e2fsck", words.into_iter().chain([image.into()]));

@@ -1,0 +1,255 @@
+//! The thread that commits and checkpoints.
+//!
+//! It alone touches the log and the blocks on their way home, so these have no lock, and a block can never be written
+//! home after the observer has heard that its revocation is durable.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use extern4_block::{BlockWriter, BufferCache, Image, Pin};
+use extern4_disk::journal::Tid;
+
+use crate::Error;
+use crate::checkpoint::Checkpoint;
+use crate::counters::Counters;
+use crate::log::{Contents, Log};
+use crate::transactions::{Job, Observer, Shared};
+
+/// A transaction that no handle can change any more.
+pub(crate) struct Closed {
+    pub(crate) tid: Tid,
+    /// Blocks and what they held when the last handle was gone, ascending.
+    pub(crate) changed: Vec<(Pin, Image)>,
+    /// Blocks of metadata that were freed, ascending.
+    pub(crate) revoked: Vec<u64>,
+    /// All blocks that were freed.
+    pub(crate) freed: Vec<Range<u64>>,
+}
+
+impl Closed {
+    /// Whether there is nothing to be made durable but file data.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.revoked.is_empty() && self.freed.is_empty()
+    }
+}
+
+/// What stands behind the thread: a log, with what is not home yet, or just the volume.
+pub(crate) struct Journaling {
+    pub(crate) log: Log,
+    pub(crate) checkpoint: Checkpoint,
+}
+
+pub(crate) struct Committer {
+    shared: Arc<Shared>,
+    cache: Arc<BufferCache>,
+    observer: Arc<dyn Observer>,
+    journaling: Option<Journaling>,
+    /// The transaction that is being committed.
+    closed: Option<Closed>,
+}
+
+/// What stands neither in the log nor at home for sure, after an error. Its blocks stay in memory: whoever goes on
+/// reading sees what has been changed, and not half of it.
+#[expect(dead_code, reason = "it is kept for the pins in it")]
+pub(crate) struct Unwritten(Option<Closed>, Option<Journaling>);
+
+impl Committer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        cache: Arc<BufferCache>,
+        observer: Arc<dyn Observer>,
+        journaling: Option<Journaling>,
+    ) -> Self {
+        Self { shared, cache, observer, journaling, closed: None }
+    }
+
+    /// Works until the journal is closed, dropped or broken.
+    pub(crate) fn run(mut self) {
+        let _panic = Panic(Arc::clone(&self.shared));
+        loop {
+            let walking =
+                self.journaling.as_ref().is_some_and(|journaling| journaling.checkpoint.is_walking());
+            let result = match self.shared.next_job(walking) {
+                Job::Commit => self.commit(),
+                Job::Checkpoint => self.step(),
+                Job::Close => {
+                    let result = self.close();
+                    if result.is_ok() {
+                        return self.shared.closed();
+                    }
+                    result
+                }
+                Job::Stop => return self.leave(),
+            };
+            if let Err(error) = result {
+                self.fail(error);
+                return self.leave();
+            }
+        }
+    }
+
+    fn leave(self) {
+        self.shared.keep(Unwritten(self.closed, self.journaling));
+    }
+
+    /// After an error nothing more is written but the note of it.
+    fn fail(&mut self, error: Error) {
+        let stopped = self.shared.is_halted();
+        self.shared.fail(error);
+        if let (false, Some(journaling)) = (stopped, &mut self.journaling) {
+            journaling.log.note_failure();
+        }
+    }
+
+    /// Closes the running transaction and makes it durable.
+    fn commit(&mut self) -> Result<(), Error> {
+        let closed = self.shared.close_running(|closing| self.observer.closing(closing))?;
+        if closed.is_empty() {
+            self.flush()?;
+            self.shared.committed(None);
+            return Ok(());
+        }
+        let tid = closed.tid;
+        let closed = self.closed.insert(closed);
+        let unsaid = match &mut self.journaling {
+            Some(journaling) => journaling.append(&self.shared, closed)?,
+            None => write_home(&self.shared, &self.cache, closed)?,
+        };
+        let Some(Closed { changed, revoked, freed, .. }) = self.closed.take() else { return Ok(()) };
+        if let Some(journaling) = &mut self.journaling {
+            journaling.checkpoint.note(tid, changed, &revoked);
+            if unsaid {
+                // A journal without features cannot revoke, but an empty log has no copies.
+                journaling.checkpoint_all(&self.shared)?;
+            }
+        }
+        Counters::add(&self.shared.counters.transactions, 1);
+        // Before those who wait are woken, so that they can use what was freed.
+        self.observer.committed(tid, &freed);
+        self.shared.committed(Some(tid));
+        if let Some(journaling) = &mut self.journaling {
+            journaling.begin_checkpoint();
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        match &self.journaling {
+            Some(journaling) => journaling.log.flush_home(),
+            None => flush(&self.shared, &self.cache),
+        }
+    }
+
+    fn step(&mut self) -> Result<(), Error> {
+        self.shared.go_on()?;
+        self.journaling.as_mut().map_or(Ok(()), |Journaling { log, checkpoint }| checkpoint.step(log))
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        self.commit()?;
+        let Some(journaling) = &mut self.journaling else { return Ok(()) };
+        journaling.checkpoint_all(&self.shared)?;
+        self.shared.go_on()?;
+        journaling.log.mark_empty()
+    }
+}
+
+/// Without a journal: file data is made durable, then what refers to it is written, in the order of blocks. Returns
+/// false: nothing needs to be revoked.
+fn write_home(shared: &Shared, cache: &BufferCache, closed: &Closed) -> Result<bool, Error> {
+    flush(shared, cache)?;
+    shared.go_on()?;
+    let mut writer = BlockWriter::new(cache.device(), cache.block_size());
+    for (pin, image) in &closed.changed {
+        writer.push(pin.number(), image)?;
+    }
+    writer.finish()?;
+    flush(shared, cache)?;
+    let count = u64::try_from(closed.changed.len()).unwrap_or(u64::MAX);
+    Counters::add(&shared.counters.blocks_logged, count);
+    Ok(false)
+}
+
+fn flush(shared: &Shared, cache: &BufferCache) -> Result<(), Error> {
+    Counters::add(&shared.counters.flushes, 1);
+    Ok(cache.device().flush()?)
+}
+
+/// Tells everybody should the committer panic, so that nobody waits for ever.
+struct Panic(Arc<Shared>);
+
+impl Drop for Panic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(Error::Aborted);
+        }
+    }
+}
+
+impl Journaling {
+    /// Makes a transaction durable in the log. Returns whether there were blocks to be revoked, and the log cannot say
+    /// so.
+    fn append(&mut self, shared: &Shared, closed: &Closed) -> Result<bool, Error> {
+        self.make_room(shared, closed)?;
+        // Of blocks that the log has no copy of, there is nothing to be revoked.
+        let revoked = closed.revoked.iter().copied();
+        let mut revokes: Vec<_> = revoked.filter(|block| self.log.has_copy(*block)).collect();
+        let unsaid = !revokes.is_empty() && !self.log.can_revoke();
+        if unsaid {
+            revokes.clear();
+        }
+        let changed = closed.changed.iter();
+        let copies: Vec<_> = changed.map(|(pin, image)| (pin.number(), Image::clone(image))).collect();
+        let contents = Contents { tid: closed.tid, copies: &copies, revokes: &revokes };
+        self.log.append(&contents, || shared.go_on())?;
+        Ok(unsaid)
+    }
+
+    /// Sees to it that the log has room for a transaction.
+    fn make_room(&mut self, shared: &Shared, closed: &Closed) -> Result<(), Error> {
+        let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+        let measure = self.log.measure();
+        let blocks = measure.blocks(count(closed.changed.len()), count(closed.revoked.len()));
+        if blocks > u64::from(measure.room) {
+            return Err(Error::TooLarge { blocks, room: measure.room });
+        }
+        if blocks > u64::from(self.log.free()) {
+            self.checkpoint_all(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything home that is committed, so that the log holds nothing that is needed.
+    fn checkpoint_all(&mut self, shared: &Shared) -> Result<(), Error> {
+        let Some((last, _)) = self.log.live().last() else { return Ok(()) };
+        self.checkpoint.begin(last);
+        while self.checkpoint.is_walking() {
+            shared.go_on()?;
+            self.checkpoint.step(&mut self.log)?;
+        }
+        Ok(())
+    }
+
+    /// Once the log is half full, or the memory, begins to free half of what is used. Blocks that younger transactions
+    /// have changed again stay in the log until then, so that those changed all the time are seldom written.
+    fn begin_checkpoint(&mut self) {
+        let measure = self.log.measure();
+        let half_full = self.log.free() <= measure.room / 2;
+        if self.checkpoint.is_walking() || !half_full && !self.checkpoint.is_large() {
+            return;
+        }
+        let enough = (measure.room - self.log.free()) / 2;
+        let mut freed = 0;
+        let mut last = None;
+        for (tid, len_blocks) in self.log.live() {
+            freed += len_blocks;
+            last = Some(tid);
+            if freed >= enough {
+                break;
+            }
+        }
+        if let Some(last) = last {
+            self.checkpoint.begin(last);
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! The log on the device: a ring of blocks that transactions are appended to.
+//!
+//! ```text
+//!        tail (oldest transaction that is still needed)         head (next block to be written)
+//!          │                                                      │
+//! ─ free ──┤ revokes, descriptor, copies, ..., commit │ ... commit ├── free ─
+//! ```
+//!
+//! # What is written in which order
+//! 1. Revoke blocks, descriptors and copies, and, if nobody could find the transaction otherwise, the journal's
+//!    superblock.
+//! 2. A flush, which also makes file data durable that was written before. A volume whose journal has a device of its
+//!    own is flushed before that.
+//! 3. The commit block, and a flush. Then the transaction is durable.
+//!
+//! The tail moves on only after what stood there is durable where it belongs: [`Log::release`]. Blocks of the ring are
+//! written again only after the superblock that says so is durable.
+//!
+//! All that changes in the superblock stands in its first 512 bytes, so that it is never torn.
+//!
+//! One thread owns a log; it has no lock. Fast commits are never written, and those in the journal are void since
+//! they go with a transaction whose number has been passed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use extern4_block::{BlockDevice, BlockWriter, Image};
+use extern4_disk::journal::{
+    BlockHeader, ChecksumVersion, Commit, Descriptor, Format, Incompat, JournalSuperblock, Revoke, Tag,
+    TagFlags, Tid, TransactionChecksum, Version, escape,
+};
+use zerocopy::IntoBytes;
+
+use crate::counters::Counters;
+use crate::{Error, Journal, JournalMap};
+
+/// Bytes of a revoke block before its numbers.
+const REVOKE_HEADER: usize = 16;
+/// Bytes of the UUID behind the first tag of a descriptor.
+const UUID: usize = 16;
+
+/// How many blocks a transaction takes in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measure {
+    /// Blocks of the ring.
+    pub(crate) room: u32,
+    tags_per_block: u64,
+    revokes_per_block: u64,
+}
+
+impl Measure {
+    fn new(superblock: &JournalSuperblock) -> Self {
+        let (format, log) = (superblock.format(), superblock.log());
+        let fit = |bytes: usize, size: usize| u64::try_from((bytes / size).max(1)).unwrap_or(1);
+        Self {
+            // One block stays free, so that a full ring is no empty one.
+            room: log.end - log.start - 1,
+            tags_per_block: fit(format.usable() - BlockHeader::SIZE - UUID, format.tag_size()),
+            revokes_per_block: fit(format.usable() - REVOKE_HEADER, format.revoke_size()),
+        }
+    }
+
+    /// Blocks of the log for so many copies and revoked blocks, the commit block included.
+    pub(crate) fn blocks(&self, copies: u64, revokes: u64) -> u64 {
+        copies + copies.div_ceil(self.tags_per_block) + revokes.div_ceil(self.revokes_per_block) + 1
+    }
+}
+
+/// What is to be committed, in the order of blocks.
+pub(crate) struct Contents<'a> {
+    pub(crate) tid: Tid,
+    pub(crate) copies: &'a [(u64, Image)],
+    pub(crate) revokes: &'a [u64],
+}
+
+/// A transaction that stands in the log.
+struct Live {
+    tid: Tid,
+    start: u32,
+    len_blocks: u32,
+    /// The blocks of the volume that it has copies of.
+    copies: Vec<u64>,
+}
+
+/// The log of a journal.
+pub(crate) struct Log {
+    device: Arc<dyn BlockDevice>,
+    /// The volume, if that is another device.
+    volume: Option<Arc<dyn BlockDevice>>,
+    map: JournalMap,
+    superblock: JournalSuperblock,
+    index: u32,
+    format: Format,
+    measure: Measure,
+    head: u32,
+    /// The transaction to come.
+    next: Tid,
+    used: u32,
+    live: VecDeque<Live>,
+    /// How many live transactions have a copy of a block.
+    copied: HashMap<u64, u32>,
+    /// When the last transaction was committed, in seconds: it never goes back, since recovery tells laps of the ring
+    /// apart by it.
+    seconds: u64,
+    counters: Arc<Counters>,
+}
+
+impl Log {
+    /// The empty log of `journal`, of the volume on `volume` with so many blocks.
+    pub(crate) fn new<D: BlockDevice + 'static>(
+        journal: Journal<D>,
+        volume: &Arc<dyn BlockDevice>,
+        volume_blocks: u64,
+        counters: Arc<Counters>,
+    ) -> Result<Self, Error> {
+        let (device, map, mut superblock, index, external) = journal.into_parts();
+        if superblock.start.is_some() {
+            return Err(Error::Dirty);
+        }
+        if volume_blocks > 1 << 32 {
+            if superblock.version == Version::V1 {
+                return Err(Error::Unsupported(
+                    "block numbers of 64 bits in a journal without features".into(),
+                ));
+            }
+            // Nothing stands in the log yet, so its format may still change.
+            superblock.incompat |= Incompat::BIT64;
+        }
+        // The journal of a volume is written through the volume's device, so that one flush is enough for both.
+        let (device, volume): (Arc<dyn BlockDevice>, _) =
+            if external { (Arc::new(device), Some(Arc::clone(volume))) } else { (Arc::clone(volume), None) };
+        Ok(Self {
+            device,
+            volume,
+            map,
+            index,
+            format: superblock.format(),
+            measure: Measure::new(&superblock),
+            head: superblock.first,
+            next: superblock.sequence,
+            used: 0,
+            live: VecDeque::new(),
+            copied: HashMap::new(),
+            seconds: 0,
+            superblock,
+            counters,
+        })
+    }
+
+    /// The transaction to come.
+    pub(crate) fn next_tid(&self) -> Tid {
+        self.next
+    }
+
+    pub(crate) fn measure(&self) -> Measure {
+        self.measure
+    }
+
+    /// Blocks that are free, for transactions.
+    pub(crate) fn free(&self) -> u32 {
+        self.measure.room - self.used
+    }
+
+    /// The transactions in the log, the oldest first, and the blocks that each takes.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (Tid, u32)> {
+        self.live.iter().map(|live| (live.tid, live.len_blocks))
+    }
+
+    /// Whether the log may say of blocks that they are revoked.
+    pub(crate) fn can_revoke(&self) -> bool {
+        self.superblock.version == Version::V2
+    }
+
+    /// Whether the log has a copy of a block that recovery would replay.
+    pub(crate) fn has_copy(&self, block: u64) -> bool {
+        self.copied.contains_key(&block)
+    }
+
+    /// Makes everything durable that was written to the devices before.
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        self.flush_volume()?;
+        self.flush_log()
+    }
+
+    /// Makes everything durable that was written to the volume before, home writes of blocks for one.
+    pub(crate) fn flush_home(&self) -> Result<(), Error> {
+        if self.volume.is_some() { self.flush_volume() } else { self.flush_log() }
+    }
+
+    fn flush_volume(&self) -> Result<(), Error> {
+        if let Some(volume) = &self.volume {
+            Counters::add(&self.counters.flushes, 1);
+            volume.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush_log(&self) -> Result<(), Error> {
+        Counters::add(&self.counters.flushes, 1);
+        Ok(self.device.flush()?)
+    }
+
+    /// Appends a transaction and makes it durable, and file data that was written before it. There is room for it.
+    /// `go_on` is asked before anything that would make it so.
+    pub(crate) fn append(
+        &mut self,
+        contents: &Contents<'_>,
+        mut go_on: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        go_on()?;
+        let (start, revoking) = (self.head, !contents.revokes.is_empty());
+        if self.superblock.start.is_none() || revoking && !self.superblock.incompat.contains(Incompat::REVOKE)
+        {
+            let mut superblock = self.superblock.clone();
+            superblock
+                .incompat
+                .set(Incompat::REVOKE, revoking || superblock.incompat.contains(Incompat::REVOKE));
+            if superblock.start.is_none() {
+                (superblock.start, superblock.sequence) = (Some(start), contents.tid);
+            }
+            self.write_superblock(superblock)?;
+        }
+        let (head, checksum) = self.write_body(contents)?;
+        self.flush()?;
+        go_on()?;
+        let commit = self.commit_block(contents.tid, &checksum);
+        let mut appender = Appender::new(self, head);
+        appender.put(&commit)?;
+        let head = appender.finish()?;
+        self.flush_log()?;
+        self.note(contents, start, head);
+        Ok(())
+    }
+
+    /// Writes everything but the commit block from the head on. Returns where that goes.
+    fn write_body(&self, contents: &Contents<'_>) -> Result<(u32, TransactionChecksum), Error> {
+        let (mut appender, mut checksum) = (Appender::new(self, self.head), TransactionChecksum::new());
+        let fits = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        for revokes in contents.revokes.chunks(fits(self.measure.revokes_per_block)) {
+            let revoke = Revoke { tid: contents.tid, blocks: revokes.to_vec() };
+            appender.put(&revoke.encode(&self.format).ok_or_else(too_wide)?)?;
+        }
+        for copies in contents.copies.chunks(fits(self.measure.tags_per_block)) {
+            self.write_copies(contents.tid, copies, &mut appender, &mut checksum)?;
+        }
+        Ok((appender.finish()?, checksum))
+    }
+
+    /// Writes a descriptor and the copies that it describes.
+    fn write_copies(
+        &self,
+        tid: Tid,
+        copies: &[(u64, Image)],
+        appender: &mut Appender<'_>,
+        checksum: &mut TransactionChecksum,
+    ) -> Result<(), Error> {
+        let mut tags = Vec::with_capacity(copies.len());
+        let mut escaped = Vec::new();
+        for (at, (block, image)) in copies.iter().enumerate() {
+            let mut flags = TagFlags::empty();
+            flags.set(TagFlags::SAME_UUID, at != 0);
+            flags.set(TagFlags::LAST, at + 1 == copies.len());
+            if let Some(copy) = escape_copy(image) {
+                flags.insert(TagFlags::ESCAPED);
+                escaped.push((at, copy));
+            }
+            let copy = escaped.last().filter(|(of, _)| *of == at).map_or(&image[..], |(_, copy)| copy);
+            let uuid = (at == 0).then_some(self.superblock.uuid);
+            tags.push(Tag { block: *block, flags, checksum: self.format.copy_checksum(tid, copy), uuid });
+        }
+        let descriptor = Descriptor { tid, tags }.encode(&self.format).ok_or_else(too_wide)?;
+        let mut put = |block: &[u8]| {
+            if self.format.checksum == ChecksumVersion::V1 {
+                checksum.update(block);
+            }
+            appender.put(block)
+        };
+        put(&descriptor)?;
+        let mut escaped = escaped.into_iter().peekable();
+        for (at, (_, image)) in copies.iter().enumerate() {
+            match escaped.next_if(|(of, _)| *of == at) {
+                Some((_, copy)) => put(&copy)?,
+                None => put(image)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_block(&mut self, tid: Tid, checksum: &TransactionChecksum) -> Vec<u8> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (seconds, nanoseconds) = if now.as_secs() < self.seconds {
+            (self.seconds, 0)
+        } else {
+            (now.as_secs(), now.subsec_nanos())
+        };
+        self.seconds = seconds;
+        let mut commit =
+            Commit { tid, checksum_type: 0, checksum_size: 0, checksums: [0; 8], seconds, nanoseconds };
+        if self.format.checksum == ChecksumVersion::V1 {
+            commit.checksum_type = TransactionChecksum::TYPE;
+            commit.checksum_size = TransactionChecksum::SIZE;
+            commit.checksums[0] = checksum.value();
+        }
+        commit.encode(&self.format)
+    }
+
+    /// The transaction stands in the log from `start` to `head`.
+    fn note(&mut self, contents: &Contents<'_>, start: u32, head: u32) {
+        let log = self.superblock.log();
+        let len_blocks = if head > start { head - start } else { head + (log.end - log.start) - start };
+        let copies: Vec<_> = contents.copies.iter().map(|(block, _)| *block).collect();
+        for block in &copies {
+            *self.copied.entry(*block).or_default() += 1;
+        }
+        let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+        Counters::add(&self.counters.blocks_logged, count(copies.len()));
+        Counters::add(&self.counters.revokes, count(contents.revokes.len()));
+        let bytes = u64::from(len_blocks) * u64::from(self.superblock.block_size);
+        Counters::add(&self.counters.bytes_logged, bytes);
+        self.live.push_back(Live { tid: contents.tid, start, len_blocks, copies });
+        self.used += len_blocks;
+        self.head = head;
+        self.next = contents.tid.next();
+    }
+
+    /// The transactions up to `last` are no longer needed: all that they changed is durable where it belongs. When this
+    /// returns, their blocks are free.
+    pub(crate) fn release(&mut self, last: Tid) -> Result<(), Error> {
+        let released = self.live.iter().take_while(|live| !live.tid.is_after(last)).count();
+        if released == 0 {
+            return Ok(());
+        }
+        let (start, sequence) = match self.live.get(released) {
+            Some(live) => (live.start, live.tid),
+            None => (self.head, self.next),
+        };
+        let mut superblock = self.superblock.clone();
+        (superblock.start, superblock.sequence) = (Some(start), sequence);
+        self.write_superblock(superblock)?;
+        self.flush_log()?;
+        for live in self.live.drain(..released) {
+            self.used -= live.len_blocks;
+            for block in live.copies {
+                if let Some(count) = self.copied.get_mut(&block) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.copied.remove(&block);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that nothing is to be replayed, durably, once nothing is: all is durable where it belongs.
+    pub(crate) fn mark_empty(&mut self) -> Result<(), Error> {
+        let mut superblock = self.superblock.clone();
+        (superblock.start, superblock.sequence, superblock.head) = (None, self.next, self.head);
+        self.write_superblock(superblock)?;
+        self.flush_log()
+    }
+
+    /// Says in the superblock that the journal was aborted by an I/O error, if that can still be written.
+    pub(crate) fn note_failure(&mut self) {
+        const EIO: i32 = -5;
+        let mut superblock = self.superblock.clone();
+        superblock.errno = EIO;
+        // The error that led here is told; this one adds nothing to it.
+        let _ = self.write_superblock(superblock).and_then(|()| self.flush_log());
+    }
+
+    /// Writes the superblock, and takes it for what stands on the device.
+    fn write_superblock(&mut self, superblock: JournalSuperblock) -> Result<(), Error> {
+        let block = self.block(self.index)?;
+        let offset = block.saturating_mul(u64::from(superblock.block_size));
+        BlockWriter::write_bytes(&self.device, offset, superblock.encode().as_bytes())?;
+        self.superblock = superblock;
+        Ok(())
+    }
+
+    /// Where block `index` of the journal is on its device.
+    fn block(&self, index: u32) -> Result<u64, Error> {
+        self.map.lookup(index).ok_or_else(|| {
+            // The map was found to cover the journal when it was opened.
+            let what = "a block of the journal is not mapped";
+            let place = extern4_disk::Place::new(extern4_disk::Structure::JournalBlock);
+            place.corrupt(extern4_disk::CorruptKind::Mismatch { what }).into()
+        })
+    }
+}
+
+/// The copy of `image` as it is to stand in the log, if that is not as it is.
+fn escape_copy(image: &Image) -> Option<Vec<u8>> {
+    let mut first: [u8; 4] = *image.first_chunk()?;
+    escape(&mut first).then(|| {
+        let mut copy = image.to_vec();
+        escape(&mut copy);
+        copy
+    })
+}
+
+fn too_wide() -> Error {
+    Error::Unsupported("a block number of 64 bits in a journal that has 32".into())
+}
+
+/// Blocks being written around the ring.
+struct Appender<'a> {
+    log: &'a Log,
+    writer: BlockWriter<'a>,
+    at: u32,
+}
+
+impl<'a> Appender<'a> {
+    fn new(log: &'a Log, at: u32) -> Self {
+        Self { log, writer: BlockWriter::new(&log.device, log.superblock.block_size), at }
+    }
+
+    fn put(&mut self, block: &[u8]) -> Result<(), Error> {
+        self.writer.push(self.log.block(self.at)?, block)?;
+        let ring = self.log.superblock.log();
+        self.at = if self.at + 1 == ring.end { ring.start } else { self.at + 1 };
+        Ok(())
+    }
+
+    /// The block to go on with.
+    fn finish(self) -> Result<u32, Error> {
+        self.writer.finish()?;
+        Ok(self.at)
+    }
+}

@@ -1,0 +1,237 @@
+//! A volume that is written through transactions, and a model of what it should hold.
+//!
+//! Blocks from [`FIRST`] on are metadata or data. Each handle raises the serial number in block [`SERIAL`], and the
+//! model keeps what every serial number left behind; so whatever is found after a crash says itself which state it
+//! claims to be.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use extern4_block::{BlockDevice, BufferCache, CacheOptions};
+use extern4_disk::journal::{ChecksumVersion, MAGIC, Tid};
+use extern4_jbd2::{Error, Journal, Observer, Options, Transactions};
+
+use crate::hostile::Random;
+use crate::log::{BLOCK, Log, VOLUME};
+
+/// The block that holds the serial number.
+pub(crate) const SERIAL: u64 = 1;
+/// The first block of those that are changed, and their number.
+pub(crate) const FIRST: u64 = 10;
+pub(crate) const COUNT: u64 = 120;
+
+/// Who hears of freed blocks.
+#[derive(Default)]
+pub(crate) struct Freed(pub(crate) Mutex<Vec<u64>>);
+
+impl Observer for Freed {
+    fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
+        self.0.lock().expect("no panic").extend(freed.iter().cloned().flatten());
+    }
+}
+
+/// What a block holds that was filled with `stamp`. Some begin as the journal's own blocks do.
+pub(crate) fn contents(stamp: u64) -> Vec<u8> {
+    let mut bytes = stamp.to_le_bytes().repeat(BLOCK / 8);
+    if stamp.is_multiple_of(5) {
+        bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
+    }
+    bytes
+}
+
+/// An empty volume with an empty journal.
+pub(crate) fn volume(checksum: ChecksumVersion, wide: bool) -> Vec<u8> {
+    let mut log = Log::starting_at(checksum, wide, 1, Tid(u32::MAX - 20));
+    log.superblock.start = None;
+    log.volume()
+}
+
+pub(crate) fn cache(device: Arc<dyn BlockDevice>) -> Arc<BufferCache> {
+    // So little memory that blocks nobody pins are read again.
+    let options = CacheOptions { block_size: 1024, block_count: VOLUME, memory_bytes: 0 };
+    Arc::new(BufferCache::new(device, options).expect("a cache"))
+}
+
+/// Options under which nothing is committed unless it is asked for.
+pub(crate) const PATIENT: Options = Options { interval: Duration::from_secs(1000) };
+
+/// What the volume should hold after the handle with some serial number: the stamps of its metadata.
+pub(crate) type State = BTreeMap<u64, u64>;
+
+/// Data that was written to a block that is no metadata.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Data {
+    pub(crate) block: u64,
+    pub(crate) stamp: u64,
+    /// The serial number that the block was freed by, and the one by which it became metadata again.
+    freed: usize,
+    reused: Option<usize>,
+    /// The moment when it was known to be durable.
+    synced: Option<usize>,
+}
+
+/// The volume and its model.
+pub(crate) struct World {
+    pub(crate) cache: Arc<BufferCache>,
+    pub(crate) freed: Arc<Freed>,
+    pub(crate) transactions: Transactions,
+    pub(crate) random: Random,
+    pub(crate) states: Vec<State>,
+    data: Vec<Data>,
+    /// The last serial number that freed a block.
+    freed_by: BTreeMap<u64, usize>,
+    /// Moments at which a sync had returned, and the serial number that was durable then.
+    pub(crate) syncs: Vec<(usize, usize)>,
+    stamp: u64,
+}
+
+impl World {
+    /// The volume on `device`, which is empty and has an empty journal.
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, options: Options, seed: u64) -> Self {
+        let journal = Journal::internal(Arc::clone(&device), 1024, Log::map()).expect("a journal");
+        let (cache, freed) = (cache(device), Arc::<Freed>::default());
+        let observer: Arc<dyn Observer> = Arc::clone(&freed) as _;
+        let transactions =
+            Transactions::journaled(Arc::clone(&cache), observer, journal, options).expect("empty");
+        // Other histories than those of every day: EXTERN4_SEED=7 cargo test -p extern4-jbd2 crashes
+        let other = std::env::var("EXTERN4_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0_u64);
+        let random = Random((seed + other * 1_000_003).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        Self {
+            cache,
+            freed,
+            transactions,
+            random,
+            states: vec![State::new()],
+            data: Vec::new(),
+            freed_by: BTreeMap::new(),
+            syncs: Vec::new(),
+            stamp: 0,
+        }
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.random.next() % limit
+    }
+
+    /// One operation: changes some blocks, frees some, makes free ones metadata.
+    pub(crate) fn operate(&mut self, most: u64) -> Result<(), Error> {
+        self.write_data()?;
+        let (serial, mut state) = (self.states.len(), self.states.last().expect("one").clone());
+        let picked: Vec<_> =
+            (0..=self.below(most)).map(|_| (FIRST + self.below(COUNT), self.below(10))).collect();
+        // The handle borrows the transactions only, but the borrow checker sees all of `self`.
+        let transactions = &self.transactions;
+        let handle = transactions.start(u32::try_from(picked.len()).expect("small") + 1)?;
+        let mut buffer = self.cache.read(SERIAL)?;
+        handle.change(&mut buffer, |bytes| bytes[..8].copy_from_slice(&(serial as u64).to_le_bytes()));
+        for (block, what) in picked {
+            self.stamp += 1;
+            let stamp = self.stamp;
+            match (state.contains_key(&block), what) {
+                (true, 0) => {
+                    handle.revoke(block..block + 1);
+                    handle.free(block..block + 1);
+                    state.remove(&block);
+                    self.freed_by.insert(block, serial);
+                }
+                (true, _) => {
+                    let mut buffer = self.cache.read(block)?;
+                    let expected = contents(state[&block]);
+                    assert!(buffer[..] == expected[..], "block {block} is not what it was changed to");
+                    handle.change(&mut buffer, |bytes| bytes.copy_from_slice(&contents(stamp)));
+                    state.insert(block, stamp);
+                }
+                (false, _) if self.freed_by.get(&block) == Some(&serial) => {}
+                (false, _) => {
+                    if self.freed_by.contains_key(&block)
+                        && !self.data.iter().any(|d| d.block == block && d.reused.is_none())
+                    {
+                        // Not yet known to be free.
+                        continue;
+                    }
+                    let mut buffer = handle.fresh(block)?;
+                    assert!(buffer.iter().all(|byte| *byte == 0));
+                    handle.change(&mut buffer, |bytes| bytes.copy_from_slice(&contents(stamp)));
+                    state.insert(block, stamp);
+                    for data in self.data.iter_mut().filter(|data| data.block == block) {
+                        data.reused.get_or_insert(serial);
+                    }
+                }
+            }
+        }
+        drop(handle);
+        self.states.push(state);
+        Ok(())
+    }
+
+    /// Gives what has become free to files, and writes their data.
+    fn write_data(&mut self) -> Result<(), Error> {
+        let free = std::mem::take(&mut *self.freed.0.lock().expect("no panic"));
+        for block in free {
+            self.stamp += 1;
+            let stamp = self.stamp;
+            self.cache.write(block, &contents(stamp))?;
+            let freed = self.freed_by[&block];
+            self.data.push(Data { block, stamp, freed, reused: None, synced: None });
+        }
+        Ok(())
+    }
+
+    /// Makes all durable; `moment` tells the time.
+    pub(crate) fn sync(&mut self, moment: impl FnOnce() -> usize) -> Result<(), Error> {
+        let (serial, written) = (self.states.len() - 1, self.data.len());
+        self.transactions.sync()?;
+        let moment = moment();
+        self.syncs.push((moment, serial));
+        for data in &mut self.data[..written] {
+            data.synced.get_or_insert(moment);
+        }
+        Ok(())
+    }
+
+    /// Recovers what a crash at `moment` has left behind, and compares it to the model. Returns the serial number
+    /// found.
+    pub(crate) fn judge(&self, crashed: Arc<dyn BlockDevice>, moment: usize) -> usize {
+        recover(&crashed);
+        let read = |block: u64| {
+            let mut bytes = vec![0; BLOCK];
+            crashed.read_at(&mut bytes, block * 1024).expect("readable");
+            bytes
+        };
+        let serial = u64::from_le_bytes(read(SERIAL)[..8].try_into().expect("8 bytes"));
+        let serial = usize::try_from(serial).expect("small");
+        let synced = self.syncs.iter().filter(|(at, _)| *at <= moment).map(|(_, serial)| *serial).max();
+        assert!(serial >= synced.unwrap_or(0), "{serial} was found, but {synced:?} was durable at {moment}");
+        let state = self.states.get(serial).expect("a serial number that was given out");
+        for (block, stamp) in state {
+            assert!(read(*block) == contents(*stamp), "block {block} in state {serial} at {moment}");
+        }
+        for data in &self.data {
+            let alive = data.freed <= serial && data.reused.is_none_or(|reused| serial < reused);
+            if alive && data.synced.is_some_and(|synced| synced <= moment) {
+                let found = read(data.block);
+                assert!(found == contents(data.stamp), "{data:?} in state {serial} at {moment}");
+            }
+        }
+        serial
+    }
+
+    pub(crate) fn data_blocks(&self) -> usize {
+        self.data.len()
+    }
+}
+
+/// Replays the journal onto the device, for good.
+pub(crate) fn recover(device: &Arc<dyn BlockDevice>) {
+    let open = || Journal::internal(Arc::clone(device), 1024, Log::map()).expect("a journal");
+    let recovered = open().recover(VOLUME).expect("a sound log");
+    assert_eq!(recovered.damage(), []);
+    recovered.write_home(device).expect("written");
+    let (was_dirty, due) = (recovered.journal().is_dirty(), recovered.fast_commits().tid);
+    let journal = recovered.mark_empty(0).expect("marked");
+    // What was left of a transaction must not be taken for a part of another with its number.
+    assert_eq!(journal.superblock().sequence, if was_dirty { due.next() } else { due });
+    assert!(!journal.is_dirty() && !open().is_dirty());
+}
