@@ -160,6 +160,53 @@ impl GroupDescriptor {
         (&self.low, &self.high)
     }
 
+    /// Sets the free clusters of the group.
+    pub fn set_free_clusters(&mut self, clusters: u32) {
+        let (low, high) = halves(clusters);
+        self.low.bg_free_blocks_count_lo.set(low);
+        self.high.bg_free_blocks_count_hi.set(high);
+    }
+
+    /// Sets the free inodes of the group.
+    pub fn set_free_inodes(&mut self, inodes: u32) {
+        let (low, high) = halves(inodes);
+        self.low.bg_free_inodes_count_lo.set(low);
+        self.high.bg_free_inodes_count_hi.set(high);
+    }
+
+    /// Sets the inodes of the group that are directories.
+    pub fn set_used_dirs(&mut self, dirs: u32) {
+        let (low, high) = halves(dirs);
+        self.low.bg_used_dirs_count_lo.set(low);
+        self.high.bg_used_dirs_count_hi.set(high);
+    }
+
+    /// Sets the inodes at the end of the table that have never been used.
+    pub fn set_unused_inodes(&mut self, inodes: u32) {
+        let (low, high) = halves(inodes);
+        self.low.bg_itable_unused_lo.set(low);
+        self.high.bg_itable_unused_hi.set(high);
+    }
+
+    /// Sets the flags.
+    pub fn set_flags(&mut self, flags: GroupFlags) {
+        self.low.bg_flags.set(flags.bits());
+    }
+
+    /// Sets the checksum of the block bitmap, as far as the descriptor has room for it.
+    pub fn set_block_bitmap_checksum(&mut self, checksum: u32) {
+        let (low, high) = halves(checksum);
+        self.low.bg_block_bitmap_csum_lo.set(low);
+        self.high.bg_block_bitmap_csum_hi.set(high);
+    }
+
+    /// Sets the checksum of the inode bitmap, likewise.
+    pub fn set_inode_bitmap_checksum(&mut self, checksum: u32) {
+        let (low, high) = halves(checksum);
+        self.low.bg_inode_bitmap_csum_lo.set(low);
+        self.high.bg_inode_bitmap_csum_hi.set(high);
+    }
+
     /// Whether the descriptor has 64 bytes, and so 32 bits of the bitmaps' checksums.
     pub const fn is_wide(&self) -> bool {
         self.wide
@@ -224,6 +271,11 @@ impl GroupDescriptor {
     pub const fn inode_bitmap_checksum(&self) -> u32 {
         join16(self.low.bg_inode_bitmap_csum_lo.get(), self.high.bg_inode_bitmap_csum_hi.get())
     }
+}
+
+fn halves(number: u32) -> (u16, u16) {
+    let [a, b, c, d] = number.to_le_bytes();
+    (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))
 }
 
 /// The checksum that the descriptor in `bytes` should have; `None` if the volume has none.

@@ -13,6 +13,8 @@
 //! Source: the kernel's `Documentation/filesystems/ext4/inodes.rst` and `special_inodes.rst`; letters and names of
 //! flags from `lsattr` 1.47.
 
+mod set;
+
 use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};

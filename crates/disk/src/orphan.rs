@@ -91,6 +91,11 @@ impl OrphanBlock {
         self.slots.iter().map(|slot| slot.get()).filter(|ino| *ino != 0)
     }
 
+    /// Takes all orphans out.
+    pub fn clear(&mut self) {
+        self.slots.fill(U32::ZERO);
+    }
+
     /// How many orphans the block has room for.
     pub fn capacity(&self) -> usize {
         self.slots.len()

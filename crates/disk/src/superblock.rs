@@ -410,6 +410,11 @@ impl Superblock {
         zerocopy::transmute!(raw)
     }
 
+    /// The fields as they stand, to change: but not those that say where things are.
+    pub const fn raw_mut(&mut self) -> &mut RawSuperblock {
+        &mut self.raw
+    }
+
     /// The fields as they stand.
     pub const fn raw(&self) -> &RawSuperblock {
         &self.raw

@@ -70,6 +70,7 @@ const ENTRY_SIZE: usize = size_of::<RawXattrEntry>();
 /// The zero bytes behind the last entry.
 const TERMINATOR_SIZE: usize = 4;
 const CHECKSUM_OFFSET: usize = core::mem::offset_of!(RawXattrHeader, h_checksum);
+const REFCOUNT_OFFSET: usize = core::mem::offset_of!(RawXattrHeader, h_refcount);
 const _: () = assert!(IBODY_HEADER_SIZE == 4);
 const _: () = assert!(HEADER_SIZE == 32);
 const _: () = assert!(ENTRY_SIZE == 16);
@@ -461,6 +462,24 @@ fn encode_entries(attrs: &[Attr<'_>], base: &mut [u8], first: usize) {
         base[at + ENTRY_SIZE..at + ENTRY_SIZE + attr.name.len()].copy_from_slice(attr.name);
         at += entry_len(&raw);
     }
+}
+
+/// How many bytes of an inode `attrs` take, the magic number included.
+pub fn size_in_inode(attrs: &[Attr<'_>]) -> usize {
+    IBODY_HEADER_SIZE + space_needed(attrs)
+}
+
+/// How many bytes of a block `attrs` take, the header included.
+pub fn size_in_block(attrs: &[Attr<'_>]) -> usize {
+    HEADER_SIZE + space_needed(attrs)
+}
+
+/// Sets how many inodes share an attribute block; its checksum is stored apart.
+///
+/// # Panics
+/// If the block is shorter than its header.
+pub fn store_refcount(block: &mut [u8], refcount: u32) {
+    block[REFCOUNT_OFFSET..REFCOUNT_OFFSET + 4].copy_from_slice(&refcount.to_le_bytes());
 }
 
 fn block_header(block: &[u8], place: Place) -> Result<&RawXattrHeader, Corrupt> {
