@@ -25,6 +25,10 @@ pub(crate) enum Verified {
     HtreeNode = 1 << 2,
     /// A block of extended attributes.
     XattrBlock = 1 << 3,
+    /// A bitmap of blocks.
+    BlockBitmap = 1 << 4,
+    /// A bitmap of inodes.
+    InodeBitmap = 1 << 5,
 }
 
 impl Ext4 {
@@ -43,5 +47,11 @@ impl Ext4 {
             buffer.flags().fetch_or(kind as u32, Relaxed);
         }
         Ok(buffer)
+    }
+
+    /// Notes that a block is what it should be, because it has just been made so.
+    pub(crate) fn note_verified(&self, buffer: &Buffer, kind: Verified) {
+        // Relaxed: see above.
+        buffer.flags().fetch_or(kind as u32, Relaxed);
     }
 }

@@ -94,14 +94,15 @@ impl Ext4 {
     /// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one device read.
     pub(crate) fn read_ahead_dir(&self, dir: &InodeInfo, logical: u32, len: u32) -> Result<()> {
         let end = u64::from(logical) + u64::from(len.min(dir.len_blocks(self)?.saturating_sub(logical)));
+        if end - u64::from(logical) <= 1 {
+            return Ok(());
+        }
         let mut at = u64::from(logical);
         while at < end {
             let Ok(block) = u32::try_from(at) else { return Ok(()) };
             let run = self.map(dir, block)?;
             let take = run.len_blocks.min(end - at);
-            if let Some(mapped) = run.mapped()
-                && end - u64::from(logical) > 1
-            {
+            if let Some(mapped) = run.mapped() {
                 self.cache.read_ahead(mapped.start..mapped.start + take);
             }
             at += take;

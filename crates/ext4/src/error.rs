@@ -62,6 +62,12 @@ pub enum Unsupported {
     Encoding(u16),
     /// A journal that has to be replayed and cannot, with the sentence that says why.
     Journal(String),
+    /// Features of a volume that can be read, but not safely changed.
+    Writing(Vec<Feature>),
+    /// Another reason why a volume that can be read is not changed, as the end of a sentence.
+    WritingTo(&'static str),
+    /// A new UUID, where the feature of this name makes what is on the volume depend on the old one.
+    Uuid(&'static str),
 }
 
 impl fmt::Display for Unsupported {
@@ -79,6 +85,14 @@ impl fmt::Display for Unsupported {
             ),
             Self::Revision(revision) => write!(f, "the volume has revision {revision}; 0 and 1 can be read"),
             Self::Journal(why) => f.write_str(why),
+            Self::Writing(features) => {
+                f.write_str("it can only be read: it has features that extern4 cannot write to safely:")?;
+                features.iter().try_for_each(|feature| write!(f, " {feature}"))
+            }
+            Self::Uuid(feature) => {
+                write!(f, "the UUID cannot be changed: what is on the volume depends on it (feature {feature})")
+            }
+            Self::WritingTo(why) => write!(f, "it can only be read: {why}"),
             Self::Encoding(encoding) => write!(f, "names are in encoding {encoding}; only utf8-12.1 (1) is known"),
         }
     }
@@ -91,6 +105,8 @@ impl From<extern4_jbd2::Error> for Error {
         match error {
             extern4_jbd2::Error::Device(error) => error.into(),
             extern4_jbd2::Error::Corrupt(corrupt) => corrupt.into(),
+            // An earlier error has said why.
+            extern4_jbd2::Error::Aborted | extern4_jbd2::Error::Closed => Errno::EROFS.into(),
             other => Unsupported::Journal(other.to_string()).into(),
         }
     }

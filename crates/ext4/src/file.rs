@@ -78,7 +78,7 @@ impl Ext4 {
     }
 
     /// The run of blocks that holds byte `offset`, from the block of that byte on.
-    fn run_at(&self, inode: &InodeInfo, offset: u64) -> Result<Run> {
+    pub(crate) fn run_at(&self, inode: &InodeInfo, offset: u64) -> Result<Run> {
         let logical = offset >> self.superblock().geometry().block_bits();
         let logical = u32::try_from(logical).map_err(|_| {
             let kind = CorruptKind::Field { field: "i_size", value: inode.size() };

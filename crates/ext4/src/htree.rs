@@ -87,6 +87,11 @@ impl<'a> Tree<'a> {
         Ok(Self { fs, dir, levels: decoded.levels, root: root.clone(), hash })
     }
 
+    /// What the root says.
+    pub(crate) fn root(&self) -> Result<Root<'_>> {
+        Ok(Root::decode(&self.root, &expect(self.fs, self.dir), place(self.dir, &self.root))?)
+    }
+
     /// The leaf in which names with hash `major` start.
     pub(crate) fn seek(&self, major: u32) -> Result<Cursor<'_>> {
         let mut cursor = Cursor { tree: self, frames: Vec::with_capacity(3), leaf: 0 };
@@ -153,6 +158,11 @@ impl Cursor<'_> {
     /// The logical block of the leaf.
     pub(crate) fn leaf(&self) -> u32 {
         self.leaf
+    }
+
+    /// The nodes on the way, the root first, and which entry of each the way takes.
+    pub(crate) fn into_nodes(self) -> Vec<(Buffer, usize)> {
+        self.frames.into_iter().map(|frame| (frame.block, frame.at)).collect()
     }
 
     /// The lowest and the highest hash that names in the leaf may have, as the nodes above it say.

@@ -13,11 +13,12 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags, MAP_SIZE, ROOT_INO, is_bl
 use extern4_disk::time::Timestamp;
 use extern4_disk::xattr;
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev, Timespec};
+use extern4_vfs::{Attr, Errno, FileFlags, FileType, NewInode, Rdev, Timespec};
 
 use crate::error::{Error, Result};
 use crate::group::to_usize;
 use crate::mount::Ext4;
+use crate::node::Node;
 use crate::symlink;
 
 /// How many blocks of an inode table one device read fetches: with 4 KiB blocks as much as the kernel does.
@@ -49,6 +50,31 @@ impl InodeInfo {
     /// The fields.
     pub(crate) fn fields(&self) -> &Inode {
         &self.inode
+    }
+
+    /// The fields, to be changed and then stored.
+    pub(crate) fn fields_mut(&mut self) -> &mut Inode {
+        &mut self.inode
+    }
+
+    /// A new inode, whose record is at `position`.
+    pub(crate) fn new(inode: Inode, position: Position, volume: Option<ChecksumSeed>) -> Self {
+        let seed = volume.map(|volume| inode.checksum_seed(volume));
+        Self { inode, record: Record::Table(position), seed }
+    }
+
+    /// Where its record is in the inode table; `None` if it is in what fast commits say.
+    pub(crate) fn position(&self) -> Option<Position> {
+        match &self.record {
+            Record::Table(at) => Some(*at),
+            Record::FastCommit => None,
+        }
+    }
+
+    /// Counts blocks that the file has been given, or that have been taken from it. `EFBIG` if the volume cannot say so many.
+    pub(crate) fn add_blocks(&mut self, blocks: i64, block_size: u32) -> Result<()> {
+        let sectors = self.inode.sectors().saturating_add_signed(blocks * i64::from(block_size / 512));
+        if self.inode.set_sectors(sectors) { Ok(()) } else { Err(Errno::EFBIG.into()) }
     }
 
     /// The bytes that hold the map, or what stands in its place.
@@ -233,7 +259,7 @@ impl Ext4 {
         let attr = self.attr(&info)?;
         let no_acl = info.inode.xattr_block().is_none()
             && self.with_xattr_area(&info, |area| Ok(!area.starts_with(&xattr::MAGIC.to_le_bytes())))?;
-        Ok(NewInode { attr, no_acl, private: Box::new(info) })
+        Ok(NewInode { attr, no_acl, private: Box::new(Node::new(info)) })
     }
 
     /// Whether `ino` is reserved or one of the volume's own files.
@@ -249,7 +275,7 @@ impl Ext4 {
         ino != ROOT_INO && (ino < sb.first_ino() || own.contains(&Some(ino)))
     }
 
-    fn attr(&self, info: &InodeInfo) -> Result<Attr> {
+    pub(crate) fn attr(&self, info: &InodeInfo) -> Result<Attr> {
         let inode = &info.inode;
         let kind = FileType::from_mode(inode.mode())
             .ok_or_else(|| info.corrupt_field("i_mode", u64::from(inode.mode())))?;
@@ -290,9 +316,10 @@ fn shown_size(info: &InodeInfo) -> u64 {
 
 /// The flags that callers see. The others say how the inode is stored, or are left over from features that never were;
 /// which are which is seen by setting each and asking a mounted volume for them.
+pub(crate) const SHOWN_FLAGS: u32 = 0x725b_dfff;
+
 fn shown_flags(flags: InodeFlags, kind: FileType) -> FileFlags {
-    const SHOWN: u32 = 0x725b_dfff;
-    let shown = FileFlags::from_bits_retain(flags.bits() & SHOWN);
+    let shown = FileFlags::from_bits_retain(flags.bits() & SHOWN_FLAGS);
     match kind {
         FileType::Directory => shown,
         _ => shown - FileFlags::PROJINHERIT,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use extern4_block::BlockDevice;
 use extern4_disk::fast_commit::Record;
+use extern4_disk::feature::Incompat;
 use extern4_disk::inode::FileKind;
 use extern4_disk::journal::JournalSuperblock;
 use extern4_disk::superblock::JournalLocation;
@@ -56,6 +57,25 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
         replayed: recovered.replayed(),
         device: Arc::new(ReplayedDevice::new(Arc::clone(&fs.device), recovered)),
     }))
+}
+
+/// The journal of `fs`, after what it held has been written to where it belongs, and what that was; `None` if it has no journal.
+pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<Device>, Option<Replayed>)>> {
+    let Some(journal) = open(fs, options.journal_device.as_ref())? else { return Ok(None) };
+    let recovered = journal.recover(fs.superblock().blocks_count())?;
+    if !fs.superblock().features().incompat.contains(Incompat::RECOVER) {
+        // Whatever it still holds, nobody needs it.
+        let fast_commits = recovered.replayed().fast_commits;
+        return Ok(Some((recovered.mark_empty(fast_commits)?, None)));
+    }
+    let replayed = recovered.replayed();
+    if replayed.fast_commits > 0 {
+        let why =
+            "its journal holds fast commits, which are not written back yet; mount it once, or run e2fsck";
+        return Err(Unsupported::WritingTo(why).into());
+    }
+    recovered.write_home(&*fs.device)?;
+    Ok(Some((recovered.mark_empty(0)?, Some(replayed))))
 }
 
 /// The journal of the volume, wherever it is; `None` if it has none.

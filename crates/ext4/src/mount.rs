@@ -20,6 +20,7 @@ use crate::fast_commit::FastCommits;
 use crate::group::{Groups, to_usize};
 use crate::journal;
 use crate::superblock;
+use crate::writer::{Writer, check_writable};
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ const ENCODING_UTF8_12_1: u16 = 1;
 pub struct Ext4 {
     /// What file contents are read from: the device, or the device with its journal replayed over it.
     pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) cache: BufferCache,
+    pub(crate) cache: Arc<BufferCache>,
     superblock: Superblock,
     pub(crate) groups: Groups,
     blocks: Blocks,
@@ -72,6 +73,8 @@ pub struct Ext4 {
     pub(crate) read_ahead_windows: Windows,
     pub(crate) fast_commits: FastCommits,
     pub(crate) replayed: Option<Replayed>,
+    /// None if the volume is only read.
+    pub(crate) writer: Option<Writer>,
 }
 
 impl Ext4 {
@@ -93,6 +96,39 @@ impl Ext4 {
         Ok(fs)
     }
 
+    /// Opens the volume on `device` for reading and writing. [`close`](Self::close) ends that.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Unsupported`] for what can be read but not safely changed.
+    pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let assemble = || {
+            let fs = Self::assemble(Arc::clone(&device), options)?;
+            check_writable(&fs.superblock, options.superblock.is_some())?;
+            Ok::<_, crate::Error>(fs)
+        };
+        let mut fs = assemble()?;
+        let mut journal = None;
+        if let Some((emptied, replayed)) = journal::empty(&fs, options)? {
+            journal = Some(emptied);
+            if replayed.is_some() {
+                // What stands on the device now is not what was read before.
+                fs = assemble()?;
+                fs.replayed = replayed;
+            }
+        }
+        fs.writer = Some(Writer::open(&fs, journal)?);
+        fs.free_orphans()?;
+        Ok(fs)
+    }
+
+    /// Ends writing: everything is written to where it belongs, and the volume is clean. Nothing may be in use any more.
+    ///
+    /// # Errors
+    /// A device that fails; the volume then needs recovery.
+    pub fn close(&self) -> Result<()> {
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.close(self))
+    }
+
     /// The file system that the blocks of `device` hold, whatever is in its journal.
     fn assemble(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let raw = superblock::read(&device, options.superblock)?;
@@ -106,7 +142,7 @@ impl Ext4 {
             memory_bytes: options.cache_bytes,
         };
         Ok(Self {
-            cache: BufferCache::new(Arc::clone(&device), cache)?,
+            cache: Arc::new(BufferCache::new(Arc::clone(&device), cache)?),
             device,
             groups: Groups::new(&superblock, backup_group(&superblock, options.superblock)),
             blocks: Blocks { first: geometry.table_end(), end: geometry.blocks_count() },
@@ -115,6 +151,7 @@ impl Ext4 {
             read_ahead_windows: Windows::new(geometry.blocks_count()),
             fast_commits: FastCommits::default(),
             replayed: None,
+            writer: None,
             superblock,
         })
     }

@@ -5,6 +5,8 @@
 //! or the name is beyond ASCII in a case-folded directory, where the hash depends on the Unicode tables of whoever
 //! entered it. A corrupt block fails a lookup only if no other block has the name.
 
+use extern4_block::Buffer;
+use extern4_disk::dirent::DirEntry;
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{CorruptKind, Place, Structure};
 
@@ -19,7 +21,7 @@ use crate::nokey::ShownName;
 const READ_AHEAD: u32 = 32;
 
 /// A name to look for, in the way its directory compares names.
-enum Wanted<'a> {
+pub(crate) enum Wanted<'a> {
     /// Byte by byte.
     Exact(&'a [u8]),
     /// Without regard to case.
@@ -30,14 +32,15 @@ enum Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// `None` for a name that cannot be in `dir`.
-    fn new(dir: &InodeInfo, name: &'a [u8]) -> Option<Self> {
+    pub(crate) fn new(dir: &InodeInfo, name: &'a [u8]) -> Option<Self> {
         if dir.is_encrypted() {
             return ShownName::parse(name).map(|shown| Self::Shown(Box::new(shown)));
         }
         Some(if dir.is_casefolded() { Self::Folded(FoldedName::new(name)) } else { Self::Exact(name) })
     }
 
-    fn matches(&self, name: &[u8]) -> bool {
+    /// Whether `name`, as it stands in the directory, is the same.
+    pub(crate) fn matches(&self, name: &[u8]) -> bool {
         match self {
             Self::Exact(wanted) => *wanted == name,
             Self::Folded(wanted) => wanted.matches(name),
@@ -62,6 +65,15 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// An entry of a block.
+pub(crate) struct Found {
+    /// The inode it stands for.
+    pub(crate) ino: u32,
+    pub(crate) block: Buffer,
+    /// Where in the block its record starts.
+    pub(crate) offset: u32,
+}
+
 impl Ext4 {
     /// The inode that `name` stands for in `dir`; `None` if the name is not there.
     pub(crate) fn lookup_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<Option<u32>> {
@@ -74,14 +86,8 @@ impl Ext4 {
             None
         } else if dir.is_inline() {
             self.lookup_inline(dir, &wanted)?
-        } else if dir.is_indexed() {
-            match self.lookup_tree(dir, &wanted) {
-                Ok(Some(found)) => found,
-                Ok(None) | Err(Error::Corrupt(_)) => self.lookup_linear(dir, &wanted)?,
-                Err(error) => return Err(error),
-            }
         } else {
-            self.lookup_linear(dir, &wanted)?
+            self.find_entry(dir, &wanted)?.map(|found| found.ino)
         };
         match found {
             Some(ino) if ino == dir.ino() || ino == ROOT_INO => {
@@ -96,18 +102,27 @@ impl Ext4 {
         }
     }
 
+    /// The entry of a name in a directory that has blocks.
+    pub(crate) fn find_entry(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+        if dir.is_indexed() {
+            match self.lookup_tree(dir, wanted) {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) | Err(Error::Corrupt(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.lookup_linear(dir, wanted)
+    }
+
     /// Asks the hash tree. `None` if it cannot tell, else its answer.
-    fn lookup_tree(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Option<u32>>> {
+    fn lookup_tree(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Option<Found>>> {
         let tree = Tree::open(self, dir)?;
         let Some(major) = wanted.major(&tree.hash) else { return Ok(None) };
         let mut cursor = tree.seek(major)?;
         for _ in 0..dir.len_blocks(self)? {
             let block = self.dir_block(dir, cursor.leaf())?;
-            for entry in self.dir_entries(dir, &block) {
-                let entry = entry?;
-                if wanted.matches(entry.name) {
-                    return Ok(Some(Some(entry.ino)));
-                }
+            if let Some(found) = self.search_block(dir, block, wanted)? {
+                return Ok(Some(Some(found)));
             }
             if cursor.advance()? != Some(major | 1) {
                 return Ok(if wanted.hash_is_doubtful() { None } else { Some(None) });
@@ -117,14 +132,15 @@ impl Ext4 {
     }
 
     /// Searches block after block.
-    fn lookup_linear(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<u32>> {
+    fn lookup_linear(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
         let mut failed = None;
         for logical in 0..dir.len_blocks(self)? {
             if logical % READ_AHEAD == 0 {
                 self.read_ahead_dir(dir, logical, READ_AHEAD)?;
             }
-            match self.search_block(dir, logical, wanted) {
-                Ok(Some(ino)) => return Ok(Some(ino)),
+            let block = self.names_block(dir, logical);
+            match block.and_then(|it| it.map_or(Ok(None), |block| self.search_block(dir, block, wanted))) {
+                Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}
                 // Without its map there is nothing more to be had from the directory, and its holes have no end.
                 Err(Error::Corrupt(corrupt)) if corrupt.place.block.is_some() => {
@@ -136,12 +152,11 @@ impl Ext4 {
         failed.map_or(Ok(None), |corrupt| Err(corrupt.into()))
     }
 
-    fn search_block(&self, dir: &InodeInfo, logical: u32, wanted: &Wanted<'_>) -> Result<Option<u32>> {
-        let Some(block) = self.names_block(dir, logical)? else { return Ok(None) };
+    fn search_block(&self, dir: &InodeInfo, block: Buffer, wanted: &Wanted<'_>) -> Result<Option<Found>> {
         for entry in self.dir_entries(dir, &block) {
-            let entry = entry?;
-            if wanted.matches(entry.name) {
-                return Ok(Some(entry.ino));
+            let DirEntry { ino, offset, name, .. } = entry?;
+            if wanted.matches(name) {
+                return Ok(Some(Found { ino, offset, block }));
             }
         }
         Ok(None)

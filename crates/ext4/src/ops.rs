@@ -3,31 +3,43 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use extern4_disk::dirent::NAME_MAX;
-use extern4_disk::inode::ROOT_INO;
+use extern4_disk::inode::{InodeFlags, ROOT_INO};
 use extern4_vfs::{
-    Acl, AclKind, Errno, FileOps, FileSystem, FsTraits, Inode, InodeOps, NewInode, RawDirEntry, Result, Span,
-    StatFs,
+    Acl, AclKind, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef, NewInode,
+    NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Timespec, XattrFlags,
 };
 
 use crate::casefold;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
+use crate::node::Node;
 
-fn info(inode: &Inode) -> &InodeInfo {
-    inode.private::<InodeInfo>()
+fn node(inode: &Inode) -> &Node {
+    inode.private::<Node>()
+}
+
+fn info(inode: &Inode) -> Arc<InodeInfo> {
+    node(inode).info()
 }
 
 /// The inode of a directory; `ENOTDIR` for another.
-fn dir_info(inode: &Inode) -> Result<&InodeInfo> {
+fn dir_info(inode: &Inode) -> Result<Arc<InodeInfo>> {
     let info = info(inode);
     if info.is_directory() { Ok(info) } else { Err(Errno::ENOTDIR.into()) }
 }
 
 impl FileSystem for Ext4 {
     fn traits(&self) -> FsTraits {
-        FsTraits { name: "ext4", name_max: NAME_MAX, read_only: true, acl: true, fast_may_exec: true }
+        FsTraits {
+            name: "ext4",
+            name_max: NAME_MAX,
+            read_only: self.writer.is_none(),
+            acl: true,
+            fast_may_exec: true,
+        }
     }
 
     fn root_ino(&self) -> u64 {
@@ -41,11 +53,38 @@ impl FileSystem for Ext4 {
     fn statfs(&self) -> Result<StatFs> {
         Ok(self.stat()?)
     }
+
+    fn sync(&self) -> Result<()> {
+        match &self.writer {
+            Some(writer) => Ok(writer.transactions.sync().map_err(crate::Error::from)?),
+            None => Ok(()),
+        }
+    }
+
+    fn evict_inode(&self, inode: &Inode) {
+        let info = info(inode);
+        if info.fields().links() == 0 && self.writer.is_some() {
+            // If it fails the inode stays an orphan, and goes when the volume is opened next.
+            let _ = self.delete(&info);
+        }
+    }
+}
+
+impl Ext4 {
+    /// Makes durable what has just been done to an inode whose flags ask for that.
+    fn sync_if_asked(&self, inode: &Inode) -> Result<()> {
+        let flags = info(inode).fields().flags();
+        let asks = if inode.is_dir() { InodeFlags::SYNC | InodeFlags::DIRSYNC } else { InodeFlags::SYNC };
+        match flags.intersects(asks) {
+            true => Ok(self.sync_file_data(inode)?),
+            false => Ok(()),
+        }
+    }
 }
 
 impl InodeOps for Ext4 {
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>> {
-        Ok(self.lookup_name(dir_info(dir)?, name)?.map(u64::from))
+        Ok(self.lookup_name(&*dir_info(dir)?, name)?.map(u64::from))
     }
 
     fn canonical_name<'a>(&self, dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
@@ -56,29 +95,92 @@ impl InodeOps for Ext4 {
     }
 
     fn read_link(&self, inode: &Inode) -> Result<Box<[u8]>> {
-        Ok(self.link_target(info(inode))?)
+        Ok(self.link_target(&info(inode))?)
     }
 
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
-        Ok(self.xattr_value(info(inode), name)?)
+        let node = node(inode);
+        let _map = node.read_map();
+        Ok(self.xattr_value(&node.info(), name)?)
     }
 
     fn list_xattr(&self, inode: &Inode, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        Ok(self.list_xattrs(info(inode), each)?)
+        let node = node(inode);
+        let _map = node.read_map();
+        Ok(self.list_xattrs(&node.info(), each)?)
     }
 
     fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>> {
-        Ok(self.acl(info(inode), kind)?)
+        let node = node(inode);
+        let _map = node.read_map();
+        Ok(self.acl(&node.info(), kind)?)
+    }
+
+    fn set_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        Ok(self.change_attr(inode, set)?)
+    }
+
+    fn set_xattr(
+        &self,
+        inode: &Inode,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: XattrFlags,
+        now: Timespec,
+    ) -> Result<()> {
+        Ok(self.change_xattr(inode, name, value, flags, now)?)
+    }
+
+    fn set_acl(
+        &self,
+        inode: &Inode,
+        kind: AclKind,
+        acl: Option<Arc<Acl>>,
+        mode: Option<u16>,
+        now: Timespec,
+    ) -> Result<()> {
+        Ok(self.change_acl(inode, kind, acl, mode, now)?)
+    }
+
+    fn create(&self, dir: &Inode, name: Option<&[u8]>, node: &NewNode<'_>) -> Result<NewInode> {
+        let new = self.create_node(dir, name, node)?;
+        self.sync_if_asked(dir)?;
+        Ok(new)
+    }
+
+    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec) -> Result<()> {
+        self.link_name(inode, to, now)?;
+        self.sync_if_asked(to.dir)
+    }
+
+    fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
+        self.unlink_name(from, inode, now)?;
+        self.sync_if_asked(from.dir)
+    }
+
+    fn rmdir(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
+        self.remove_directory(from, inode, now)?;
+        self.sync_if_asked(from.dir)
+    }
+
+    fn rename(&self, rename: &Rename<'_>) -> Result<()> {
+        self.rename_name(rename)?;
+        self.sync_if_asked(rename.from.dir)?;
+        self.sync_if_asked(rename.to.dir)
     }
 }
 
 impl FileOps for Ext4 {
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(self.read_file(info(inode), buf, offset)?)
+        let node = node(inode);
+        let _map = node.read_map();
+        Ok(self.read_file(&node.info(), buf, offset)?)
     }
 
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {
-        Ok(self.file_span(info(inode), offset)?)
+        let node = node(inode);
+        let _map = node.read_map();
+        Ok(self.file_span(&node.info(), offset)?)
     }
 
     fn read_dir(
@@ -87,6 +189,31 @@ impl FileOps for Ext4 {
         cookie: u64,
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        Ok(self.list_dir(dir_info(dir)?, cookie, each)?)
+        Ok(self.list_dir(&*dir_info(dir)?, cookie, each)?)
+    }
+
+    fn write_at(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec) -> Result<usize> {
+        let written = self.write_file(inode, data, offset, now)?;
+        self.sync_if_asked(inode)?;
+        Ok(written)
+    }
+
+    fn truncate(&self, inode: &Inode, size: u64, now: Timespec) -> Result<()> {
+        Ok(self.truncate_file(inode, size, now)?)
+    }
+
+    fn fallocate(
+        &self,
+        inode: &Inode,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+        now: Timespec,
+    ) -> Result<()> {
+        Ok(self.fallocate_file(inode, mode, offset, len, now)?)
+    }
+
+    fn sync_file(&self, inode: &Inode, _data_only: bool) -> Result<()> {
+        Ok(self.sync_file_data(inode)?)
     }
 }

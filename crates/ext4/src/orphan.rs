@@ -1,14 +1,84 @@
 //! Orphans: inodes that were deleted while open, or were being truncated, when the volume was last in use.
 //!
 //! They are kept in a list through the inodes themselves, from the superblock on, or in the blocks of a hidden file.
-//! Whoever mounts the volume for writing frees them; who reads leaves them alone, but may want to know of them.
+//! Whoever opens the volume for writing frees them; who reads leaves them alone, but may want to know of them.
+//!
+//! What becomes an orphan while the volume is in use goes into the list. In memory it is [`Orphans`], and an inode that is
+//! in it is stored with its successor in place of the time of its deletion, whatever the inode in memory says.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use extern4_disk::feature::RoCompat;
+use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::{CorruptKind, Place, Structure};
 
+use crate::change::Change;
+use crate::create::NAME_CREDITS;
 use crate::error::Result;
+use crate::group::to_usize;
+use crate::inode::InodeInfo;
 use crate::map::RunKind;
 use crate::mount::Ext4;
+
+/// The list of orphans as it stands now, the newest last: the superblock leads to that one, and each to the one before it. The
+/// superblock hears of it when a transaction closes (`writer`).
+#[derive(Default)]
+pub(crate) struct Orphans(Mutex<Vec<u32>>);
+
+impl Orphans {
+    /// What stands in place of the time of deletion of inode `ino`; `None` if it is no orphan.
+    pub(crate) fn next_of(&self, ino: u32) -> Option<u32> {
+        let list = self.list();
+        let at = list.iter().rposition(|&orphan| orphan == ino)?;
+        Some(at.checked_sub(1).map_or(0, |before| list[before]))
+    }
+
+    /// The one that the superblock leads to; 0 if there is none.
+    pub(crate) fn newest(&self) -> u32 {
+        self.list().last().copied().unwrap_or(0)
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Change<'_> {
+    /// Puts an inode on the list of orphans. The caller stores it.
+    pub(crate) fn orphan_add(&self, info: &mut InodeInfo) -> Result<()> {
+        let mut list = self.writer.orphans.list();
+        if !list.contains(&info.ino()) {
+            list.push(info.ino());
+        }
+        Ok(())
+    }
+
+    /// Takes an inode off the list of orphans. The caller stores it.
+    pub(crate) fn orphan_remove(&self, info: &mut InodeInfo) -> Result<()> {
+        let mut list = self.writer.orphans.list();
+        let Some(at) = list.iter().rposition(|&orphan| orphan == info.ino()) else { return Ok(()) };
+        list.remove(at);
+        info.fields_mut().set_dtime(0);
+        let before = at.checked_sub(1).map_or(0, |before| list[before]);
+        // The one that led to it leads to the next now.
+        list.get(at).map_or(Ok(()), |&after| self.set_next_orphan(after, before))
+    }
+
+    fn set_next_orphan(&self, ino: u32, next: u32) -> Result<()> {
+        let at = self.fs.inode_position(ino)?;
+        let sb = self.fs.superblock();
+        let (start, size) = (to_usize(at.offset), usize::from(sb.inode_size()));
+        let place = Place::new(Structure::Orphan).ino(ino).block(at.block);
+        self.edit_at(at.block, |bytes| {
+            let record = &mut bytes[start..start + size];
+            let mut inode = Inode::decode(record, ino, sb, place)?;
+            inode.set_dtime(next);
+            inode.encode(record, sb);
+            Ok(())
+        })?
+    }
+}
 
 impl Ext4 {
     /// The orphans of the volume: those of the list, then those of the orphan file.
@@ -22,6 +92,61 @@ impl Ext4 {
             self.orphan_file(ino, &mut orphans)?;
         }
         Ok(orphans)
+    }
+
+    /// Frees what was deleted while open, and cuts off what was being truncated, when the volume was last in use.
+    pub(crate) fn free_orphans(&self) -> Result<()> {
+        let list = self.orphan_list()?;
+        self.writer()?.orphans.list().extend(list.iter().rev());
+        let mut in_file = Vec::new();
+        let file = self.superblock().orphan_file_inode();
+        let present = self.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT);
+        if let Some(file) = file.filter(|_| present) {
+            self.orphan_file(file, &mut in_file)?;
+        }
+        for ino in list.into_iter().chain(in_file) {
+            self.free_orphan(ino)?;
+        }
+        match file {
+            Some(file) if present => self.empty_orphan_file(file),
+            _ => Ok(()),
+        }
+    }
+
+    fn free_orphan(&self, ino: u32) -> Result<()> {
+        let mut info = self.load_inode(ino)?;
+        if info.fields().links() == 0 {
+            return self.delete(&info);
+        }
+        if self.has_map(&info) && info.fields().kind() == FileKind::Regular {
+            let keep = info.size().div_ceil(u64::from(self.superblock().block_size()));
+            self.free_contents(&mut info, keep, false)?;
+        }
+        self.changing(NAME_CREDITS, 0, |change| {
+            change.orphan_remove(&mut info)?;
+            change.store(&info)
+        })
+    }
+
+    fn empty_orphan_file(&self, ino: u32) -> Result<()> {
+        let file = self.load_inode(ino)?;
+        let seed = file.fields().checksum_seed(self.superblock().checksum_seed());
+        let blocks = file.len_blocks(self)?;
+        self.changing(blocks + 1, 0, |change| {
+            for logical in 0..blocks {
+                let Some(mapped) = self.map(&file, logical)?.mapped() else { continue };
+                let place = Place::new(Structure::Orphan).ino(ino).block(mapped.start);
+                let mut buffer = self.cache.read(mapped.start)?;
+                let mut block = OrphanBlock::decode(&buffer, mapped.start, seed, self.superblock(), place)?;
+                block.clear();
+                let bytes = block.encode(mapped.start, seed, self.superblock());
+                change.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
+            }
+            change.edit_superblock(|raw| {
+                let features = RoCompat::from_bits_retain(raw.s_feature_ro_compat.get());
+                raw.s_feature_ro_compat.set((features - RoCompat::ORPHAN_PRESENT).bits());
+            })
+        })
     }
 
     fn orphan_list(&self) -> Result<Vec<u32>> {

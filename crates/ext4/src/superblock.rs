@@ -74,7 +74,11 @@ impl Ext4 {
         let sb = self.superblock();
         let geometry = sb.geometry();
         let (mut clusters, mut inodes) = (0u64, 0u64);
-        for group in 0..geometry.group_count() {
+        if let Some(writer) = &self.writer {
+            clusters = writer.space.free_blocks();
+            inodes = writer.space.free_inodes();
+        }
+        for group in 0..if self.writer.is_some() { 0 } else { geometry.group_count() } {
             let descriptor = self.group(group)?;
             clusters += u64::from(descriptor.free_clusters());
             inodes += u64::from(descriptor.free_inodes());

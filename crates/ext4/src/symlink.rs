@@ -6,6 +6,7 @@
 //! The target of an encrypted link is a 16-bit length and so many bytes of ciphertext. It shows as names in encrypted
 //! directories do, with hashes of zero.
 
+use extern4_disk::feature::Incompat;
 use extern4_disk::htree::Hash;
 use extern4_disk::inode::MAP_SIZE;
 use extern4_disk::{CorruptKind, Place, Structure};
@@ -42,10 +43,12 @@ impl Ext4 {
     }
 
     /// Whether the target stands in place of the map: it is short, and no block but that of extended attributes counts
-    /// for the link.
-    fn is_fast(&self, link: &InodeInfo) -> bool {
+    /// for the link. Values of attributes in inodes of their own count, too, so on volumes that can have them a short target
+    /// always stands there.
+    pub(crate) fn is_fast(&self, link: &InodeInfo) -> bool {
         let attributes = link.fields().xattr_block().map_or(0, |_| self.superblock().cluster_size() / 512);
-        link.size() < MAP_SIZE as u64 && link.fields().sectors() <= attributes
+        let counts = !self.superblock().features().incompat.contains(Incompat::EA_INODE);
+        link.size() < MAP_SIZE as u64 && (!counts || link.fields().sectors() <= attributes)
     }
 
     fn target_in_block(&self, link: &InodeInfo, len: usize) -> Result<Vec<u8>> {

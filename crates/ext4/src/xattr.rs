@@ -3,7 +3,7 @@
 //! An inode's own attributes are searched before those of its block. A value that fills an EA inode is read whole and
 //! compared with the hash that the EA inode carries, for no checksum covers it otherwise.
 
-use extern4_disk::inode::InodeFlags;
+use extern4_block::Buffer;
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
@@ -15,7 +15,8 @@ use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 
 /// The prefixes whose attributes users may see; ACLs, inline data and encryption contexts have ways of their own.
-const LISTED: [NameIndex; 4] = [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
+pub(crate) const LISTED: [NameIndex; 4] =
+    [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
 
 /// The name of the attribute that says with which key an inode is encrypted.
 const ENCRYPTION_CONTEXT: &[u8] = b"c";
@@ -77,14 +78,23 @@ impl Ext4 {
             Some(attrs) => look(&attrs, place),
             None => Ok(None),
         })?;
-        let Some(block) = inode.fields().xattr_block().filter(|_| found.is_none()) else { return Ok(found) };
+        if found.is_some() {
+            return Ok(found);
+        }
+        let Some((buffer, place)) = self.attribute_block(inode)? else { return Ok(None) };
+        look(&Attrs::in_block(&buffer, place)?.1, place)
+    }
+
+    /// The attribute block of an inode, its checksum verified.
+    pub(crate) fn attribute_block(&self, inode: &InodeInfo) -> Result<Option<(Buffer, Place)>> {
+        let Some(block) = inode.fields().xattr_block() else { return Ok(None) };
         let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
         let buffer =
             self.verified(block, Verified::XattrBlock, |bytes| match self.superblock().metadata_seed() {
                 Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
                 None => Ok(()),
             })?;
-        look(&Attrs::in_block(&buffer, place)?.1, place)
+        Ok(Some((buffer, place)))
     }
 
     /// The value of an attribute, wherever it is.
@@ -96,29 +106,14 @@ impl Ext4 {
     }
 
     fn value_in_inode(&self, attr: &Attr<'_>, ino: u32, size: u32, place: Place) -> Result<Vec<u8>> {
-        if ino == 0 || ino > self.superblock().inodes_count() || self.is_hidden(ino) {
-            let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
-            return Err(place.corrupt(kind).into());
-        }
-        let info = self.load_inode(ino)?;
+        let info = self.ea_inode(ino, place)?;
         let at = Place::new(Structure::Xattr).ino(ino);
-        if !info.fields().flags().contains(InodeFlags::EA_INODE) {
-            return Err(at
-                .corrupt(CorruptKind::Mismatch { what: "the inode of a value is not marked as one" })
-                .into());
-        }
-        if info.size() != u64::from(size) {
-            return Err(at
-                .corrupt(CorruptKind::Field { field: "e_value_size", value: u64::from(size) })
-                .into());
-        }
-        if size > xattr::VALUE_SIZE_MAX {
-            return Err(at
-                .corrupt(CorruptKind::Field { field: "e_value_size", value: u64::from(size) })
-                .into());
+        if info.size() != u64::from(size) || size > xattr::VALUE_SIZE_MAX {
+            let kind = CorruptKind::Field { field: "e_value_size", value: u64::from(size) };
+            return Err(at.corrupt(kind).into());
         }
         let mut value = vec![0; to_usize(size)];
-        self.read_contents(&info, &mut value, 0)?;
+        self.read_ea_value(&info, &mut value)?;
         let computed = self.superblock().checksum_seed().checksum(&value);
         extern4_disk::checksum::verify(info.fields().ea_hash(), computed, at)?;
         xattr::hash::verify_entry(attr, Some(computed), place)?;

@@ -178,6 +178,22 @@ pub fn try_perl<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>
     try_run("perl", ["-e".into(), script.into()].into_iter().chain(args).collect::<Vec<OsString>>())
 }
 
+/// Asks `e2fsck` what is wrong with the volume in `image`, and changes nothing.
+///
+/// # Errors
+/// What it says, if it finds fault.
+pub fn e2fsck(image: &Path) -> Result<(), String> {
+    let output = std::process::Command::new(find("e2fsck").unwrap_or_else(|| "e2fsck".into()))
+        .args(["-fn".as_ref(), image.as_os_str()])
+        .env("LC_ALL", "C")
+        .output()
+        .map_err(|e| e.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("e2fsck finds fault:\n{}", String::from_utf8_lossy(&output.stdout))),
+    }
+}
+
 /// Runs a script of debugfs commands, one a line, on an image and returns its output.
 ///
 /// # Panics

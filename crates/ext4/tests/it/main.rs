@@ -1,10 +1,21 @@
 //! The file system against real images: what it shows is compared with what the kernel's mount or `debugfs` shows, and
 //! damage is refused by name. Every image of the zoo is compared whole in the tests of the library; here are a few.
 
+mod attributes;
 mod check;
+mod contents;
 mod crash;
+mod damage;
+mod faults;
+mod fsx;
+mod full;
 mod hostile;
+mod memory;
+mod model;
 mod names;
 mod open;
+mod power;
+mod threads;
+mod turns;
 mod walk;
 mod zoo;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use extern4_block::FileDevice;
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::tree::{Content, ContentDigest, Entry, Kind, Time, Tree, join};
-use extern4_vfs::{AclKind, FileOps, FileSystem, FileType, Inode, InodeOps, Result, SpanKind, Timespec};
+use extern4_vfs::{AclKind, FileSystem, FileType, Inode, InodeOps, Result, SpanKind, Timespec};
 
 /// Opens the image at `path` with the default options.
 pub(crate) fn open(path: &Path) -> Ext4 {
@@ -22,7 +22,7 @@ pub(crate) fn open_with(path: &Path, options: &OpenOptions) -> extern4_ext4::Res
 }
 
 /// The inode with this number.
-pub(crate) fn inode(fs: &Ext4, ino: u64) -> Result<Inode> {
+pub(crate) fn inode(fs: &impl FileSystem, ino: u64) -> Result<Inode> {
     fs.read_inode(ino).map(Inode::detached)
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn resolve(fs: &Ext4, path: &str) -> Result<Inode> {
 }
 
 /// The names in a directory, `.` and `..` among them, in the order they are listed; `stop_after` entries a call.
-pub(crate) fn names(fs: &Ext4, dir: &Inode, stop_after: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+pub(crate) fn names(fs: &impl FileSystem, dir: &Inode, stop_after: usize) -> Result<Vec<(Vec<u8>, u64)>> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
         let mut seen = 0;
@@ -54,7 +54,7 @@ pub(crate) fn names(fs: &Ext4, dir: &Inode, stop_after: usize) -> Result<Vec<(Ve
 }
 
 /// Everything below the root.
-pub(crate) fn tree(fs: &Ext4) -> Tree {
+pub(crate) fn tree(fs: &impl FileSystem) -> Tree {
     let mut tree = Tree::default();
     let mut todo = vec![(b"/".to_vec(), fs.root_ino())];
     while let Some((path, ino)) = todo.pop() {
@@ -75,7 +75,7 @@ pub(crate) fn tree(fs: &Ext4) -> Tree {
     tree
 }
 
-fn entry(fs: &Ext4, inode: &Inode) -> Result<Entry> {
+fn entry(fs: &impl FileSystem, inode: &Inode) -> Result<Entry> {
     let attr = inode.attr();
     let kind = Kind::of_mode(u32::from(attr.kind.mode_bits())).expect("a type");
     let time = |t: Timespec| Time { sec: t.sec, nsec: t.nsec };
@@ -100,7 +100,7 @@ fn entry(fs: &Ext4, inode: &Inode) -> Result<Entry> {
     })
 }
 
-fn xattrs(fs: &Ext4, inode: &Inode) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+fn xattrs(fs: &impl FileSystem, inode: &Inode) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut names = Vec::new();
     fs.list_xattr(inode, &mut |name| names.push(name.to_vec()))?;
     let mut xattrs = BTreeMap::new();
@@ -118,7 +118,7 @@ fn xattrs(fs: &Ext4, inode: &Inode) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     Ok(xattrs)
 }
 
-fn content(fs: &Ext4, inode: &Inode) -> Content {
+fn content(fs: &impl FileSystem, inode: &Inode) -> Content {
     let read = || -> Result<(u64, Vec<(u64, u64)>)> {
         let data = data_ranges(fs, inode)?;
         let mut digest = ContentDigest::default();
@@ -142,7 +142,7 @@ fn content(fs: &Ext4, inode: &Inode) -> Content {
 }
 
 /// Where there is data, as `SEEK_DATA` and `SEEK_HOLE` find it: neighbouring spans of it make one range.
-fn data_ranges(fs: &Ext4, inode: &Inode) -> Result<Vec<(u64, u64)>> {
+fn data_ranges(fs: &impl FileSystem, inode: &Inode) -> Result<Vec<(u64, u64)>> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let mut at = 0;
     while let Some(span) = fs.span_at(inode, at)? {

@@ -1,0 +1,354 @@
+//! The attributes of an inode as lists that can be changed and then written anew.
+//!
+//! An inode has two lists, in its own record and in its block. Those of a block are sorted, for Linux searches them
+//! so. An entry in an inode has a hash only if its value is in an EA inode: Linux changes inline data where it stands
+//! and leaves the hash as it is.
+
+use extern4_disk::feature::Incompat;
+use extern4_disk::inode::{FileKind, MAP_SIZE};
+use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value, hash};
+use extern4_vfs::Errno;
+
+use crate::error::Result;
+use crate::group::to_usize;
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+
+/// An attribute to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    index: NameIndex,
+    name: Vec<u8>,
+    value: Stored,
+    hash: u32,
+}
+
+/// Where its value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stored {
+    Here(Vec<u8>),
+    EaInode { ino: u32, size: u32 },
+}
+
+/// Stands for an EA inode that is still to be made.
+const TO_BE_MADE: u32 = u32::MAX;
+
+impl Attribute {
+    fn read(attr: &Attr<'_>) -> Self {
+        let value = match attr.value {
+            Value::Here(value) => Stored::Here(value.to_vec()),
+            Value::EaInode { ino, size } => Stored::EaInode { ino, size },
+        };
+        Self { index: attr.index, name: attr.name.to_vec(), value, hash: attr.hash }
+    }
+
+    /// One of an inode, with its value.
+    pub(crate) fn in_inode(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
+        Self { index, name: name.to_vec(), value: Stored::Here(value.to_vec()), hash: 0 }
+    }
+
+    /// One of a block, with its value.
+    fn in_block(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
+        let hash = hash::entry(name, hash::Contents::Value(value));
+        Self { hash, ..Self::in_inode(index, name, value) }
+    }
+
+    /// One whose value will be in an EA inode. OK: values have at most 64 KiB.
+    fn elsewhere(index: NameIndex, name: &[u8], value: &[u8], value_hash: u32) -> Self {
+        let hash = hash::entry(name, hash::Contents::EaInode { hash: value_hash });
+        let value = Stored::EaInode { ino: TO_BE_MADE, size: u32::try_from(value.len()).unwrap_or(u32::MAX) };
+        Self { index, name: name.to_vec(), value, hash }
+    }
+
+    pub(crate) fn as_attr(&self) -> Attr<'_> {
+        let value = match &self.value {
+            Stored::Here(value) => Value::Here(value),
+            Stored::EaInode { ino, size } => Value::EaInode { ino: *ino, size: *size },
+        };
+        Attr { index: self.index, name: &self.name, value, hash: self.hash }
+    }
+
+    /// The inode of the value, and its size.
+    pub(crate) fn ea_inode(&self) -> Option<(u32, u32)> {
+        match self.value {
+            Stored::EaInode { ino, size } => Some((ino, size)),
+            Stored::Here(_) => None,
+        }
+    }
+
+    fn is(&self, index: NameIndex, name: &[u8]) -> bool {
+        self.index == index && self.name == name
+    }
+
+    /// What the entries of a block are sorted by.
+    fn key(&self) -> (NameIndex, usize, &[u8]) {
+        (self.index, self.name.len(), &self.name)
+    }
+}
+
+/// The list as the encoders take it.
+pub(crate) fn borrowed(list: &[Attribute]) -> Vec<Attr<'_>> {
+    list.iter().map(Attribute::as_attr).collect()
+}
+
+/// Puts `attribute` into the list of an inode, in place of one of that name.
+pub(crate) fn put_in_inode(list: &mut Vec<Attribute>, attribute: Attribute) {
+    match list.iter().position(|old| old.is(attribute.index, &attribute.name)) {
+        Some(at) => list[at] = attribute,
+        None => list.push(attribute),
+    }
+}
+
+/// Takes the attribute of that name off a list.
+pub(crate) fn take(list: &mut Vec<Attribute>, index: NameIndex, name: &[u8]) -> Option<Attribute> {
+    let at = list.iter().position(|old| old.is(index, name))?;
+    Some(list.remove(at))
+}
+
+/// Writes a list to the part of an inode's record that is for it. `ENOSPC` if it does not fit.
+pub(crate) fn write_in_inode(list: &[Attribute], area: &mut [u8]) -> Result<()> {
+    if list.is_empty() {
+        area.fill(0);
+        return Ok(());
+    }
+    xattr::encode_in_inode(&borrowed(list), area).map_err(|_| Errno::ENOSPC.into())
+}
+
+/// All attributes of an inode.
+#[derive(Clone, Debug)]
+pub(crate) struct Attributes {
+    /// Those in its record.
+    pub(crate) own: Vec<Attribute>,
+    /// Those in its block.
+    pub(crate) block: Vec<Attribute>,
+    /// There is a block, and others have it too.
+    shared: bool,
+    has_block: bool,
+    /// How many bytes of the record are for attributes.
+    area: usize,
+}
+
+/// What setting an attribute will do, found out before anything is changed.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The attributes in the record, if they change.
+    pub(crate) own: Option<Vec<Attribute>>,
+    /// The attributes in the block, if they change.
+    pub(crate) block: Option<Vec<Attribute>>,
+    /// What an EA inode is to be made for.
+    pub(crate) value: Option<Vec<u8>>,
+    /// Inodes and sizes of values that are given up, and whether the entry was in the block.
+    pub(crate) given_up: Vec<(u32, u32, bool)>,
+    /// The block that is changed is others' too.
+    shared: bool,
+    has_block: bool,
+}
+
+impl Ext4 {
+    /// Whether an inode has attributes, or anything that stands in their place.
+    pub(crate) fn has_attributes(&self, info: &InodeInfo) -> Result<bool> {
+        let own = self.with_xattr_area(info, |area| Ok(area.starts_with(&xattr::MAGIC.to_le_bytes())))?;
+        Ok(own || info.fields().xattr_block().is_some())
+    }
+
+    /// The attributes of an inode.
+    pub(crate) fn attributes(&self, info: &InodeInfo) -> Result<Attributes> {
+        let place = Self::xattr_area_place(info);
+        let list = |attrs: &Attrs<'_>| attrs.iter().map(|attr| Attribute::read(&attr)).collect();
+        let (own, area) = self.with_xattr_area(info, |area| {
+            Ok((Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list), area.len()))
+        })?;
+        let Some((buffer, place)) = self.attribute_block(info)? else {
+            return Ok(Attributes { own, block: Vec::new(), shared: false, has_block: false, area });
+        };
+        let (header, attrs) = Attrs::in_block(&buffer, place)?;
+        Ok(Attributes { own, block: list(&attrs), shared: header.refcount > 1, has_block: true, area })
+    }
+
+    /// Finds out how to set an attribute, or without a value to remove it: in the inode if it fits there, else in its
+    /// block, else with its value in an inode of its own, where the volume has those.
+    ///
+    /// # Errors
+    /// `ENOSPC` if it fits nowhere.
+    pub(crate) fn plan(
+        &self,
+        info: &InodeInfo,
+        old: &Attributes,
+        (index, name): (NameIndex, &[u8]),
+        value: Option<&[u8]>,
+    ) -> Result<Plan> {
+        let Some(value) = value else { return Ok(old.with(index, name, None)) };
+        let here = [
+            old.with(index, name, Some(Put::InInode(Attribute::in_inode(index, name, value)))),
+            old.with(index, name, Some(Put::InBlock(Attribute::in_block(index, name, value)))),
+        ];
+        let value_hash = hash::ea_value(value, self.superblock().checksum_seed());
+        let attribute = Attribute::elsewhere(index, name, value, value_hash);
+        let elsewhere = [Put::InInode(attribute.clone()), Put::InBlock(attribute)].map(|put| {
+            let plan = old.with(index, name, Some(put));
+            Plan { value: Some(value.to_vec()), ..plan }
+        });
+        let fits = |plan: &Plan| {
+            let can = plan.value.is_none() || !value.is_empty() && self.can_have_ea_inode(info);
+            can && plan.fits(old.area, to_usize(self.superblock().block_size()))
+        };
+        let plan = here.into_iter().chain(elsewhere).find(fits).ok_or(Errno::ENOSPC)?;
+        // The count of the inode's blocks can say as many.
+        let blocks = plan.value_blocks(self.superblock().block_size()) + 1;
+        info.clone().add_blocks(blocks.into(), self.superblock().block_size())?;
+        Ok(plan)
+    }
+
+    /// Whether values may be in inodes of their own. As these count among the owner's blocks, e2fsck takes a short
+    /// symbolic link that has one for a long link; Linux makes such all the same.
+    fn can_have_ea_inode(&self, info: &InodeInfo) -> bool {
+        let short_link = info.fields().kind() == FileKind::Symlink && info.size() < MAP_SIZE as u64;
+        self.superblock().features().incompat.contains(Incompat::EA_INODE) && !short_link
+    }
+}
+
+/// Where to put an attribute.
+enum Put {
+    InInode(Attribute),
+    InBlock(Attribute),
+}
+
+impl Attributes {
+    /// Whether there is an attribute of that name.
+    pub(crate) fn has(&self, index: NameIndex, name: &[u8]) -> bool {
+        self.own.iter().chain(&self.block).any(|attribute| attribute.is(index, name))
+    }
+
+    /// The name of an attribute whose value is in an EA inode and is not also others'.
+    pub(crate) fn first_elsewhere(&self) -> Option<(NameIndex, Vec<u8>)> {
+        let block = if self.shared { &[][..] } else { &self.block[..] };
+        let found = self.own.iter().chain(block).find(|attribute| attribute.ea_inode().is_some())?;
+        Some((found.index, found.name.clone()))
+    }
+
+    /// Those of a new inode, of whose record `area` bytes are for them.
+    pub(crate) fn none(area: usize) -> Self {
+        Self { own: Vec::new(), block: Vec::new(), shared: false, has_block: false, area }
+    }
+
+    /// These when a plan for them has been carried out.
+    pub(crate) fn after(self, plan: &Plan) -> Self {
+        let own = plan.own.clone().unwrap_or(self.own);
+        let block = plan.block.clone().unwrap_or(self.block);
+        Self { has_block: !block.is_empty(), own, block, shared: false, ..self }
+    }
+
+    /// Inodes and sizes of values in EA inodes, and whether the entry is in the block; those come last.
+    pub(crate) fn ea_inodes(&self) -> impl Iterator<Item = (u32, u32, bool)> {
+        let of = |list: &[Attribute], block| -> Vec<_> {
+            let values = list.iter().filter_map(Attribute::ea_inode);
+            values.map(|(ino, size)| (ino, size, block)).collect()
+        };
+        of(&self.own, false).into_iter().chain(of(&self.block, true))
+    }
+
+    /// The attribute of that name goes, and another comes.
+    fn with(&self, index: NameIndex, name: &[u8], put: Option<Put>) -> Plan {
+        let (mut own, mut block) = (self.own.clone(), self.block.clone());
+        let mut given_up = Vec::new();
+        if !matches!(put, Some(Put::InInode(_))) {
+            given_up.extend(
+                take(&mut own, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, false)),
+            );
+        } else if let Some(old) = own.iter().find(|old| old.is(index, name)) {
+            given_up.extend(old.ea_inode().map(|(i, s)| (i, s, false)));
+        }
+        given_up
+            .extend(take(&mut block, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, true)));
+        match put {
+            None => {}
+            Some(Put::InInode(new)) => put_in_inode(&mut own, new),
+            Some(Put::InBlock(new)) => {
+                let at = block.partition_point(|old| old.key() < new.key());
+                block.insert(at, new);
+            }
+        }
+        Plan {
+            own: (own != self.own).then_some(own),
+            block: (block != self.block).then_some(block),
+            value: None,
+            given_up,
+            shared: self.shared,
+            has_block: self.has_block,
+        }
+    }
+}
+
+impl Plan {
+    fn fits(&self, area: usize, block_size: usize) -> bool {
+        let own = self.own.as_deref().filter(|list| !list.is_empty());
+        own.is_none_or(|list| xattr::size_in_inode(&borrowed(list)) <= area)
+            && self.block.as_deref().is_none_or(|list| xattr::size_in_block(&borrowed(list)) <= block_size)
+    }
+
+    /// Notes which inode has been made for the value.
+    pub(crate) fn made(&mut self, made: u32) {
+        for attribute in self.own.iter_mut().chain(&mut self.block).flatten() {
+            if let Stored::EaInode { ino, .. } = &mut attribute.value
+                && *ino == TO_BE_MADE
+            {
+                *ino = made;
+            }
+        }
+    }
+
+    /// How many blocks the new value takes in an EA inode.
+    fn value_blocks(&self, block_size: u32) -> u32 {
+        let len = self.value.as_ref().map_or(0, Vec::len);
+        u32::try_from(len.div_ceil(to_usize(block_size))).unwrap_or(u32::MAX)
+    }
+
+    /// Whether counts may change that others change too.
+    pub(crate) fn meets_others(&self) -> bool {
+        self.block.is_some() || !self.given_up.is_empty()
+    }
+
+    /// What it takes.
+    pub(crate) fn need(&self, fs: &Ext4) -> Need {
+        Need { credits: self.credits(fs), blocks: self.blocks(fs.superblock().block_size()) }
+    }
+
+    fn blocks(&self, block_size: u32) -> u32 {
+        let new_block =
+            self.block.as_ref().is_some_and(|list| !list.is_empty()) && (self.shared || !self.has_block);
+        let value = match self.value_blocks(block_size) {
+            0 => 0,
+            // What maps them: a leaf of extents, or an indirect block, if they do not stand together.
+            blocks => blocks + 1,
+        };
+        u32::from(new_block) + value
+    }
+
+    fn credits(&self, fs: &Ext4) -> u32 {
+        // The record and the superblock; the block, one it is copied from, and bitmap and descriptor for either.
+        let block = if self.block.is_some() { 6 } else { 0 };
+        let value = self.value.as_ref().map_or(0, |value| ea_credits(value.len(), fs));
+        let given_up = self.given_up.iter().map(|(_, size, _)| ea_credits(to_usize(*size), fs));
+        // A copy of the block refers to the values of the rest.
+        let copied =
+            self.block.iter().flatten().filter(|attribute| self.shared && attribute.ea_inode().is_some());
+        // OK: a block has room for fewer than 2^12 entries.
+        2 + block + value + given_up.sum::<u32>() + copied.count() as u32
+    }
+}
+
+/// How many blocks of metadata an operation changes at most, and how many blocks it allocates at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub(crate) credits: u32,
+    pub(crate) blocks: u32,
+}
+
+/// How many blocks of metadata it takes to make or to free an EA inode of `size` bytes: its record, bitmap and
+/// descriptor, contents and what maps them, and bitmaps and descriptors of as many groups as they may be in.
+fn ea_credits(size: usize, fs: &Ext4) -> u32 {
+    let geometry = fs.superblock().geometry();
+    let blocks = u32::try_from(size.div_ceil(to_usize(geometry.block_size()))).unwrap_or(u32::MAX);
+    let groups = blocks.saturating_add(1).min(geometry.group_count());
+    blocks.saturating_add(groups.saturating_mul(2)).saturating_add(8)
+}

@@ -1,0 +1,464 @@
+//! Blocks: which are free, taking some, and giving them back.
+//!
+//! Each group has a bitmap, and counts in its descriptor. Whoever changes them holds the group's lock. The descriptor, which also
+//! has the checksums of the group's bitmaps, is stored once a transaction, when it closes. A block that has been
+//! freed stays out of use until the transaction that freed it is durable: after a crash before that, it would still belong to
+//! whom it belonged to, with another's contents.
+//!
+//! # Locks
+//! A group's lock is innermost but for those of buffers: nothing is waited for under it but the read of a bitmap. Only one
+//! group is locked at a time.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use extern4_block::{Buffer, Pin};
+use extern4_disk::bitmap::{self, Bitmap};
+use extern4_disk::feature::RoCompat;
+use extern4_disk::group::{GroupDescriptor, GroupFlags};
+use extern4_disk::superblock::Superblock;
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_jbd2::Closing;
+use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
+use extern4_vfs::Errno;
+
+use crate::change::Change;
+use crate::error::Result;
+use crate::group::to_usize;
+use crate::mount::Ext4;
+
+/// The free blocks and inodes of a volume that can be changed.
+pub(crate) struct Space {
+    groups: Box<[Mutex<Option<Group>>]>,
+    blocks_per_group: u32,
+    first_data_block: u64,
+    /// Free blocks, as the descriptors of the groups have them: a handle is open while it changes. Relaxed, as with the others:
+    /// a number, which orders nothing.
+    free: AtomicU64,
+    /// Free blocks that may be taken and that nobody has reserved.
+    unreserved: AtomicU64,
+    /// Blocks that have been freed, and are free for good once that is durable.
+    pending: AtomicU64,
+    pub(crate) free_inodes: AtomicU64,
+    /// Groups whose descriptors are to be stored when the running transaction closes. Locks: innermost.
+    unstored: Mutex<Vec<u32>>,
+}
+
+/// A group as it stands now.
+pub(crate) struct Group {
+    pub(crate) descriptor: GroupDescriptor,
+    /// Freed, but not for good yet: bits of the bitmap that are clear and must not be taken.
+    /// First bit and the one behind the last, of ranges that do not meet.
+    pending: BTreeMap<u32, u32>,
+    /// No free run of the group is longer.
+    longest: u32,
+    /// Where the search goes on if nobody says where.
+    hand: u32,
+    unstored: Option<Unstored>,
+}
+
+/// What the running transaction has changed of a group, whose descriptor it stores when it closes.
+struct Unstored {
+    /// The block with the descriptor, which is part of the transaction, and where in it.
+    descriptors: Pin,
+    offset: usize,
+    /// The bitmaps, if they have been changed: their checksums are in the descriptor.
+    blocks: Option<Pin>,
+    inodes: Option<Pin>,
+}
+
+/// The two bitmaps of a group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Blocks,
+    Inodes,
+}
+
+/// Free blocks set aside for an operation. What it does not take is given back when this is dropped.
+pub(crate) struct Reserved<'s> {
+    space: &'s Space,
+    left: AtomicU64,
+}
+
+impl Space {
+    /// The space of `fs`, counted from its groups.
+    pub(crate) fn count(fs: &Ext4) -> Result<Self> {
+        let geometry = fs.superblock().geometry();
+        let (mut blocks, mut inodes) = (0, 0);
+        for group in 0..geometry.group_count() {
+            let descriptor = fs.group(group)?;
+            let place = Place::new(Structure::GroupDescriptor).group(group);
+            descriptor.check_counts(group, geometry, place)?;
+            blocks += u64::from(descriptor.free_clusters());
+            inodes += u64::from(descriptor.free_inodes());
+        }
+        Ok(Self {
+            groups: (0..geometry.group_count()).map(|_| Mutex::new(None)).collect(),
+            blocks_per_group: geometry.blocks_per_group(),
+            first_data_block: u64::from(geometry.first_data_block()),
+            free: AtomicU64::new(blocks),
+            unreserved: AtomicU64::new(blocks),
+            pending: AtomicU64::new(0),
+            free_inodes: AtomicU64::new(inodes),
+            unstored: Mutex::default(),
+        })
+    }
+
+    /// Sets free blocks aside; `ENOSPC` if there are not so many.
+    pub(crate) fn reserve(&self, blocks: u64) -> Result<Reserved<'_>> {
+        let take = |free: u64| free.checked_sub(blocks);
+        match self.unreserved.fetch_update(Relaxed, Relaxed, take) {
+            Ok(_) => Ok(Reserved { space: self, left: AtomicU64::new(blocks) }),
+            Err(_) => Err(Errno::ENOSPC.into()),
+        }
+    }
+
+    /// Whether there would be so many free blocks if all that has been freed were free for good.
+    pub(crate) fn commit_helps(&self, blocks: u64) -> bool {
+        let pending = self.pending.load(Relaxed);
+        pending > 0 && self.unreserved.load(Relaxed).saturating_add(pending) >= blocks
+    }
+
+    /// Free blocks: what operations under way have set aside is among them, and what becomes free with the transaction.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.free.load(Relaxed)
+    }
+
+    /// Free inodes.
+    pub(crate) fn free_inodes(&self) -> u64 {
+        self.free_inodes.load(Relaxed)
+    }
+
+    /// Locks a group.
+    pub(crate) fn lock(&self, fs: &Ext4, group: u32) -> Result<MutexGuard<'_, Option<Group>>> {
+        let mut locked = self.slot(group).lock().unwrap_or_else(PoisonError::into_inner);
+        if locked.is_none() {
+            *locked = Some(Group {
+                descriptor: *fs.group(group)?,
+                pending: BTreeMap::new(),
+                longest: u32::MAX,
+                hand: 0,
+                unstored: None,
+            });
+        }
+        Ok(locked)
+    }
+
+    fn slot(&self, group: u32) -> &Mutex<Option<Group>> {
+        &self.groups[to_usize(group)]
+    }
+}
+
+impl Reserved<'_> {
+    /// Takes some of what was set aside, or of what is free beyond it.
+    pub(crate) fn take(&self, blocks: u64) -> Result<()> {
+        let less = |left: u64| left.checked_sub(blocks);
+        if self.left.fetch_update(Relaxed, Relaxed, less).is_ok() {
+            return Ok(());
+        }
+        let more = self.space.reserve(blocks)?;
+        more.left.store(0, Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.space.unreserved.fetch_add(self.left.load(Relaxed), Relaxed);
+    }
+}
+
+impl Space {
+    /// Blocks may be used again, for the transaction that freed them is durable.
+    pub(crate) fn settle(&self, freed: &[Range<u64>]) {
+        for blocks in freed {
+            for (group, bits) in self.split(blocks.clone()) {
+                let mut locked = self.slot(group).lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(group) = locked.as_mut() {
+                    group.settle(&bits);
+                }
+            }
+            self.unreserved.fetch_add(blocks.end - blocks.start, Relaxed);
+            self.pending.fetch_sub(blocks.end - blocks.start, Relaxed);
+        }
+    }
+
+    /// Stores the descriptors of the groups that a transaction has changed, with the checksums of their bitmaps: once,
+    /// however often it has changed them.
+    pub(crate) fn store_groups(&self, sb: &Superblock, closing: &Closing<'_>) {
+        let groups = std::mem::take(&mut *self.unstored.lock().unwrap_or_else(PoisonError::into_inner));
+        for number in groups {
+            let mut locked = self.slot(number).lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(group) = locked.as_mut() {
+                group.store(number, sb, closing);
+            }
+        }
+    }
+
+    /// The parts of a range in each group, as bits of its bitmap.
+    fn split(&self, blocks: Range<u64>) -> Vec<(u32, Range<u32>)> {
+        let mut parts = Vec::new();
+        let per_group = u64::from(self.blocks_per_group);
+        let mut at = blocks.start.saturating_sub(self.first_data_block);
+        let end = blocks.end.saturating_sub(self.first_data_block);
+        while at < end {
+            let (group, bit) = (at / per_group, at % per_group);
+            let len = (end - at).min(per_group - bit);
+            // OK: a volume has fewer than 2^32 groups, and a group fewer than 2^32 blocks.
+            parts.push((group as u32, bit as u32..(bit + len) as u32));
+            at += len;
+        }
+        parts
+    }
+}
+
+impl Group {
+    fn store(&mut self, number: u32, sb: &Superblock, closing: &Closing<'_>) {
+        let Some(unstored) = self.unstored.take() else { return };
+        let geometry = sb.geometry();
+        // OK: a bitmap that is shorter than that could not be read.
+        let sum = |pin: Pin, len| bitmap::compute_checksum(&pin.snapshot(), len, sb.metadata_seed()?);
+        if let Some(it) = unstored.blocks.and_then(|pin| sum(pin, geometry.clusters_per_group())) {
+            self.descriptor.set_block_bitmap_checksum(it);
+        }
+        if let Some(it) = unstored.inodes.and_then(|pin| sum(pin, geometry.inodes_per_group())) {
+            self.descriptor.set_inode_bitmap_checksum(it);
+        }
+        closing.change(&mut unstored.descriptors.buffer(), |bytes| {
+            self.descriptor.encode(&mut bytes[unstored.offset..], number, sb);
+        });
+    }
+
+    /// Blocks that were pending may be taken now.
+    fn settle(&mut self, bits: &Range<u32>) {
+        if self.pending.remove(&bits.start).is_some() {
+            self.longest = u32::MAX;
+            self.hand = self.hand.min(bits.start);
+        }
+    }
+
+    /// A free run from `from` on that nobody waits to be rid of, and how long it is, at most `want`.
+    fn run_at(&self, bitmap: &Bitmap<'_>, from: u32, want: u32) -> Option<Range<u32>> {
+        let mut from = from;
+        loop {
+            let start = bitmap.next_clear(from)?;
+            let end = bitmap.next_set(start).unwrap_or(bitmap.len()).min(start.saturating_add(want));
+            match self.pending.range(..=start).next_back() {
+                Some((_, &pending_end)) if pending_end > start => from = pending_end,
+                _ => {
+                    let pending = self.pending.range(start..end).next();
+                    return Some(start..pending.map_or(end, |(&start, _)| start));
+                }
+            }
+        }
+    }
+
+    /// The best run for `want` blocks: the one at `goal` if that is free, else the first that is long enough behind it, or before
+    /// it, else the longest.
+    fn best_run(&mut self, bitmap: &Bitmap<'_>, goal: Option<u32>, want: u32) -> Option<Range<u32>> {
+        if let Some(goal) = goal
+            && let Some(run) = self.run_at(bitmap, goal, want)
+            && run.start == goal
+        {
+            return Some(run);
+        }
+        let first = goal.unwrap_or(self.hand);
+        let mut longest: Option<Range<u32>> = None;
+        let mut looked_all = true;
+        'all: for (from, to) in [(first, bitmap.len()), (0, first)] {
+            let mut at = from;
+            while let Some(run) = self.run_at(bitmap, at, want).filter(|run| run.start < to) {
+                at = run.end.max(run.start + 1);
+                if longest.as_ref().is_none_or(|longest| run.len() > longest.len()) {
+                    longest = Some(run);
+                }
+                if longest.as_ref().is_some_and(|longest| longest.len() >= to_usize(want)) {
+                    looked_all = false;
+                    break 'all;
+                }
+            }
+        }
+        if looked_all {
+            self.longest = longest.as_ref().map_or(0, |longest| longest.end - longest.start);
+        }
+        longest
+    }
+}
+
+impl Change<'_> {
+    /// Takes up to `want` free blocks that stand together, near block `goal`; one at least.
+    ///
+    /// # Errors
+    /// `ENOSPC`; a corrupt bitmap.
+    pub(crate) fn allocate(&self, goal: u64, want: u32) -> Result<Range<u64>> {
+        let geometry = self.fs.superblock().geometry();
+        let groups = geometry.group_count();
+        let goal_group = geometry.group_of_block(goal).unwrap_or(0);
+        let goal_bit = geometry.cluster_in_group(goal);
+        let want = want.clamp(1, geometry.blocks_per_group());
+        // First where there is room for all, then wherever there is room.
+        for least in [want, 1] {
+            for step in 0..groups {
+                let group = ((u64::from(goal_group) + u64::from(step)) % u64::from(groups)) as u32;
+                let goal_bit = goal_bit.filter(|_| step == 0);
+                if let Some(found) = self.allocate_in(group, goal_bit, want, least)? {
+                    return Ok(found);
+                }
+            }
+            if want == 1 {
+                break;
+            }
+        }
+        Err(Errno::ENOSPC.into())
+    }
+
+    fn allocate_in(
+        &self,
+        number: u32,
+        goal: Option<u32>,
+        want: u32,
+        least: u32,
+    ) -> Result<Option<Range<u64>>> {
+        let mut locked = self.writer.space.lock(self.fs, number)?;
+        let group = locked.as_mut().expect("locked groups are loaded");
+        // A goal that is free is taken however short its run is.
+        if group.descriptor.free_clusters() == 0 || goal.is_none() && group.longest < least {
+            return Ok(None);
+        }
+        let mut buffer = self.block_bitmap(number, group)?;
+        let len = self.fs.superblock().geometry().group_clusters(number).unwrap_or(0);
+        let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(number))?;
+        let run = group.best_run(&bitmap, goal, want);
+        let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= least) else {
+            return Ok(None);
+        };
+        self.reserved.take(u64::from(run.end - run.start))?;
+        group.hand = run.end;
+        let free = group.descriptor.free_clusters().checked_sub(run.end - run.start);
+        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(number))?);
+        self.writer.space.free.fetch_sub(u64::from(run.end - run.start), Relaxed);
+        self.set_bits(number, group, Which::Blocks, &mut buffer, run.clone(), true)?;
+        let start = self.fs.superblock().geometry().group_start(number).ok_or_else(|| bad_bitmap(number))?;
+        Ok(Some(start + u64::from(run.start)..start + u64::from(run.end)))
+    }
+
+    /// Gives blocks back; `metadata` if they may have been logged. Nobody can take them before the transaction is durable.
+    ///
+    /// # Errors
+    /// A block that is free already, or is not one that files may own.
+    pub(crate) fn free(&self, blocks: Range<u64>, metadata: bool) -> Result<()> {
+        let allowed = self.fs.blocks();
+        if blocks.is_empty() || blocks.start < allowed.first || blocks.end > allowed.end {
+            let kind = CorruptKind::BlockOutOfRange { field: "block", block: blocks.start };
+            return Err(Place::new(Structure::BlockBitmap).corrupt(kind).into());
+        }
+        for (number, bits) in self.writer.space.split(blocks.clone()) {
+            let mut locked = self.writer.space.lock(self.fs, number)?;
+            let group = locked.as_mut().expect("locked groups are loaded");
+            let mut buffer = self.block_bitmap(number, group)?;
+            let free = group.descriptor.free_clusters() + (bits.end - bits.start);
+            group.descriptor.set_free_clusters(free);
+            group.pending.insert(bits.start, bits.end);
+            self.set_bits(number, group, Which::Blocks, &mut buffer, bits, false)?;
+        }
+        self.writer.space.free.fetch_add(blocks.end - blocks.start, Relaxed);
+        self.writer.space.pending.fetch_add(blocks.end - blocks.start, Relaxed);
+        self.note_freed(blocks, metadata);
+        Ok(())
+    }
+
+    /// The block bitmap of a group, made if the group has none yet.
+    fn block_bitmap(&self, number: u32, group: &mut Group) -> Result<Buffer> {
+        let block = group.descriptor.block_bitmap();
+        let sb = self.fs.superblock();
+        if !group.descriptor.flags().contains(GroupFlags::BLOCK_UNINIT) {
+            return self.fs.verified(block, crate::buffer::Verified::BlockBitmap, |bytes| {
+                let place = Place::new(Structure::BlockBitmap).group(number).block(block);
+                Bitmap::decode_blocks(bytes, number, &group.descriptor, sb, place).map(drop)
+            });
+        }
+        let bytes = bitmap::initial_block_bitmap(number, &group.descriptor, sb.geometry())
+            .ok_or_else(|| bad_bitmap(number))?;
+        let mut buffer = self.fresh(block)?;
+        self.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
+        self.fs.note_verified(&buffer, crate::buffer::Verified::BlockBitmap);
+        group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::BLOCK_UNINIT);
+        self.note_changed(number, group, Which::Blocks, &buffer)?;
+        Ok(buffer)
+    }
+
+    /// Sets or clears bits of a group's bitmap, all of which must be the other way. The group's descriptor is stored later.
+    /// Locks: the group's, held.
+    pub(crate) fn set_bits(
+        &self,
+        number: u32,
+        group: &mut Group,
+        which: Which,
+        buffer: &mut Buffer,
+        bits: Range<u32>,
+        value: bool,
+    ) -> Result<()> {
+        if !self.edit(buffer, |bytes| flip(bytes, bits, value)) {
+            return Err(bad_bitmap(number));
+        }
+        self.note_changed(number, group, which, buffer)
+    }
+
+    /// Notes that a bitmap has been changed, so that it gets its checksum.
+    /// Locks: the group's, held.
+    pub(crate) fn note_changed(
+        &self,
+        number: u32,
+        group: &mut Group,
+        which: Which,
+        bitmap: &Buffer,
+    ) -> Result<()> {
+        if group.unstored.is_none() {
+            let geometry = self.fs.superblock().geometry();
+            let at = geometry.descriptor_position(number).ok_or_else(|| bad_bitmap(number))?;
+            let mut descriptors = self.fs.cache.read(at.block)?;
+            // Part of the transaction from now on, so that it is counted, and still there when it is changed.
+            self.edit(&mut descriptors, |_| ());
+            let (descriptors, offset) = (descriptors.pin(), to_usize(at.offset));
+            group.unstored = Some(Unstored { descriptors, offset, blocks: None, inodes: None });
+            self.writer.space.unstored.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+        }
+        if let Some(unstored) = &mut group.unstored {
+            let pin = match which {
+                Which::Blocks => &mut unstored.blocks,
+                Which::Inodes => &mut unstored.inodes,
+            };
+            pin.get_or_insert_with(|| bitmap.pin());
+        }
+        Ok(())
+    }
+
+    /// Whether descriptors say what of a group has never been used.
+    pub(crate) fn tracks_unused(&self) -> bool {
+        let features = self.fs.superblock().features().ro_compat;
+        features.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM)
+    }
+}
+
+/// Sets or clears bits; false, if one of them was so already.
+pub(crate) fn flip(bytes: &mut [u8], bits: Range<u32>, value: bool) -> bool {
+    let mut good = true;
+    let mut at = bits.start;
+    while at < bits.end {
+        let (index, bit) = (to_usize(at / 8), at % 8);
+        let Some(byte) = bytes.get_mut(index) else { return false };
+        let len = (8 - bit).min(bits.end - at);
+        // OK: at most eight bits from `bit` on, within the byte.
+        let mask = (((1u16 << len) - 1) << bit) as u8;
+        good &= if value { *byte & mask == 0 } else { *byte & mask == mask };
+        *byte = if value { *byte | mask } else { *byte & !mask };
+        at += len;
+    }
+    good
+}
+
+fn bad_bitmap(group: u32) -> crate::Error {
+    let what = "the bitmap and what it is used for do not agree";
+    Place::new(Structure::BlockBitmap).group(group).corrupt(CorruptKind::Mismatch { what }).into()
+}

@@ -1,0 +1,161 @@
+//! One operation that changes the volume.
+//!
+//! A [`Change`] is open from an operation's first look at what it is going to change until all is done, and everything it does
+//! is part of one transaction. It has set aside the blocks that it may need before it began, so that it does not come upon a
+//! full volume half way: what fails in the middle of a change is damage or a device, and then nothing more is made durable
+//! ([`Ext4::changing`]).
+
+use std::ops::Range;
+
+use extern4_block::Buffer;
+use extern4_disk::inode::Inode;
+use extern4_disk::superblock::Superblock;
+use extern4_jbd2::Handle;
+use extern4_vfs::Errno;
+
+use crate::balloc::Reserved;
+use crate::error::{Error, Result};
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+use crate::writer::Writer;
+
+/// An operation under way.
+pub(crate) struct Change<'f> {
+    pub(crate) fs: &'f Ext4,
+    pub(crate) writer: &'f Writer,
+    handle: Handle<'f>,
+    /// Blocks that were free and are nobody else's.
+    pub(crate) reserved: Reserved<'f>,
+}
+
+impl Ext4 {
+    /// What changes of the volume go through; `EROFS` if it was opened for reading.
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.writer.as_ref().ok_or_else(|| Errno::EROFS.into())
+    }
+
+    /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most `blocks` blocks. `ENOSPC`, and
+    /// it is not run, if there may not be so many.
+    ///
+    /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed anything. Any other error leaves a
+    /// change half done, so the volume is given up: nothing since the last commit becomes durable, and nothing can be changed
+    /// any more.
+    pub(crate) fn changing<R>(
+        &self,
+        credits: u32,
+        blocks: u32,
+        operate: impl FnOnce(&Change<'_>) -> Result<R>,
+    ) -> Result<R> {
+        self.changing_sparingly(credits, blocks, || Ok(blocks), operate)
+    }
+
+    /// The same for an operation that seldom needs all of `blocks`, and has work to find out what it needs: `exactly` says it when
+    /// there are not so many. Nothing that it depends on changes until the operation has been run.
+    pub(crate) fn changing_sparingly<R>(
+        &self,
+        credits: u32,
+        blocks: u32,
+        exactly: impl FnOnce() -> Result<u32>,
+        operate: impl FnOnce(&Change<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let writer = self.writer()?;
+        let reserved = match writer.space.reserve(u64::from(blocks)) {
+            Ok(reserved) => reserved,
+            Err(_) => self.reserve_exactly(writer, exactly()?.into())?,
+        };
+        let handle = writer.transactions.start(credits)?;
+        let change = Change { fs: self, writer, handle, reserved };
+        let result = operate(&change);
+        if let Err(error) = &result
+            && !matches!(error, Error::Answer(_))
+        {
+            // While the handle is open, so that no commit takes what is half done.
+            writer.transactions.abort();
+            if let Error::Corrupt(corrupt) = error {
+                writer.note_error(self, corrupt);
+            }
+        }
+        drop(change);
+        result
+    }
+
+    /// Sets blocks aside, after a commit if that makes room.
+    fn reserve_exactly<'w>(&self, writer: &'w Writer, blocks: u64) -> Result<Reserved<'w>> {
+        match writer.space.reserve(blocks) {
+            Err(_) if writer.space.commit_helps(blocks) => {
+                writer.transactions.sync()?;
+                writer.space.reserve(blocks)
+            }
+            reserved => reserved,
+        }
+    }
+}
+
+impl<'f> Change<'f> {
+    /// Changes a block of metadata.
+    pub(crate) fn edit<R>(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.handle.change(buffer, edit)
+    }
+
+    /// The same for one that nobody looks at besides.
+    pub(crate) fn edit_at<R>(&self, block: u64, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        Ok(self.handle.edit(block, edit)?)
+    }
+
+    /// A block of metadata that has just been allocated, filled with zeroes.
+    pub(crate) fn fresh(&self, block: u64) -> Result<Buffer> {
+        Ok(self.handle.fresh(block)?)
+    }
+
+    /// The transaction that this is part of.
+    pub(crate) fn tid(&self) -> extern4_disk::journal::Tid {
+        self.handle.tid()
+    }
+
+    /// Notes that `blocks` are free once the transaction has become durable; if they held `metadata`, older copies of them in the
+    /// journal count no more.
+    pub(crate) fn note_freed(&self, blocks: Range<u64>, metadata: bool) {
+        if metadata {
+            self.handle.revoke(blocks.clone());
+        }
+        self.handle.free(blocks);
+    }
+
+    /// Writes the fields of an inode to its record.
+    pub(crate) fn store(&self, info: &InodeInfo) -> Result<()> {
+        self.store_with(info, |_| ())
+    }
+
+    /// The same for a new inode, of whose record nothing is left.
+    pub(crate) fn store_whole(&self, info: &InodeInfo) -> Result<()> {
+        self.encode(info, |record, fields, sb| {
+            record.fill(0);
+            fields.encode(record, sb);
+        })
+    }
+
+    /// The same after `edit` has changed the part of the record that is for extended attributes, which may be empty.
+    pub(crate) fn store_with<R>(&self, info: &InodeInfo, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        self.encode(info, |record, fields, sb| {
+            let from = record.len() - fields.xattr_area(record).len();
+            let result = edit(&mut record[from..]);
+            fields.encode(record, sb);
+            result
+        })
+    }
+
+    fn encode<R>(
+        &self,
+        info: &InodeInfo,
+        encode: impl FnOnce(&mut [u8], &Inode, &Superblock) -> R,
+    ) -> Result<R> {
+        let at = info.position().ok_or(Errno::EROFS)?;
+        let sb = self.fs.superblock();
+        let (start, size) = (crate::group::to_usize(at.offset), usize::from(sb.inode_size()));
+        let mut fields = *info.fields();
+        if let Some(next) = self.writer.orphans.next_of(info.ino()) {
+            fields.set_dtime(next);
+        }
+        self.edit_at(at.block, |bytes| encode(&mut bytes[start..start + size], &fields, sb))
+    }
+}

@@ -1,0 +1,334 @@
+//! Making files, and freeing those that nobody can reach any more.
+
+use std::hash::{BuildHasher, RandomState};
+
+use extern4_disk::dirent;
+use extern4_disk::extent::{Entries, OwnedNode};
+use extern4_disk::feature::{Incompat, RoCompat};
+use extern4_disk::inode::{DeviceNumber, Inode as DiskInode, InodeFlags, MAP_SIZE};
+use extern4_disk::time::Timestamp;
+use extern4_vfs::{Errno, FileType, Inode, NewInode, NewKind, NewNode, Timespec};
+
+use crate::change::Change;
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::map::LOGICAL_END;
+use crate::map_change::UNMAP_CREDITS;
+use crate::mount::Ext4;
+use crate::node::Node;
+
+/// Most links of a file, and of a directory whose links are counted.
+pub(crate) const LINK_MAX: u16 = 65_000;
+
+/// Blocks of metadata that an operation on names changes at most: two directories with their trees, bitmaps, descriptors,
+/// records of inodes, attributes, the superblock.
+pub(crate) const NAME_CREDITS: u32 = 64;
+
+/// Blocks that one more name may take: a leaf, nodes of the tree above it, and what maps them.
+pub(crate) const NAME_BLOCKS: u32 = 12;
+
+/// Blocks that a new inode may take: contents of a directory or link, what maps them, and attributes.
+pub(crate) const NODE_BLOCKS: u32 = 6;
+
+/// Flags that a new file takes over from its directory.
+const INHERITED: InodeFlags = InodeFlags::SECRM
+    .union(InodeFlags::UNRM)
+    .union(InodeFlags::COMPR)
+    .union(InodeFlags::SYNC)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::NOCOMPR)
+    .union(InodeFlags::JOURNAL_DATA)
+    .union(InodeFlags::NOTAIL)
+    .union(InodeFlags::DIRSYNC)
+    .union(InodeFlags::PROJINHERIT)
+    .union(InodeFlags::CASEFOLD)
+    .union(InodeFlags::DAX);
+
+impl Ext4 {
+    /// Makes an inode, and enters it in `dir` under `name`, or as an orphan.
+    pub(crate) fn create_node(
+        &self,
+        dir: &Inode,
+        name: Option<&[u8]>,
+        new: &NewNode<'_>,
+    ) -> Result<NewInode> {
+        let node = dir.private::<Node>();
+        let mut parent = (*node.info()).clone();
+        if parent.is_encrypted() {
+            return Err(Errno::ENOKEY.into());
+        }
+        if let Some(name) = name {
+            self.check_new_name(&parent, name)?;
+        }
+        let is_dir = new.kind == NewKind::Directory;
+        if is_dir {
+            self.check_room_for_link(&parent)?;
+        }
+        let mode = new.kind.file_type().mode_bits() | new.mode;
+        let acls = self.room_for_acls(mode, new.acl, new.default_acl)?;
+        let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
+        let for_name = name.map(|name| (parent.clone(), name));
+        let exactly = || {
+            let name = for_name.map_or(Ok(0), |(parent, name)| self.blocks_for_name(&parent, name))?;
+            Ok(blocks_for_contents(&new.kind) + name + acls.blocks)
+        };
+        let credits = NAME_CREDITS + acls.credits;
+        let (parent, info, tid) = self.changing_sparingly(credits, blocks, exactly, |change| {
+            let mut info = change.new_inode(&parent, new)?;
+            let ino = info.ino();
+            match name {
+                None => {
+                    info.fields_mut().set_links(0);
+                    change.orphan_add(&mut info)?;
+                }
+                Some(name) => {
+                    let kind = dirent::FileType::from_mode(info.fields().mode());
+                    change.add_name(&mut parent, name, ino, kind)?;
+                    if is_dir {
+                        change.count_link(&mut parent);
+                    }
+                    change.touch_names(&mut parent, new.now)?;
+                }
+            }
+            change.init_attributes(&mut info, new.acl, new.default_acl)?;
+            change.store_new(&info, new)?;
+            Ok((parent, info, change.tid()))
+        })?;
+        self.publish(dir, parent, tid)?;
+        let attr = self.attr(&info)?;
+        let no_acl = new.acl.is_none() && new.default_acl.is_none();
+        Ok(NewInode { attr, no_acl, private: Box::new(Node::changed(info, tid)) })
+    }
+
+    /// Hands a changed inode to those who have it in use.
+    pub(crate) fn publish(
+        &self,
+        inode: &Inode,
+        info: InodeInfo,
+        tid: extern4_disk::journal::Tid,
+    ) -> Result<()> {
+        let attr = self.attr(&info)?;
+        inode.private::<Node>().set(info, tid);
+        inode.update(|old| *old = attr);
+        Ok(())
+    }
+
+    /// `EMLINK` if a directory cannot have one more subdirectory.
+    pub(crate) fn check_room_for_link(&self, dir: &InodeInfo) -> Result<()> {
+        let full = dir.fields().links() >= LINK_MAX;
+        let uncounted = self.superblock().features().ro_compat.contains(RoCompat::DIR_NLINK);
+        if full && !uncounted { Err(Errno::EMLINK.into()) } else { Ok(()) }
+    }
+
+    /// Frees an inode that has no links and that nobody uses any more.
+    pub(crate) fn delete(&self, info: &InodeInfo) -> Result<()> {
+        let mut info = info.clone();
+        let is_dir = info.is_directory();
+        let metadata = is_dir || info.fields().kind() == extern4_disk::inode::FileKind::Symlink;
+        if self.has_map(&info) && !self.is_map_empty(&info) {
+            self.free_contents(&mut info, 0, metadata)?;
+        }
+        let has_attributes = self.has_attributes(&info)?;
+        if has_attributes {
+            self.free_values(&mut info)?;
+        }
+        self.changing(NAME_CREDITS, 0, |change| {
+            if has_attributes {
+                change.free_attributes(&mut info)?;
+            }
+            change.orphan_remove(&mut info)?;
+            info.fields_mut().set_dtime(now_seconds());
+            info.fields_mut().set_size(0);
+            change.store(&info)?;
+            change.free_inode(info.ino(), is_dir)
+        })
+    }
+
+    /// Whether `i_block` says where blocks are.
+    pub(crate) fn has_map(&self, info: &InodeInfo) -> bool {
+        use extern4_disk::inode::FileKind;
+        if info.is_inline() {
+            return false;
+        }
+        match info.fields().kind() {
+            FileKind::Regular | FileKind::Directory => true,
+            FileKind::Symlink => !self.is_fast(info),
+            _ => false,
+        }
+    }
+
+    /// Whether `i_block`, which says where blocks are, says that there are none.
+    fn is_map_empty(&self, info: &InodeInfo) -> bool {
+        match info.has_extents() {
+            // The number of entries in the root.
+            true => info.i_block()[2..4] == [0, 0],
+            false => info.i_block().iter().all(|&byte| byte == 0),
+        }
+    }
+
+    /// Takes the blocks of a file from block `keep` on away, the last first, a bounded part in each
+    /// transaction.
+    pub(crate) fn free_contents(&self, info: &mut InodeInfo, keep: u64, metadata: bool) -> Result<()> {
+        let mut left = keep..LOGICAL_END;
+        while !left.is_empty() {
+            left = self.changing(UNMAP_CREDITS + 1, 0, |change| {
+                let left = change.unmap(info, left.clone(), metadata)?;
+                change.store(info)?;
+                Ok(left)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Change<'_> {
+    /// A new inode with its contents. The caller stores it.
+    pub(crate) fn new_inode(&self, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
+        let ino = self.allocate_inode(parent.ino(), new.kind == NewKind::Directory)?;
+        let mut info = self.new_info(ino, parent, new)?;
+        if is_in_pieces(new) {
+            self.clear_record(ino)?;
+        }
+        self.fill(&mut info, parent, new)?;
+        Ok(info)
+    }
+
+    /// Stores a new inode for the first time, or after what it has got in its record.
+    pub(crate) fn store_new(&self, info: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
+        if is_in_pieces(new) { self.store(info) } else { self.store_whole(info) }
+    }
+
+    /// The inode of a new file, with what it has from its maker and its directory.
+    fn new_info(&self, ino: u32, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
+        let sb = self.fs.superblock();
+        let kind = new.kind.file_type();
+        let generation = RandomState::new().hash_one(ino) as u32;
+        let mut inode = DiskInode::new(ino, kind.mode_bits() | new.mode & 0o7777, generation, sb);
+        inode.set_uid(new.uid);
+        inode.set_gid(new.gid);
+        inode.set_flags(inherited(parent.fields().flags(), kind));
+        if parent.fields().flags().contains(InodeFlags::PROJINHERIT) {
+            inode.set_project(parent.fields().project());
+        }
+        let now = timestamp(new.now);
+        inode.set_atime(now);
+        inode.set_mtime(now);
+        inode.set_ctime(now);
+        inode.set_crtime(now);
+        Ok(InodeInfo::new(inode, self.fs.inode_position(ino)?, sb.metadata_seed()))
+    }
+
+    /// Gives a new inode its contents and links.
+    fn fill(&self, info: &mut InodeInfo, parent: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
+        info.fields_mut().set_links(1);
+        match new.kind {
+            NewKind::Regular => self.empty_map(info),
+            NewKind::Directory => {
+                info.fields_mut().set_links(2);
+                self.empty_map(info);
+                self.new_directory(info, parent.ino())?;
+            }
+            NewKind::Symlink(target) => self.write_target(info, target)?,
+            NewKind::CharDevice(rdev) | NewKind::BlockDevice(rdev) => {
+                info.fields_mut().set_device(DeviceNumber { major: rdev.major, minor: rdev.minor });
+            }
+            NewKind::Fifo | NewKind::Socket => {}
+        }
+        Ok(())
+    }
+
+    /// A map of no blocks: by extents, where the volume has them.
+    pub(crate) fn empty_map(&self, info: &mut InodeInfo) {
+        let mut map = [0; MAP_SIZE];
+        let mut flags = info.fields().flags();
+        if self.fs.superblock().features().incompat.contains(Incompat::EXTENTS) {
+            let root = OwnedNode { entries: Entries::Leaf(Vec::new()), depth: 0, max: 4, generation: 0 };
+            root.encode(&mut map);
+            flags |= InodeFlags::EXTENTS;
+        }
+        info.fields_mut().set_map(&map);
+        info.fields_mut().set_flags(flags);
+    }
+
+    /// The target of a new symbolic link: in place of the map if it is short, else in a block.
+    fn write_target(&self, info: &mut InodeInfo, target: &[u8]) -> Result<()> {
+        info.fields_mut().set_size(target.len() as u64);
+        if target.len() < MAP_SIZE {
+            let mut map = [0; MAP_SIZE];
+            map[..target.len()].copy_from_slice(target);
+            info.fields_mut().set_map(&map);
+            return Ok(());
+        }
+        if target.len() >= crate::group::to_usize(self.fs.superblock().block_size()) {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        self.empty_map(info);
+        let run = self.allocate_for(info, 0, 1, false)?;
+        let block = run.mapped().map(|mapped| mapped.start).ok_or(Errno::ENOSPC)?;
+        let mut buffer = self.fresh(block)?;
+        self.edit(&mut buffer, |bytes| bytes[..target.len()].copy_from_slice(target));
+        Ok(())
+    }
+
+    /// Counts one more subdirectory.
+    pub(crate) fn count_link(&self, dir: &mut InodeInfo) {
+        let links = dir.fields().links();
+        // One stands for more than can be counted.
+        let more = if links == 1 || links >= LINK_MAX { 1 } else { links + 1 };
+        dir.fields_mut().set_links(more);
+    }
+
+    /// Counts one subdirectory less.
+    pub(crate) fn uncount_link(&self, dir: &mut InodeInfo) {
+        let links = dir.fields().links();
+        if links > 2 {
+            dir.fields_mut().set_links(links - 1);
+        }
+    }
+
+    /// Stores a directory whose names have changed.
+    pub(crate) fn touch_names(&self, dir: &mut InodeInfo, now: Timespec) -> Result<()> {
+        let now = timestamp(now);
+        dir.fields_mut().set_mtime(now);
+        dir.fields_mut().set_ctime(now);
+        let version = dir.fields().version();
+        dir.fields_mut().set_version(version.wrapping_add(1));
+        self.store(dir)
+    }
+}
+
+/// Whether a new inode gets something into its record before it is stored, such as attributes or what a directory holds, so that
+/// the record has to be cleared first.
+fn is_in_pieces(new: &NewNode<'_>) -> bool {
+    new.kind == NewKind::Directory || new.acl.is_some() || new.default_acl.is_some()
+}
+
+/// How many blocks the contents of a new file take.
+fn blocks_for_contents(kind: &NewKind<'_>) -> u32 {
+    match kind {
+        NewKind::Directory => 1,
+        NewKind::Symlink(target) => u32::from(target.len() >= MAP_SIZE),
+        _ => 0,
+    }
+}
+
+/// The flags that a new file takes over.
+fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
+    let flags = parent & INHERITED;
+    match kind {
+        FileType::Directory => flags,
+        FileType::Regular => flags - (InodeFlags::DIRSYNC | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD),
+        _ => flags & (InodeFlags::NODUMP | InodeFlags::NOATIME),
+    }
+}
+
+pub(crate) fn timestamp(time: Timespec) -> Timestamp {
+    Timestamp { seconds: time.sec, nanos: time.nsec }
+}
+
+/// The present, as `i_dtime` has it.
+pub(crate) fn now_seconds() -> u32 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,146 @@
+//! Values of attributes that are too large for an inode or a block, each in an inode of its own.
+//!
+//! Such an inode has no name. It says how many attributes refer to it: one from each inode's own area and from each
+//! attribute block, however many inodes share that. Who changes the count holds the lock `shared_attributes`. Its
+//! contents are metadata: they go through the buffer cache and the journal.
+
+use std::ops::Range;
+
+use extern4_disk::inode::{FileKind, Inode, InodeFlags};
+use extern4_disk::time::Timestamp;
+use extern4_disk::xattr::hash;
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::Errno;
+
+use crate::change::Change;
+use crate::create::now_seconds;
+use crate::error::Result;
+use crate::group::to_usize;
+use crate::inode::InodeInfo;
+use crate::map::RunKind;
+use crate::mount::Ext4;
+
+impl Ext4 {
+    /// The EA inode that an entry at `place` names.
+    pub(crate) fn ea_inode(&self, ino: u32, place: Place) -> Result<InodeInfo> {
+        if ino == 0 || ino > self.superblock().inodes_count() || self.is_hidden(ino) {
+            let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
+            return Err(place.corrupt(kind).into());
+        }
+        let info = self.load_inode(ino)?;
+        if !info.fields().flags().contains(InodeFlags::EA_INODE) {
+            let what = "the inode of a value is not marked as one";
+            return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
+        }
+        Ok(info)
+    }
+
+    /// Reads as much of the value as `buf` holds.
+    pub(crate) fn read_ea_value(&self, info: &InodeInfo, buf: &mut [u8]) -> Result<()> {
+        if info.is_inline() {
+            return self.read_contents(info, buf, 0).map(drop);
+        }
+        let block_size = to_usize(self.superblock().block_size());
+        let mut chunks = buf.chunks_mut(block_size).zip(0u32..).peekable();
+        while let Some((_, logical)) = chunks.peek() {
+            let run = self.map(info, *logical)?;
+            for (chunk, logical) in
+                chunks.by_ref().take(usize::try_from(run.len_blocks).unwrap_or(usize::MAX))
+            {
+                match run.kind.skip(u64::from(logical - run.logical)) {
+                    RunKind::Mapped { physical } => {
+                        chunk.copy_from_slice(&self.cache.read(physical)?[..chunk.len()])
+                    }
+                    RunKind::Hole | RunKind::Unwritten { .. } => chunk.fill(0),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ea_blocks(&self, size: u64) -> Range<u64> {
+        0..size.div_ceil(self.superblock().block_size().into())
+    }
+}
+
+impl Change<'_> {
+    /// Makes an EA inode near its `owner`, which one attribute refers to. `ENOSPC`, and nothing is changed, if no
+    /// inode is free; blocks for it have been set aside.
+    pub(crate) fn make_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
+        let sb = self.fs.superblock();
+        let ino = self.allocate_inode(owner.ino(), false)?;
+        self.clear_record(ino)?;
+        let value_hash = hash::ea_value(value, sb.checksum_seed());
+        let now = now_seconds();
+        // With the generation of the owner and its number as the time it would be one as Lustre made them.
+        let mut inode = Inode::new(ino, FileKind::Regular.mode_bits() | 0o600, now ^ value_hash, sb);
+        let time = Timestamp { seconds: now.into(), nanos: 0 };
+        inode.set_mtime(time);
+        inode.set_crtime(time);
+        inode.set_ea_refcount(1);
+        inode.set_ea_hash(value_hash);
+        inode.set_uid(owner.fields().uid());
+        inode.set_gid(owner.fields().gid());
+        inode.set_links(1);
+        inode.set_flags(InodeFlags::EA_INODE);
+        inode.set_size(value.len() as u64);
+        let mut info = InodeInfo::new(inode, self.fs.inode_position(ino)?, sb.metadata_seed());
+        self.empty_map(&mut info);
+        self.write_ea_value(&mut info, value)?;
+        self.store(&info)?;
+        Ok(ino)
+    }
+
+    fn write_ea_value(&self, info: &mut InodeInfo, value: &[u8]) -> Result<()> {
+        let block_size = to_usize(self.fs.superblock().block_size());
+        let mut rest = value;
+        let mut logical = 0;
+        while !rest.is_empty() {
+            // OK: at most 64 blocks.
+            let want = rest.len().div_ceil(block_size) as u32;
+            let run = self.allocate_for(info, logical, want, false)?;
+            for block in run.mapped().filter(|blocks| !blocks.is_empty()).ok_or(Errno::EIO)? {
+                let (chunk, behind) = rest.split_at(rest.len().min(block_size));
+                if chunk.is_empty() {
+                    break;
+                }
+                let mut buffer = self.fresh(block)?;
+                self.edit(&mut buffer, |bytes| bytes[..chunk.len()].copy_from_slice(chunk));
+                (rest, logical) = (behind, logical + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// One attribute more refers to the value in inode `ino`. Locks: `shared_attributes`, held.
+    pub(crate) fn share_ea_inode(&self, ino: u32, place: Place) -> Result<()> {
+        let mut info = self.fs.ea_inode(ino, place)?;
+        let count = info.fields().ea_refcount().saturating_add(1);
+        info.fields_mut().set_ea_refcount(count);
+        self.store(&info)
+    }
+
+    /// One attribute less refers to the value in inode `ino`; it is freed if that was the last. Locks:
+    /// `shared_attributes`, held.
+    pub(crate) fn release_ea_inode(&self, ino: u32, place: Place) -> Result<()> {
+        let mut info = self.fs.ea_inode(ino, place)?;
+        let Some(count) = info.fields().ea_refcount().checked_sub(1) else {
+            let what = "a value is referred to that nobody refers to";
+            return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
+        };
+        info.fields_mut().set_ea_refcount(count);
+        if count > 0 {
+            return self.store(&info);
+        }
+        let mut blocks = self.fs.ea_blocks(info.size());
+        // In one change all the same: they are few.
+        while !blocks.is_empty() {
+            blocks = self.unmap(&mut info, blocks, true)?;
+        }
+        info.fields_mut().set_size(0);
+        info.fields_mut().set_links(0);
+        info.fields_mut().set_dtime(now_seconds());
+        self.store(&info)?;
+        self.free_inode(ino, false)
+    }
+}

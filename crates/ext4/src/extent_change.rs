@@ -1,0 +1,257 @@
+//! Changing the extents of a file, leaf by leaf.
+
+use std::ops::Range;
+
+use extern4_disk::extent::Extent;
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::change::Change;
+use crate::error::Result;
+use crate::extent_tree::{Path, max_len};
+use crate::group::to_usize;
+use crate::inode::InodeInfo;
+use crate::map::LOGICAL_END;
+use crate::map_change::{MAX_RUNS, Quota, SHIFT_LEAVES};
+use crate::mount::Ext4;
+
+/// Leaves that one call of `mark_extents` changes.
+const MARK_LEAVES: u32 = 2;
+
+/// How many nodes mapping `blocks` blocks from `logical` on allocates at most.
+pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
+    let more = to_usize(blocks.min(MAX_RUNS));
+    Ok(Path::load(fs, info, logical)?.nodes_needed(more))
+}
+
+/// How many nodes are allocated at most if an extent is cut in two where `blocks` begins and goes on behind it.
+pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
+    let path = Path::load(fs, info, block(blocks.start))?;
+    let cut = |it: &Extent| u64::from(it.logical) < blocks.start && it.end() > blocks.start;
+    Ok(if path.extents().iter().any(cut) { path.nodes_needed(1) } else { 0 })
+}
+
+/// How many nodes are allocated at most if the extents of a leaf or two are marked in `blocks`.
+pub(crate) fn blocks_to_mark(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
+    let path = Path::load(fs, info, block(blocks.start))?;
+    // Those of the longest that a written extent can have become two.
+    let long = path.extents().iter().filter(|it| u32::from(it.len_blocks) == max_len(false)).count();
+    let first = path.nodes_needed(long + 2);
+    if path.end() >= blocks.end {
+        return Ok(first);
+    }
+    let next = Path::load(fs, info, block(path.end()))?;
+    let long = next.extents().iter().filter(|it| u32::from(it.len_blocks) == max_len(false)).count();
+    Ok(first + next.nodes_needed(long + 2))
+}
+
+/// One past the last block that is mapped.
+pub(crate) fn end(fs: &Ext4, info: &InodeInfo) -> Result<u64> {
+    Ok(Path::load(fs, info, u32::MAX)?.extents().last().map_or(0, Extent::end))
+}
+
+/// Where to look for blocks for the hole at `logical`, and how many of the `want` that are wanted it takes.
+pub(crate) fn goal(
+    change: &Change<'_>,
+    info: &InodeInfo,
+    logical: u32,
+    want: u32,
+    unwritten: bool,
+) -> Result<(u64, u32)> {
+    let path = Path::load(change.fs, info, logical)?;
+    path.check_room()?;
+    let extents = path.extents();
+    let next = extents.partition_point(|extent| extent.logical <= logical);
+    let before = next.checked_sub(1).map(|at| extents[at]);
+    if before.is_some_and(|before| before.end() > u64::from(logical)) {
+        return Err(occupied(info));
+    }
+    let end = extents.get(next).map_or(path.end(), |after| u64::from(after.logical));
+    // The last block that could be numbered is none.
+    let room = end.min(LOGICAL_END - 1).saturating_sub(logical.into());
+    let goal = before.map_or_else(|| change.home_block(info), |it| it.physical + u64::from(it.len_blocks));
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
+    match want.min(room).min(max_len(unwritten)) {
+        0 => Err(extern4_vfs::Errno::EFBIG.into()),
+        want => Ok((goal, want)),
+    }
+}
+
+fn occupied(info: &InodeInfo) -> crate::Error {
+    let what = "blocks were to be mapped twice";
+    Place::new(Structure::ExtentNode).ino(info.ino()).corrupt(CorruptKind::Mismatch { what }).into()
+}
+
+/// The part of an extent inside `range`; `None` if there is none.
+fn part(extent: &Extent, range: &Range<u64>) -> Option<Extent> {
+    let start = u64::from(extent.logical).max(range.start);
+    let end = extent.end().min(range.end);
+    let skip = start.saturating_sub(extent.logical.into());
+    // OK: a part of an extent, whose numbers fit.
+    (start < end).then(|| Extent {
+        logical: start as u32,
+        len_blocks: (end - start) as u16,
+        physical: extent.physical + skip,
+        unwritten: extent.unwritten,
+    })
+}
+
+/// What stands before `range`, in it, and behind it.
+fn parts(extent: &Extent, range: &Range<u64>) -> [Option<Extent>; 3] {
+    [part(extent, &(0..range.start)), part(extent, range), part(extent, &(range.end..LOGICAL_END))]
+}
+
+/// A block of a file as 32 bits.
+fn block(logical: u64) -> u32 {
+    u32::try_from(logical).unwrap_or(u32::MAX)
+}
+
+impl Change<'_> {
+    pub(crate) fn insert_extent(
+        &self,
+        info: &mut InodeInfo,
+        logical: u32,
+        physical: u64,
+        blocks: u64,
+        unwritten: bool,
+    ) -> Result<()> {
+        let mut path = Path::load(self.fs, info, logical)?;
+        let mut extents = path.extents().to_vec();
+        let at = extents.partition_point(|extent| extent.logical <= logical);
+        // OK: at most 32768.
+        extents.insert(at, Extent { logical, len_blocks: blocks as u16, physical, unwritten });
+        path.set_extents(extents);
+        self.store_path(info, path)
+    }
+
+    /// Makes the extents in a range all written, or all unwritten, in a leaf or two. Returns what is left of the range.
+    pub(crate) fn mark_extents(
+        &self,
+        info: &mut InodeInfo,
+        blocks: Range<u64>,
+        unwritten: bool,
+    ) -> Result<Range<u64>> {
+        let mut left = blocks;
+        for _ in 0..MARK_LEAVES {
+            if left.is_empty() {
+                break;
+            }
+            let mut path = Path::load(self.fs, info, block(left.start))?;
+            let next = path.end().min(left.end);
+            if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &left).is_some()) {
+                path.set_extents(marked(path.extents(), &left, unwritten));
+                self.store_path(info, path)?;
+            }
+            left.start = next;
+        }
+        Ok(left)
+    }
+
+    pub(crate) fn unmap_extents(
+        &self,
+        info: &mut InodeInfo,
+        blocks: Range<u64>,
+        metadata: bool,
+        quota: &mut Quota,
+    ) -> Result<Range<u64>> {
+        let mut left = blocks.start..blocks.end.min(LOGICAL_END);
+        while !left.is_empty() && !quota.is_spent() {
+            let mut path = Path::load(self.fs, info, block(left.end - 1))?;
+            let mut kept = path.extents().to_vec();
+            let mut behind = Vec::new();
+            let (mut done, mut freed) = (left.start.max(path.start()), 0);
+            while let Some(extent) = kept.pop() {
+                let reach = extent.end().min(left.end).saturating_sub(quota.room(self.fs)).max(left.start);
+                let [before, inside, after] = parts(&extent, &(reach..left.end));
+                behind.extend(after);
+                if let Some(inside) = inside {
+                    let gone = inside.physical..inside.physical + u64::from(inside.len_blocks);
+                    quota.spend(self.fs, &gone);
+                    self.free(gone, metadata)?;
+                    freed += i64::from(inside.len_blocks);
+                }
+                kept.extend(before);
+                if quota.is_spent() || u64::from(extent.logical) < reach {
+                    done = u64::from(extent.logical).max(reach).max(done);
+                    break;
+                }
+            }
+            // Nothing can be mapped before the first leaf.
+            if path.is_first() && done == path.start() {
+                done = left.start;
+            }
+            if freed > 0 {
+                info.add_blocks(-freed, self.fs.superblock().block_size())?;
+                kept.extend(behind.into_iter().rev());
+                path.set_extents(kept);
+                self.store_path(info, path)?;
+            }
+            left.end = done;
+        }
+        Ok(left)
+    }
+
+    /// Moves extents to lower blocks, from the lowest on.
+    pub(crate) fn shift_down(&self, info: &mut InodeInfo, from: Range<u64>, by: u64) -> Result<Range<u64>> {
+        let mut left = from;
+        for _ in 0..SHIFT_LEAVES {
+            if left.is_empty() {
+                break;
+            }
+            let mut path = Path::load(self.fs, info, block(left.start))?;
+            let next = path.end();
+            let move_down = |extent: &Extent| match u64::from(extent.logical) {
+                // OK: the caller has made a hole of `by` blocks before the first that moves.
+                at if at >= left.start => Extent { logical: block(at.saturating_sub(by)), ..*extent },
+                _ => *extent,
+            };
+            let moved: Vec<Extent> = path.extents().iter().map(move_down).collect();
+            if moved != path.extents() {
+                path.set_extents(moved);
+                self.store_path(info, path)?;
+            }
+            left.start = next.max(left.start + 1);
+        }
+        Ok(left)
+    }
+
+    /// Moves extents to higher blocks, from the highest on. One that begins before the range is cut where that begins.
+    pub(crate) fn shift_up(&self, info: &mut InodeInfo, from: Range<u64>, by: u64) -> Result<Range<u64>> {
+        let mut left = from;
+        for _ in 0..SHIFT_LEAVES {
+            if left.is_empty() {
+                break;
+            }
+            let mut path = Path::load(self.fs, info, block(left.end - 1))?;
+            let mut moved = Vec::with_capacity(path.extents().len() + 1);
+            for extent in path.extents() {
+                let [before, inside, behind] = parts(extent, &left);
+                let up = |it: Extent| Extent { logical: block(u64::from(it.logical) + by), ..it };
+                moved.extend(before.into_iter().chain(inside.map(up)).chain(behind));
+            }
+            left.end = if path.is_first() { left.start } else { path.start().max(left.start) };
+            if moved != path.extents() {
+                path.set_extents(moved);
+                self.store_path(info, path)?;
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// The extents of a leaf after those in `range` have been marked.
+fn marked(extents: &[Extent], range: &Range<u64>, unwritten: bool) -> Vec<Extent> {
+    let mut all = Vec::with_capacity(extents.len() + 2);
+    for extent in extents {
+        let [before, inside, after] = parts(extent, range);
+        all.extend(before);
+        if let Some(inside) = inside {
+            let marked = Extent { unwritten, ..inside };
+            // A written extent may be one block longer than an unwritten one can be.
+            let cut = u64::from(inside.logical) + u64::from(max_len(unwritten));
+            all.extend(part(&marked, &(0..cut)));
+            all.extend(part(&marked, &(cut..LOGICAL_END)));
+        }
+        all.extend(after);
+    }
+    all
+}

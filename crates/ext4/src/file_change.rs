@@ -1,0 +1,380 @@
+//! Changing the contents of regular files: writing and truncating.
+//!
+//! Data goes straight to the device, before the transaction that leads to it commits; a commit flushes the device
+//! first. Blocks that are new to a file are written whole before its map knows of them, so nobody, not even after a
+//! crash, reads what their last owner left in them. Behind the end of a file its last block holds zeroes.
+
+use extern4_disk::feature::RoCompat;
+use extern4_disk::inode::InodeFlags;
+use extern4_vfs::{Errno, Inode, Timespec};
+
+use crate::change::Change;
+use crate::create::timestamp;
+use crate::error::{Error, Result};
+use crate::group::to_usize;
+use crate::inode::InodeInfo;
+use crate::map::{LOGICAL_END, Run, RunKind};
+use crate::map_change::{ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, MAX_RUNS, UNMAP_CREDITS};
+use crate::mount::Ext4;
+use crate::node::Node;
+
+/// Bytes that one change writes at most: a commit waits until they are on the device.
+const PART_BYTES: u64 = 4 << 20;
+/// Runs with bitmap and descriptor, indirect blocks with theirs, the nodes of a tree, and the inode.
+pub(crate) const WRITE_CREDITS: u32 = 2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_BLOCKS + MAX_RUNS + 1;
+
+impl Ext4 {
+    /// Writes `data` at `offset` of a regular file; returns how much was written, which is all unless the volume is
+    /// full or the device fails. Locks: `rwsem` exclusive.
+    pub(crate) fn write_file(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec) -> Result<usize> {
+        let mut info = self.changeable(inode)?;
+        let room = self.max_file_bytes(&info).checked_sub(offset).filter(|room| *room > 0);
+        let room = usize::try_from(room.ok_or(Errno::EFBIG)?).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(room)];
+        if info.is_inline() {
+            if self.write_inline(inode, &info, data, offset, now)? {
+                return Ok(data.len());
+            }
+            info = self.spill_inline(inode)?;
+        }
+        if offset > info.size() {
+            self.zero_behind(&info, info.size())?;
+        }
+        let mut done = 0;
+        while done < data.len() {
+            match self.write_part(inode, &mut info, &data[done..], offset + done as u64, now) {
+                Ok(len) => done += len,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// The inode of a regular file whose contents may be changed.
+    pub(crate) fn changeable(&self, inode: &Inode) -> Result<InodeInfo> {
+        self.writer()?;
+        let info = (*inode.private::<Node>().info()).clone();
+        if info.is_encrypted() {
+            return Err(Errno::ENOKEY.into());
+        }
+        if info.fields().flags().contains(InodeFlags::VERITY) {
+            return Err(Errno::EPERM.into());
+        }
+        Ok(info)
+    }
+
+    /// The largest size that a file can have: what its map reaches, and what `i_blocks` can count.
+    pub(crate) fn max_file_bytes(&self, info: &InodeInfo) -> u64 {
+        let sb = self.superblock();
+        let bits = sb.geometry().block_bits();
+        let huge = sb.features().ro_compat.contains(RoCompat::HUGE_FILE);
+        let countable = if huge { u64::MAX } else { u64::from(u32::MAX) >> (bits - 9) };
+        if info.has_extents() {
+            return (LOGICAL_END - 1).min(countable) << bits;
+        }
+        let map = self.indirect_map();
+        let indirect = 3 + 2 * map.span_blocks(1) + map.span_blocks(2);
+        map.end().min(countable.saturating_sub(indirect)) << bits
+    }
+
+    /// Writes the beginning of `data`: what is there already is written over, and then one hole is filled.
+    fn write_part(
+        &self,
+        inode: &Inode,
+        info: &mut InodeInfo,
+        data: &[u8],
+        offset: u64,
+        now: Timespec,
+    ) -> Result<usize> {
+        let most = usize::try_from(PART_BYTES - offset % PART_BYTES).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(most)];
+        let old = self.overwrite(info, data, offset)?;
+        if old < data.len() {
+            match self.write_new(inode, info, &data[old..], offset + old as u64, now) {
+                Ok(new) => return Ok(old + new),
+                Err(error) if old == 0 => return Err(error),
+                Err(_) => {}
+            }
+        }
+        self.changing(2, 0, |change| {
+            let changed = change.stamped(info.clone(), offset + old as u64, now)?;
+            *info = change.show(inode, changed)?;
+            Ok(())
+        })?;
+        Ok(old)
+    }
+
+    /// Writes over blocks that have been written before, up to the first that has not.
+    fn overwrite(&self, info: &InodeInfo, data: &[u8], offset: u64) -> Result<usize> {
+        let bits = self.superblock().geometry().block_bits();
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let run = self.run_at(info, at)?;
+            let RunKind::Mapped { physical } = run.kind else { break };
+            let part = usize::try_from((run.end() << bits) - at).unwrap_or(usize::MAX).min(data.len() - done);
+            let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
+            self.cache.write_bytes(start, &data[done..done + part])?;
+            done += part;
+        }
+        Ok(done)
+    }
+
+    /// Writes the beginning of `data` to blocks that hold nothing yet: to what has been allocated and not written, or
+    /// to blocks for a hole. If there is no room for all, for as much as there is.
+    fn write_new(
+        &self,
+        inode: &Inode,
+        info: &mut InodeInfo,
+        data: &[u8],
+        offset: u64,
+        now: Timespec,
+    ) -> Result<usize> {
+        let bits = self.superblock().geometry().block_bits();
+        let run = self.run_at(info, offset)?;
+        let end = (offset + data.len() as u64).min(run.end() << bits);
+        // OK: no more than a part's blocks.
+        let mut blocks = (end.div_ceil(1 << bits) - u64::from(run.logical)) as u32;
+        loop {
+            let end = end.min((u64::from(run.logical) + u64::from(blocks)) << bits);
+            // OK: the end of a part of the data.
+            let part = Part { data: &data[..(end - offset) as usize], offset };
+            let result = match run.kind {
+                RunKind::Hole => self.fill_hole(inode, info, run.logical, blocks, &part, now),
+                RunKind::Unwritten { .. } => self.fill_unwritten(inode, info, run, &part, now),
+                RunKind::Mapped { .. } => return Ok(0),
+            };
+            match result {
+                Err(Error::Answer(Errno::ENOSPC)) if blocks > 1 => blocks /= 2,
+                result => return result,
+            }
+        }
+    }
+
+    fn fill_hole(
+        &self,
+        inode: &Inode,
+        info: &mut InodeInfo,
+        logical: u32,
+        blocks: u32,
+        part: &Part<'_>,
+        now: Timespec,
+    ) -> Result<usize> {
+        let reserve = blocks + self.map_blocks_needed(info, logical, blocks)?;
+        self.changing(WRITE_CREDITS, reserve, |change| {
+            let (runs, failed) = change.claim_and_write(info, logical, blocks, part)?;
+            let Some(last) = runs.last() else { return Ok(failed.map_or(Ok(0), Err)) };
+            let end = part.end().min(last.end() << self.superblock().geometry().block_bits());
+            let _map = inode.private::<Node>().change_map();
+            let mut changed = info.clone();
+            runs.iter().try_for_each(|run| change.enter(&mut changed, *run))?;
+            let changed = change.stamped(changed, end, now)?;
+            *info = change.show(inode, changed)?;
+            // OK: within the part.
+            Ok(Ok((end - part.offset) as usize))
+        })?
+    }
+
+    fn fill_unwritten(
+        &self,
+        inode: &Inode,
+        info: &mut InodeInfo,
+        run: Run,
+        part: &Part<'_>,
+        now: Timespec,
+    ) -> Result<usize> {
+        let bits = self.superblock().geometry().block_bits();
+        // OK: the part lies within the run, which ends at 2^32 at most.
+        let end = u32::try_from(part.end().div_ceil(1 << bits)).unwrap_or(u32::MAX);
+        let run = Run { len_blocks: u64::from(end - run.logical), ..run };
+        let reserve = self.blocks_to_mark(info, &(u64::from(run.logical)..u64::from(end)))?;
+        self.changing(MARK_CREDITS + 1, reserve, |change| {
+            if let Err(error) = self.write_run(&run, part) {
+                return Ok(Err(error));
+            }
+            let _map = inode.private::<Node>().change_map();
+            let mut changed = info.clone();
+            change.mark_written(&mut changed, run.logical..end)?;
+            let changed = change.stamped(changed, part.end(), now)?;
+            *info = change.show(inode, changed)?;
+            Ok(Ok(part.data.len()))
+        })?
+    }
+
+    /// Writes the blocks of a run whole: data where there is some, and zeroes before and behind it.
+    fn write_run(&self, run: &Run, part: &Part<'_>) -> Result<()> {
+        let (RunKind::Mapped { physical } | RunKind::Unwritten { physical }) = run.kind else {
+            return Ok(());
+        };
+        let bits = self.superblock().geometry().block_bits();
+        let size = 1usize << bits;
+        let start = u64::from(run.logical) << bits;
+        let (from, to) = (part.offset.max(start), part.end().min(run.end() << bits));
+        let mut target = physical << bits;
+        // OK: a part of the data.
+        let mut data = &part.data[(from - part.offset) as usize..(to - part.offset) as usize];
+        let skip = (from - start) as usize;
+        if skip > 0 {
+            let (head, rest) = data.split_at(data.len().min(size - skip));
+            self.write_padded(target, skip, head)?;
+            (data, target) = (rest, target + size as u64);
+        }
+        let (whole, tail) = data.split_at(data.len() & !(size - 1));
+        if !whole.is_empty() {
+            self.cache.write_bytes(target, whole)?;
+        }
+        if tail.is_empty() { Ok(()) } else { self.write_padded(target + whole.len() as u64, 0, tail) }
+    }
+
+    /// Writes one block: `skip` zeroes, `data`, and zeroes.
+    fn write_padded(&self, target: u64, skip: usize, data: &[u8]) -> Result<()> {
+        let mut block = vec![0; to_usize(self.superblock().block_size())];
+        block[skip..skip + data.len()].copy_from_slice(data);
+        Ok(self.cache.write_bytes(target, &block)?)
+    }
+
+    /// Writes zeroes over what is in a range of one block, if the block has been written.
+    pub(crate) fn zero_in_block(&self, info: &InodeInfo, from: u64, to: u64) -> Result<()> {
+        let bits = self.superblock().geometry().block_bits();
+        if from >= to || from >> bits >= LOGICAL_END {
+            return Ok(());
+        }
+        let Some(mapped) = self.run_at(info, from)?.mapped() else { return Ok(()) };
+        // OK: less than a block.
+        let zeroes = vec![0; (to - from) as usize];
+        Ok(self.cache.write_bytes((mapped.start << bits) + from % (1 << bits), &zeroes)?)
+    }
+
+    /// Writes zeroes behind a file that ends at `size`, up to the end of its last block.
+    fn zero_behind(&self, info: &InodeInfo, size: u64) -> Result<()> {
+        let block_size = u64::from(self.superblock().block_size());
+        self.zero_in_block(info, size, size.next_multiple_of(block_size))
+    }
+
+    /// Makes a regular file `size` bytes long. Locks: `rwsem` exclusive.
+    pub(crate) fn truncate_file(&self, inode: &Inode, size: u64, now: Timespec) -> Result<()> {
+        let mut info = self.changeable(inode)?;
+        if size > self.max_file_bytes(&info) {
+            return Err(Errno::EFBIG.into());
+        }
+        if info.is_inline() {
+            if self.resize_inline(inode, &info, size, now)? {
+                return Ok(());
+            }
+            info = self.spill_inline(inode)?;
+        }
+        if size > info.size() {
+            self.zero_behind(&info, info.size())?;
+            return self.changing(2, 0, |change| {
+                let changed = change.stamped(info, size, now)?;
+                change.show(inode, changed).map(drop)
+            });
+        }
+        let _map = inode.private::<Node>().change_map();
+        self.zero_behind(&info, size)?;
+        info.fields_mut().set_size(size);
+        let mut left = size.div_ceil(self.superblock().block_size().into())..LOGICAL_END;
+        loop {
+            left = self.changing(UNMAP_CREDITS + 4, 0, |change| {
+                let mut changed = change.stamped(info.clone(), size, now)?;
+                let left = change.unmap(&mut changed, left.clone(), false)?;
+                // A file without links is an orphan for good.
+                match changed.fields().links() {
+                    0 => {}
+                    _ if left.is_empty() => change.orphan_remove(&mut changed)?,
+                    _ => change.orphan_add(&mut changed)?,
+                }
+                info = change.show(inode, changed)?;
+                Ok(left)
+            })?;
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes a file durable.
+    pub(crate) fn sync_file_data(&self, inode: &Inode) -> Result<()> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        match inode.private::<Node>().changed_in() {
+            Some(tid) => Ok(writer.transactions.commit(tid)?),
+            None => Ok(self.cache.device().flush()?),
+        }
+    }
+}
+
+/// A part of what is to be written.
+pub(crate) struct Part<'d> {
+    pub(crate) data: &'d [u8],
+    pub(crate) offset: u64,
+}
+
+impl Part<'_> {
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
+impl Change<'_> {
+    /// Allocates up to `blocks` blocks for the hole at `logical`, in a few runs, and writes to them. What could not
+    /// be written is given back: then the error is returned beside the runs before it.
+    pub(crate) fn claim_and_write(
+        &self,
+        info: &InodeInfo,
+        logical: u32,
+        blocks: u32,
+        part: &Part<'_>,
+    ) -> Result<(Vec<Run>, Option<Error>)> {
+        let mut runs: Vec<Run> = Vec::new();
+        let (mut at, end) = (logical, logical + blocks);
+        while at < end && runs.len() < to_usize(MAX_RUNS) {
+            let near = runs.last().and_then(Run::mapped).map(|blocks| blocks.end);
+            let run = match self.claim(info, at, end - at, false, near) {
+                Err(Error::Answer(_)) if !runs.is_empty() => break,
+                run => run?,
+            };
+            if let (Err(error), Some(mapped)) = (self.fs.write_run(&run, part), run.mapped()) {
+                self.free(mapped, false)?;
+                return Ok((runs, Some(error)));
+            }
+            runs.push(run);
+            // OK: no more than up to `end`.
+            at = run.end() as u32;
+        }
+        Ok((runs, None))
+    }
+
+    /// An inode whose contents have changed up to `end`.
+    pub(crate) fn stamped(&self, mut info: InodeInfo, end: u64, now: Timespec) -> Result<InodeInfo> {
+        let now = timestamp(now);
+        info.fields_mut().set_mtime(now);
+        info.fields_mut().set_ctime(now);
+        let version = info.fields().version();
+        info.fields_mut().set_version(version.wrapping_add(1));
+        if end > info.size() {
+            info.fields_mut().set_size(end);
+            self.note_large_file(end)?;
+        }
+        Ok(info)
+    }
+
+    /// The superblock says if there are files of 2 GiB or more.
+    fn note_large_file(&self, size: u64) -> Result<()> {
+        let known = self.fs.superblock().features().ro_compat.contains(RoCompat::LARGE_FILE);
+        if known || i32::try_from(size).is_ok() {
+            return Ok(());
+        }
+        self.edit_superblock(|raw| {
+            let features = RoCompat::from_bits_retain(raw.s_feature_ro_compat.get());
+            raw.s_feature_ro_compat.set((features | RoCompat::LARGE_FILE).bits());
+        })
+    }
+
+    /// Stores a changed inode and puts it in the old one's place.
+    pub(crate) fn show(&self, inode: &Inode, info: InodeInfo) -> Result<InodeInfo> {
+        self.store(&info)?;
+        self.fs.publish(inode, info.clone(), self.tid())?;
+        Ok(info)
+    }
+}

@@ -1,0 +1,137 @@
+//! Inodes: taking a free one, and giving one back.
+//!
+//! Files go into the group of their directory. Directories are spread, as Orlov proposed: those in the root over groups that
+//! have more free than the average, others near their parent while that group is not crowded.
+
+use extern4_disk::bitmap::Bitmap;
+use extern4_disk::geometry::InodeSlot;
+use extern4_disk::group::GroupFlags;
+use extern4_disk::inode::ROOT_INO;
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_sync::primitive::Ordering::Relaxed;
+use extern4_vfs::Errno;
+
+use crate::balloc::{Group, Which, flip};
+use crate::buffer::Verified;
+use crate::change::Change;
+use crate::error::Result;
+use crate::group::to_usize;
+
+impl Change<'_> {
+    /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is to be one. Its record holds
+    /// what the last owner of the number left there.
+    ///
+    /// # Errors
+    /// `ENOSPC`; a corrupt bitmap.
+    pub(crate) fn allocate_inode(&self, parent: u32, is_dir: bool) -> Result<u32> {
+        let geometry = self.fs.superblock().geometry();
+        let groups = geometry.group_count();
+        let home = geometry.inode_slot(parent).map_or(0, |slot| slot.group);
+        let first = if is_dir { self.group_for_directory(parent, home)? } else { home };
+        for step in 0..groups {
+            let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
+            if let Some(ino) = self.allocate_inode_in(group, is_dir)? {
+                return Ok(ino);
+            }
+        }
+        Err(Errno::ENOSPC.into())
+    }
+
+    /// Where a new directory is looked for first.
+    fn group_for_directory(&self, parent: u32, home: u32) -> Result<u32> {
+        let sb = self.fs.superblock();
+        let groups = sb.geometry().group_count();
+        // Relaxed: a guess.
+        let inodes = self.writer.space.free_inodes.load(Relaxed) / u64::from(groups);
+        let blocks = self.writer.space.free_blocks() / u64::from(groups);
+        let roomy = |number: u32| -> Result<bool> {
+            let locked = self.writer.space.lock(self.fs, number)?;
+            let descriptor = &locked.as_ref().expect("locked groups are loaded").descriptor;
+            Ok(u64::from(descriptor.free_inodes()) >= inodes.max(1)
+                && u64::from(descriptor.free_clusters()) >= blocks)
+        };
+        // Any place will do for one in the root; the number of directories there spreads them.
+        let first = if parent == ROOT_INO { self.writer.next_spread() % groups } else { home };
+        for step in 0..groups.min(64) {
+            let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
+            if parent != ROOT_INO && step == 0 || roomy(group)? {
+                return Ok(group);
+            }
+        }
+        Ok(home)
+    }
+
+    fn allocate_inode_in(&self, number: u32, is_dir: bool) -> Result<Option<u32>> {
+        let mut locked = self.writer.space.lock(self.fs, number)?;
+        let group = locked.as_mut().expect("locked groups are loaded");
+        let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
+        let sb = self.fs.superblock();
+        let per_group = sb.geometry().inodes_per_group();
+        let mut buffer = self.inode_bitmap(number, group)?;
+        let bitmap = Bitmap::new(&buffer, per_group).ok_or_else(|| bad_bitmap(number))?;
+        // The reserved ones are marked as taken, but that is for the bitmap to say.
+        let reserved = if number == 0 { sb.first_ino() - 1 } else { 0 };
+        let Some(index) = bitmap.next_clear(reserved) else { return Ok(None) };
+        group.descriptor.set_free_inodes(free);
+        if is_dir {
+            group.descriptor.set_used_dirs(group.descriptor.used_dirs() + 1);
+        }
+        if self.tracks_unused() {
+            let unused = group.descriptor.unused_inodes().min(per_group - index - 1);
+            group.descriptor.set_unused_inodes(unused);
+        }
+        self.set_bits(number, group, Which::Inodes, &mut buffer, index..index + 1, true)?;
+        self.writer.space.free_inodes.fetch_sub(1, Relaxed);
+        let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
+        Ok(Some(ino.ok_or_else(|| bad_bitmap(number))?))
+    }
+
+    /// Gives inode `ino` back.
+    pub(crate) fn free_inode(&self, ino: u32, is_dir: bool) -> Result<()> {
+        let geometry = self.fs.superblock().geometry();
+        let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(0))?;
+        let mut locked = self.writer.space.lock(self.fs, slot.group)?;
+        let group = locked.as_mut().expect("locked groups are loaded");
+        let mut buffer = self.inode_bitmap(slot.group, group)?;
+        group.descriptor.set_free_inodes(group.descriptor.free_inodes() + 1);
+        if is_dir {
+            group.descriptor.set_used_dirs(group.descriptor.used_dirs().saturating_sub(1));
+        }
+        self.set_bits(slot.group, group, Which::Inodes, &mut buffer, slot.index..slot.index + 1, false)?;
+        self.writer.space.free_inodes.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// The inode bitmap of a group, made if the group has none yet.
+    fn inode_bitmap(&self, number: u32, group: &mut Group) -> Result<extern4_block::Buffer> {
+        let block = group.descriptor.inode_bitmap();
+        let sb = self.fs.superblock();
+        if !group.descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+            return self.fs.verified(block, Verified::InodeBitmap, |bytes| {
+                let place = Place::new(Structure::InodeBitmap).group(number).block(block);
+                Bitmap::decode_inodes(bytes, number, &group.descriptor, sb, place).map(drop)
+            });
+        }
+        let per_group = sb.geometry().inodes_per_group();
+        let mut buffer = self.fresh(block)?;
+        // What is no inode counts as taken.
+        self.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
+        self.fs.note_verified(&buffer, Verified::InodeBitmap);
+        group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
+        group.descriptor.set_unused_inodes(per_group);
+        self.note_changed(number, group, Which::Inodes, &buffer)?;
+        Ok(buffer)
+    }
+
+    /// Clears the record of an inode that has just been allocated, so that nothing of its last owner shows.
+    pub(crate) fn clear_record(&self, ino: u32) -> Result<()> {
+        let at = self.fs.inode_position(ino)?;
+        let (start, size) = (to_usize(at.offset), usize::from(self.fs.superblock().inode_size()));
+        self.edit_at(at.block, |bytes| bytes[start..start + size].fill(0))
+    }
+}
+
+fn bad_bitmap(group: u32) -> crate::Error {
+    let what = "the bitmap and what it is used for do not agree";
+    Place::new(Structure::InodeBitmap).group(group).corrupt(CorruptKind::Mismatch { what }).into()
+}

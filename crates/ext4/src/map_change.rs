@@ -1,0 +1,227 @@
+//! Changing where the blocks of a file stand: giving it blocks, and taking blocks from it.
+//!
+//! Everything here changes blocks of the map and the inode in memory; who calls stores the inode in the same change.
+//! A map that has become deeper than its root is seen by readers while it changes, so whoever changes a map that
+//! others may read holds the node's map lock from the first change of the map on until the changed inode is in its
+//! place.
+//!
+//! # What it costs
+//! | | blocks beyond the data | metadata blocks changed |
+//! |---|---|---|
+//! | [`allocate_for`](Change::allocate_for), [`enter`](Change::enter) | [`map_blocks_needed`](Ext4::map_blocks_needed) | [`ALLOCATE_CREDITS`] |
+//! | [`mark_written`](Change::mark_written) | [`blocks_to_mark`](Ext4::blocks_to_mark) | [`MARK_CREDITS`] |
+//! | [`unmap`](Change::unmap) | [`blocks_to_cut`](Ext4::blocks_to_cut): none if the range goes on to the end | [`UNMAP_CREDITS`] |
+//! | [`shift`](Change::shift) | [`blocks_to_cut`](Ext4::blocks_to_cut) | [`SHIFT_CREDITS`] |
+//!
+//! The inode itself is not among them.
+
+use std::ops::Range;
+
+use extern4_vfs::Errno;
+
+use crate::change::Change;
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::map::{Run, RunKind};
+use crate::mount::Ext4;
+use crate::{extent_change, indirect_change};
+
+/// The most nodes that one change of a leaf adds: one of each level, and one for a tree that grows.
+pub(crate) const MAP_BLOCKS: u32 = 6;
+/// Runs that one change gives a file at most: so many fit into a leaf that has just been split.
+pub(crate) const MAX_RUNS: u32 = 12;
+/// Bitmaps and descriptors of the data and of [`MAP_BLOCKS`], and the nodes on the way with their new neighbours.
+pub(crate) const ALLOCATE_CREDITS: u32 = 2 * (1 + MAP_BLOCKS) + 2 * MAP_BLOCKS;
+/// The same, for a range that ends in another leaf than it begins.
+pub(crate) const MARK_CREDITS: u32 = 2 * ALLOCATE_CREDITS;
+/// Groups that one [`Change::unmap`] begins to free blocks of.
+pub(crate) const UNMAP_GROUPS: u32 = 24;
+/// Bitmaps and descriptors of these groups, of one more that the last extent reaches into and those of nodes that
+/// become empty, and the nodes at both ends.
+pub(crate) const UNMAP_CREDITS: u32 = 2 * (UNMAP_GROUPS + 6) + ALLOCATE_CREDITS;
+/// Leaves that one [`Change::shift`] moves.
+pub(crate) const SHIFT_LEAVES: u32 = 24;
+/// These, the nodes above them, and those of a split.
+pub(crate) const SHIFT_CREDITS: u32 = 2 * SHIFT_LEAVES + ALLOCATE_CREDITS;
+
+impl Ext4 {
+    /// How many blocks [`Change::allocate_for`] takes for the map itself, at most, if it is called up to [`MAX_RUNS`]
+    /// times for `blocks` blocks from `logical` on.
+    pub(crate) fn map_blocks_needed(&self, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
+        match info.has_extents() {
+            true => extent_change::blocks_needed(self, info, logical, blocks),
+            false => indirect_change::blocks_needed(self, info, logical, blocks),
+        }
+    }
+}
+
+impl Ext4 {
+    /// How many blocks cutting the map at both ends of a range takes for the map itself, at most: for
+    /// [`unmap`](Change::unmap) and [`shift`](Change::shift) of it.
+    pub(crate) fn blocks_to_cut(&self, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
+        if info.has_extents() { extent_change::blocks_to_cut(self, info, blocks) } else { Ok(0) }
+    }
+
+    /// The same for [`mark_unwritten`](Change::mark_unwritten) and [`mark_written`](Change::mark_written).
+    pub(crate) fn blocks_to_mark(&self, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
+        if info.has_extents() { extent_change::blocks_to_mark(self, info, blocks) } else { Ok(0) }
+    }
+
+    /// One past the last block of the file that is mapped.
+    pub(crate) fn end_of_blocks(&self, info: &InodeInfo) -> Result<u64> {
+        if !info.has_extents() {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        extent_change::end(self, info)
+    }
+}
+
+impl Change<'_> {
+    /// Allocates up to `want` blocks that stand together for the hole at `logical`, and maps them: as many as there
+    /// are up to the next block that is mapped, near what the file has before it. Returns the run, whose contents are
+    /// for the caller to write before the transaction commits, unless they are `unwritten`.
+    ///
+    /// # Errors
+    /// `EFBIG` for blocks beyond what the map reaches or `i_blocks` can count, before anything is changed.
+    pub(crate) fn allocate_for(
+        &self,
+        info: &mut InodeInfo,
+        logical: u32,
+        want: u32,
+        unwritten: bool,
+    ) -> Result<Run> {
+        let run = self.claim(info, logical, want, unwritten, None)?;
+        self.enter(info, run)?;
+        Ok(run)
+    }
+
+    /// The first half of [`allocate_for`](Self::allocate_for): the blocks are taken, and the map does not know of
+    /// them yet. So nobody reads them before their contents have been written. They are [entered](Self::enter) or
+    /// freed in the same change.
+    ///
+    /// They are looked for at block `near`, or if none is given where what stands before them in the file ends.
+    pub(crate) fn claim(
+        &self,
+        info: &InodeInfo,
+        logical: u32,
+        want: u32,
+        unwritten: bool,
+        near: Option<u64>,
+    ) -> Result<Run> {
+        let (goal, want) = match info.has_extents() {
+            true => extent_change::goal(self, info, logical, want, unwritten)?,
+            false if unwritten => return Err(Errno::EOPNOTSUPP.into()),
+            false => indirect_change::goal(self, info, logical, want)?,
+        };
+        // OK: far fewer than 2^63 blocks.
+        info.clone()
+            .add_blocks(i64::from(want) + i64::from(MAP_BLOCKS), self.fs.superblock().block_size())?;
+        let blocks = self.allocate(near.unwrap_or(goal), want)?;
+        let physical = blocks.start;
+        let kind = if unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
+        Ok(Run { logical, len_blocks: blocks.end - blocks.start, kind })
+    }
+
+    /// The second half of [`allocate_for`](Self::allocate_for): maps a run that was [claimed](Self::claim).
+    pub(crate) fn enter(&self, info: &mut InodeInfo, run: Run) -> Result<()> {
+        let unwritten = matches!(run.kind, RunKind::Unwritten { .. });
+        let (RunKind::Unwritten { physical } | RunKind::Mapped { physical }) = run.kind else {
+            return Ok(());
+        };
+        match info.has_extents() {
+            true => self.insert_extent(info, run.logical, physical, run.len_blocks, unwritten)?,
+            false => self.insert_pointers(info, run.logical, physical, run.len_blocks)?,
+        }
+        info.add_blocks(run.len_blocks.cast_signed(), self.fs.superblock().block_size())
+    }
+
+    /// Makes blocks that were allocated and not written count as written. The range lies in one run.
+    pub(crate) fn mark_written(&self, info: &mut InodeInfo, blocks: Range<u32>) -> Result<()> {
+        let mut left = u64::from(blocks.start)..u64::from(blocks.end);
+        while info.has_extents() && !left.is_empty() {
+            left = self.mark_extents(info, left, false)?;
+        }
+        Ok(())
+    }
+
+    /// Makes blocks that were written read as zeroes, though they stay allocated. Does as much as one change should,
+    /// and returns what is left to do.
+    pub(crate) fn mark_unwritten(&self, info: &mut InodeInfo, blocks: Range<u64>) -> Result<Range<u64>> {
+        if !info.has_extents() {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        self.mark_extents(info, blocks, true)
+    }
+
+    /// Takes blocks away from the file and frees them, with what of the map becomes empty; `metadata` if they may
+    /// have been logged, as those of directories. Works from the end of the range towards its start, does as much as
+    /// one change should, and returns what is left of the range: empty, when all is done.
+    #[must_use = "what is left has to be done in another change"]
+    pub(crate) fn unmap(
+        &self,
+        info: &mut InodeInfo,
+        blocks: Range<u64>,
+        metadata: bool,
+    ) -> Result<Range<u64>> {
+        let mut quota = Quota { groups: UNMAP_GROUPS, last: None };
+        match info.has_extents() {
+            true => self.unmap_extents(info, blocks, metadata, &mut quota),
+            false => self.unmap_pointers(info, blocks, metadata, &mut quota),
+        }
+    }
+
+    /// Moves the blocks from `from` on by `by`: to where nothing is mapped, down after [`unmap`](Self::unmap) of the
+    /// range before `from`, or up. Works from that end that has room first, does as much as one change should, and
+    /// returns what is left of the file's blocks to move, where they are now.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a file without extents, as Linux has it.
+    pub(crate) fn shift(&self, info: &mut InodeInfo, from: Range<u64>, by: i64) -> Result<Range<u64>> {
+        match info.has_extents() {
+            true if by < 0 => self.shift_down(info, from, by.unsigned_abs()),
+            true => self.shift_up(info, from, by.unsigned_abs()),
+            false => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+
+    /// A block for the map of a file, near block `near`.
+    pub(crate) fn allocate_map_block(&self, info: &mut InodeInfo, near: u64) -> Result<u64> {
+        let block = self.allocate(near, 1)?.start;
+        info.add_blocks(1, self.fs.superblock().block_size())?;
+        Ok(block)
+    }
+
+    /// Where a file without blocks begins: in the group of its inode.
+    pub(crate) fn home_block(&self, info: &InodeInfo) -> u64 {
+        let geometry = self.fs.superblock().geometry();
+        let group = geometry.inode_slot(info.ino()).map_or(0, |slot| slot.group);
+        geometry.group_start(group).unwrap_or(0)
+    }
+}
+
+/// How much one change may still free: each group costs a bitmap and a descriptor.
+pub(crate) struct Quota {
+    groups: u32,
+    last: Option<u32>,
+}
+
+impl Quota {
+    /// Counts the groups of `blocks`, of which those of the last call cost nothing again.
+    pub(crate) fn spend(&mut self, fs: &Ext4, blocks: &Range<u64>) {
+        let geometry = fs.superblock().geometry();
+        let group_of = |block| geometry.group_of_block(block);
+        let (Some(first), Some(last)) = (group_of(blocks.start), group_of(blocks.end - 1)) else { return };
+        let known = u32::from(self.last.is_some_and(|known| (first..=last).contains(&known)));
+        self.groups = self.groups.saturating_sub(last - first + 1 - known);
+        self.last = Some(first);
+    }
+
+    /// How many blocks that stand together may still be freed: where groups are small, not all of a long extent.
+    pub(crate) fn room(&self, fs: &Ext4) -> u64 {
+        u64::from(self.groups.max(1)) * u64::from(fs.superblock().geometry().blocks_per_group())
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.groups == 0
+    }
+}

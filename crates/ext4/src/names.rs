@@ -1,0 +1,311 @@
+//! Changing the names in a directory.
+//!
+//! A name goes into the first gap of a linear directory that is large enough, and where there is none, into a block
+//! at the end. Where the volume has `dir_index`, a directory that outgrows its first block gets a hash tree instead
+//! (`htree_change`). Directories inside their inode are for `inline_change`. Nothing ever moves between the blocks
+//! of a linear directory, since a listing that goes on later remembers where it stopped.
+//!
+//! All of this changes the directory's blocks, and size, map and flags of the [`InodeInfo`]; the caller stores
+//! that, with its new times.
+
+use extern4_block::Buffer;
+use extern4_disk::dirent::{self, DirEntry, Entries, FileType, NAME_MAX, Slots};
+use extern4_disk::feature::{Compat, Incompat};
+use extern4_disk::htree;
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::Errno;
+
+use crate::buffer::Verified;
+use crate::change::Change;
+use crate::error::Result;
+use crate::htree_change::{Way, version_of_new_trees};
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+use crate::namei::{Found, Wanted};
+use crate::{casefold, records};
+
+/// How many blocks a search for a gap fetches at once.
+const READ_AHEAD: u32 = 32;
+/// How many blocks a directory grows by at most for one name: a leaf, and nodes on two levels that are split, or
+/// one of them and one below the root; or for one that leaves its inode, its first block and two leaves.
+pub(crate) const MOST_NEW_BLOCKS: u32 = 3;
+/// How many blocks a hash tree can tell apart.
+const MOST_TREE_BLOCKS: u64 = 1 << 28;
+/// Bytes of the records of `.` and of `..` at least.
+pub(crate) const DOT_LEN: usize = 12;
+/// The superblock's flag that names in directories without case must be UTF-8.
+const STRICT_ENCODING: u16 = 1;
+
+impl Ext4 {
+    /// Whether one more name can be added to `dir`. It can fail to be for want of space on the volume only, after
+    /// this.
+    ///
+    /// # Errors
+    /// `ENOKEY` for encrypted directories, `EINVAL` for a name that breaks the volume's encoding, `ENAMETOOLONG`,
+    /// `ENOSPC` if the hash tree or the directory's size cannot grow.
+    pub(crate) fn check_new_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<()> {
+        self.check_name(dir, name)?;
+        if dir.is_inline() {
+            return Ok(());
+        }
+        let blocks = dir.len_blocks(self)?;
+        if u64::from(blocks) + u64::from(MOST_NEW_BLOCKS) > self.most_dir_blocks() {
+            return Err(Errno::ENOSPC.into());
+        }
+        if !dir.is_indexed() {
+            return Ok(());
+        }
+        match Way::root_has_room(self, dir)? || Way::to(self, dir, name)?.has_room_for(self, dir, name)? {
+            true => Ok(()),
+            false => Err(Errno::ENOSPC.into()),
+        }
+    }
+
+    /// How many blocks of the volume it takes to add a name to `dir`, at most. It looks for room as adding the name does.
+    pub(crate) fn blocks_for_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
+        let grows_by = self.new_blocks_for_name(dir, name)?;
+        if dir.is_inline() || grows_by == 0 {
+            return Ok(grows_by);
+        }
+        Ok(grows_by + self.map_blocks_needed(dir, dir.len_blocks(self)?, grows_by)?)
+    }
+
+    fn new_blocks_for_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
+        if dir.is_inline() {
+            return Ok(if self.has_inline_room(dir, name)? { 0 } else { MOST_NEW_BLOCKS });
+        }
+        let layout = self.dir_layout(dir);
+        let has_gap = |block: &Buffer| -> Result<bool> {
+            let slots = Slots::new(block, &layout, names_place(dir, block));
+            Ok(records::find_gap(slots, &layout, layout.rec_len(name))?.is_some())
+        };
+        if dir.is_indexed() {
+            let way = Way::to(self, dir, name)?;
+            let has_gap = has_gap(&self.dir_block(dir, way.leaf())?)?;
+            return if has_gap { Ok(0) } else { way.blocks_for_leaf(self, dir) };
+        }
+        let len_blocks = dir.len_blocks(self)?;
+        for logical in 0..len_blocks {
+            if has_gap(&self.dir_block(dir, logical)?)? {
+                return Ok(0);
+            }
+        }
+        // One, or two leaves of a tree.
+        Ok(if len_blocks == 1 { 2 } else { 1 })
+    }
+
+    /// How many blocks a directory can have.
+    fn most_dir_blocks(&self) -> u64 {
+        // Without the feature the upper half of a directory's size is not counted.
+        let large = self.superblock().features().incompat.contains(Incompat::LARGEDIR);
+        if large { MOST_TREE_BLOCKS } else { u64::from(u32::MAX / self.superblock().block_size()) }
+    }
+
+    /// Whether `dir` may have such a name at all.
+    fn check_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<()> {
+        if dir.is_encrypted() {
+            return Err(Errno::ENOKEY.into());
+        }
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        let strict = self.superblock().encoding().is_some_and(|(_, flags)| flags & STRICT_ENCODING != 0);
+        if strict && dir.is_casefolded() && casefold::fold(name).is_none() {
+            return Err(Errno::EINVAL.into());
+        }
+        Ok(())
+    }
+
+    /// Whether a directory has no names but `.` and `..`.
+    pub(crate) fn is_empty_directory(&self, dir: &InodeInfo) -> Result<bool> {
+        if dir.is_inline() {
+            return self.with_inline_dir(dir, |inline, layout, place| {
+                let mut entries = inline.entries(layout, place);
+                Ok(entries.next().transpose()?.is_none())
+            });
+        }
+        for logical in 0..dir.len_blocks(self)? {
+            if logical % READ_AHEAD == 0 {
+                self.read_ahead_dir(dir, logical, READ_AHEAD)?;
+            }
+            let Some(block) = self.names_block(dir, logical)? else { continue };
+            for entry in self.dir_entries(dir, &block) {
+                if !entry?.is_dot_or_dotdot() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Change<'_> {
+    /// Gives a new directory its first contents: `.`, and `..` which is `parent`. Its record must have been cleared
+    /// before.
+    pub(crate) fn new_directory(&self, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+        if self.fs.superblock().features().incompat.contains(Incompat::INLINE_DATA)
+            && self.new_inline_directory(dir, parent)?
+        {
+            return Ok(());
+        }
+        let (_, mut block) = self.append_dir_block(dir)?;
+        self.edit_names(dir, &mut block, |bytes, layout| {
+            encode_dots(bytes, dir.ino(), parent, layout);
+        })
+    }
+
+    /// Adds a name, which must not be there yet.
+    ///
+    /// # Errors
+    /// As [`Ext4::check_new_name`], before anything is changed.
+    pub(crate) fn add_name(&self, dir: &mut InodeInfo, name: &[u8], ino: u32, kind: FileType) -> Result<()> {
+        self.fs.check_name(dir, name)?;
+        let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
+        if dir.is_inline() {
+            if self.add_inline(dir, &entry)? {
+                return Ok(());
+            }
+            self.leave_inode(dir)?;
+        }
+        if dir.is_indexed() { self.add_to_tree(dir, &entry) } else { self.add_linear(dir, &entry) }
+    }
+
+    fn add_linear(&self, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
+        let len_blocks = dir.len_blocks(self.fs)?;
+        for logical in 0..len_blocks {
+            if logical % READ_AHEAD == 0 {
+                self.fs.read_ahead_dir(dir, logical, READ_AHEAD)?;
+            }
+            let mut block = self.fs.dir_block(dir, logical)?;
+            if self.put_name(dir, &mut block, entry)? {
+                return Ok(());
+            }
+        }
+        let indexes = self.fs.superblock().features().compat.contains(Compat::DIR_INDEX);
+        if indexes
+            && len_blocks == 1
+            && let Some(version) = version_of_new_trees(self.fs)
+        {
+            return self.make_tree(dir, version, entry);
+        }
+        let (_, mut block) = self.append_dir_block(dir)?;
+        self.edit_names(dir, &mut block, |bytes, layout| records::fill(bytes, [entry], layout))
+    }
+
+    /// Removes a name, and tells what it stood for.
+    pub(crate) fn remove_name(&self, dir: &mut InodeInfo, name: &[u8]) -> Result<u32> {
+        let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
+        if dir.is_inline() {
+            return self.remove_inline(dir, &wanted);
+        }
+        let mut found = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
+        let (layout, place) = (self.fs.dir_layout(dir), names_place(dir, &found.block));
+        let removal = records::plan_removal(Slots::new(&found.block, &layout, place), found.offset, place)?;
+        self.edit_names(dir, &mut found.block, |bytes, _| records::remove(bytes, removal))?;
+        Ok(found.ino)
+    }
+
+    /// Makes a name stand for another inode.
+    pub(crate) fn replace_name(
+        &self,
+        dir: &mut InodeInfo,
+        name: &[u8],
+        ino: u32,
+        kind: FileType,
+    ) -> Result<()> {
+        let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
+        if dir.is_inline() {
+            return self.replace_inline(dir, &wanted, ino, kind);
+        }
+        let Found { mut block, offset, .. } = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
+        self.edit_names(dir, &mut block, |bytes, layout| records::replace(bytes, offset, ino, kind, layout))
+    }
+
+    /// Makes `..` stand for another directory.
+    pub(crate) fn set_parent(&self, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+        if dir.is_inline() {
+            return self.set_inline_parent(dir, parent);
+        }
+        let mut block = self.fs.dir_block(dir, 0)?;
+        let (layout, place) = (self.fs.dir_layout(dir), names_place(dir, &block));
+        dirent::dot_and_dotdot(&block, &layout, place)?;
+        let dotdot = Entries::without_tail(&block, &layout, place).nth(1).transpose()?;
+        let offset = dotdot.map_or(0, |entry| entry.offset);
+        let set = |bytes: &mut [u8]| records::replace(bytes, offset, parent, FileType::Directory, &layout);
+        if !dir.is_indexed() {
+            return self.edit_names(dir, &mut block, |bytes, _| set(bytes));
+        }
+        self.edit(&mut block, |bytes| {
+            set(bytes);
+            dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, true, seed, place))
+        })?;
+        Ok(())
+    }
+
+    /// Puts an entry into a gap of a block of names; false if there is none that is large enough.
+    pub(crate) fn put_name(&self, dir: &InodeInfo, block: &mut Buffer, entry: &DirEntry<'_>) -> Result<bool> {
+        let (layout, place) = (self.fs.dir_layout(dir), names_place(dir, block));
+        let slots = Slots::new(block, &layout, place);
+        let Some(gap) = records::find_gap(slots, &layout, layout.rec_len(entry.name))? else {
+            return Ok(false);
+        };
+        self.edit_names(dir, block, |bytes, layout| records::fill_gap(bytes, gap, entry, layout))?;
+        Ok(true)
+    }
+
+    /// Changes the records of a block of names and stores its checksum. `edit` is handed all of the block but the
+    /// checksum's tail.
+    pub(crate) fn edit_names(
+        &self,
+        dir: &InodeInfo,
+        block: &mut Buffer,
+        edit: impl FnOnce(&mut [u8], &dirent::Layout),
+    ) -> Result<()> {
+        let layout = self.fs.dir_layout(dir);
+        self.edit(block, |bytes| {
+            let end = names_len(bytes.len(), &layout);
+            edit(&mut bytes[..end], &layout);
+            if let Some(seed) = dir.seed() {
+                dirent::store_checksum(bytes, seed);
+            }
+        });
+        self.fs.note_verified(block, Verified::DirectoryBlock);
+        Ok(())
+    }
+
+    /// A new block of zeroes at the end of a directory, and its number in it.
+    pub(crate) fn append_dir_block(&self, dir: &mut InodeInfo) -> Result<(u32, Buffer)> {
+        let logical = dir.len_blocks(self.fs)?;
+        if u64::from(logical) >= self.fs.most_dir_blocks() {
+            return Err(Errno::ENOSPC.into());
+        }
+        let size = (u64::from(logical) + 1) * u64::from(self.fs.superblock().block_size());
+        let run = self.allocate_for(dir, logical, 1, false)?;
+        let physical = run.mapped().map(|mapped| mapped.start).ok_or_else(|| {
+            let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+            place.corrupt(CorruptKind::Mismatch { what: "there is a block behind a directory's end" })
+        })?;
+        dir.fields_mut().set_size(size);
+        Ok((logical, self.fresh(physical)?))
+    }
+}
+
+/// How many bytes of a block of names hold names.
+pub(crate) fn names_len(block_size: usize, layout: &dirent::Layout) -> usize {
+    block_size - if layout.checksum { dirent::TAIL_SIZE } else { 0 }
+}
+
+pub(crate) fn names_place(dir: &InodeInfo, block: &Buffer) -> Place {
+    Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number())
+}
+
+/// Writes `.` and `..` to the start of a block; the record of `..` takes all the rest.
+pub(crate) fn encode_dots(bytes: &mut [u8], ino: u32, parent: u32, layout: &dirent::Layout) {
+    let dot = |ino, name| DirEntry { ino, kind: FileType::Directory, name, offset: 0, hash: None };
+    let (first, rest) = bytes.split_at_mut(DOT_LEN);
+    dot(ino, b".").encode(first, layout);
+    dot(parent, b"..").encode(rest, layout);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! What this crate keeps with an inode of the VFS.
+//!
+//! An [`InodeInfo`] never changes once others see it: who changes the inode makes a new one and puts it in the old one's place.
+//! So a reader that has taken one works with fields that belong together, without a lock.
+//!
+//! # Locks
+//! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `info` is held
+//! for as long as it takes to copy or to replace a reference, and nothing is waited for under it. `map` is held shared by who
+//! reads contents, from finding out where they are until they have been read, and exclusive by who takes blocks away from the
+//! file: so nobody reads a block that has become another's. Attributes, and contents inside the inode, are guarded by it in the
+//! same way, for they stand in several places that belong together. It is taken inside `rwsem`. Who
+//! takes blocks away takes it before the first handle is opened; who only adds to the map takes it while a handle is open, for
+//! as long as nodes below the root do not agree with the inode that readers have. Both are in order, for a reader opens no
+//! handle under it, and there is only one changer.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use extern4_disk::journal::Tid;
+
+use crate::inode::InodeInfo;
+
+/// An inode in use.
+pub(crate) struct Node {
+    info: Mutex<Arc<InodeInfo>>,
+    map: RwLock<()>,
+    /// The last transaction that changed the inode: what `fsync` waits for.
+    changed_in: Mutex<Option<Tid>>,
+}
+
+impl Node {
+    pub(crate) fn new(info: InodeInfo) -> Self {
+        Self { info: Mutex::new(Arc::new(info)), map: RwLock::new(()), changed_in: Mutex::new(None) }
+    }
+
+    /// An inode that transaction `tid` has made.
+    pub(crate) fn changed(info: InodeInfo, tid: Tid) -> Self {
+        let node = Self::new(info);
+        *node.changed_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(tid);
+        node
+    }
+
+    /// The inode as it stands.
+    pub(crate) fn info(&self) -> Arc<InodeInfo> {
+        Arc::clone(&self.info.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts a changed inode in place, which transaction `tid` makes durable.
+    pub(crate) fn set(&self, info: InodeInfo, tid: Tid) {
+        let info = Arc::new(info);
+        *self.changed_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(tid);
+        *self.info.lock().unwrap_or_else(PoisonError::into_inner) = info;
+    }
+
+    /// The last transaction that changed it.
+    pub(crate) fn changed_in(&self) -> Option<Tid> {
+        *self.changed_in.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks stay where they are as long as this lives.
+    pub(crate) fn read_map(&self) -> RwLockReadGuard<'_, ()> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody reads contents as long as this lives.
+    pub(crate) fn change_map(&self) -> RwLockWriteGuard<'_, ()> {
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,198 @@
+//! Changing the records of a chain of directory entries: of a block, or of a part of an inline directory.
+//!
+//! These functions know bytes only. A record that is taken out is cleared, so that a name does not stay on the
+//! volume longer than its file. The chain is checked on the way to the record in question, and what is changed then
+//! fits what was found.
+
+use extern4_disk::dirent::{DirEntry, FileType, Layout, Slot, Slots};
+use extern4_disk::{Corrupt, CorruptKind, Place};
+
+use crate::group::to_usize;
+
+/// Where in a record its distance to the next stands.
+const REC_LEN_OFFSET: usize = 4;
+/// Where the length of its name stands; only this byte of it counts.
+const NAME_LEN_OFFSET: usize = 6;
+/// What stands before the name.
+const HEADER_SIZE: usize = 8;
+/// Where the type of the file stands.
+const FILE_TYPE_OFFSET: usize = 7;
+
+/// A gap in a chain that a new record can fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// The record whose slack it is, or the free one that it is.
+    offset: usize,
+    rec_len: usize,
+    /// How much of it is in use.
+    used: usize,
+}
+
+/// The bytes that `slot` needs, without its slack.
+fn used(slot: &Slot<'_>, layout: &Layout) -> usize {
+    slot.entry.map_or(0, |entry| layout.rec_len(entry.name))
+}
+
+/// The first gap of at least `need` bytes.
+pub(crate) fn find_gap(slots: Slots<'_>, layout: &Layout, need: usize) -> Result<Option<Gap>, Corrupt> {
+    for slot in slots {
+        let slot = slot?;
+        let (rec_len, used) = (to_usize(slot.rec_len), used(&slot, layout));
+        if rec_len - used >= need {
+            return Ok(Some(Gap { offset: to_usize(slot.offset), rec_len, used }));
+        }
+    }
+    Ok(None)
+}
+
+/// Fills a gap that was found in these bytes with `entry`.
+pub(crate) fn fill_gap(bytes: &mut [u8], gap: Gap, entry: &DirEntry<'_>, layout: &Layout) {
+    let start = gap.offset + gap.used;
+    entry.encode(&mut bytes[start..gap.offset + gap.rec_len], layout);
+    if gap.used > 0 {
+        set_rec_len(bytes, gap.offset, gap.used);
+    }
+}
+
+/// What to do to take the entry at `offset` out of the chain of `slots`; the record before it takes over its bytes.
+pub(crate) fn plan_removal(slots: Slots<'_>, offset: u32, place: Place) -> Result<Removal, Corrupt> {
+    let mut before = None;
+    for slot in slots {
+        let slot = slot?;
+        let (start, rec_len) = (to_usize(slot.offset), to_usize(slot.rec_len));
+        if slot.offset == offset {
+            return Ok(Removal { before, start, rec_len });
+        }
+        before = Some((start, rec_len));
+    }
+    Err(place.corrupt(CorruptKind::Mismatch { what: "an entry is not where it was found" }))
+}
+
+/// A record to take out, and the one before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removal {
+    before: Option<(usize, usize)>,
+    start: usize,
+    rec_len: usize,
+}
+
+/// Does what was planned for these bytes.
+pub(crate) fn remove(bytes: &mut [u8], removal: Removal) {
+    let Removal { before, start, rec_len } = removal;
+    // No more than the entry itself: the gap behind it may be most of the block. What entries have behind their names fits into 8
+    // bytes.
+    let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
+    bytes[start..start + len.min(rec_len)].fill(0);
+    match before {
+        Some((before, len)) => set_rec_len(bytes, before, len + rec_len),
+        None => free_record(&mut bytes[start..start + rec_len]),
+    }
+}
+
+/// Makes the entry at `offset` stand for another inode.
+pub(crate) fn replace(bytes: &mut [u8], offset: u32, ino: u32, kind: FileType, layout: &Layout) {
+    let at = to_usize(offset);
+    bytes[at..at + REC_LEN_OFFSET].copy_from_slice(&ino.to_le_bytes());
+    if layout.filetype {
+        bytes[at + FILE_TYPE_OFFSET] = kind.to_raw();
+    }
+}
+
+/// Fills `bytes`, all of them, with these entries, each as short as can be but the last, which takes the rest.
+pub(crate) fn fill<'e>(
+    bytes: &mut [u8],
+    entries: impl IntoIterator<Item = &'e DirEntry<'e>>,
+    layout: &Layout,
+) {
+    bytes.fill(0);
+    let (mut start, mut at) = (0, 0);
+    for entry in entries {
+        let len = layout.rec_len(entry.name);
+        entry.encode(&mut bytes[at..at + len], layout);
+        (start, at) = (at, at + len);
+    }
+    let rest = bytes.len() - start;
+    if at == 0 {
+        free_record(bytes);
+    } else {
+        set_rec_len(bytes, start, rest);
+    }
+}
+
+/// Makes one free record of `record`.
+pub(crate) fn free_record(record: &mut [u8]) {
+    let len = record.len();
+    // A part of an inline directory may be shorter than any record.
+    if len >= 8 {
+        record[..8].fill(0);
+        set_rec_len(record, 0, len);
+    }
+}
+
+/// Sets how far it is from the record at `offset` to the next. 64 KiB do not fit into the field, and have a number
+/// of their own.
+pub(crate) fn set_rec_len(bytes: &mut [u8], offset: usize, rec_len: usize) {
+    let raw = u16::try_from(rec_len).unwrap_or(u16::MAX).to_le_bytes();
+    bytes[offset + REC_LEN_OFFSET..offset + REC_LEN_OFFSET + 2].copy_from_slice(&raw);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use extern4_disk::Structure;
+    use extern4_disk::dirent::Entries;
+
+    const PLACE: Place = Place::new(Structure::DirectoryBlock).ino(2);
+
+    fn layout(block_size: u32) -> Layout {
+        Layout {
+            block_size,
+            inodes: 1000,
+            filetype: true,
+            checksum: false,
+            encrypted: false,
+            casefold: false,
+        }
+    }
+
+    fn entry(ino: u32, name: &[u8]) -> DirEntry<'_> {
+        DirEntry { ino, kind: FileType::Regular, name, offset: 0, hash: None }
+    }
+
+    fn names(bytes: &[u8], layout: &Layout) -> Vec<(Vec<u8>, u32)> {
+        let all = Entries::without_tail(bytes, layout, PLACE).collect::<Result<Vec<_>, _>>().unwrap();
+        all.iter().map(|entry| (entry.name.to_vec(), entry.ino)).collect()
+    }
+
+    #[test]
+    fn records_come_and_go() {
+        for size in [1024, 4096, 65536] {
+            let layout = layout(size);
+            let mut bytes = vec![0xAA; to_usize(size)];
+            fill(&mut bytes, &[], &layout);
+            assert!(names(&bytes, &layout).is_empty());
+            let mut model = Vec::new();
+            for ino in 1.. {
+                let name = vec![b'a' + (ino % 26) as u8; 1 + ino as usize * 7 % 255];
+                let entry = entry(ino, &name);
+                let slots = Slots::without_tail(&bytes, &layout, PLACE);
+                let Some(gap) = find_gap(slots, &layout, layout.rec_len(&name)).unwrap() else { break };
+                fill_gap(&mut bytes, gap, &entry, &layout);
+                model.push((name, ino));
+                assert_eq!(names(&bytes, &layout), model);
+            }
+            for index in [1, 0, 0, 3, 2] {
+                if index >= model.len() {
+                    continue;
+                }
+                let found = Entries::without_tail(&bytes, &layout, PLACE).nth(index).unwrap().unwrap();
+                let offset = found.offset;
+                let slots = Slots::without_tail(&bytes, &layout, PLACE);
+                let removal = plan_removal(slots, offset, PLACE).unwrap();
+                remove(&mut bytes, removal);
+                model.remove(index);
+                assert_eq!(names(&bytes, &layout), model, "{size}");
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Setting attributes: permissions, owner, times and flags.
+
+use extern4_disk::feature::Incompat;
+use extern4_disk::inode::{Inode as Fields, InodeFlags};
+use extern4_vfs::{AclKind, Errno, FileFlags, Inode, SetAttr};
+
+use crate::attrs::Need;
+use crate::change::Change;
+use crate::create::timestamp;
+use crate::error::Result;
+use crate::inode::{InodeInfo, SHOWN_FLAGS};
+use crate::mount::Ext4;
+use crate::node::Node;
+
+/// The flags that users may set. Which these are is seen by setting each on a mounted volume. The others that are
+/// shown say how the inode is stored, and stay as they are; so does `EXTENTS`, which Linux takes as the wish to store
+/// the map in another way.
+const SETTABLE: InodeFlags = InodeFlags::SECRM
+    .union(InodeFlags::UNRM)
+    .union(InodeFlags::COMPR)
+    .union(InodeFlags::SYNC)
+    .union(InodeFlags::IMMUTABLE)
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::NOTAIL)
+    .union(InodeFlags::DIRSYNC)
+    .union(InodeFlags::TOPDIR)
+    .union(InodeFlags::DAX)
+    .union(InodeFlags::PROJINHERIT)
+    .union(InodeFlags::CASEFOLD);
+
+/// Those of them that only directories have.
+const DIRECTORIES_ONLY: InodeFlags =
+    InodeFlags::DIRSYNC.union(InodeFlags::TOPDIR).union(InodeFlags::PROJINHERIT);
+
+impl Ext4 {
+    /// Sets attributes, and the ACL that goes with a mode.
+    pub(crate) fn change_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        let node = inode.private::<Node>();
+        let _map = set.acl.is_some().then(|| node.change_map());
+        let mut info = (*node.info()).clone();
+        let flags = set.flags.map(|flags| self.new_flags(&info, flags)).transpose()?;
+        let plan =
+            set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, Some(acl))).transpose()?;
+        let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(self));
+        let operate = |change: &Change<'_>| {
+            set_fields(info.fields_mut(), set);
+            if let Some(flags) = flags {
+                info.fields_mut().set_flags(flags);
+            }
+            match plan {
+                Some(plan) => change.apply(&mut info, plan)?,
+                None => change.store(&info)?,
+            }
+            Ok(change.tid())
+        };
+        let tid = self.changing(need.credits, need.blocks, operate)?;
+        let Some(acl) = &set.acl else { return self.publish(inode, info, tid) };
+        let attr = self.attr(&info)?;
+        node.set(info, tid);
+        inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
+        Ok(())
+    }
+
+    /// The flags of the inode when users have set `wanted`.
+    fn new_flags(&self, info: &InodeInfo, wanted: FileFlags) -> Result<InodeFlags> {
+        let old = info.fields().flags();
+        let wanted = InodeFlags::from_bits_retain(wanted.bits());
+        let misplaced = !info.is_directory() && wanted.intersects(DIRECTORIES_ONLY);
+        if wanted.bits() & !SHOWN_FLAGS != 0 || misplaced {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let changed = old ^ wanted;
+        if changed.contains(InodeFlags::JOURNAL_DATA) {
+            // Linux wants a capability for it that the VFS does not check.
+            return Err(Errno::EPERM.into());
+        }
+        if changed.contains(InodeFlags::CASEFOLD) {
+            self.check_casefold(info)?;
+        }
+        Ok((old - SETTABLE) | (wanted & SETTABLE))
+    }
+
+    /// Whether folding of case may be switched: which names there are must not depend on it.
+    fn check_casefold(&self, info: &InodeInfo) -> Result<()> {
+        if !self.superblock().features().incompat.contains(Incompat::CASEFOLD) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if !info.is_directory() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if self.is_empty_directory(info)? { Ok(()) } else { Err(Errno::ENOTEMPTY.into()) }
+    }
+}
+
+fn set_fields(fields: &mut Fields, set: &SetAttr) {
+    if let Some(mode) = set.mode {
+        fields.set_permissions(mode);
+    }
+    if let Some(uid) = set.uid {
+        fields.set_uid(uid);
+    }
+    if let Some(gid) = set.gid {
+        fields.set_gid(gid);
+    }
+    if let Some(time) = set.atime {
+        fields.set_atime(timestamp(time));
+    }
+    if let Some(time) = set.mtime {
+        fields.set_mtime(timestamp(time));
+    }
+    if let Some(time) = set.ctime {
+        fields.set_ctime(timestamp(time));
+    }
+}

@@ -1,0 +1,266 @@
+//! A volume that is open for writing.
+//!
+//! The superblock says so on the device before anything else is changed: a volume with a journal needs recovery until it is
+//! closed, one without is not clean. Its counts of free blocks and inodes are set when a transaction closes, so they are right
+//! after a crash, too.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use extern4_block::{BlockDevice, Pin};
+use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
+use extern4_disk::journal::Tid;
+use extern4_disk::superblock::{
+    CreatorOs, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock,
+};
+use extern4_disk::{Corrupt, Place, Structure};
+use extern4_jbd2::{Closing, Journal, Observer, Options, Transactions};
+use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
+
+use crate::balloc::Space;
+use crate::change::Change;
+use crate::error::{Result, Unsupported};
+use crate::mount::Ext4;
+use crate::orphan::Orphans;
+
+/// What changes of a volume go through.
+pub(crate) struct Writer {
+    pub(crate) transactions: Transactions,
+    pub(crate) space: Arc<Space>,
+    totals: Arc<Totals>,
+    pub(crate) orphans: Arc<Orphans>,
+    /// Locks: held while counts of who shares an attribute block or the value of an attribute change. It is taken within a
+    /// handle, before the lock of any group.
+    pub(crate) shared_attributes: Mutex<()>,
+    spread: AtomicU32,
+}
+
+/// The features whose presence changes how a volume is written, and that this crate writes.
+const WRITABLE: Features = Features {
+    compat: Compat::all(),
+    incompat: Incompat::FILETYPE
+        .union(Incompat::RECOVER)
+        .union(Incompat::META_BG)
+        .union(Incompat::EXTENTS)
+        .union(Incompat::BIT64)
+        .union(Incompat::FLEX_BG)
+        .union(Incompat::EA_INODE)
+        .union(Incompat::CSUM_SEED)
+        .union(Incompat::LARGEDIR)
+        .union(Incompat::INLINE_DATA)
+        .union(Incompat::ENCRYPT)
+        .union(Incompat::CASEFOLD),
+    ro_compat: RoCompat::SPARSE_SUPER
+        .union(RoCompat::LARGE_FILE)
+        .union(RoCompat::BTREE_DIR)
+        .union(RoCompat::HUGE_FILE)
+        .union(RoCompat::GDT_CSUM)
+        .union(RoCompat::DIR_NLINK)
+        .union(RoCompat::EXTRA_ISIZE)
+        .union(RoCompat::METADATA_CSUM)
+        .union(RoCompat::ORPHAN_PRESENT),
+};
+
+/// Refuses, by name, to write to what this crate only reads.
+pub(crate) fn check_writable(sb: &Superblock, backup: bool) -> Result<(), Unsupported> {
+    let features = sb.features();
+    let beyond = Features {
+        compat: features.compat.difference(WRITABLE.compat),
+        incompat: features.incompat.difference(WRITABLE.incompat),
+        ro_compat: features.ro_compat.difference(WRITABLE.ro_compat),
+    };
+    let beyond: Vec<_> = beyond.iter().collect();
+    if !beyond.is_empty() {
+        return Err(Unsupported::Writing(beyond));
+    }
+    if backup {
+        return Err(Unsupported::WritingTo("a backup superblock was asked for"));
+    }
+    if sb.creator_os() != CreatorOs::Linux {
+        return Err(Unsupported::WritingTo("it was not made for Linux"));
+    }
+    if sb.state().contains(State::ERROR) {
+        return Err(Unsupported::WritingTo("errors have been found on it; e2fsck mends them"));
+    }
+    if sb.journal().is_none() && !sb.state().contains(State::VALID) {
+        return Err(Unsupported::WritingTo(
+            "it was not cleanly unmounted and has no journal; e2fsck mends what that left",
+        ));
+    }
+    Ok(())
+}
+
+impl Writer {
+    /// Begins to write to a volume with this journal, which is empty, or with none.
+    pub(crate) fn open(fs: &Ext4, journal: Option<Journal<Arc<dyn BlockDevice>>>) -> Result<Self> {
+        let space = Arc::new(Space::count(fs)?);
+        let cache = Arc::clone(&fs.cache);
+        let orphans: Arc<Orphans> = Arc::default();
+        let totals = Arc::new(Totals {
+            space: Arc::clone(&space),
+            orphans: Arc::clone(&orphans),
+            block: fs.cache.read(fs.superblock().geometry().superblock_block())?.pin(),
+            superblock: Mutex::new(fs.superblock().clone()),
+        });
+        let observer = Arc::clone(&totals) as _;
+        let writer = Self {
+            transactions: match journal {
+                Some(journal) => Transactions::journaled(cache, observer, journal, Options::default())?,
+                None => Transactions::new(cache, observer),
+            },
+            space,
+            totals,
+            orphans,
+            shared_attributes: Mutex::default(),
+            spread: AtomicU32::new(0),
+        };
+        writer.mark(fs, true)?;
+        Ok(writer)
+    }
+
+    /// Says on the device whether the volume is in use.
+    fn mark(&self, fs: &Ext4, in_use: bool) -> Result<()> {
+        let mut sb = self.totals.lock();
+        let has_journal = sb.journal().is_some();
+        let now = now();
+        let raw = sb.raw_mut();
+        let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
+        let state = State::from_bits_retain(raw.s_state.get());
+        match (has_journal, in_use) {
+            (true, true) => raw.s_feature_incompat.set((incompat | Incompat::RECOVER).bits()),
+            (true, false) => raw.s_feature_incompat.set((incompat - Incompat::RECOVER).bits()),
+            (false, true) => raw.s_state.set((state - State::VALID).bits()),
+            (false, false) => raw.s_state.set((state | State::VALID).bits()),
+        }
+        if in_use {
+            raw.s_mtime.set(now);
+            raw.s_mnt_count.set(raw.s_mnt_count.get().saturating_add(1));
+        } else {
+            self.totals.set_counts(raw);
+        }
+        raw.s_wtime.set(now);
+        let mut buffer = fs.cache.read(sb.geometry().superblock_block())?;
+        buffer.change(|block| store(&sb, block));
+        fs.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode())?;
+        fs.cache.device().flush()?;
+        Ok(())
+    }
+
+    /// Ends writing: everything is where it belongs, and the volume is clean.
+    pub(crate) fn close(&self, fs: &Ext4) -> Result<()> {
+        self.transactions.close()?;
+        self.mark(fs, false)
+    }
+
+    /// Notes in the superblock on the device that the volume is damaged, so that everybody knows that `e2fsck` is due: at once, for
+    /// transactions have come to an end. What cannot be noted is lost.
+    pub(crate) fn note_error(&self, fs: &Ext4, corrupt: &Corrupt) {
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        let read = fs.cache.device().read_at(&mut bytes, SUPERBLOCK_OFFSET);
+        let place = Place::new(Structure::Superblock);
+        let (Ok(()), Ok(mut sb)) = (read, Superblock::decode(&bytes, place)) else { return };
+        let raw = sb.raw_mut();
+        let (ino, block, now) = (corrupt.place.ino.unwrap_or(0), corrupt.place.block.unwrap_or(0), now());
+        raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
+        if raw.s_error_count.get() == 0 {
+            raw.s_first_error_time.set(now);
+            raw.s_first_error_ino.set(ino);
+            raw.s_first_error_block.set(block);
+        }
+        raw.s_error_count.set(raw.s_error_count.get().saturating_add(1));
+        raw.s_last_error_time.set(now);
+        raw.s_last_error_ino.set(ino);
+        raw.s_last_error_block.set(block);
+        let _ = fs.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode());
+        let _ = fs.cache.device().flush();
+    }
+
+    /// A number that grows with each call, to spread directories by.
+    pub(crate) fn next_spread(&self) -> u32 {
+        // Relaxed: any number will do.
+        self.spread.fetch_add(1, Relaxed).wrapping_mul(7)
+    }
+}
+
+impl Change<'_> {
+    /// Changes the superblock.
+    pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
+        let mut sb = self.writer.totals.lock();
+        edit(sb.raw_mut());
+        let block = sb.geometry().superblock_block();
+        self.edit_at(block, |block| store(&sb, block))
+    }
+
+    /// The superblock as it stands now.
+    pub(crate) fn current_superblock(&self) -> Superblock {
+        self.writer.totals.lock().clone()
+    }
+}
+
+impl Ext4 {
+    /// What transactions have cost so far; `None` if the volume is not open for writing.
+    pub fn journal_stats(&self) -> Option<extern4_jbd2::Stats> {
+        self.writer.as_ref().map(|writer| writer.transactions.stats())
+    }
+}
+
+/// What is done once for a transaction, not once for each change in it.
+///
+/// When no handle is open on a transaction any more, and before it is written, it is given the descriptors of the groups that it
+/// has changed, with the checksums of their bitmaps, and the superblock, with the counts and the start of the list of orphans. Until
+/// then these are in memory only. That is soon enough: a transaction is durable whole or not at all, and who uses the volume
+/// asks the memory.
+struct Totals {
+    space: Arc<Space>,
+    orphans: Arc<Orphans>,
+    /// The superblock's block.
+    block: Pin,
+    /// The superblock as it stands now. Locks: held while its block is changed, inside a handle.
+    superblock: Mutex<Superblock>,
+}
+
+impl Totals {
+    fn lock(&self) -> MutexGuard<'_, Superblock> {
+        self.superblock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the counts of what is free; true if they were others before.
+    fn set_counts(&self, raw: &mut RawSuperblock) -> bool {
+        let before = (raw.s_free_blocks_count_lo, raw.s_free_blocks_count_hi, raw.s_free_inodes_count);
+        let [a, b, c, d, e, f, g, h] = self.space.free_blocks().to_le_bytes();
+        raw.s_free_blocks_count_lo.set(u32::from_le_bytes([a, b, c, d]));
+        raw.s_free_blocks_count_hi.set(u32::from_le_bytes([e, f, g, h]));
+        raw.s_free_inodes_count.set(u32::try_from(self.space.free_inodes()).unwrap_or(u32::MAX));
+        before != (raw.s_free_blocks_count_lo, raw.s_free_blocks_count_hi, raw.s_free_inodes_count)
+    }
+}
+
+impl Observer for Totals {
+    fn closing(&self, closing: &Closing<'_>) {
+        let mut sb = self.lock();
+        self.space.store_groups(&sb, closing);
+        let newest = self.orphans.newest();
+        let raw = sb.raw_mut();
+        let old = std::mem::replace(&mut raw.s_last_orphan, newest.into());
+        if self.set_counts(raw) || old.get() != newest {
+            closing.change(&mut self.block.buffer(), |block| store(&sb, block));
+        }
+    }
+
+    fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
+        self.space.settle(freed);
+    }
+}
+
+/// Writes the superblock to where it stands in its block.
+fn store(sb: &Superblock, block: &mut [u8]) {
+    let offset = if sb.block_size() > 1024 { SUPERBLOCK_OFFSET as usize } else { 0 };
+    let bytes = sb.encode();
+    block[offset..offset + bytes.len()].copy_from_slice(&bytes);
+}
+
+/// The present, in seconds since 1970, as the superblock keeps it.
+fn now() -> u32 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,231 @@
+//! What a volume is after the power went, at any moment of a sequence of operations.
+//!
+//! The operations run on a device that remembers every write and flush. At moments all over that history it is asked for
+//! states that a crash may leave: everything flushed, and any of the rest, sector by sector. Each is recovered by us, and some by
+//! `e2fsck -p` and by the kernel as well, and has to be free of faults then, and to be what the volume was after some operation,
+//! not before the last that was synced.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use extern4_block::{BlockDevice, CrashDevice, MemoryDevice};
+use extern4_ext4::{Ext4, OpenOptions};
+use extern4_testkit::image::ImageSpec;
+use extern4_testkit::tools;
+use extern4_testkit::tree::{self, Tree, assert_same};
+use extern4_vfs::memfs::{MemFs, MemLimits};
+
+use crate::model::{Habits, Op, Random, comparable, no_room, op, run, run_model, session};
+use crate::walk;
+
+/// An operation after which everything is durable comes so often.
+const SYNC_EVERY: usize = 12;
+
+/// The history of a sequence of operations.
+struct History {
+    device: Arc<CrashDevice>,
+    /// The tree after each operation, the first before any.
+    trees: Vec<Tree>,
+    /// For each sync: the moment when it returned, and the operations before it.
+    synced: Vec<(usize, usize)>,
+    /// For each operation, the moment when it was begun.
+    begun: Vec<usize>,
+}
+
+/// Operations that change metadata, and contents only where nothing was: what stands in a file may otherwise be newer than the
+/// metadata that a crash leaves.
+fn tame(random: &mut Random, habits: &Habits) -> Op {
+    loop {
+        let op = op(random, habits);
+        let overwrites = matches!(
+            op,
+            Op::Write(..) | Op::Truncate(..) | Op::Fallocate(..) | Op::Append(..) | Op::WriteUnlinked(..)
+        );
+        if !overwrites || random.below(3) == 0 {
+            return op;
+        }
+    }
+}
+
+fn record(spec: &ImageSpec, habits: &Habits, seed: u64, count: usize) -> History {
+    let image = spec.build();
+    let device = Arc::new(CrashDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let fs =
+        Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("the volume opens");
+    let (fs, model_fs) = (Arc::new(fs), MemFs::new(MemLimits::default()));
+    let (ours, model) = (session(Arc::clone(&fs) as _), session(Arc::clone(&model_fs) as _));
+    let mut random = Random::new(seed);
+    let mut history = History {
+        device,
+        trees: vec![without_contents(walk::tree(&*model_fs))],
+        synced: Vec::new(),
+        begun: Vec::new(),
+    };
+    for at in 0..count {
+        history.begun.push(history.device.moment());
+        let op = tame(&mut random, habits);
+        let got = run(&ours, &op);
+        if no_room(&op, &got) {
+            history.trees.push(without_contents(walk::tree(&*model_fs)));
+            continue;
+        }
+        let want = run_model(&model, &op, &got, habits.block_size);
+        assert_eq!(got.is_ok(), want.is_ok(), "operation {at}: {op:?}: {got:?} {want:?}");
+        history.trees.push(without_contents(walk::tree(&*model_fs)));
+        if at % SYNC_EVERY == SYNC_EVERY - 1 {
+            ours.namespace().root().superblock().sync().expect("sync");
+            history.synced.push((history.device.moment(), at + 1));
+        }
+    }
+    drop((ours, model));
+    fs.close().expect("close");
+    history.synced.push((history.device.moment(), count));
+    history
+}
+
+fn without_contents(tree: Tree) -> Tree {
+    let mut tree = comparable(tree);
+    for entry in tree.entries.values_mut() {
+        entry.content = None;
+    }
+    tree
+}
+
+impl History {
+    /// Which trees may be found after a crash at `moment`.
+    fn allowed(&self, moment: usize) -> std::ops::RangeInclusive<usize> {
+        let least =
+            self.synced.iter().filter(|(at, _)| *at <= moment).map(|(_, ops)| *ops).max().unwrap_or(0);
+        let most = self.begun.iter().filter(|at| **at <= moment).count();
+        least..=most.max(least)
+    }
+
+    fn check(&self, what: &str, moment: usize, random: &mut Random, thorough: bool) {
+        // All, none, or any of what is pending.
+        let (kind, mut coin) = (random.below(4), Random::new(random.below(u64::MAX)));
+        let mut superblock = (0, false);
+        let state = self.device.crash(moment, |pending| {
+            let keep = match kind {
+                0 => true,
+                1 => false,
+                2 => coin.below(2) == 0,
+                _ => coin.below(8) != 0,
+            };
+            // The superblock fills two sectors, and its checksum stands in the second. The format has no way to change it but to
+            // write both, and everybody who mounts a volume has to rely on a disk to do that as one.
+            match pending.sector {
+                2 => superblock = (pending.event, keep),
+                3 if superblock.0 == pending.event => return superblock.1,
+                _ => {}
+            }
+            keep
+        });
+        let bytes = state.into_bytes();
+        let what = format!("{what}, moment {moment} of {}, {kind}", self.device.moment());
+        let folder = tools::temporary("extern4-power-");
+        let recovered = ours(&what, bytes.clone());
+        let file = folder.path().join("ours.img");
+        std::fs::write(&file, &recovered).expect("the image is written");
+        fsck(&what, &file, "-fn");
+        let found = without_contents(walk::tree(&walk::open(&file)));
+        let allowed = self.allowed(moment);
+        if !self.trees[allowed.clone()].contains(&found) {
+            let text: Vec<_> = allowed
+                .clone()
+                .filter_map(|at| tree::diff(&found, &self.trees[at], 5).map(|d| format!("{at}: {d}")))
+                .collect();
+            panic!("{what}: no operation in {allowed:?} left this:\n{}", text.join("\n"));
+        }
+        if thorough {
+            let file = folder.path().join("theirs.img");
+            std::fs::write(&file, &bytes).expect("the image is written");
+            let _ = tools::try_run("e2fsck", ["-p".as_ref(), file.as_os_str()]);
+            fsck(&format!("{what}, by e2fsck"), &file, "-fn");
+            let theirs = without_contents(walk::tree(&walk::open(&file)));
+            assert_same(&format!("{what}, by e2fsck"), &theirs, &found);
+            std::fs::write(&file, &bytes).expect("the image is written");
+            kernel(&what, &file);
+            let theirs = without_contents(walk::tree(&walk::open(&file)));
+            assert_same(&format!("{what}, by the kernel"), &theirs, &found);
+        }
+    }
+}
+
+/// The volume after we have recovered and closed it.
+fn ours(what: &str, bytes: Vec<u8>) -> Vec<u8> {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+    drop(fs);
+    let mut bytes = vec![0; device.size_bytes() as usize];
+    device.read_at(&mut bytes, 0).expect("memory");
+    bytes
+}
+
+fn fsck(what: &str, file: &Path, how: &str) {
+    tools::try_run("e2fsck", [how.as_ref(), file.as_os_str()])
+        .unwrap_or_else(|e| panic!("{what}: e2fsck finds fault: {e}"));
+}
+
+/// Lets the kernel replay the journal and free the orphans.
+fn kernel(what: &str, file: &Path) {
+    let point = tools::temporary("extern4-mnt-");
+    let paths = [file.as_os_str(), point.path().as_os_str()];
+    tools::try_run("mount", ["-t", "ext4", "-o", "loop"].map(std::ffi::OsStr::new).into_iter().chain(paths))
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let mut done = Err(String::new());
+    for _ in 0..50 {
+        done = tools::try_run("umount", [point.path()]).map(drop);
+        if done.is_ok() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    done.unwrap_or_else(|e| panic!("{what}: {e}"));
+    fsck(&format!("{what}, by the kernel"), file, "-fn");
+}
+
+/// How many states of each volume: more where the environment asks for a soak.
+fn states() -> usize {
+    std::env::var("EXTERN4_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+}
+
+fn explore(spec: ImageSpec, habits: Habits, thorough_every: usize) {
+    if !spec.can_run() {
+        return;
+    }
+    let (states, per_history) = (states(), 150);
+    for seed in 0..states.div_ceil(per_history) as u64 {
+        let history = record(&spec, &habits, seed + 100, 60);
+        let mut random = Random::new(seed + 7);
+        // In order, which the device likes better.
+        let mut moments: Vec<_> = (0..per_history.min(states))
+            .map(|_| random.below(history.device.moment() as u64 + 1) as usize)
+            .collect();
+        moments.sort_unstable();
+        for (at, moment) in moments.into_iter().enumerate() {
+            let what = format!("{}, history {}", spec.name, seed + 100);
+            history.check(&what, moment, &mut random, thorough_every > 0 && at % thorough_every == 0);
+        }
+    }
+}
+
+const HABITS: Habits = Habits { file_size: 1 << 16, value_size: 500, block_size: 1024, fallocate: true };
+
+#[test]
+fn ext4_survives_power_loss() {
+    explore(ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), HABITS, 10);
+}
+
+#[test]
+fn ext4_with_a_small_journal_survives_power_loss() {
+    let mke2fs = &["-t", "ext4", "-b", "4096", "-J", "size=4", "-N", "2048", "-O", "^metadata_csum"];
+    explore(ImageSpec::new("ext4-4k", 24 << 20, mke2fs), Habits { block_size: 4096, ..HABITS }, 10);
+}
+
+#[test]
+fn ext3_survives_power_loss() {
+    let mke2fs = &["-t", "ext3", "-b", "1024", "-J", "size=4"];
+    explore(ImageSpec::new("ext3", 16 << 20, mke2fs), Habits { fallocate: false, ..HABITS }, 10);
+}

@@ -1,0 +1,197 @@
+//! Many at once: threads with different credentials change one volume, in directories that they share and in their own, read
+//! what others change, sync, and drop what is cached. Then `e2fsck` and the kernel judge what they have left.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use extern4_block::MemoryDevice;
+use extern4_testkit::image::ImageSpec;
+use extern4_testkit::tree::assert_same;
+use extern4_vfs::*;
+
+use crate::memory;
+use crate::model::{Habits, Random, op, open, path, run, session};
+use crate::walk;
+
+/// A thread that has ended no operation for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Operations of each thread.
+const OPERATIONS: u64 = 250;
+
+/// What a thread is doing, for the watchdog.
+#[derive(Default)]
+struct Progress {
+    ended: AtomicU64,
+    all: AtomicBool,
+    now: Mutex<String>,
+}
+
+/// A member of the crowd.
+struct Member {
+    number: u64,
+    /// The whole volume, as the member and as the superuser, and the member's own directory.
+    sessions: [Session; 3],
+    random: Random,
+    habits: Habits,
+    progress: Arc<Progress>,
+}
+
+impl Member {
+    fn new(everything: &Session, number: u64, seed: u64, habits: Habits) -> Self {
+        let uid = [0, 1000, 1001, 2000][number as usize % 4];
+        let cred = Cred::new(uid, uid, &[100]);
+        let own = format!("/own-{number}");
+        everything.mkdir(&own, 0o755).expect("a directory of its own");
+        everything.chown(&own, Some(uid), Some(uid), How::NOFOLLOW).expect("its owner");
+        let mut inside = everything.clone();
+        inside.chroot(&own).expect("its root");
+        let sessions = [everything.with_cred(cred.clone()), everything.clone(), inside.with_cred(cred)];
+        Self { number, sessions, random: Random::new(seed), habits, progress: Arc::default() }
+    }
+
+    fn work(mut self) {
+        for at in 0..OPERATIONS {
+            let session = &self.sessions[[0, 0, 1, 2, 2][self.random.below(5) as usize]];
+            let (what, result) = if self.random.one_in(4) {
+                let path = path(&mut self.random);
+                self.begin(format!("{at}: read {path}"));
+                (path.clone(), read(session, &path))
+            } else {
+                let op = op(&mut self.random, &self.habits);
+                let shown = format!("{at}: {op:.200?}");
+                self.begin(shown.clone());
+                (shown, run(session, &op))
+            };
+            check(&what, result);
+            let root = session.namespace().root();
+            if self.number == 0 && at % 32 == 31 {
+                self.begin(format!("{at}: sync"));
+                root.superblock().sync().expect("sync");
+            }
+            if self.number == 1 && at % 100 == 99 {
+                self.begin(format!("{at}: drop caches"));
+                root.superblock().drop_caches();
+            }
+            self.progress.ended.fetch_add(1, Ordering::Relaxed);
+        }
+        self.progress.all.store(true, Ordering::Relaxed);
+    }
+
+    fn begin(&self, what: String) {
+        *self.progress.now.lock().expect("nobody panics with it") = what;
+    }
+}
+
+/// Reads whatever is at `path`.
+fn read(session: &Session, path: &str) -> Result<()> {
+    let attr = session.stat(path, How::NOFOLLOW)?;
+    match attr.kind {
+        FileType::Directory => {
+            let file = open(session, path, OpenFlags::READ, 0)?;
+            let mut batch = DirBatch::new();
+            file.read_dir_plus(0, 1000, &mut batch)
+        }
+        FileType::Regular => {
+            let file = open(session, path, OpenFlags::READ, 0)?;
+            let mut bytes = vec![0; 1 << 16];
+            file.read_at(&mut bytes, 0).map(drop)
+        }
+        FileType::Symlink => session.read_link(path, How::NOFOLLOW).map(drop),
+        _ => session.list_xattr(path, How::NOFOLLOW).map(drop),
+    }
+}
+
+/// What a sound volume never answers.
+fn check(what: &str, result: Result<()>) {
+    let Err(error) = result else { return };
+    let bad = [Errno::EIO, Errno::EUCLEAN, Errno::EROFS, Errno::ESTALE, Errno::EBADF, Errno::ENOKEY];
+    assert!(
+        !bad.contains(&error.errno()) && error.cause().is_none(),
+        "{what}: {error:?} {:?}",
+        error.cause()
+    );
+}
+
+/// Waits for all, and fails with what each is doing if one hangs.
+fn watch(what: &str, crowd: Vec<(Arc<Progress>, JoinHandle<()>)>) {
+    let mut seen: Vec<_> = crowd.iter().map(|_| (0, Instant::now())).collect();
+    while crowd.iter().any(|(_, thread)| !thread.is_finished()) {
+        std::thread::sleep(Duration::from_millis(5));
+        for ((progress, thread), (ended, since)) in crowd.iter().zip(&mut seen) {
+            let now = progress.ended.load(Ordering::Relaxed);
+            if now != *ended || progress.all.load(Ordering::Relaxed) || thread.is_finished() {
+                (*ended, *since) = (now, Instant::now());
+            }
+            if since.elapsed() > PATIENCE {
+                let doing = |(at, (it, thread)): (usize, &(Arc<Progress>, JoinHandle<()>))| {
+                    let state = if thread.is_finished() { "ended" } else { "runs" };
+                    format!("thread {at} {state}: {}", it.now.lock().expect("nobody panics with it"))
+                };
+                let doing: Vec<_> = crowd.iter().enumerate().map(doing).collect();
+                panic!("{what}: a thread hangs\n{}", doing.join("\n"));
+            }
+        }
+    }
+    for (_, thread) in crowd {
+        thread.join().unwrap_or_else(|panic| {
+            eprintln!("the crowd that failed: {what}");
+            std::panic::resume_unwind(panic)
+        });
+    }
+}
+
+fn crowd(spec: &ImageSpec, habits: Habits, threads: u64, seed: u64) {
+    let what = format!("{} {threads} threads, seed {seed}", spec.name);
+    let image = spec.build();
+    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let fs = memory::open(&what, &device);
+    let everything = session(Arc::clone(&fs) as _);
+    everything.chmod("/", 0o777, How::NOFOLLOW).expect("a root for all");
+    for at in 0..4 {
+        everything.mkdir(format!("/d{at}"), 0o777).expect("a directory for all");
+        everything.chmod(format!("/d{at}"), 0o777, How::NOFOLLOW).expect("its mode");
+    }
+    let crowd = (0..threads).map(|number| Member::new(&everything, number, seed * 100 + number, habits));
+    let crowd: Vec<_> = crowd.collect();
+    let crowd = crowd
+        .into_iter()
+        .map(|member| (Arc::clone(&member.progress), std::thread::spawn(move || member.work())));
+    watch(&what, crowd.collect());
+    drop(everything);
+    let live = walk::tree(&*fs);
+    fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+    drop(fs);
+    let left = memory::judge_in(&what, &device, &image);
+    assert_same(&format!("{what}, while it was open"), &live, &left);
+}
+
+fn crowds(spec: ImageSpec, habits: Habits) {
+    if !spec.can_run() {
+        return;
+    }
+    for seed in 0..memory::number("EXTERN4_CROWDS", 4) {
+        crowd(&spec, habits, [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8], seed + 1);
+    }
+}
+
+const HABITS: Habits = Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true };
+
+#[test]
+fn many_threads_change_ext4() {
+    crowds(ImageSpec::new("ext4", 48 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), HABITS);
+}
+
+#[test]
+fn many_threads_change_ext2() {
+    let habits = Habits { fallocate: false, ..HABITS };
+    crowds(ImageSpec::new("ext2", 32 << 20, &["-t", "ext2", "-b", "1024"]), habits);
+}
+
+#[test]
+fn many_threads_change_ext4_with_contents_in_inodes() {
+    let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "inline_data,ea_inode", "-J", "size=4"];
+    let habits = Habits { block_size: 4096, value_size: 9000, ..HABITS };
+    crowds(ImageSpec::new("ext4-inline", 64 << 20, mke2fs), habits);
+}
