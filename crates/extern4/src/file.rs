@@ -1,14 +1,15 @@
 //! An open file.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use extern4_vfs::{Errno, OpenFile, Span};
+use extern4_vfs::{Errno, FallocateMode, OpenFile, OpenFlags, Span};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
 
-/// A file opened for reading. [`Read`] and [`Seek`] move a position of its own; [`read_at`](File::read_at) does not.
+/// An open file. [`Read`], [`Write`] and [`Seek`] move a position of its own; [`read_at`](File::read_at) and
+/// [`write_at`](File::write_at) do not.
 pub struct File {
     open: OpenFile,
     path: PathBuf,
@@ -32,6 +33,42 @@ impl File {
     /// Reads at `offset` without moving the position; short only at the end of the file.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.open.read_at(buf, offset).map_err(|e| self.failed("read", e))
+    }
+
+    /// Writes at `offset` without moving the position; fewer bytes than there are only if the volume is full.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        self.open.write_at(data, offset).map_err(|e| self.failed("write", e))
+    }
+
+    /// Writes all of `data` at `offset`.
+    pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        let (mut data, mut offset) = (data, offset);
+        while !data.is_empty() {
+            let written = self.write_at(data, offset)?;
+            data = &data[written..];
+            offset += written as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes the file `size` bytes long: what is added reads as zeroes.
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        self.open.set_len(size).map_err(|e| self.failed("truncate", e))
+    }
+
+    /// Changes what is allocated to the file (`fallocate(2)`).
+    pub fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+        self.open.fallocate(mode, offset, len).map_err(|e| self.failed("allocate", e))
+    }
+
+    /// Makes contents and attributes durable (`fsync(2)`).
+    pub fn sync_all(&self) -> Result<()> {
+        self.open.sync(false).map_err(|e| self.failed("sync", e))
+    }
+
+    /// Makes contents durable, and of the attributes what it takes to read them (`fdatasync(2)`).
+    pub fn sync_data(&self) -> Result<()> {
+        self.open.sync(true).map_err(|e| self.failed("sync", e))
     }
 
     /// The whole contents.
@@ -77,6 +114,23 @@ impl Read for File {
         let len = self.read_at(buf, self.position)?;
         self.position += len as u64;
         Ok(len)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let written = self.write_at(data, self.position)?;
+        self.position = if self.open.flags().contains(OpenFlags::APPEND) {
+            self.open.size()
+        } else {
+            self.position + written as u64
+        };
+        Ok(written)
+    }
+
+    /// Does nothing: [`sync_all`](File::sync_all) makes durable what was written.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

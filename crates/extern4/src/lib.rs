@@ -21,12 +21,13 @@
 //! # }
 //! ```
 //!
-//! Volumes are only read so far, and nothing is ever written to them: one that was not unmounted cleanly is read with
-//! its journal replayed in memory. An error says what was tried, on which path, and why it failed; where the volume is
+//! A volume that is opened for reading is never written to: one that was not unmounted cleanly is read with its journal
+//! replayed in memory. [`OpenOptions::write`] opens one to be changed. An error says what was tried, on which path, and why it failed; where the volume is
 //! damaged, which structure is, and where it stands. See [`ErrorKind`].
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod dir;
 mod error;
 mod file;
@@ -39,10 +40,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};
 pub use extern4_vfs::{
-    Access, Acl, AclEntry, AclKind, AclTag, Attr, CacheStats, Caps, Cred, Errno, FileFlags, FileType, Rdev,
-    Resolve, Span, SpanKind, StatFs, Timespec,
+    Access, Acl, AclEntry, AclKind, AclTag, Attr, CacheStats, Caps, Cred, Errno, FallocateMode, FileFlags,
+    FileType, NewKind, OpenFlags, Rdev, RenameFlags, Resolve, SetTime, Span, SpanKind, StatFs, Timespec,
+    XattrFlags,
 };
 pub use file::File;
 pub use metadata::{Metadata, system_time};
 pub use session::Session;
-pub use volume::{OpenOptions, Volume};
+pub use volume::{OpenOptions, Stats, Volume};

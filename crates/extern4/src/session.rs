@@ -67,6 +67,14 @@ impl Session {
         Self { vfs: self.vfs.clone(), resolve }
     }
 
+    pub(crate) fn vfs(&self) -> &vfs::Session {
+        &self.vfs
+    }
+
+    pub(crate) fn resolve(&self) -> Resolve {
+        self.resolve
+    }
+
     fn how(&self, follow: bool) -> How {
         How { follow, empty: false, resolve: self.resolve }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use extern4_block::partition::Table;
-use extern4_block::{BlockDevice, FileDevice, SliceDevice};
+use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
 use extern4_ext4::Ext4;
 use extern4_vfs as vfs;
 use vfs::{Cred, Namespace, StatFs, SuperBlock, SuperOptions};
@@ -35,11 +35,25 @@ pub struct Volume {
     image_offset: Option<u64>,
 }
 
+/// Counters of a volume.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Names, inodes and search checks.
+    pub names: vfs::CacheStats,
+    /// Blocks of metadata.
+    pub blocks: extern4_block::CacheStats,
+    /// Transactions and what they cost; `None` if the volume is not open for writing.
+    pub journal: Option<extern4_ext4::JournalStats>,
+}
+
 /// How to open a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     partition: Option<u32>,
     offset_bytes: u64,
+    write: bool,
+    shared: bool,
     ext4: extern4_ext4::OpenOptions,
 }
 
@@ -68,12 +82,26 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the image or block special file at `path`, for reading. Nothing is ever written to it: a journal that
-    /// still has to be replayed is replayed in memory.
+    /// Opens the volume for writing, too. Nobody else may have it open then, neither another program nor the kernel.
+    /// [`Volume::close`] ends that.
+    pub fn write(&mut self, write: bool) -> &mut Self {
+        self.write = write;
+        self
+    }
+
+    /// Reads the volume even while another program writes to it: what is read may be half of a change.
+    pub fn shared(&mut self, shared: bool) -> &mut Self {
+        self.shared = shared;
+        self
+    }
+
+    /// Opens the image or block special file at `path`. Unless it is opened for [writing](Self::write), nothing is ever
+    /// written to it: a journal that still has to be replayed is replayed in memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
-        let device =
-            FileDevice::open(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
+        let options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
+        let device = FileDevice::open_with(path, &options)
+            .map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
         let (mut volume, offset_bytes) = self.open_window(Arc::new(device)).map_err(|e| e.at(path))?;
         // A journal that is replayed in memory has newer contents than the image.
         volume.image_offset = Some(offset_bytes).filter(|_| volume.ext4.replayed().is_none());
@@ -88,13 +116,15 @@ impl OpenOptions {
     /// Opens the volume, and tells where on the device it starts.
     fn open_window(&self, device: Arc<dyn BlockDevice>) -> Result<(Volume, u64)> {
         let (device, offset_bytes) = self.window(device)?;
-        let ext4 = match Ext4::open(Arc::clone(&device), &self.ext4) {
+        let open = if self.write { Ext4::open_for_writing } else { Ext4::open };
+        let ext4 = match open(Arc::clone(&device), &self.ext4) {
             Ok(ext4) => Arc::new(ext4),
             Err(error) => return Err(explain(error, &device, self.partition.is_none())),
         };
         let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
-        let superblock = SuperBlock::new(fs, SuperOptions { read_only: true, ..SuperOptions::default() })
-            .map_err(|e| Error::from_vfs("read the root directory of", e))?;
+        let superblock =
+            SuperBlock::new(fs, SuperOptions { read_only: !self.write, ..SuperOptions::default() })
+                .map_err(|e| Error::from_vfs("read the root directory of", e))?;
         Ok((Volume { ext4, namespace: Namespace::new(superblock), image_offset: None }, offset_bytes))
     }
 
@@ -193,6 +223,19 @@ impl Volume {
         self.session(Cred::root())
     }
 
+    /// Makes everything durable that has been changed.
+    pub fn sync(&self) -> Result<()> {
+        self.namespace.root().superblock().sync().map_err(|e| Error::from_vfs("sync", e))
+    }
+
+    /// Ends writing: what has been changed is written to where it belongs, and the volume is clean. A volume that is dropped
+    /// without it keeps what was made durable before, and needs recovery, which whoever opens it next does. Nothing of the
+    /// volume may be in use any more, and what is cannot change anything afterwards.
+    pub fn close(self) -> Result<()> {
+        self.namespace.root().superblock().drop_caches();
+        self.ext4.close().map_err(|e| Error::from_vfs("close", e.into()))
+    }
+
     /// Totals and free space.
     pub fn stat_fs(&self) -> Result<StatFs> {
         self.ext4.stat().map_err(|e| Error::from_vfs("count the free space of", e.into()))
@@ -206,5 +249,14 @@ impl Volume {
     /// Counters of the caches: names, inodes, search checks.
     pub fn cache_stats(&self) -> vfs::CacheStats {
         self.namespace.root().superblock().stats()
+    }
+
+    /// Counters of everything that is cached or journaled, since the volume was opened. They are always kept.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            names: self.cache_stats(),
+            blocks: self.ext4.cache().stats(),
+            journal: self.ext4.journal_stats(),
+        }
     }
 }

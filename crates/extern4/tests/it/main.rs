@@ -4,4 +4,5 @@ mod hostile;
 mod journal;
 mod ours;
 mod permissions;
+mod writing;
 mod zoo;

@@ -1,0 +1,243 @@
+//! Changing a volume through a session. All of it fails with `EROFS` on a volume that was not opened for
+//! [writing](crate::OpenOptions::write), and nothing is durable before [`Volume::sync`](crate::Volume::sync),
+//! [`File::sync_all`] or a few seconds of the journal's own.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use extern4_vfs as vfs;
+use vfs::{Acl, AclKind, FileFlags, How, NewKind, OpenFlags, OpenHow, RenameFlags, SetTime, XattrFlags};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::File;
+use crate::session::{Session, bytes};
+
+impl Session {
+    /// Opens a file for writing and reading, cut to nothing, and makes it, with the mode 0644 less the umask, if it is not
+    /// there.
+    ///
+    /// ```
+    /// # fn main() -> extern4::Result<()> {
+    /// # let sample = extern4_testkit::sample::image();
+    /// use std::io::Write;
+    ///
+    /// let volume = extern4::Volume::options().write(true).open(&sample.path)?;
+    /// let session = volume.superuser();
+    /// session.create("/etc/motd")?.write_all(b"hello\n").unwrap();
+    /// assert_eq!(session.read("/etc/motd")?, b"hello\n");
+    /// drop(session);
+    /// volume.close()
+    /// # }
+    /// ```
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
+        let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
+        self.open_with(path, flags, 0o644)
+    }
+
+    /// Opens a file as `open(2)` does with these flags; `mode` is that of a file which is made, before the umask.
+    pub fn open_with(&self, path: impl AsRef<Path>, flags: OpenFlags, mode: u16) -> Result<File> {
+        let path = path.as_ref();
+        let how = OpenHow { flags, mode, resolve: self.resolve() };
+        let open = self.vfs().open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))?;
+        Ok(File::new(open, path))
+    }
+
+    /// Replaces the contents of a file, or makes it. Whoever looks meanwhile finds the old file or the new one, whole, and so does
+    /// whoever looks after a crash: the contents are written under another name beside it and renamed when they are durable.
+    /// The new file has the mode of the old one, and its owner where the session may give it.
+    pub fn write_file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
+        let old = match self.metadata(path) {
+            Ok(old) => Some(old),
+            Err(error) if error.errno() == vfs::Errno::ENOENT => None,
+            Err(error) => return Err(error),
+        };
+        let (file, beside) = self.create_beside(path, name)?;
+        let written = (|| {
+            file.write_all_at(contents.as_ref(), 0)?;
+            if let Some(old) = old {
+                // Only whoever is privileged may give files away; for others the new one is their own.
+                let _ = self.chown(&beside, Some(old.uid()), Some(old.gid()));
+                self.set_permissions(&beside, old.mode() & 0o7777)?;
+            }
+            file.sync_all()?;
+            self.rename(&beside, path)
+        })();
+        if written.is_err() {
+            let _ = self.remove_file(&beside);
+        }
+        written
+    }
+
+    /// Makes a file that nobody looks for, in the directory of `path`.
+    fn create_beside(&self, path: &Path, name: &OsStr) -> Result<(File, std::path::PathBuf)> {
+        let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+        for attempt in 0u32.. {
+            let mut beside = std::ffi::OsString::from(".");
+            // Short enough for a name, however long the other is.
+            beside.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
+            beside.push(format!(".new{attempt}"));
+            let beside = path.with_file_name(beside);
+            match self.open_with(&beside, flags, 0o644) {
+                Err(error) if error.errno() == vfs::Errno::EEXIST => {}
+                opened => return opened.map(|file| (file, beside)),
+            }
+        }
+        Err(Error::new(ErrorKind::Os(vfs::Errno::EEXIST), "write").at(path))
+    }
+
+    /// Makes a directory with the mode 0755 less the umask.
+    pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.create_dir_with(path, 0o755)
+    }
+
+    /// Makes a directory with a mode, less the umask.
+    pub fn create_dir_with(&self, path: impl AsRef<Path>, mode: u16) -> Result<()> {
+        self.run("make the directory", path.as_ref(), |path| self.vfs().mkdir(path, mode).map(drop))
+    }
+
+    /// Makes a directory and all above it that are not there.
+    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        match self.create_dir(path) {
+            Err(error) if error.errno() == vfs::Errno::ENOENT => {}
+            Err(error) if error.errno() == vfs::Errno::EEXIST => {
+                return if self.metadata(path).is_ok_and(|it| it.is_dir()) { Ok(()) } else { Err(error) };
+            }
+            done => return done,
+        }
+        if let Some(parent) = path.parent() {
+            self.create_dir_all(parent)?;
+        }
+        match self.create_dir(path) {
+            Err(error) if error.errno() == vfs::Errno::EEXIST => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Makes a symbolic link to `target`, which need not exist.
+    pub fn symlink(&self, target: impl AsRef<OsStr>, link: impl AsRef<Path>) -> Result<()> {
+        let target = target.as_ref().as_bytes();
+        self.run("make the link", link.as_ref(), |path| self.vfs().symlink(target, path).map(drop))
+    }
+
+    /// Makes a device node, pipe or socket with a mode, less the umask.
+    pub fn make_node(&self, path: impl AsRef<Path>, kind: NewKind<'_>, mode: u16) -> Result<()> {
+        self.run("make", path.as_ref(), |path| self.vfs().mknod(path, kind, mode).map(drop))
+    }
+
+    /// Gives a file one more name; a symbolic link is given one itself.
+    pub fn hard_link(&self, file: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let file = bytes(file.as_ref());
+        self.run("link", link.as_ref(), |path| self.vfs().link(file, How::NOFOLLOW, path))
+    }
+
+    /// Renames, replacing what the new name stands for.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        self.rename_with(from, to, RenameFlags::empty())
+    }
+
+    /// Renames as `renameat2(2)` does with these flags.
+    pub fn rename_with(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let to = bytes(to.as_ref());
+        self.run("rename", from.as_ref(), |path| self.vfs().rename(path, to, flags))
+    }
+
+    /// Removes a name of a file that is no directory.
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.run("remove", path.as_ref(), |path| self.vfs().unlink(path))
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.run("remove the directory", path.as_ref(), |path| self.vfs().rmdir(path))
+    }
+
+    /// Removes a directory with everything below it; symbolic links are removed, not followed.
+    pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        for entry in self.read_dir(path)? {
+            let entry = entry?.path().to_owned();
+            if self.symlink_metadata(&entry)?.is_dir() {
+                self.remove_dir_all(&entry)?;
+            } else {
+                self.remove_file(&entry)?;
+            }
+        }
+        self.remove_dir(path)
+    }
+
+    /// Sets the permission bits, set-id bits and sticky bit.
+    pub fn set_permissions(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
+        // OK: twelve bits are what there is.
+        let mode = (mode & 0o7777) as u16;
+        self.run("change the mode of", path.as_ref(), |path| self.vfs().chmod(path, mode, How::FOLLOW))
+    }
+
+    /// Sets owner and group, of a symbolic link itself; `None` leaves one as it is.
+    pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.run("change the owner of", path.as_ref(), |path| self.vfs().chown(path, uid, gid, How::NOFOLLOW))
+    }
+
+    /// Sets the times of last reading and last change, of a symbolic link itself.
+    pub fn set_times(&self, path: impl AsRef<Path>, read: SetTime, changed: SetTime) -> Result<()> {
+        self.run("set the times of", path.as_ref(), |path| {
+            self.vfs().utimens(path, read, changed, How::NOFOLLOW)
+        })
+    }
+
+    /// Makes a regular file `size` bytes long.
+    pub fn truncate(&self, path: impl AsRef<Path>, size: u64) -> Result<()> {
+        self.run("truncate", path.as_ref(), |path| self.vfs().truncate(path, size, How::FOLLOW))
+    }
+
+    /// Sets the inode flags, as `chattr` does.
+    pub fn set_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
+        self.run("change the flags of", path.as_ref(), |path| {
+            self.vfs().set_flags(path, flags, How::NOFOLLOW)
+        })
+    }
+
+    /// Sets an extended attribute, of a symbolic link itself.
+    pub fn setxattr(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<()> {
+        let name = name.as_ref().as_bytes();
+        self.run("set an attribute of", path.as_ref(), |path| {
+            self.vfs().set_xattr(path, name, value, flags, How::NOFOLLOW)
+        })
+    }
+
+    /// Removes an extended attribute, of a symbolic link itself.
+    pub fn removexattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
+        let name = name.as_ref().as_bytes();
+        self.run("remove an attribute of", path.as_ref(), |path| {
+            self.vfs().remove_xattr(path, name, How::NOFOLLOW)
+        })
+    }
+
+    /// Sets or removes an ACL; setting the access ACL sets the permission bits with it.
+    pub fn set_acl(&self, path: impl AsRef<Path>, kind: AclKind, acl: Option<Acl>) -> Result<()> {
+        self.run("set the ACL of", path.as_ref(), |path| self.vfs().set_acl(path, kind, acl, How::FOLLOW))
+    }
+
+    fn run(
+        &self,
+        action: &'static str,
+        path: &Path,
+        operate: impl FnOnce(&[u8]) -> vfs::Result<()>,
+    ) -> Result<()> {
+        operate(bytes(path)).map_err(|e| Error::vfs(action, path, e))
+    }
+}

@@ -1,0 +1,183 @@
+//! Changing volumes through the library, and who may.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use extern4::{Cred, Errno, ErrorKind, FallocateMode, OpenFlags, Volume, XattrFlags};
+use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::tools::{self, LoopDevice, Need};
+
+const SPEC: ImageSpec = ImageSpec::new("library", 32 << 20, &["-t", "ext4"]);
+
+fn open(image: &Image) -> Volume {
+    writable(&image.path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn writable(path: &Path) -> extern4::Result<Volume> {
+    Volume::options().write(true).open(path)
+}
+
+fn judge(volume: Volume, image: &Image) {
+    volume.close().expect("close");
+    tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn files_are_written_as_with_std() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let volume = open(&image);
+    let session = volume.superuser();
+    session.create_dir_all("/a/b/c").unwrap();
+    session.create_dir_all("/a/b/c").unwrap();
+    let mut file = session.create("/a/b/c/file").unwrap();
+    file.write_all(b"hello ").unwrap();
+    file.write_all(b"world\n").unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "hello world\n");
+    file.set_len(5).unwrap();
+    file.allocate(FallocateMode::KEEP_SIZE, 0, 100_000).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(session.metadata("/a/b/c/file").unwrap().len(), 5);
+    session.hard_link("/a/b/c/file", "/a/link").unwrap();
+    session.symlink("b/c/file", "/a/sym").unwrap();
+    assert_eq!(session.read("/a/sym").unwrap(), b"hello");
+    session.rename("/a/link", "/a/renamed").unwrap();
+    assert_eq!(session.metadata("/a/renamed").unwrap().nlink(), 2);
+    session.setxattr("/a/renamed", "user.note", b"x", XattrFlags::empty()).unwrap();
+    assert_eq!(session.getxattr("/a/b/c/file", "user.note").unwrap().as_deref(), Some(&b"x"[..]));
+    let mut log =
+        session.open_with("/log", OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::APPEND, 0o600).unwrap();
+    log.write_all(b"one\n").unwrap();
+    log.write_all(b"two\n").unwrap();
+    assert_eq!(session.read("/log").unwrap(), b"one\ntwo\n");
+    session.remove_dir_all("/a").unwrap();
+    assert!(!session.exists("/a").unwrap());
+    assert_eq!(session.remove_file("/none").unwrap_err().errno(), Errno::ENOENT);
+    let error = session.create_dir("/log").unwrap_err();
+    assert_eq!(error.to_string(), "cannot make the directory /log: File exists");
+    drop((file, log, session));
+    judge(volume, &image);
+}
+
+#[test]
+fn a_file_is_replaced_whole() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let volume = open(&image);
+    let session = volume.superuser();
+    session.write_file("/config", "one").unwrap();
+    session.set_permissions("/config", 0o640).unwrap();
+    session.chown("/config", Some(7), Some(8)).unwrap();
+    let old = session.open("/config").unwrap();
+    session.write_file("/config", vec![b'x'; 300_000]).unwrap();
+    let now = session.metadata("/config").unwrap();
+    assert_eq!((now.len(), now.mode() & 0o7777, now.uid(), now.gid()), (300_000, 0o640, 7, 8));
+    let mut before = [0; 3];
+    assert_eq!((old.read_at(&mut before, 0).unwrap(), &before), (3, b"one"));
+    assert_eq!(session.read_dir("/").unwrap().count(), 2, "nothing is left beside it");
+    drop((old, session));
+    judge(volume, &image);
+}
+
+#[test]
+fn a_user_changes_what_is_the_user_s() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let volume = open(&image);
+    let root = volume.superuser();
+    root.create_dir_with("/home", 0o755).unwrap();
+    root.create_dir_with("/home/ann", 0o700).unwrap();
+    root.chown("/home/ann", Some(1000), Some(1000)).unwrap();
+    let ann = volume.session(Cred::new(1000, 1000, &[]));
+    ann.write_file("/home/ann/notes", "mine").unwrap();
+    assert_eq!(ann.metadata("/home/ann/notes").unwrap().uid(), 1000);
+    assert_eq!(ann.create("/home/other").map(drop).unwrap_err().errno(), Errno::EACCES);
+    assert_eq!(ann.chown("/home/ann/notes", Some(0), None).unwrap_err().errno(), Errno::EPERM);
+    let bob = volume.session(Cred::new(1001, 1001, &[]));
+    assert_eq!(bob.read("/home/ann/notes").unwrap_err().errno(), Errno::EACCES);
+    assert_eq!(bob.remove_file("/home/ann/notes").unwrap_err().errno(), Errno::EACCES);
+    drop((root, ann, bob));
+    judge(volume, &image);
+}
+
+#[test]
+fn a_volume_is_written_by_one() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let volume = open(&image);
+    let said = |opened: extern4::Result<Volume>| opened.map(drop).unwrap_err().to_string();
+    assert!(said(writable(&image.path)).contains("another program has it open"));
+    assert!(said(Volume::open(&image.path)).contains("another program has it open for writing"));
+    drop(Volume::options().shared(true).open(&image.path).unwrap());
+    judge(volume, &image);
+    if tools::can_run(&[Need::Mount]) {
+        let device = LoopDevice::attach(&image.path);
+        assert!(said(writable(&image.path)).contains("the kernel has it in use"));
+        drop(device);
+    }
+}
+
+#[test]
+fn what_is_only_read_is_refused_by_name() {
+    let refused = [
+        (ImageSpec::new("bigalloc", 64 << 20, &["-t", "ext4", "-O", "bigalloc"]), "bigalloc"),
+        (ImageSpec::new("quota", 64 << 20, &["-t", "ext4", "-O", "quota"]), "quota"),
+        (ImageSpec::new("mmp", 64 << 20, &["-t", "ext4", "-O", "mmp"]), "mmp"),
+    ];
+    for (spec, feature) in refused {
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let before = std::fs::read(&image.path).unwrap();
+        let error = writable(&image.path).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let text = error.to_string();
+        assert!(text.contains("can only be read") && text.contains(feature), "{text}");
+        assert!(before == std::fs::read(&image.path).unwrap(), "{feature}: the image was written");
+        Volume::open(&image.path).expect("it can be read");
+    }
+}
+
+#[test]
+fn a_volume_opened_for_reading_is_not_changed() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let volume = Volume::open(&image.path).unwrap();
+    let error = volume.superuser().create_dir("/x").unwrap_err();
+    assert_eq!(error.errno(), Errno::EROFS);
+    assert!(volume.stats().journal.is_none());
+}
+
+#[test]
+fn what_was_synced_is_there_if_nobody_closes() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let volume = open(&image);
+    let session = volume.superuser();
+    session.write_file("/kept", "kept").unwrap();
+    volume.sync().unwrap();
+    let journal = volume.stats().journal.expect("it is open for writing");
+    assert!(journal.transactions > 0 && journal.flushes <= 2 * journal.transactions, "{journal:?}");
+    drop((session, volume));
+    // Reading replays in memory, writing on the device.
+    assert_eq!(Volume::open(&image.path).unwrap().superuser().read("/kept").unwrap(), b"kept");
+    let volume = open(&image);
+    assert_eq!(volume.superuser().read("/kept").unwrap(), b"kept");
+    judge(volume, &image);
+}
