@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::error::Error as _;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -20,7 +21,18 @@ pub(crate) struct App {
     command: &'static str,
     cred: Cred,
     open: Vec<Rc<Opened>>,
+    /// The volumes that the command is going to write to.
+    written: Vec<Image>,
     status: Status,
+    script: Option<Script>,
+}
+
+/// The script that the command line stands in.
+struct Script {
+    /// The volume that its paths are in.
+    image: Image,
+    /// What stands before messages about its current line.
+    line: String,
 }
 
 /// An open volume and the caller's view of it.
@@ -31,6 +43,8 @@ pub(crate) struct Opened {
     pub(crate) volume: Volume,
     /// The caller's view.
     pub(crate) session: Session,
+    /// It was opened to be written to.
+    writing: bool,
     names: OnceCell<Names>,
 }
 
@@ -45,7 +59,71 @@ pub(crate) struct Target {
 impl App {
     /// A run of subcommand `command` by `cred`.
     pub(crate) fn new(command: &'static str, cred: Cred) -> Self {
-        Self { command, cred, open: Vec::new(), status: Status::Success }
+        let (open, written) = (Vec::new(), Vec::new());
+        Self { command, cred, open, written, status: Status::Success, script: None }
+    }
+
+    /// What `text` names: a place as the command line gives it, or in a script a path of the script's volume.
+    pub(crate) fn place(&self, text: &OsStr) -> Place {
+        match &self.script {
+            Some(script) => Place::inside(script.image.clone(), text),
+            None => Place::parse(text),
+        }
+    }
+
+    /// What `text` names, which the command is going to write to. All such places are to be announced before a volume
+    /// is opened: a volume is opened once, and then as all that is done with it needs it.
+    pub(crate) fn written_place(&mut self, text: &OsStr) -> Place {
+        let place = self.place(text);
+        self.write_to(&place.image);
+        place
+    }
+
+    /// The command is going to write to this volume.
+    pub(crate) fn write_to(&mut self, image: &Image) {
+        self.written.push(image.clone());
+    }
+
+    /// From now on, command lines are those of a script whose paths are in `image`.
+    pub(crate) fn begin_script(&mut self, image: &Image) {
+        self.script = Some(Script { image: image.clone(), line: String::new() });
+    }
+
+    /// Whether this is a command line of a script.
+    pub(crate) fn in_script(&self) -> bool {
+        self.script.is_some()
+    }
+
+    /// The script has come to this line.
+    pub(crate) fn script_line(&mut self, line: String) {
+        if let Some(script) = &mut self.script {
+            script.line = line;
+        }
+    }
+
+    /// Who calls.
+    pub(crate) fn cred(&self) -> &Cred {
+        &self.cred
+    }
+
+    /// Whether the caller may do what only the superuser of a volume may.
+    pub(crate) fn is_superuser(&self) -> bool {
+        self.cred.uid() == 0
+    }
+
+    /// Ends writing: what has been done is made durable, whether or not the rest failed. A failure is reported.
+    pub(crate) fn close(&mut self) {
+        for opened in std::mem::take(&mut self.open) {
+            if !opened.writing {
+                continue;
+            }
+            let (image, volume) = (opened.image.clone(), opened.volume.clone());
+            // Nothing of the volume may be in use when it is closed.
+            drop(opened);
+            if let Err(error) = volume.close() {
+                self.error(image, &error);
+            }
+        }
     }
 
     /// How it went so far.
@@ -72,14 +150,32 @@ impl App {
 
     /// Opens a volume, once however often it is asked for.
     pub(crate) fn try_volume(&mut self, image: &Image) -> extern4::Result<Rc<Opened>> {
-        if let Some(volume) = self.open.iter().find(|volume| volume.image == *image) {
+        if let Some(volume) = self.open.iter().find(|volume| volume.image.is(image)) {
             return Ok(Rc::clone(volume));
         }
-        let volume = open(image)?;
+        let writing = self.written.iter().any(|written| written.is(image));
+        let volume = open(image, writing)?;
         let session = volume.session(self.cred.clone());
-        let opened = Rc::new(Opened { image: image.clone(), volume, session, names: OnceCell::new() });
+        let opened = Opened { image: image.clone(), volume, session, writing, names: OnceCell::new() };
+        let opened = Rc::new(opened);
         self.open.push(Rc::clone(&opened));
         Ok(opened)
+    }
+
+    /// The user and group names of a volume, before it is opened for writing: a command line with a name that is not
+    /// there changes nothing. A failure is reported.
+    pub(crate) fn names_of(&mut self, image: &Image) -> Option<Names> {
+        if let Some(volume) = self.open.iter().find(|volume| volume.image.is(image)) {
+            // A script may have changed them.
+            return Some(Names::read(&volume.volume.superuser()));
+        }
+        match open(image, false) {
+            Ok(volume) => Some(Names::read(&volume.superuser())),
+            Err(error) => {
+                self.refused(image, &error);
+                None
+            }
+        }
     }
 
     /// Reports why a volume could not be opened.
@@ -128,12 +224,15 @@ impl App {
 
     fn say(&self, message: impl Display) {
         // A message that cannot be written has nowhere else to go.
-        let _ = writeln!(io::stderr().lock(), "extern4: {}: {message}", self.command);
+        let line = self.script.as_ref().map_or("", |script| &*script.line);
+        let _ = writeln!(io::stderr().lock(), "extern4: {}: {line}{message}", self.command);
     }
 }
 
-fn open(image: &Image) -> extern4::Result<Volume> {
+/// Opens a volume, which the caller closes.
+pub(crate) fn open(image: &Image, writing: bool) -> extern4::Result<Volume> {
     let mut options = Volume::options();
+    options.write(writing);
     match image.part {
         Part::Whole => {}
         Part::Partition(number) => {

@@ -14,9 +14,9 @@ and IMAGE@1M:/PATH in the volume that starts 1 MiB into the image. Where an imag
 the longest name that exists is taken.
 
 Exit codes: 0 everything succeeded; 1 something failed; 2 wrong usage; 3 not an ext2, ext3 or ext4 volume, or one \
-with a feature that cannot be read; 4 the volume is corrupt. The highest counts.";
+with a feature that cannot be read, or not be written; 4 the volume is corrupt. The highest counts.";
 
-/// Look into ext2, ext3 and ext4 images and devices without mounting them.
+/// Look into ext2, ext3 and ext4 images and devices, and change them, without mounting them.
 #[derive(Parser)]
 #[command(name = "extern4", version, after_long_help = PLACES, disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -95,18 +95,50 @@ commands! {
     Stat = "stat" => stat;
     /// Write the contents of files to standard output
     Cat = "cat" => cat;
-    /// Copy files and directories out of a volume
+    /// Copy files and directories out of volumes, into them and between them
     Cp = "cp" => cp;
+    /// Write the contents of a file to standard output
+    Get = "get" => get;
+    /// Replace the contents of a file with standard input, all at once
+    Put = "put" => put;
+    /// Make directories
+    Mkdir = "mkdir" => mkdir;
+    /// Remove files and directories
+    Rm = "rm" => rm;
+    /// Rename files within a volume
+    Mv = "mv" => mv;
+    /// Give files more names, or make symbolic links
+    Ln = "ln" => ln;
+    /// Make files, or set their times
+    Touch = "touch" => touch;
+    /// Make files shorter or longer
+    Truncate = "truncate" => truncate;
+    /// Change permission bits
+    Chmod = "chmod" => chmod;
+    /// Change owners and groups
+    Chown = "chown" => chown;
     /// Search for files, with the expressions of GNU find
     Find = "find" => find;
     /// Sum up the space that files take
     Du = "du" => du;
     /// Show the free space of volumes
     Df = "df" => df;
+    /// Show what it takes to look at everything below a place: hits and misses of every cache
+    Stats = "stats" => stats;
     /// Show access control lists
     Getfacl = "getfacl" => getfacl;
     /// Show extended attributes
     Getfattr = "getfattr" => getfattr;
+    /// Change access control lists
+    Setfacl = "setfacl" => setfacl;
+    /// Set or remove extended attributes
+    Setfattr = "setfattr" => setfattr;
+    /// Run many changes of one volume, one a line
+    Script = "script" => script;
+    /// Replay the journal of a volume that was not cleanly unmounted
+    Recover = "recover" => recover;
+    /// Change the label, the UUID and other things of a volume as a whole
+    Tune = "tune" => tune;
     /// Show inodes as they stand on the volume, and their blocks
     Inode = "inode" => inode;
     /// Show what blocks of the volume are for, and what is in them

@@ -12,10 +12,12 @@ mod blockmap;
 mod cmd;
 mod color;
 mod json;
+mod mode_change;
 mod names;
 mod place;
 mod raw;
 mod report;
+mod resolve;
 mod status;
 mod text;
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let mut app = App::new(args.command.name(), args.cred());
     let done = args.command.run(&mut app);
+    app.close();
     ExitCode::from(match done {
         Ok(()) => app.status().code(),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Status::CLOSED_PIPE,

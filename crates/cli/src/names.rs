@@ -63,6 +63,52 @@ impl Names {
     }
 }
 
+/// A user or a group as somebody writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// By number.
+    Number(u32),
+    /// By a name of the volume's own.
+    Name(String),
+}
+
+impl Who {
+    /// Reads a number or a name.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(Self::Name(text.to_owned()));
+        }
+        match text.parse() {
+            // The last number stands for nobody in the calls underneath.
+            Ok(u32::MAX) | Err(_) => Err(format!("{text} is no number of a user or group")),
+            Ok(number) => Ok(Self::Number(number)),
+        }
+    }
+
+    /// Whether names have to be looked up.
+    pub(crate) fn is_name(&self) -> bool {
+        matches!(self, Self::Name(_))
+    }
+
+    /// The number of the user; an error that says what is not there.
+    pub(crate) fn uid(&self, names: &Names) -> Result<u32, String> {
+        self.number("user", |name| names.uid(name))
+    }
+
+    /// The number of the group; an error that says what is not there.
+    pub(crate) fn gid(&self, names: &Names) -> Result<u32, String> {
+        self.number("group", |name| names.gid(name))
+    }
+
+    fn number(&self, kind: &str, find: impl Fn(&str) -> Option<u32>) -> Result<u32, String> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Name(name) => find(name)
+                .ok_or_else(|| format!("{} is not a {kind} of", crate::text::escape(name.as_bytes()))),
+        }
+    }
+}
+
 impl Table {
     /// Reads lines `name:password:number:...`, of which the first for a number or name counts. A name that a terminal
     /// or a script could mistake for something else is left out.

@@ -13,6 +13,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -68,6 +69,11 @@ impl Place {
         Self::new(Image::guess(&bytes[..end]), bytes.get(end + 1..).unwrap_or_default())
     }
 
+    /// The path `text` in `image`.
+    pub(crate) fn inside(image: Image, text: &OsStr) -> Self {
+        Self::new(image, text.as_bytes())
+    }
+
     fn new(image: Image, path: &[u8]) -> Self {
         let mut absolute = Vec::with_capacity(path.len() + 1);
         if path.first() != Some(&b'/') {
@@ -90,6 +96,11 @@ impl Place {
 }
 
 impl Image {
+    /// Whether both are the same volume, however their file is named.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.part == other.part && (self.file == other.file || same_file(&self.file, &other.file))
+    }
+
     /// What `text` names if its file exists: a whole file first, then a part of one.
     fn existing(text: &[u8], exists: &impl Fn(&Path) -> bool) -> Option<Self> {
         let whole = Self { file: path(text), part: Part::Whole };
@@ -115,6 +126,12 @@ impl Image {
     }
 }
 
+/// Whether two paths of the host lead to the same file.
+pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    id(one).is_some_and(|found| Some(found) == id(other))
+}
+
 fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
@@ -124,7 +141,7 @@ fn is_digits(text: &str) -> bool {
 }
 
 /// A number of bytes, with an optional binary unit `K`, `M`, `G` or `T`.
-fn offset(text: &str) -> Option<u64> {
+pub(crate) fn offset(text: &str) -> Option<u64> {
     let shift = match text.bytes().last()? {
         b'K' => 10,
         b'M' => 20,

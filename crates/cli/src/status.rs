@@ -8,7 +8,9 @@ pub(crate) enum Status {
     Success,
     /// Something failed: a missing file, a refused access, an unreadable image.
     Failed,
-    /// An image is not an ext2, ext3 or ext4 volume, or uses a feature that cannot be read.
+    /// A script makes no sense.
+    Usage,
+    /// An image is not an ext2, ext3 or ext4 volume, or uses a feature that cannot be read, or not written.
     Refused,
     /// A volume's structures are corrupt.
     Corrupt,
@@ -25,6 +27,7 @@ impl Status {
         match self {
             Self::Success => 0,
             Self::Failed => 1,
+            Self::Usage => Self::USAGE,
             Self::Refused => 3,
             Self::Corrupt => 4,
         }

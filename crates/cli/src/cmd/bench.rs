@@ -1,5 +1,7 @@
 //! `extern4 bench`: how fast operations are on this machine, in process and without any tool around it.
 
+mod ops;
+
 use std::io::{self, Write as _};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -41,6 +43,8 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Change files over and over, in a copy of the image
+    Ops(ops::Args),
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -68,7 +72,10 @@ struct Measured {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let What::Walk { place, threads, seconds, missing, json } = &args.what;
+    let (place, threads, seconds, missing, json) = match &args.what {
+        What::Walk { place, threads, seconds, missing, json } => (place, threads, seconds, missing, json),
+        What::Ops(args) => return ops::run(args, app),
+    };
     let Some(target) = app.target(place) else { return Ok(()) };
     // Whatever has to be read is read before.
     match look_up(target.session(), target.path(), *missing) {

@@ -20,10 +20,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    write(&args.places, app)
+}
+
+/// Writes files to standard output.
+pub(crate) fn write(places: &[Place], app: &mut App) -> io::Result<()> {
     // Straight to the descriptor: `Stdout` would look for line feeds in all of it.
     let mut output =
         Output { out: HostFile::from(rustix::io::dup(io::stdout())?), buffer: vec![0; CHUNK_BYTES] };
-    for place in &args.places {
+    for place in places {
         let Some(target) = app.target(place) else { continue };
         match target.session().open(target.path()) {
             Ok(file) => match output.file(&file, &target) {

@@ -1,33 +1,38 @@
-//! `extern4 cp`: copies files and directories out of a volume.
+//! `extern4 cp`: copies files and directories out of volumes, into them and between them.
 //!
-//! What is in a volume is not to be trusted, so nothing that a copy meets below its destination is followed: every
+//! Out of a volume: what is in a volume is not to be trusted, so nothing that a copy meets below its destination is followed: every
 //! step is taken from an open directory, by one name, with links refused ([`tree::Tree`]). A file that is there already
 //! is replaced, never written through. Only the destination as it was typed is taken as the user means it.
 
 mod attributes;
 mod copier;
 mod data;
+mod into;
 mod progress;
+mod source;
 mod tree;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::app::{App, host_reason};
-use crate::place::Place;
+use crate::place::{Place, same_file};
+use crate::resolve::own_name;
 use crate::status::Status;
 
 use copier::{Copier, Spot};
+use into::{IntoVolume, Source};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Files and directories to copy
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
-    /// Where to: a directory, or the name of the copy
-    #[arg(value_name = "DESTINATION")]
-    destination: PathBuf,
+    /// Files and directories to copy: in volumes or, for a destination in a volume, of the host
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<OsString>,
+    /// Where to: a directory, or the name of the copy, of the host or in a volume
+    #[arg(value_name = "DESTINATION", required = true)]
+    destination: OsString,
     /// Copy directories with everything below them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
@@ -48,22 +53,104 @@ impl Args {
     }
 }
 
+/// An operand: a file of the host, or one in a volume.
+enum Side {
+    Host(PathBuf),
+    Volume(Place),
+}
+
+/// What stands before a path of the host in a script, whose other paths are in its volume.
+const HOST: &[u8] = b"host:";
+
+/// What the destination and the sources name. At least one side is in a volume, so where it has to be guessed whether a
+/// name is an image or a file to be copied, the other side decides.
+fn sides(args: &Args, app: &App) -> (Vec<Side>, Side) {
+    if app.in_script() {
+        let side = |text: &OsString| match text.as_bytes().strip_prefix(HOST) {
+            Some(path) => Side::Host(PathBuf::from(OsStr::from_bytes(path))),
+            None => Side::Volume(app.place(text)),
+        };
+        return (args.places.iter().map(side).collect(), side(&args.destination));
+    }
+    let is_place = |text: &OsString| !Path::new(text).exists() && Place::is_one(text);
+    let looks_like_one = args.destination.as_bytes().windows(2).any(|pair| pair == b":/")
+        && !Path::new(&args.destination).exists()
+        && !args.places.iter().any(is_place);
+    if is_place(&args.destination) || looks_like_one {
+        let side = |text: &OsString| {
+            if is_place(text) { Side::Volume(Place::parse(text)) } else { Side::Host(text.into()) }
+        };
+        return (args.places.iter().map(side).collect(), Side::Volume(Place::parse(&args.destination)));
+    }
+    let places = args.places.iter().map(|text| Side::Volume(Place::parse(text)));
+    (places.collect(), Side::Host(PathBuf::from(&args.destination)))
+}
+
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let destination = &args.destination;
-    if !destination.exists() && Place::is_one(destination.as_os_str()) {
-        app.fail(
+    match sides(args, app) {
+        (sources, Side::Volume(destination)) => into(args, &sources, &destination, app),
+        (sources, Side::Host(destination)) => {
+            let mut places = Vec::new();
+            for source in sources {
+                match source {
+                    Side::Volume(place) => places.push(place),
+                    Side::Host(path) => {
+                        let path = path.display();
+                        app.fail(
+                            Status::Failed,
+                            format_args!("{path}: neither it nor its copy is in a volume"),
+                        );
+                        return Ok(());
+                    }
+                }
+            }
+            out(args, &places, &destination, app);
+        }
+    }
+    Ok(())
+}
+
+/// Copies into a volume.
+fn into(args: &Args, sources: &[Side], destination: &Place, app: &mut App) {
+    app.write_to(&destination.image);
+    // All is opened before anything is written.
+    let mut from = Vec::new();
+    for source in sources {
+        match source {
+            Side::Host(path) => from.push(Source::Host(path.clone())),
+            Side::Volume(place) => from.extend(app.target(place).map(Source::Volume)),
+        }
+    }
+    let Some(target) = app.target(destination) else { return };
+    let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
+    if sources.len() > 1 && !is_directory {
+        return app.fail(Status::Failed, format_args!("{destination}: not a directory"));
+    }
+    let mut copy = IntoVolume::new(args, &target.volume);
+    for from in &from {
+        copy.copy(from, destination, app);
+    }
+    copy.finish(app);
+}
+
+/// Copies out of volumes.
+fn out(args: &Args, places: &[Place], destination: &Path, app: &mut App) {
+    if let Some(place) = places.iter().find(|place| same_file(&place.image.file, destination)) {
+        return app.fail(
             Status::Failed,
-            format_args!("{}: volumes are opened read-only: copy to a directory", destination.display()),
+            format_args!(
+                "{}: this is the image itself; its root is {}:/",
+                destination.display(),
+                place.image
+            ),
         );
-        return Ok(());
     }
     let is_directory = destination.is_dir();
-    if args.places.len() > 1 && !is_directory {
-        app.fail(Status::Failed, format_args!("{}: not a directory", destination.display()));
-        return Ok(());
+    if places.len() > 1 && !is_directory {
+        return app.fail(Status::Failed, format_args!("{}: not a directory", destination.display()));
     }
     let mut copier = Copier::new(args);
-    for place in &args.places {
+    for place in places {
         let Some(target) = app.target(place) else { continue };
         match spot(place, destination, is_directory) {
             Ok(spot) => copier.copy(&target, spot, app),
@@ -73,7 +160,6 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     }
     copier.finish(app);
-    Ok(())
 }
 
 /// Where a place goes: into the destination under its own name, or in the destination's stead.
@@ -90,32 +176,4 @@ fn spot(place: &Place, destination: &Path, is_directory: bool) -> io::Result<Spo
         return Spot::existing(parent.unwrap_or(Path::new(".")), name.to_owned(), destination);
     }
     Spot::inside(parent.unwrap_or(Path::new(".")), name.to_owned())
-}
-
-/// The name that a copy of `path` gets; nothing for a root or a directory named by its dots, whose contents are meant.
-fn own_name(path: &Path) -> Option<OsString> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.ends_with(b"/.") || bytes.ends_with(b"/./") {
-        return None;
-    }
-    path.file_name().map(ToOwned::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::own_name;
-    use std::path::Path;
-
-    #[test]
-    fn copies_keep_their_names() {
-        let check = |path: &str, name: Option<&str>| {
-            assert_eq!(own_name(Path::new(path)).as_deref().and_then(|name| name.to_str()), name, "{path}");
-        };
-        check("/etc/passwd", Some("passwd"));
-        check("/etc/", Some("etc"));
-        check("/", None);
-        check("/etc/.", None);
-        check("/etc/..", None);
-    }
 }

@@ -1,6 +1,6 @@
 //! `extern4 getfattr`: extended attributes, as `getfattr` writes them and `setfattr --restore` reads them.
 
-mod encoding;
+pub(super) mod encoding;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};

@@ -42,9 +42,46 @@ fn push(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(format!("\\{byte:03o}").as_bytes());
 }
 
+/// The name that was written so, in either way.
+pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut name = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
+        rest = match (byte, octal, after) {
+            (b'\\', Some(digits), _) => {
+                // Three digits can say more than a byte holds; like the tools, no more than that is taken.
+                name.push(digits.iter().fold(0_u8, |value, digit| value.wrapping_mul(8) | (digit - b'0')));
+                &after[3..]
+            }
+            (b'\\', None, [next @ (b'\\' | b'"'), rest @ ..]) => {
+                name.push(*next);
+                rest
+            }
+            _ => {
+                name.push(byte);
+                after
+            }
+        };
+    }
+    name
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Backslash, push_octal};
+    use super::{Backslash, push_octal, unescape};
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for name in [&b"a b=\n\\x"[..], b"\\101", b"\xff\"", b"\\\\", b""] {
+            for backslash in [Backslash::Doubled, Backslash::Octal] {
+                let mut out = Vec::new();
+                push_octal(&mut out, name, b"=", backslash, true);
+                assert_eq!(unescape(&out), name, "{}", name.escape_ascii());
+            }
+        }
+        assert_eq!(unescape(b"a\\"), b"a\\");
+    }
 
     #[test]
     fn names_are_written_as_the_tools_do() {

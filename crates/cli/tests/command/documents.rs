@@ -121,7 +121,15 @@ fn completions_and_manual_pages_know_every_command() {
     let page = String::from_utf8(ok(extern4(&image, ["man"]))).expect("text");
     assert!(page.contains(".TH extern4 1"), "{page}");
     ok(extern4(&image, ["man", "pages"]));
-    for page in ["extern4.1", "extern4-ls.1", "extern4-find.1", "extern4-cp.1", "extern4-bench-walk.1"] {
+    for page in [
+        "extern4.1",
+        "extern4-ls.1",
+        "extern4-find.1",
+        "extern4-cp.1",
+        "extern4-bench-walk.1",
+        "extern4-setfacl.1",
+        "extern4-bench-ops.1",
+    ] {
         assert!(image.scratch().join("pages").join(page).exists(), "{page}");
     }
 }

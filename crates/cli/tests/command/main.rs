@@ -10,3 +10,4 @@ mod failing;
 mod listing;
 mod run;
 mod terminal;
+mod writing;

@@ -61,13 +61,18 @@ fn is_root() -> bool {
 }
 
 impl Lost {
-    fn xattr(&mut self, path: &Path, name: &OsStr, error: Errno) {
+    /// The owner of another file is not kept.
+    pub(super) fn owner(&mut self) {
+        self.owners += 1;
+    }
+
+    /// An attribute of a file is not kept, which whoever is `privileged` might have expected.
+    pub(super) fn xattr(&mut self, path: &Path, name: &OsStr, error: io::Error, privileged: bool) {
         self.xattrs += 1;
         // Only root may set these, as only root may give files away.
-        let privileged =
-            [&b"security."[..], b"trusted."].iter().any(|space| name.as_bytes().starts_with(space));
-        self.failed |= is_root() || !privileged;
-        self.first_xattr.get_or_insert_with(|| (path.to_owned(), name.to_owned(), error.into()));
+        let guarded = [&b"security."[..], b"trusted."].iter().any(|space| name.as_bytes().starts_with(space));
+        self.failed |= privileged || !guarded;
+        self.first_xattr.get_or_insert_with(|| (path.to_owned(), name.to_owned(), error));
     }
 
     /// Says what was lost, in one message for each kind.
@@ -125,7 +130,7 @@ impl Original<'_> {
             for name in self.xattr_names()? {
                 let Some(value) = self.directory.lgetxattr(self.name, &name)? else { continue };
                 if let Err(error) = fsetxattr(copy, &*name, &value, XattrFlags::empty()) {
-                    lost.xattr(self.path, &name, error);
+                    lost.xattr(self.path, &name, error.into(), is_root());
                 }
             }
         }
@@ -159,7 +164,7 @@ impl Original<'_> {
             for attribute in self.xattr_names()? {
                 let Some(value) = self.directory.lgetxattr(self.name, &attribute)? else { continue };
                 if let Err(error) = lsetxattr(&path, &*attribute, &value, XattrFlags::empty()) {
-                    lost.xattr(self.path, &attribute, error);
+                    lost.xattr(self.path, &attribute, error.into(), is_root());
                 }
             }
         }
@@ -188,7 +193,7 @@ impl Original<'_> {
         match self.directory.acl(self.name, kind)? {
             Some(acl) => {
                 if let Err(error) = fsetxattr(copy, name, &acl.to_xattr(), XattrFlags::empty()) {
-                    lost.xattr(self.path, OsStr::new(name), error);
+                    lost.xattr(self.path, OsStr::new(name), error.into(), is_root());
                 }
             }
             None if keep.inherits_acl => {
@@ -213,7 +218,7 @@ fn own(
         Err(Errno::PERM | Errno::INVAL) if !is_root() => {
             // A user may give a file to a group of his own.
             let _ = change(None, Some(gid));
-            lost.owners += 1;
+            lost.owner();
             Ok(false)
         }
         Err(error) => Err(error.into()),

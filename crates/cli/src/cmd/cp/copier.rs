@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use extern4::{DirEntry, FileType, Metadata};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat};
@@ -81,7 +82,9 @@ struct Pending {
 impl<'a> Copier<'a> {
     pub(super) fn new(args: &'a Args) -> Self {
         // Modes are given in full where they are made, so that a file never has more rights than it ends with.
-        let umask = rustix::process::umask(Mode::empty()).as_raw_mode();
+        // A script has several copies, and the first finds the umask.
+        static UMASK: OnceLock<u32> = OnceLock::new();
+        let umask = *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode());
         let progress = Progress::new(args.quiet);
         Self { args, umask, lost: Lost::default(), progress, buffer: Vec::new(), sources: Vec::new() }
     }

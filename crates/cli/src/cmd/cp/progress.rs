@@ -39,7 +39,17 @@ impl Progress {
         } else {
             session.metadata(target.path()).map_or(0, |found| stored_bytes(&found))
         };
+        self.expect_bytes(bytes);
+    }
+
+    /// So many bytes more are to be copied.
+    pub(super) fn expect_bytes(&self, bytes: u64) {
         self.bar.inc_length(bytes);
+    }
+
+    /// Whether nobody sees it.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.bar.is_hidden()
     }
 
     /// Another piece is copied.
@@ -67,6 +77,6 @@ impl Progress {
 }
 
 /// The bytes of a file that are not holes, about.
-fn stored_bytes(metadata: &extern4::Metadata) -> u64 {
+pub(super) fn stored_bytes(metadata: &extern4::Metadata) -> u64 {
     metadata.len().min(metadata.blocks().saturating_mul(512).max(metadata.len() % 4096))
 }

@@ -1,5 +1,7 @@
 //! `-perm`: exactly these bits, all of them, or any of them.
 
+use crate::mode_change::ModeChange;
+
 /// A test of permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Perm {
@@ -31,60 +33,7 @@ impl Perm {
 
 /// An octal mode, or symbolic clauses such as `u+rw,go=r` that start with no bit set.
 fn mode(text: &str) -> Option<u32> {
-    if text.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
-        return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
-    }
-    text.split(',').try_fold(0, clause)
-}
-
-fn clause(mode: u32, text: &str) -> Option<u32> {
-    let operator_at = text.find(['+', '-', '='])?;
-    let (who, mut actions) = text.split_at(operator_at);
-    let mut whose = 0;
-    for letter in who.bytes() {
-        whose |= match letter {
-            b'u' => 0o4700,
-            b'g' => 0o2070,
-            b'o' => 0o0007,
-            b'a' => 0o6777,
-            _ => return None,
-        };
-    }
-    if who.is_empty() {
-        whose = 0o6777;
-    }
-    let mut mode = mode;
-    while let Some(operator) = actions.bytes().next() {
-        let rest = &actions[1..];
-        let end = rest.find(['+', '-', '=']).unwrap_or(rest.len());
-        let bits = bits(&rest[..end], whose, mode)?;
-        mode = match operator {
-            b'+' => mode | bits,
-            b'-' => mode & !bits,
-            _ => mode & !whose | bits,
-        };
-        actions = &rest[end..];
-    }
-    Some(mode)
-}
-
-fn bits(letters: &str, whose: u32, mode: u32) -> Option<u32> {
-    let mut bits = 0;
-    for letter in letters.bytes() {
-        bits |= match letter {
-            b'r' => 0o444 & whose,
-            b'w' => 0o222 & whose,
-            b'x' | b'X' if letter == b'x' || mode & 0o111 != 0 => 0o111 & whose,
-            b'X' => 0,
-            b's' => 0o6000 & whose,
-            b't' => 0o1000,
-            b'u' => (0o111 * ((mode >> 6) & 7)) & whose,
-            b'g' => (0o111 * ((mode >> 3) & 7)) & whose,
-            b'o' => (0o111 * (mode & 7)) & whose,
-            _ => return None,
-        };
-    }
-    Some(bits)
+    Some(ModeChange::parse(text)?.apply(0, false, 0))
 }
 
 #[cfg(test)]

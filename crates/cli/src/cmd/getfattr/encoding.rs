@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     /// In quotes, with `\ooo` for what is not printable.
     Text,
     /// In hexadecimal behind `0x`.
@@ -45,13 +45,49 @@ impl Encoding {
     }
 }
 
+/// The value that is written in one of these ways; what is in none of them is the value itself.
+pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    match text {
+        [b'0', b'x' | b'X', digits @ ..] => decode_hex(digits),
+        [b'0', b's' | b'S', digits @ ..] => decode_base64(digits),
+        [b'"', inner @ .., b'"'] => Some(crate::text::unescape(inner)),
+        _ => Some(text.to_vec()),
+    }
+}
+
+fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pair = |pair: &[u8]| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?);
+    digits.chunks(2).map(pair).collect()
+}
+
+fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(4) {
+        return None;
+    }
+    let padding = digits.iter().rev().take(2).take_while(|digit| **digit == b'=').count();
+    let mut value = Vec::with_capacity(digits.len() / 4 * 3);
+    let (last, digits) = (digits.len() - padding, &digits[..digits.len() - padding]);
+    for chunk in digits.chunks(4) {
+        let mut bits = 0_u32;
+        for digit in chunk {
+            bits = bits << 6 | u32::try_from(DIGITS.iter().position(|known| known == digit)?).ok()?;
+        }
+        let [_, bytes @ ..] = (bits << (6 * (4 - chunk.len()))).to_be_bytes();
+        value.extend_from_slice(&bytes[..chunk.len() * 3 / 4]);
+    }
+    debug_assert_eq!(value.len(), last * 3 / 4);
+    Some(value)
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// A program that stores a C string with its final NUL means the string.
 fn without_nul(value: &[u8]) -> &[u8] {
     value.strip_suffix(b"\0").unwrap_or(value)
 }
 
 fn push_base64(out: &mut Vec<u8>, value: &[u8]) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for chunk in value.chunks(3) {
         let mut bytes = [0; 4];
         bytes[1..=chunk.len()].copy_from_slice(chunk);
@@ -65,7 +101,22 @@ fn push_base64(out: &mut Vec<u8>, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::Encoding;
+    use super::{Encoding, decode};
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for value in [&b""[..], b"a", b"ab", b"abc", b"abcd", b"\x00\xff\n\"\\x", b"0x12"] {
+            for encoding in [Encoding::Text, Encoding::Hex, Encoding::Base64] {
+                let mut out = Vec::new();
+                encoding.push(&mut out, value);
+                assert_eq!(decode(&out).as_deref(), Some(value), "{}", out.escape_ascii());
+            }
+        }
+        assert_eq!(decode(b"plain \\101").as_deref(), Some(&b"plain \\101"[..]));
+        for bad in [&b"0x1"[..], b"0xgg", b"0sA", b"0s!!!!", b"0sA==="] {
+            assert_eq!(decode(bad), None, "{}", bad.escape_ascii());
+        }
+    }
 
     fn check(encoding: Encoding, value: &[u8], shown: &str) {
         let mut out = Vec::new();

@@ -1,0 +1,290 @@
+//! `bench ops`: changes over and over, on a copy of the image.
+//!
+//! The copy has no name by the time it is opened, so that it is gone with this process however that ends.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use extern4::{OpenFlags, Session, XattrFlags};
+use extern4_sync::allocations;
+use rustix::fs::{SeekFrom, seek};
+
+use crate::app::{App, host_reason, open};
+use crate::json;
+use crate::place::{Image, Place};
+use crate::status::Status;
+
+/// Operations between two looks at whether the time is up.
+const BATCH: u64 = 16;
+/// Bytes of the image copied at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Op {
+    /// Make an empty file and remove it
+    CreateUnlink,
+    /// Rename a file, to another name and back in turn
+    Rename,
+    /// Change the mode of a file
+    Chmod,
+    /// Replace an extended attribute of a file
+    Setxattr,
+    /// Give a file another name and take it away
+    LinkUnlink,
+    /// Open a file and close it
+    OpenClose,
+    /// Write a block of a file and make it durable
+    Fsync,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// A volume, or a directory in it; a copy of the image is changed, never the image itself
+    #[arg(value_name = "PLACE", value_parser = Place::parser())]
+    place: Place,
+    /// What to do
+    #[arg(long)]
+    op: Op,
+    /// Threads that do it at once
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: u32,
+    /// All threads work in one directory, instead of each in its own
+    #[arg(long)]
+    shared: bool,
+    /// Seconds to do it for
+    #[arg(long, default_value_t = 3.0, value_parser = super::seconds)]
+    seconds: f64,
+    /// Write a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a run measured.
+struct Measured {
+    ops: u64,
+    allocations: u64,
+    elapsed: Duration,
+}
+
+pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let place = &args.place;
+    let copy = match copy(&place.image.file) {
+        Ok(copy) => copy,
+        Err(error) => {
+            app.fail(
+                Status::Failed,
+                format_args!("{}: cannot be copied: {}", place.image, host_reason(&error)),
+            );
+            return Ok(());
+        }
+    };
+    let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
+    let volume = match open(&Image { file: path, part: place.image.part }, true) {
+        Ok(volume) => volume,
+        Err(error) => {
+            app.refused(&place.image, &error);
+            return Ok(());
+        }
+    };
+    let session = volume.session(app.cred().clone());
+    let measured = measure(args, &session);
+    drop(session);
+    let closed = volume.close();
+    match measured.and_then(|measured| closed.map(|()| measured)) {
+        Ok(measured) => {
+            let text = if args.json { measured.json(args) } else { measured.people(args) };
+            io::Write::write_all(&mut io::stdout(), text.as_bytes())?;
+        }
+        Err(error) => app.error(place, &error),
+    }
+    Ok(())
+}
+
+/// A copy of the image, holes left out, in a file without a name.
+fn copy(image: &Path) -> io::Result<File> {
+    let from = File::open(image)?;
+    let size = io::Seek::seek(&mut &from, io::SeekFrom::End(0))?;
+    let directory = match std::env::var_os("TMPDIR").filter(|directory| !directory.is_empty()) {
+        Some(directory) => PathBuf::from(directory),
+        None if from.metadata()?.is_file() => {
+            let parent = image.parent().filter(|parent| !parent.as_os_str().is_empty());
+            parent.unwrap_or(Path::new(".")).to_owned()
+        }
+        None => std::env::temp_dir(),
+    };
+    let name = directory.join(format!(".extern4-bench.{}", std::process::id()));
+    let to = File::options().read(true).write(true).create_new(true).open(&name)?;
+    std::fs::remove_file(&name)?;
+    to.set_len(size)?;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    while at < size {
+        let (start, end) = match seek(&from, SeekFrom::Data(at)) {
+            Ok(start) => (start, seek(&from, SeekFrom::Hole(start)).unwrap_or(size)),
+            Err(rustix::io::Errno::NXIO) => break,
+            // A device has no holes.
+            Err(_) => (at, size),
+        };
+        at = start;
+        while at < end {
+            let wanted = usize::try_from(end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            std::os::unix::fs::FileExt::read_exact_at(&from, &mut buffer[..wanted], at)?;
+            std::os::unix::fs::FileExt::write_all_at(&to, &buffer[..wanted], at)?;
+            at += wanted as u64;
+        }
+    }
+    Ok(to)
+}
+
+fn measure(args: &Args, session: &Session) -> extern4::Result<Measured> {
+    let base = session.at(&args.place.path)?;
+    let top = ".extern4-bench";
+    base.create_dir(top)?;
+    let mut workers = Vec::new();
+    for thread in 0..args.threads {
+        let directory =
+            if args.shared { PathBuf::from(top) } else { Path::new(top).join(thread.to_string()) };
+        if !args.shared {
+            base.create_dir(&directory)?;
+        }
+        workers.push(Worker::new(args.op, base.at(&directory)?, thread)?);
+    }
+    let (barrier, duration) = (Barrier::new(workers.len() + 1), Duration::from_secs_f64(args.seconds));
+    let (counts, elapsed) = std::thread::scope(|scope| {
+        let running: Vec<_> = workers
+            .into_iter()
+            .map(|worker| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    barrier.wait();
+                    worker.run(duration)
+                })
+            })
+            .collect();
+        barrier.wait();
+        let start = Instant::now();
+        let counts: Vec<_> =
+            running.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect();
+        (counts, start.elapsed())
+    });
+    let mut measured = Measured { ops: 0, allocations: 0, elapsed };
+    for count in counts {
+        let (ops, allocated) = count?;
+        measured.ops += ops;
+        measured.allocations += allocated;
+    }
+    Ok(measured)
+}
+
+/// One thread's work.
+struct Worker {
+    op: Op,
+    directory: Session,
+    /// The names it works with, which no other thread has.
+    file: OsString,
+    other: OsString,
+    open: extern4::File,
+}
+
+impl Worker {
+    fn new(op: Op, directory: Session, thread: u32) -> extern4::Result<Self> {
+        let (file, other) =
+            (OsString::from(format!("file{thread}")), OsString::from(format!("other{thread}")));
+        // What has to be there is made before the time runs.
+        let open = directory.create(&file)?;
+        open.write_all_at(&[0x5a; 4096], 0)?;
+        Ok(Self { op, directory, file, other, open })
+    }
+
+    /// Does it until the time is up; tells how often, and how many allocations that took.
+    fn run(&self, duration: Duration) -> extern4::Result<(u64, u64)> {
+        let (start, before) = (Instant::now(), allocations::of_this_thread());
+        let mut ops = 0;
+        while start.elapsed() < duration {
+            // What makes things durable takes long enough to look at the time each time.
+            let batch = if self.op == Op::Fsync { 1 } else { BATCH };
+            for turn in ops..ops + batch {
+                self.step(turn % 2 == 1)?;
+            }
+            ops += batch;
+        }
+        Ok((ops, allocations::of_this_thread() - before))
+    }
+
+    fn step(&self, odd: bool) -> extern4::Result<()> {
+        let (directory, file, other) = (&self.directory, &self.file, &self.other);
+        match self.op {
+            Op::CreateUnlink => {
+                let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+                drop(directory.open_with(other, flags, 0o644)?);
+                directory.remove_file(other)
+            }
+            Op::Rename if odd => directory.rename(other, file),
+            Op::Rename => directory.rename(file, other),
+            Op::Chmod => directory.set_permissions(file, if odd { 0o644 } else { 0o600 }),
+            Op::Setxattr => {
+                let value: &[u8] = if odd { b"one value of it" } else { b"and another one" };
+                directory.setxattr(file, "user.bench", value, XattrFlags::empty())
+            }
+            Op::LinkUnlink => {
+                directory.hard_link(file, other)?;
+                directory.remove_file(other)
+            }
+            Op::OpenClose => directory.open(file).map(drop),
+            Op::Fsync => {
+                self.open.write_all_at(&[if odd { 1 } else { 2 }; 4096], 0)?;
+                self.open.sync_all()
+            }
+        }
+    }
+}
+
+impl Measured {
+    fn ops_per_s(&self) -> f64 {
+        self.ops as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Nanoseconds that a thread takes for an operation.
+    fn ns_per_op(&self, threads: u32) -> f64 {
+        self.elapsed.as_nanos() as f64 * f64::from(threads) / self.ops as f64
+    }
+
+    fn allocs_per_op(&self) -> f64 {
+        self.allocations as f64 / self.ops as f64
+    }
+
+    fn json(&self, args: &Args) -> String {
+        json::line(|object| {
+            object.text("op", &name(args.op));
+            object.raw("threads", args.threads);
+            object.raw("shared", args.shared);
+            object.raw("ops_per_s", format_args!("{:.0}", self.ops_per_s()));
+            object.raw("ns_per_op", format_args!("{:.1}", self.ns_per_op(args.threads)));
+            object.raw("allocs_per_op", format_args!("{:.4}", self.allocs_per_op()));
+        })
+    }
+
+    fn people(&self, args: &Args) -> String {
+        format!(
+            "{}, {} threads{}: {:.0} operations/s, {:.1} ns each, {:.4} allocations each\n",
+            name(args.op),
+            args.threads,
+            if args.shared { " in one directory" } else { "" },
+            self.ops_per_s(),
+            self.ns_per_op(args.threads),
+            self.allocs_per_op(),
+        )
+    }
+}
+
+/// The operation as the command line has it.
+fn name(op: Op) -> String {
+    op.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}

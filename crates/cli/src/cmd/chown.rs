@@ -1,0 +1,122 @@
+//! `extern4 chown`: changes owners and groups.
+
+use std::ffi::OsString;
+use std::io;
+
+use crate::app::App;
+use crate::names::{Names, Who};
+use crate::place::{Image, Place};
+use crate::resolve::{change, followed, written_places};
+use crate::status::Status;
+
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// OWNER, OWNER:GROUP or :GROUP: numbers, or names of the volume's own /etc/passwd and /etc/group
+    #[arg(value_name = "OWNER[:GROUP]", value_parser = wanted)]
+    owner: Wanted,
+    /// Files to change
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<OsString>,
+    /// Change everything below directories too, symbolic links themselves included
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Change symbolic links themselves
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: (),
+}
+
+/// An owner and a group; nothing for the one that stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    owner: Option<Who>,
+    group: Option<Who>,
+}
+
+fn wanted(text: &str) -> Result<Wanted, String> {
+    let (owner, group) = match text.split_once(':') {
+        Some((owner, group)) if !group.is_empty() => (owner, group),
+        None if !text.is_empty() => (text, ""),
+        _ => return Err("write it as OWNER, OWNER:GROUP or :GROUP".to_owned()),
+    };
+    Ok(Wanted { owner: who(owner)?, group: who(group)? })
+}
+
+fn who(text: &str) -> Result<Option<Who>, String> {
+    if text.is_empty() { Ok(None) } else { Who::parse(text).map(Some) }
+}
+
+impl Wanted {
+    fn has_names(&self) -> bool {
+        [&self.owner, &self.group].into_iter().flatten().any(Who::is_name)
+    }
+
+    /// The numbers of the owner and the group in a volume; what is not there is an error.
+    fn numbers(&self, names: &Names) -> Result<(Option<u32>, Option<u32>), String> {
+        let owner = self.owner.as_ref().map(|who| who.uid(names)).transpose()?;
+        Ok((owner, self.group.as_ref().map(|who| who.gid(names)).transpose()?))
+    }
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    // Names first: with one that is not there, nothing is changed anywhere.
+    let places: Vec<Place> = args.places.iter().map(|text| app.place(text)).collect();
+    let mut known: Vec<(Image, Option<u32>, Option<u32>)> = Vec::new();
+    for place in &places {
+        if known.iter().any(|(image, ..)| *image == place.image) {
+            continue;
+        }
+        let names = if args.owner.has_names() { app.names_of(&place.image) } else { Some(Names::default()) };
+        let Some(names) = names else { return Ok(()) };
+        match args.owner.numbers(&names) {
+            Ok((owner, group)) => known.push((place.image.clone(), owner, group)),
+            Err(message) => {
+                app.fail(Status::Failed, format_args!("{message} {}", place.image));
+                return Ok(());
+            }
+        }
+    }
+    for place in written_places(&args.places, app) {
+        let Some((_, owner, group)) = known.iter().find(|(image, ..)| *image == place.image) else {
+            continue;
+        };
+        let Some(target) = app.target(&place) else { continue };
+        if args.no_dereference && !args.recursive {
+            if let Err(error) = target.session().chown(target.path(), *owner, *group) {
+                app.error(&place, &error);
+            }
+            continue;
+        }
+        change(&target, args.recursive, app, |session, path, found| {
+            // Below a directory, a link is meant itself.
+            if args.recursive && found.is_symlink() {
+                return session.chown(path, *owner, *group);
+            }
+            session.chown(followed(session, path)?, *owner, *group)
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, Who, wanted};
+
+    #[test]
+    fn owners_are_read() {
+        let check = |text: &str, owner: Option<Who>, group: Option<Who>| {
+            assert_eq!(wanted(text), Ok(Wanted { owner, group }), "{text}");
+        };
+        let name = |name: &str| Some(Who::Name(name.to_owned()));
+        check("0", Some(Who::Number(0)), None);
+        check("1000:50", Some(Who::Number(1000)), Some(Who::Number(50)));
+        check(":50", None, Some(Who::Number(50)));
+        check("ann:staff", name("ann"), name("staff"));
+        for text in ["", ":", "ann:", "4294967295", "0:4294967296"] {
+            assert!(wanted(text).is_err(), "{text}");
+        }
+    }
+}

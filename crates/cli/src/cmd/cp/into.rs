@@ -1,0 +1,526 @@
+//! Copies into a volume: from the host, from another volume, or within one.
+//!
+//! Every step goes by one name from an open directory, so that trees of any depth go and no link on the way is
+//! followed. A file that is there already is replaced, except the one that was typed as the destination: that one is
+//! written. New files belong to the caller and have the modes of their originals without what the umask 022 takes,
+//! unless they are to be kept.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use extern4::{Acl, AclKind, Errno, FileType, NewKind, OpenFlags, Session, SetTime, XattrFlags};
+
+use crate::app::{App, Opened, Target, host_reason};
+use crate::place::{Image, Place};
+use crate::resolve::own_name;
+use crate::status::Status;
+use crate::text::escape;
+
+use super::Args;
+use super::attributes::Lost;
+use super::progress::Progress;
+use super::source::{Contents, Directory, Fault, Id, Node};
+
+/// Bytes copied at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+/// What is taken from the mode of a new file.
+const UMASK: u32 = 0o022;
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// A file that is to be copied, as the command line gives it.
+pub(super) enum Source {
+    Host(PathBuf),
+    Volume(Target),
+}
+
+/// Why a file was not copied.
+enum Failure {
+    /// It cannot be read.
+    Reading(Fault),
+    /// The copy cannot be written.
+    To(extern4::Error),
+    /// The copy cannot be, with the reason.
+    Says(&'static str),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Reading(fault)
+    }
+}
+
+impl From<extern4::Error> for Failure {
+    fn from(error: extern4::Error) -> Self {
+        Self::To(error)
+    }
+}
+
+/// A running copy into a volume.
+pub(super) struct IntoVolume<'a> {
+    args: &'a Args,
+    to: Rc<Opened>,
+    lost: Lost,
+    progress: Progress,
+    buffer: Vec<u8>,
+    /// Volumes, by the numbers that [`Id`]s have; the one that is written is the first.
+    volumes: Vec<Image>,
+    /// Where the first name of a file with several went.
+    links: HashMap<Id, PathBuf>,
+    /// The image that is written, if it is a file of the host: it is not copied into itself.
+    image: Option<Id>,
+}
+
+/// The file that is copied: where it is, and how it is called in messages.
+struct Item<'a> {
+    directory: &'a Directory,
+    name: &'a Path,
+    node: &'a Node,
+    /// Symbolic links were followed to it.
+    follow: bool,
+}
+
+/// Where its copy goes.
+struct Spot<'a> {
+    directory: &'a Session,
+    name: &'a OsStr,
+    /// The path in the volume.
+    path: &'a Path,
+    /// The file the user named, which is there already: it is written, not replaced.
+    existing: bool,
+}
+
+/// A directory that is being copied.
+struct Level {
+    from_parent: Directory,
+    from_name: PathBuf,
+    from: Directory,
+    /// The path of the original, for messages.
+    shown: PathBuf,
+    node: Node,
+    to_parent: Session,
+    to_name: OsString,
+    to: Session,
+    path: PathBuf,
+    /// Names that are left, from the last to the first.
+    entries: Vec<OsString>,
+    made: bool,
+}
+
+impl<'a> IntoVolume<'a> {
+    pub(super) fn new(args: &'a Args, to: &Rc<Opened>) -> Self {
+        let image = Directory::of_host().and_then(|here| here.node(&to.image.file, true));
+        Self {
+            args,
+            to: Rc::clone(to),
+            lost: Lost::default(),
+            progress: Progress::new(args.quiet),
+            buffer: vec![0; CHUNK_BYTES],
+            volumes: vec![to.image.clone()],
+            links: HashMap::new(),
+            image: image.ok().map(|node| node.id),
+        }
+    }
+
+    /// Copies one file, or a directory with everything below it, to `destination`: into it if it is a directory.
+    pub(super) fn copy(&mut self, from: &Source, destination: &Place, app: &mut App) {
+        let (path, shown) = match from {
+            Source::Host(path) => (path.as_path(), path.clone()),
+            Source::Volume(target) => (target.path(), target.path().to_owned()),
+        };
+        let copied = self.one(from, path, shown, destination, app);
+        self.outcome(copied, from, path, &destination.path, app);
+    }
+
+    /// Says what was lost, and takes the progress bar away.
+    pub(super) fn finish(self, app: &mut App) {
+        self.progress.finish();
+        self.lost.report(app);
+    }
+
+    fn say<T>(&self, say: impl FnOnce() -> T) -> T {
+        self.progress.suspend(say)
+    }
+
+    fn one(
+        &mut self,
+        from: &Source,
+        path: &Path,
+        shown: PathBuf,
+        destination: &Place,
+        app: &mut App,
+    ) -> Result<(), Failure> {
+        let directory = match from {
+            Source::Host(_) => Directory::of_host()?,
+            Source::Volume(target) => {
+                Directory::Volume(target.session().clone(), self.volume(&target.volume.image))
+            }
+        };
+        let follow = !self.args.recursive();
+        let node = directory.node(path, follow)?;
+        if node.kind == FileType::Directory && follow {
+            return Err(Failure::Says("is a directory; copy it with -r"));
+        }
+        self.expect(from, &directory, path, &node);
+        let session = self.to.session.clone();
+        let there = match session.metadata(&destination.path) {
+            Ok(found) => Some(found),
+            Err(error) if error.errno() == Errno::ENOENT => None,
+            Err(error) => return Err(error.into()),
+        };
+        let mut to = destination.path.clone();
+        let mut existing = there.is_some();
+        if there.is_some_and(|found| found.is_dir()) {
+            existing = false;
+            match own_name(path) {
+                Some(name) => to.push(name),
+                // A root or a directory named by its dots: its contents are meant.
+                None if node.kind == FileType::Directory => existing = true,
+                None => return Err(Failure::Says("the copy needs a name")),
+            }
+        }
+        let name = to.file_name().map_or_else(|| OsString::from("."), ToOwned::to_owned);
+        let parent = if to.file_name().is_none() { &*to } else { to.parent().unwrap_or(Path::new("/")) };
+        let parent = session.at(parent)?;
+        let spot = Spot { directory: &parent, name: &name, path: &to, existing };
+        if node.kind == FileType::Directory
+            && let Directory::Volume(view, 0) = &directory
+            && parent.canonicalize(".")?.join(&name).starts_with(view.canonicalize(path)?)
+        {
+            return Err(Failure::Says("a directory is not copied into itself"));
+        }
+        let item = Item { directory: &directory, name: path, node: &node, follow };
+        if node.kind != FileType::Directory {
+            return self.file(&item, &spot);
+        }
+        let level = self.enter(directory.clone(), path.to_owned(), shown, node, &spot)?;
+        self.tree(level, from, app);
+        Ok(())
+    }
+
+    /// The number of a volume.
+    fn volume(&mut self, image: &Image) -> usize {
+        self.volumes.iter().position(|known| known.is(image)).unwrap_or_else(|| {
+            self.volumes.push(image.clone());
+            self.volumes.len() - 1
+        })
+    }
+
+    /// Counts what there is to copy, if anybody sees it.
+    fn expect(&self, from: &Source, directory: &Directory, path: &Path, node: &Node) {
+        match from {
+            Source::Volume(target) => self.progress.expect(target, self.args.recursive()),
+            Source::Host(_) if node.kind != FileType::Directory => self.progress.expect_bytes(node.stored),
+            Source::Host(_) if self.progress.is_hidden() => {}
+            Source::Host(_) => {
+                let mut left: Vec<Directory> = directory.inside(path).into_iter().collect();
+                while let Some(directory) = left.pop() {
+                    for name in directory.entries().unwrap_or_default() {
+                        let Ok(node) = directory.node(Path::new(&name), false) else { continue };
+                        match node.kind {
+                            FileType::Directory => left.extend(directory.inside(Path::new(&name))),
+                            FileType::Regular => self.progress.expect_bytes(node.stored),
+                            _ => {}
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a directory, or goes into the one that is there.
+    fn enter(
+        &self,
+        from_parent: Directory,
+        from_name: PathBuf,
+        shown: PathBuf,
+        node: Node,
+        spot: &Spot<'_>,
+    ) -> Result<Level, Failure> {
+        let from = from_parent.inside(&from_name)?;
+        // Before the copy is made, which may be in it.
+        let mut entries = from.entries()?;
+        entries.reverse();
+        let keep = self.keeps_attributes();
+        let mode = if keep { 0o700 } else { node.mode & 0o777 & !UMASK | 0o700 };
+        let made = match spot.directory.create_dir_with(spot.name, u16::try_from(mode).unwrap_or(0o700)) {
+            Ok(()) => true,
+            _ if spot.name == "." => false,
+            Err(error) if error.errno() == Errno::EEXIST => {
+                let follow = spot.existing;
+                let found = if follow {
+                    spot.directory.metadata(spot.name)?
+                } else {
+                    spot.directory.symlink_metadata(spot.name)?
+                };
+                if !found.is_dir() {
+                    return Err(Failure::Says("there is a file of this name where the directory would go"));
+                }
+                false
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Level {
+            from_parent,
+            from_name,
+            from,
+            shown,
+            node,
+            to_parent: spot.directory.clone(),
+            to_name: spot.name.to_owned(),
+            to: spot.directory.at(spot.name)?,
+            path: spot.path.to_owned(),
+            entries,
+            made,
+        })
+    }
+
+    /// Copies what is below a directory. What cannot be copied is reported, and the rest is.
+    fn tree(&mut self, top: Level, from: &Source, app: &mut App) {
+        let mut levels = vec![top];
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.entries.pop() else {
+                let Some(level) = levels.pop() else { break };
+                let left = self.leave(&level);
+                self.outcome(left, from, &level.shown, &level.path, app);
+                continue;
+            };
+            let (shown, path) = (level.shown.join(&name), level.path.join(&name));
+            match self.entry(level, &name, &shown, &path) {
+                Ok(next) => levels.extend(next),
+                failed => self.outcome(failed.map(drop), from, &shown, &path, app),
+            }
+        }
+    }
+
+    fn entry(
+        &mut self,
+        level: &Level,
+        name: &OsStr,
+        shown: &Path,
+        path: &Path,
+    ) -> Result<Option<Level>, Failure> {
+        let from_name = Path::new(name);
+        if !super::tree::is_step(name) {
+            return Err(Failure::Says("not a file name"));
+        }
+        let node = level.from.node(from_name, false)?;
+        let spot = Spot { directory: &level.to, name, path, existing: false };
+        if node.kind == FileType::Directory {
+            let next = self.enter(level.from.clone(), from_name.to_owned(), shown.to_owned(), node, &spot)?;
+            return Ok(Some(next));
+        }
+        let item = Item { directory: &level.from, name: from_name, node: &node, follow: false };
+        self.file(&item, &spot).map(|()| None)
+    }
+
+    /// Gives a directory what its original has, when everything is in it.
+    fn leave(&mut self, level: &Level) -> Result<(), Failure> {
+        if self.keeps_attributes() {
+            let item = Item {
+                directory: &level.from_parent,
+                name: &level.from_name,
+                node: &level.node,
+                follow: false,
+            };
+            return self.keep(&item, &level.to_parent, &level.to_name);
+        }
+        let mode = level.node.mode & 0o777 & !UMASK;
+        if level.made && mode & 0o700 != 0o700 {
+            let inherited = level.to.metadata(".")?.mode() & 0o2000;
+            level.to_parent.set_permissions(&level.to_name, mode | inherited)?;
+        }
+        Ok(())
+    }
+
+    fn keeps_attributes(&self) -> bool {
+        self.args.preserve || self.args.archive
+    }
+
+    /// Copies anything but a directory.
+    fn file(&mut self, item: &Item<'_>, spot: &Spot<'_>) -> Result<(), Failure> {
+        let node = item.node;
+        let linked = self.args.archive && node.links > 1;
+        if linked && let Some(first) = self.links.get(&node.id) {
+            let first = first.clone();
+            let root = &self.to.session;
+            // Both names from the root: they need not be near each other.
+            self.make(node, spot, |_, _| root.hard_link(&first, spot.path))?;
+            self.progress.file();
+            return Ok(());
+        }
+        let mode = u16::try_from(node.mode & 0o7777).unwrap_or(0);
+        let plain = mode & 0o777;
+        match node.kind {
+            FileType::Regular => self.regular(item, spot)?,
+            FileType::Symlink => {
+                let link = item.directory.read_link(item.name)?;
+                self.make(node, spot, |directory, name| directory.symlink(&link, name))?;
+            }
+            kind => {
+                let kind = match kind {
+                    FileType::CharDevice => NewKind::CharDevice(node.rdev),
+                    FileType::BlockDevice => NewKind::BlockDevice(node.rdev),
+                    FileType::Fifo => NewKind::Fifo,
+                    _ => NewKind::Socket,
+                };
+                self.make(node, spot, |directory, name| directory.make_node(name, kind, plain))?;
+            }
+        }
+        self.keep(item, spot.directory, spot.name)?;
+        if linked {
+            self.links.insert(node.id, spot.path.to_owned());
+        }
+        self.progress.file();
+        Ok(())
+    }
+
+    /// Makes something, in the place of whatever file is there.
+    fn make<T>(
+        &self,
+        node: &Node,
+        spot: &Spot<'_>,
+        make: impl Fn(&Session, &OsStr) -> extern4::Result<T>,
+    ) -> Result<T, Failure> {
+        match make(spot.directory, spot.name) {
+            Err(error) if error.errno() == Errno::EEXIST => {}
+            made => return Ok(made?),
+        }
+        let found = spot.directory.symlink_metadata(spot.name)?;
+        if found.is_dir() {
+            return Err(Failure::Says("there is a directory of this name where the file would go"));
+        }
+        if node.id == Id::Volume(0, found.ino()) {
+            return Err(Failure::Says("the copy would be the same file"));
+        }
+        spot.directory.remove_file(spot.name)?;
+        Ok(make(spot.directory, spot.name)?)
+    }
+
+    fn regular(&mut self, item: &Item<'_>, spot: &Spot<'_>) -> Result<(), Failure> {
+        let node = item.node;
+        if self.image == Some(node.id) {
+            return Err(Failure::Says("the image is not copied into itself"));
+        }
+        let from = item.directory.open(item.name, item.follow)?;
+        let existing = spot.existing && spot.directory.metadata(spot.name).is_ok_and(|found| found.is_file());
+        let to = if existing {
+            if spot.directory.metadata(spot.name).is_ok_and(|found| node.id == Id::Volume(0, found.ino())) {
+                return Err(Failure::Says("the copy would be the same file"));
+            }
+            spot.directory.open_with(spot.name, OpenFlags::WRITE | OpenFlags::TRUNC, 0)?
+        } else {
+            let mode = node.mode & if self.keeps_attributes() { 0o700 } else { 0o777 };
+            let mode = u16::try_from(mode).unwrap_or(0o600);
+            let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+            self.make(node, spot, |directory, name| directory.open_with(name, flags, mode))?
+        };
+        self.contents(&from, &to)
+    }
+
+    /// Copies what is data.
+    fn contents(&mut self, from: &Contents, to: &extern4::File) -> Result<(), Failure> {
+        let size = from.size()?;
+        let mut end = 0;
+        while let Some((start, stop)) = from.data(end, size)? {
+            let mut at = start;
+            while at < stop {
+                let wanted = usize::try_from(stop - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+                let len = from.read_at(&mut self.buffer[..wanted], at)?;
+                if len == 0 {
+                    // Somebody has cut it short.
+                    return Ok(());
+                }
+                to.write_all_at(&self.buffer[..len], at)?;
+                at += len as u64;
+                self.progress.bytes(len as u64);
+            }
+            end = stop;
+        }
+        if end < size {
+            to.set_len(size)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a copy what its original has. A change of owner takes set-id bits and capabilities away, so it comes first;
+    /// an ACL holds the group's bits of the mode, so it comes after; everything changes the times, so they come last.
+    fn keep(&mut self, item: &Item<'_>, directory: &Session, name: &OsStr) -> Result<(), Failure> {
+        if !self.keeps_attributes() {
+            return Ok(());
+        }
+        let node = item.node;
+        let link = node.kind == FileType::Symlink;
+        // A name that was typed may be a link to the file that was written.
+        let name = crate::resolve::followed(directory, Path::new(name)).map_or_else(
+            |_| Path::new(name).to_owned(),
+            |followed| if link { Path::new(name).to_owned() } else { followed.into_owned() },
+        );
+        let mut mode = node.mode & 0o7777;
+        match directory.chown(&name, Some(node.uid), Some(node.gid)) {
+            Ok(()) => {}
+            Err(error) if error.errno() == Errno::EPERM && directory.cred().uid() != 0 => {
+                // A user may give a file to a group of his own.
+                let _ = directory.chown(&name, None, Some(node.gid));
+                self.lost.owner();
+                // A set-id bit for another owner than it was meant for is a hole.
+                mode &= !0o6000;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let xattrs = item.directory.xattrs(item.name)?;
+        if self.args.archive {
+            for (attribute, value) in xattrs.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT) {
+                if let Err(error) = directory.setxattr(&name, attribute, value, XattrFlags::empty()) {
+                    let shown = std::io::Error::from_raw_os_error(i32::from(error.errno().raw()));
+                    self.lost.xattr(item.name, attribute, shown, directory.cred().uid() == 0);
+                }
+            }
+        }
+        if !link {
+            let acl = |attribute: &str| {
+                let (_, value) = xattrs.iter().find(|(name, _)| name == attribute)?;
+                Acl::from_xattr(value).ok().flatten()
+            };
+            let access = acl(ACCESS);
+            // The directory may have given the copy an ACL.
+            if access.is_none() && directory.acl(&name, AclKind::Access)?.is_some() {
+                directory.set_acl(&name, AclKind::Access, None)?;
+            }
+            directory.set_permissions(&name, mode)?;
+            if let Some(acl) = access {
+                directory.set_acl(&name, AclKind::Access, Some(acl))?;
+            }
+            if node.kind == FileType::Directory {
+                let default = acl(DEFAULT);
+                if default.is_some() || directory.acl(&name, AclKind::Default)?.is_some() {
+                    directory.set_acl(&name, AclKind::Default, default)?;
+                }
+            }
+        }
+        directory.set_times(&name, SetTime::At(node.atime), SetTime::At(node.mtime))?;
+        Ok(())
+    }
+
+    fn outcome(&self, copied: Result<(), Failure>, from: &Source, shown: &Path, to: &Path, app: &mut App) {
+        let source = || match from {
+            Source::Host(_) => escape(std::os::unix::ffi::OsStrExt::as_bytes(shown.as_os_str())).into_owned(),
+            Source::Volume(target) => target.volume.place(shown).to_string(),
+        };
+        match copied {
+            Ok(()) => {}
+            Err(Failure::Reading(Fault::Volume(error))) => self.say(|| app.error(source(), &error)),
+            Err(Failure::Reading(Fault::Host(error))) => {
+                self.say(|| {
+                    app.fail(Status::Failed, format_args!("{}: {}", source(), host_reason(&error)));
+                });
+            }
+            Err(Failure::To(error)) => self.say(|| app.error(self.to.place(to), &error)),
+            Err(Failure::Says(message)) => {
+                self.say(|| app.fail(Status::Failed, format_args!("{}: {message}", source())));
+            }
+        }
+    }
+}

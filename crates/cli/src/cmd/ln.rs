@@ -1,0 +1,80 @@
+//! `extern4 ln`: gives files more names, or makes symbolic links.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use crate::app::{App, Target};
+use crate::place::Place;
+use crate::resolve::{Destination, own_name};
+use crate::status::Status;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Files to link to; with -s, what the links say, which need not be there
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<OsString>,
+    /// The new name, or a directory to make links in
+    #[arg(value_name = "PLACE", required = true)]
+    place: OsString,
+    /// Make symbolic links
+    #[arg(short, long)]
+    symbolic: bool,
+    /// Replace files that are there
+    #[arg(short, long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let to = app.written_place(&args.place);
+    let sources: Vec<Place> =
+        if args.symbolic { Vec::new() } else { args.targets.iter().map(|text| app.place(text)).collect() };
+    if let Some(place) = sources.iter().find(|place| !place.image.is(&to.image)) {
+        app.fail(Status::Failed, format_args!("{place}: is in another volume than {to}"));
+        return Ok(());
+    }
+    let Some(target) = app.target(&to) else { return Ok(()) };
+    let Some(destination) = Destination::new(&target, args.targets.len(), app) else { return Ok(()) };
+    for (index, text) in args.targets.iter().enumerate() {
+        let source = sources.get(index);
+        let Some(new) = destination.of(own_name(source.map_or(Path::new(text), |place| &place.path))) else {
+            app.fail(Status::Failed, format_args!("{to}: the link needs a name"));
+            continue;
+        };
+        let made = link(args, &target, source, text, &new);
+        if let Err(error) = made {
+            app.error(source.map_or_else(|| target.volume.place(&new), Clone::clone), &error);
+        }
+    }
+    Ok(())
+}
+
+fn link(
+    args: &Args,
+    target: &Target,
+    source: Option<&Place>,
+    text: &OsString,
+    new: &Path,
+) -> extern4::Result<()> {
+    let session = target.session();
+    let make = |new: &Path| match source {
+        Some(place) => session.hard_link(&place.path, new),
+        None => session.symlink(text, new),
+    };
+    if !args.force {
+        return make(new);
+    }
+    match session.symlink_metadata(new) {
+        Ok(found) if !found.is_dir() => {}
+        _ => return make(new),
+    }
+    // There is always something of that name: the link takes its place at once.
+    let mut beside = OsString::from(".extern4-link.");
+    beside.push(std::process::id().to_string());
+    let beside = new.with_file_name(beside);
+    make(&beside)?;
+    // Renaming one name of a file over another does nothing, and both stay.
+    let done = session.rename(&beside, new);
+    let _ = session.remove_file(&beside);
+    done
+}

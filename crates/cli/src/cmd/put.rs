@@ -1,0 +1,134 @@
+//! `extern4 put`: standard input becomes the contents of a file.
+//!
+//! Whoever reads the file meanwhile, or after a crash, finds the old contents or the new ones, whole: they are written
+//! beside it, made durable, and renamed.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use extern4::{Errno, File, OpenFlags, Session};
+
+use crate::app::{App, host_reason};
+use crate::resolve::{followed, own_name};
+use crate::status::Status;
+
+/// What is read at a time; contents that are no longer than this are written in one piece.
+const CHUNK_BYTES: usize = 1 << 20;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The file to replace or make
+    #[arg(value_name = "PLACE")]
+    place: OsString,
+}
+
+/// On which side it failed.
+enum Failure {
+    Volume(extern4::Error),
+    Input(io::Error),
+    /// What stands there is no regular file.
+    Kind,
+}
+
+impl From<extern4::Error> for Failure {
+    fn from(error: extern4::Error) -> Self {
+        Self::Volume(error)
+    }
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let place = app.written_place(&args.place);
+    if own_name(&place.path).is_none() {
+        app.fail(Status::Failed, format_args!("{place}: the file needs a name"));
+        return Ok(());
+    }
+    // The first piece, before the volume is opened: a failing input changes nothing.
+    let mut input = io::stdin().lock();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let first = fill(&mut input, &mut chunk);
+    let done = match first {
+        Err(error) => Err(Failure::Input(error)),
+        Ok(len) => {
+            let Some(target) = app.target(&place) else { return Ok(()) };
+            put(target.session(), target.path(), &mut input, &mut chunk, len)
+        }
+    };
+    match done {
+        Ok(()) => {}
+        Err(Failure::Volume(error)) => app.error(&place, &error),
+        Err(Failure::Kind) => app.fail(Status::Failed, format_args!("{place}: is not a regular file")),
+        Err(Failure::Input(error)) => {
+            app.fail(Status::Failed, format_args!("standard input: {}", host_reason(&error)));
+        }
+    }
+    Ok(())
+}
+
+/// Reads until the chunk is full or the input ends; tells how much.
+fn fill(input: &mut impl Read, chunk: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < chunk.len() {
+        match input.read(&mut chunk[len..]) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}
+
+fn put(
+    session: &Session,
+    path: &Path,
+    input: &mut impl Read,
+    chunk: &mut [u8],
+    first: usize,
+) -> Result<(), Failure> {
+    // A link is written through, not replaced.
+    let (path, old) = match session.metadata(path) {
+        Ok(old) => (followed(session, path)?, Some(old)),
+        Err(error) if error.errno() == Errno::ENOENT => (path.into(), None),
+        Err(error) => return Err(error.into()),
+    };
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        return Err(Failure::Kind);
+    }
+    if first < chunk.len() {
+        return Ok(session.write_file(&path, &chunk[..first])?);
+    }
+    let (file, beside) = beside(session, &path)?;
+    let written = (|| {
+        let (mut len, mut offset) = (first, 0);
+        while len > 0 {
+            file.write_all_at(&chunk[..len], offset)?;
+            offset += len as u64;
+            len = fill(input, chunk).map_err(Failure::Input)?;
+        }
+        if let Some(old) = old {
+            // Only whoever is privileged may give files away; for others the new one is their own.
+            let _ = session.chown(&beside, Some(old.uid()), Some(old.gid()));
+            session.set_permissions(&beside, old.mode() & 0o7777)?;
+        }
+        file.sync_all()?;
+        Ok(session.rename(&beside, &path)?)
+    })();
+    if written.is_err() {
+        let _ = session.remove_file(&beside);
+    }
+    written
+}
+
+/// Makes a file of another name in the directory of `path`.
+fn beside(session: &Session, path: &Path) -> extern4::Result<(File, PathBuf)> {
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+    let mut attempt = 0_u32;
+    loop {
+        let beside = path.with_file_name(format!(".extern4-put.{}.{attempt}", std::process::id()));
+        match session.open_with(&beside, flags, 0o644) {
+            Err(error) if error.errno() == Errno::EEXIST && attempt < 1000 => attempt += 1,
+            opened => return opened.map(|file| (file, beside)),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `extern4 recover`: replays the journal of a volume onto it.
+
+use std::io::{self, Write as _};
+
+use crate::app::{App, open};
+use crate::json;
+use crate::place::{Image, Place};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Volumes to recover; one that is clean is not touched
+    #[arg(value_name = "IMAGE", required = true, value_parser = Place::parser())]
+    places: Vec<Place>,
+    /// Write one JSON object a line for each volume
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    for place in &args.places {
+        let image = &place.image;
+        match recover(image) {
+            Ok(replayed) => io::stdout().write_all(report(args, image, replayed).as_bytes())?,
+            Err(error) => app.refused(image, &error),
+        }
+    }
+    Ok(())
+}
+
+/// What was replayed.
+type Replayed = Option<(u32, u32, u64)>;
+
+fn recover(image: &Image) -> extern4::Result<Replayed> {
+    // Reading tells whether there is anything to do, and writes nothing.
+    let volume = open(image, false)?;
+    let found = volume.ext4().replayed();
+    drop(volume);
+    if found.is_some() {
+        open(image, true)?.close()?;
+    }
+    Ok(found.map(|found| (found.transactions, found.fast_commits, found.blocks)))
+}
+
+fn report(args: &Args, image: &Image, replayed: Replayed) -> String {
+    let (transactions, fast_commits, blocks) = replayed.unwrap_or_default();
+    if args.json {
+        return json::line(|object| {
+            object.text("image", &image.to_string());
+            object.raw("replayed", replayed.is_some());
+            object.raw("transactions", transactions);
+            object.raw("fast_commits", fast_commits);
+            object.raw("blocks", blocks);
+        });
+    }
+    if replayed.is_none() {
+        return format!("{image}: there is nothing to replay\n");
+    }
+    let fast = if fast_commits > 0 { format!(" and {fast_commits} fast commits") } else { String::new() };
+    let s = if transactions == 1 { "" } else { "s" };
+    format!("{image}: {transactions} transaction{s}{fast} replayed, {blocks} blocks\n")
+}

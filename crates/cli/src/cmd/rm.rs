@@ -1,0 +1,123 @@
+//! `extern4 rm`: removes files, and with `-r` directories with all that is in them.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use extern4::{Errno, Session};
+
+use crate::app::{App, Target};
+use crate::resolve::{own_name, written_places};
+use crate::status::Status;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Files to remove
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<OsString>,
+    /// Remove directories with everything below them
+    #[arg(short, long, visible_short_alias = 'R')]
+    recursive: bool,
+    /// Do not mind files that are not there
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// A directory that is being emptied.
+struct Level {
+    /// A view that stands in the directory that holds it.
+    parent: Session,
+    name: OsString,
+    /// A view that stands in it.
+    inside: Session,
+    path: PathBuf,
+    /// What is left in it, and whether that is a directory.
+    entries: Vec<(OsString, bool)>,
+    /// Something in it stays, which is reported already.
+    stays: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    for place in written_places(&args.places, app) {
+        let Some(target) = app.target(&place) else { continue };
+        let (session, path) = (target.session(), target.path());
+        let Some(name) = own_name(path).filter(|_| path.file_name().is_some()) else {
+            app.fail(Status::Failed, format_args!("{place}: a root or '.' or '..' is not removed"));
+            continue;
+        };
+        match session.symlink_metadata(path) {
+            Ok(found) if found.is_dir() && args.recursive => {
+                let parent = path.parent().unwrap_or(Path::new("/"));
+                match session.at(parent) {
+                    Ok(parent) => tree(parent, name, &target, app),
+                    Err(error) => app.error(&place, &error),
+                }
+            }
+            Ok(found) if found.is_dir() => {
+                app.fail(Status::Failed, format_args!("{place}: is a directory; remove it with -r"));
+            }
+            Ok(_) => {
+                if let Err(error) = session.remove_file(path) {
+                    app.error(&place, &error);
+                }
+            }
+            Err(error) if args.force && matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR) => {}
+            Err(error) => app.error(&place, &error),
+        }
+    }
+    Ok(())
+}
+
+/// Removes directory `name` of `parent`. Every step goes by one name from the directory before, so that trees of any
+/// depth go, and no link is followed. What cannot be removed is reported, and the rest goes.
+fn tree(parent: Session, name: OsString, target: &Target, app: &mut App) {
+    let mut levels: Vec<Level> = Vec::new();
+    match enter(parent, name, target.path().to_owned()) {
+        Ok(level) => levels.push(level),
+        Err(error) => app.error(&target.place, &error),
+    }
+    while let Some(level) = levels.last_mut() {
+        if let Some((name, is_directory)) = level.entries.pop() {
+            let path = level.path.join(&name);
+            let done = if is_directory {
+                enter(level.inside.clone(), name, path.clone()).map(Some)
+            } else {
+                level.inside.remove_file(&name).map(|()| None)
+            };
+            match done {
+                Ok(next) => levels.extend(next),
+                Err(error) => {
+                    level.stays = true;
+                    app.error(target.volume.place(&path), &error);
+                }
+            }
+            continue;
+        }
+        let Some(Level { parent, name, inside, path, stays, .. }) = levels.pop() else { break };
+        drop(inside);
+        let removed = stays
+            || parent.remove_dir(&name).map_err(|error| (path, error)).map_or_else(
+                |(path, error)| {
+                    app.error(target.volume.place(&path), &error);
+                    true
+                },
+                |()| false,
+            );
+        if let Some(above) = levels.last_mut() {
+            above.stays |= removed;
+        }
+    }
+}
+
+fn enter(parent: Session, name: OsString, path: PathBuf) -> extern4::Result<Level> {
+    let inside = parent.at(&name)?;
+    let mut entries = Vec::new();
+    for entry in inside.read_dir(".")? {
+        let entry = entry?;
+        let is_directory = entry.file_type()? == extern4::FileType::Directory;
+        entries.push((entry.file_name().to_owned(), is_directory));
+    }
+    // They are taken from the end: now in the directory's own order.
+    entries.reverse();
+    Ok(Level { parent, name, inside, path, entries, stays: false })
+}

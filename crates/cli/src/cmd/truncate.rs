@@ -1,0 +1,89 @@
+//! `extern4 truncate`: makes files shorter or longer; what is added is a hole.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use extern4::{Errno, OpenFlags, Session};
+
+use crate::app::App;
+use crate::place;
+use crate::resolve::written_places;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Files to change, which are made if they are not there
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<OsString>,
+    /// The size in bytes, or with K, M, G or T; with + or - before it, by how much
+    #[arg(short, long, value_parser = size, allow_hyphen_values = true)]
+    size: Size,
+    /// Do not make files that are not there
+    #[arg(short = 'c', long)]
+    no_create: bool,
+}
+
+/// How long a file becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    Exactly(u64),
+    Longer(u64),
+    Shorter(u64),
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let (size, number): (fn(u64) -> Size, &str) = match text.as_bytes().first() {
+        Some(b'+') => (Size::Longer, &text[1..]),
+        Some(b'-') => (Size::Shorter, &text[1..]),
+        _ => (Size::Exactly, text),
+    };
+    place::offset(number).map(size).ok_or_else(|| "write it as 4096, 16M or +1K".to_owned())
+}
+
+impl Size {
+    fn of(self, old: u64) -> Option<u64> {
+        match self {
+            Self::Exactly(size) => Some(size),
+            Self::Longer(by) => old.checked_add(by),
+            Self::Shorter(by) => Some(old.saturating_sub(by)),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    for place in written_places(&args.places, app) {
+        let Some(target) = app.target(&place) else { continue };
+        if let Err(error) = truncate(args, target.session(), target.path()) {
+            app.error(&place, &error);
+        }
+    }
+    Ok(())
+}
+
+fn truncate(args: &Args, session: &Session, path: &Path) -> extern4::Result<()> {
+    let flags = if args.no_create { OpenFlags::WRITE } else { OpenFlags::WRITE | OpenFlags::CREATE };
+    let file = match session.open_with(path, flags, 0o644) {
+        Err(error) if args.no_create && error.errno() == Errno::ENOENT => return Ok(()),
+        opened => opened?,
+    };
+    // More than any file can have, for the volume to refuse.
+    file.set_len(args.size.of(file.metadata().len()).unwrap_or(i64::MAX as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Size, size};
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(size("0"), Ok(Size::Exactly(0)));
+        assert_eq!(size("16M"), Ok(Size::Exactly(16 << 20)));
+        assert_eq!(size("+1K"), Ok(Size::Longer(1024)));
+        assert_eq!(size("-7"), Ok(Size::Shorter(7)));
+        assert_eq!(Size::Shorter(7).of(5), Some(0));
+        assert_eq!(Size::Longer(u64::MAX).of(5), None);
+        for text in ["", "+", "--1", "1k", "x"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! `extern4 tune`: changes what a superblock says of its volume.
+
+use std::io;
+
+use extern4_disk::superblock::ErrorPolicy;
+use extern4_ext4::tune::Tune;
+
+use crate::app::App;
+use crate::place::Place;
+use crate::status::Status;
+
+#[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
+pub(crate) struct Args {
+    /// The volume to change
+    #[arg(value_name = "IMAGE", value_parser = Place::parser())]
+    place: Place,
+    /// The label: 16 bytes at most
+    #[arg(long, value_name = "TEXT", group = "what", value_parser = label)]
+    label: Option<String>,
+    /// The UUID: its digits, 'random' or 'clear'
+    #[arg(long, value_name = "UUID", group = "what", value_parser = uuid)]
+    uuid: Option<Uuid>,
+    /// What a kernel does when it finds an error
+    #[arg(long, group = "what")]
+    errors: Option<Errors>,
+    /// So many blocks are for the superuser only
+    #[arg(long, value_name = "N", group = "what", conflicts_with = "reserved_percent")]
+    reserved_blocks: Option<u64>,
+    /// So many per cent of the blocks are for the superuser only: 50 at most
+    #[arg(long, value_name = "P", group = "what", value_parser = percent)]
+    reserved_percent: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Errors {
+    /// Go on
+    Continue,
+    /// Turn read-only
+    RemountRo,
+    /// Panic
+    Panic,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Uuid {
+    Random,
+    Exactly([u8; 16]),
+}
+
+fn label(text: &str) -> Result<String, String> {
+    match text.len() {
+        0..=16 => Ok(text.to_owned()),
+        len => Err(format!("it has {len} bytes, and there is room for 16")),
+    }
+}
+
+fn uuid(text: &str) -> Result<Uuid, String> {
+    match text {
+        "random" => return Ok(Uuid::Random),
+        "clear" => return Ok(Uuid::Exactly([0; 16])),
+        _ => {}
+    }
+    let dashes = text.len() == 36 && [8, 13, 18, 23].iter().all(|at| text.as_bytes()[*at] == b'-');
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let plain = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match u128::from_str_radix(&digits, 16) {
+        Ok(number) if dashes && plain => Ok(Uuid::Exactly(number.to_be_bytes())),
+        _ => Err("write it as 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, random or clear".to_owned()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (0.0..=50.0).contains(percent));
+    percent.ok_or_else(|| "between 0 and 50".to_owned())
+}
+
+/// A UUID of version 4.
+fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let image = &args.place.image;
+    if args.place.path.as_os_str() != "/" {
+        app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
+        return Ok(());
+    }
+    if !app.is_superuser() {
+        app.fail(Status::Failed, format_args!("{image}: only the superuser changes a volume as a whole"));
+        return Ok(());
+    }
+    app.write_to(image);
+    let Some(volume) = app.volume(image) else { return Ok(()) };
+    let ext4 = volume.volume.ext4();
+    let blocks = ext4.superblock().blocks_count();
+    let percent = args.reserved_percent.map(|percent| (blocks as f64 * percent / 100.0) as u64);
+    let tune = Tune {
+        label: args.label.as_ref().map(|label| label.clone().into_bytes()),
+        uuid: match args.uuid {
+            None => None,
+            Some(Uuid::Random) => Some(random()?),
+            Some(Uuid::Exactly(uuid)) => Some(uuid),
+        },
+        errors: args.errors.map(|errors| match errors {
+            Errors::Continue => ErrorPolicy::Continue,
+            Errors::RemountRo => ErrorPolicy::RemountReadOnly,
+            Errors::Panic => ErrorPolicy::Panic,
+        }),
+        reserved_blocks: args.reserved_blocks.or(percent),
+    };
+    if let Err(error) = ext4.tune(&tune) {
+        app.ext4_error(image, &error);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Uuid, label, percent, uuid};
+
+    #[test]
+    fn arguments_are_read() {
+        assert_eq!(uuid("random"), Ok(Uuid::Random));
+        assert_eq!(uuid("clear"), Ok(Uuid::Exactly([0; 16])));
+        let Ok(Uuid::Exactly(bytes)) = uuid("6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11") else { panic!("a UUID") };
+        assert_eq!((bytes[0], bytes[15]), (0x6c, 0x11));
+        for bad in [
+            "",
+            "6c1f4b523a0e4d0c9c550d2a4f6b7e11",
+            "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e1g",
+            "+c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11",
+        ] {
+            assert!(uuid(bad).is_err(), "{bad}");
+        }
+        assert!(label("sixteen bytes ok").is_ok());
+        assert!(label("seventeen bytes n").is_err());
+        assert_eq!(percent("3.7"), Ok(3.7));
+        assert!(percent("51").is_err() && percent("-1").is_err() && percent("NaN").is_err());
+    }
+}

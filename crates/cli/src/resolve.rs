@@ -1,0 +1,109 @@
+//! What the commands that change files have in common: which files they mean.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use extern4::{Metadata, Session};
+
+use crate::app::{App, Target};
+use crate::place::Place;
+use crate::status::Status;
+
+/// The file that `path` leads to, for calls that take a symbolic link itself.
+pub(crate) fn followed<'a>(session: &Session, path: &'a Path) -> extern4::Result<Cow<'a, Path>> {
+    if session.symlink_metadata(path)?.is_symlink() {
+        return session.canonicalize(path).map(Cow::Owned);
+    }
+    Ok(Cow::Borrowed(path))
+}
+
+/// Changes the file of a place, or with `recursive` everything below it, symbolic links themselves and not what they
+/// lead to. `change` gets a session in which the path means the file. Failures are reported, and the rest is done.
+pub(crate) fn change(
+    target: &Target,
+    recursive: bool,
+    app: &mut App,
+    mut change: impl FnMut(&Session, &Path, &Metadata) -> extern4::Result<()>,
+) {
+    if !recursive {
+        let (session, path) = (target.session(), target.path());
+        let changed = session.metadata(path).and_then(|found| change(session, path, &found));
+        if let Err(error) = changed {
+            app.error(&target.place, &error);
+        }
+        return;
+    }
+    for entry in target.session().walk(target.path()) {
+        let changed = entry.and_then(|entry| {
+            // A name alone, so that paths of any length are within reach.
+            let changed = entry
+                .metadata()
+                .and_then(|found| change(&entry.parent(), Path::new(entry.file_name()), &found));
+            changed.map_err(|error| (entry.into_path(), error)).or_else(|(path, error)| {
+                app.error(target.volume.place(&path), &error);
+                Ok(())
+            })
+        });
+        if let Err(error) = changed {
+            let path = error.path().unwrap_or(target.path()).to_owned();
+            app.error(target.volume.place(&path), &error);
+        }
+    }
+}
+
+/// Where a command puts what its sources name: into a directory under their own names, or under the name given.
+pub(crate) struct Destination {
+    path: PathBuf,
+    is_directory: bool,
+}
+
+impl Destination {
+    /// The destination of `sources` files; more than one go into a directory only. A failure is reported.
+    pub(crate) fn new(target: &Target, sources: usize, app: &mut App) -> Option<Self> {
+        let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
+        if sources > 1 && !is_directory {
+            app.fail(Status::Failed, format_args!("{}: not a directory", target.place));
+            return None;
+        }
+        Some(Self { path: target.path().to_owned(), is_directory })
+    }
+
+    /// The path that a file called `name` gets; nothing if it needs a name of its own and has none.
+    pub(crate) fn of(&self, name: Option<OsString>) -> Option<PathBuf> {
+        if self.is_directory { name.map(|name| self.path.join(name)) } else { Some(self.path.clone()) }
+    }
+}
+
+/// The name at the end of a path; nothing for a root or a directory named by its dots.
+pub(crate) fn own_name(path: &Path) -> Option<OsString> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.ends_with(b"/.") || bytes.ends_with(b"/./") {
+        return None;
+    }
+    path.file_name().map(ToOwned::to_owned)
+}
+
+/// Opens the places of a command that changes each by itself. All are announced first.
+pub(crate) fn written_places(texts: &[OsString], app: &mut App) -> Vec<Place> {
+    texts.iter().map(|text| app.written_place(text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_name;
+    use std::path::Path;
+
+    #[test]
+    fn paths_have_names() {
+        let check = |path: &str, name: Option<&str>| {
+            assert_eq!(own_name(Path::new(path)).as_deref().and_then(|name| name.to_str()), name, "{path}");
+        };
+        check("/etc/passwd", Some("passwd"));
+        check("/etc/", Some("etc"));
+        check("/", None);
+        check("/etc/.", None);
+        check("/etc/..", None);
+    }
+}
