@@ -2,7 +2,8 @@
 //!
 //! A row is printed as a ratio and written to `target/bench/NAME.json`. Rows can be chosen by parts of their names. Times
 //! are of whole processes, from start to exit; the page cache of the operating system is warm, every other cache cold,
-//! unless a row says otherwise: the rows of walks and of the buffer cache are of calls in one process, all caches warm.
+//! unless a row says otherwise: the rows of walks and of the buffer cache are of calls in one process, all caches warm. The
+//! rows of changes say what they are of.
 
 mod buffer;
 mod image;
@@ -12,6 +13,7 @@ mod row;
 mod search;
 mod tree;
 mod walk;
+mod write;
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ use std::process::{Command, Stdio};
 
 pub(crate) use search::search_loop;
 pub(crate) use walk::stat_loop;
+pub(crate) use write::write_loop;
 
 use image::Rival;
 use row::Row;
@@ -64,6 +67,15 @@ const ROWS: &[Spec] = &[
     ("walk-12-acls-vs-none-by-component", &[], Bench::search_acls_by_component),
     ("buffer-hit-allocations", &[], Bench::buffer_allocations),
     ("buffer-hit-2-threads-vs-1", &[], Bench::buffer_threads),
+    ("create-unlink-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::create_unlink),
+    ("create-unlink-vs-rust-fs-ext4", &[Need::Program("mke2fs")], Bench::create_unlink_rust_fs_ext4),
+    ("create-200000-end-vs-start", &[Need::Program("mke2fs")], Bench::large_directory),
+    ("flushes-per-commit", &[Need::Program("mke2fs")], Bench::flushes),
+    ("write-4gib-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::write_large),
+    ("cp-share-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| bench.copy_tree(Rival::Kernel)),
+    ("cp-share-vs-fuse2fs", &[Need::Mounts, Need::Program("mke2fs"), Need::Program("fuse2fs")], |bench| {
+        bench.copy_tree(Rival::Fuse2fs)
+    }),
 ];
 
 /// Runs the rows with one of `parts` in their names, or all if there are none; true if every goal was met.

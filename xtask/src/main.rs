@@ -31,6 +31,9 @@ fn main() -> ExitCode {
         Some("search-loop") => {
             bench::search_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
         }
+        Some("write-loop") => {
+            bench::write_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+        }
         _ => {
             eprintln!("usage: xtask tidy | xtask bench [PART OF A ROW'S NAME...]");
             ExitCode::from(2)

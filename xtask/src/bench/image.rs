@@ -118,7 +118,8 @@ pub(crate) fn device_reads_of_open(image: &Path) -> Result<f64> {
     u32::try_from(reads).map(f64::from).map_err(|e| e.to_string())
 }
 
-fn must(command: &mut Command) -> Result<()> {
+/// Runs a command, which has to succeed.
+pub(crate) fn must(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
     if output.status.success() {
         Ok(())
