@@ -153,9 +153,12 @@ impl<'f> Change<'f> {
         let sb = self.fs.superblock();
         let (start, size) = (crate::group::to_usize(at.offset), usize::from(sb.inode_size()));
         let mut fields = *info.fields();
-        if let Some(next) = self.writer.orphans.next_of(info.ino()) {
-            fields.set_dtime(next);
-        }
-        self.edit_at(at.block, |bytes| encode(&mut bytes[start..start + size], &fields, sb))
+        self.edit_at(at.block, |bytes| {
+            // Asked for under the block's lock: see `orphan`.
+            if let Some(next) = self.writer.orphans.next_of(info.ino()) {
+                fields.set_dtime(next);
+            }
+            encode(&mut bytes[start..start + size], &fields, sb)
+        })
     }
 }

@@ -5,6 +5,11 @@
 //!
 //! What becomes an orphan while the volume is in use goes into the list. In memory it is [`Orphans`], and an inode that is
 //! in it is stored with its successor in place of the time of its deletion, whatever the inode in memory says.
+//!
+//! # Locks
+//! The list's lock is taken inside that of a block, never the other way round. Who takes an orphan off the list changes the list
+//! first and then the record that led to it; every record is written with what the list says under the block's lock. So
+//! whichever of two is written last has what the list says then.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -60,17 +65,20 @@ impl Change<'_> {
         let Some(at) = list.iter().rposition(|&orphan| orphan == info.ino()) else { return Ok(()) };
         list.remove(at);
         info.fields_mut().set_dtime(0);
-        let before = at.checked_sub(1).map_or(0, |before| list[before]);
+        let after = list.get(at).copied();
+        drop(list);
         // The one that led to it leads to the next now.
-        list.get(at).map_or(Ok(()), |&after| self.set_next_orphan(after, before))
+        after.map_or(Ok(()), |after| self.renew_next_orphan(after))
     }
 
-    fn set_next_orphan(&self, ino: u32, next: u32) -> Result<()> {
+    /// Writes to the record of an orphan which one is next. It may be no orphan any more.
+    fn renew_next_orphan(&self, ino: u32) -> Result<()> {
         let at = self.fs.inode_position(ino)?;
         let sb = self.fs.superblock();
         let (start, size) = (to_usize(at.offset), usize::from(sb.inode_size()));
         let place = Place::new(Structure::Orphan).ino(ino).block(at.block);
         self.edit_at(at.block, |bytes| {
+            let Some(next) = self.writer.orphans.next_of(ino) else { return Ok(()) };
             let record = &mut bytes[start..start + size];
             let mut inode = Inode::decode(record, ino, sb, place)?;
             inode.set_dtime(next);
