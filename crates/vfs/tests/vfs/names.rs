@@ -451,3 +451,17 @@ fn a_whiteout_is_left_where_one_is_asked_for() {
     assert_eq!(root.rename("/f", "/g", both).unwrap_err(), Errno::EINVAL);
     root.unlink("/f").unwrap();
 }
+
+#[test]
+fn that_a_name_has_been_removed_stays_known_however_often_it_comes_back() {
+    let options = SuperOptions { max_negatives_per_dir: 4, ..SuperOptions::default() };
+    let root = volume_with(MemLimits::default(), options);
+    let turn = || {
+        put(&root, "/f", b"");
+        root.unlink("/f").unwrap();
+    };
+    turn();
+    let lookups = sb(&root).stats().lookups;
+    (0..20).for_each(|_| turn());
+    assert_eq!(sb(&root).stats().lookups, lookups);
+}
