@@ -19,7 +19,7 @@
 //!    those that wait to start, `work` for the committer, `done` for those that wait for a commit. None of the others
 //!    is taken under it.
 //! 2. The shards of `running::Running`: which blocks the running transaction has changed. A handle takes one for each
-//!    block that it changes. The committer takes them all, one after the other, while the transaction is locked and
+//!    block that it changes as the first in the transaction, which then has the transaction's tag. The committer takes them all, one after the other, while the transaction is locked and
 //!    no handle is open: every insertion came before its handle's drop, whose release of `state` the committer has
 //!    acquired.
 //! 3. A block's own lock, inside [`Buffer::change`] and [`extern4_block::Pin::snapshot`]. No other is taken under it
