@@ -78,6 +78,11 @@ impl<'a> Bitmap<'a> {
         sized(bytes, len, at)
     }
 
+    /// The first `len` bits of it, or all if there are not so many.
+    pub const fn cut(self, len: u32) -> Self {
+        Self { len: if len < self.len { len } else { self.len }, ..self }
+    }
+
     /// Bits of the bitmap.
     pub const fn len(&self) -> u32 {
         self.len
@@ -269,6 +274,12 @@ mod tests {
                 prop_assert_eq!(bitmap.get(index), Some(bit(index)));
             }
             prop_assert_eq!(bitmap.get(len), None);
+            for shorter in [0, len / 3, len, len + 9] {
+                let cut = bitmap.cut(shorter);
+                let expected: Vec<u32> = (0..len.min(shorter)).filter(|index| bit(*index)).collect();
+                prop_assert_eq!(cut.set_bits().collect::<Vec<_>>(), expected);
+                prop_assert_eq!(cut.next_set(len / 4), (len / 4..len.min(shorter)).find(|index| bit(*index)));
+            }
             let all = u32::try_from(bytes.len()).unwrap() * 8;
             prop_assert_eq!(bitmap.is_padded(), (len..all).all(bit));
         }

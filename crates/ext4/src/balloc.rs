@@ -243,7 +243,9 @@ impl Group {
         let mut from = from;
         loop {
             let start = bitmap.next_clear(from)?;
-            let end = bitmap.next_set(start).unwrap_or(bitmap.len()).min(start.saturating_add(want));
+            // Looked at no further than is wanted: what is free may go on for long.
+            let wanted = bitmap.cut(start.saturating_add(want));
+            let end = wanted.next_set(start).unwrap_or(wanted.len());
             match self.pending.range(..=start).next_back() {
                 Some((_, &pending_end)) if pending_end > start => from = pending_end,
                 _ => {
