@@ -19,9 +19,9 @@
 //!    those that wait to start, `work` for the committer, `done` for those that wait for a commit. None of the others
 //!    is taken under it.
 //! 2. The shards of `running::Running`: which blocks the running transaction has changed. A handle takes one for each
-//!    block that it changes as the first in the transaction, which then has the transaction's tag. The committer takes them all, one after the other, while the transaction is locked and
-//!    no handle is open: every insertion came before its handle's drop, whose release of `state` the committer has
-//!    acquired.
+//!    block that it is the first in the transaction to change; the block then has the transaction's tag. The committer
+//!    takes them all, one after the other, while the transaction is locked and no handle is open: every insertion came
+//!    before its handle's drop, whose release of `state` the committer has acquired.
 //! 3. A block's own lock, inside [`Buffer::change`] and [`extern4_block::Pin::snapshot`]. No other is taken under it
 //!    but what the change itself takes. Handles only change blocks while they are open, so a snapshot taken when none
 //!    is open is the transaction, whole.
@@ -606,7 +606,8 @@ impl Handle<'_> {
         buffer.change(change)
     }
 
-    /// Changes a block of metadata, read from the device if need be: cheaper than to [read](BufferCache::read) it for nothing else.
+    /// Changes a block of metadata, read from the device if need be: cheaper than to [read](BufferCache::read) it for
+    /// nothing else.
     ///
     /// # Errors
     /// [`Error::Device`] for a block that cannot be read.
