@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
@@ -44,6 +46,22 @@ pub struct FileDevice {
     size: u64,
     sector_bytes: u32,
     read_only: bool,
+}
+
+/// How long a lock is asked for that somebody else has.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Takes the file's advisory lock, alone or shared. One that is taken is asked for again for a moment: a program that another
+/// thread is just starting holds all locks of its parent until it begins to run.
+fn lock(file: &File, alone: bool) -> Result<(), TryLockError> {
+    let start = Instant::now();
+    loop {
+        let locked = if alone { file.try_lock() } else { file.try_lock_shared() };
+        match locked {
+            Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => sleep(Duration::from_millis(5)),
+            locked => return locked,
+        }
+    }
 }
 
 /// `ENOLCK`.
@@ -100,8 +118,7 @@ impl FileDevice {
         {
             return Err(refused(format!("the kernel has it in use, through {device}")));
         }
-        let locked = if options.write { file.try_lock() } else { file.try_lock_shared() };
-        match locked {
+        match lock(&file, options.write) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) if options.write => {
                 return Err(refused("another program has it open".into()));
