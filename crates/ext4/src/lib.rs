@@ -1,4 +1,4 @@
-//! The ext4 file system: reads ext2, ext3 and ext4 volumes behind the traits of `extern4_vfs`.
+//! The ext4 file system: reads and changes ext2, ext3 and ext4 volumes behind the traits of `extern4_vfs`.
 //!
 //! [`Ext4::open`] takes a device and makes a file system of it; the VFS calls it through `FileSystem`, `InodeOps` and
 //! `FileOps` (module `ops`), each of which goes to the module named after what it does: `namei` looks names up, `dir`
@@ -6,7 +6,13 @@
 //! read metadata through the buffer cache and verify a block's checksum once a load. What `journal` and `fast_commit`
 //! find that the blocks do not say yet is seen by all of them. [`Ext4`]'s own methods are for experts.
 //!
-//! Invariants: nothing is ever written; every number from the volume is checked before it is used, and an error says
+//! A volume from [`Ext4::open_for_writing`] can be changed. Each operation is a `change`: it sets aside the blocks that it may need
+//! (`balloc`), opens a handle of the journal's, and works through the modules beside those that read: `create` and `link` make,
+//! name and remove files by `ialloc` and `names`; `file_change` and `fallocate` change contents by `map_change`; `set_attr`,
+//! `xattr_change` and `acl_change` change what belongs to an inode. What the VFS's inode keeps is a `node`. `writer` is what all
+//! changes share.
+//!
+//! Invariants: a volume that was opened for reading is never written; every number from the volume is checked before it is used, and an error says
 //! which structure is broken and where; no walk over a structure is longer than the structure.
 
 #![forbid(unsafe_code)]

@@ -2,7 +2,8 @@
 //!
 //! Opening reads the superblock, refuses what cannot be read by name, and looks at nothing else: descriptors, inodes
 //! and directories are read when somebody asks for them. If the volume was not cleanly unmounted, its journal is
-//! replayed into memory first and everything below is read through that; the device itself is never written.
+//! replayed into memory first and everything below is read through that; the device itself is never written. Who opens a
+//! volume for writing replays the journal onto the device.
 
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
