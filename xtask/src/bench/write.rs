@@ -198,7 +198,7 @@ fn open(image: &Path) -> Result<Volume> {
 /// The directory that the rows work in.
 fn directory(volume: &Volume) -> Result<Session> {
     let root = volume.superuser();
-    root.create_dir_all("/work").and_then(|()| root.at("/work")).map_err(|e| e.to_string())
+    root.create_dir_all("/made").and_then(|()| root.at("/made")).map_err(|e| e.to_string())
 }
 
 fn create_and_unlink(session: &Session, name: &str) -> Result<()> {
@@ -243,7 +243,7 @@ fn create_unlink_rust_fs_ext4(image: &Path) -> Result<f64> {
     let path = image.to_str().ok_or("the path of the image is not UTF-8")?;
     let device = FileDevice::open_rw(path).map_err(|e| e.to_string())?;
     let volume = Filesystem::mount(Arc::new(device)).map_err(|e| e.to_string())?;
-    let paths: Vec<_> = names().iter().map(|name| format!("/work/{name}")).collect();
+    let paths: Vec<_> = names().iter().map(|name| format!("/made/{name}")).collect();
     let (start, mut pairs) = (Instant::now(), 0u32);
     for path in paths.iter().cycle() {
         volume.apply_create(path, 0o644).map_err(|e| e.to_string())?;
