@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use extern4_block::{Buffer, Pin};
 use extern4_disk::bitmap::{self, Bitmap};
@@ -30,7 +30,8 @@ use crate::mount::Ext4;
 
 /// The free blocks and inodes of a volume that can be changed.
 pub(crate) struct Space {
-    groups: Box<[Mutex<Option<Group>>]>,
+    /// What is known of each group, once it is needed.
+    groups: Box<[OnceLock<Mutex<Group>>]>,
     blocks_per_group: u32,
     first_data_block: u64,
     /// Free blocks, as the descriptors of the groups have them: a handle is open while it changes. Relaxed, as with the others:
@@ -94,7 +95,7 @@ impl Space {
             inodes += u64::from(descriptor.free_inodes());
         }
         Ok(Self {
-            groups: (0..geometry.group_count()).map(|_| Mutex::new(None)).collect(),
+            groups: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
             blocks_per_group: geometry.blocks_per_group(),
             first_data_block: u64::from(geometry.first_data_block()),
             free: AtomicU64::new(blocks),
@@ -131,22 +132,22 @@ impl Space {
     }
 
     /// Locks a group.
-    pub(crate) fn lock(&self, fs: &Ext4, group: u32) -> Result<MutexGuard<'_, Option<Group>>> {
-        let mut locked = self.slot(group).lock().unwrap_or_else(PoisonError::into_inner);
-        if locked.is_none() {
-            *locked = Some(Group {
-                descriptor: *fs.group(group)?,
-                pending: BTreeMap::new(),
-                longest: u32::MAX,
-                hand: 0,
-                unstored: None,
-            });
-        }
-        Ok(locked)
+    pub(crate) fn lock(&self, fs: &Ext4, group: u32) -> Result<MutexGuard<'_, Group>> {
+        let slot = &self.groups[to_usize(group)];
+        let known = match slot.get() {
+            Some(known) => known,
+            None => {
+                let found = Mutex::new(Group::new(*fs.group(group)?));
+                slot.get_or_init(|| found)
+            }
+        };
+        Ok(known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn slot(&self, group: u32) -> &Mutex<Option<Group>> {
-        &self.groups[to_usize(group)]
+    /// Locks a group, if it has been needed.
+    fn lock_known(&self, group: u32) -> Option<MutexGuard<'_, Group>> {
+        let known = self.groups[to_usize(group)].get()?;
+        Some(known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -174,8 +175,7 @@ impl Space {
     pub(crate) fn settle(&self, freed: &[Range<u64>]) {
         for blocks in freed {
             for (group, bits) in self.split(blocks.clone()) {
-                let mut locked = self.slot(group).lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(group) = locked.as_mut() {
+                if let Some(mut group) = self.lock_known(group) {
                     group.settle(&bits);
                 }
             }
@@ -189,8 +189,7 @@ impl Space {
     pub(crate) fn store_groups(&self, sb: &Superblock, closing: &Closing<'_>) {
         let groups = std::mem::take(&mut *self.unstored.lock().unwrap_or_else(PoisonError::into_inner));
         for number in groups {
-            let mut locked = self.slot(number).lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(group) = locked.as_mut() {
+            if let Some(mut group) = self.lock_known(number) {
                 group.store(number, sb, closing);
             }
         }
@@ -214,6 +213,10 @@ impl Space {
 }
 
 impl Group {
+    fn new(descriptor: GroupDescriptor) -> Self {
+        Self { descriptor, pending: BTreeMap::new(), longest: u32::MAX, hand: 0, unstored: None }
+    }
+
     fn store(&mut self, number: u32, sb: &Superblock, closing: &Closing<'_>) {
         let Some(unstored) = self.unstored.take() else { return };
         let geometry = sb.geometry();
@@ -322,8 +325,7 @@ impl Change<'_> {
         want: u32,
         least: u32,
     ) -> Result<Option<Range<u64>>> {
-        let mut locked = self.writer.space.lock(self.fs, number)?;
-        let group = locked.as_mut().expect("locked groups are loaded");
+        let group = &mut *self.writer.space.lock(self.fs, number)?;
         // A goal that is free is taken however short its run is.
         if group.descriptor.free_clusters() == 0 || goal.is_none() && group.longest < least {
             return Ok(None);
@@ -356,8 +358,7 @@ impl Change<'_> {
             return Err(Place::new(Structure::BlockBitmap).corrupt(kind).into());
         }
         for (number, bits) in self.writer.space.split(blocks.clone()) {
-            let mut locked = self.writer.space.lock(self.fs, number)?;
-            let group = locked.as_mut().expect("locked groups are loaded");
+            let group = &mut *self.writer.space.lock(self.fs, number)?;
             let mut buffer = self.block_bitmap(number, group)?;
             let free = group.descriptor.free_clusters() + (bits.end - bits.start);
             group.descriptor.set_free_clusters(free);

@@ -45,8 +45,7 @@ impl Change<'_> {
         let inodes = self.writer.space.free_inodes.load(Relaxed) / u64::from(groups);
         let blocks = self.writer.space.free_blocks() / u64::from(groups);
         let roomy = |number: u32| -> Result<bool> {
-            let locked = self.writer.space.lock(self.fs, number)?;
-            let descriptor = &locked.as_ref().expect("locked groups are loaded").descriptor;
+            let descriptor = self.writer.space.lock(self.fs, number)?.descriptor;
             Ok(u64::from(descriptor.free_inodes()) >= inodes.max(1)
                 && u64::from(descriptor.free_clusters()) >= blocks)
         };
@@ -62,8 +61,7 @@ impl Change<'_> {
     }
 
     fn allocate_inode_in(&self, number: u32, is_dir: bool) -> Result<Option<u32>> {
-        let mut locked = self.writer.space.lock(self.fs, number)?;
-        let group = locked.as_mut().expect("locked groups are loaded");
+        let group = &mut *self.writer.space.lock(self.fs, number)?;
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
         let sb = self.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
@@ -90,8 +88,7 @@ impl Change<'_> {
     pub(crate) fn free_inode(&self, ino: u32, is_dir: bool) -> Result<()> {
         let geometry = self.fs.superblock().geometry();
         let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(0))?;
-        let mut locked = self.writer.space.lock(self.fs, slot.group)?;
-        let group = locked.as_mut().expect("locked groups are loaded");
+        let group = &mut *self.writer.space.lock(self.fs, slot.group)?;
         let mut buffer = self.inode_bitmap(slot.group, group)?;
         group.descriptor.set_free_inodes(group.descriptor.free_inodes() + 1);
         if is_dir {
