@@ -53,8 +53,8 @@ impl Ext4 {
         name: Option<&[u8]>,
         new: &NewNode<'_>,
     ) -> Result<NewInode> {
-        let node = dir.private::<Node>();
-        let mut parent = (*node.info()).clone();
+        let before = dir.private::<Node>().info();
+        let mut parent = (*before).clone();
         if parent.is_encrypted() {
             return Err(Errno::ENOKEY.into());
         }
@@ -68,9 +68,8 @@ impl Ext4 {
         let mode = new.kind.file_type().mode_bits() | new.mode;
         let acls = self.room_for_acls(mode, new.acl, new.default_acl)?;
         let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
-        let for_name = name.map(|name| (parent.clone(), name));
         let exactly = || {
-            let name = for_name.map_or(Ok(0), |(parent, name)| self.blocks_for_name(&parent, name))?;
+            let name = name.map_or(Ok(0), |name| self.blocks_for_name(&before, name))?;
             Ok(blocks_for_contents(&new.kind) + name + acls.blocks)
         };
         let credits = NAME_CREDITS + acls.credits;
@@ -327,7 +326,7 @@ pub(crate) fn timestamp(time: Timespec) -> Timestamp {
     Timestamp { seconds: time.sec, nanos: time.nsec }
 }
 
-/// The present, as `i_dtime` has it.
+/// The present in seconds since 1970, as `i_dtime` and the superblock have it.
 pub(crate) fn now_seconds() -> u32 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(1, |time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))

@@ -42,7 +42,7 @@ impl Ext4 {
         }
         check_project(&dir, &info)?;
         self.check_new_name(&dir, to.name)?;
-        let before = dir.clone();
+        let before = to.dir.private::<Node>().info();
         let exactly = || self.blocks_for_name(&before, to.name);
         let tid = self.changing_sparingly(NAME_CREDITS, NAME_BLOCKS, exactly, |change| {
             change.add_name(&mut dir, to.name, info.ino(), kind_of(&info))?;
@@ -116,7 +116,7 @@ impl Ext4 {
             self.check_room_for_link(moving.destination())?;
         }
         // A whiteout has no contents, and what has the new name already has room for it.
-        let grows = moving.target.is_none().then(|| moving.to.as_ref().unwrap_or(&moving.from).clone());
+        let grows = moving.target.is_none().then(|| rename.to.dir.private::<Node>().info());
         let whiteout = if rename.whiteout.is_some() { NODE_BLOCKS } else { 0 };
         let blocks = whiteout + if grows.is_some() { NAME_BLOCKS } else { 0 };
         let exactly = || grows.map_or(Ok(0), |dir| self.blocks_for_name(&dir, rename.to.name));

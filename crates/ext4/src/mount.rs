@@ -45,7 +45,7 @@ impl Default for OpenOptions {
 }
 
 /// The features whose presence changes how a volume is read, and that this crate reads.
-const READABLE: Incompat = Incompat::FILETYPE
+pub(crate) const READABLE: Incompat = Incompat::FILETYPE
     .union(Incompat::RECOVER)
     .union(Incompat::META_BG)
     .union(Incompat::EXTENTS)

@@ -19,8 +19,9 @@ use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
 
 use crate::balloc::Space;
 use crate::change::Change;
+use crate::create::now_seconds;
 use crate::error::{Result, Unsupported};
-use crate::mount::Ext4;
+use crate::mount::{Ext4, READABLE};
 use crate::orphan::Orphans;
 
 /// What changes of a volume go through.
@@ -38,18 +39,8 @@ pub(crate) struct Writer {
 /// The features whose presence changes how a volume is written, and that this crate writes.
 const WRITABLE: Features = Features {
     compat: Compat::all(),
-    incompat: Incompat::FILETYPE
-        .union(Incompat::RECOVER)
-        .union(Incompat::META_BG)
-        .union(Incompat::EXTENTS)
-        .union(Incompat::BIT64)
-        .union(Incompat::FLEX_BG)
-        .union(Incompat::EA_INODE)
-        .union(Incompat::CSUM_SEED)
-        .union(Incompat::LARGEDIR)
-        .union(Incompat::INLINE_DATA)
-        .union(Incompat::ENCRYPT)
-        .union(Incompat::CASEFOLD),
+    // MMP wants to be told again and again that the volume is in use.
+    incompat: READABLE.difference(Incompat::MMP),
     ro_compat: RoCompat::SPARSE_SUPER
         .union(RoCompat::LARGE_FILE)
         .union(RoCompat::BTREE_DIR)
@@ -122,7 +113,7 @@ impl Writer {
     fn mark(&self, fs: &Ext4, in_use: bool) -> Result<()> {
         let mut sb = self.totals.lock();
         let has_journal = sb.journal().is_some();
-        let now = now();
+        let now = now_seconds();
         let raw = sb.raw_mut();
         let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
         let state = State::from_bits_retain(raw.s_state.get());
@@ -160,7 +151,8 @@ impl Writer {
         let place = Place::new(Structure::Superblock);
         let (Ok(()), Ok(mut sb)) = (read, Superblock::decode(&bytes, place)) else { return };
         let raw = sb.raw_mut();
-        let (ino, block, now) = (corrupt.place.ino.unwrap_or(0), corrupt.place.block.unwrap_or(0), now());
+        let (ino, block, now) =
+            (corrupt.place.ino.unwrap_or(0), corrupt.place.block.unwrap_or(0), now_seconds());
         raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
         if raw.s_error_count.get() == 0 {
             raw.s_first_error_time.set(now);
@@ -257,10 +249,4 @@ fn store(sb: &Superblock, block: &mut [u8]) {
     let offset = if sb.block_size() > 1024 { SUPERBLOCK_OFFSET as usize } else { 0 };
     let bytes = sb.encode();
     block[offset..offset + bytes.len()].copy_from_slice(&bytes);
-}
-
-/// The present, in seconds since 1970, as the superblock keeps it.
-fn now() -> u32 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
 }
