@@ -5,6 +5,7 @@
 //! full volume half way: what fails in the middle of a change is damage or a device, and then nothing more is made durable
 //! ([`Ext4::changing`]).
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use extern4_block::Buffer;
@@ -26,6 +27,8 @@ pub(crate) struct Change<'f> {
     handle: Handle<'f>,
     /// Blocks that were free and are nobody else's.
     pub(crate) reserved: Reserved<'f>,
+    /// Something has been changed.
+    has_begun: Cell<bool>,
 }
 
 impl Ext4 {
@@ -37,9 +40,9 @@ impl Ext4 {
     /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most `blocks` blocks. `ENOSPC`, and
     /// it is not run, if there may not be so many.
     ///
-    /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed anything. Any other error leaves a
-    /// change half done, so the volume is given up: nothing since the last commit becomes durable, and nothing can be changed
-    /// any more.
+    /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed anything. Any other error, and an
+    /// answer that comes too late, leaves a change half done, so the volume is given up: nothing since the last commit becomes
+    /// durable, and nothing can be changed any more.
     pub(crate) fn changing<R>(
         &self,
         credits: u32,
@@ -64,10 +67,12 @@ impl Ext4 {
             Err(_) => self.reserve_exactly(writer, exactly()?.into())?,
         };
         let handle = writer.transactions.start(credits)?;
-        let change = Change { fs: self, writer, handle, reserved };
+        let change = Change { fs: self, writer, handle, reserved, has_begun: Cell::new(false) };
         let result = operate(&change);
+        let answers = matches!(result, Err(Error::Answer(_)));
+        debug_assert!(!answers || !change.has_begun.get(), "answered half way: {:?}", result.err());
         if let Err(error) = &result
-            && !matches!(error, Error::Answer(_))
+            && (!answers || change.has_begun.get())
         {
             // While the handle is open, so that no commit takes what is half done.
             writer.transactions.abort();
@@ -94,16 +99,19 @@ impl Ext4 {
 impl<'f> Change<'f> {
     /// Changes a block of metadata.
     pub(crate) fn edit<R>(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.has_begun.set(true);
         self.handle.change(buffer, edit)
     }
 
     /// The same for one that nobody looks at besides.
     pub(crate) fn edit_at<R>(&self, block: u64, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        self.has_begun.set(true);
         Ok(self.handle.edit(block, edit)?)
     }
 
     /// A block of metadata that has just been allocated, filled with zeroes.
     pub(crate) fn fresh(&self, block: u64) -> Result<Buffer> {
+        self.has_begun.set(true);
         Ok(self.handle.fresh(block)?)
     }
 

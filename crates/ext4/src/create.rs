@@ -65,6 +65,12 @@ impl Ext4 {
         if is_dir {
             self.check_room_for_link(&parent)?;
         }
+        if let NewKind::Symlink(target) = new.kind
+            && target.len() >= crate::group::to_usize(self.superblock().block_size())
+        {
+            // One block holds a target and its end.
+            return Err(Errno::ENAMETOOLONG.into());
+        }
         let mode = new.kind.file_type().mode_bits() | new.mode;
         let acls = self.room_for_acls(mode, new.acl, new.default_acl)?;
         let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
@@ -258,9 +264,6 @@ impl Change<'_> {
             map[..target.len()].copy_from_slice(target);
             info.fields_mut().set_map(&map);
             return Ok(());
-        }
-        if target.len() >= crate::group::to_usize(self.fs.superblock().block_size()) {
-            return Err(Errno::ENAMETOOLONG.into());
         }
         self.empty_map(info);
         let run = self.allocate_for(info, 0, 1, false)?;
