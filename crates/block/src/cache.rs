@@ -96,6 +96,17 @@ struct Counts {
 /// The contents of a block at one moment.
 pub type Image = Arc<[u8]>;
 
+/// What whoever changes a block puts off until it is written, such as a checksum over all of it: all zeroes if nothing. What the
+/// numbers say is between him and the one who writes the block, who [seals](Pin::seal) it first.
+pub type Unsealed = [u32; 4];
+
+/// What a block has been changed to.
+#[derive(Clone, Debug)]
+struct Newest {
+    image: Image,
+    unsealed: Unsealed,
+}
+
 /// One block in memory.
 #[repr(C)]
 pub struct Block {
@@ -104,7 +115,7 @@ pub struct Block {
     /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
     image: OnceLock<Result<Box<[u8]>, Box<Error>>>,
     /// What it has been changed to since.
-    changed: std::sync::OnceLock<Box<Mutex<Image>>>,
+    changed: std::sync::OnceLock<Box<Mutex<Newest>>>,
     tag: AtomicU64,
 }
 
@@ -124,8 +135,9 @@ impl Block {
 
     /// Hands its newest contents to `change`.
     #[inline]
-    fn change<R>(&self, change: impl FnOnce(&mut Image) -> R) -> R {
-        let first = || Box::new(Mutex::new(Image::from(self.loaded())));
+    fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
+        let unsealed = Unsealed::default();
+        let first = || Box::new(Mutex::new(Newest { image: Image::from(self.loaded()), unsealed }));
         // Nobody looks at the newest contents under the lock but who changes them, so if `change` panics there is nothing half
         // done that others must not see: they are what the caller's structures have to deal with.
         change(&mut self.changed.get_or_init(first).lock().unwrap_or_else(PoisonError::into_inner))
@@ -133,19 +145,22 @@ impl Block {
 
     /// What it has been changed to, if it has.
     #[inline]
-    fn changed(&self) -> Option<Image> {
+    fn changed(&self) -> Option<Newest> {
         let changed = self.changed.get()?;
-        Some(Image::clone(&changed.lock().unwrap_or_else(PoisonError::into_inner)))
+        Some(changed.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
-/// The bytes of contents that nobody else looks at: a copy, if somebody does.
-#[inline]
-fn own(newest: &mut Image) -> &mut [u8] {
-    if Image::get_mut(newest).is_none() {
-        *newest = Image::from(&newest[..]);
+impl Newest {
+    /// Hands the bytes, which nobody else looks at, to `change`: a copy of them, if somebody does.
+    #[inline]
+    fn edit<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
+        if Image::get_mut(&mut self.image).is_none() {
+            self.image = Image::from(&self.image[..]);
+        }
+        let bytes = Image::get_mut(&mut self.image).expect("the copy is nobody else's");
+        change(bytes, &mut self.unsealed)
     }
-    Image::get_mut(newest).expect("the copy is nobody else's")
 }
 
 impl fmt::Debug for Block {
@@ -160,13 +175,13 @@ impl fmt::Debug for Block {
 pub struct Buffer {
     held: Held<Block>,
     /// None if the block had not been changed since it was loaded.
-    image: Option<Image>,
+    newest: Option<Newest>,
 }
 
 impl Buffer {
     fn new(held: Held<Block>) -> Self {
-        let image = held.changed();
-        Self { held, image }
+        let newest = held.changed();
+        Self { held, newest }
     }
 
     /// The block's number.
@@ -188,12 +203,17 @@ impl Buffer {
     /// Changes the newest contents of the block, which are then what this derefs to. The caller sees to it that they reach the
     /// device, and keeps a [`Pin`] until then. Changes of one block exclude each other; what else they may not meet is for the
     /// caller's locks.
-    pub fn change<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> R {
+    pub fn change<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
         // Not to be in one's own way.
-        self.image = None;
-        let (result, image) = self.held.change(|newest| (change(own(newest)), Image::clone(newest)));
-        self.image = Some(image);
+        self.newest = None;
+        let (result, newest) = self.held.change(|newest| (newest.edit(change), newest.clone()));
+        self.newest = Some(newest);
         result
+    }
+
+    /// What is put off until the block is written.
+    pub fn unsealed(&self) -> Unsealed {
+        self.newest.as_ref().map_or_else(Unsealed::default, |newest| newest.unsealed)
     }
 
     /// Keeps the block in memory.
@@ -207,8 +227,8 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.image {
-            Some(image) => image,
+        match &self.newest {
+            Some(newest) => &newest.image,
             None => self.held.loaded(),
         }
     }
@@ -231,7 +251,16 @@ impl Pin {
 
     /// The newest contents. Who changes the block later leaves this as it is.
     pub fn snapshot(&self) -> Image {
-        self.0.changed().unwrap_or_else(|| Image::from(self.0.loaded()))
+        self.0.changed().map_or_else(|| Image::from(self.0.loaded()), |newest| newest.image)
+    }
+
+    /// Calls `seal` to do what has been put off until the block is written, if anything has.
+    pub fn seal(&self, seal: impl FnOnce(&mut [u8], Unsealed)) {
+        let Some(changed) = self.0.changed.get() else { return };
+        let mut newest = changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if newest.unsealed != Unsealed::default() {
+            newest.edit(|bytes, unsealed| seal(bytes, std::mem::take(unsealed)));
+        }
     }
 
     /// The block as it stands now.
@@ -316,7 +345,7 @@ impl BufferCache {
     /// Changes block `block`, as [`Buffer::change`] does, if its [tag](Buffer::tag) is `tag`; gives `change` back otherwise. Who
     /// gave it the tag keeps a [`Pin`] of it as long as it has it, so it takes no count to change it.
     #[inline]
-    pub fn change_tagged<R, F: FnOnce(&mut [u8]) -> R>(
+    pub fn change_tagged<R, F: FnOnce(&mut [u8], &mut Unsealed) -> R>(
         &self,
         block: u64,
         tag: u64,
@@ -326,7 +355,7 @@ impl BufferCache {
         // Relaxed: whoever gives tags says when they count.
         match self.table.get(block, &guard) {
             Some(found) if found.value().is_ready() && found.value().tag.load(Relaxed) == tag => {
-                Ok(found.value().change(|newest| change(own(newest))))
+                Ok(found.value().change(|newest| newest.edit(change)))
             }
             _ => Err(change),
         }
@@ -353,7 +382,10 @@ impl BufferCache {
             self.publish(&held, Ok(self.blank()));
         }
         let mut buffer = finish(held)?;
-        buffer.change(|bytes| bytes.fill(0));
+        buffer.change(|bytes, unsealed| {
+            bytes.fill(0);
+            *unsealed = Unsealed::default();
+        });
         buffer.flags().store(0, Relaxed);
         Ok(buffer)
     }
@@ -629,9 +661,9 @@ mod tests {
         let cache = cache(8);
         let mut buffer = cache.read(3).unwrap();
         let (before, pin) = (cache.read(3).unwrap(), buffer.pin());
-        buffer.change(|bytes| bytes[0] = 9);
+        buffer.change(|bytes, _| bytes[0] = 9);
         let first = pin.snapshot();
-        buffer.change(|bytes| bytes[1] = 8);
+        buffer.change(|bytes, _| bytes[1] = 8);
         assert_eq!((before[0], &first[..2], &buffer[..2]), (3, &[9, 3][..], &[9, 8][..]));
         assert_eq!(cache.read(3).unwrap()[..2], [9, 8]);
         assert_eq!(cache.with(3, |bytes| bytes[1]).unwrap(), 8);
@@ -646,13 +678,31 @@ mod tests {
     }
 
     #[test]
+    fn what_was_put_off_is_done_once_and_shows_until_then() {
+        let cache = cache(8);
+        let mut buffer = cache.read(3).unwrap();
+        let pin = buffer.pin();
+        pin.seal(|_, _| panic!("nothing has been put off"));
+        buffer.change(|_, unsealed| unsealed[1] = 7);
+        buffer.change(|bytes, unsealed| bytes[0] = unsealed[1] as u8);
+        assert_eq!((buffer.unsealed(), cache.read(3).unwrap().unsealed()), ([0, 7, 0, 0], [0, 7, 0, 0]));
+        pin.seal(|bytes, unsealed| bytes[1] = unsealed[1] as u8 + 1);
+        pin.seal(|_, _| panic!("it has been done"));
+        let sealed = cache.read(3).unwrap();
+        assert_eq!((&sealed[..3], sealed.unsealed()), (&[7, 8, 3][..], Unsealed::default()));
+        assert_eq!((buffer[1], &pin.snapshot()[..2]), (3, &[7, 8][..]), "who looks at it keeps what he has");
+        buffer.change(|_, unsealed| unsealed[0] = 1);
+        assert_eq!(cache.fresh(3).unwrap().unsealed(), Unsealed::default(), "it is another's block now");
+    }
+
+    #[test]
     fn a_pinned_block_is_not_evicted_and_a_fresh_one_is_not_read() {
         let cache = cache(256);
         let options = CacheOptions { block_size: 1024, block_count: 256, memory_bytes: 0 };
         let small = BufferCache::new(Arc::clone(cache.device()), options).unwrap();
         let mut fresh = small.fresh(7).unwrap();
         assert!(fresh.iter().all(|&byte| byte == 0) && small.stats().device_reads == 0);
-        fresh.change(|bytes| bytes[5] = 1);
+        fresh.change(|bytes, _| bytes[5] = 1);
         let pin = fresh.pin();
         drop(fresh);
         (8..256).for_each(|block| drop(small.read(block).unwrap()));

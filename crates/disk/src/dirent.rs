@@ -471,15 +471,24 @@ pub fn verify_checksum(block: &[u8], inode_seed: ChecksumSeed, place: Place) -> 
 /// # Panics
 /// If the block is shorter than a tail.
 pub fn store_checksum(block: &mut [u8], inode_seed: ChecksumSeed) {
-    let (covered, tail) = block.split_at_mut(block.len() - TAIL_SIZE);
+    let covered = &block[..block.len() - TAIL_SIZE];
+    store_tail(block, inode_seed.checksum(covered));
+}
+
+/// Writes the tail of a block with this checksum: for a block that will be given [one of its own](store_checksum).
+///
+/// # Panics
+/// If the block is shorter than a tail.
+pub fn store_tail(block: &mut [u8], checksum: u32) {
+    let at = block.len() - TAIL_SIZE;
     let raw = RawDirEntryTail {
         det_reserved_zero1: 0.into(),
         det_rec_len: 12.into(),
         det_reserved_zero2: 0,
         det_reserved_ft: TAIL_FILE_TYPE,
-        det_checksum: inode_seed.checksum(covered).into(),
+        det_checksum: checksum.into(),
     };
-    tail.copy_from_slice(raw.as_bytes());
+    block[at..].copy_from_slice(raw.as_bytes());
 }
 
 fn split_tail(block: &[u8]) -> Option<(&[u8], &RawDirEntryTail)> {

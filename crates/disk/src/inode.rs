@@ -332,6 +332,24 @@ impl Inode {
     /// for a file type that is none, a size beyond 63 bits or an `i_extra_isize` beyond the record, and
     /// [`CorruptKind::BlockOutOfRange`] for an extended attribute block that the volume does not have.
     pub fn decode(record: &[u8], ino: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
+        Self::decode_with(record, ino, sb, at, Self::verify_checksum)
+    }
+
+    /// As [`decode`](Self::decode), for a record that has [no checksum yet](Self::encode_fields).
+    ///
+    /// # Errors
+    /// As `decode`.
+    pub fn decode_fields(record: &[u8], ino: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
+        Self::decode_with(record, ino, sb, at, |_, _, _, _| Ok(()))
+    }
+
+    fn decode_with(
+        record: &[u8],
+        ino: u32,
+        sb: &Superblock,
+        at: Place,
+        verify: impl FnOnce(&Self, &[u8], ChecksumSeed, Place) -> Result<(), Corrupt>,
+    ) -> Result<Self, Corrupt> {
         let at = at.ino(ino);
         let size = usize::from(sb.inode_size());
         let have = record.len() as u64;
@@ -352,7 +370,7 @@ impl Inode {
             .ok_or(at.corrupt(CorruptKind::Field { field: "i_mode", value: base.i_mode.get().into() }))?;
         let inode = Self { base, extra, ino, kind, rules };
         if let Some(seed) = sb.metadata_seed() {
-            inode.verify_checksum(record, seed, at)?;
+            verify(&inode, record, seed, at)?;
         }
         check(i64::try_from(inode.size()).is_ok(), "i_size", inode.size(), at)?;
         match inode.xattr_block() {
@@ -404,11 +422,7 @@ impl Inode {
     /// `record` must have [`Superblock::inode_size`] bytes at least.
     pub fn encode(&self, record: &mut [u8], sb: &Superblock) {
         let record = &mut record[..usize::from(self.rules.inode_size)];
-        record[..BASE_SIZE].copy_from_slice(self.base.as_bytes());
-        // A large record has `i_extra_isize` in any case, though it may say that nothing more follows.
-        let extra_len =
-            usize::from(self.extra.i_extra_isize.get()).clamp(2, EXTRA_SIZE).min(record.len() - BASE_SIZE);
-        record[BASE_SIZE..BASE_SIZE + extra_len].copy_from_slice(&self.extra.as_bytes()[..extra_len]);
+        self.encode_fields(record);
         let checksum = sb.metadata_seed().and_then(|seed| self.compute_checksum(record, seed));
         if let Some([a, b, c, d]) = checksum.map(u32::to_le_bytes) {
             record[CHECKSUM_LO..CHECKSUM_LO + 2].copy_from_slice(&[a, b]);
@@ -416,6 +430,16 @@ impl Inode {
                 record[CHECKSUM_HI..CHECKSUM_HI + 2].copy_from_slice(&[c, d]);
             }
         }
+    }
+
+    /// As [`encode`](Self::encode), without a checksum: for a record that will be given one by [`store_checksum`].
+    pub fn encode_fields(&self, record: &mut [u8]) {
+        let record = &mut record[..usize::from(self.rules.inode_size)];
+        record[..BASE_SIZE].copy_from_slice(self.base.as_bytes());
+        // A large record has `i_extra_isize` in any case, though it may say that nothing more follows.
+        let extra_len =
+            usize::from(self.extra.i_extra_isize.get()).clamp(2, EXTRA_SIZE).min(record.len() - BASE_SIZE);
+        record[BASE_SIZE..BASE_SIZE + extra_len].copy_from_slice(&self.extra.as_bytes()[..extra_len]);
     }
 
     /// The fields as they stand; what the record has no room for belongs to its extended attributes.

@@ -8,9 +8,9 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use extern4_block::Buffer;
-use extern4_disk::inode::Inode;
-use extern4_disk::superblock::Superblock;
+use extern4_block::{Buffer, Unsealed};
+use extern4_disk::geometry::Position;
+use extern4_disk::inode::{self, Inode};
 use extern4_jbd2::Handle;
 use extern4_vfs::Errno;
 
@@ -18,6 +18,7 @@ use crate::balloc::Reserved;
 use crate::error::{Error, Result};
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
+use crate::seal;
 use crate::writer::Writer;
 
 /// An operation under way.
@@ -99,12 +100,25 @@ impl Ext4 {
 impl<'f> Change<'f> {
     /// Changes a block of metadata.
     pub(crate) fn edit<R>(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.edit_unsealed(buffer, |bytes, _| edit(bytes))
+    }
+
+    /// Changes a block of metadata, and what is put off until it is written.
+    pub(crate) fn edit_unsealed<R>(
+        &self,
+        buffer: &mut Buffer,
+        edit: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> R {
         self.has_begun.set(true);
         self.handle.change(buffer, edit)
     }
 
     /// The same for one that nobody looks at besides.
-    pub(crate) fn edit_at<R>(&self, block: u64, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+    pub(crate) fn edit_at<R>(
+        &self,
+        block: u64,
+        edit: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> Result<R> {
         self.has_begun.set(true);
         Ok(self.handle.edit(block, edit)?)
     }
@@ -136,37 +150,51 @@ impl<'f> Change<'f> {
 
     /// The same for a new inode, of whose record nothing is left.
     pub(crate) fn store_whole(&self, info: &InodeInfo) -> Result<()> {
-        self.encode(info, |record, fields, sb| {
+        self.encode(info, |record, fields| {
             record.fill(0);
-            fields.encode(record, sb);
+            fields.encode_fields(record);
         })
     }
 
     /// The same after `edit` has changed the part of the record that is for extended attributes, which may be empty.
     pub(crate) fn store_with<R>(&self, info: &InodeInfo, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        self.encode(info, |record, fields, sb| {
+        self.encode(info, |record, fields| {
             let from = record.len() - fields.xattr_area(record).len();
             let result = edit(&mut record[from..]);
-            fields.encode(record, sb);
+            fields.encode_fields(record);
             result
         })
     }
 
-    fn encode<R>(
-        &self,
-        info: &InodeInfo,
-        encode: impl FnOnce(&mut [u8], &Inode, &Superblock) -> R,
-    ) -> Result<R> {
+    fn encode<R>(&self, info: &InodeInfo, encode: impl FnOnce(&mut [u8], &Inode) -> R) -> Result<R> {
         let at = info.position().ok_or(Errno::EROFS)?;
-        let sb = self.fs.superblock();
-        let (start, size) = (crate::group::to_usize(at.offset), usize::from(sb.inode_size()));
         let mut fields = *info.fields();
-        self.edit_at(at.block, |bytes| {
+        self.edit_record(info.ino(), at, |record, _| {
             // Asked for under the block's lock: see `orphan`.
             if let Some(next) = self.writer.orphans.next_of(info.ino()) {
                 fields.set_dtime(next);
             }
-            encode(&mut bytes[start..start + size], &fields, sb)
+            encode(record, &fields)
+        })
+    }
+
+    /// Changes the record of inode `ino`, which is `at`; `edit` is told whether it has a checksum, and need not give it one.
+    pub(crate) fn edit_record<R>(
+        &self,
+        ino: u32,
+        at: Position,
+        edit: impl FnOnce(&mut [u8], bool) -> R,
+    ) -> Result<R> {
+        let sb = self.fs.superblock();
+        let (start, size) = (crate::group::to_usize(at.offset), usize::from(sb.inode_size()));
+        let index = seal::index_of(at.offset, sb);
+        self.edit_at(at.block, |bytes, unsealed| {
+            let record = &mut bytes[start..start + size];
+            let result = edit(record, !seal::lacks_checksum(*unsealed, index));
+            if !seal::put_off_record(unsealed, ino, index) {
+                inode::store_checksum(record, ino, sb);
+            }
+            result
         })
     }
 }

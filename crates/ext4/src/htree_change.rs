@@ -10,7 +10,7 @@
 //! Names that share a hash stay in one leaf if they can. Where a leaf has to be split between two of them, the
 //! entry of the upper one says that it continues the lower.
 
-use extern4_block::Buffer;
+use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType};
 use extern4_disk::htree::{self, Expect, HashVersion, Node, NodeEntries, Root};
 use extern4_disk::inode::InodeFlags;
@@ -296,8 +296,10 @@ impl Change<'_> {
         edit: impl FnOnce(&mut [u8]),
     ) -> Result<()> {
         let place = node_place(dir, block);
-        self.edit(block, |bytes| {
+        self.edit_unsealed(block, |bytes, unsealed| {
             edit(bytes);
+            // It may have been a block of names.
+            *unsealed = Unsealed::default();
             dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, is_root, seed, place))
         })?;
         self.fs.note_verified(block, Verified::HtreeNode);

@@ -15,7 +15,6 @@ use crate::balloc::{Group, Which, flip};
 use crate::buffer::Verified;
 use crate::change::Change;
 use crate::error::Result;
-use crate::group::to_usize;
 
 impl Change<'_> {
     /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is to be one. Its record holds
@@ -123,8 +122,7 @@ impl Change<'_> {
     /// Clears the record of an inode that has just been allocated, so that nothing of its last owner shows.
     pub(crate) fn clear_record(&self, ino: u32) -> Result<()> {
         let at = self.fs.inode_position(ino)?;
-        let (start, size) = (to_usize(at.offset), usize::from(self.fs.superblock().inode_size()));
-        self.edit_at(at.block, |bytes| bytes[start..start + size].fill(0))
+        self.edit_record(ino, at, |record, _| record.fill(0))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::group::to_usize;
 use crate::mount::Ext4;
 use crate::node::Node;
-use crate::symlink;
+use crate::{seal, symlink};
 
 /// How many blocks of an inode table one device read fetches: with 4 KiB blocks as much as the kernel does.
 const READ_AHEAD: u64 = 32;
@@ -167,7 +167,10 @@ impl Ext4 {
                 return Err(Error::Stale { ino: u64::from(ino), why: "is not in use" });
             }
             let place = place.block(at.block).offset(at.offset);
-            (Inode::decode(record, ino, self.superblock(), place)?, Record::Table(at))
+            let index = seal::index_of(at.offset, self.superblock());
+            let sealed = !seal::lacks_checksum(buffer.unsealed(), index);
+            let decode = if sealed { Inode::decode } else { Inode::decode_fields };
+            (decode(record, ino, self.superblock(), place)?, Record::Table(at))
         };
         let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
         let info = InodeInfo { inode, record, seed };

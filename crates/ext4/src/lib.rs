@@ -60,6 +60,7 @@ mod nokey;
 mod ops;
 mod orphan;
 mod records;
+mod seal;
 mod set_attr;
 mod sha256;
 mod superblock;

@@ -22,7 +22,7 @@ use crate::htree_change::{Way, version_of_new_trees};
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::namei::{Found, Wanted};
-use crate::{casefold, records};
+use crate::{casefold, records, seal};
 
 /// How many blocks a search for a gap fetches at once.
 const READ_AHEAD: u32 = 32;
@@ -253,7 +253,7 @@ impl Change<'_> {
         Ok(true)
     }
 
-    /// Changes the records of a block of names and stores its checksum. `edit` is handed all of the block but the
+    /// Changes the records of a block of names. `edit` is handed all of the block but the
     /// checksum's tail.
     pub(crate) fn edit_names(
         &self,
@@ -262,11 +262,12 @@ impl Change<'_> {
         edit: impl FnOnce(&mut [u8], &dirent::Layout),
     ) -> Result<()> {
         let layout = self.fs.dir_layout(dir);
-        self.edit(block, |bytes| {
+        self.edit_unsealed(block, |bytes, unsealed| {
             let end = names_len(bytes.len(), &layout);
             edit(&mut bytes[..end], &layout);
             if let Some(seed) = dir.seed() {
-                dirent::store_checksum(bytes, seed);
+                dirent::store_tail(bytes, 0);
+                seal::put_off_names(unsealed, seed);
             }
         });
         self.fs.note_verified(block, Verified::DirectoryBlock);

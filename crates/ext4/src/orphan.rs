@@ -21,7 +21,6 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use crate::change::Change;
 use crate::create::NAME_CREDITS;
 use crate::error::Result;
-use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::map::RunKind;
 use crate::mount::Ext4;
@@ -75,14 +74,13 @@ impl Change<'_> {
     fn renew_next_orphan(&self, ino: u32) -> Result<()> {
         let at = self.fs.inode_position(ino)?;
         let sb = self.fs.superblock();
-        let (start, size) = (to_usize(at.offset), usize::from(sb.inode_size()));
         let place = Place::new(Structure::Orphan).ino(ino).block(at.block);
-        self.edit_at(at.block, |bytes| {
+        self.edit_record(ino, at, |record, has_checksum| {
             let Some(next) = self.writer.orphans.next_of(ino) else { return Ok(()) };
-            let record = &mut bytes[start..start + size];
-            let mut inode = Inode::decode(record, ino, sb, place)?;
+            let decode = if has_checksum { Inode::decode } else { Inode::decode_fields };
+            let mut inode = decode(record, ino, sb, place)?;
             inode.set_dtime(next);
-            inode.encode(record, sb);
+            inode.encode_fields(record);
             Ok(())
         })?
     }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use extern4_block::{BlockDevice, Pin};
+use extern4_block::{BlockDevice, Pin, Unsealed};
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 use extern4_disk::journal::Tid;
 use extern4_disk::superblock::{
@@ -23,6 +23,7 @@ use crate::create::now_seconds;
 use crate::error::{Result, Unsupported};
 use crate::mount::{Ext4, READABLE};
 use crate::orphan::Orphans;
+use crate::seal;
 
 /// What changes of a volume go through.
 pub(crate) struct Writer {
@@ -92,6 +93,7 @@ impl Writer {
             orphans: Arc::clone(&orphans),
             block: fs.cache.read(fs.superblock().geometry().superblock_block())?.pin(),
             superblock: Mutex::new(fs.superblock().clone()),
+            sealing: fs.superblock().clone(),
         });
         let observer = Arc::clone(&totals) as _;
         let writer = Self {
@@ -131,7 +133,7 @@ impl Writer {
         }
         raw.s_wtime.set(now);
         let mut buffer = fs.cache.read(sb.geometry().superblock_block())?;
-        buffer.change(|block| store(&sb, block));
+        buffer.change(|block, _| store(&sb, block));
         fs.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode())?;
         fs.cache.device().flush()?;
         Ok(())
@@ -180,7 +182,7 @@ impl Change<'_> {
         let mut sb = self.writer.totals.lock();
         edit(sb.raw_mut());
         let block = sb.geometry().superblock_block();
-        self.edit_at(block, |block| store(&sb, block))
+        self.edit_at(block, |block, _| store(&sb, block))
     }
 
     /// The superblock as it stands now.
@@ -209,6 +211,8 @@ struct Totals {
     block: Pin,
     /// The superblock as it stands now. Locks: held while its block is changed, inside a handle.
     superblock: Mutex<Superblock>,
+    /// The superblock as it was when the volume was opened: what checksums depend on does not change.
+    sealing: Superblock,
 }
 
 impl Totals {
@@ -237,6 +241,10 @@ impl Observer for Totals {
         if self.set_counts(raw) || old.get() != newest {
             closing.change(&mut self.block.buffer(), |block| store(&sb, block));
         }
+    }
+
+    fn seal(&self, _block: u64, bytes: &mut [u8], unsealed: Unsealed) {
+        seal::seal(bytes, unsealed, &self.sealing);
     }
 
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {

@@ -103,7 +103,7 @@ impl Committer {
 
     /// Closes the running transaction and makes it durable.
     fn commit(&mut self) -> Result<(), Error> {
-        let closed = self.shared.close_running(|closing| self.observer.closing(closing))?;
+        let closed = self.shared.close_running(&*self.observer)?;
         if closed.is_empty() {
             self.flush()?;
             self.shared.committed(None);

@@ -38,7 +38,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use extern4_block::{BlockDevice, Buffer, BufferCache, Op};
+use extern4_block::{BlockDevice, Buffer, BufferCache, Op, Unsealed};
 use extern4_disk::journal::Tid;
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -67,6 +67,12 @@ pub trait Observer: Send + Sync {
     /// Called by the thread that commits, without a lock held. It must neither open a handle nor wait for a commit, nor
     /// for a lock that somebody holds while he opens one.
     fn closing(&self, _closing: &Closing<'_>) {}
+
+    /// Does what was put off until `block`, whose contents these are, is written. It must take no lock.
+    ///
+    /// Called by the thread that commits after [`closing`](Self::closing), once for each block of the transaction that is
+    /// [unsealed](extern4_block::Pin::seal).
+    fn seal(&self, _block: u64, _bytes: &mut [u8], _unsealed: Unsealed) {}
 }
 
 /// A transaction that no handle is open on any more.
@@ -84,7 +90,7 @@ impl Closing<'_> {
     /// Changes a block of metadata.
     pub fn change<R>(&self, buffer: &mut Buffer, change: impl FnOnce(&mut [u8]) -> R) -> R {
         self.running.change(buffer);
-        buffer.change(change)
+        buffer.change(|bytes, _| change(bytes))
     }
 }
 
@@ -493,9 +499,9 @@ impl Shared {
         }
     }
 
-    /// Locks the running transaction, waits until no handle is open, and opens the next one. `closing` is called in
-    /// between, if there is anything in it.
-    pub(crate) fn close_running(&self, closing: impl FnOnce(&Closing<'_>)) -> Result<Closed, Error> {
+    /// Locks the running transaction, waits until no handle is open, and opens the next one. In between the observer has its
+    /// turn, if there is anything in it.
+    pub(crate) fn close_running(&self, observer: &dyn Observer) -> Result<Closed, Error> {
         let mut state = self.state();
         state.locked = true;
         while state.handles > 0 {
@@ -507,10 +513,11 @@ impl Shared {
         drop(state);
         // The transaction is locked, so no handle changes a block until the snapshots are taken.
         if !freed.is_empty() || self.running.counts() != (0, 0) {
-            closing(&Closing { running: &self.running, tid });
+            observer.closing(&Closing { running: &self.running, tid });
         }
         let (pins, revoked) = self.running.take();
         let changed = pins.into_iter().map(|pin| {
+            pin.seal(|bytes, unsealed| observer.seal(pin.number(), bytes, unsealed));
             let image = pin.snapshot();
             (pin, image)
         });
@@ -600,19 +607,23 @@ impl Handle<'_> {
         self.tid
     }
 
-    /// Changes a block of metadata.
-    pub fn change<R>(&self, buffer: &mut Buffer, change: impl FnOnce(&mut [u8]) -> R) -> R {
+    /// Changes a block of metadata, and what is [put off](Observer::seal) until it is written.
+    pub fn change<R>(&self, buffer: &mut Buffer, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
         self.transactions.shared.running.change(buffer);
         buffer.change(change)
     }
 
-    /// Changes a block of metadata, read from the device if need be: cheaper than to [read](BufferCache::read) it for
+    /// The same for a block that is read from the device if need be: cheaper than to [read](BufferCache::read) it for
     /// nothing else.
     ///
     /// # Errors
     /// [`Error::Device`] for a block that cannot be read.
     #[inline]
-    pub fn edit<R>(&self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, Error> {
+    pub fn edit<R>(
+        &self,
+        block: u64,
+        change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> Result<R, Error> {
         let running = &self.transactions.shared.running;
         // What is part of the transaction is pinned by it, and no transaction ends while this handle is open.
         match self.transactions.cache.change_tagged(block, running.number(), change) {

@@ -26,7 +26,7 @@ fn open(
 fn fill(cache: &extern4_block::BufferCache, transactions: &Transactions, block: u64, stamp: u64) -> Tid {
     let handle = transactions.start(1).expect("open");
     let mut buffer = cache.read(block).expect("readable");
-    handle.change(&mut buffer, |bytes| bytes.copy_from_slice(&contents(stamp)));
+    handle.change(&mut buffer, |bytes, _| bytes.copy_from_slice(&contents(stamp)));
     handle.tid()
 }
 
@@ -117,14 +117,14 @@ fn a_handle_may_change_more_than_it_said_but_not_more_than_the_log() {
     let handle = transactions.start(1).expect("open");
     for block in 0..150 {
         let mut buffer = cache.read(block).expect("readable");
-        handle.change(&mut buffer, |bytes| bytes.fill(3));
+        handle.change(&mut buffer, |bytes, _| bytes.fill(3));
     }
     drop(handle);
     transactions.sync().expect("it fits");
     let handle = transactions.start(1).expect("open");
     for block in 0..VOLUME {
         let mut buffer = cache.read(block).expect("readable");
-        handle.change(&mut buffer, |bytes| bytes.fill(3));
+        handle.change(&mut buffer, |bytes, _| bytes.fill(3));
     }
     drop(handle);
     assert!(matches!(transactions.sync(), Err(Error::TooLarge { .. })));
@@ -200,7 +200,7 @@ fn a_revoked_block_that_is_metadata_again_is_replayed() {
     let handle = transactions.start(2).expect("open");
     handle.revoke(10..11);
     let mut buffer = handle.fresh(10).expect("inside");
-    handle.change(&mut buffer, |bytes| bytes.copy_from_slice(&contents(2)));
+    handle.change(&mut buffer, |bytes, _| bytes.copy_from_slice(&contents(2)));
     drop(handle);
     transactions.sync().expect("written");
     assert_eq!(transactions.stats().revokes, 0);
@@ -223,13 +223,13 @@ fn many_threads_never_wait_for_ever() {
                     let handle = transactions.start(credits).expect("open");
                     for _ in 0..random.next() % u64::from(credits) % 12 {
                         let mut buffer = cache.read(10 + random.next() % 100).expect("readable");
-                        handle.change(&mut buffer, |bytes| {
+                        handle.change(&mut buffer, |bytes, _| {
                             let count = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) + 1;
                             bytes[..8].copy_from_slice(&count.to_le_bytes());
                         });
                     }
                     let mut buffer = cache.read(120 + thread).expect("readable");
-                    handle.change(&mut buffer, |bytes| bytes[0] = bytes[0].wrapping_add(1));
+                    handle.change(&mut buffer, |bytes, _| bytes[0] = bytes[0].wrapping_add(1));
                     let tid = handle.tid();
                     drop(handle);
                     match random.next() % 40 {
@@ -379,7 +379,7 @@ fn an_operation_that_needs_a_transaction_of_its_own_gets_it() {
                     for _ in 0..50 {
                         let handle = transactions.start(700).expect("open");
                         let mut buffer = cache.read(50).expect("readable");
-                        handle.change(&mut buffer, |bytes| bytes[9] += 1);
+                        handle.change(&mut buffer, |bytes, _| bytes[9] += 1);
                     }
                 })
             })
@@ -408,7 +408,7 @@ fn what_handles_cost() {
                     let mut buffer = cache.read(10 + thread).expect("readable");
                     for _ in 0..rounds {
                         let handle = transactions.start(1).expect("open");
-                        handle.change(&mut buffer, |bytes| bytes[0] = bytes[0].wrapping_add(1));
+                        handle.change(&mut buffer, |bytes, _| bytes[0] = bytes[0].wrapping_add(1));
                     }
                 });
             }
@@ -419,7 +419,7 @@ fn what_handles_cost() {
     let handle = transactions.start(1).expect("open");
     let (rounds, begun) = (200_000_u32, Instant::now());
     for _ in 0..rounds {
-        handle.change(&mut buffer, |bytes| bytes[0] = bytes[0].wrapping_add(1));
+        handle.change(&mut buffer, |bytes, _| bytes[0] = bytes[0].wrapping_add(1));
     }
     println!("a change of a block that is part of the transaction takes {:?}", begun.elapsed() / rounds);
     drop(handle);

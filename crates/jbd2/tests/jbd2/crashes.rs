@@ -111,7 +111,7 @@ fn a_volume_goes_on_after_a_crash() {
     let handle = transactions.start(1).expect("open");
     assert_eq!(handle.tid(), tid);
     let mut buffer = cache.read(5).expect("readable");
-    handle.change(&mut buffer, |bytes| bytes.fill(9));
+    handle.change(&mut buffer, |bytes, _| bytes.fill(9));
     drop(handle);
     transactions.sync().expect("written");
     drop(transactions);
@@ -278,7 +278,7 @@ fn room_is_made_before_it_is_used() {
         let handle = transactions.start(600).expect("a transaction of its own");
         for block in BLOCKS {
             let mut buffer = handle.fresh(block).expect("inside");
-            handle.change(&mut buffer, |bytes| bytes.fill(round));
+            handle.change(&mut buffer, |bytes, _| bytes.fill(round));
         }
         drop(handle);
         transactions.sync().expect("written");
@@ -317,7 +317,7 @@ fn operations_of_many_threads_are_whole_after_every_crash() {
         .expect("empty");
     let set = |handle: &Handle<'_>, block: u64, value: u64| {
         let mut buffer = cache.read(block).expect("readable");
-        handle.change(&mut buffer, |bytes| bytes[..8].copy_from_slice(&value.to_le_bytes()));
+        handle.change(&mut buffer, |bytes, _| bytes[..8].copy_from_slice(&value.to_le_bytes()));
     };
     let get = |block: u64| number(&cache.read(block).expect("readable"));
     let handle = transactions.start(1).expect("open");

@@ -125,7 +125,7 @@ impl World {
         let transactions = &self.transactions;
         let handle = transactions.start(u32::try_from(picked.len()).expect("small") + 1)?;
         let mut buffer = self.cache.read(SERIAL)?;
-        handle.change(&mut buffer, |bytes| bytes[..8].copy_from_slice(&(serial as u64).to_le_bytes()));
+        handle.change(&mut buffer, |bytes, _| bytes[..8].copy_from_slice(&(serial as u64).to_le_bytes()));
         for (block, what) in picked {
             self.stamp += 1;
             let stamp = self.stamp;
@@ -140,7 +140,7 @@ impl World {
                     let mut buffer = self.cache.read(block)?;
                     let expected = contents(state[&block]);
                     assert!(buffer[..] == expected[..], "block {block} is not what it was changed to");
-                    handle.change(&mut buffer, |bytes| bytes.copy_from_slice(&contents(stamp)));
+                    handle.change(&mut buffer, |bytes, _| bytes.copy_from_slice(&contents(stamp)));
                     state.insert(block, stamp);
                 }
                 (false, _) if self.freed_by.get(&block) == Some(&serial) => {}
@@ -153,7 +153,7 @@ impl World {
                     }
                     let mut buffer = handle.fresh(block)?;
                     assert!(buffer.iter().all(|byte| *byte == 0));
-                    handle.change(&mut buffer, |bytes| bytes.copy_from_slice(&contents(stamp)));
+                    handle.change(&mut buffer, |bytes, _| bytes.copy_from_slice(&contents(stamp)));
                     state.insert(block, stamp);
                     for data in self.data.iter_mut().filter(|data| data.block == block) {
                         data.reused.get_or_insert(serial);

@@ -114,7 +114,7 @@ fn work(transactions: &Transactions, cache: &BufferCache, free: &[u64], rounds: 
                 }
                 let mut buffer = cache.read(free[at]).expect("readable");
                 let byte = random.next().to_le_bytes()[0];
-                handle.change(&mut buffer, |bytes| {
+                handle.change(&mut buffer, |bytes, _| {
                     bytes.fill(byte);
                     if byte.is_multiple_of(4) {
                         bytes[..4].copy_from_slice(&extern4_disk::journal::MAGIC.to_be_bytes());

@@ -1,0 +1,91 @@
+//! Checksums that are put off until a block is written.
+//!
+//! Blocks of names and of inodes' records change many times in a transaction and are written once, so their checksums are computed
+//! once: when the transaction has come to its end, before it is written ([`seal`]). Until then the buffer says what is missing,
+//! and those who read it do without: of a block of names they know by [`Verified`](crate::buffer::Verified) that it is what it
+//! should be, of a record by [`lacks_checksum`].
+//!
+//! What the numbers of an [`Unsealed`] are: the kind of block, then for names the seed of their checksum, and for records the
+//! number of the first inode in the block and a bit for each record.
+
+use extern4_block::Unsealed;
+use extern4_disk::checksum::ChecksumSeed;
+use extern4_disk::superblock::Superblock;
+use extern4_disk::{dirent, inode};
+
+const NAMES: u32 = 1;
+const RECORDS: u32 = 2;
+/// Records in a block that have a bit each.
+const MOST_RECORDS: u32 = 64;
+
+/// Puts off the checksum of a block of names.
+pub(crate) fn put_off_names(unsealed: &mut Unsealed, seed: ChecksumSeed) {
+    *unsealed = [NAMES, seed.get(), 0, 0];
+}
+
+/// Puts off the checksum of record `index` of a block, that of inode `ino`; false if there are so many in the block that it has to be
+/// computed at once.
+pub(crate) fn put_off_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> bool {
+    if index >= MOST_RECORDS {
+        return false;
+    }
+    let [low, high] = words(bits(*unsealed) | 1 << index);
+    *unsealed = [RECORDS, ino - index, low, high];
+    true
+}
+
+/// Whether the checksum of record `index` of a block has been put off.
+pub(crate) fn lacks_checksum(unsealed: Unsealed, index: u32) -> bool {
+    index < MOST_RECORDS && bits(unsealed) & 1 << index != 0
+}
+
+/// Computes the checksums that have been put off, and stores them in the block.
+pub(crate) fn seal(bytes: &mut [u8], unsealed: Unsealed, sb: &Superblock) {
+    match unsealed {
+        [NAMES, seed, ..] => dirent::store_checksum(bytes, ChecksumSeed::new(seed)),
+        [RECORDS, first, ..] => {
+            let records = bytes.chunks_exact_mut(usize::from(sb.inode_size()));
+            for (index, record) in (0..MOST_RECORDS).zip(records) {
+                if lacks_checksum(unsealed, index) {
+                    inode::store_checksum(record, first + index, sb);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Which records of a block have no checksum yet.
+fn bits(unsealed: Unsealed) -> u64 {
+    match unsealed {
+        [RECORDS, _, low, high] => u64::from(high) << 32 | u64::from(low),
+        _ => 0,
+    }
+}
+
+fn words(bits: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = bits.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+}
+
+/// Which record of its block the one at byte `offset` is.
+pub(crate) fn index_of(offset: u32, sb: &Superblock) -> u32 {
+    offset / u32::from(sb.inode_size())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_record_of_a_block_is_put_off_for_itself() {
+        let mut unsealed = Unsealed::default();
+        assert!(put_off_record(&mut unsealed, 100, 3) && put_off_record(&mut unsealed, 160, 63));
+        assert!(!put_off_record(&mut unsealed, 161, 64));
+        assert_eq!(unsealed, [RECORDS, 97, 1 << 3, 1 << 31]);
+        let lacking: Vec<_> = (0..200).filter(|&index| lacks_checksum(unsealed, index)).collect();
+        assert_eq!(lacking, [3, 63]);
+        put_off_names(&mut unsealed, ChecksumSeed::new(9));
+        assert_eq!((unsealed, lacks_checksum(unsealed, 3)), ([NAMES, 9, 0, 0], false));
+    }
+}
