@@ -66,7 +66,11 @@ impl Ext4 {
 
     /// Block `logical` of a directory, its checksum verified, whatever kind of block it is.
     pub(crate) fn dir_block(&self, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
-        let physical = self.dir_physical(dir, logical)?;
+        self.dir_block_at(dir, logical, self.dir_physical(dir, logical)?)
+    }
+
+    /// The same where it is known to be block `physical` of the volume.
+    fn dir_block_at(&self, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
         let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
         self.verified(physical, crate::buffer::Verified::DirectoryBlock, |bytes| match dir.seed() {
             None => Ok(()),
@@ -79,10 +83,14 @@ impl Ext4 {
     /// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree, which is then not
     /// even verified: who goes from block to block does not need the tree.
     pub(crate) fn names_block(&self, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
-        if is_root(dir, logical) || is_node(dir, &self.cache.read(self.dir_physical(dir, logical)?)?) {
+        if is_root(dir, logical) {
             return Ok(None);
         }
-        self.dir_block(dir, logical).map(Some)
+        let physical = self.dir_physical(dir, logical)?;
+        if dir.is_indexed() && is_node(dir, &self.cache.read(physical)?) {
+            return Ok(None);
+        }
+        self.dir_block_at(dir, logical, physical).map(Some)
     }
 
     /// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.

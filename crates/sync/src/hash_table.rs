@@ -40,6 +40,7 @@ use std::sync::PoisonError;
 use crate::percpu::Padded;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering, null_pointers};
 use crate::rcu::{Guard, pin};
+use crate::spare;
 
 /// Entries too many that [`Bucket::trim`] takes more steps for.
 const MOST_AT_ONCE: usize = 8;
@@ -276,7 +277,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
             used: AtomicBool::new(true),
             value,
         };
-        let node = NonNull::from(Box::leak(Box::new(node)));
+        let node = spare::boxed(node);
         // Release: P.
         self.head.store(node.as_ptr(), Ordering::Release);
         self.lock.entries += 1;
@@ -368,8 +369,8 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         removals.store(removals.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.lock.entries -= 1;
         // SAFETY: `T: Send + 'static`, so it may be dropped on any thread at any later time; new readers cannot find it,
-        // and the lock lets one thread unlink it.
-        unsafe { self.guard.defer(move || drop(Box::from_raw(at))) };
+        // and the lock lets one thread unlink it. It came from `spare::boxed`.
+        unsafe { self.guard.defer(move || spare::free(NonNull::from(node))) };
     }
 }
 
@@ -430,10 +431,12 @@ impl<T> Drop for HashTable<T> {
         for head in &self.heads {
             // Relaxed: `&mut self` came from a thread that synchronised with every user of the table.
             let mut at = head.load(Ordering::Relaxed);
-            while !at.is_null() {
-                // SAFETY: entries in a chain came from a box and are not retired; lookups borrow the table.
-                let node = unsafe { Box::from_raw(at) };
-                at = node.next.load(Ordering::Relaxed);
+            while let Some(node) = NonNull::new(at) {
+                // SAFETY: entries in a chain came from `spare::boxed` and are not retired; lookups borrow the table.
+                unsafe {
+                    at = node.as_ref().next.load(Ordering::Relaxed);
+                    spare::free(node);
+                }
             }
         }
     }

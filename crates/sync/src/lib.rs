@@ -31,5 +31,6 @@ pub mod primitive;
 pub mod rcu;
 pub mod seqcount;
 pub mod shared;
+mod spare;
 pub mod table;
 pub mod tally;

@@ -22,9 +22,10 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use crate::primitive::{AtomicPtr, Ordering};
+use crate::spare;
 
 #[cfg(not(feature = "loom"))]
 use crate::epoch::local as epoch;
@@ -215,14 +216,14 @@ fn present<T>(value: Option<&T>) -> &T {
 }
 
 fn into_raw<T>(value: Option<T>) -> *mut T {
-    value.map_or(ptr::null_mut(), |value| Box::into_raw(Box::new(value)))
+    value.map_or(ptr::null_mut(), |value| spare::boxed(value).as_ptr())
 }
 
 /// # Safety
 /// `ptr` is null or came from [`into_raw`], and nobody else uses it now or later.
 unsafe fn from_raw<T>(ptr: *mut T) -> Option<T> {
-    // SAFETY: by the caller's promise, the box is ours alone.
-    (!ptr.is_null()).then(|| *unsafe { Box::from_raw(ptr) })
+    // SAFETY: by the caller's promise, the value is ours alone.
+    NonNull::new(ptr).map(|at| unsafe { spare::unboxed(at) })
 }
 
 /// Frees `ptr` once every read section that exists now has ended.

@@ -41,6 +41,7 @@ use std::ptr::{self, NonNull};
 use crate::percpu::Line;
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
+use crate::spare;
 
 /// What a value does when its last counted reference has gone.
 pub trait Release: Send + Sync + 'static {
@@ -74,10 +75,7 @@ unsafe impl<T: Release> Sync for Seen<'_, T> {}
 impl<T: Release> Shared<T> {
     /// The first reference to a value.
     pub fn new(value: T) -> Self {
-        Self(
-            NonNull::from(Box::leak(Box::new(Counted { value, count: Line(AtomicUsize::new(1)) }))),
-            PhantomData,
-        )
+        Self(spare::boxed(Counted { value, count: Line(AtomicUsize::new(1)) }), PhantomData)
     }
 
     /// The same value as readers see it.
@@ -318,9 +316,9 @@ unsafe fn end<T: Release>(at: NonNull<Counted<T>>) {
         let at = at.cast::<Counted<T>>();
         // SAFETY: not retired before the statement below.
         unsafe { at.as_ref() }.value.release();
-        // SAFETY: `T` is `Send + 'static`, so it may be dropped on any thread at any later time; it came from a box, and
-        // nobody can count it any more.
-        unsafe { pin().defer(move || drop(Box::from_raw(at.as_ptr()))) };
+        // SAFETY: `T` is `Send + 'static`, so it may be dropped on any thread at any later time; it came from
+        // `spare::boxed`, and nobody can count it any more.
+        unsafe { pin().defer(move || spare::free(at)) };
     }
 
     /// Says that no end is under way when it goes, also if a `release` panics.
