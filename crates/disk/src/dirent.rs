@@ -391,6 +391,12 @@ impl<'a> Entries<'a> {
     }
 }
 
+impl<'a> From<Slots<'a>> for Entries<'a> {
+    fn from(slots: Slots<'a>) -> Self {
+        Self(slots)
+    }
+}
+
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<DirEntry<'a>, Corrupt>;
 

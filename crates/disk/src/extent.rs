@@ -17,10 +17,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::blocks::Blocks;
 use crate::checksum::{self, ChecksumSeed};
+use crate::inode::MAP_SIZE;
 use crate::{Corrupt, CorruptKind, Place};
 
 /// The magic number of a node's header.
 pub const MAGIC: u16 = 0xF30A;
+
+/// The `i_block` of a file without blocks: a root that is a leaf with room for four entries, and has none.
+pub const EMPTY_ROOT: [u8; MAP_SIZE] = {
+    let mut root = [0; MAP_SIZE];
+    [root[0], root[1]] = MAGIC.to_le_bytes();
+    root[4] = ((MAP_SIZE - HEADER_SIZE) / ENTRY_SIZE) as u8;
+    root
+};
 /// The deepest tree the format allows: the root has this depth at most.
 pub const MAX_DEPTH: u16 = 5;
 /// The longest written extent, in blocks. A stored length above it marks an unwritten extent of that much less.

@@ -10,6 +10,7 @@
 //! group is locked at a time.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -56,6 +57,8 @@ pub(crate) struct Group {
     longest: u32,
     /// Where the search goes on if nobody says where.
     hand: u32,
+    /// The generation of the inode that was allocated last. Where it begins is random.
+    generation: u32,
     unstored: Option<Unstored>,
 }
 
@@ -214,7 +217,15 @@ impl Space {
 
 impl Group {
     fn new(descriptor: GroupDescriptor) -> Self {
-        Self { descriptor, pending: BTreeMap::new(), longest: u32::MAX, hand: 0, unstored: None }
+        let generation = RandomState::new().hash_one(()) as u32;
+        Self { descriptor, pending: BTreeMap::new(), longest: u32::MAX, hand: 0, generation, unstored: None }
+    }
+
+    /// A generation that no inode of the group has been given since the volume was opened, but for one of four billion.
+    pub(crate) fn next_generation(&mut self) -> u32 {
+        // An odd step goes through all numbers, and does not go up by one from inode to inode.
+        self.generation = self.generation.wrapping_add(0x9e37_79b9);
+        self.generation
     }
 
     fn store(&mut self, number: u32, sb: &Superblock, closing: &Closing<'_>) {

@@ -1,9 +1,7 @@
 //! Making files, and freeing those that nobody can reach any more.
 
-use std::hash::{BuildHasher, RandomState};
-
 use extern4_disk::dirent;
-use extern4_disk::extent::{Entries, OwnedNode};
+use extern4_disk::extent::EMPTY_ROOT;
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::inode::{DeviceNumber, Inode as DiskInode, InodeFlags, MAP_SIZE};
 use extern4_disk::time::Timestamp;
@@ -74,7 +72,8 @@ impl Ext4 {
         let mode = new.kind.file_type().mode_bits() | new.mode;
         let acls = self.room_for_acls(mode, new.acl, new.default_acl)?;
         let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
-        let exactly = || {
+        // It takes `before` along, so that nobody works with the old inode when the new one is put in its place.
+        let exactly = move || {
             let name = name.map_or(Ok(0), |name| self.blocks_for_name(&before, name))?;
             Ok(blocks_for_contents(&new.kind) + name + acls.blocks)
         };
@@ -190,8 +189,8 @@ impl Ext4 {
 impl Change<'_> {
     /// A new inode with its contents. The caller stores it.
     pub(crate) fn new_inode(&self, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
-        let ino = self.allocate_inode(parent.ino(), new.kind == NewKind::Directory)?;
-        let mut info = self.new_info(ino, parent, new)?;
+        let (ino, generation) = self.allocate_inode(parent.ino(), new.kind == NewKind::Directory)?;
+        let mut info = self.new_info((ino, generation), parent, new)?;
         if is_in_pieces(new) {
             self.clear_record(ino)?;
         }
@@ -205,10 +204,14 @@ impl Change<'_> {
     }
 
     /// The inode of a new file, with what it has from its maker and its directory.
-    fn new_info(&self, ino: u32, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
+    fn new_info(
+        &self,
+        (ino, generation): (u32, u32),
+        parent: &InodeInfo,
+        new: &NewNode<'_>,
+    ) -> Result<InodeInfo> {
         let sb = self.fs.superblock();
         let kind = new.kind.file_type();
-        let generation = RandomState::new().hash_one(ino) as u32;
         let mut inode = DiskInode::new(ino, kind.mode_bits() | new.mode & 0o7777, generation, sb);
         inode.set_uid(new.uid);
         inode.set_gid(new.gid);
@@ -248,8 +251,7 @@ impl Change<'_> {
         let mut map = [0; MAP_SIZE];
         let mut flags = info.fields().flags();
         if self.fs.superblock().features().incompat.contains(Incompat::EXTENTS) {
-            let root = OwnedNode { entries: Entries::Leaf(Vec::new()), depth: 0, max: 4, generation: 0 };
-            root.encode(&mut map);
+            map = EMPTY_ROOT;
             flags |= InodeFlags::EXTENTS;
         }
         info.fields_mut().set_map(&map);

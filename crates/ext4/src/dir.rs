@@ -95,8 +95,13 @@ impl Ext4 {
 
     /// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
     pub(crate) fn dir_entries<'b>(&self, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
+        self.dir_slots(dir, block).into()
+    }
+
+    /// The records of such a block.
+    pub(crate) fn dir_slots<'b>(&self, dir: &InodeInfo, block: &'b Buffer) -> Slots<'b> {
         let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number());
-        Entries::new(block, &self.dir_layout(dir), place)
+        Slots::new(block, &self.dir_layout(dir), place)
     }
 
     /// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one device read.

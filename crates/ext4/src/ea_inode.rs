@@ -68,7 +68,7 @@ impl Change<'_> {
     /// inode is free; blocks for it have been set aside.
     pub(crate) fn make_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
         let sb = self.fs.superblock();
-        let ino = self.allocate_inode(owner.ino(), false)?;
+        let (ino, _) = self.allocate_inode(owner.ino(), false)?;
         self.clear_record(ino)?;
         let value_hash = hash::ea_value(value, sb.checksum_seed());
         let now = now_seconds();

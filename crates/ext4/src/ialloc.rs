@@ -17,20 +17,21 @@ use crate::change::Change;
 use crate::error::Result;
 
 impl Change<'_> {
-    /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is to be one. Its record holds
-    /// what the last owner of the number left there.
+    /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is to be one. Returns its number
+    /// and a generation, which tells it from others that have had the number. Its record holds what the last owner of the
+    /// number left there.
     ///
     /// # Errors
     /// `ENOSPC`; a corrupt bitmap.
-    pub(crate) fn allocate_inode(&self, parent: u32, is_dir: bool) -> Result<u32> {
+    pub(crate) fn allocate_inode(&self, parent: u32, is_dir: bool) -> Result<(u32, u32)> {
         let geometry = self.fs.superblock().geometry();
         let groups = geometry.group_count();
         let home = geometry.inode_slot(parent).map_or(0, |slot| slot.group);
         let first = if is_dir { self.group_for_directory(parent, home)? } else { home };
         for step in 0..groups {
             let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
-            if let Some(ino) = self.allocate_inode_in(group, is_dir)? {
-                return Ok(ino);
+            if let Some(taken) = self.allocate_inode_in(group, is_dir)? {
+                return Ok(taken);
             }
         }
         Err(Errno::ENOSPC.into())
@@ -59,7 +60,7 @@ impl Change<'_> {
         Ok(home)
     }
 
-    fn allocate_inode_in(&self, number: u32, is_dir: bool) -> Result<Option<u32>> {
+    fn allocate_inode_in(&self, number: u32, is_dir: bool) -> Result<Option<(u32, u32)>> {
         let group = &mut *self.writer.space.lock(self.fs, number)?;
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
         let sb = self.fs.superblock();
@@ -80,7 +81,7 @@ impl Change<'_> {
         self.set_bits(number, group, Which::Inodes, &mut buffer, index..index + 1, true)?;
         self.writer.space.free_inodes.fetch_sub(1, Relaxed);
         let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
-        Ok(Some(ino.ok_or_else(|| bad_bitmap(number))?))
+        Ok(Some((ino.ok_or_else(|| bad_bitmap(number))?, group.next_generation())))
     }
 
     /// Gives inode `ino` back.

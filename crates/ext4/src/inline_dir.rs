@@ -15,7 +15,7 @@ use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::namei::Wanted;
 use crate::names::{DOT_LEN, encode_dots};
-use crate::records;
+use crate::records::{self, Located};
 
 /// Where the first chain starts, behind the number of the parent.
 const FIRST_CHAIN: usize = 4;
@@ -31,7 +31,7 @@ struct Contents {
 struct Found {
     /// Where in the contents its chain starts and ends.
     chain: (usize, usize),
-    offset: u32,
+    record: Located,
     ino: u32,
 }
 
@@ -52,10 +52,10 @@ impl Contents {
     }
 
     fn find(&self, wanted: &Wanted<'_>) -> Result<Found> {
-        for (chain, entry) in self.entries() {
-            let DirEntry { name, offset, ino, .. } = entry?;
-            if wanted.matches(name) {
-                return Ok(Found { chain, offset, ino });
+        for chain in self.chains() {
+            let found = records::find(self.slots(chain), |entry| wanted.matches(entry.name))?;
+            if let Some((record, entry)) = found {
+                return Ok(Found { chain, record, ino: entry.ino });
             }
         }
         Err(Errno::ENOENT.into())
@@ -130,9 +130,8 @@ impl Change<'_> {
     /// Removes a name, and tells what it stood for.
     pub(crate) fn remove_inline(&self, dir: &mut InodeInfo, wanted: &Wanted<'_>) -> Result<u32> {
         let mut contents = self.fs.inline_contents(dir)?;
-        let Found { chain, offset, ino } = contents.find(wanted)?;
-        let removal = records::plan_removal(contents.slots(chain), offset, contents.place)?;
-        records::remove(&mut contents.bytes[chain.0..chain.1], removal);
+        let Found { chain, record, ino } = contents.find(wanted)?;
+        records::remove(&mut contents.bytes[chain.0..chain.1], record);
         self.store_contents(dir, &contents)?;
         Ok(ino)
     }
@@ -146,9 +145,9 @@ impl Change<'_> {
         kind: FileType,
     ) -> Result<()> {
         let mut contents = self.fs.inline_contents(dir)?;
-        let Found { chain, offset, .. } = contents.find(wanted)?;
+        let Found { chain, record, .. } = contents.find(wanted)?;
         let layout = contents.layout;
-        records::replace(&mut contents.bytes[chain.0..chain.1], offset, ino, kind, &layout);
+        records::replace(&mut contents.bytes[chain.0..chain.1], record, ino, kind, &layout);
         self.store_contents(dir, &contents)
     }
 

@@ -6,7 +6,6 @@
 //! entered it. A corrupt block fails a lookup only if no other block has the name.
 
 use extern4_block::Buffer;
-use extern4_disk::dirent::DirEntry;
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{CorruptKind, Place, Structure};
 
@@ -16,6 +15,7 @@ use crate::htree::{NameHash, Tree, loop_in};
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::nokey::ShownName;
+use crate::records::{self, Located};
 
 /// How many blocks a search from block to block fetches at once.
 const READ_AHEAD: u32 = 32;
@@ -70,8 +70,8 @@ pub(crate) struct Found {
     /// The inode it stands for.
     pub(crate) ino: u32,
     pub(crate) block: Buffer,
-    /// Where in the block its record starts.
-    pub(crate) offset: u32,
+    /// Where in the block its record stands.
+    pub(crate) record: Located,
 }
 
 impl Ext4 {
@@ -153,13 +153,8 @@ impl Ext4 {
     }
 
     fn search_block(&self, dir: &InodeInfo, block: Buffer, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        for entry in self.dir_entries(dir, &block) {
-            let DirEntry { ino, offset, name, .. } = entry?;
-            if wanted.matches(name) {
-                return Ok(Some(Found { ino, offset, block }));
-            }
-        }
-        Ok(None)
+        let found = records::find(self.dir_slots(dir, &block), |entry| wanted.matches(entry.name))?;
+        Ok(found.map(|(record, entry)| (record, entry.ino)).map(|(record, ino)| Found { ino, block, record }))
     }
 
     fn lookup_inline(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<u32>> {

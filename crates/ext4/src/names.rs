@@ -9,7 +9,7 @@
 //! that, with its new times.
 
 use extern4_block::Buffer;
-use extern4_disk::dirent::{self, DirEntry, Entries, FileType, NAME_MAX, Slots};
+use extern4_disk::dirent::{self, DirEntry, FileType, NAME_MAX, Slots};
 use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::htree;
 use extern4_disk::{CorruptKind, Place, Structure};
@@ -199,9 +199,7 @@ impl Change<'_> {
             return self.remove_inline(dir, &wanted);
         }
         let mut found = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
-        let (layout, place) = (self.fs.dir_layout(dir), names_place(dir, &found.block));
-        let removal = records::plan_removal(Slots::new(&found.block, &layout, place), found.offset, place)?;
-        self.edit_names(dir, &mut found.block, |bytes, _| records::remove(bytes, removal))?;
+        self.edit_names(dir, &mut found.block, |bytes, _| records::remove(bytes, found.record))?;
         Ok(found.ino)
     }
 
@@ -217,8 +215,8 @@ impl Change<'_> {
         if dir.is_inline() {
             return self.replace_inline(dir, &wanted, ino, kind);
         }
-        let Found { mut block, offset, .. } = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
-        self.edit_names(dir, &mut block, |bytes, layout| records::replace(bytes, offset, ino, kind, layout))
+        let Found { mut block, record, .. } = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
+        self.edit_names(dir, &mut block, |bytes, layout| records::replace(bytes, record, ino, kind, layout))
     }
 
     /// Makes `..` stand for another directory.
@@ -229,9 +227,9 @@ impl Change<'_> {
         let mut block = self.fs.dir_block(dir, 0)?;
         let (layout, place) = (self.fs.dir_layout(dir), names_place(dir, &block));
         dirent::dot_and_dotdot(&block, &layout, place)?;
-        let dotdot = Entries::without_tail(&block, &layout, place).nth(1).transpose()?;
-        let offset = dotdot.map_or(0, |entry| entry.offset);
-        let set = |bytes: &mut [u8]| records::replace(bytes, offset, parent, FileType::Directory, &layout);
+        let slots = Slots::without_tail(&block, &layout, place);
+        let (record, _) = records::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;
+        let set = |bytes: &mut [u8]| records::replace(bytes, record, parent, FileType::Directory, &layout);
         if !dir.is_indexed() {
             return self.edit_names(dir, &mut block, |bytes, _| set(bytes));
         }

@@ -46,9 +46,13 @@ impl Node {
 
     /// Puts a changed inode in place, which transaction `tid` makes durable.
     pub(crate) fn set(&self, info: InodeInfo, tid: Tid) {
-        let info = Arc::new(info);
         *self.changed_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(tid);
-        *self.info.lock().unwrap_or_else(PoisonError::into_inner) = info;
+        let mut place = self.info.lock().unwrap_or_else(PoisonError::into_inner);
+        match Arc::get_mut(&mut place) {
+            // Nobody works with the old one.
+            Some(old) => *old = info,
+            None => *place = Arc::new(info),
+        }
     }
 
     /// The last transaction that changed it.

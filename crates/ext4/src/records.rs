@@ -4,8 +4,8 @@
 //! volume longer than its file. The chain is checked on the way to the record in question, and what is changed then
 //! fits what was found.
 
+use extern4_disk::Corrupt;
 use extern4_disk::dirent::{DirEntry, FileType, Layout, Slot, Slots};
-use extern4_disk::{Corrupt, CorruptKind, Place};
 
 use crate::group::to_usize;
 
@@ -54,31 +54,34 @@ pub(crate) fn fill_gap(bytes: &mut [u8], gap: Gap, entry: &DirEntry<'_>, layout:
     }
 }
 
-/// What to do to take the entry at `offset` out of the chain of `slots`; the record before it takes over its bytes.
-pub(crate) fn plan_removal(slots: Slots<'_>, offset: u32, place: Place) -> Result<Removal, Corrupt> {
+/// The first entry that `is` the one looked for, and where its record stands.
+pub(crate) fn find<'a>(
+    slots: Slots<'a>,
+    is: impl Fn(&DirEntry<'a>) -> bool,
+) -> Result<Option<(Located, DirEntry<'a>)>, Corrupt> {
     let mut before = None;
     for slot in slots {
         let slot = slot?;
         let (start, rec_len) = (to_usize(slot.offset), to_usize(slot.rec_len));
-        if slot.offset == offset {
-            return Ok(Removal { before, start, rec_len });
+        if let Some(entry) = slot.entry.filter(&is) {
+            return Ok(Some((Located { before, start, rec_len }, entry)));
         }
         before = Some((start, rec_len));
     }
-    Err(place.corrupt(CorruptKind::Mismatch { what: "an entry is not where it was found" }))
+    Ok(None)
 }
 
-/// A record to take out, and the one before it.
+/// Where a record of a chain stands, and the one before it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Removal {
+pub(crate) struct Located {
     before: Option<(usize, usize)>,
     start: usize,
     rec_len: usize,
 }
 
-/// Does what was planned for these bytes.
-pub(crate) fn remove(bytes: &mut [u8], removal: Removal) {
-    let Removal { before, start, rec_len } = removal;
+/// Takes a record out of the chain that it was found in; the one before it takes over its bytes.
+pub(crate) fn remove(bytes: &mut [u8], record: Located) {
+    let Located { before, start, rec_len } = record;
     // No more than the entry itself: the gap behind it may be most of the block. What entries have behind their names fits into 8
     // bytes.
     let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
@@ -89,9 +92,9 @@ pub(crate) fn remove(bytes: &mut [u8], removal: Removal) {
     }
 }
 
-/// Makes the entry at `offset` stand for another inode.
-pub(crate) fn replace(bytes: &mut [u8], offset: u32, ino: u32, kind: FileType, layout: &Layout) {
-    let at = to_usize(offset);
+/// Makes the entry of a record stand for another inode.
+pub(crate) fn replace(bytes: &mut [u8], record: Located, ino: u32, kind: FileType, layout: &Layout) {
+    let at = record.start;
     bytes[at..at + REC_LEN_OFFSET].copy_from_slice(&ino.to_le_bytes());
     if layout.filetype {
         bytes[at + FILE_TYPE_OFFSET] = kind.to_raw();
@@ -139,8 +142,8 @@ pub(crate) fn set_rec_len(bytes: &mut [u8], offset: usize, rec_len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use extern4_disk::Structure;
     use extern4_disk::dirent::Entries;
+    use extern4_disk::{Place, Structure};
 
     const PLACE: Place = Place::new(Structure::DirectoryBlock).ino(2);
 
@@ -185,11 +188,10 @@ mod tests {
                 if index >= model.len() {
                     continue;
                 }
-                let found = Entries::without_tail(&bytes, &layout, PLACE).nth(index).unwrap().unwrap();
-                let offset = found.offset;
                 let slots = Slots::without_tail(&bytes, &layout, PLACE);
-                let removal = plan_removal(slots, offset, PLACE).unwrap();
-                remove(&mut bytes, removal);
+                let (record, entry) = find(slots, |entry| entry.name == model[index].0).unwrap().unwrap();
+                assert_eq!(entry.ino, model[index].1);
+                remove(&mut bytes, record);
                 model.remove(index);
                 assert_eq!(names(&bytes, &layout), model, "{size}");
             }

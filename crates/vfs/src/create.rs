@@ -103,10 +103,12 @@ impl Session {
         let (sb, dir) = (parent.sb(), parent.inode());
         let dentry = sb.with_key(&parent.dentry, dir, name, |key| {
             let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
-            let _hidden = sb.dcache.hide(key);
+            let hidden = sb.dcache.hide(key);
             let new = sb.fs().create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
             let inode = sb.icache.insert(sb.fs(), new);
-            sb.bind(key, name, inode)
+            let dentry = sb.bind(key, name, inode)?;
+            hidden.bound();
+            Ok(dentry)
         })?;
         Ok(Location { mount: Arc::clone(&parent.mount), dentry })
     }

@@ -123,6 +123,13 @@ pub(crate) struct Hidden<'a> {
     hash: u64,
 }
 
+impl Hidden<'_> {
+    /// The name has been bound anew, so there is nothing left to show again.
+    pub(crate) fn bound(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
         self.cache.set_hidden(self, false);

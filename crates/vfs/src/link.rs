@@ -367,11 +367,12 @@ fn forget(
     remove: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     sb.with_key(dir, directory(dir), name, |key| {
-        let _hidden = sb.dcache.hide(key);
+        let hidden = sb.dcache.hide(key);
         sb.note_dir_change(victim);
         remove()?;
         victim.mark_gone();
         sb.dcache.bind_nothing(key, name);
+        hidden.bound();
         sb.icache.links_changed(&keep_inode(victim));
         sb.let_go_of_dir(victim);
         Ok(())

@@ -74,7 +74,7 @@ fn open(image: &std::path::Path) -> Ext4 {
 }
 
 fn make_inode(change: &Change<'_>, parent: u32, kind: FileKind) -> Result<InodeInfo> {
-    let ino = change.allocate_inode(parent, kind == FileKind::Directory)?;
+    let (ino, _) = change.allocate_inode(parent, kind == FileKind::Directory)?;
     change.clear_record(ino)?;
     let sb = change.fs.superblock();
     let inode = Inode::new(ino, kind.mode_bits() | 0o755, ino ^ 0x5555, sb);
