@@ -57,6 +57,8 @@ pub(crate) struct Group {
     longest: u32,
     /// Where the search goes on if nobody says where.
     hand: u32,
+    /// No inode before this one is free.
+    pub(crate) first_free_inode: u32,
     /// The generation of the inode that was allocated last. Where it begins is random.
     generation: u32,
     unstored: Option<Unstored>,
@@ -112,6 +114,9 @@ impl Space {
     /// Sets free blocks aside; `ENOSPC` if there are not so many.
     pub(crate) fn reserve(&self, blocks: u64) -> Result<Reserved<'_>> {
         let take = |free: u64| free.checked_sub(blocks);
+        if blocks == 0 {
+            return Ok(Reserved { space: self, left: AtomicU64::new(0) });
+        }
         match self.unreserved.fetch_update(Relaxed, Relaxed, take) {
             Ok(_) => Ok(Reserved { space: self, left: AtomicU64::new(blocks) }),
             Err(_) => Err(Errno::ENOSPC.into()),
@@ -169,7 +174,10 @@ impl Reserved<'_> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.space.unreserved.fetch_add(self.left.load(Relaxed), Relaxed);
+        let left = *self.left.get_mut();
+        if left > 0 {
+            self.space.unreserved.fetch_add(left, Relaxed);
+        }
     }
 }
 
@@ -218,7 +226,15 @@ impl Space {
 impl Group {
     fn new(descriptor: GroupDescriptor) -> Self {
         let generation = RandomState::new().hash_one(()) as u32;
-        Self { descriptor, pending: BTreeMap::new(), longest: u32::MAX, hand: 0, generation, unstored: None }
+        Self {
+            descriptor,
+            pending: BTreeMap::new(),
+            longest: u32::MAX,
+            hand: 0,
+            first_free_inode: 0,
+            generation,
+            unstored: None,
+        }
     }
 
     /// A generation that no inode of the group has been given since the volume was opened, but for one of four billion.
@@ -400,6 +416,16 @@ impl Change<'_> {
         group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::BLOCK_UNINIT);
         self.note_changed(number, group, Which::Blocks, &buffer)?;
         Ok(buffer)
+    }
+
+    /// A bitmap of a group that is part of the running transaction already, and so has been verified: its block.
+    pub(crate) fn changed_bitmap(group: &Group, which: Which) -> Option<u64> {
+        let unstored = group.unstored.as_ref()?;
+        let pin = match which {
+            Which::Blocks => &unstored.blocks,
+            Which::Inodes => &unstored.inodes,
+        };
+        pin.as_ref().map(Pin::number)
     }
 
     /// Sets or clears bits of a group's bitmap, all of which must be the other way. The group's descriptor is stored later.

@@ -65,11 +65,24 @@ impl Change<'_> {
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
         let sb = self.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
-        let mut buffer = self.inode_bitmap(number, group)?;
-        let bitmap = Bitmap::new(&buffer, per_group).ok_or_else(|| bad_bitmap(number))?;
         // The reserved ones are marked as taken, but that is for the bitmap to say.
         let reserved = if number == 0 { sb.first_ino() - 1 } else { 0 };
-        let Some(index) = bitmap.next_clear(reserved) else { return Ok(None) };
+        let first = group.first_free_inode.max(reserved);
+        let free_bit = |bytes: &[u8]| Bitmap::new(bytes, per_group)?.next_clear(first);
+        let taken = match Self::changed_bitmap(group, Which::Inodes) {
+            // Cheaper than a buffer of it.
+            Some(block) => self.edit_at(block, |bytes, _| {
+                free_bit(bytes).filter(|&index| flip(bytes, index..index + 1, true))
+            })?,
+            None => {
+                let mut buffer = self.inode_bitmap(number, group)?;
+                let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(number))?;
+                self.set_bits(number, group, Which::Inodes, &mut buffer, index..index + 1, true)?;
+                Some(index)
+            }
+        };
+        let index = taken.ok_or_else(|| bad_bitmap(number))?;
+        group.first_free_inode = index + 1;
         group.descriptor.set_free_inodes(free);
         if is_dir {
             group.descriptor.set_used_dirs(group.descriptor.used_dirs() + 1);
@@ -78,7 +91,6 @@ impl Change<'_> {
             let unused = group.descriptor.unused_inodes().min(per_group - index - 1);
             group.descriptor.set_unused_inodes(unused);
         }
-        self.set_bits(number, group, Which::Inodes, &mut buffer, index..index + 1, true)?;
         self.writer.space.free_inodes.fetch_sub(1, Relaxed);
         let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
         Ok(Some((ino.ok_or_else(|| bad_bitmap(number))?, group.next_generation())))
@@ -89,12 +101,22 @@ impl Change<'_> {
         let geometry = self.fs.superblock().geometry();
         let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(0))?;
         let group = &mut *self.writer.space.lock(self.fs, slot.group)?;
-        let mut buffer = self.inode_bitmap(slot.group, group)?;
+        let bit = slot.index..slot.index + 1;
+        match Self::changed_bitmap(group, Which::Inodes) {
+            Some(block) => match self.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
+                true => {}
+                false => return Err(bad_bitmap(slot.group)),
+            },
+            None => {
+                let mut buffer = self.inode_bitmap(slot.group, group)?;
+                self.set_bits(slot.group, group, Which::Inodes, &mut buffer, bit, false)?;
+            }
+        }
+        group.first_free_inode = group.first_free_inode.min(slot.index);
         group.descriptor.set_free_inodes(group.descriptor.free_inodes() + 1);
         if is_dir {
             group.descriptor.set_used_dirs(group.descriptor.used_dirs().saturating_sub(1));
         }
-        self.set_bits(slot.group, group, Which::Inodes, &mut buffer, slot.index..slot.index + 1, false)?;
         self.writer.space.free_inodes.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::node::Node;
 
 /// A copy of what is known of an inode, to be changed.
 fn copy(inode: &Inode) -> InodeInfo {
-    (*inode.private::<Node>().info()).clone()
+    inode.private::<Node>().copy()
 }
 
 /// The type that a directory entry keeps.

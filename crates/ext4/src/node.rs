@@ -4,7 +4,7 @@
 //! So a reader that has taken one works with fields that belong together, without a lock.
 //!
 //! # Locks
-//! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `info` is held
+//! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `current` is held
 //! for as long as it takes to copy or to replace a reference, and nothing is waited for under it. `map` is held shared by who
 //! reads contents, from finding out where they are until they have been read, and exclusive by who takes blocks away from the
 //! file: so nobody reads a block that has become another's. Attributes, and contents inside the inode, are guarded by it in the
@@ -13,7 +13,7 @@
 //! as long as nodes below the root do not agree with the inode that readers have. Both are in order, for a reader opens no
 //! handle under it, and there is only one changer.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use extern4_disk::journal::Tid;
 
@@ -21,43 +21,59 @@ use crate::inode::InodeInfo;
 
 /// An inode in use.
 pub(crate) struct Node {
-    info: Mutex<Arc<InodeInfo>>,
+    current: Mutex<Current>,
     map: RwLock<()>,
-    /// The last transaction that changed the inode: what `fsync` waits for.
-    changed_in: Mutex<Option<Tid>>,
+}
+
+/// What is known of an inode now.
+struct Current {
+    info: Arc<InodeInfo>,
+    /// The last transaction that changed it: what `fsync` waits for.
+    changed_in: Option<Tid>,
 }
 
 impl Node {
     pub(crate) fn new(info: InodeInfo) -> Self {
-        Self { info: Mutex::new(Arc::new(info)), map: RwLock::new(()), changed_in: Mutex::new(None) }
+        Self::with(info, None)
+    }
+
+    fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
+        Self { current: Mutex::new(Current { info: Arc::new(info), changed_in }), map: RwLock::new(()) }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An inode that transaction `tid` has made.
     pub(crate) fn changed(info: InodeInfo, tid: Tid) -> Self {
-        let node = Self::new(info);
-        *node.changed_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(tid);
-        node
+        Self::with(info, Some(tid))
     }
 
     /// The inode as it stands.
     pub(crate) fn info(&self) -> Arc<InodeInfo> {
-        Arc::clone(&self.info.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current().info)
+    }
+
+    /// A copy of the inode as it stands, to be changed.
+    pub(crate) fn copy(&self) -> InodeInfo {
+        (*self.current().info).clone()
     }
 
     /// Puts a changed inode in place, which transaction `tid` makes durable.
     pub(crate) fn set(&self, info: InodeInfo, tid: Tid) {
-        *self.changed_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(tid);
-        let mut place = self.info.lock().unwrap_or_else(PoisonError::into_inner);
-        match Arc::get_mut(&mut place) {
+        let mut current = self.current();
+        current.changed_in = Some(tid);
+        match Arc::get_mut(&mut current.info) {
             // Nobody works with the old one.
             Some(old) => *old = info,
-            None => *place = Arc::new(info),
+            None => current.info = Arc::new(info),
         }
     }
 
     /// The last transaction that changed it.
     pub(crate) fn changed_in(&self) -> Option<Tid> {
-        *self.changed_in.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current().changed_in
     }
 
     /// Blocks stay where they are as long as this lives.

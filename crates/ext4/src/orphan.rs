@@ -17,6 +17,7 @@ use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_sync::primitive::{AtomicBool, Ordering::Relaxed};
 
 use crate::change::Change;
 use crate::create::NAME_CREDITS;
@@ -28,11 +29,20 @@ use crate::mount::Ext4;
 /// The list of orphans as it stands now, the newest last: the superblock leads to that one, and each to the one before it. The
 /// superblock hears of it when a transaction closes (`writer`).
 #[derive(Default)]
-pub(crate) struct Orphans(Mutex<Vec<u32>>);
+pub(crate) struct Orphans {
+    list: Mutex<Vec<u32>>,
+    /// Whether there are any, so that who stores an inode need not ask the list as a rule. Changes under the list's lock. Relaxed:
+    /// whoever puts an inode on the list or takes it off stores it, too, and reads here what he has written himself or what
+    /// came later.
+    any: AtomicBool,
+}
 
 impl Orphans {
     /// What stands in place of the time of deletion of inode `ino`; `None` if it is no orphan.
     pub(crate) fn next_of(&self, ino: u32) -> Option<u32> {
+        if !self.any.load(Relaxed) {
+            return None;
+        }
         let list = self.list();
         let at = list.iter().rposition(|&orphan| orphan == ino)?;
         Some(at.checked_sub(1).map_or(0, |before| list[before]))
@@ -44,28 +54,37 @@ impl Orphans {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the list.
+    fn change<R>(&self, change: impl FnOnce(&mut Vec<u32>) -> R) -> R {
+        let mut list = self.list();
+        let result = change(&mut list);
+        self.any.store(!list.is_empty(), Relaxed);
+        result
     }
 }
 
 impl Change<'_> {
     /// Puts an inode on the list of orphans. The caller stores it.
     pub(crate) fn orphan_add(&self, info: &mut InodeInfo) -> Result<()> {
-        let mut list = self.writer.orphans.list();
-        if !list.contains(&info.ino()) {
-            list.push(info.ino());
-        }
+        self.writer.orphans.change(|list| {
+            if !list.contains(&info.ino()) {
+                list.push(info.ino());
+            }
+        });
         Ok(())
     }
 
     /// Takes an inode off the list of orphans. The caller stores it.
     pub(crate) fn orphan_remove(&self, info: &mut InodeInfo) -> Result<()> {
-        let mut list = self.writer.orphans.list();
-        let Some(at) = list.iter().rposition(|&orphan| orphan == info.ino()) else { return Ok(()) };
-        list.remove(at);
-        info.fields_mut().set_dtime(0);
-        let after = list.get(at).copied();
-        drop(list);
+        let after = self.writer.orphans.change(|list| {
+            let at = list.iter().rposition(|&orphan| orphan == info.ino())?;
+            list.remove(at);
+            info.fields_mut().set_dtime(0);
+            list.get(at).copied()
+        });
         // The one that led to it leads to the next now.
         after.map_or(Ok(()), |after| self.renew_next_orphan(after))
     }
@@ -103,7 +122,7 @@ impl Ext4 {
     /// Frees what was deleted while open, and cuts off what was being truncated, when the volume was last in use.
     pub(crate) fn free_orphans(&self) -> Result<()> {
         let list = self.orphan_list()?;
-        self.writer()?.orphans.list().extend(list.iter().rev());
+        self.writer()?.orphans.change(|orphans| orphans.extend(list.iter().rev()));
         let mut in_file = Vec::new();
         let file = self.superblock().orphan_file_inode();
         let present = self.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT);

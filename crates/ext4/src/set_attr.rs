@@ -39,7 +39,7 @@ impl Ext4 {
     pub(crate) fn change_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
         let node = inode.private::<Node>();
         let _map = set.acl.is_some().then(|| node.change_map());
-        let mut info = (*node.info()).clone();
+        let mut info = node.copy();
         let flags = set.flags.map(|flags| self.new_flags(&info, flags)).transpose()?;
         let plan =
             set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, Some(acl))).transpose()?;

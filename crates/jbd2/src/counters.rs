@@ -45,6 +45,11 @@ impl Counters {
         counter.fetch_add(count, Relaxed);
     }
 
+    /// The same for a counter that is only added to under a lock.
+    pub(crate) fn add_locked(counter: &AtomicU64, count: u64) {
+        counter.store(counter.load(Relaxed) + count, Relaxed);
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             transactions: self.transactions.load(Relaxed),

@@ -304,7 +304,7 @@ impl Transactions {
         }
         state.handles += 1;
         state.reserved += u64::from(credits);
-        Counters::add(&shared.counters.handles, 1);
+        Counters::add_locked(&shared.counters.handles, 1);
         Ok(Handle {
             transactions: self,
             tid: state.tid,
