@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::geometry::Position;
-use extern4_disk::inode::{self, Inode};
+use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
 use extern4_jbd2::Handle;
 use extern4_vfs::Errno;
 
@@ -30,6 +30,8 @@ pub(crate) struct Change<'f> {
     pub(crate) reserved: Reserved<'f>,
     /// Something has been changed.
     has_begun: Cell<bool>,
+    /// An inode has been changed whose flags say that its changes are made durable at once.
+    asks_sync: Cell<bool>,
 }
 
 impl Ext4 {
@@ -44,6 +46,8 @@ impl Ext4 {
     /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed anything. Any other error, and an
     /// answer that comes too late, leaves a change half done, so the volume is given up: nothing since the last commit becomes
     /// durable, and nothing can be changed any more.
+    ///
+    /// What changes an inode whose flags ask for that (`chattr +S`) is durable when this returns, and file data written before.
     pub(crate) fn changing<R>(
         &self,
         credits: u32,
@@ -68,7 +72,8 @@ impl Ext4 {
             Err(_) => self.reserve_exactly(writer, exactly()?.into())?,
         };
         let handle = writer.transactions.start(credits)?;
-        let change = Change { fs: self, writer, handle, reserved, has_begun: Cell::new(false) };
+        let (has_begun, asks_sync) = Default::default();
+        let change = Change { fs: self, writer, handle, reserved, has_begun, asks_sync };
         let result = operate(&change);
         let answers = matches!(result, Err(Error::Answer(_)));
         debug_assert!(!answers || !change.has_begun.get(), "answered half way: {:?}", result.err());
@@ -81,8 +86,13 @@ impl Ext4 {
                 writer.note_error(self, corrupt);
             }
         }
+        let asks_sync = change.asks_sync.get().then(|| change.tid());
         drop(change);
-        result
+        let result = result?;
+        if let Some(tid) = asks_sync {
+            writer.transactions.commit(tid)?;
+        }
+        Ok(result)
     }
 
     /// Sets blocks aside, after a commit if that makes room.
@@ -169,6 +179,9 @@ impl<'f> Change<'f> {
     fn encode<R>(&self, info: &InodeInfo, encode: impl FnOnce(&mut [u8], &Inode) -> R) -> Result<R> {
         let at = info.position().ok_or(Errno::EROFS)?;
         let mut fields = *info.fields();
+        if asks_sync(&fields) {
+            self.asks_sync.set(true);
+        }
         self.edit_record(info.ino(), at, |record, _| {
             // Asked for under the block's lock: see `orphan`.
             if let Some(next) = self.writer.orphans.next_of(info.ino()) {
@@ -197,4 +210,13 @@ impl<'f> Change<'f> {
             result
         })
     }
+}
+
+/// Whether what changes of an inode, and of the names in a directory, is to be durable when the operation returns.
+fn asks_sync(inode: &Inode) -> bool {
+    let flags = match inode.kind() {
+        FileKind::Directory => InodeFlags::SYNC.union(InodeFlags::DIRSYNC),
+        _ => InodeFlags::SYNC,
+    };
+    inode.flags().intersects(flags)
 }

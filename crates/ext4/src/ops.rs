@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use extern4_disk::dirent::NAME_MAX;
-use extern4_disk::inode::{InodeFlags, ROOT_INO};
+use extern4_disk::inode::ROOT_INO;
 use extern4_vfs::{
     Acl, AclKind, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef, NewInode,
     NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Timespec, XattrFlags,
@@ -66,18 +66,6 @@ impl FileSystem for Ext4 {
         if info.fields().links() == 0 && self.writer.is_some() {
             // If it fails the inode stays an orphan, and goes when the volume is opened next.
             let _ = self.delete(&info);
-        }
-    }
-}
-
-impl Ext4 {
-    /// Makes durable what has just been done to an inode whose flags ask for that.
-    fn sync_if_asked(&self, inode: &Inode) -> Result<()> {
-        let flags = info(inode).fields().flags();
-        let asks = if inode.is_dir() { InodeFlags::SYNC | InodeFlags::DIRSYNC } else { InodeFlags::SYNC };
-        match flags.intersects(asks) {
-            true => Ok(self.sync_file_data(inode)?),
-            false => Ok(()),
         }
     }
 }
@@ -143,30 +131,23 @@ impl InodeOps for Ext4 {
     }
 
     fn create(&self, dir: &Inode, name: Option<&[u8]>, node: &NewNode<'_>) -> Result<NewInode> {
-        let new = self.create_node(dir, name, node)?;
-        self.sync_if_asked(dir)?;
-        Ok(new)
+        Ok(self.create_node(dir, name, node)?)
     }
 
     fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec) -> Result<()> {
-        self.link_name(inode, to, now)?;
-        self.sync_if_asked(to.dir)
+        Ok(self.link_name(inode, to, now)?)
     }
 
     fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
-        self.unlink_name(from, inode, now)?;
-        self.sync_if_asked(from.dir)
+        Ok(self.unlink_name(from, inode, now)?)
     }
 
     fn rmdir(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
-        self.remove_directory(from, inode, now)?;
-        self.sync_if_asked(from.dir)
+        Ok(self.remove_directory(from, inode, now)?)
     }
 
     fn rename(&self, rename: &Rename<'_>) -> Result<()> {
-        self.rename_name(rename)?;
-        self.sync_if_asked(rename.from.dir)?;
-        self.sync_if_asked(rename.to.dir)
+        Ok(self.rename_name(rename)?)
     }
 }
 
@@ -193,9 +174,7 @@ impl FileOps for Ext4 {
     }
 
     fn write_at(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec) -> Result<usize> {
-        let written = self.write_file(inode, data, offset, now)?;
-        self.sync_if_asked(inode)?;
-        Ok(written)
+        Ok(self.write_file(inode, data, offset, now)?)
     }
 
     fn truncate(&self, inode: &Inode, size: u64, now: Timespec) -> Result<()> {

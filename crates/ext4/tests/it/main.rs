@@ -16,6 +16,7 @@ mod model;
 mod names;
 mod open;
 mod power;
+mod synchronous;
 mod threads;
 mod turns;
 mod walk;
