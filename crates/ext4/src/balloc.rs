@@ -50,8 +50,8 @@ pub(crate) struct Space {
 /// A group as it stands now.
 pub(crate) struct Group {
     pub(crate) descriptor: GroupDescriptor,
-    /// Freed, but not for good yet: bits of the bitmap that are clear and must not be taken.
-    /// First bit and the one behind the last, of ranges that do not meet.
+    /// Freed, but not for good yet: bits of the bitmap that are clear and must not be taken. For the first bit of each range the
+    /// one behind its last; no two ranges have a bit in common.
     pending: BTreeMap<u32, u32>,
     /// No free run of the group is longer.
     longest: u32,
@@ -359,7 +359,7 @@ impl Change<'_> {
         }
         let mut buffer = self.block_bitmap(number, group)?;
         let len = self.fs.superblock().geometry().group_clusters(number).unwrap_or(0);
-        let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(number))?;
+        let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
         let run = group.best_run(&bitmap, goal, want);
         let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= least) else {
             return Ok(None);
@@ -367,10 +367,15 @@ impl Change<'_> {
         self.reserved.take(u64::from(run.end - run.start))?;
         group.hand = run.end;
         let free = group.descriptor.free_clusters().checked_sub(run.end - run.start);
-        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(number))?);
+        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
         self.writer.space.free.fetch_sub(u64::from(run.end - run.start), Relaxed);
         self.set_bits(number, group, Which::Blocks, &mut buffer, run.clone(), true)?;
-        let start = self.fs.superblock().geometry().group_start(number).ok_or_else(|| bad_bitmap(number))?;
+        let start = self
+            .fs
+            .superblock()
+            .geometry()
+            .group_start(number)
+            .ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
         Ok(Some(start + u64::from(run.start)..start + u64::from(run.end)))
     }
 
@@ -409,7 +414,7 @@ impl Change<'_> {
             });
         }
         let bytes = bitmap::initial_block_bitmap(number, &group.descriptor, sb.geometry())
-            .ok_or_else(|| bad_bitmap(number))?;
+            .ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
         let mut buffer = self.fresh(block)?;
         self.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
         self.fs.note_verified(&buffer, crate::buffer::Verified::BlockBitmap);
@@ -440,7 +445,7 @@ impl Change<'_> {
         value: bool,
     ) -> Result<()> {
         if !self.edit(buffer, |bytes| flip(bytes, bits, value)) {
-            return Err(bad_bitmap(number));
+            return Err(bad_bitmap(which, number));
         }
         self.note_changed(number, group, which, buffer)
     }
@@ -456,7 +461,7 @@ impl Change<'_> {
     ) -> Result<()> {
         if group.unstored.is_none() {
             let geometry = self.fs.superblock().geometry();
-            let at = geometry.descriptor_position(number).ok_or_else(|| bad_bitmap(number))?;
+            let at = geometry.descriptor_position(number).ok_or_else(|| bad_bitmap(which, number))?;
             let mut descriptors = self.fs.cache.read(at.block)?;
             // Part of the transaction from now on, so that it is counted, and still there when it is changed.
             self.edit(&mut descriptors, |_| ());
@@ -498,7 +503,11 @@ pub(crate) fn flip(bytes: &mut [u8], bits: Range<u32>, value: bool) -> bool {
     good
 }
 
-fn bad_bitmap(group: u32) -> crate::Error {
+pub(crate) fn bad_bitmap(which: Which, group: u32) -> crate::Error {
+    let structure = match which {
+        Which::Blocks => Structure::BlockBitmap,
+        Which::Inodes => Structure::InodeBitmap,
+    };
     let what = "the bitmap and what it is used for do not agree";
-    Place::new(Structure::BlockBitmap).group(group).corrupt(CorruptKind::Mismatch { what }).into()
+    Place::new(structure).group(group).corrupt(CorruptKind::Mismatch { what }).into()
 }

@@ -7,11 +7,11 @@ use extern4_disk::bitmap::Bitmap;
 use extern4_disk::geometry::InodeSlot;
 use extern4_disk::group::GroupFlags;
 use extern4_disk::inode::ROOT_INO;
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Place, Structure};
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::Errno;
 
-use crate::balloc::{Group, Which, flip};
+use crate::balloc::{Group, Which, bad_bitmap, flip};
 use crate::buffer::Verified;
 use crate::change::Change;
 use crate::error::Result;
@@ -76,12 +76,12 @@ impl Change<'_> {
             })?,
             None => {
                 let mut buffer = self.inode_bitmap(number, group)?;
-                let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(number))?;
+                let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(Which::Inodes, number))?;
                 self.set_bits(number, group, Which::Inodes, &mut buffer, index..index + 1, true)?;
                 Some(index)
             }
         };
-        let index = taken.ok_or_else(|| bad_bitmap(number))?;
+        let index = taken.ok_or_else(|| bad_bitmap(Which::Inodes, number))?;
         group.first_free_inode = index + 1;
         group.descriptor.set_free_inodes(free);
         if is_dir {
@@ -93,19 +93,19 @@ impl Change<'_> {
         }
         self.writer.space.free_inodes.fetch_sub(1, Relaxed);
         let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
-        Ok(Some((ino.ok_or_else(|| bad_bitmap(number))?, group.next_generation())))
+        Ok(Some((ino.ok_or_else(|| bad_bitmap(Which::Inodes, number))?, group.next_generation())))
     }
 
     /// Gives inode `ino` back.
     pub(crate) fn free_inode(&self, ino: u32, is_dir: bool) -> Result<()> {
         let geometry = self.fs.superblock().geometry();
-        let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(0))?;
+        let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(Which::Inodes, 0))?;
         let group = &mut *self.writer.space.lock(self.fs, slot.group)?;
         let bit = slot.index..slot.index + 1;
         match Self::changed_bitmap(group, Which::Inodes) {
             Some(block) => match self.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
                 true => {}
-                false => return Err(bad_bitmap(slot.group)),
+                false => return Err(bad_bitmap(Which::Inodes, slot.group)),
             },
             None => {
                 let mut buffer = self.inode_bitmap(slot.group, group)?;
@@ -147,9 +147,4 @@ impl Change<'_> {
         let at = self.fs.inode_position(ino)?;
         self.edit_record(ino, at, |record, _| record.fill(0))
     }
-}
-
-fn bad_bitmap(group: u32) -> crate::Error {
-    let what = "the bitmap and what it is used for do not agree";
-    Place::new(Structure::InodeBitmap).group(group).corrupt(CorruptKind::Mismatch { what }).into()
 }
