@@ -508,7 +508,7 @@ fn deep_trees() {
     subject.check_kernel();
 }
 
-/// A name costs as much at the end as in the beginning.
+/// A name costs as much at the end as in the beginning, counted in blocks that are looked at.
 #[test]
 fn two_hundred_thousand_names() {
     if !can_run() {
@@ -516,19 +516,22 @@ fn two_hundred_thousand_names() {
     }
     let args = ["-t", "ext4", "-b", "4096", "-N", "100"];
     let mut subject = Subject::new("256M", &args, "", InodeFlags::empty());
-    let mut took = Vec::new();
+    let looked_at = |subject: &Subject| {
+        let stats = subject.fs().cache.stats();
+        stats.hits + stats.misses
+    };
+    let mut counts = Vec::new();
     for round in 0..20 {
-        let start = std::time::Instant::now();
+        let before = looked_at(&subject);
         for index in 0..10_000 {
             let name = format!("file-{round:03}-{index:06}").into_bytes();
             subject.add(&name).expect("an addition");
         }
-        took.push(start.elapsed());
+        counts.push(looked_at(&subject) - before);
     }
-    eprintln!("each ten thousand took {took:?}");
-    let (early, late) = (took[1..5].iter().min(), took[16..].iter().min());
-    let slower = late.zip(early).map(|(late, early)| late.as_secs_f64() / early.as_secs_f64());
-    assert!(slower.is_some_and(|slower| slower < 2.5), "{took:?}");
+    let (early, late) = (counts[1], counts[19]);
+    // The tree may have become one level deeper, which each name goes through a few times.
+    assert!(early > 10_000 && late < early * 3 / 2, "{counts:?}");
     subject.check();
 }
 
