@@ -395,7 +395,8 @@ fn spec_name(spec: &ImageSpec) -> &'static str {
     spec.name
 }
 
-const SEQUENCES: u64 = 3;
+/// Of each of the seven kinds of volume.
+const SEQUENCES: u64 = 9;
 const OPERATIONS: usize = 400;
 
 /// How many sequences: more where the environment asks for a soak.

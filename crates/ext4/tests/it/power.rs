@@ -188,14 +188,14 @@ fn kernel(what: &str, file: &Path) {
 
 /// How many states of each volume: more where the environment asks for a soak.
 fn states() -> usize {
-    std::env::var("EXTERN4_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+    std::env::var("EXTERN4_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(334)
 }
 
 fn explore(spec: ImageSpec, habits: Habits, thorough_every: usize) {
     if !spec.can_run() {
         return;
     }
-    let (states, per_history) = (states(), 150);
+    let (states, per_history) = (states(), 167);
     for seed in 0..states.div_ceil(per_history) as u64 {
         let history = record(&spec, &habits, seed + 100, 60);
         let mut random = Random::new(seed + 7);
