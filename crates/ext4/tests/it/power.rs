@@ -14,12 +14,15 @@ use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;
 use extern4_testkit::tree::{self, Tree, assert_same};
 use extern4_vfs::memfs::{MemFs, MemLimits};
+use extern4_vfs::{OpenFlags, Session};
 
-use crate::model::{Habits, Op, Random, comparable, no_room, op, run, run_model, session};
+use crate::model::{Habits, Op, Random, comparable, no_room, op, open, run, run_model, session};
 use crate::walk;
 
 /// An operation after which everything is durable comes so often.
 const SYNC_EVERY: usize = 12;
+/// Of the changes of a file, one in so many is followed by a sync of that file.
+const FSYNC_ONE_IN: u64 = 4;
 
 /// The history of a sequence of operations.
 struct History {
@@ -75,12 +78,26 @@ fn record(spec: &ImageSpec, habits: &Habits, seed: u64, count: usize) -> History
         if at % SYNC_EVERY == SYNC_EVERY - 1 {
             ours.namespace().root().superblock().sync().expect("sync");
             history.synced.push((history.device.moment(), at + 1));
+        } else if got.is_ok() && random.one_in(FSYNC_ONE_IN) && sync_file(&ours, &op, &mut random) {
+            history.synced.push((history.device.moment(), at + 1));
         }
     }
     drop((ours, model));
     fs.close().expect("close");
     history.synced.push((history.device.moment(), count));
     history
+}
+
+/// Makes what an operation has done to a file durable, and so everything before it, as `fsync(2)` or `fdatasync(2)` do. False for
+/// other operations, and for what cannot be opened for reading.
+fn sync_file(session: &Session, op: &Op, random: &mut Random) -> bool {
+    let (Op::Write(path, ..) | Op::Append(path, ..) | Op::SetXattr(path, ..) | Op::Chmod(path, ..)) = op
+    else {
+        return false;
+    };
+    let Ok(file) = open(session, path, OpenFlags::READ, 0) else { return false };
+    file.sync(random.one_in(2)).expect("a sync of a file");
+    true
 }
 
 fn without_contents(tree: Tree) -> Tree {
