@@ -52,8 +52,11 @@ impl Ext4 {
         if !info.has_extents() && shape != FallocateMode::PUNCH_HOLE {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let mut work = Work { fs: self, inode, info, now };
         let size = if keep_size { 0 } else { end };
+        if size > info.size() || shape == FallocateMode::INSERT_RANGE {
+            self.zero_behind(&info, info.size())?;
+        }
+        let mut work = Work { fs: self, inode, info, now };
         match shape {
             FallocateMode::PUNCH_HOLE => work.punch(offset, end),
             FallocateMode::ZERO_RANGE => work.zero(offset, end, size),

@@ -2,7 +2,8 @@
 //!
 //! Data goes straight to the device, before the transaction that leads to it commits; a commit flushes the device
 //! first. Blocks that are new to a file are written whole before its map knows of them, so nobody, not even after a
-//! crash, reads what their last owner left in them. Behind the end of a file its last block holds zeroes.
+//! crash, reads what their last owner left in them. Behind the end of a file its last block may hold anything, such as
+//! what was written just before a crash: it is filled with zeroes before the file grows.
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::InodeFlags;
@@ -247,7 +248,7 @@ impl Ext4 {
     }
 
     /// Writes zeroes behind a file that ends at `size`, up to the end of its last block.
-    fn zero_behind(&self, info: &InodeInfo, size: u64) -> Result<()> {
+    pub(crate) fn zero_behind(&self, info: &InodeInfo, size: u64) -> Result<()> {
         let block_size = u64::from(self.superblock().block_size());
         self.zero_in_block(info, size, size.next_multiple_of(block_size))
     }
@@ -299,7 +300,8 @@ impl Ext4 {
         let Some(writer) = &self.writer else { return Ok(()) };
         match inode.private::<Node>().changed_in() {
             Some(tid) => Ok(writer.transactions.commit(tid)?),
-            None => Ok(self.cache.device().flush()?),
+            // Not since it was read, but maybe before that.
+            None => Ok(writer.transactions.sync()?),
         }
     }
 }

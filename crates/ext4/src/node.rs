@@ -28,7 +28,7 @@ pub(crate) struct Node {
 /// What is known of an inode now.
 struct Current {
     info: Arc<InodeInfo>,
-    /// The last transaction that changed it: what `fsync` waits for.
+    /// The last transaction that changed it since it was read: what `fsync` waits for.
     changed_in: Option<Tid>,
 }
 
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// The last transaction that changed it.
+    /// The last transaction that changed it since it was read.
     pub(crate) fn changed_in(&self) -> Option<Tid> {
         self.current().changed_in
     }

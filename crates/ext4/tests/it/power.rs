@@ -14,7 +14,7 @@ use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;
 use extern4_testkit::tree::{self, Tree, assert_same};
 use extern4_vfs::memfs::{MemFs, MemLimits};
-use extern4_vfs::{OpenFlags, Session};
+use extern4_vfs::{FallocateMode, OpenFlags, Session};
 
 use crate::model::{Habits, Op, Random, comparable, no_room, op, open, run, run_model, session};
 use crate::walk;
@@ -245,4 +245,42 @@ fn ext4_with_a_small_journal_survives_power_loss() {
 fn ext3_survives_power_loss() {
     let mke2fs = &["-t", "ext3", "-b", "1024", "-J", "size=4"];
     explore(ImageSpec::new("ext3", 16 << 20, mke2fs), Habits { fallocate: false, ..HABITS }, 10);
+}
+
+/// What was written behind the end of a file, whose size the crash left as it was, does not show when the file grows.
+#[test]
+fn what_a_crash_left_behind_the_end_of_a_file_stays_unseen() {
+    let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let device = Arc::new(CrashDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+    let writing = session(Arc::new(fs));
+    let file = || "/file".to_owned();
+    run(&writing, &Op::Create(file(), 0o644)).expect("a file");
+    run(&writing, &Op::Write(file(), 0, 1000)).expect("contents");
+    writing.namespace().root().superblock().sync().expect("sync");
+    run(&writing, &Op::Append(file(), 1000)).expect("more");
+    let left = device.crash(device.moment(), |_| true).into_bytes();
+    let none = FallocateMode::empty();
+    let grow = [
+        Op::Truncate(file(), 3000),
+        Op::Write(file(), 3000, 10),
+        Op::Fallocate(file(), none, 0, 3000),
+        Op::Fallocate(file(), none, 2500, 500),
+        Op::Fallocate(file(), FallocateMode::ZERO_RANGE, 2500, 500),
+        Op::Fallocate(file(), FallocateMode::ZERO_RANGE, 2500, 5000),
+    ];
+    for op in grow {
+        let device = Arc::new(MemoryDevice::new(left.clone()));
+        let again = session(crate::memory::open("again", &device));
+        assert_eq!(open(&again, "/file", OpenFlags::READ, 0).expect("it opens").size(), 1000);
+        run(&again, &op).expect("it grows");
+        let mut bytes = [0xee; 2000];
+        let file = open(&again, "/file", OpenFlags::READ, 0).expect("it opens");
+        assert_eq!(file.read_at(&mut bytes, 1000).expect("a read"), 2000, "{op:?}");
+        assert_eq!(bytes.iter().position(|&byte| byte != 0), None, "{op:?}");
+    }
 }

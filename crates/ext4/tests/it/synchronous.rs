@@ -1,5 +1,5 @@
-//! Files and directories whose flags ask for it (`chattr +S`, `+D`): when an operation returns, it is durable, whatever the power
-//! does then.
+//! What is durable when a call returns, whatever the power does then: a file that was synced, and every change of those files and
+//! directories whose flags ask for it (`chattr +S`, `+D`).
 
 use std::sync::Arc;
 
@@ -7,9 +7,11 @@ use extern4_block::CrashDevice;
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tree::assert_same;
-use extern4_vfs::{AclKind, FallocateMode, FileFlags, How, NewKind, RenameFlags, Session, XattrFlags};
+use extern4_vfs::{
+    AclKind, FallocateMode, FileFlags, How, NewKind, OpenFlags, RenameFlags, Session, XattrFlags,
+};
 
-use crate::model::{Op, run, session};
+use crate::model::{Op, open, run, session};
 use crate::{memory, walk};
 
 const DIRSYNC: FileFlags = FileFlags::from_bits_retain(0x1_0000);
@@ -102,5 +104,22 @@ fn what_is_done_in_a_synchronous_directory_is_durable() {
             session.set_flags("/dir", flags, How::FOLLOW).expect("flags");
         };
         VOLUMES.iter().for_each(|spec| each_is_durable(spec, prepare, in_a_directory()));
+    }
+}
+
+/// What was changed may have left the memory, and been read again, before it is synced.
+#[test]
+fn a_sync_of_a_file_that_was_forgotten_makes_it_durable() {
+    for spec in VOLUMES.iter().filter(|spec| spec.can_run()) {
+        let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+        let fs = Arc::new(fs);
+        let session = session(Arc::clone(&fs) as _);
+        run(&session, &Op::Create("/file".to_owned(), 0o644)).expect("a file");
+        run(&session, &Op::Write("/file".to_owned(), 0, 5000)).expect("contents");
+        session.namespace().root().superblock().drop_caches();
+        open(&session, "/file", OpenFlags::READ, 0).expect("it opens").sync(false).expect("a sync");
+        let left = Arc::new(device.crash(device.moment(), |_| false));
+        assert_same(spec.name, &memory::tree(spec.name, &left), &walk::tree(&*fs));
     }
 }
