@@ -105,8 +105,11 @@ fn take(fs: &Ext4, numbers: &Pointers<'_>, indexes: Range<usize>, quota: &mut Qu
         let block = numbers.get(at - 1)?.map(|block| u64::from(block.get()));
         match (block, blocks.last_mut()) {
             (None, _) => {}
-            (Some(block), Some(run)) if run.start == block + 1 => run.start = block,
             (Some(_), _) if quota.is_spent() => break,
+            (Some(block), Some(run)) if run.start == block + 1 => {
+                quota.spend(fs, &(block..block + 1));
+                run.start = block;
+            }
             (Some(block), _) => {
                 quota.spend(fs, &(block..block + 1));
                 blocks.push(block..block + 1);

@@ -36,6 +36,8 @@ pub(crate) const ALLOCATE_CREDITS: u32 = 2 * (1 + MAP_BLOCKS) + 2 * MAP_BLOCKS;
 pub(crate) const MARK_CREDITS: u32 = 2 * ALLOCATE_CREDITS;
 /// Groups that one [`Change::unmap`] begins to free blocks of.
 pub(crate) const UNMAP_GROUPS: u32 = 24;
+/// Blocks of metadata that one [`Change::unmap`] frees: the journal has to name each, and the smallest has little room for that.
+const UNMAP_REVOKES: u64 = 1024;
 /// Bitmaps and descriptors of these groups, of one more that the last extent reaches into and those of nodes that
 /// become empty, and the nodes at both ends.
 pub(crate) const UNMAP_CREDITS: u32 = 2 * (UNMAP_GROUPS + 6) + ALLOCATE_CREDITS;
@@ -163,7 +165,8 @@ impl Change<'_> {
         blocks: Range<u64>,
         metadata: bool,
     ) -> Result<Range<u64>> {
-        let mut quota = Quota { groups: UNMAP_GROUPS, last: None };
+        let revokes = if metadata { UNMAP_REVOKES } else { u64::MAX };
+        let mut quota = Quota { groups: UNMAP_GROUPS, last: None, revokes };
         match info.has_extents() {
             true => self.unmap_extents(info, blocks, metadata, &mut quota),
             false => self.unmap_pointers(info, blocks, metadata, &mut quota),
@@ -199,15 +202,19 @@ impl Change<'_> {
     }
 }
 
-/// How much one change may still free: each group costs a bitmap and a descriptor.
+/// How much one change may still free: each group costs a bitmap and a descriptor, and each block of metadata a place in the list
+/// of what is revoked.
 pub(crate) struct Quota {
     groups: u32,
     last: Option<u32>,
+    /// Without end for what is not metadata.
+    revokes: u64,
 }
 
 impl Quota {
-    /// Counts the groups of `blocks`, of which those of the last call cost nothing again.
+    /// Counts `blocks`, and their groups, of which those of the last call cost nothing again.
     pub(crate) fn spend(&mut self, fs: &Ext4, blocks: &Range<u64>) {
+        self.revokes = self.revokes.saturating_sub(blocks.end - blocks.start);
         let geometry = fs.superblock().geometry();
         let group_of = |block| geometry.group_of_block(block);
         let (Some(first), Some(last)) = (group_of(blocks.start), group_of(blocks.end - 1)) else { return };
@@ -218,10 +225,12 @@ impl Quota {
 
     /// How many blocks that stand together may still be freed: where groups are small, not all of a long extent.
     pub(crate) fn room(&self, fs: &Ext4) -> u64 {
-        u64::from(self.groups.max(1)) * u64::from(fs.superblock().geometry().blocks_per_group())
+        let in_groups =
+            u64::from(self.groups.max(1)) * u64::from(fs.superblock().geometry().blocks_per_group());
+        in_groups.min(self.revokes.max(1))
     }
 
     pub(crate) fn is_spent(&self) -> bool {
-        self.groups == 0
+        self.groups == 0 || self.revokes == 0
     }
 }

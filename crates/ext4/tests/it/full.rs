@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use extern4_block::MemoryDevice;
-use extern4_testkit::image::ImageSpec;
+use extern4_testkit::image::{ImageSpec, Step};
 use extern4_testkit::tree::assert_same;
 use extern4_vfs::*;
 
-use crate::model::{Op, data, open, run, session};
+use crate::model::{Op, data, judge, open, open_for_writing, run, session};
 use crate::{memory, walk};
 
 /// Files whose blocks can be given back one by one.
@@ -308,4 +308,26 @@ fn ext2_without_free_blocks() {
 fn ext4_without_free_inodes() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-N", "128", "-J", "size=1"];
     explore(ImageSpec::new("full-inodes", 4 << 20, mke2fs), 1024, true, Scarce::Inodes, &[0, 1, 2]);
+}
+
+/// Every block of a directory has to be revoked in the journal when it is freed, and these are more than one transaction can tell.
+#[test]
+fn a_huge_directory_goes_with_a_small_journal() {
+    const DELETED: &str = "fallocate huge 0 230000\nsif huge mode 040755\nsif huge size 235521024\nsif huge links_count 0\n\
+                           ssv last_orphan 12\nset_bg 0 used_dirs_count 3\nunlink huge\n";
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "64bit,^metadata_csum,^uninit_bg"];
+    // When the kernel mounts it the numbers in the journal get 64 bits.
+    let spec = ImageSpec::new("huge", 300 << 20, mke2fs)
+        .mounted(&[|root| std::fs::write(root.join("huge"), "")])
+        .then(&[Step::Debugfs(DELETED)]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let fs = open_for_writing(&image.path);
+    let free = fs.statfs().expect("statistics").blocks_free;
+    assert!(free > 280_000, "{free} blocks are free");
+    fs.close().expect("close");
+    drop(fs);
+    judge("a huge directory", &image);
 }
