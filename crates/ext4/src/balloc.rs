@@ -322,15 +322,17 @@ impl Change<'_> {
     /// Takes up to `want` free blocks that stand together, near block `goal`; one at least.
     ///
     /// # Errors
-    /// `ENOSPC`; a corrupt bitmap.
+    /// `ENOSPC`; a corrupt bitmap, as which counts as well one with fewer free blocks than its group says, once what was set aside
+    /// cannot be found.
     pub(crate) fn allocate(&self, goal: u64, want: u32) -> Result<Range<u64>> {
         let geometry = self.fs.superblock().geometry();
         let groups = geometry.group_count();
         let goal_group = geometry.group_of_block(goal).unwrap_or(0);
         let goal_bit = geometry.cluster_in_group(goal);
         let want = want.clamp(1, geometry.blocks_per_group());
-        // First where there is room for all, then wherever there is room.
-        for least in [want, 1] {
+        // First where there is room for all, then wherever there is room. Others may take what is free before us and free what is
+        // behind us, so one look is not enough to know that there is none.
+        for least in [want, 1, 1, 1] {
             for step in 0..groups {
                 let group = ((u64::from(goal_group) + u64::from(step)) % u64::from(groups)) as u32;
                 let goal_bit = goal_bit.filter(|_| step == 0);
@@ -338,11 +340,11 @@ impl Change<'_> {
                     return Ok(found);
                 }
             }
-            if want == 1 {
-                break;
+            if least == 1 && self.reserved.left.load(Relaxed) == 0 {
+                return Err(Errno::ENOSPC.into());
             }
         }
-        Err(Errno::ENOSPC.into())
+        Err(bad_bitmap(Which::Blocks, goal_group))
     }
 
     fn allocate_in(

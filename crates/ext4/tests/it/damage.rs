@@ -7,7 +7,7 @@ use extern4_disk::superblock::State;
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::*;
 
-use crate::model::{open_for_writing, session};
+use crate::model::{Op, open_for_writing, run, session};
 use crate::walk;
 
 #[test]
@@ -38,4 +38,38 @@ fn a_change_that_meets_damage_is_the_last() {
     assert!(noted.state().contains(State::ERROR) && noted.error_count() == 1);
     assert_eq!(noted.last_error().map(|error| error.block), Some(bitmap));
     assert!(walk::resolve(&fs, "/f").is_err(), "nothing of it was made durable");
+}
+
+/// A group that says it has free blocks, and a bitmap that has none: what was promised to a change cannot be found.
+#[test]
+fn free_blocks_that_are_not_there_are_damage() {
+    let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^uninit_bg"];
+    let spec = ImageSpec::new("overpromised", 32 << 20, mke2fs);
+    if !spec.can_run() {
+        return;
+    }
+    for change in ["mkdir", "write", "symlink", "set_xattr"] {
+        let image = spec.build();
+        let bitmap = walk::open(&image.path).group(0).expect("a descriptor").block_bitmap();
+        let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
+        file.write_all_at(&[0xff; 4096], bitmap * 4096).expect("it is written");
+
+        let fs = open_for_writing(&image.path);
+        let root = session(Arc::clone(&fs) as _);
+        root.mknod("/file", NewKind::Regular, 0o644).expect("it takes no block");
+        let long = "long".repeat(200);
+        let done = match change {
+            "mkdir" => root.mkdir("/d", 0o755).map(drop),
+            "write" => run(&root, &Op::Write("/file".to_owned(), 0, 10)),
+            "symlink" => root.symlink(&long, "/link").map(drop),
+            _ => root.set_xattr("/file", "user.a", long.as_bytes(), XattrFlags::empty(), How::FOLLOW),
+        };
+        let error = done.expect_err("no block is free");
+        assert_eq!(error.errno(), Errno::EUCLEAN, "{change}");
+        assert!(error.to_string().contains("block bitmap"), "{error}");
+        drop(root);
+        assert!(fs.close().is_err());
+        drop(fs);
+        assert!(walk::open(&image.path).superblock().state().contains(State::ERROR));
+    }
 }
