@@ -17,7 +17,7 @@ use extern4_vfs::Errno;
 
 use crate::buffer::Verified;
 use crate::change::Change;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::htree_change::{Way, version_of_new_trees};
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
@@ -279,7 +279,11 @@ impl Change<'_> {
             return Err(Errno::ENOSPC.into());
         }
         let size = (u64::from(logical) + 1) * u64::from(self.fs.superblock().block_size());
-        let run = self.allocate_for(dir, logical, 1, false)?;
+        let run = self.allocate_for(dir, logical, 1, false).map_err(|error| match error {
+            // A directory reaches its largest size long before its blocks cannot be counted or mapped.
+            Error::Answer(Errno::EFBIG) => dir.corrupt_field("i_blocks", dir.fields().sectors()),
+            error => error,
+        })?;
         let physical = run.mapped().map(|mapped| mapped.start).ok_or_else(|| {
             let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
             place.corrupt(CorruptKind::Mismatch { what: "there is a block behind a directory's end" })

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use extern4_disk::superblock::State;
-use extern4_testkit::image::ImageSpec;
+use extern4_testkit::image::{ImageSpec, Step};
 use extern4_vfs::*;
 
 use crate::model::{Op, open_for_writing, run, session};
@@ -72,4 +72,21 @@ fn free_blocks_that_are_not_there_are_damage() {
         drop(fs);
         assert!(walk::open(&image.path).superblock().state().contains(State::ERROR));
     }
+}
+
+/// A directory that says it has as many blocks as can be counted, and needs one more.
+#[test]
+fn a_directory_whose_blocks_cannot_be_counted_is_damaged() {
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^huge_file"];
+    let spec = ImageSpec::new("overcounted", 32 << 20, mke2fs)
+        .then(&[Step::Debugfs("mkdir d\nsif d blocks 0xfffffff8\n")]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let root = session(open_for_writing(&image.path) as _);
+    let name = |at| format!("/d/{at}-{}", "n".repeat(200));
+    let added = (0..10).map(|at| root.mknod(name(at), NewKind::Fifo, 0o644).map(drop));
+    let error = added.collect::<Result<Vec<()>>>().expect_err("it cannot be counted");
+    assert_eq!(error.errno(), Errno::EUCLEAN, "{error}");
 }
