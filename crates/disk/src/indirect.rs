@@ -77,6 +77,18 @@ impl Map {
         1 << (self.bits * levels)
     }
 
+    /// How many indirect blocks map the first `blocks` blocks of a file that has no holes.
+    pub fn indirect_blocks(self, blocks: u64) -> u64 {
+        let mut left = blocks.saturating_sub(12);
+        let mut count = 0;
+        for levels in 1..=3 {
+            let here = left.min(self.span_blocks(levels));
+            count += (1..=levels).map(|below| here.div_ceil(self.span_blocks(below))).sum::<u64>();
+            left -= here;
+        }
+        count
+    }
+
     /// One past the last logical block that the map reaches.
     ///
     /// Logical block numbers have 32 bits, which is less than three levels reach with blocks of 8 KiB or more.

@@ -75,8 +75,7 @@ impl Ext4 {
             return (LOGICAL_END - 1).min(countable) << bits;
         }
         let map = self.indirect_map();
-        let indirect = 3 + 2 * map.span_blocks(1) + map.span_blocks(2);
-        map.end().min(countable.saturating_sub(indirect)) << bits
+        map.end().min(countable - map.indirect_blocks(countable.min(map.end()))) << bits
     }
 
     /// Writes the beginning of `data`: what is there already is written over, and then one hole is filled.
