@@ -21,7 +21,7 @@ use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::mount::{Location, Mount, Namespace};
 use crate::permission::Search;
-use crate::rcu_walk::{RcuWalk, Stop};
+use crate::rcu_walk::{RcuWalk, Start, Stop};
 use crate::superblock::{SuperBlock, directory};
 
 /// Longest path in bytes: Linux's `PATH_MAX` less the zero byte that ends it there.
@@ -294,7 +294,7 @@ impl<'a> Walk<'a> {
             return None;
         }
         let guard = pin();
-        let mut seen = RcuWalk::start(cred, root, base, path, resolve, &guard).ok()?;
+        let mut seen = RcuWalk::start(Start { cred, root, base }, path, resolve, &guard).ok()?;
         let there = seen.walk_to_parent(path);
         seen.sb.count_walk(seen.searches, there.is_err());
         let rest = match there {

@@ -133,27 +133,39 @@ impl End<'_> {
     }
 }
 
-/// What a walk from `base`, or from `root` where `path` is absolute, leads to, if this thread remembers it.
+/// Who walks, and from where: from `base`, or from `root` where a path is absolute.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'g> {
+    pub(crate) cred: &'g Arc<Cred>,
+    pub(crate) root: &'g Location,
+    pub(crate) base: &'g Location,
+}
+
+impl<'g> Start<'g> {
+    /// Where a walk of `path` begins; nowhere, if it may not begin there.
+    #[inline(always)]
+    fn of(&self, path: &[u8], resolve: Resolve) -> Option<&'g Location> {
+        let absolute = path.first() == Some(&b'/');
+        let from = if absolute { self.root } else { self.base };
+        resolve.allows(absolute).then_some(from)
+    }
+}
+
+/// What a walk leads to, if this thread remembers it.
 #[inline(always)]
 pub(crate) fn recall<'g>(
-    cred: &'g Arc<Cred>,
-    root: &'g Location,
-    base: &'g Location,
+    start: Start<'g>,
     path: &'g [u8],
     how: How,
     guard: &'g Guard,
 ) -> Option<Result<End<'g>, Stop>> {
-    let absolute = path.first() == Some(&b'/');
-    if !how.resolve.allows(absolute) {
-        return None;
-    }
-    let from = if absolute { root } else { base };
+    let from = start.of(path, how.resolve)?;
     let sb = &**from.mount.superblock();
-    let way = Way { base: from.dentry.id(), path, cred, changes: sb.prefixes.changes()? };
+    let way = Way { base: from.dentry.id(), path, cred: start.cred, changes: sb.prefixes.changes()? };
     let hit = sb.paths.find(&way, &sb.dcache, guard)?;
     let dentry = hit.dentry(guard)?;
     if cfg!(debug_assertions) {
-        compare(root, base, &way, hit, guard);
+        compare(start, &way, hit, guard);
     }
     let Some(inode) = dentry.get().inode() else {
         sb.count_remembered();
@@ -169,14 +181,12 @@ pub(crate) fn recall<'g>(
 /// The same, for a path that the thread does not remember.
 #[inline(never)]
 pub(crate) fn walk<'g>(
-    cred: &'g Arc<Cred>,
-    root: &'g Location,
-    base: &'g Location,
+    start: Start<'g>,
     path: &'g [u8],
     how: How,
     guard: &'g Guard,
 ) -> Result<End<'g>, Stop> {
-    let mut walk = RcuWalk::start(cred, root, base, path, how.resolve, guard)?;
+    let mut walk = RcuWalk::start(start, path, how.resolve, guard)?;
     let end = walk.walk_path(path, if how.follow { Last::Follow } else { Last::Take });
     walk.sb.count_walk(walk.searches, matches!(end, Err(Stop::Fallback)));
     end.map(|_| walk.end())
@@ -184,10 +194,8 @@ pub(crate) fn walk<'g>(
 
 /// Checks that a path which was remembered to lead to `hit` does so.
 #[cold]
-fn compare<'g>(root: &'g Location, base: &'g Location, way: &Way<'g>, hit: Hit<'g>, guard: &'g Guard) {
-    let Ok(mut walk) = RcuWalk::start(way.cred, root, base, way.path, Resolve::empty(), guard) else {
-        return;
-    };
+fn compare<'g>(start: Start<'g>, way: &Way<'g>, hit: Hit<'g>, guard: &'g Guard) {
+    let Ok(mut walk) = RcuWalk::start(start, way.path, Resolve::empty(), guard) else { return };
     let end = walk.walk(way.path, Last::Take);
     // Otherwise there is nothing to compare it with.
     if hit.is_current() && walk.sb.prefixes.changes() == Some(way.changes) {
@@ -224,23 +232,21 @@ pub(crate) struct RcuWalk<'g> {
 }
 
 impl<'g> RcuWalk<'g> {
-    /// A walk from `base`, or from `root` where `path` is absolute.
+    /// A walk of `path`, at its beginning.
     #[inline(always)]
     pub(crate) fn start(
-        cred: &'g Arc<Cred>,
-        root: &'g Location,
-        base: &'g Location,
+        start: Start<'g>,
         path: &[u8],
         resolve: Resolve,
         guard: &'g Guard,
     ) -> Result<Self, Stop> {
-        let absolute = path.first() == Some(&b'/');
         // Unusual, or wrong, and then the other walk says how.
-        if path.is_empty() || path.len() > PATH_MAX || !resolve.allows(absolute) {
+        if path.is_empty() || path.len() > PATH_MAX {
             return Err(Stop::Fallback);
         }
-        let from = if absolute { root } else { base };
+        let from = start.of(path, resolve).ok_or(Stop::Fallback)?;
         let at = Place::on(from.dentry.seen())?;
+        let Start { cred, root, base } = start;
         let root = if resolve.is_scoped() { base } else { root };
         let (mount, sb) = (&from.mount, &**from.mount.superblock());
         let word_decides = sb.checker.word_decides();

@@ -19,7 +19,7 @@ use crate::errno::{Errno, Error, Result};
 use crate::mount::{Location, Mount, Namespace};
 use crate::namei::{How, Last, Resolve, Spot, Walk};
 use crate::permission::Access;
-use crate::rcu_walk::{self, End, Stop};
+use crate::rcu_walk::{self, End, Start, Stop};
 use crate::xattr;
 
 /// A caller of the VFS. Any thread may use it.
@@ -142,8 +142,9 @@ impl Session {
     /// whether it [`is_current`](Self::is_current): then it belongs to the file that the path stood for at that moment.
     #[inline(always)]
     fn see<'g>(&'g self, path: &'g [u8], how: How, guard: &'g Guard) -> Result<End<'g>, Stop> {
-        let known = rcu_walk::recall(&self.cred, &self.root, &self.cwd, path, how, guard);
-        known.unwrap_or_else(|| rcu_walk::walk(&self.cred, &self.root, &self.cwd, path, how, guard))
+        let start = Start { cred: &self.cred, root: &self.root, base: &self.cwd };
+        let known = rcu_walk::recall(start, path, how, guard);
+        known.unwrap_or_else(|| rcu_walk::walk(start, path, how, guard))
     }
 
     /// The name that led here still stands for what it led to. If not, the caller walks again, with references.
