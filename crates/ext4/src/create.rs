@@ -51,8 +51,7 @@ impl Ext4 {
         name: Option<&[u8]>,
         new: &NewNode<'_>,
     ) -> Result<NewInode> {
-        let before = dir.private::<Node>().info();
-        let mut parent = (*before).clone();
+        let mut parent = dir.private::<Node>().copy();
         if parent.is_encrypted() {
             return Err(Errno::ENOKEY.into());
         }
@@ -72,8 +71,8 @@ impl Ext4 {
         let mode = new.kind.file_type().mode_bits() | new.mode;
         let acls = self.room_for_acls(mode, new.acl, new.default_acl)?;
         let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
-        // It takes `before` along, so that nobody works with the old inode when the new one is put in its place.
-        let exactly = move || {
+        let exactly = || {
+            let before = dir.private::<Node>().info();
             let name = name.map_or(Ok(0), |name| self.blocks_for_name(&before, name))?;
             Ok(blocks_for_contents(&new.kind) + name + acls.blocks)
         };
@@ -114,7 +113,7 @@ impl Ext4 {
     ) -> Result<()> {
         let attr = self.attr(&info)?;
         inode.private::<Node>().set(info, tid);
-        inode.update(|old| *old = attr);
+        inode.set_attr(&attr);
         Ok(())
     }
 
@@ -126,8 +125,7 @@ impl Ext4 {
     }
 
     /// Frees an inode that has no links and that nobody uses any more.
-    pub(crate) fn delete(&self, info: &InodeInfo) -> Result<()> {
-        let mut info = info.clone();
+    pub(crate) fn delete(&self, mut info: InodeInfo) -> Result<()> {
         let is_dir = info.is_directory();
         let metadata = is_dir || info.fields().kind() == extern4_disk::inode::FileKind::Symlink;
         if self.has_map(&info) && !self.is_map_empty(&info) {

@@ -295,7 +295,7 @@ impl Ext4 {
             gid: inode.gid(),
             nlink: u32::from(inode.links()),
             rdev,
-            size: shown_size(info),
+            size: shown_size(info, kind),
             blocks: inode.sectors() + inline,
             blksize: self.superblock().block_size(),
             atime: timespec(inode.atime()),
@@ -309,9 +309,8 @@ impl Ext4 {
 }
 
 /// The size that callers see: that of an encrypted link is the length of the target they see.
-fn shown_size(info: &InodeInfo) -> u64 {
-    let is_link = FileType::from_mode(info.inode.mode()) == Some(FileType::Symlink);
-    match info.is_encrypted() && is_link {
+fn shown_size(info: &InodeInfo, kind: FileType) -> u64 {
+    match info.is_encrypted() && kind == FileType::Symlink {
         true => symlink::shown_len(info.inode.size()),
         false => info.inode.size(),
     }

@@ -42,8 +42,7 @@ impl Ext4 {
         }
         check_project(&dir, &info)?;
         self.check_new_name(&dir, to.name)?;
-        let before = to.dir.private::<Node>().info();
-        let exactly = move || self.blocks_for_name(&before, to.name);
+        let exactly = || self.blocks_for_name(&to.dir.private::<Node>().info(), to.name);
         let tid = self.changing_sparingly(NAME_CREDITS, NAME_BLOCKS, exactly, |change| {
             change.add_name(&mut dir, to.name, info.ino(), kind_of(&info))?;
             change.touch_names(&mut dir, now)?;

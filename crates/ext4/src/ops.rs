@@ -62,11 +62,11 @@ impl FileSystem for Ext4 {
     }
 
     fn evict_inode(&self, inode: &Inode) {
-        let info = info(inode);
-        if info.fields().links() == 0 && self.writer.is_some() {
-            // If it fails the inode stays an orphan, and goes when the volume is opened next.
-            let _ = self.delete(&info);
+        if self.writer.is_none() || inode.attr().nlink > 0 {
+            return;
         }
+        // If it fails the inode stays an orphan, and goes when the volume is opened next.
+        let _ = self.delete(node(inode).copy());
     }
 }
 

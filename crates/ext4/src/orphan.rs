@@ -141,7 +141,7 @@ impl Ext4 {
     fn free_orphan(&self, ino: u32) -> Result<()> {
         let mut info = self.load_inode(ino)?;
         if info.fields().links() == 0 {
-            return self.delete(&info);
+            return self.delete(info);
         }
         if self.has_map(&info) && info.fields().kind() == FileKind::Regular {
             let keep = info.size().div_ceil(u64::from(self.superblock().block_size()));

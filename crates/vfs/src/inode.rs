@@ -19,7 +19,7 @@ use extern4_sync::shared::Release;
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
 use crate::attr::{Attr, FileType};
-use crate::attr_cell::{AttrCell, Copied};
+use crate::attr_cell::{AttrCell, Copied, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
 use crate::lock::{self, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -142,7 +142,14 @@ impl Inode {
     ///
     /// Number, type and generation stay as they are, whatever `change` does to them.
     pub fn update<R>(&self, change: impl FnOnce(&mut Attr) -> R) -> R {
-        self.change_and(change, |bits| bits, || ())
+        self.change_and(change, |bits| bits, None::<fn()>)
+    }
+
+    /// Sets the attributes. For the file system whose inode this is, once its own structures have changed.
+    ///
+    /// Number, type and generation stay as they are, whatever `attr` says.
+    pub fn set_attr(&self, attr: &Attr) {
+        self.store(&self.attr.lock(), attr, |bits| bits, None::<fn()>);
     }
 
     /// Changes an ACL and the attributes together: nobody sees the new mode with the old ACL. For the file system whose
@@ -154,7 +161,7 @@ impl Inode {
         change: impl FnOnce(&mut Attr) -> R,
     ) -> R {
         let none = acl.is_none();
-        self.change_and(change, |bits| with_acl(bits, kind, none), || self.acls.set(kind, acl))
+        self.change_and(change, |bits| with_acl(bits, kind, none), Some(|| self.acls.set(kind, acl)))
     }
 
     /// One store of attributes, permission word, and what `also` sets. Locks: the writers' lock of the attributes, within.
@@ -162,17 +169,34 @@ impl Inode {
         &self,
         change: impl FnOnce(&mut Attr) -> R,
         bits: impl Fn(PermBits) -> PermBits,
-        also: impl FnOnce(),
+        also: Option<impl FnOnce()>,
     ) -> R {
         let writer = self.attr.lock();
         let mut attr = writer.get();
         let result = change(&mut attr);
-        let mode = self.kind().mode_bits() | attr.mode & 0o7777;
-        writer.store(&attr, || {
-            also();
-            self.perm.publish(|old| bits(old).with_mode(mode).with_flags(attr.flags));
-        });
+        self.store(&writer, &attr, bits, also);
         result
+    }
+
+    fn store(
+        &self,
+        writer: &Writer<'_>,
+        attr: &Attr,
+        bits: impl Fn(PermBits) -> PermBits,
+        also: Option<impl FnOnce()>,
+    ) {
+        let mode = self.kind().mode_bits() | attr.mode & 0o7777;
+        let sets_more = also.is_some();
+        writer.store(attr, || {
+            if let Some(also) = also {
+                also();
+            }
+            self.perm.publish_if(|old| {
+                let new = bits(old).with_mode(mode).with_flags(attr.flags);
+                // Most changes are of times and sizes.
+                (sets_more || new != old).then_some(new)
+            });
+        });
     }
 
     /// The permission word.
