@@ -39,6 +39,8 @@ pub enum Structure {
     Orphan,
     /// The multiple mount protection block.
     Mmp,
+    /// A quota file.
+    Quota,
     /// The journal's superblock.
     JournalSuperblock,
     /// A descriptor, commit or revoke block of the journal.
@@ -65,6 +67,7 @@ impl fmt::Display for Structure {
             Self::Symlink => "symbolic link",
             Self::Orphan => "orphan list",
             Self::Mmp => "MMP block",
+            Self::Quota => "quota file",
             Self::JournalSuperblock => "journal superblock",
             Self::JournalBlock => "journal block",
             Self::FastCommit => "fast commit record",

@@ -27,6 +27,7 @@ pub mod inode;
 pub mod journal;
 pub mod mmp;
 pub mod orphan;
+pub mod quota;
 pub mod superblock;
 pub mod time;
 pub mod xattr;

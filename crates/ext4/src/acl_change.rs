@@ -7,7 +7,7 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::xattr::NameIndex;
 use extern4_disk::{inline, inode as disk_inode};
 use extern4_sync::primitive::Ordering::Relaxed;
-use extern4_vfs::{Acl, AclEntry, AclKind, AclTag, Errno, Inode, Timespec};
+use extern4_vfs::{Acl, AclEntry, AclKind, AclTag, Caps, Errno, Inode, Timespec};
 
 use crate::attrs::{Attribute, Attributes, Need, Plan};
 use crate::change::Change;
@@ -26,6 +26,7 @@ impl Ext4 {
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
+        caps: Caps,
     ) -> Result<()> {
         let node = inode.private::<Node>();
         let _map = node.change_map();
@@ -33,6 +34,7 @@ impl Ext4 {
         let plan = self.plan_acl(&info, kind, acl.as_deref())?;
         let need = plan.need(self);
         let tid = self.changing(need.credits, need.blocks, |change| {
+            change.admit_plan(&info, caps, &plan)?;
             let fields = info.fields_mut();
             if let Some(mode) = mode {
                 fields.set_permissions(mode);

@@ -313,15 +313,23 @@ impl Plan {
         Need { credits: self.credits(fs), blocks: self.blocks(fs.superblock().block_size()) }
     }
 
+    /// The blocks and inodes that count for the owner when it is carried out, beside what is given up then.
+    pub(crate) fn counts(&self, fs: &Ext4) -> (u32, i64) {
+        let value = self.value_blocks(fs.superblock().block_size());
+        (u32::from(self.needs_block()) + value, i64::from(self.value.is_some()))
+    }
+
+    fn needs_block(&self) -> bool {
+        self.block.as_ref().is_some_and(|list| !list.is_empty()) && (self.shared || !self.has_block)
+    }
+
     fn blocks(&self, block_size: u32) -> u32 {
-        let new_block =
-            self.block.as_ref().is_some_and(|list| !list.is_empty()) && (self.shared || !self.has_block);
         let value = match self.value_blocks(block_size) {
             0 => 0,
             // What maps them: a leaf of extents, or an indirect block, if they do not stand together.
             blocks => blocks + 1,
         };
-        u32::from(new_block) + value
+        u32::from(self.needs_block()) + value
     }
 
     fn credits(&self, fs: &Ext4) -> u32 {

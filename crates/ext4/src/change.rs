@@ -18,6 +18,7 @@ use crate::balloc::Reserved;
 use crate::error::{Error, Result};
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
+use crate::quota::{Counted, Promises, QUOTA_CREDITS};
 use crate::seal;
 use crate::writer::Writer;
 
@@ -28,6 +29,8 @@ pub(crate) struct Change<'f> {
     handle: Handle<'f>,
     /// Blocks that were free and are nobody else's.
     pub(crate) reserved: Reserved<'f>,
+    /// What quotas have left for it.
+    pub(crate) promises: Promises<'f>,
     /// Something has been changed.
     has_begun: Cell<bool>,
     /// An inode has been changed whose flags say that its changes are made durable at once.
@@ -71,9 +74,11 @@ impl Ext4 {
             Ok(reserved) => reserved,
             Err(_) => self.reserve_exactly(writer, exactly()?.into())?,
         };
-        let handle = writer.transactions.start(credits)?;
+        let quotas = writer.quotas.as_deref();
+        let handle = writer.transactions.start(credits + quotas.map_or(0, |_| QUOTA_CREDITS))?;
+        let promises = Promises::none(quotas);
         let (has_begun, asks_sync) = Default::default();
-        let change = Change { fs: self, writer, handle, reserved, has_begun, asks_sync };
+        let change = Change { fs: self, writer, handle, reserved, promises, has_begun, asks_sync };
         let result = operate(&change);
         let answers = matches!(result, Err(Error::Answer(_)));
         debug_assert!(!answers || !change.has_begun.get(), "answered half way: {:?}", result.err());
@@ -160,7 +165,7 @@ impl<'f> Change<'f> {
 
     /// The same for a new inode, of whose record nothing is left.
     pub(crate) fn store_whole(&self, info: &InodeInfo) -> Result<()> {
-        self.encode(info, |record, fields| {
+        self.encode(info, true, |record, fields| {
             record.fill(0);
             fields.encode_fields(record);
         })
@@ -168,7 +173,7 @@ impl<'f> Change<'f> {
 
     /// The same after `edit` has changed the part of the record that is for extended attributes, which may be empty.
     pub(crate) fn store_with<R>(&self, info: &InodeInfo, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        self.encode(info, |record, fields| {
+        self.encode(info, false, |record, fields| {
             let from = record.len() - fields.xattr_area(record).len();
             let result = edit(&mut record[from..]);
             fields.encode_fields(record);
@@ -176,19 +181,33 @@ impl<'f> Change<'f> {
         })
     }
 
-    fn encode<R>(&self, info: &InodeInfo, encode: impl FnOnce(&mut [u8], &Inode) -> R) -> Result<R> {
+    fn encode<R>(
+        &self,
+        info: &InodeInfo,
+        is_new: bool,
+        encode: impl FnOnce(&mut [u8], &Inode) -> R,
+    ) -> Result<R> {
         let at = info.position().ok_or(Errno::EROFS)?;
         let mut fields = *info.fields();
         if asks_sync(&fields) {
             self.asks_sync.set(true);
         }
-        self.edit_record(info.ino(), at, |record, _| {
+        let counts = self.writer.quotas.is_some();
+        let mut before = Ok(None);
+        let result = self.edit_record(info.ino(), at, |record, has_checksum| {
             // Asked for under the block's lock: see `orphan`.
             if let Some(next) = self.writer.orphans.next_of(info.ino()) {
                 fields.set_dtime(next);
             }
+            if counts && !is_new {
+                before = Counted::in_record(record, info.ino(), self.fs.superblock(), has_checksum);
+            }
             encode(record, &fields)
-        })
+        })?;
+        if counts {
+            self.settle(info, before?)?;
+        }
+        Ok(result)
     }
 
     /// Changes the record of inode `ino`, which is `at`; `edit` is told whether it has a checksum, and need not give it one.

@@ -14,6 +14,7 @@ use crate::map::LOGICAL_END;
 use crate::map_change::UNMAP_CREDITS;
 use crate::mount::Ext4;
 use crate::node::Node;
+use crate::quota::Owners;
 
 /// Most links of a file, and of a directory whose links are counted.
 pub(crate) const LINK_MAX: u16 = 65_000;
@@ -68,6 +69,8 @@ impl Ext4 {
             // One block holds a target and its end.
             return Err(Errno::ENAMETOOLONG.into());
         }
+        let owners = Owners::of_new(&parent, new);
+        self.open_accounts(owners)?;
         let mode = new.kind.file_type().mode_bits() | new.mode;
         let acls = self.room_for_acls(mode, new.acl, new.default_acl)?;
         let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
@@ -78,6 +81,11 @@ impl Ext4 {
         };
         let credits = NAME_CREDITS + acls.credits;
         let (parent, info, tid) = self.changing_sparingly(credits, blocks, exactly, |change| {
+            let contents = blocks_for_contents(&new.kind) + acls.blocks;
+            change.admit(owners, new.caps, || Ok(change.amount(contents, 1)))?;
+            if let Some(name) = name {
+                change.admit_blocks(&parent, new.caps, || self.blocks_for_name(&parent, name))?;
+            }
             let mut info = change.new_inode(&parent, new)?;
             let ino = info.ino();
             match name {
@@ -143,6 +151,7 @@ impl Ext4 {
             info.fields_mut().set_dtime(now_seconds());
             info.fields_mut().set_size(0);
             change.store(&info)?;
+            change.settle_freed(&info)?;
             change.free_inode(info.ino(), is_dir)
         })
     }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use extern4_vfs::{Errno, FallocateMode, Inode, Timespec};
+use extern4_vfs::{Caps, Errno, FallocateMode, Inode, Timespec};
 
 use crate::error::{Error, Result};
 use crate::group::to_usize;
@@ -27,6 +27,7 @@ struct Work<'f> {
     inode: &'f Inode,
     info: InodeInfo,
     now: Timespec,
+    caps: Caps,
 }
 
 impl Ext4 {
@@ -38,6 +39,7 @@ impl Ext4 {
         offset: u64,
         len: u64,
         now: Timespec,
+        caps: Caps,
     ) -> Result<()> {
         let mut info = self.changeable(inode)?;
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
@@ -45,7 +47,7 @@ impl Ext4 {
             return Err(Errno::EFBIG.into());
         }
         if info.is_inline() {
-            info = self.spill_inline(inode)?;
+            info = self.spill_inline(inode, caps)?;
         }
         let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
         let shape = mode - FallocateMode::KEEP_SIZE;
@@ -56,7 +58,7 @@ impl Ext4 {
         if size > info.size() || shape == FallocateMode::INSERT_RANGE {
             self.zero_behind(&info, info.size())?;
         }
-        let mut work = Work { fs: self, inode, info, now };
+        let mut work = Work { fs: self, inode, info, now, caps };
         match shape {
             FallocateMode::PUNCH_HOLE => work.punch(offset, end),
             FallocateMode::ZERO_RANGE => work.zero(offset, end, size),
@@ -117,7 +119,7 @@ impl Work<'_> {
         let mut blocks = blocks;
         loop {
             match self.try_allocate_hole(logical, blocks, size) {
-                Err(Error::Answer(Errno::ENOSPC)) if blocks > 1 => blocks /= 2,
+                Err(Error::Answer(Errno::ENOSPC | Errno::EDQUOT)) if blocks > 1 => blocks /= 2,
                 result => return result,
             }
         }
@@ -126,6 +128,7 @@ impl Work<'_> {
     fn try_allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
         let reserve = blocks + self.fs.map_blocks_needed(&self.info, logical, blocks)?;
         self.fs.changing(FALLOCATE_CREDITS, reserve, |change| {
+            change.admit_blocks(&self.info, self.caps, || Ok(blocks))?;
             let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
             let mut runs: Vec<Run> = Vec::new();
             while at < end && runs.len() < to_usize(MAX_RUNS) {

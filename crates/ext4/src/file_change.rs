@@ -7,7 +7,7 @@
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::InodeFlags;
-use extern4_vfs::{Errno, Inode, Timespec};
+use extern4_vfs::{Caps, Errno, Inode, Timespec};
 
 use crate::change::Change;
 use crate::create::timestamp;
@@ -27,7 +27,14 @@ pub(crate) const WRITE_CREDITS: u32 = 2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_
 impl Ext4 {
     /// Writes `data` at `offset` of a regular file; returns how much was written, which is all unless the volume is
     /// full or the device fails. Locks: `rwsem` exclusive.
-    pub(crate) fn write_file(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec) -> Result<usize> {
+    pub(crate) fn write_file(
+        &self,
+        inode: &Inode,
+        data: &[u8],
+        offset: u64,
+        now: Timespec,
+        caps: Caps,
+    ) -> Result<usize> {
         let mut info = self.changeable(inode)?;
         let room = self.max_file_bytes(&info).checked_sub(offset).filter(|room| *room > 0);
         let room = usize::try_from(room.ok_or(Errno::EFBIG)?).unwrap_or(usize::MAX);
@@ -36,14 +43,15 @@ impl Ext4 {
             if self.write_inline(inode, &info, data, offset, now)? {
                 return Ok(data.len());
             }
-            info = self.spill_inline(inode)?;
+            info = self.spill_inline(inode, caps)?;
         }
         if offset > info.size() {
             self.zero_behind(&info, info.size())?;
         }
         let mut done = 0;
         while done < data.len() {
-            match self.write_part(inode, &mut info, &data[done..], offset + done as u64, now) {
+            let part = Part { data: &data[done..], offset: offset + done as u64, caps };
+            match self.write_part(inode, &mut info, &part, now) {
                 Ok(len) => done += len,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
@@ -78,20 +86,21 @@ impl Ext4 {
         map.end().min(countable - map.indirect_blocks(countable.min(map.end()))) << bits
     }
 
-    /// Writes the beginning of `data`: what is there already is written over, and then one hole is filled.
+    /// Writes the beginning of a part: what is there already is written over, and then one hole is filled.
     fn write_part(
         &self,
         inode: &Inode,
         info: &mut InodeInfo,
-        data: &[u8],
-        offset: u64,
+        part: &Part<'_>,
         now: Timespec,
     ) -> Result<usize> {
+        let offset = part.offset;
         let most = usize::try_from(PART_BYTES - offset % PART_BYTES).unwrap_or(usize::MAX);
-        let data = &data[..data.len().min(most)];
+        let data = &part.data[..part.data.len().min(most)];
         let old = self.overwrite(info, data, offset)?;
         if old < data.len() {
-            match self.write_new(inode, info, &data[old..], offset + old as u64, now) {
+            let rest = Part { data: &data[old..], offset: offset + old as u64, caps: part.caps };
+            match self.write_new(inode, info, &rest, now) {
                 Ok(new) => return Ok(old + new),
                 Err(error) if old == 0 => return Err(error),
                 Err(_) => {}
@@ -121,16 +130,17 @@ impl Ext4 {
         Ok(done)
     }
 
-    /// Writes the beginning of `data` to blocks that hold nothing yet: to what has been allocated and not written, or
-    /// to blocks for a hole. If there is no room for all, for as much as there is.
+    /// Writes the beginning of a part to blocks that hold nothing yet: to what has been allocated and not written, or
+    /// to blocks for a hole. If there is no room for all, or a quota does not
+    /// allow all, for as much as there is.
     fn write_new(
         &self,
         inode: &Inode,
         info: &mut InodeInfo,
-        data: &[u8],
-        offset: u64,
+        whole: &Part<'_>,
         now: Timespec,
     ) -> Result<usize> {
+        let Part { data, offset, caps } = *whole;
         let bits = self.superblock().geometry().block_bits();
         let run = self.run_at(info, offset)?;
         let end = (offset + data.len() as u64).min(run.end() << bits);
@@ -139,14 +149,14 @@ impl Ext4 {
         loop {
             let end = end.min((u64::from(run.logical) + u64::from(blocks)) << bits);
             // OK: the end of a part of the data.
-            let part = Part { data: &data[..(end - offset) as usize], offset };
+            let part = Part { data: &data[..(end - offset) as usize], offset, caps };
             let result = match run.kind {
                 RunKind::Hole => self.fill_hole(inode, info, run.logical, blocks, &part, now),
                 RunKind::Unwritten { .. } => self.fill_unwritten(inode, info, run, &part, now),
                 RunKind::Mapped { .. } => return Ok(0),
             };
             match result {
-                Err(Error::Answer(Errno::ENOSPC)) if blocks > 1 => blocks /= 2,
+                Err(Error::Answer(Errno::ENOSPC | Errno::EDQUOT)) if blocks > 1 => blocks /= 2,
                 result => return result,
             }
         }
@@ -163,6 +173,7 @@ impl Ext4 {
     ) -> Result<usize> {
         let reserve = blocks + self.map_blocks_needed(info, logical, blocks)?;
         self.changing(WRITE_CREDITS, reserve, |change| {
+            change.admit_blocks(info, part.caps, || Ok(blocks))?;
             let (runs, failed) = change.claim_and_write(info, logical, blocks, part)?;
             let Some(last) = runs.last() else { return Ok(failed.map_or(Ok(0), Err)) };
             let end = part.end().min(last.end() << self.superblock().geometry().block_bits());
@@ -253,7 +264,7 @@ impl Ext4 {
     }
 
     /// Makes a regular file `size` bytes long. Locks: `rwsem` exclusive.
-    pub(crate) fn truncate_file(&self, inode: &Inode, size: u64, now: Timespec) -> Result<()> {
+    pub(crate) fn truncate_file(&self, inode: &Inode, size: u64, now: Timespec, caps: Caps) -> Result<()> {
         let mut info = self.changeable(inode)?;
         if size > self.max_file_bytes(&info) {
             return Err(Errno::EFBIG.into());
@@ -262,7 +273,7 @@ impl Ext4 {
             if self.resize_inline(inode, &info, size, now)? {
                 return Ok(());
             }
-            info = self.spill_inline(inode)?;
+            info = self.spill_inline(inode, caps)?;
         }
         if size > info.size() {
             self.zero_behind(&info, info.size())?;
@@ -309,6 +320,8 @@ impl Ext4 {
 pub(crate) struct Part<'d> {
     pub(crate) data: &'d [u8],
     pub(crate) offset: u64,
+    /// The capabilities of who writes.
+    pub(crate) caps: Caps,
 }
 
 impl Part<'_> {

@@ -1,7 +1,7 @@
 //! Changing files whose contents live inside their inode, and giving them a block when they do not fit any more.
 
 use extern4_disk::inode::InodeFlags;
-use extern4_vfs::{Inode, Timespec};
+use extern4_vfs::{Caps, Inode, Timespec};
 
 use crate::error::Result;
 use crate::file_change::{Part, WRITE_CREDITS};
@@ -64,14 +64,15 @@ impl Ext4 {
     }
 
     /// Moves the contents out of the inode, to a block.
-    pub(crate) fn spill_inline(&self, inode: &Inode) -> Result<InodeInfo> {
+    pub(crate) fn spill_inline(&self, inode: &Inode, caps: Caps) -> Result<InodeInfo> {
         let node = inode.private::<Node>();
         let info = node.info();
         let contents = self.with_inline_data(&info, |data| Ok(data.to_vec()))?;
-        let part = Part { data: &contents, offset: 0 };
+        let part = Part { data: &contents, offset: 0, caps };
         // A record is not longer than a block.
         let blocks = u32::from(!contents.is_empty());
         self.changing(WRITE_CREDITS, blocks, |change| {
+            change.admit_blocks(&info, caps, || Ok(blocks))?;
             let mut empty = (*info).clone();
             let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
             empty.fields_mut().set_flags(flags);

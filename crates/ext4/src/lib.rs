@@ -9,7 +9,7 @@
 //! A volume from [`Ext4::open_for_writing`] can be changed. Each operation is a `change`: it sets aside the blocks that it may need
 //! (`balloc`), opens a handle of the journal's, and works through the modules beside those that read: `create` and `link` make,
 //! name and remove files by `ialloc` and `names`; `file_change` and `fallocate` change contents by `map_change`; `set_attr`,
-//! `xattr_change` and `acl_change` change what belongs to an inode. What the VFS's inode keeps is a `node`. `writer` is what all
+//! `xattr_change` and `acl_change` change what belongs to an inode. `quota` counts what is taken and given back. What the VFS's inode keeps is a `node`. `writer` is what all
 //! changes share.
 //!
 //! Invariants: a volume that was opened for reading is never written; every number from the volume is checked before it is used, and an error says
@@ -59,6 +59,8 @@ mod node;
 mod nokey;
 mod ops;
 mod orphan;
+pub mod quota;
+mod quota_file;
 mod records;
 mod seal;
 mod set_attr;

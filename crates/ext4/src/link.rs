@@ -5,7 +5,7 @@
 
 use extern4_disk::dirent;
 use extern4_disk::inode::InodeFlags;
-use extern4_vfs::{Errno, Inode, NameRef, Rename, RenameFlags, Timespec};
+use extern4_vfs::{Caps, Errno, Inode, NameRef, Rename, RenameFlags, Timespec};
 
 use crate::change::Change;
 use crate::create::{LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, timestamp};
@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::node::Node;
+use crate::quota::Owners;
 
 /// A copy of what is known of an inode, to be changed.
 fn copy(inode: &Inode) -> InodeInfo {
@@ -35,7 +36,7 @@ fn check_project(dir: &InodeInfo, info: &InodeInfo) -> Result<()> {
 
 impl Ext4 {
     /// Enters a file under one more name.
-    pub(crate) fn link_name(&self, inode: &Inode, to: NameRef<'_>, now: Timespec) -> Result<()> {
+    pub(crate) fn link_name(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, caps: Caps) -> Result<()> {
         let (mut dir, mut info) = (copy(to.dir), copy(inode));
         if info.fields().links() >= LINK_MAX {
             return Err(Errno::EMLINK.into());
@@ -44,6 +45,7 @@ impl Ext4 {
         self.check_new_name(&dir, to.name)?;
         let exactly = || self.blocks_for_name(&to.dir.private::<Node>().info(), to.name);
         let tid = self.changing_sparingly(NAME_CREDITS, NAME_BLOCKS, exactly, |change| {
+            change.admit_blocks(&dir, caps, || self.blocks_for_name(&dir, to.name))?;
             change.add_name(&mut dir, to.name, info.ino(), kind_of(&info))?;
             change.touch_names(&mut dir, now)?;
             if info.fields().links() == 0 {
@@ -119,7 +121,14 @@ impl Ext4 {
         let whiteout = if rename.whiteout.is_some() { NODE_BLOCKS } else { 0 };
         let blocks = whiteout + if grows.is_some() { NAME_BLOCKS } else { 0 };
         let exactly = || grows.map_or(Ok(0), |dir| self.blocks_for_name(&dir, rename.to.name));
+        let left = rename.whiteout.as_ref().map(|new| Owners::of_new(&moving.from, new));
+        left.map_or(Ok(()), |owners| self.open_accounts(owners))?;
         let tid = self.changing_sparingly(2 * NAME_CREDITS, blocks, exactly, |change| {
+            if moving.target.is_none() {
+                let dir = moving.to.as_ref().unwrap_or(&moving.from);
+                change.admit_blocks(dir, rename.caps, || self.blocks_for_name(dir, rename.to.name))?;
+            }
+            left.map_or(Ok(()), |owners| change.admit(owners, rename.caps, || Ok(change.amount(0, 1))))?;
             if exchange {
                 change.exchange(&mut moving, rename)?
             } else {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::inode::ROOT_INO;
 use extern4_vfs::{
-    Acl, AclKind, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef, NewInode,
-    NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Timespec, XattrFlags,
+    Acl, AclKind, Caps, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
+    NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Timespec, XattrFlags,
 };
 
 use crate::casefold;
@@ -115,8 +115,9 @@ impl InodeOps for Ext4 {
         value: Option<&[u8]>,
         flags: XattrFlags,
         now: Timespec,
+        caps: Caps,
     ) -> Result<()> {
-        Ok(self.change_xattr(inode, name, value, flags, now)?)
+        Ok(self.change_xattr(inode, name, value, flags, now, caps)?)
     }
 
     fn set_acl(
@@ -126,16 +127,17 @@ impl InodeOps for Ext4 {
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
+        caps: Caps,
     ) -> Result<()> {
-        Ok(self.change_acl(inode, kind, acl, mode, now)?)
+        Ok(self.change_acl(inode, kind, acl, mode, now, caps)?)
     }
 
     fn create(&self, dir: &Inode, name: Option<&[u8]>, node: &NewNode<'_>) -> Result<NewInode> {
         Ok(self.create_node(dir, name, node)?)
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec) -> Result<()> {
-        Ok(self.link_name(inode, to, now)?)
+    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, caps: Caps) -> Result<()> {
+        Ok(self.link_name(inode, to, now, caps)?)
     }
 
     fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
@@ -173,12 +175,12 @@ impl FileOps for Ext4 {
         Ok(self.list_dir(&*dir_info(dir)?, cookie, each)?)
     }
 
-    fn write_at(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec) -> Result<usize> {
-        Ok(self.write_file(inode, data, offset, now)?)
+    fn write_at(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec, caps: Caps) -> Result<usize> {
+        Ok(self.write_file(inode, data, offset, now, caps)?)
     }
 
-    fn truncate(&self, inode: &Inode, size: u64, now: Timespec) -> Result<()> {
-        Ok(self.truncate_file(inode, size, now)?)
+    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, caps: Caps) -> Result<()> {
+        Ok(self.truncate_file(inode, size, now, caps)?)
     }
 
     fn fallocate(
@@ -188,8 +190,9 @@ impl FileOps for Ext4 {
         offset: u64,
         len: u64,
         now: Timespec,
+        caps: Caps,
     ) -> Result<()> {
-        Ok(self.fallocate_file(inode, mode, offset, len, now)?)
+        Ok(self.fallocate_file(inode, mode, offset, len, now, caps)?)
     }
 
     fn sync_file(&self, inode: &Inode, _data_only: bool) -> Result<()> {

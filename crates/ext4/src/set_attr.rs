@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::inode::{InodeInfo, SHOWN_FLAGS};
 use crate::mount::Ext4;
 use crate::node::Node;
+use crate::quota::Owners;
 
 /// The flags that users may set. Which these are is seen by setting each on a mounted volume. The others that are
 /// shown say how the inode is stored, and stay as they are; so does `EXTENTS`, which Linux takes as the wish to store
@@ -44,7 +45,13 @@ impl Ext4 {
         let plan =
             set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, Some(acl))).transpose()?;
         let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(self));
+        let owners = Owners::of(info.fields()).after(set);
+        self.open_accounts(owners)?;
         let operate = |change: &Change<'_>| {
+            change.admit_transfer(&info, owners, set.caps)?;
+            if let Some(plan) = &plan {
+                change.admit_plan(&info, set.caps, plan)?;
+            }
             set_fields(info.fields_mut(), set);
             if let Some(flags) = flags {
                 info.fields_mut().set_flags(flags);

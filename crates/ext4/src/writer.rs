@@ -23,6 +23,7 @@ use crate::create::now_seconds;
 use crate::error::{Result, Unsupported};
 use crate::mount::{Ext4, READABLE};
 use crate::orphan::Orphans;
+use crate::quota::Quotas;
 use crate::seal;
 
 /// What changes of a volume go through.
@@ -31,6 +32,8 @@ pub(crate) struct Writer {
     pub(crate) space: Arc<Space>,
     totals: Arc<Totals>,
     pub(crate) orphans: Arc<Orphans>,
+    /// None if the volume has none.
+    pub(crate) quotas: Option<Arc<Quotas>>,
     /// Locks: held while counts of who shares an attribute block or the value of an attribute change. It is taken within a
     /// handle, before the lock of any group.
     pub(crate) shared_attributes: Mutex<()>,
@@ -49,6 +52,8 @@ const WRITABLE: Features = Features {
         .union(RoCompat::GDT_CSUM)
         .union(RoCompat::DIR_NLINK)
         .union(RoCompat::EXTRA_ISIZE)
+        .union(RoCompat::QUOTA)
+        .union(RoCompat::PROJECT)
         .union(RoCompat::METADATA_CSUM)
         .union(RoCompat::ORPHAN_PRESENT),
 };
@@ -88,9 +93,11 @@ impl Writer {
         let space = Arc::new(Space::count(fs)?);
         let cache = Arc::clone(&fs.cache);
         let orphans: Arc<Orphans> = Arc::default();
+        let quotas = Quotas::open(fs)?.map(Arc::new);
         let totals = Arc::new(Totals {
             space: Arc::clone(&space),
             orphans: Arc::clone(&orphans),
+            quotas: quotas.clone(),
             block: fs.cache.read(fs.superblock().geometry().superblock_block())?.pin(),
             superblock: Mutex::new(fs.superblock().clone()),
             sealing: fs.superblock().clone(),
@@ -104,6 +111,7 @@ impl Writer {
             space,
             totals,
             orphans,
+            quotas,
             shared_attributes: Mutex::default(),
             spread: AtomicU32::new(0),
         };
@@ -201,12 +209,13 @@ impl Ext4 {
 /// What is done once for a transaction, not once for each change in it.
 ///
 /// When no handle is open on a transaction any more, and before it is written, it is given the descriptors of the groups that it
-/// has changed, with the checksums of their bitmaps, and the superblock, with the counts and the start of the list of orphans. Until
+/// has changed, with the checksums of their bitmaps, what quotas count, and the superblock, with the counts and the start of the list of orphans. Until
 /// then these are in memory only. That is soon enough: a transaction is durable whole or not at all, and who uses the volume
 /// asks the memory.
 struct Totals {
     space: Arc<Space>,
     orphans: Arc<Orphans>,
+    quotas: Option<Arc<Quotas>>,
     /// The superblock's block.
     block: Pin,
     /// The superblock as it stands now. Locks: held while its block is changed, inside a handle.
@@ -235,6 +244,9 @@ impl Observer for Totals {
     fn closing(&self, closing: &Closing<'_>) {
         let mut sb = self.lock();
         self.space.store_groups(&sb, closing);
+        if let Some(quotas) = &self.quotas {
+            quotas.store(closing);
+        }
         let newest = self.orphans.newest();
         let raw = sb.raw_mut();
         let old = std::mem::replace(&mut raw.s_last_orphan, newest.into());

@@ -11,7 +11,7 @@ use extern4_block::Buffer;
 use extern4_disk::feature::Compat;
 use extern4_disk::xattr::{self, Attrs, Header, NameIndex, hash};
 use extern4_disk::{Place, Structure};
-use extern4_vfs::{Errno, Inode, Timespec, XattrFlags};
+use extern4_vfs::{Caps, Errno, Inode, Timespec, XattrFlags};
 
 use crate::attrs::{self, Attribute, Plan, borrowed};
 use crate::buffer::Verified;
@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::node::Node;
+use crate::quota::Owners;
 use crate::xattr::LISTED;
 
 impl Ext4 {
@@ -32,6 +33,7 @@ impl Ext4 {
         value: Option<&[u8]>,
         flags: XattrFlags,
         now: Timespec,
+        caps: Caps,
     ) -> Result<()> {
         let split = NameIndex::split(name).filter(|(index, _)| LISTED.contains(index));
         let (index, rest) = split.ok_or(Errno::EOPNOTSUPP)?;
@@ -49,6 +51,7 @@ impl Ext4 {
         let plan = self.plan(&info, &old, (index, rest), value)?;
         let need = plan.need(self);
         let tid = self.changing(need.credits, need.blocks, |change| {
+            change.admit_plan(&info, caps, &plan)?;
             info.fields_mut().set_ctime(timestamp(now));
             change.apply(&mut info, plan)?;
             Ok(change.tid())
@@ -108,7 +111,7 @@ impl Change<'_> {
             made = Some(ino);
             plan.made(ino);
             // OK: at most 64 KiB.
-            self.count(info, self.fs.counted(value.len() as u32))?;
+            self.count_value(info, value.len() as u32, 1)?;
         }
         self.note_attributes()?;
         let place = Place::new(Structure::Xattr).ino(info.ino());
@@ -122,7 +125,7 @@ impl Change<'_> {
             }
         }
         for &(_, size, _) in &plan.given_up {
-            self.count(info, -self.fs.counted(size))?;
+            self.count_value(info, size, -1)?;
         }
         match &plan.own {
             Some(list) => self.store_with(info, |area| attrs::write_in_inode(list, area))??,
@@ -145,7 +148,7 @@ impl Change<'_> {
         let _shared = self.writer.shared_attributes.lock().unwrap_or_else(PoisonError::into_inner);
         let leaves_block = self.is_block_shared(info)?;
         for (ino, size, in_block) in old.ea_inodes() {
-            self.count(info, -self.fs.counted(size))?;
+            self.count_value(info, size, -1)?;
             if !(in_block && leaves_block) {
                 self.release_ea_inode(ino, place)?;
             }
@@ -160,6 +163,12 @@ impl Change<'_> {
     /// Counts blocks of an inode.
     fn count(&self, info: &mut InodeInfo, blocks: i64) -> Result<()> {
         info.add_blocks(blocks, self.fs.superblock().block_size())
+    }
+
+    /// Counts a value in an inode of its own, or counts it not any more.
+    fn count_value(&self, info: &mut InodeInfo, size: u32, by: i64) -> Result<()> {
+        self.count(info, by * self.fs.counted(size))?;
+        self.count_for(Owners::of(info.fields()), self.amount(0, by))
     }
 
     /// Says in the superblock that there are attributes.

@@ -266,6 +266,7 @@ impl Blueprint {
             acl: self.acl.as_ref(),
             default_acl: self.default_acl.as_deref(),
             now: sb.now(),
+            caps: cred.caps(),
         }
     }
 }

@@ -8,7 +8,8 @@
 //! Operations that change something default to `EROFS`, so a file system that only reads implements nothing of them.
 //! One that changes something does so in its own structures first and then in memory, through [`Inode::update`], for
 //! every inode it touched: times, link counts, sizes, blocks; and [`Inode::update_acl`] where an ACL changed. The VFS holds the locks that `rwsem` in [`crate::inode`]
-//! stands for over each call, and passes the moment that the operation happens at.
+//! stands for over each call, and passes the moment that the operation happens at; and to what may take space, the capabilities
+//! of the caller, for [`Caps::SYS_RESOURCE`] decides whether quotas limit it.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{FileFlags, FileType, Rdev, StatFs, Timespec};
+use crate::cred::Caps;
 use crate::errno::{Errno, Result};
 use crate::inode::{Inode, NewInode};
 
@@ -126,6 +128,8 @@ pub struct NewNode<'a> {
     pub default_acl: Option<&'a Acl>,
     /// The moment.
     pub now: Timespec,
+    /// The capabilities of who makes it.
+    pub caps: Caps,
 }
 
 /// Attributes to set; `None` leaves one as it is.
@@ -148,6 +152,8 @@ pub struct SetAttr {
     pub flags: Option<FileFlags>,
     /// Last change of the attributes; `None` only where nothing but `atime` is touched by a read.
     pub ctime: Option<Timespec>,
+    /// The capabilities of who sets them: a new owner may be one whom quotas limit.
+    pub caps: Caps,
 }
 
 bitflags::bitflags! {
@@ -213,6 +219,8 @@ pub struct Rename<'a> {
     pub whiteout: Option<NewNode<'a>>,
     /// The moment.
     pub now: Timespec,
+    /// The capabilities of the caller.
+    pub caps: Caps,
 }
 
 /// A file system as a whole.
@@ -273,7 +281,7 @@ pub trait InodeOps {
     }
 
     /// Enters `inode`, which is no directory, under one more name. `EMLINK` if it has as many links as can be.
-    fn link(&self, _inode: &Inode, _to: NameRef<'_>, _now: Timespec) -> Result<()> {
+    fn link(&self, _inode: &Inode, _to: NameRef<'_>, _now: Timespec, _caps: Caps) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
@@ -305,6 +313,7 @@ pub trait InodeOps {
         _value: Option<&[u8]>,
         _flags: XattrFlags,
         _now: Timespec,
+        _caps: Caps,
     ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -318,6 +327,7 @@ pub trait InodeOps {
         _acl: Option<Arc<Acl>>,
         _mode: Option<u16>,
         _now: Timespec,
+        _caps: Caps,
     ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -342,12 +352,19 @@ pub trait FileOps {
 
     /// Writes at `offset`, growing the file where it has to; returns how many bytes were written, not zero unless `data`
     /// is empty.
-    fn write_at(&self, _inode: &Inode, _data: &[u8], _offset: u64, _now: Timespec) -> Result<usize> {
+    fn write_at(
+        &self,
+        _inode: &Inode,
+        _data: &[u8],
+        _offset: u64,
+        _now: Timespec,
+        _caps: Caps,
+    ) -> Result<usize> {
         Err(Errno::EROFS.into())
     }
 
     /// Makes a regular file `size` bytes long.
-    fn truncate(&self, _inode: &Inode, _size: u64, _now: Timespec) -> Result<()> {
+    fn truncate(&self, _inode: &Inode, _size: u64, _now: Timespec, _caps: Caps) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
@@ -359,6 +376,7 @@ pub trait FileOps {
         _offset: u64,
         _len: u64,
         _now: Timespec,
+        _caps: Caps,
     ) -> Result<()> {
         Err(Errno::EOPNOTSUPP.into())
     }

@@ -43,7 +43,8 @@ impl Session {
             let kept = keep_inode(&source.dentry);
             sb.with_key(&parent.dentry, parent.inode(), name, |key| {
                 let _hidden = sb.dcache.hide(key);
-                sb.fs().link(inode, NameRef { dir: parent.inode(), name }, sb.now())?;
+                let to = NameRef { dir: parent.inode(), name };
+                sb.fs().link(inode, to, sb.now(), self.cred.caps())?;
                 sb.icache.links_changed(&kept);
                 sb.bind(key, name, kept)?;
                 Ok(())
@@ -228,6 +229,7 @@ impl Session {
                 .contains(RenameFlags::WHITEOUT)
                 .then(|| self.whiteout(from.dir.inode(), sb.now())),
             now: sb.now(),
+            caps: self.cred.caps(),
         };
         move_dentries(sb, from, to, &source, &target, &rename)?;
         drop(change);
@@ -245,6 +247,7 @@ impl Session {
             acl: None,
             default_acl: None,
             now,
+            caps: self.cred.caps(),
         }
     }
 

@@ -25,6 +25,7 @@ use self::node::{Body, Node, attr_of};
 use self::space::Space;
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileFlags, FileType, StatFs, Timespec};
+use crate::cred::Caps;
 use crate::errno::{Errno, Result};
 use crate::fs::{
     FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind, NewNode, RawDirEntry, Rename,
@@ -58,6 +59,7 @@ impl MemFs {
             acl: None,
             default_acl: None,
             now: Timespec::default(),
+            caps: Caps::all(),
         };
         let attr = Attr { nlink: 2, ..attr_of(ROOT_INO, &new) };
         let root = Node::new(attr, Body::Dir(RwLock::new(Dir::new(ROOT_INO))), &new);
@@ -195,7 +197,7 @@ impl InodeOps for MemFs {
         Ok(Node::to_inode(&node))
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec) -> Result<()> {
+    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, _caps: Caps) -> Result<()> {
         self.room_for_link(inode)?;
         node_of(to.dir).dir_mut()?.insert(to.name, inode.kind(), inode.ino());
         self.names_changed(to.dir, 0, now)?;
@@ -224,7 +226,7 @@ impl InodeOps for MemFs {
     }
 
     fn rename(&self, rename: &Rename<'_>) -> Result<()> {
-        let Rename { from, inode, to, target, flags, ref whiteout, now } = *rename;
+        let Rename { from, inode, to, target, flags, ref whiteout, now, .. } = *rename;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let same_dir = from.dir.ino() == to.dir.ino();
         let target_is_dir = target.is_some_and(Inode::is_dir);
@@ -297,6 +299,7 @@ impl InodeOps for MemFs {
         value: Option<&[u8]>,
         flags: XattrFlags,
         now: Timespec,
+        _caps: Caps,
     ) -> Result<()> {
         let mut xattrs = lock::write(&node_of(inode).xattrs);
         match (value, xattrs.contains_key(name)) {
@@ -318,6 +321,7 @@ impl InodeOps for MemFs {
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
+        _caps: Caps,
     ) -> Result<()> {
         change_acl(inode, kind, acl, |attr| {
             attr.mode = mode.unwrap_or(attr.mode);
@@ -364,14 +368,21 @@ impl FileOps for MemFs {
         Ok(())
     }
 
-    fn write_at(&self, inode: &Inode, bytes: &[u8], offset: u64, now: Timespec) -> Result<usize> {
+    fn write_at(
+        &self,
+        inode: &Inode,
+        bytes: &[u8],
+        offset: u64,
+        now: Timespec,
+        _caps: Caps,
+    ) -> Result<usize> {
         let mut data = node_of(inode).data_mut()?;
         let written = data.write_at(bytes, offset, &self.space)?;
         finish(inode, &data, now);
         Ok(written)
     }
 
-    fn truncate(&self, inode: &Inode, size: u64, now: Timespec) -> Result<()> {
+    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, _caps: Caps) -> Result<()> {
         let mut data = node_of(inode).data_mut()?;
         data.set_len(size, &self.space);
         finish(inode, &data, now);
@@ -385,6 +396,7 @@ impl FileOps for MemFs {
         offset: u64,
         len: u64,
         now: Timespec,
+        _caps: Caps,
     ) -> Result<()> {
         let mut data = node_of(inode).data_mut()?;
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;

@@ -46,7 +46,8 @@ impl Session {
         // The ACL's owner, mask and other entries are the mode's bits.
         let acl = if sb.traits().acl { sb.acl(inode, AclKind::Access)? } else { None };
         let acl = acl.map(|acl| sb.checker.intern(acl.with_mode(mode)));
-        let set = SetAttr { mode: Some(mode), acl, ctime: Some(sb.now()), ..SetAttr::default() };
+        let (ctime, caps) = (Some(sb.now()), self.cred.caps());
+        let set = SetAttr { mode: Some(mode), acl, ctime, caps, ..SetAttr::default() };
         let _search = sb.search_change(inode);
         sb.fs().set_attr(inode, &set)
     }
@@ -69,7 +70,8 @@ impl Session {
         if !uid_allowed || !gid_allowed {
             return Err(Errno::EPERM.into());
         }
-        let mut set = SetAttr { uid, gid, ctime: Some(sb.now()), ..SetAttr::default() };
+        let (ctime, caps) = (Some(sb.now()), self.cred.caps());
+        let mut set = SetAttr { uid, gid, ctime, caps, ..SetAttr::default() };
         if !inode.is_dir() {
             let lost = set_id_bits_lost(&self.cred, inode);
             if lost != 0 {
@@ -218,7 +220,7 @@ impl Session {
                 return Err(Errno::EPERM.into());
             }
         }
-        sb.fs().set_xattr(inode, name, value, flags, sb.now())
+        sb.fs().set_xattr(inode, name, value, flags, sb.now(), self.cred.caps())
     }
 
     /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than permission bits becomes
@@ -271,7 +273,7 @@ impl Session {
         }
         let acl = acl.map(|acl| sb.checker.intern(acl));
         let _search = sb.search_change(inode);
-        sb.fs().set_acl(inode, kind, acl, mode, sb.now())
+        sb.fs().set_acl(inode, kind, acl, mode, sb.now(), self.cred.caps())
     }
 }
 

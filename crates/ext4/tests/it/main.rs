@@ -16,6 +16,7 @@ mod model;
 mod names;
 mod open;
 mod power;
+mod quota;
 mod synchronous;
 mod threads;
 mod turns;

@@ -448,6 +448,13 @@ fn ext4_with_large_values_agrees_with_the_model() {
 }
 
 #[test]
+fn ext4_with_quotas_agrees_with_the_model() {
+    const QUOTA: &str = "quotatype=usrquota:grpquota:prjquota";
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", QUOTA];
+    check(ImageSpec::new("ext4-quota", 64 << 20, mke2fs), SMALL);
+}
+
+#[test]
 fn ext4_without_a_journal_agrees_with_the_model() {
     check(ImageSpec::new("ext4-nojournal", 64 << 20, &["-t", "ext4", "-O", "^has_journal"]), HABITS);
 }

@@ -242,6 +242,14 @@ fn ext4_with_a_small_journal_survives_power_loss() {
 }
 
 #[test]
+fn ext4_with_quotas_survives_power_loss() {
+    const QUOTA: &str = "quotatype=usrquota:grpquota:prjquota";
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", "quota,project", "-E", QUOTA];
+    // Few kernels are built to write quota files, so only we recover it.
+    explore(ImageSpec::new("ext4-quota", 16 << 20, mke2fs), HABITS, 0);
+}
+
+#[test]
 fn ext3_survives_power_loss() {
     let mke2fs = &["-t", "ext3", "-b", "1024", "-J", "size=4"];
     explore(ImageSpec::new("ext3", 16 << 20, mke2fs), Habits { fallocate: false, ..HABITS }, 10);

@@ -132,7 +132,6 @@ fn a_volume_is_written_by_one() {
 fn what_is_only_read_is_refused_by_name() {
     let refused = [
         (ImageSpec::new("bigalloc", 64 << 20, &["-t", "ext4", "-O", "bigalloc"]), "bigalloc"),
-        (ImageSpec::new("quota", 64 << 20, &["-t", "ext4", "-O", "quota"]), "quota"),
         (ImageSpec::new("mmp", 64 << 20, &["-t", "ext4", "-O", "mmp"]), "mmp"),
     ];
     for (spec, feature) in refused {

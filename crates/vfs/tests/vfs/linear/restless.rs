@@ -96,8 +96,8 @@ impl InodeOps for Restless {
         self.pausing(|inner| inner.create(dir, name, node))
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec) -> Result<()> {
-        self.pausing(|inner| inner.link(inode, to, now))
+    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, caps: Caps) -> Result<()> {
+        self.pausing(|inner| inner.link(inode, to, now, caps))
     }
 
     fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
@@ -123,8 +123,9 @@ impl InodeOps for Restless {
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
+        caps: Caps,
     ) -> Result<()> {
-        self.pausing(|inner| inner.set_acl(inode, kind, acl, mode, now))
+        self.pausing(|inner| inner.set_acl(inode, kind, acl, mode, now, caps))
     }
 }
 

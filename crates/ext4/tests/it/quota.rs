@@ -1,0 +1,329 @@
+//! Quotas: whatever is done to a volume, `e2fsck`, which counts anew what everybody has, agrees with its quota files; and who
+//! may have no more is told so before anything is changed.
+
+use std::sync::Arc;
+
+use extern4_ext4::Ext4;
+use extern4_ext4::quota::{Kind, Limits};
+use extern4_testkit::image::{Image, ImageSpec, Step};
+use extern4_testkit::tools;
+use extern4_vfs::*;
+
+use crate::model::{Habits, Op, Random, data, judge, op, open, open_for_writing, run, session};
+
+/// A directory for everybody, and one whose files belong to project 77.
+const PLACES: &[Step] = &[
+    Step::Debugfs(
+        "mkdir open\nset_inode_field open mode 040777\nmkdir project\nset_inode_field project mode 040777\n\
+         set_inode_field project projid 77\nset_inode_field project flags 0x20080000\n",
+    ),
+    Step::E2fsck(&[]),
+];
+
+const PLACES_WITHOUT_PROJECT: &[Step] = &[
+    Step::Debugfs(
+        "mkdir open\nset_inode_field open mode 040777\nmkdir project\nset_inode_field project mode 040777\n",
+    ),
+    Step::E2fsck(&[]),
+];
+
+const QUOTA: &str = "quotatype=usrquota:grpquota:prjquota";
+const SMALL: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", QUOTA];
+const LARGE: &[&str] = &["-t", "ext4", "-b", "4096", "-O", "quota,project,ea_inode", "-E", QUOTA];
+const INLINE: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "quota,project,inline_data", "-E", QUOTA];
+const OLD: &[&str] = &["-t", "ext3", "-b", "1024", "-O", "quota", "-E", "quotatype=usrquota:grpquota"];
+
+fn spec(name: &'static str, mke2fs: &'static [&'static str]) -> ImageSpec {
+    ImageSpec::new(name, 32 << 20, mke2fs).then(PLACES)
+}
+
+/// The operation in one of the two directories, by its number.
+fn moved(op: Op, at: usize) -> Op {
+    let to = |path: String| format!("/{}{path}", if at.is_multiple_of(3) { "project" } else { "open" });
+    match op {
+        Op::Create(path, mode) => Op::Create(to(path), mode),
+        Op::Mkdir(path, mode) => Op::Mkdir(to(path), mode),
+        Op::Symlink(target, path) => Op::Symlink(target, to(path)),
+        Op::Rename(from, into, flags) => Op::Rename(to(from), to(into), flags),
+        Op::Link(from, into) => Op::Link(to(from), to(into)),
+        Op::Unlink(path) => Op::Unlink(to(path)),
+        Op::Rmdir(path) => Op::Rmdir(to(path)),
+        Op::Write(path, offset, len) => Op::Write(to(path), offset, len),
+        Op::Append(path, len) => Op::Append(to(path), len),
+        Op::Truncate(path, size) => Op::Truncate(to(path), size),
+        Op::Fallocate(path, mode, offset, len) => Op::Fallocate(to(path), mode, offset, len),
+        Op::Chown(path, uid, gid) => Op::Chown(to(path), uid % 40, gid % 7),
+        Op::SetXattr(path, name, len, flags) => Op::SetXattr(to(path), name, len, flags),
+        Op::RemoveXattr(path, name) => Op::RemoveXattr(to(path), name),
+        Op::SetAcl(path, kind, perm) => Op::SetAcl(to(path), kind, perm),
+        Op::WriteUnlinked(path, len) => Op::WriteUnlinked(to(path), len),
+        Op::Tmpfile(_, Some(path)) => Op::Tmpfile(to(String::new()), Some(to(path))),
+        op => op,
+    }
+}
+
+/// Several users and the superuser do things at random, some of which are refused.
+fn random_things(spec: &ImageSpec, habits: &Habits, seed: u64) {
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let what = format!("{} seed {seed}", spec.name);
+    let mut random = Random::new(seed);
+    let mut refused = 0;
+    for round in 0..3 {
+        let fs = open_for_writing(&image.path);
+        if round == 1 {
+            for user in 1..4 {
+                fs.set_quota(Kind::User, user, &Limits { space: (0, 20 << 10), inodes: (0, 8) }).unwrap();
+            }
+        }
+        let root = session(Arc::clone(&fs) as _);
+        let users: Vec<_> = (0..5).map(|uid| user(&root, uid)).collect();
+        for at in 0..400 {
+            let op = moved(op(&mut random, habits), at);
+            let by = &users[random.below(5) as usize];
+            let got = run(by, &op);
+            refused += usize::from(got.is_err_and(|error| error.errno() == Errno::EDQUOT));
+        }
+        drop((root, users));
+        fs.close().unwrap();
+        drop(fs);
+        judge(&format!("{what}, round {round}"), &image);
+    }
+    assert!(refused > 0, "{what}: nobody came to a limit");
+}
+
+fn user(root: &Session, uid: u32) -> Session {
+    Session::new(root.namespace(), Cred::new(uid, uid % 3, &[]))
+}
+
+const HABITS: Habits = Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true };
+
+#[test]
+fn e2fsck_counts_the_same_with_small_blocks() {
+    random_things(&spec("small", SMALL), &HABITS, 1);
+    random_things(&spec("small", SMALL), &HABITS, 2);
+}
+
+#[test]
+fn e2fsck_counts_the_same_with_values_in_inodes() {
+    let habits = Habits { value_size: 20_000, block_size: 4096, ..HABITS };
+    random_things(&spec("large", LARGE), &habits, 3);
+}
+
+#[test]
+fn e2fsck_counts_the_same_with_inline_data() {
+    random_things(&spec("inline", INLINE), &HABITS, 4);
+}
+
+#[test]
+fn e2fsck_counts_the_same_without_extents() {
+    random_things(
+        &ImageSpec::new("old", 32 << 20, OLD).then(PLACES_WITHOUT_PROJECT),
+        &Habits { fallocate: false, ..HABITS },
+        5,
+    );
+}
+
+/// A volume, who may do anything on it, and who may not.
+struct Volume {
+    image: Image,
+    fs: Arc<Ext4>,
+    root: Session,
+    user: Session,
+}
+
+const USER: u32 = 1000;
+
+impl Volume {
+    fn new(mke2fs: &'static [&'static str]) -> Option<Self> {
+        let spec = spec("limits", mke2fs);
+        if !spec.can_run() {
+            return None;
+        }
+        let image = spec.build();
+        let fs = open_for_writing(&image.path);
+        let root = session(Arc::clone(&fs) as _);
+        let user = Session::new(root.namespace(), Cred::new(USER, USER, &[]));
+        Some(Self { image, fs, root, user })
+    }
+
+    fn limit(&self, kind: Kind, id: u32, space: u64, inodes: u64) {
+        self.fs.set_quota(kind, id, &Limits { space: (0, space), inodes: (0, inodes) }).unwrap();
+    }
+
+    fn used(&self, kind: Kind, id: u32) -> (u64, u64) {
+        let entry = self.fs.quota(kind, id).unwrap().unwrap_or_default();
+        (entry.space.used, entry.inodes.used)
+    }
+
+    /// How many bytes of so many a user gets into a new file.
+    fn write(by: &Session, path: &str, len: usize) -> Result<usize> {
+        let file = open(by, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644)?;
+        let (bytes, mut done) = (data(0, len), 0);
+        while done < len {
+            match file.write_at(&bytes[done..], done as u64) {
+                Ok(more) => done += more,
+                Err(_) if done > 0 => return Ok(done),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn close(self) -> Image {
+        drop((self.root, self.user));
+        self.fs.close().unwrap();
+        drop(self.fs);
+        judge("limits", &self.image);
+        self.image
+    }
+}
+
+fn errno<T: std::fmt::Debug>(result: Result<T>) -> Errno {
+    result.expect_err("an error").errno()
+}
+
+#[test]
+fn nobody_exceeds_a_limit_of_space() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    for (kind, id) in [(Kind::User, USER), (Kind::Group, USER), (Kind::Project, 77)] {
+        // The directory belongs to its project.
+        let (own, _) = volume.used(kind, id);
+        volume.limit(kind, id, own + (37 << 10), 0);
+        let path = format!("/project/{id}-{kind:?}");
+        assert_eq!(Volume::write(&volume.user, &path, 100_000).unwrap(), 37 << 10, "{kind:?}");
+        let more = format!("{path}-more");
+        assert_eq!(errno(Volume::write(&volume.user, &more, 1)), Errno::EDQUOT, "{kind:?}");
+        assert_eq!(volume.used(kind, id).0, own + (37 << 10));
+        // What is there can be written over, and what is given back can be taken again.
+        let file = open(&volume.user, &path, OpenFlags::WRITE, 0).unwrap();
+        assert_eq!(file.write_at(&[7; 5000], 20_000).unwrap(), 5000);
+        assert_eq!(errno(file.fallocate(FallocateMode::empty(), 100_000, 10)), Errno::EDQUOT);
+        file.set_len(36 << 10).unwrap();
+        assert_eq!(file.write_at(&[7; 5000], 36 << 10).unwrap(), 1024);
+        drop(file);
+        volume.root.truncate(&path, 0, How::FOLLOW).unwrap();
+        volume.limit(kind, id, 0, 0);
+    }
+    volume.close();
+}
+
+#[test]
+fn nobody_exceeds_a_limit_of_inodes() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    volume.limit(Kind::User, USER, 0, 5);
+    for number in 0..5 {
+        let path = format!("/open/f{number}");
+        open(&volume.user, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+    }
+    assert_eq!(errno(volume.user.mkdir("/open/d", 0o755)), Errno::EDQUOT);
+    assert_eq!(errno(volume.user.symlink("x", "/open/s")), Errno::EDQUOT);
+    volume.user.link("/open/f0", How::NOFOLLOW, "/open/link").unwrap();
+    volume.user.unlink("/open/link").unwrap();
+    volume.user.unlink("/open/f0").unwrap();
+    volume.user.mkdir("/open/d", 0o755).unwrap();
+    assert_eq!(volume.used(Kind::User, USER), (1024, 5));
+    volume.close();
+}
+
+#[test]
+fn what_takes_a_block_is_refused_without_a_trace() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    let path = "/open/f";
+    open(&volume.user, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+    volume.limit(Kind::User, USER, 1024, 0);
+    assert_eq!(Volume::write(&volume.user, path, 10).unwrap(), 10);
+    let set = |len| volume.user.set_xattr(path, "user.x", &data(1, len), XattrFlags::empty(), How::FOLLOW);
+    assert_eq!(errno(set(600)), Errno::EDQUOT);
+    set(20).unwrap();
+    assert_eq!(errno(volume.user.mkdir("/open/d", 0o755)), Errno::EDQUOT);
+    assert_eq!(errno(volume.user.symlink(vec![b't'; 200], "/open/s")), Errno::EDQUOT);
+    volume.user.symlink("t", "/open/s").unwrap();
+    volume.user.unlink(path).unwrap();
+    volume.user.mkdir("/open/d", 0o755).unwrap();
+    // The directory is full at some time, and would need a block more.
+    let file = |number| format!("/open/d/{}{number:03}", "n".repeat(200));
+    let refused = (0..20).find_map(|number| {
+        open(&volume.user, &file(number), OpenFlags::WRITE | OpenFlags::CREATE, 0o644).err()
+    });
+    assert_eq!(refused.expect("a directory that is full").errno(), Errno::EDQUOT);
+    assert_eq!(volume.used(Kind::User, USER).0, 1024);
+    volume.close();
+}
+
+#[test]
+fn who_is_given_a_file_must_have_room_for_it() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    let group_two = Session::new(volume.root.namespace(), Cred::new(USER, USER, &[2]));
+    Volume::write(&volume.user, "/open/f", 10_000).unwrap();
+    volume.limit(Kind::Group, 2, 9 << 10, 0);
+    let give = |by: &Session| by.chown("/open/f", None, Some(2), How::FOLLOW);
+    assert_eq!(errno(give(&group_two)), Errno::EDQUOT);
+    assert_eq!((volume.used(Kind::Group, 2), volume.used(Kind::Group, USER).1), ((0, 0), 1));
+    volume.limit(Kind::Group, 2, 10 << 10, 1);
+    give(&group_two).unwrap();
+    drop(group_two);
+    assert_eq!(volume.used(Kind::Group, 2), (10 << 10, 1));
+    assert_eq!(volume.used(Kind::Group, USER), (0, 0));
+    // The superuser has the capability to exceed limits.
+    volume.root.chown("/open/f", Some(USER + 1), Some(USER + 1), How::FOLLOW).unwrap();
+    volume.limit(Kind::User, USER, 1024, 1);
+    volume.root.chown("/open/f", Some(USER), None, How::FOLLOW).unwrap();
+    assert_eq!(Volume::write(&volume.root, "/open/f", 20_000).unwrap(), 20_000);
+    assert!(volume.used(Kind::User, USER).0 > 19 << 10);
+    volume.close();
+}
+
+#[test]
+fn many_ids_find_room_in_the_files() {
+    for mke2fs in [SMALL, LARGE] {
+        let Some(volume) = Volume::new(mke2fs) else { return };
+        open(&volume.root, "/open/f", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+        let mut random = Random::new(9);
+        for number in 0..300u32 {
+            // Some share their way through the tree, and some do not.
+            let uid = if number % 2 == 0 { number } else { random.below(1 << 32) as u32 & !1 };
+            let path = format!("/open/{number}");
+            volume.root.mkdir(&path, 0o755).unwrap();
+            volume.root.chown(&path, Some(uid), Some(uid / 2), How::FOLLOW).unwrap();
+        }
+        let image = volume.close();
+        let listed = tools::debugfs(&image.path, false, "list_quota user\n");
+        let is_entry = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+        assert!(listed.lines().filter(is_entry).count() >= 299, "{listed}");
+    }
+}
+
+#[test]
+fn limits_are_what_debugfs_reads() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    let limits = Limits { space: (5 << 10, 7 << 10), inodes: (11, 13) };
+    volume.fs.set_quota(Kind::Project, 77, &limits).unwrap();
+    let image = volume.close();
+    let said = tools::debugfs(&image.path, false, "get_quota project 77\n");
+    let numbers: Vec<_> = said.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(numbers, ["77", "1024", "5", "7", "1", "11", "13"], "{said}");
+}
+
+#[test]
+fn threads_share_a_limit() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    volume.limit(Kind::User, USER, 200 << 10, 0);
+    let written: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let user = volume.user.clone();
+                scope.spawn(move || {
+                    let files = 0..40;
+                    let write = |number| Volume::write(&user, &format!("/open/{thread}-{number}"), 3 << 10);
+                    files.map(|number| write(number).unwrap_or(0)).sum::<usize>()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!((written, volume.used(Kind::User, USER).0), (200 << 10, 200 << 10));
+    volume.close();
+}
