@@ -5,8 +5,8 @@
 //! of an id, the highest first ([`reference`]). Behind the last byte stands a leaf, an array of [`Entry`]s in no order
 //! ([`leaf`]). Leaves that have room are a list, and so are blocks that are not in use.
 //!
-//! Sources: the names and the widths of the fields are those of `quotactl(2)` and of the description of the format
-//! `vfsv1` that comes with the quota tools; offsets and orders, from files that `mke2fs` and `e2fsck` made.
+//! Sources: what is counted and limited, `quotactl(2)`; where it stands, files that `mke2fs`, `tune2fs` and `e2fsck` made, read
+//! byte by byte. The fields have their customary names.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -296,6 +296,50 @@ fn many_ids_find_room_in_the_files() {
     }
 }
 
+/// Files of forty users, whose ids have little in common, counted by `tune2fs`.
+fn many_owners(root: &std::path::Path) -> std::io::Result<()> {
+    for number in 0..40 {
+        let path = root.join(format!("f{number}"));
+        std::fs::write(&path, vec![1; 1000 * number as usize])?;
+        std::os::unix::fs::chown(&path, Some(number * 70_000), Some(number % 5))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn files_that_others_made_are_read_and_go_on() {
+    let spec = ImageSpec::new("others", 32 << 20, &["-t", "ext4", "-b", "1024"])
+        .mounted(&[many_owners])
+        .then(&[Step::Tune2fs(&["-O", "quota", "-Q", "usrquota,grpquota"])]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let fs = open_for_writing(&image.path);
+    for number in 1..40 {
+        let entry = fs.quota(Kind::User, number * 70_000).unwrap().expect("an entry");
+        let blocks = (1000 * u64::from(number)).div_ceil(1024);
+        assert_eq!((entry.space.used, entry.inodes.used), (blocks << 10, 1), "{number}");
+    }
+    assert_eq!(fs.quota(Kind::User, 1).unwrap(), None);
+    assert_eq!(fs.quota(Kind::Project, 0).unwrap(), None);
+    let root = session(Arc::clone(&fs) as _);
+    for number in 0..40 {
+        root.chown(format!("/f{number}"), Some(number * 70_001), None, How::FOLLOW).unwrap();
+    }
+    // Nothing belongs to the superuser any more, and it still has an account.
+    root.chown("/", Some(1), None, How::FOLLOW).unwrap();
+    root.chown("/lost+found", Some(1), None, How::FOLLOW).unwrap();
+    root.chown("/f0", Some(1), None, How::FOLLOW).unwrap();
+    root.chown("/f1", Some(2), None, How::FOLLOW).unwrap();
+    let entry = fs.quota(Kind::User, 0).unwrap().expect("an entry");
+    assert_eq!((entry.space.used, entry.inodes.used), (0, 0));
+    drop(root);
+    fs.close().unwrap();
+    drop(fs);
+    judge("others", &image);
+}
+
 #[test]
 fn limits_are_what_debugfs_reads() {
     let Some(volume) = Volume::new(SMALL) else { return };
