@@ -513,9 +513,42 @@ impl Ext4 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use extern4_block::{FileDevice, FileOptions};
+    use extern4_testkit::image::ImageSpec;
+
     use super::*;
+    use crate::mount::OpenOptions;
 
     const GRACE: u32 = 100;
+    const SPEC: ImageSpec = ImageSpec::new("quota", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "quota"]);
+
+    #[test]
+    fn what_has_been_counted_is_promised_no_more() {
+        if !SPEC.can_run() {
+            return;
+        }
+        let image = SPEC.build();
+        let device =
+            FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() });
+        let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
+        fs.set_quota(Kind::User, 7, &Limits { space: (0, 10 << 10), inodes: (0, 0) }).unwrap();
+        let (owners, caps) = (Owners([7, 0, 0]), Caps::empty());
+        fs.changing(8, 0, |change| {
+            let may = |blocks| change.admit(owners, caps, || Ok(change.amount(blocks, 0))).is_ok();
+            assert!(may(6) && !may(5));
+            change.count_for(owners, change.amount(6, 0))?;
+            assert!(may(4) && !may(1));
+            change.count_for(owners, Amount::default().minus(change.amount(6, 0)))
+        })
+        .unwrap();
+        let entry = fs.quota(Kind::User, 7).unwrap().unwrap();
+        assert_eq!((entry.space.used, entry.space.hard), (0, 10 << 10));
+        // And what was promised and not counted is free again.
+        fs.changing(8, 0, |change| change.admit(owners, caps, || Ok(change.amount(10, 0)))).unwrap();
+        fs.close().unwrap();
+    }
 
     #[test]
     fn a_hard_limit_is_reached_and_not_exceeded() {

@@ -19,6 +19,8 @@ pub enum Need {
     Mount,
     /// The kernel's ext4 driver must know this feature (a file of `/sys/fs/ext4/features`).
     KernelFeature(&'static str),
+    /// The kernel must be built to change quota files.
+    KernelQuota,
 }
 
 impl Need {
@@ -29,6 +31,7 @@ impl Need {
             Need::Mount => mount_lack().clone(),
             Need::KernelFeature(name) => (!Path::new("/sys/fs/ext4/features").join(name).exists())
                 .then(|| format!("the kernel's ext4 lacks the feature {name}")),
+            Need::KernelQuota => quota_lack().clone(),
         }
     }
 }
@@ -41,7 +44,7 @@ impl Need {
 pub fn can_run(needs: &[Need]) -> bool {
     for need in needs {
         let Some(lack) = need.lack() else { continue };
-        let repairable = !matches!(need, Need::KernelFeature(_));
+        let repairable = !matches!(need, Need::KernelFeature(_) | Need::KernelQuota);
         if repairable && std::env::var_os("EXTERN4_REQUIRE_ORACLES").is_some_and(|v| v == "1") {
             panic!("EXTERN4_REQUIRE_ORACLES=1, but {lack}");
         }
@@ -61,25 +64,29 @@ fn mount_lack() -> &'static Option<String> {
         if !rustix::process::geteuid().is_root() {
             return Some("needs root to mount".into());
         }
-        let dir = temporary("extern4-probe-");
-        let (image, point) = (dir.path().join("probe.img"), dir.path().join("mnt"));
-        std::fs::create_dir(&point).expect("a mount point");
-        let tried = (|| {
-            try_run(
-                "mke2fs",
-                ["-q", "-F", "-t", "ext4"]
-                    .map(OsStr::new)
-                    .iter()
-                    .chain([&image.as_os_str(), &OsStr::new("1M")]),
-            )?;
-            try_run(
-                "mount",
-                [OsStr::new("-o"), OsStr::new("loop,ro"), image.as_os_str(), point.as_os_str()],
-            )?;
-            try_run("umount", [point.as_os_str()])
-        })();
-        tried.err().map(|e| format!("cannot mount here: {e}"))
+        try_mount("ro", &[]).err().map(|e| format!("cannot mount here: {e}"))
     })
+}
+
+/// Whether the kernel mounts a volume with quotas to change it, tried once.
+fn quota_lack() -> &'static Option<String> {
+    static LACK: OnceLock<Option<String>> = OnceLock::new();
+    LACK.get_or_init(|| {
+        let tried = try_mount("rw", &["-O", "quota"]);
+        tried.err().map(|_| "the kernel does not change volumes with quotas".into())
+    })
+}
+
+/// Mounts a tiny image, made with these arguments.
+fn try_mount(how: &str, mke2fs: &[&str]) -> Result<Vec<u8>, String> {
+    let dir = temporary("extern4-probe-");
+    let (image, point) = (dir.path().join("probe.img"), dir.path().join("mnt"));
+    std::fs::create_dir(&point).expect("a mount point");
+    let made = ["-q", "-F", "-t", "ext4"].iter().chain(mke2fs).map(OsStr::new);
+    try_run("mke2fs", made.chain([image.as_os_str(), OsStr::new("1M")]))?;
+    let options = format!("loop,{how}");
+    try_run("mount", [OsStr::new("-o"), OsStr::new(&options), image.as_os_str(), point.as_os_str()])?;
+    try_run("umount", [point.as_os_str()])
 }
 
 /// A new temporary directory, gone when dropped.

@@ -14,7 +14,7 @@ use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::{Errno, Result, Session};
 
 use crate::memory;
-use crate::model::{Habits, Op, Random, comparable, no_room, op, run, run_model, session};
+use crate::model::{ALL_QUOTAS, Habits, Op, Random, comparable, no_room, op, run, run_model, session};
 use crate::walk;
 
 const OPERATIONS: usize = 40;
@@ -224,6 +224,12 @@ const HABITS: Habits = Habits { file_size: 1 << 16, value_size: 500, block_size:
 
 fn seeds() -> impl Iterator<Item = u64> {
     1..=memory::number("EXTERN4_FAULT_SEEDS", 1)
+}
+
+#[test]
+fn ext4_with_quotas_on_a_device_that_fails() {
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "quota,project", "-E", ALL_QUOTAS];
+    seeds().for_each(|seed| explore(ImageSpec::new("faults-quota", 8 << 20, mke2fs), HABITS, seed + 40));
 }
 
 #[test]

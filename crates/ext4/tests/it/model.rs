@@ -15,6 +15,9 @@ use extern4_vfs::*;
 
 use crate::walk;
 
+/// What makes `mke2fs` keep quotas of every kind.
+pub(crate) const ALL_QUOTAS: &str = "quotatype=usrquota:grpquota:prjquota";
+
 /// A generator of numbers, the same from the same seed on.
 pub(crate) struct Random(u64);
 
@@ -449,8 +452,7 @@ fn ext4_with_large_values_agrees_with_the_model() {
 
 #[test]
 fn ext4_with_quotas_agrees_with_the_model() {
-    const QUOTA: &str = "quotatype=usrquota:grpquota:prjquota";
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", QUOTA];
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", ALL_QUOTAS];
     check(ImageSpec::new("ext4-quota", 64 << 20, mke2fs), SMALL);
 }
 

@@ -16,7 +16,7 @@ use extern4_testkit::tree::{self, Tree, assert_same};
 use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::{FallocateMode, OpenFlags, Session};
 
-use crate::model::{Habits, Op, Random, comparable, no_room, op, open, run, run_model, session};
+use crate::model::{ALL_QUOTAS, Habits, Op, Random, comparable, no_room, op, open, run, run_model, session};
 use crate::walk;
 
 /// An operation after which everything is durable comes so often.
@@ -243,8 +243,7 @@ fn ext4_with_a_small_journal_survives_power_loss() {
 
 #[test]
 fn ext4_with_quotas_survives_power_loss() {
-    const QUOTA: &str = "quotatype=usrquota:grpquota:prjquota";
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", "quota,project", "-E", QUOTA];
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", "quota,project", "-E", ALL_QUOTAS];
     // Few kernels are built to write quota files, so only we recover it.
     explore(ImageSpec::new("ext4-quota", 16 << 20, mke2fs), HABITS, 0);
 }

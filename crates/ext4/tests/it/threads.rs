@@ -12,7 +12,7 @@ use extern4_testkit::tree::assert_same;
 use extern4_vfs::*;
 
 use crate::memory;
-use crate::model::{Habits, Random, op, open, path, run, session};
+use crate::model::{ALL_QUOTAS, Habits, Random, op, open, path, run, session};
 use crate::walk;
 
 /// A thread that has ended no operation for so long hangs.
@@ -181,6 +181,12 @@ const HABITS: Habits = Habits { file_size: 1 << 18, value_size: 700, block_size:
 #[test]
 fn many_threads_change_ext4() {
     crowds(ImageSpec::new("ext4", 48 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), HABITS);
+}
+
+#[test]
+fn many_threads_change_ext4_with_quotas() {
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", "quota,project", "-E", ALL_QUOTAS];
+    crowds(ImageSpec::new("ext4-quota", 48 << 20, mke2fs), HABITS);
 }
 
 #[test]

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use extern4_block::MemoryDevice;
 use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::tools::{self, Need};
 use extern4_testkit::tree::{self, assert_same};
 
-use crate::model::{Habits, Random, data, judge, op, path, run, session};
+use crate::model::{ALL_QUOTAS, Habits, Random, data, judge, op, path, run, session};
 use crate::{memory, walk};
 
 /// Operations of a turn.
@@ -109,4 +110,13 @@ fn the_kernel_and_we_take_turns_on_ext3() {
 fn the_kernel_and_we_take_turns_on_ext2() {
     let habits = Habits { fallocate: false, ..HABITS };
     turns(ImageSpec::new("turns-ext2", 32 << 20, &["-t", "ext2", "-b", "1024"]), habits);
+}
+
+#[test]
+fn the_kernel_and_we_take_turns_on_ext4_with_quotas() {
+    if !tools::can_run(&[Need::Mount, Need::KernelQuota]) {
+        return;
+    }
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", "quota,project", "-E", ALL_QUOTAS];
+    turns(ImageSpec::new("ext4-quota", 48 << 20, mke2fs), HABITS);
 }
