@@ -104,6 +104,32 @@ fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64) -> usize {
     refused
 }
 
+/// More records share a block than wait for their checksums there. Few kernels mount such a volume.
+#[test]
+fn e2fsck_counts_the_same_with_very_large_blocks() {
+    let mke2fs = &["-t", "ext4", "-b", "65536", "-O", "quota,project", "-E", ALL_QUOTAS];
+    let spec = ImageSpec::new("huge", 256 << 20, mke2fs).then(PLACES);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let fs = open_for_writing(&image.path);
+    let user = Session::new(session(Arc::clone(&fs) as _).namespace(), Cred::new(USER, USER, &[]));
+    for number in 0..150 {
+        user.mkdir(format!("/open/d{number}"), 0o755).unwrap();
+        let path = format!("/project/f{number}");
+        open(&user, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+        if number % 3 == 0 {
+            user.rmdir(format!("/open/d{number}")).unwrap();
+        }
+    }
+    drop(user);
+    fs.close().unwrap();
+    assert_eq!(fs.quota(Kind::User, USER).unwrap().map(|it| it.inodes.used), Some(250));
+    drop(fs);
+    tools::e2fsck(&image.path).unwrap();
+}
+
 fn user(root: &Session, uid: u32) -> Session {
     Session::new(root.namespace(), Cred::new(uid, uid % 3, &[]))
 }
