@@ -22,7 +22,7 @@ use extern4_disk::superblock::Superblock;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Closing;
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
-use extern4_vfs::Errno;
+use extern4_vfs::{Errno, reserve};
 
 use crate::change::Change;
 use crate::error::Result;
@@ -40,6 +40,8 @@ pub(crate) struct Space {
     free: AtomicU64,
     /// Free blocks that may be taken and that nobody has reserved.
     unreserved: AtomicU64,
+    /// So many of them are only for those for whom the volume keeps some.
+    kept: u64,
     /// Blocks that have been freed, and are free for good once that is durable.
     pending: AtomicU64,
     pub(crate) free_inodes: AtomicU64,
@@ -105,28 +107,35 @@ impl Space {
             first_data_block: u64::from(geometry.first_data_block()),
             free: AtomicU64::new(blocks),
             unreserved: AtomicU64::new(blocks),
+            kept: fs.kept_blocks(),
             pending: AtomicU64::new(0),
             free_inodes: AtomicU64::new(inodes),
             unstored: Mutex::default(),
         })
     }
 
-    /// Sets free blocks aside; `ENOSPC` if there are not so many.
+    /// Sets free blocks aside; `ENOSPC` if there are not so many for who calls.
     pub(crate) fn reserve(&self, blocks: u64) -> Result<Reserved<'_>> {
-        let take = |free: u64| free.checked_sub(blocks);
         if blocks == 0 {
             return Ok(Reserved { space: self, left: AtomicU64::new(0) });
         }
-        match self.unreserved.fetch_update(Relaxed, Relaxed, take) {
+        match self.unreserved.fetch_update(Relaxed, Relaxed, |free| self.without(free, blocks)) {
             Ok(_) => Ok(Reserved { space: self, left: AtomicU64::new(blocks) }),
             Err(_) => Err(Errno::ENOSPC.into()),
         }
     }
 
+    /// What is left of `free` blocks without `blocks`, if who calls may have these.
+    fn without(&self, free: u64, blocks: u64) -> Option<u64> {
+        let left = free.checked_sub(blocks)?;
+        (left >= self.kept || blocks == 0 || reserve::may_use()).then_some(left)
+    }
+
     /// Whether there would be so many free blocks if all that has been freed were free for good.
     pub(crate) fn commit_helps(&self, blocks: u64) -> bool {
         let pending = self.pending.load(Relaxed);
-        pending > 0 && self.unreserved.load(Relaxed).saturating_add(pending) >= blocks
+        let free = self.unreserved.load(Relaxed).saturating_add(pending);
+        pending > 0 && self.without(free, blocks).is_some()
     }
 
     /// Free blocks: what operations under way have set aside is among them, and what becomes free with the transaction.

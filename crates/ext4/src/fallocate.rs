@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use extern4_vfs::{Caps, Errno, FallocateMode, Inode, Timespec};
+use extern4_vfs::{Caps, Errno, FallocateMode, Inode, Timespec, reserve};
 
 use crate::error::{Error, Result};
 use crate::group::to_usize;
@@ -163,6 +163,8 @@ impl Work<'_> {
 
     /// Takes blocks away in as many changes as it takes.
     fn unmap(&mut self, blocks: Range<u64>) -> Result<()> {
+        // What gives room back is not refused for want of it.
+        let _allowed = reserve::allow(true);
         let mut left = blocks;
         while !left.is_empty() {
             let reserve = self.fs.blocks_to_cut(&self.info, &left)?;

@@ -7,7 +7,7 @@
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::InodeFlags;
-use extern4_vfs::{Caps, Errno, Inode, Timespec};
+use extern4_vfs::{Caps, Errno, Inode, Timespec, reserve};
 
 use crate::change::Change;
 use crate::create::timestamp;
@@ -200,6 +200,8 @@ impl Ext4 {
         let end = u32::try_from(part.end().div_ceil(1 << bits)).unwrap_or(u32::MAX);
         let run = Run { len_blocks: u64::from(end - run.logical), ..run };
         let reserve = self.blocks_to_mark(info, &(u64::from(run.logical)..u64::from(end)))?;
+        // Whoever had the room allocated is to be able to use it.
+        let _allowed = reserve::allow(true);
         self.changing(MARK_CREDITS + 1, reserve, |change| {
             if let Err(error) = self.write_run(&run, part) {
                 return Ok(Err(error));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::inode::ROOT_INO;
 use extern4_vfs::{
-    Acl, AclKind, Caps, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
+    Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
     NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Timespec, XattrFlags,
 };
 
@@ -52,6 +52,13 @@ impl FileSystem for Ext4 {
 
     fn statfs(&self) -> Result<StatFs> {
         Ok(self.stat()?)
+    }
+
+    fn may_use_reserve(&self, cred: &Cred) -> bool {
+        let sb = self.superblock();
+        // Group 0 is what is there when no group has been named.
+        let in_group = || sb.reserved_gid() != 0 && cred.in_group(sb.reserved_gid());
+        cred.has(Caps::SYS_RESOURCE) || cred.uid() == sb.reserved_uid() || in_group()
     }
 
     fn sync(&self) -> Result<()> {

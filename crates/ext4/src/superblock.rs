@@ -86,20 +86,26 @@ impl Ext4 {
         let shift = geometry.cluster_shift();
         let blocks = geometry.blocks_count().saturating_sub(self.overhead_clusters()? << shift);
         let blocks_free = (clusters << shift).min(geometry.blocks_count());
-        let kept = sb.reserved_blocks().saturating_add(self.reserved_clusters() << shift);
         let uuid = sb.uuid();
         let (low, high) = uuid.split_at(8);
         Ok(StatFs {
             block_size: geometry.block_size(),
             blocks,
             blocks_free,
-            blocks_available: blocks_free.saturating_sub(kept),
+            blocks_available: blocks_free.saturating_sub(self.kept_blocks()),
             files: u64::from(geometry.inodes_count()),
             files_free: inodes.min(u64::from(geometry.inodes_count())),
             name_max: extern4_disk::dirent::NAME_MAX as u32,
             magic: STATFS_MAGIC,
             fsid: word(low) ^ word(high),
         })
+    }
+
+    /// Blocks that are free and are not for everybody: those that the volume keeps for its superuser, and those that are
+    /// kept for metadata.
+    pub(crate) fn kept_blocks(&self) -> u64 {
+        let sb = self.superblock();
+        sb.reserved_blocks().saturating_add(self.reserved_clusters() << sb.geometry().cluster_shift())
     }
 
     /// Clusters that a kernel keeps for metadata that it may need at a bad moment: 2 % of a volume with extents, at

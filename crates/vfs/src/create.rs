@@ -104,7 +104,7 @@ impl Session {
         let dentry = sb.with_key(&parent.dentry, dir, name, |key| {
             let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
             let hidden = sb.dcache.hide(key);
-            let new = sb.fs().create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
+            let new = sb.fs_for(&self.cred).create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
             let inode = sb.icache.insert(sb.fs(), new);
             let dentry = sb.bind(key, name, inode)?;
             hidden.bound();
@@ -196,7 +196,7 @@ impl Session {
         let new = Blueprint::draw(sb, &self.cred, dir, kind, how.mode & 0o7777, self.umask)?;
         let new = {
             let _names = dir.lock_exclusive();
-            sb.fs().create(dir, None, &new.node(sb, &self.cred, kind))?
+            sb.fs_for(&self.cred).create(dir, None, &new.node(sb, &self.cred, kind))?
         };
         let ino = new.attr.ino;
         let inode = sb.icache.insert(sb.fs(), new);

@@ -231,7 +231,7 @@ impl OpenFile {
         check_range(offset, u64::try_from(data.len()).map_err(|_| Errno::EINVAL)?)?;
         let now = self.sb().now();
         drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
-        self.sb().fs().write_at(inode, data, offset, now, self.cred.caps())
+        self.sb().fs_for(&self.cred).write_at(inode, data, offset, now, self.cred.caps())
     }
 
     /// Makes the file `size` bytes long (`ftruncate(2)`).
@@ -265,7 +265,7 @@ impl OpenFile {
         let _change = inode.lock_exclusive();
         let now = self.sb().now();
         drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
-        self.sb().fs().fallocate(inode, mode, offset, len, now, self.cred.caps())
+        self.sb().fs_for(&self.cred).fallocate(inode, mode, offset, len, now, self.cred.caps())
     }
 
     /// Makes the file durable (`fsync(2)`, or with `data_only` `fdatasync(2)`).
@@ -352,7 +352,7 @@ pub(crate) fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now:
         return Ok(());
     }
     let mode = inode.perm().mode() & 0o7777 & !lost;
-    sb.fs().set_attr(inode, &SetAttr { mode: Some(mode), ctime: Some(now), ..SetAttr::default() })
+    sb.fs_for(cred).set_attr(inode, &SetAttr { mode: Some(mode), ctime: Some(now), ..SetAttr::default() })
 }
 
 /// Makes a regular file `size` bytes long; permission has been checked.
@@ -361,5 +361,5 @@ pub(crate) fn truncate(cred: &Cred, sb: &SuperBlock, inode: &Inode, size: u64) -
     let _change = inode.lock_exclusive();
     let now = sb.now();
     drop_set_id_bits(cred, sb, inode, now)?;
-    sb.fs().truncate(inode, size, now, cred.caps())
+    sb.fs_for(cred).truncate(inode, size, now, cred.caps())
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{FileFlags, FileType, Rdev, StatFs, Timespec};
-use crate::cred::Caps;
+use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::inode::{Inode, NewInode};
 
@@ -239,6 +239,12 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
 
     /// Totals and free space.
     fn statfs(&self) -> Result<StatFs>;
+
+    /// Whether space that is kept back is there for `cred`. While it changes something, the file system asks
+    /// [`reserve::may_use`](crate::reserve::may_use) for the answer.
+    fn may_use_reserve(&self, cred: &Cred) -> bool {
+        cred.has(Caps::SYS_RESOURCE)
+    }
 
     /// Makes everything durable.
     fn sync(&self) -> Result<()> {

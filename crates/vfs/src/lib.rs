@@ -54,6 +54,7 @@ mod perm_word;
 pub mod permission;
 mod prefix_cache;
 mod rcu_walk;
+pub mod reserve;
 pub mod session;
 pub mod setattr;
 pub mod superblock;

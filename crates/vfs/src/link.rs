@@ -9,7 +9,7 @@ use crate::attr::{FileType, Rdev, Timespec};
 use crate::cred::Caps;
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
-use crate::fs::{NameRef, NewKind, NewNode, Rename, RenameFlags};
+use crate::fs::{FileSystem, NameRef, NewKind, NewNode, Rename, RenameFlags};
 use crate::inode::Inode;
 use crate::lock::RwLockWriteGuard;
 use crate::namei::{Component, How, Last, Resolve, Spot};
@@ -44,7 +44,7 @@ impl Session {
             sb.with_key(&parent.dentry, parent.inode(), name, |key| {
                 let _hidden = sb.dcache.hide(key);
                 let to = NameRef { dir: parent.inode(), name };
-                sb.fs().link(inode, to, sb.now(), self.cred.caps())?;
+                sb.fs_for(&self.cred).link(inode, to, sb.now(), self.cred.caps())?;
                 sb.icache.links_changed(&kept);
                 sb.bind(key, name, kept)?;
                 Ok(())
@@ -231,7 +231,7 @@ impl Session {
             now: sb.now(),
             caps: self.cred.caps(),
         };
-        move_dentries(sb, from, to, &source, &target, &rename)?;
+        move_dentries(sb, &*sb.fs_for(&self.cred), from, to, &source, &target, &rename)?;
         drop(change);
         Ok(target)
     }
@@ -387,6 +387,7 @@ fn forget(
 /// Locks: `rwsem` of both directories exclusive.
 fn move_dentries(
     sb: &SuperBlock,
+    fs: &dyn FileSystem,
     from: &End<'_>,
     to: &End<'_>,
     source: &Shared<Dentry>,
@@ -399,7 +400,7 @@ fn move_dentries(
             let _hidden = (sb.dcache.hide(from_key), sb.dcache.hide(to_key));
             sb.note_dir_change(source);
             sb.note_dir_change(target);
-            sb.fs().rename(rename)?;
+            fs.rename(rename)?;
             // Two spellings of one name in a case-folding directory.
             let same_key = from_key.same(to_key);
             source.move_to(to_dir, to.name);

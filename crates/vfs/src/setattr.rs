@@ -49,7 +49,7 @@ impl Session {
         let (ctime, caps) = (Some(sb.now()), self.cred.caps());
         let set = SetAttr { mode: Some(mode), acl, ctime, caps, ..SetAttr::default() };
         let _search = sb.search_change(inode);
-        sb.fs().set_attr(inode, &set)
+        sb.fs_for(&self.cred).set_attr(inode, &set)
     }
 
     /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits.
@@ -84,7 +84,7 @@ impl Session {
             }
         }
         let _search = sb.search_change(inode);
-        sb.fs().set_attr(inode, &set)
+        sb.fs_for(&self.cred).set_attr(inode, &set)
     }
 
     /// Sets times of last reading and last change. To the present: for whoever may write; otherwise: owners.
@@ -121,7 +121,8 @@ impl Session {
             SetTime::At(time) => Some(time),
         };
         let (atime, mtime) = (moment(atime), moment(mtime));
-        sb.fs().set_attr(inode, &SetAttr { atime, mtime, ctime: Some(now), ..SetAttr::default() })
+        sb.fs_for(&self.cred)
+            .set_attr(inode, &SetAttr { atime, mtime, ctime: Some(now), ..SetAttr::default() })
     }
 
     /// Makes a regular file `size` bytes long.
@@ -158,7 +159,7 @@ impl Session {
         let set = SetAttr { flags: Some(flags), ctime: Some(sb.now()), ..SetAttr::default() };
         // Folding of case, where the file system allows to switch it, decides which names there are.
         let _search = sb.search_change(inode);
-        sb.fs().set_attr(inode, &set)
+        sb.fs_for(&self.cred).set_attr(inode, &set)
     }
 
     /// Sets an extended attribute, ACLs included.
@@ -220,7 +221,7 @@ impl Session {
                 return Err(Errno::EPERM.into());
             }
         }
-        sb.fs().set_xattr(inode, name, value, flags, sb.now(), self.cred.caps())
+        sb.fs_for(&self.cred).set_xattr(inode, name, value, flags, sb.now(), self.cred.caps())
     }
 
     /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than permission bits becomes
@@ -273,7 +274,7 @@ impl Session {
         }
         let acl = acl.map(|acl| sb.checker.intern(acl));
         let _search = sb.search_change(inode);
-        sb.fs().set_acl(inode, kind, acl, mode, sb.now(), self.cred.caps())
+        sb.fs_for(&self.cred).set_acl(inode, kind, acl, mode, sb.now(), self.cred.caps())
     }
 }
 

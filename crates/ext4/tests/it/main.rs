@@ -17,6 +17,7 @@ mod names;
 mod open;
 mod power;
 mod quota;
+mod reserve;
 mod synchronous;
 mod threads;
 mod turns;
