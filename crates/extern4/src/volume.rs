@@ -1,5 +1,6 @@
 //! An open volume.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -99,23 +100,33 @@ impl OpenOptions {
     /// written to it: a journal that still has to be replayed is replayed in memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
-        let options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
-        let device = FileDevice::open_with(path, &options)
-            .map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
-        let (mut volume, offset_bytes) = self.open_window(Arc::new(device)).map_err(|e| e.at(path))?;
+        let failed = |e| Error::new(ErrorKind::Io, "open").at(path).because(e);
+        let mut options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
+        if self.partition.is_some() || self.offset_bytes > 0 {
+            // Only the window is locked: others may have other partitions of the disk open.
+            let disk = Arc::new(glance(path).map_err(failed)?);
+            let window = self.window(&(disk as _)).map_err(|e| e.at(path))?;
+            options.offset_bytes = window.start;
+            options.len_bytes = Some(window.end - window.start).filter(|_| self.partition.is_some());
+        }
+        let device = FileDevice::open_with(path, &options).map_err(failed)?;
+        let mut volume = self.open_whole(Arc::new(device)).map_err(|e| e.at(path))?;
         // A journal that is replayed in memory has newer contents than the image.
-        volume.image_offset = Some(offset_bytes).filter(|_| volume.ext4.replayed().is_none());
+        volume.image_offset = Some(options.offset_bytes).filter(|_| volume.ext4.replayed().is_none());
         Ok(volume)
     }
 
     /// Opens the volume on a device of the caller's own.
     pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
-        self.open_window(device).map(|(volume, _)| volume)
+        let window = self.window(&device)?;
+        if window == (0..device.size_bytes()) {
+            return self.open_whole(device);
+        }
+        self.open_whole(slice(device, window)?)
     }
 
-    /// Opens the volume, and tells where on the device it starts.
-    fn open_window(&self, device: Arc<dyn BlockDevice>) -> Result<(Volume, u64)> {
-        let (device, offset_bytes) = self.window(device)?;
+    /// Opens the volume that a device holds.
+    fn open_whole(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
         let open = if self.write { Ext4::open_for_writing } else { Ext4::open };
         let ext4 = match open(Arc::clone(&device), &self.ext4) {
             Ok(ext4) => Arc::new(ext4),
@@ -125,35 +136,36 @@ impl OpenOptions {
         let superblock =
             SuperBlock::new(fs, SuperOptions { read_only: !self.write, ..SuperOptions::default() })
                 .map_err(|e| Error::from_vfs("read the root directory of", e))?;
-        Ok((Volume { ext4, namespace: Namespace::new(superblock), image_offset: None }, offset_bytes))
+        Ok(Volume { ext4, namespace: Namespace::new(superblock), image_offset: None })
     }
 
-    /// The part of the device that the offset and partition name, and where it starts.
-    fn window(&self, device: Arc<dyn BlockDevice>) -> Result<(Arc<dyn BlockDevice>, u64)> {
+    /// The bytes of a disk that the offset and partition name.
+    fn window(&self, disk: &Arc<dyn BlockDevice>) -> Result<Range<u64>> {
         let invalid = |cause: String| Error::new(ErrorKind::Invalid, "open").because(cause);
-        let mut device = device;
-        if self.offset_bytes > 0 {
-            let len = device.size_bytes().checked_sub(self.offset_bytes);
-            let len =
-                len.ok_or_else(|| invalid(format!("offset {} is behind its end", self.offset_bytes)))?;
-            device = slice(device, self.offset_bytes, len)?;
-        }
-        let Some(number) = self.partition else { return Ok((device, self.offset_bytes)) };
-        let Some(table) = read_table(&*device)? else {
+        let start = self.offset_bytes;
+        let len = disk.size_bytes().checked_sub(start);
+        let len = len.ok_or_else(|| invalid(format!("offset {start} is behind its end")))?;
+        let Some(number) = self.partition else { return Ok(start..start + len) };
+        let Some(table) = read_table(&*slice(Arc::clone(disk), start..start + len)?)? else {
             return Err(invalid(format!("there is no partition {number}, for there is no partition table")));
         };
         match table.partition(number) {
             Some(found) => {
-                let start = self.offset_bytes.saturating_add(found.start_bytes);
-                Ok((slice(device, found.start_bytes, found.len_bytes)?, start))
+                let start = start.saturating_add(found.start_bytes);
+                Ok(start..start.saturating_add(found.len_bytes))
             }
             None => Err(invalid(format!("there is no partition {number}; there are: {}", numbers(&table)))),
         }
     }
 }
 
-fn slice(device: Arc<dyn BlockDevice>, start: u64, len: u64) -> Result<Arc<dyn BlockDevice>> {
-    let slice = SliceDevice::new(device, start, len);
+/// Opens a disk to see what its partitions are, whoever has it open.
+fn glance(path: &Path) -> Result<FileDevice, extern4_block::Error> {
+    FileDevice::open_with(path, &FileOptions { shared: true, ..FileOptions::default() })
+}
+
+fn slice(device: Arc<dyn BlockDevice>, window: Range<u64>) -> Result<Arc<dyn BlockDevice>> {
+    let slice = SliceDevice::new(device, window.start, window.end.saturating_sub(window.start));
     Ok(Arc::new(slice.map_err(|e| Error::new(ErrorKind::Invalid, "open").because(e))?))
 }
 
@@ -201,8 +213,7 @@ impl Volume {
     /// The partition table of the image or block special file at `path`; `None` if it has none.
     pub fn partitions(path: impl AsRef<Path>) -> Result<Option<Table>> {
         let path = path.as_ref();
-        let device =
-            FileDevice::open(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
+        let device = glance(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
         read_table(&device).map_err(|e| e.at(path))
     }
 

@@ -1,23 +1,22 @@
 //! A device in a file: an image, or a block special file, or a window of one.
 //!
-//! The file is opened read-only unless writing is asked for. A writer holds the file's advisory lock alone, and readers
-//! share it, so nobody reads what another program writes unless it says that it does not mind. What the kernel has in use,
-//! as a mounted device or through a loop device, is not written. The size is taken once at the opening; an image that shrinks later gives
+//! The file is opened read-only unless writing is asked for. A writer holds the advisory locks of its part of the file alone,
+//! and readers share them (`lock`), so nobody reads what another program writes unless it says that it does not mind. What the
+//! kernel has in use, as a mounted device or through a loop device, is not written. The size is taken once at the opening; an image that shrinks later gives
 //! [`Error::UnexpectedEnd`], never stale or zero bytes.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
+use super::lock::{self, Refused};
 use super::{BlockDevice, check_range, check_span, total_len};
 use crate::{Error, Op, Result};
 
@@ -31,7 +30,7 @@ pub struct FileOptions {
     pub write: bool,
     /// Read even while another program writes: what is read may be half of a change.
     pub shared: bool,
-    /// Byte of the file at which the device starts.
+    /// Byte of the file at which the device starts. Who opens a part of a file leaves other parts to others.
     pub offset_bytes: u64,
     /// Length of the device; the rest of the file if absent.
     pub len_bytes: Option<u64>,
@@ -47,25 +46,6 @@ pub struct FileDevice {
     sector_bytes: u32,
     read_only: bool,
 }
-
-/// How long a lock is asked for that somebody else has.
-const PATIENCE: Duration = Duration::from_millis(200);
-
-/// Takes the file's advisory lock, alone or shared. One that is taken is asked for again for a moment: a program that another
-/// thread is just starting holds all locks of its parent until it begins to run.
-fn lock(file: &File, alone: bool) -> Result<(), TryLockError> {
-    let start = Instant::now();
-    loop {
-        let locked = if alone { file.try_lock() } else { file.try_lock_shared() };
-        match locked {
-            Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => sleep(Duration::from_millis(5)),
-            locked => return locked,
-        }
-    }
-}
-
-/// `ENOLCK`.
-const NO_LOCKS: i32 = 37;
 
 /// The loop device that the kernel reads the file through, if there is one.
 fn loop_device_of(file: &Metadata) -> Option<String> {
@@ -118,18 +98,15 @@ impl FileDevice {
         {
             return Err(refused(format!("the kernel has it in use, through {device}")));
         }
-        match lock(&file, options.write) {
+        match lock::take(&file, options) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) if options.write => {
+            Err(Refused::Taken) if options.write => {
                 return Err(refused("another program has it open".into()));
             }
-            Err(TryLockError::WouldBlock) if !options.shared => {
+            Err(Refused::Taken) if !options.shared => {
                 return Err(refused("another program has it open for writing".into()));
             }
-            // Not all file systems have locks; then nobody can be kept out.
-            Err(TryLockError::Error(source)) if options.write && source.raw_os_error() != Some(NO_LOCKS) => {
-                return Err(failed(source));
-            }
+            Err(Refused::Failed(source)) if options.write => return Err(failed(source)),
             Err(_) => {}
         }
 
@@ -414,5 +391,63 @@ mod tests {
         assert!(writer.unwrap_err().to_string().contains("another program has it open"));
         drop(readers);
         scratch.writable();
+    }
+
+    #[test]
+    fn windows_of_one_file_are_locked_apart() {
+        let scratch = Scratch::new("windows", &[0; 4096]);
+        let open = |offset_bytes, len_bytes, write| {
+            let options = FileOptions { write, offset_bytes, len_bytes, ..FileOptions::default() };
+            FileDevice::open_with(&scratch.0, &options).map_err(|e| e.to_string())
+        };
+        let first = open(1024, Some(1024), true).unwrap();
+        let second = open(2048, None, true).unwrap();
+        let in_use = |found: Result<FileDevice, String>| {
+            assert!(found.unwrap_err().contains("another program has it open"));
+        };
+        in_use(open(1024, Some(1), true));
+        in_use(open(2047, Some(1), false));
+        in_use(open(2047, Some(2), true));
+        in_use(open(0, None, false));
+        in_use(open(0, None, true));
+        first.write_at(&[1; 1024], 0).unwrap();
+        drop(first);
+        let readers = [open(1024, Some(1024), false).unwrap(), open(512, Some(1024), false).unwrap()];
+        in_use(open(1024, Some(1024), true));
+        drop((second, readers));
+        open(0, None, true).unwrap();
+    }
+
+    #[test]
+    fn locks_of_other_kinds_of_programs_count() {
+        use nix::fcntl::{FcntlArg, fcntl};
+        let scratch = Scratch::new("others", &[0; 4096]);
+        let other = OpenOptions::new().read(true).write(true).open(&scratch.0).unwrap();
+        let lock = |kind: nix::libc::c_int| nix::libc::flock {
+            l_type: kind as i16,
+            l_whence: 0,
+            l_start: 100,
+            l_len: 1,
+            l_pid: 0,
+        };
+        let try_lock = |kind| fcntl(&other, FcntlArg::F_OFD_SETLK(&lock(kind)));
+        let write = FileOptions { write: true, ..FileOptions::default() };
+        try_lock(nix::libc::F_RDLCK).unwrap();
+        let error = FileDevice::open_with(&scratch.0, &write).unwrap_err();
+        assert!(error.to_string().contains("another program has it open"), "{error}");
+        FileDevice::open(&scratch.0).unwrap();
+        try_lock(nix::libc::F_WRLCK).unwrap();
+        let error = FileDevice::open(&scratch.0).unwrap_err();
+        assert!(error.to_string().contains("open for writing"), "{error}");
+        FileDevice::open_with(&scratch.0, &FileOptions { shared: true, ..FileOptions::default() }).unwrap();
+        try_lock(nix::libc::F_UNLCK).unwrap();
+        let device = scratch.writable();
+        assert!(try_lock(nix::libc::F_RDLCK).is_err() && other.try_lock_shared().is_err());
+        drop(device);
+        // Whoever has a part open keeps others from having the whole.
+        let part = FileOptions { offset_bytes: 2048, ..write };
+        let part = FileDevice::open_with(&scratch.0, &part).unwrap();
+        assert!(other.try_lock().is_err() && other.try_lock_shared().is_ok());
+        drop(part);
     }
 }

@@ -15,6 +15,7 @@ use crate::{Error, Op, Result};
 pub mod crash;
 pub mod fault;
 pub mod file;
+mod lock;
 pub mod memory;
 pub mod overlay;
 pub mod record;

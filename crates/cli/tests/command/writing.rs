@@ -728,3 +728,25 @@ fn partitions_are_written() {
     assert!(said.contains("nothing is wrong"), "{said}");
     assert!(Path::new(&image.path).exists());
 }
+
+#[test]
+fn one_partition_is_copied_into_another_of_the_disk() {
+    let image = machine();
+    let path = crate::run::partitioned(&image);
+    // The same volume once more, behind the second partition.
+    let mut disk = std::fs::read(&path).expect("a disk");
+    let volume = std::fs::read(&image.path).expect("an image");
+    let (first, len) = (disk.len() / 512, volume.len() / 512);
+    let entry = &mut disk[478..494];
+    entry[4] = 0x83;
+    entry[8..12].copy_from_slice(&u32::to_le_bytes(first as u32));
+    entry[12..16].copy_from_slice(&u32::to_le_bytes(len as u32));
+    disk.extend_from_slice(&volume);
+    std::fs::write(&path, disk).expect("a disk");
+    quietly(&image, &["cp", "-a", "sdcard.img#2:/home", "sdcard.img#3:/copy"]);
+    assert_eq!(said(&image, &["cat", "sdcard.img#3:/copy/ann/notes.txt"]), "buy milk\n");
+    for partition in ["sdcard.img#2", "sdcard.img#3"] {
+        let said = said(&image, &["check", partition]);
+        assert!(said.contains("nothing is wrong"), "{said}");
+    }
+}

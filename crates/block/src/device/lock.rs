@@ -1,0 +1,103 @@
+//! The advisory locks of a file that is a device.
+//!
+//! A program that opens an image locks it in one of two ways, which know nothing of each other: the whole file (`flock(2)`), or
+//! bytes of it by a lock of the open file description (`F_OFD_SETLK` in `fcntl(2)`), as virtual machines do. Both are taken.
+//!
+//! Who opens a window, such as a partition, locks its bytes only, so others may have other windows of the file, this process
+//! among them; it shares the lock of the file, and of its first sector, with them, for nobody may change where the
+//! windows are. Locks of an open file description go with the file, and belong to no process.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+use super::file::FileOptions;
+
+/// How long a lock is asked for that somebody else has.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Where a disk says what its partitions are.
+const FIRST_SECTOR: u64 = 512;
+
+/// Why a lock was not taken.
+pub(super) enum Refused {
+    /// Somebody else has it.
+    Taken,
+    /// For no reason that has to do with others.
+    Failed(io::Error),
+}
+
+/// Locks the window that `options` name, alone if it is opened for writing, else together with other readers. What is locked is
+/// asked for again for a moment: a program that another thread is just starting holds all locks of its parent until it
+/// begins to run.
+pub(super) fn take(file: &File, options: &FileOptions) -> Result<(), Refused> {
+    let start = Instant::now();
+    loop {
+        let taken = try_file(file, options).and_then(|()| try_bytes(file, options));
+        match taken {
+            // Who can do without it does not wait for it.
+            Err(Refused::Taken) if !options.shared && start.elapsed() < PATIENCE => {
+                sleep(Duration::from_millis(5))
+            }
+            taken => return taken,
+        }
+    }
+}
+
+fn is_window(options: &FileOptions) -> bool {
+    options.offset_bytes > 0 || options.len_bytes.is_some()
+}
+
+/// Locks the file.
+fn try_file(file: &File, options: &FileOptions) -> Result<(), Refused> {
+    let alone = options.write && !is_window(options);
+    match if alone { file.try_lock() } else { file.try_lock_shared() } {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Refused::Taken),
+        Err(TryLockError::Error(error)) if cannot_lock(error.raw_os_error()) => Ok(()),
+        Err(TryLockError::Error(error)) => Err(Refused::Failed(error)),
+    }
+}
+
+/// Locks the bytes of the window.
+fn try_bytes(file: &File, options: &FileOptions) -> Result<(), Refused> {
+    if is_window(options) && options.offset_bytes >= FIRST_SECTOR {
+        lock_bytes(file, libc::F_RDLCK, 0, FIRST_SECTOR)?;
+    }
+    let kind = if options.write { libc::F_WRLCK } else { libc::F_RDLCK };
+    // Length 0 means up to the end, however far that moves.
+    match options.len_bytes {
+        Some(0) => Ok(()),
+        len => lock_bytes(file, kind, options.offset_bytes, len.unwrap_or(0)),
+    }
+}
+
+fn lock_bytes(file: &File, kind: libc::c_int, start: u64, len: u64) -> Result<(), Refused> {
+    // What lies beyond what offsets can say is refused when the size is looked at.
+    let offset = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let len = offset(len).min(i64::MAX - offset(start));
+    // OK: the constants are small, whatever their type.
+    let range = libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: offset(start),
+        l_len: len,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&range)) {
+        Ok(_) => Ok(()),
+        Err(Errno::EAGAIN | Errno::EACCES) => Err(Refused::Taken),
+        Err(error) if cannot_lock(Some(error as i32)) => Ok(()),
+        Err(error) => Err(Refused::Failed(error.into())),
+    }
+}
+
+/// Not all file systems have locks; then nobody can be kept out.
+fn cannot_lock(error: Option<i32>) -> bool {
+    [libc::ENOLCK, libc::EOPNOTSUPP, libc::EINVAL, libc::ENOSYS].map(Some).contains(&error)
+}
