@@ -17,6 +17,8 @@ use crate::superblock::{Superblock, until_zero};
 pub const MMP_MAGIC: u32 = 0x004d_4d50;
 const SEQUENCE_CLEAN: u32 = 0xff4d_4d50;
 const SEQUENCE_FSCK: u32 = 0xe24d_4d50;
+/// The numbers of nodes are below this.
+const SEQUENCE_END: u32 = SEQUENCE_FSCK;
 
 /// The block as it stands on the volume; blocks of more than 1 KiB have nothing behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -115,6 +117,61 @@ impl Mmp {
     pub const fn check_interval(&self) -> u16 {
         self.raw.mmp_check_interval.get()
     }
+}
+
+impl Mmp {
+    /// The block as the node writes it that takes the volume: `sequence`, or the number beside it, is its own; it changes the
+    /// number every so many seconds, and others wait as `check_interval` says before they take it for dead.
+    #[must_use]
+    pub fn taken(&self, sequence: u32, by: &Node<'_>, check_interval: u16, now: u64) -> Self {
+        let mut raw = self.raw;
+        raw.mmp_nodename = padded(by.host);
+        raw.mmp_bdevname = padded(by.device);
+        raw.mmp_check_interval.set(check_interval);
+        let sequence = sequence % SEQUENCE_END;
+        // Not what stood there, or who waits for that to change would go on waiting.
+        raw.mmp_seq.set(if sequence == raw.mmp_seq.get() { next(sequence) } else { sequence });
+        raw.mmp_time.set(now);
+        Self { raw }
+    }
+
+    /// The block as that node writes it again.
+    #[must_use]
+    pub fn renewed(&self, now: u64) -> Self {
+        let mut raw = self.raw;
+        raw.mmp_seq.set(next(raw.mmp_seq.get()));
+        raw.mmp_time.set(now);
+        Self { raw }
+    }
+
+    /// The block as that node leaves it.
+    #[must_use]
+    pub fn released(&self, now: u64) -> Self {
+        let mut raw = self.raw;
+        raw.mmp_seq.set(SEQUENCE_CLEAN);
+        raw.mmp_time.set(now);
+        Self { raw }
+    }
+}
+
+/// Who takes a volume, for people to read. What is too long is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    /// The name of the host.
+    pub host: &'a [u8],
+    /// The name that it has for the device.
+    pub device: &'a [u8],
+}
+
+fn padded<const N: usize>(name: &[u8]) -> [u8; N] {
+    let mut bytes = [0; N];
+    let len = name.len().min(N - 1);
+    bytes[..len].copy_from_slice(&name[..len]);
+    bytes
+}
+
+fn next(sequence: u32) -> u32 {
+    (sequence % SEQUENCE_END + 1) % SEQUENCE_END
 }
 
 fn compute_checksum(raw: &RawMmp, volume: ChecksumSeed) -> u32 {

@@ -41,6 +41,9 @@ pub enum Error {
         /// Why it cannot be read, as the end of a sentence.
         why: &'static str,
     },
+    /// Somebody else has the volume, as its multiple mount protection block says.
+    #[error("{0}")]
+    InUse(InUse),
     /// A plain answer that needs no words, such as `ENODATA`.
     #[error("{0}")]
     Answer(Errno),
@@ -100,6 +103,30 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
+/// Who has a volume, as it says itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// A file system check has it, if it has not died.
+    pub checking: bool,
+    /// The host.
+    pub host: String,
+    /// What the host calls the device.
+    pub device: String,
+    /// How many seconds ago that was written, if the clocks agree.
+    pub seconds_ago: u64,
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { checking, host, device, seconds_ago } = self;
+        let (who, hint) = match checking {
+            true => ("e2fsck is at work on it", "; if that has died, tune2fs -f -E clear_mmp takes it away"),
+            false => ("it is in use", ""),
+        };
+        write!(f, "{who} on host {host}, as {device}, which wrote so {seconds_ago} seconds ago{hint}")
+    }
+}
+
 impl From<extern4_jbd2::Error> for Error {
     fn from(error: extern4_jbd2::Error) -> Self {
         match error {
@@ -138,6 +165,7 @@ impl Error {
             Self::Unsupported(_) => Errno::EOPNOTSUPP,
             Self::Encrypted { .. } => Errno::ENOKEY,
             Self::Stale { .. } => Errno::ESTALE,
+            Self::InUse(_) => Errno::EBUSY,
             Self::Answer(errno) => *errno,
         }
     }

@@ -52,6 +52,7 @@ pub mod journal;
 mod link;
 pub mod map;
 mod map_change;
+mod mmp;
 mod mount;
 mod namei;
 mod names;
@@ -72,7 +73,7 @@ mod writer;
 mod xattr;
 mod xattr_change;
 
-pub use error::{Error, Result, Unsupported};
+pub use error::{Error, InUse, Result, Unsupported};
 pub use expert::HtreeEntry;
 pub use extern4_jbd2::Stats as JournalStats;
 pub use map::{Run, RunKind};

@@ -20,6 +20,7 @@ use crate::error::{Result, Unsupported};
 use crate::fast_commit::FastCommits;
 use crate::group::{Groups, to_usize};
 use crate::journal;
+use crate::mmp::{self, Guard};
 use crate::superblock;
 use crate::writer::{Writer, check_writable};
 
@@ -36,11 +37,19 @@ pub struct OpenOptions {
     /// Read the volume as its blocks stand, although its journal knows better (`noload`). What is then read may be
     /// half of a change.
     pub ignore_journal: bool,
+    /// Read the volume even while another host writes to it.
+    pub shared: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { superblock: None, cache_bytes: 64 << 20, journal_device: None, ignore_journal: false }
+        Self {
+            superblock: None,
+            cache_bytes: 64 << 20,
+            journal_device: None,
+            ignore_journal: false,
+            shared: false,
+        }
     }
 }
 
@@ -76,6 +85,8 @@ pub struct Ext4 {
     pub(crate) replayed: Option<Replayed>,
     /// None if the volume is only read.
     pub(crate) writer: Option<Writer>,
+    /// Keeps other hosts from it.
+    guard: Option<Guard>,
 }
 
 impl Ext4 {
@@ -86,6 +97,9 @@ impl Ext4 {
     /// whatever cannot be read, a corrupt superblock, or a device that fails.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let fs = Self::assemble(device, options)?;
+        if !options.shared {
+            mmp::check(&fs)?;
+        }
         if options.ignore_journal || !fs.superblock.features().incompat.contains(Incompat::RECOVER) {
             return Ok(fs);
         }
@@ -102,18 +116,36 @@ impl Ext4 {
     /// # Errors
     /// As [`open`](Self::open); [`Unsupported`] for what can be read but not safely changed.
     pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let assemble = || {
-            let fs = Self::assemble(Arc::clone(&device), options)?;
-            check_writable(&fs.superblock, options.superblock.is_some())?;
-            Ok::<_, crate::Error>(fs)
-        };
-        let mut fs = assemble()?;
+        let fs = Self::assemble_writable(&device, options)?;
+        let guard = Guard::take(&fs)?;
+        let mut opened = Self::begin_writing(fs, &device, options);
+        match (&mut opened, guard) {
+            (_, None) => {}
+            (Err(_), Some(guard)) => guard.release()?,
+            (Ok(fs), Some(guard)) => {
+                let writer = fs.writer.as_ref();
+                guard.aborts(writer.map(|writer| writer.transactions.aborter()));
+                fs.guard = Some(guard);
+            }
+        }
+        opened
+    }
+
+    fn assemble_writable(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let fs = Self::assemble(Arc::clone(device), options)?;
+        check_writable(&fs.superblock, options.superblock.is_some())?;
+        Ok(fs)
+    }
+
+    /// Makes `fs`, which nobody else has, one that can be changed.
+    fn begin_writing(fs: Self, device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let mut fs = fs;
         let mut journal = None;
         if let Some((emptied, replayed)) = journal::empty(&fs, options)? {
             journal = Some(emptied);
             if replayed.is_some() {
                 // What stands on the device now is not what was read before.
-                fs = assemble()?;
+                fs = Self::assemble_writable(device, options)?;
                 fs.replayed = replayed;
             }
         }
@@ -127,7 +159,8 @@ impl Ext4 {
     /// # Errors
     /// A device that fails; the volume then needs recovery.
     pub fn close(&self) -> Result<()> {
-        self.writer.as_ref().map_or(Ok(()), |writer| writer.close(self))
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.close(self))?;
+        self.guard.as_ref().map_or(Ok(()), Guard::release)
     }
 
     /// The file system that the blocks of `device` hold, whatever is in its journal.
@@ -153,6 +186,7 @@ impl Ext4 {
             fast_commits: FastCommits::default(),
             replayed: None,
             writer: None,
+            guard: None,
             superblock,
         })
     }

@@ -43,8 +43,7 @@ pub(crate) struct Writer {
 /// The features whose presence changes how a volume is written, and that this crate writes.
 const WRITABLE: Features = Features {
     compat: Compat::all(),
-    // MMP wants to be told again and again that the volume is in use.
-    incompat: READABLE.difference(Incompat::MMP),
+    incompat: READABLE,
     ro_compat: RoCompat::SPARSE_SUPER
         .union(RoCompat::LARGE_FILE)
         .union(RoCompat::BTREE_DIR)

@@ -83,16 +83,18 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the volume for writing, too. Nobody else may have it open then, neither another program nor the kernel.
-    /// [`Volume::close`] ends that.
+    /// Opens the volume for writing, too. Nobody else may have it open then, neither another program nor the kernel, nor,
+    /// where the volume has multiple mount protection, another host: for one that was not closed, that takes some seconds to
+    /// find out. [`Volume::close`] ends that.
     pub fn write(&mut self, write: bool) -> &mut Self {
         self.write = write;
         self
     }
 
-    /// Reads the volume even while another program writes to it: what is read may be half of a change.
+    /// Reads the volume even while another program, or another host, writes to it: what is read may be half of a change.
     pub fn shared(&mut self, shared: bool) -> &mut Self {
         self.shared = shared;
+        self.ext4.shared = shared;
         self
     }
 

@@ -39,4 +39,4 @@ pub use journal::Journal;
 pub use map::{JournalMap, Run};
 pub use overlay::ReplayedDevice;
 pub use recovery::{Recovered, Replayed};
-pub use transactions::{Closing, Handle, Observer, Options, Transactions};
+pub use transactions::{Aborter, Closing, Handle, Observer, Options, Transactions};

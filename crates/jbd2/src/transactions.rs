@@ -118,6 +118,16 @@ pub struct Transactions {
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Aborts transactions for who watches over something that they depend on.
+pub struct Aborter(Arc<Shared>);
+
+impl Aborter {
+    /// See [`Transactions::abort`].
+    pub fn abort(&self) {
+        self.0.fail(Error::Aborted);
+    }
+}
+
 /// What handles and the committer share.
 pub(crate) struct Shared {
     state: Mutex<State>,
@@ -364,6 +374,11 @@ impl Transactions {
     /// is being written at this moment may still be.
     pub fn abort(&self) {
         self.shared.fail(Error::Aborted);
+    }
+
+    /// What aborts these transactions from elsewhere.
+    pub fn aborter(&self) -> Aborter {
+        Aborter(Arc::clone(&self.shared))
     }
 
     /// Why nothing can be changed any more, if so.

@@ -269,6 +269,17 @@ impl BlockDevice for FileDevice {
         check_span(Op::Read, &range, self.size).ok()?;
         Some((&self.file, self.start + range.start))
     }
+
+    fn forget(&self, range: Range<u64>) {
+        let Ok(len) = check_span(Op::Read, &range, self.size) else { return };
+        let len = std::num::NonZeroU64::new(len);
+        // What cannot be forgotten is not cached, or is in memory only.
+        let _ = rustix::fs::fadvise(&self.file, self.start + range.start, len, Advice::DontNeed);
+    }
+
+    fn name(&self) -> Option<&OsStr> {
+        self.path.file_name()
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! on ranges that do not overlap never disturb each other. A range that does not lie inside the device is refused
 //! before anything is read or changed.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -71,6 +72,15 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
         None
     }
+
+    /// Makes the next read of `range` see what another host has written to a device that both have, as far as that can be done:
+    /// the operating system forgets what it remembers of it. Everything has been flushed before.
+    fn forget(&self, _range: Range<u64>) {}
+
+    /// What the host calls the device; `None` if it has no name.
+    fn name(&self) -> Option<&OsStr> {
+        None
+    }
 }
 
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
@@ -106,6 +116,12 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
         (**self).file_range(range)
+    }
+    fn forget(&self, range: Range<u64>) {
+        (**self).forget(range);
+    }
+    fn name(&self) -> Option<&OsStr> {
+        (**self).name()
     }
 }
 

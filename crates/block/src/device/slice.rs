@@ -3,6 +3,7 @@
 //! Errors name offsets of the window's own, as the rest of the crate does, except those of the operating system,
 //! which come from the device below with its offsets.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -81,6 +82,16 @@ impl BlockDevice for SliceDevice {
 
     fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
         self.base.file_range(self.below(Op::Read, &range).ok()?)
+    }
+
+    fn forget(&self, range: Range<u64>) {
+        if let Ok(below) = self.below(Op::Read, &range) {
+            self.base.forget(below);
+        }
+    }
+
+    fn name(&self) -> Option<&OsStr> {
+        self.base.name()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The orphan file, the multiple mount protection block and the external journal.
 
-use extern4_disk::mmp::{Mmp, MmpState};
+use extern4_disk::mmp::{Mmp, MmpState, Node};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::superblock::{JournalLocation, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
@@ -86,6 +86,33 @@ fn mmp_states() {
     for (sequence, state) in states {
         bytes[4..8].copy_from_slice(&u32::to_le_bytes(sequence));
         assert_eq!(Mmp::decode(&bytes, &sb, Place::new(Structure::Mmp)).unwrap().state(), state);
+    }
+}
+
+#[test]
+fn mmp_block_is_taken_and_released() {
+    let image = Image::make("-t ext4 -O mmp,metadata_csum", "64M");
+    let sb = image.superblock();
+    let bytes = image.read_block(sb.mmp_block().unwrap(), &sb);
+    let found = Mmp::decode(&bytes, &sb, Place::new(Structure::Mmp)).unwrap();
+    let (host, device) = ("h".repeat(100), "d".repeat(31));
+    let node = Node { host: host.as_bytes(), device: device.as_bytes() };
+    let number = |mmp: &Mmp| match mmp.state() {
+        MmpState::Live(number) => number,
+        state => panic!("{state:?}"),
+    };
+    for sequence in [0, 7, 0xe24d_4d4f, 0xe24d_4d50, 0xff4d_4d50, u32::MAX] {
+        let taken = found.taken(sequence, &node, 9, 1_000);
+        assert_eq!((taken.time(), taken.check_interval()), (1_000, 9));
+        assert_eq!((taken.node_name(), taken.device_name()), (&host.as_bytes()[..63], device.as_bytes()));
+        assert_eq!(
+            Mmp::decode(&taken.encode(&sb), &sb, Place::new(Structure::Mmp)).unwrap().state(),
+            taken.state()
+        );
+        let renewed = taken.renewed(1_001);
+        assert!(number(&renewed) != number(&taken) && renewed.time() == 1_001);
+        assert_ne!(number(&taken.taken(number(&taken), &node, 9, 0)), number(&taken));
+        assert_eq!(renewed.released(1_002).state(), MmpState::Clean);
     }
 }
 

@@ -12,6 +12,7 @@ mod fsx;
 mod full;
 mod hostile;
 mod memory;
+mod mmp;
 mod model;
 mod names;
 mod open;

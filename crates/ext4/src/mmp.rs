@@ -1,0 +1,232 @@
+//! Multiple mount protection: a volume on a device that several hosts have is written by one of them at a time.
+//!
+//! The volume has a block for it. Who opens the volume for writing writes a number there, and another after each interval, for
+//! as long as it is open. Who comes later sees the number, waits for longer than that, and looks again: if the number has changed,
+//! the volume is in use; if not, who wrote it has died. A node that finds somebody else's number in the place of its own has been
+//! taken for dead, and gives the volume up: nothing more of it becomes durable.
+//!
+//! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`. That a second is waited beyond twice the interval is what e2fsck
+//! was observed to do.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use extern4_block::BufferCache;
+use extern4_disk::mmp::{MMP_SIZE, Mmp, MmpState, Node};
+use extern4_disk::superblock::Superblock;
+use extern4_disk::{Place, Structure};
+use extern4_jbd2::Aborter;
+
+use crate::create::now_seconds;
+use crate::error::{InUse, Result};
+use crate::mount::Ext4;
+
+/// How long another may take from finding the volume free to writing its number.
+const SETTLING: Duration = Duration::from_millis(100);
+
+/// Where the block stands.
+struct Spot {
+    cache: Arc<BufferCache>,
+    superblock: Superblock,
+    /// Byte of the device.
+    offset: u64,
+}
+
+impl Spot {
+    /// `None` for a volume without the feature.
+    fn of(fs: &Ext4) -> Option<Self> {
+        let superblock = fs.superblock().clone();
+        // OK: the superblock has been checked to name a block of the volume.
+        let offset = superblock.mmp_block()? << superblock.geometry().block_bits();
+        Some(Self { cache: Arc::clone(&fs.cache), superblock, offset })
+    }
+
+    /// The block as it stands on the device now.
+    fn read(&self) -> Result<Mmp> {
+        let mut bytes = [0; MMP_SIZE];
+        let device = self.cache.device();
+        device.forget(self.offset..self.offset + MMP_SIZE as u64);
+        device.read_at(&mut bytes, self.offset)?;
+        let block = self.superblock.mmp_block().unwrap_or(0);
+        Ok(Mmp::decode(&bytes, &self.superblock, Place::new(Structure::Mmp).block(block))?)
+    }
+
+    fn write(&self, mmp: &Mmp) -> Result<()> {
+        self.cache.write_bytes(self.offset, &mmp.encode(&self.superblock))?;
+        Ok(self.cache.device().flush()?)
+    }
+
+    /// Between two numbers of a node.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(self.superblock.mmp_interval().max(1).into())
+    }
+
+    /// The block once it is certain that nobody has the volume for writing.
+    fn wait_until_free(&self) -> Result<Mmp> {
+        let found = self.read()?;
+        match found.state() {
+            MmpState::Clean => Ok(found),
+            MmpState::Fsck => Err(in_use(&found)),
+            MmpState::Live(_) => {
+                let interval = self.interval().as_secs().max(found.check_interval().into());
+                sleep(Duration::from_secs(2 * interval + 1));
+                let later = self.read()?;
+                let is_free = later.state() == found.state() || later.state() == MmpState::Clean;
+                if is_free { Ok(later) } else { Err(in_use(&later)) }
+            }
+        }
+    }
+}
+
+fn in_use(mmp: &Mmp) -> crate::Error {
+    let text = |name: &[u8]| String::from_utf8_lossy(name).escape_debug().to_string();
+    crate::Error::InUse(InUse {
+        checking: mmp.state() == MmpState::Fsck,
+        host: text(mmp.node_name()),
+        device: text(mmp.device_name()),
+        seconds_ago: u64::from(now_seconds()).saturating_sub(mmp.time()),
+    })
+}
+
+/// Refuses to read a volume that somebody is writing to. Waits to find out, if nobody has said that it is clean.
+pub(crate) fn check(fs: &Ext4) -> Result<()> {
+    Spot::of(fs).map_or(Ok(()), |spot| spot.wait_until_free().map(drop))
+}
+
+/// Keeps others from a volume for as long as it is open for writing. Dropping it does what a crash would do: the volume looks
+/// as if it were in use until somebody has waited.
+pub(crate) struct Guard {
+    watch: Arc<Watch>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the guard and its thread share.
+struct Watch {
+    spot: Spot,
+    /// Seconds after which others may take us for dead, if they have waited twice as long.
+    check_interval: u16,
+    /// Locks: held over reading and writing the block.
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+struct State {
+    /// The block as we wrote it last.
+    ours: Mmp,
+    ended: bool,
+    /// Somebody else has taken the volume, or may have.
+    lost: bool,
+    aborter: Option<Aborter>,
+}
+
+impl Guard {
+    /// Takes the volume; `None` if it is one without protection.
+    ///
+    /// # Errors
+    /// [`Error::InUse`](crate::Error::InUse) if somebody else has it; a corrupt block; a device that fails.
+    pub(crate) fn take(fs: &Ext4) -> Result<Option<Self>> {
+        let Some(spot) = Spot::of(fs) else { return Ok(None) };
+        let free = spot.wait_until_free()?;
+        let host = rustix::system::uname();
+        let device = fs.device.name().map_or(&b"memory"[..], |name| name.as_encoded_bytes());
+        let node = Node { host: host.nodename().to_bytes(), device };
+        let sequence = RandomState::new().hash_one(now_seconds()) as u32;
+        let check_interval = spot.superblock.mmp_interval().max(1).saturating_mul(2);
+        let ours = free.taken(sequence, &node, check_interval, now_seconds().into());
+        spot.write(&ours)?;
+        // Another may have found it free at the same moment, and the last to write has it.
+        sleep(SETTLING);
+        let found = spot.read()?;
+        if found.state() != ours.state() {
+            return Err(in_use(&found));
+        }
+        let state = Mutex::new(State { ours, ended: false, lost: false, aborter: None });
+        let watch = Arc::new(Watch { spot, check_interval, state, ended: Condvar::new() });
+        let thread = {
+            let watch = Arc::clone(&watch);
+            thread::Builder::new().name("extern4-mmp".into()).spawn(move || watch.run())
+        };
+        let thread = thread.map_err(|_| extern4_vfs::Errno::EAGAIN)?;
+        Ok(Some(Self { watch, thread: Some(thread) }))
+    }
+
+    /// Says what ends if the volume is lost.
+    pub(crate) fn aborts(&self, aborter: Option<Aborter>) {
+        let mut state = self.watch.lock();
+        state.aborter = aborter;
+        state.abort_if_lost();
+    }
+
+    /// Says that the volume is nobody's any more, if it still was ours.
+    pub(crate) fn release(&self) -> Result<()> {
+        let mut state = self.watch.lock();
+        if std::mem::replace(&mut state.ended, true) || state.lost {
+            return Ok(());
+        }
+        self.watch.ended.notify_all();
+        let free = state.ours.released(now_seconds().into());
+        if self.watch.is_ours(&state)? { self.watch.spot.write(&free) } else { Ok(()) }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.watch.lock().ended = true;
+        self.watch.ended.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It has no result.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    fn abort_if_lost(&self) {
+        if let Some(aborter) = self.aborter.as_ref().filter(|_| self.lost) {
+            aborter.abort();
+        }
+    }
+}
+
+impl Watch {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_ours(&self, state: &State) -> Result<bool> {
+        Ok(self.spot.read()?.state() == state.ours.state())
+    }
+
+    /// Writes one number after the other, until it is told to end or finds another's.
+    fn run(&self) {
+        let mut written = Instant::now();
+        let mut state = self.lock();
+        while !state.ended && !state.lost {
+            let waited = self.ended.wait_timeout_while(state, self.spot.interval(), |state| !state.ended);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.ended {
+                return;
+            }
+            match self.renew(&mut state) {
+                Ok(true) => written = Instant::now(),
+                Ok(false) => state.lost = true,
+                // It may work again, but nobody else waits for that.
+                Err(_) => state.lost = written.elapsed() > Duration::from_secs(self.check_interval.into()),
+            }
+            state.abort_if_lost();
+        }
+    }
+
+    /// Writes the next number; false if the one on the device is not ours.
+    fn renew(&self, state: &mut State) -> Result<bool> {
+        if !self.is_ours(state)? {
+            return Ok(false);
+        }
+        let next = state.ours.renewed(now_seconds().into());
+        self.spot.write(&next)?;
+        state.ours = next;
+        Ok(true)
+    }
+}

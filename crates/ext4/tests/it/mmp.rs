@@ -1,0 +1,203 @@
+//! Multiple mount protection: one writer at a time, whoever it is, and no reader beside it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use extern4_block::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
+use extern4_disk::mmp::{Mmp, MmpState, Node};
+use extern4_disk::{Place, Structure};
+use extern4_ext4::{Error, Ext4, OpenOptions};
+use extern4_testkit::image::ImageSpec;
+use extern4_vfs::{Errno, FileSystem, How, OpenFlags, Session};
+
+use crate::memory;
+use crate::model::{judge, open as open_file, open_for_writing, session};
+use crate::walk;
+
+const SPEC: ImageSpec = ImageSpec::new(
+    "mmp",
+    16 << 20,
+    &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "mmp", "-E", "mmp_update_interval=1"],
+);
+
+fn device() -> Option<Arc<MemoryDevice>> {
+    SPEC.can_run().then(|| Arc::new(MemoryDevice::new(memory::bytes_of(&SPEC))))
+}
+
+fn open(device: &Arc<MemoryDevice>) -> Result<Ext4, Error> {
+    Ext4::open_for_writing(Arc::clone(device) as _, &OpenOptions::default())
+}
+
+fn read(device: &Arc<MemoryDevice>, shared: bool) -> Result<Ext4, Error> {
+    Ext4::open(Arc::clone(device) as _, &OpenOptions { shared, ..OpenOptions::default() })
+}
+
+fn in_use(result: Result<Ext4, Error>) -> String {
+    let error = result.map(drop).expect_err("somebody has it");
+    assert_eq!(error.errno(), Errno::EBUSY, "{error}");
+    error.to_string()
+}
+
+/// The block, and how to write another.
+fn block(fs: &Ext4, device: &MemoryDevice) -> Mmp {
+    let sb = fs.superblock();
+    let mut bytes = [0; 1024];
+    device.read_at(&mut bytes, sb.mmp_block().expect("a block") * 1024).expect("memory");
+    Mmp::decode(&bytes, sb, Place::new(Structure::Mmp)).expect("a good block")
+}
+
+fn write_block(fs: &Ext4, device: &MemoryDevice, mmp: &Mmp) {
+    let at = fs.superblock().mmp_block().expect("a block") * 1024;
+    device.write_at(&mmp.encode(fs.superblock()), at).expect("memory");
+}
+
+fn note(session: &Session, path: &str) -> extern4_vfs::Result<()> {
+    open_file(session, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644)?.write_at(b"note", 0).map(drop)
+}
+
+#[test]
+fn one_of_two_openers_is_refused() {
+    let Some(device) = device() else { return };
+    let first = open(&device).expect("a clean volume");
+    assert!(matches!(block(&first, &device).state(), MmpState::Live(_)));
+    let host = rustix::system::uname();
+    let host = host.nodename().to_str().expect("a name");
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| in_use(read(&device, false)));
+        let says = format!("it is in use on host {host}, as memory, which wrote so ");
+        let writer = in_use(open(&device));
+        assert!(writer.starts_with(&says), "{writer}");
+        let reader = reader.join().expect("the reader ends");
+        assert!(reader.starts_with(&says), "{reader}");
+    });
+    assert!(start.elapsed() >= Duration::from_secs(4), "too soon to know");
+    read(&device, true).expect("a reader who does not mind");
+    first.close().expect("close");
+    assert_eq!(block(&first, &device).state(), MmpState::Clean);
+    let start = Instant::now();
+    open(&device).expect("a clean volume").close().expect("close");
+    read(&device, false).expect("a clean volume");
+    assert!(start.elapsed() < Duration::from_secs(3), "nobody is waited for");
+    memory::fsck("mmp", &device);
+}
+
+#[test]
+fn who_has_died_is_waited_for_and_replaced() {
+    let Some(device) = device() else { return };
+    let fs = Arc::new(open(&device).expect("a clean volume"));
+    let first = session(Arc::clone(&fs) as _);
+    note(&first, "/kept").expect("a file");
+    fs.sync().expect("sync");
+    drop((first, fs));
+    let start = Instant::now();
+    let fs = Arc::new(open(&device).expect("nobody has it"));
+    assert!(start.elapsed() >= Duration::from_secs(4), "too soon to know");
+    let second = session(Arc::clone(&fs) as _);
+    second.stat("/kept", How::FOLLOW).expect("what was synced");
+    note(&second, "/new").expect("a file");
+    drop(second);
+    fs.close().expect("close");
+    memory::fsck("mmp", &device);
+}
+
+#[test]
+fn a_volume_that_another_has_taken_is_given_up() {
+    let Some(device) = device() else { return };
+    let fs = Arc::new(open(&device).expect("a clean volume"));
+    let session = session(Arc::clone(&fs) as _);
+    note(&session, "/kept").expect("a file");
+    fs.sync().expect("sync");
+    note(&session, "/lost").expect("a file");
+    let node = Node { host: b"other", device: b"sdz" };
+    let theirs = block(&fs, &device).taken(12345, &node, 2, 1);
+    write_block(&fs, &device, &theirs);
+    let refused = (0..50).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        note(&session, "/late").err()
+    });
+    assert_eq!(refused.expect("it is given up").errno(), Errno::EROFS);
+    drop(session);
+    assert!(fs.close().is_err());
+    assert_eq!(block(&fs, &device).state(), theirs.state(), "it is theirs");
+    drop(fs);
+    let what_is_left = memory_tree(&device);
+    assert!(what_is_left.contains(&b"/kept"[..].to_vec()), "{what_is_left:?}");
+    assert!(!what_is_left.contains(&b"/late"[..].to_vec()), "{what_is_left:?}");
+}
+
+fn memory_tree(device: &Arc<MemoryDevice>) -> Vec<Vec<u8>> {
+    let fs = read(device, true).expect("a reader who does not mind");
+    walk::tree(&fs).entries.into_keys().map(|path| path.to_vec()).collect()
+}
+
+#[test]
+fn a_file_system_check_is_not_disturbed() {
+    let spec =
+        ImageSpec::new("mmp-plain", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "mmp,^metadata_csum"]);
+    if !spec.can_run() {
+        return;
+    }
+    let device = Arc::new(MemoryDevice::new(memory::bytes_of(&spec)));
+    let fs = read(&device, false).expect("a clean volume");
+    // What a check writes while it works; fields by the format's documentation.
+    let at = fs.superblock().mmp_block().expect("a block") * 1024;
+    device.write_at(&u32::to_le_bytes(0xe24d_4d50), at + 4).expect("memory");
+    device.write_at(b"checker\0", at + 16).expect("memory");
+    let start = Instant::now();
+    for error in [in_use(open(&device)), in_use(read(&device, false))] {
+        assert!(error.contains("e2fsck is at work on it on host checker"), "{error}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(2), "there is nothing to wait for");
+    read(&device, true).expect("a reader who does not mind");
+}
+
+#[test]
+fn the_kernel_and_we_take_turns() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    for turn in 0..2 {
+        let mount = image.mount("noatime");
+        std::fs::write(mount.path.join(format!("theirs{turn}")), b"theirs").expect("a file");
+        mount.unmount();
+        let fs = open_for_writing(&image.path);
+        let session = session(fs.clone() as _);
+        session.stat(format!("/theirs{turn}"), How::FOLLOW).expect("their file");
+        note(&session, &format!("/ours{turn}")).expect("a file");
+        // Long enough to be renewed.
+        std::thread::sleep(Duration::from_millis(1500));
+        drop(session);
+        fs.close().expect("close");
+        drop(fs);
+        assert_eq!(judge("mmp turns", &image).entries.len(), 2 + 2 * (turn + 1));
+    }
+}
+
+#[test]
+fn the_kernel_and_we_refuse_each_other() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let (ours, theirs) = (image.copy(), image.copy());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mount = theirs.mount("noatime");
+            let device = FileDevice::open(&theirs.path).expect("a device");
+            let error = in_use(Ext4::open(Arc::new(device), &OpenOptions::default()));
+            assert!(error.contains(", as loop"), "{error}");
+            mount.unmount();
+        });
+        scope.spawn(|| {
+            let options = FileOptions { write: true, ..FileOptions::default() };
+            let device = FileDevice::open_with(&ours.path, &options).expect("a device");
+            let fs = Ext4::open_for_writing(Arc::new(device), &OpenOptions::default()).expect("a volume");
+            assert!(ours.try_mount("noatime").is_err(), "the kernel waits, and sees that we are there");
+            fs.close().expect("close");
+            drop(fs);
+            judge("mmp refused", &ours);
+        });
+    });
+}
