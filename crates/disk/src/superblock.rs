@@ -256,7 +256,7 @@ impl DefaultMountOptions {
     }
 }
 
-/// What to do when an error is found (`s_errors`).
+/// What to do when an error is found (`s_errors`, `errors=` in `ext4(5)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorPolicy {
     /// Go on.

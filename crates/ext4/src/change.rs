@@ -11,6 +11,7 @@ use std::ops::Range;
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::geometry::Position;
 use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
+use extern4_disk::superblock::ErrorPolicy;
 use extern4_jbd2::Handle;
 use extern4_vfs::Errno;
 
@@ -20,7 +21,7 @@ use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::quota::{Counted, Promises, QUOTA_CREDITS};
 use crate::seal;
-use crate::writer::Writer;
+use crate::writer::{Writer, note};
 
 /// An operation under way.
 pub(crate) struct Change<'f> {
@@ -48,7 +49,8 @@ impl Ext4 {
     ///
     /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed anything. Any other error, and an
     /// answer that comes too late, leaves a change half done, so the volume is given up: nothing since the last commit becomes
-    /// durable, and nothing can be changed any more.
+    /// durable, and nothing can be changed any more. Damage that was found before anything was changed is noted, and the volume
+    /// is given up unless its [`ErrorPolicy`] is to go on.
     ///
     /// What changes an inode whose flags ask for that (`chattr +S`) is durable when this returns, and file data written before.
     pub(crate) fn changing<R>(
@@ -85,11 +87,7 @@ impl Ext4 {
         if let Err(error) = &result
             && (!answers || change.has_begun.get())
         {
-            // While the handle is open, so that no commit takes what is half done.
-            writer.transactions.abort();
-            if let Error::Corrupt(corrupt) = error {
-                writer.note_error(self, corrupt);
-            }
+            change.fail(error);
         }
         let asks_sync = change.asks_sync.get().then(|| change.tid());
         drop(change);
@@ -113,6 +111,25 @@ impl Ext4 {
 }
 
 impl<'f> Change<'f> {
+    /// Does what has to be done about an error that is more than an answer.
+    fn fail(&self, error: &Error) {
+        // As Linux does with a policy that it does not know. A library stops no machine: "panic" is to turn read-only.
+        let policy = self.fs.superblock().error_policy();
+        let goes_on = matches!(policy, ErrorPolicy::Continue | ErrorPolicy::Unknown(_));
+        if let Error::Corrupt(corrupt) = error
+            && goes_on
+            && !self.has_begun.get()
+            && self.edit_superblock(|raw| note(raw, corrupt)).is_ok()
+        {
+            return;
+        }
+        // While the handle is open, so that no commit takes what is half done.
+        self.writer.transactions.abort();
+        if let Error::Corrupt(corrupt) = error {
+            self.writer.note_error(self.fs, corrupt);
+        }
+    }
+
     /// Changes a block of metadata.
     pub(crate) fn edit<R>(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
         self.edit_unsealed(buffer, |bytes, _| edit(bytes))

@@ -159,19 +159,7 @@ impl Writer {
         let read = fs.cache.device().read_at(&mut bytes, SUPERBLOCK_OFFSET);
         let place = Place::new(Structure::Superblock);
         let (Ok(()), Ok(mut sb)) = (read, Superblock::decode(&bytes, place)) else { return };
-        let raw = sb.raw_mut();
-        let (ino, block, now) =
-            (corrupt.place.ino.unwrap_or(0), corrupt.place.block.unwrap_or(0), now_seconds());
-        raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
-        if raw.s_error_count.get() == 0 {
-            raw.s_first_error_time.set(now);
-            raw.s_first_error_ino.set(ino);
-            raw.s_first_error_block.set(block);
-        }
-        raw.s_error_count.set(raw.s_error_count.get().saturating_add(1));
-        raw.s_last_error_time.set(now);
-        raw.s_last_error_ino.set(ino);
-        raw.s_last_error_block.set(block);
+        note(sb.raw_mut(), corrupt);
         let _ = fs.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode());
         let _ = fs.cache.device().flush();
     }
@@ -181,6 +169,21 @@ impl Writer {
         // Relaxed: any number will do.
         self.spread.fetch_add(1, Relaxed).wrapping_mul(7)
     }
+}
+
+/// Notes in a superblock what is damaged.
+pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
+    let (ino, block, now) = (corrupt.place.ino.unwrap_or(0), corrupt.place.block.unwrap_or(0), now_seconds());
+    raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
+    if raw.s_error_count.get() == 0 {
+        raw.s_first_error_time.set(now);
+        raw.s_first_error_ino.set(ino);
+        raw.s_first_error_block.set(block);
+    }
+    raw.s_error_count.set(raw.s_error_count.get().saturating_add(1));
+    raw.s_last_error_time.set(now);
+    raw.s_last_error_ino.set(ino);
+    raw.s_last_error_block.set(block);
 }
 
 impl Change<'_> {

@@ -1,43 +1,115 @@
-//! Damage that a change comes upon: it stops there, and says so.
+//! Damage that a change comes upon: what it has half done is lost, and whether changes go on is for the volume to say.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use extern4_disk::superblock::State;
-use extern4_testkit::image::{ImageSpec, Step};
+use extern4_testkit::image::{Image, ImageSpec, Step};
+use extern4_testkit::tools;
 use extern4_vfs::*;
 
 use crate::model::{Op, open_for_writing, run, session};
 use crate::walk;
 
-#[test]
-fn a_change_that_meets_damage_is_the_last() {
-    let spec = ImageSpec::new("damaged", 32 << 20, &["-t", "ext4", "-b", "4096"]);
+/// Which bitmap of the first group is damaged.
+enum Bitmap {
+    Blocks,
+    Inodes,
+}
+
+/// A volume with a damaged bitmap, and the bitmap's block.
+fn damaged(journal: bool, policy: &str, which: &Bitmap) -> Option<(Image, u64)> {
+    let plain: &[&str] = &["-t", "ext4", "-b", "4096", "-O", "^has_journal"];
+    let spec =
+        ImageSpec::new("damaged", 32 << 20, if journal { &["-t", "ext4", "-b", "4096"] } else { plain });
     if !spec.can_run() {
-        return;
+        return None;
     }
     let image = spec.build();
-    let bitmap = walk::open(&image.path).group(0).expect("a descriptor").inode_bitmap();
+    tools::run("tune2fs", ["-e".as_ref(), policy.as_ref(), image.path.as_os_str()]);
+    let fs = walk::open(&image.path);
+    let group = fs.group(0).expect("a descriptor");
+    let bitmap = match which {
+        Bitmap::Blocks => group.block_bitmap(),
+        Bitmap::Inodes => group.inode_bitmap(),
+    };
     let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
     file.write_all_at(&[0xa5; 64], bitmap * 4096).expect("it is written");
+    Some((image, bitmap))
+}
 
+/// What has been noted of damage in the superblock on the device: how often, and which block was the last.
+fn noted(image: &Image) -> (u32, Option<u64>) {
+    let fs = walk::open(&image.path);
+    let sb = fs.superblock();
+    assert!(sb.state().contains(State::ERROR));
+    (sb.error_count(), sb.last_error().map(|error| error.block))
+}
+
+#[test]
+fn damage_is_the_end_of_changes_where_the_volume_says_so() {
+    for policy in ["remount-ro", "panic"] {
+        let Some((image, bitmap)) = damaged(true, policy, &Bitmap::Inodes) else { return };
+        let fs = open_for_writing(&image.path);
+        let root = session(Arc::clone(&fs) as _);
+        let error = root.mknod("/f", NewKind::Regular, 0o644).map(drop).expect_err("the bitmap is damaged");
+        assert_eq!(error.errno(), Errno::EUCLEAN);
+        assert!(error.to_string().contains("inode bitmap"), "{error}");
+        // Nothing can be changed any more, and what is there can be read.
+        let refused = root.chmod("/lost+found", 0o711, How::FOLLOW).expect_err("it was given up");
+        assert_eq!(refused, Errno::EROFS);
+        assert!(root.stat("/lost+found", How::FOLLOW).is_ok());
+        drop(root);
+        assert!(fs.close().is_err());
+        drop(fs);
+        assert_eq!(noted(&image), (1, Some(bitmap)), "{policy}");
+        let fs = walk::open(&image.path);
+        assert!(walk::resolve(&fs, "/f").is_err(), "nothing of it was made durable");
+    }
+}
+
+#[test]
+fn changes_that_do_not_meet_the_damage_go_on_where_the_volume_says_so() {
+    for journal in [true, false] {
+        let Some((image, bitmap)) = damaged(journal, "continue", &Bitmap::Inodes) else { return };
+        let fs = open_for_writing(&image.path);
+        let root = session(Arc::clone(&fs) as _);
+        for name in ["/f", "/g"] {
+            let error =
+                root.mknod(name, NewKind::Regular, 0o644).map(drop).expect_err("the bitmap is damaged");
+            assert_eq!(error.errno(), Errno::EUCLEAN);
+        }
+        root.chmod("/lost+found", 0o711, How::FOLLOW).expect("what is not damaged can be changed");
+        drop(root);
+        fs.close().expect("close");
+        drop(fs);
+        assert_eq!(noted(&image), (2, Some(bitmap)));
+        let fs = walk::open(&image.path);
+        let found = walk::resolve(&fs, "/lost+found").expect("it is there");
+        assert_eq!(found.attr().mode & 0o7777, 0o711, "it was made durable");
+        assert!(walk::resolve(&fs, "/f").is_err());
+        drop(fs);
+        // What is left for e2fsck to mend is the bitmap.
+        let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
+        tools::e2fsck(&image.path).expect("nothing is wrong any more");
+    }
+}
+
+#[test]
+fn what_is_half_done_when_damage_is_met_is_never_kept() {
+    let Some((image, bitmap)) = damaged(true, "continue", &Bitmap::Blocks) else { return };
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
-    let error = root.mknod("/f", NewKind::Regular, 0o644).map(drop).expect_err("the bitmap is damaged");
+    // It has its inode when it needs a block.
+    let error = root.mkdir("/d", 0o755).map(drop).expect_err("the bitmap is damaged");
     assert_eq!(error.errno(), Errno::EUCLEAN);
-    assert!(error.to_string().contains("inode bitmap"), "{error}");
-    // Nothing can be changed any more, and what is there can be read.
-    assert_eq!(root.mkdir("/d", 0o755).map(drop).expect_err("it was given up"), Errno::EROFS);
-    assert!(root.stat("/lost+found", How::FOLLOW).is_ok());
+    let refused = root.mknod("/f", NewKind::Regular, 0o644).map(drop).expect_err("it was given up");
+    assert_eq!(refused, Errno::EROFS);
     drop(root);
     assert!(fs.close().is_err());
     drop(fs);
-
-    let fs = walk::open(&image.path);
-    let noted = fs.superblock();
-    assert!(noted.state().contains(State::ERROR) && noted.error_count() == 1);
-    assert_eq!(noted.last_error().map(|error| error.block), Some(bitmap));
-    assert!(walk::resolve(&fs, "/f").is_err(), "nothing of it was made durable");
+    assert_eq!(noted(&image), (1, Some(bitmap)));
+    assert!(walk::resolve(&walk::open(&image.path), "/d").is_err());
 }
 
 /// A group that says it has free blocks, and a bitmap that has none: what was promised to a change cannot be found.
