@@ -219,6 +219,10 @@ impl<'f> Change<'f> {
             if counts && !is_new {
                 before = Counted::in_record(record, info.ino(), self.fs.superblock(), has_checksum);
             }
+            if let Some(lazy) = &self.fs.lazy_times {
+                // The fields have them.
+                lazy.take(info.ino());
+            }
             encode(record, &fields)
         })?;
         if counts {

@@ -106,6 +106,9 @@ impl Ext4 {
                 Err(_) => {}
             }
         }
+        if offset + old as u64 <= info.size() && self.note_write_lazily(inode, info, now)? {
+            return Ok(old);
+        }
         self.changing(2, 0, |change| {
             let changed = change.stamped(info.clone(), offset + old as u64, now)?;
             *info = change.show(inode, changed)?;
@@ -307,9 +310,16 @@ impl Ext4 {
         }
     }
 
-    /// Makes a file durable.
-    pub(crate) fn sync_file_data(&self, inode: &Inode) -> Result<()> {
+    /// Makes a file durable; with `data_only`, its times need not be.
+    pub(crate) fn sync_file_data(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
+        if self.lazy_times.is_some() {
+            // What was written over may be part of no transaction.
+            if !data_only {
+                self.store_times(inode.private::<Node>().info().ino())?;
+            }
+            return Ok(writer.transactions.sync()?);
+        }
         match inode.private::<Node>().changed_in() {
             Some(tid) => Ok(writer.transactions.commit(tid)?),
             // Not since it was read, but maybe before that.

@@ -252,7 +252,12 @@ impl Ext4 {
         if self.is_hidden(number) {
             return Err(stale("is one of the volume's own"));
         }
-        let info = self.load_inode(number)?;
+        // Before the record is read, for they may be stored there at this moment.
+        let times = self.lazy_times.as_ref().and_then(|lazy| lazy.get(number));
+        let mut info = self.load_inode(number)?;
+        if let Some(times) = times {
+            times.apply(info.fields_mut());
+        }
         if info.inode.links() == 0 {
             return Err(stale("has been deleted"));
         }

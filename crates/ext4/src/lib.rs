@@ -49,6 +49,7 @@ mod inline_dir;
 mod inline_file;
 mod inode;
 pub mod journal;
+mod lazy_times;
 mod link;
 pub mod map;
 mod map_change;

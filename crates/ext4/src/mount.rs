@@ -7,6 +7,7 @@
 
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::time::Duration;
 
 use extern4_block::{BlockDevice, BufferCache, CacheOptions};
 use extern4_disk::blocks::Blocks;
@@ -20,6 +21,7 @@ use crate::error::{Result, Unsupported};
 use crate::fast_commit::FastCommits;
 use crate::group::{Groups, to_usize};
 use crate::journal;
+use crate::lazy_times::LazyTimes;
 use crate::mmp::{self, Guard};
 use crate::superblock;
 use crate::writer::{Writer, check_writable};
@@ -39,6 +41,9 @@ pub struct OpenOptions {
     pub ignore_journal: bool,
     /// Read the volume even while another host writes to it.
     pub shared: bool,
+    /// How long times may be changed in memory only, where nothing else of an inode has changed (`lazytime`); Linux lets them
+    /// be for 24 hours. That is looked at when more such times change. `None` stores them as everything else.
+    pub lazy_times: Option<Duration>,
 }
 
 impl Default for OpenOptions {
@@ -49,6 +54,7 @@ impl Default for OpenOptions {
             journal_device: None,
             ignore_journal: false,
             shared: false,
+            lazy_times: None,
         }
     }
 }
@@ -85,6 +91,8 @@ pub struct Ext4 {
     pub(crate) replayed: Option<Replayed>,
     /// None if the volume is only read.
     pub(crate) writer: Option<Writer>,
+    /// Times that are not stored at once, if that was asked for.
+    pub(crate) lazy_times: Option<LazyTimes>,
     /// Keeps other hosts from it.
     guard: Option<Guard>,
 }
@@ -151,6 +159,7 @@ impl Ext4 {
         }
         fs.writer = Some(Writer::open(&fs, journal)?);
         fs.free_orphans()?;
+        fs.lazy_times = options.lazy_times.map(LazyTimes::new);
         Ok(fs)
     }
 
@@ -159,6 +168,7 @@ impl Ext4 {
     /// # Errors
     /// A device that fails; the volume then needs recovery.
     pub fn close(&self) -> Result<()> {
+        self.store_all_times()?;
         self.writer.as_ref().map_or(Ok(()), |writer| writer.close(self))?;
         self.guard.as_ref().map_or(Ok(()), Guard::release)
     }
@@ -186,6 +196,7 @@ impl Ext4 {
             fast_commits: FastCommits::default(),
             replayed: None,
             writer: None,
+            lazy_times: None,
             guard: None,
             superblock,
         })

@@ -71,6 +71,11 @@ impl Node {
         }
     }
 
+    /// Puts a changed inode in place, which is not part of a transaction yet.
+    pub(crate) fn set_in_memory(&self, info: InodeInfo) {
+        self.current().info = Arc::new(info);
+    }
+
     /// The last transaction that changed it since it was read.
     pub(crate) fn changed_in(&self) -> Option<Tid> {
         self.current().changed_in

@@ -62,6 +62,7 @@ impl FileSystem for Ext4 {
     }
 
     fn sync(&self) -> Result<()> {
+        self.store_all_times()?;
         match &self.writer {
             Some(writer) => Ok(writer.transactions.sync().map_err(crate::Error::from)?),
             None => Ok(()),
@@ -69,11 +70,16 @@ impl FileSystem for Ext4 {
     }
 
     fn evict_inode(&self, inode: &Inode) {
-        if self.writer.is_none() || inode.attr().nlink > 0 {
+        if self.writer.is_none() {
             return;
         }
-        // If it fails the inode stays an orphan, and goes when the volume is opened next.
-        let _ = self.delete(node(inode).copy());
+        if inode.attr().nlink == 0 {
+            // If it fails the inode stays an orphan, and goes when the volume is opened next.
+            let _ = self.delete(node(inode).copy());
+        } else if self.lazy_times.is_some() {
+            // If it fails they are lost, as in a crash.
+            let _ = self.store_times(node(inode).info().ino());
+        }
     }
 }
 
@@ -202,7 +208,7 @@ impl FileOps for Ext4 {
         Ok(self.fallocate_file(inode, mode, offset, len, now, caps)?)
     }
 
-    fn sync_file(&self, inode: &Inode, _data_only: bool) -> Result<()> {
-        Ok(self.sync_file_data(inode)?)
+    fn sync_file(&self, inode: &Inode, data_only: bool) -> Result<()> {
+        Ok(self.sync_file_data(inode, data_only)?)
     }
 }

@@ -38,6 +38,9 @@ const DIRECTORIES_ONLY: InodeFlags =
 impl Ext4 {
     /// Sets attributes, and the ACL that goes with a mode.
     pub(crate) fn change_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        if self.note_read_lazily(inode, set)? {
+            return Ok(());
+        }
         let node = inode.private::<Node>();
         let _map = set.acl.is_some().then(|| node.change_map());
         let mut info = node.copy();

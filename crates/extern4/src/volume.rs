@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use extern4_block::partition::Table;
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
 use extern4_ext4::Ext4;
 use extern4_vfs as vfs;
-use vfs::{Cred, Namespace, StatFs, SuperBlock, SuperOptions};
+use vfs::{Atime, Cred, Namespace, StatFs, SuperBlock, SuperOptions};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::session::Session;
@@ -36,6 +37,9 @@ pub struct Volume {
     image_offset: Option<u64>,
 }
 
+/// How long Linux lets times be in memory only.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Counters of a volume.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -51,6 +55,7 @@ pub struct Stats {
 /// How to open a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
+    atime: Option<Atime>,
     partition: Option<u32>,
     offset_bytes: u64,
     write: bool,
@@ -88,6 +93,20 @@ impl OpenOptions {
     /// find out. [`Volume::close`] ends that.
     pub fn write(&mut self, write: bool) -> &mut Self {
         self.write = write;
+        self
+    }
+
+    /// When reading a file of a volume that is open for writing changes its access time; [`Atime::Relative`] by default.
+    pub fn atime(&mut self, atime: Atime) -> &mut Self {
+        self.atime = Some(atime);
+        self
+    }
+
+    /// Lets times that change alone, as by a read or by a write over what is there already, change in memory only until the file
+    /// changes otherwise, it or the volume is synced, or a day has passed, as Linux does with `lazytime`. A crash loses
+    /// them.
+    pub fn lazytime(&mut self, lazytime: bool) -> &mut Self {
+        self.ext4.lazy_times = lazytime.then_some(DAY);
         self
     }
 
@@ -135,9 +154,10 @@ impl OpenOptions {
             Err(error) => return Err(explain(error, &device, self.partition.is_none())),
         };
         let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
+        let mut options = SuperOptions { read_only: !self.write, ..SuperOptions::default() };
+        options.atime = self.atime.unwrap_or(options.atime);
         let superblock =
-            SuperBlock::new(fs, SuperOptions { read_only: !self.write, ..SuperOptions::default() })
-                .map_err(|e| Error::from_vfs("read the root directory of", e))?;
+            SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
         Ok(Volume { ext4, namespace: Namespace::new(superblock), image_offset: None })
     }
 

@@ -11,6 +11,7 @@ mod faults;
 mod fsx;
 mod full;
 mod hostile;
+mod lazy_times;
 mod memory;
 mod mmp;
 mod model;
