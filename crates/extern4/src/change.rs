@@ -7,7 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use extern4_vfs as vfs;
-use vfs::{Acl, AclKind, FileFlags, How, NewKind, OpenFlags, OpenHow, RenameFlags, SetTime, XattrFlags};
+use vfs::{
+    Acl, AclKind, Attributes, FileFlags, How, NewKind, OpenFlags, OpenHow, RenameFlags, SetTime, XattrFlags,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
@@ -190,6 +192,31 @@ impl Session {
     pub fn set_times(&self, path: impl AsRef<Path>, read: SetTime, changed: SetTime) -> Result<()> {
         self.run("set the times of", path.as_ref(), |path| {
             self.vfs().utimens(path, read, changed, How::NOFOLLOW)
+        })
+    }
+
+    /// Sets owner, group, mode and times together, of a symbolic link itself: all that are there, or after an error none. Does
+    /// in one step what [`chown`](Self::chown), [`set_permissions`](Self::set_permissions) and
+    /// [`set_times`](Self::set_times) do in three.
+    ///
+    /// ```
+    /// # fn main() -> extern4::Result<()> {
+    /// # let sample = extern4_testkit::sample::image();
+    /// use extern4::Attributes;
+    ///
+    /// let volume = extern4::Volume::options().write(true).open(&sample.path)?;
+    /// let session = volume.superuser();
+    /// let new = Attributes { uid: Some(1000), mode: Some(0o640), ..Attributes::default() };
+    /// session.set_attributes("/etc/hostname", &new)?;
+    /// let found = session.metadata("/etc/hostname")?;
+    /// assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (1000, 0, 0o640));
+    /// drop(session);
+    /// volume.close()
+    /// # }
+    /// ```
+    pub fn set_attributes(&self, path: impl AsRef<Path>, new: &Attributes) -> Result<()> {
+        self.run("change the attributes of", path.as_ref(), |path| {
+            self.vfs().set_attributes(path, new, How::NOFOLLOW)
         })
     }
 

@@ -40,9 +40,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};
 pub use extern4_vfs::{
-    Access, Acl, AclEntry, AclKind, AclTag, Atime, Attr, CacheStats, Caps, Cred, Errno, FallocateMode,
-    FileFlags, FileType, NewKind, OpenFlags, Rdev, RenameFlags, Resolve, SetTime, Span, SpanKind, StatFs,
-    Timespec, XattrFlags,
+    Access, Acl, AclEntry, AclKind, AclTag, Atime, Attr, Attributes, CacheStats, Caps, Cred, Errno,
+    FallocateMode, FileFlags, FileType, NewKind, OpenFlags, Rdev, RenameFlags, Resolve, SetTime, Span,
+    SpanKind, StatFs, Timespec, XattrFlags,
 };
 pub use file::File;
 pub use metadata::{Metadata, system_time};

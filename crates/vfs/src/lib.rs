@@ -77,5 +77,5 @@ pub use namei::{How, Resolve};
 pub use open_files::OpenFileInfo;
 pub use permission::{Access, SecurityHook};
 pub use session::Session;
-pub use setattr::SetTime;
+pub use setattr::{Attributes, SetTime};
 pub use superblock::{Atime, CacheStats, SuperBlock, SuperOptions};

@@ -25,31 +25,60 @@ pub enum SetTime {
     At(Timespec),
 }
 
+/// Attributes to be set together; what is `None` stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permission bits, set-id bits and sticky bit.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last read.
+    pub atime: Option<Timespec>,
+    /// Last change of the contents.
+    pub mtime: Option<Timespec>,
+}
+
 impl Session {
     /// Sets the permission bits. Owners only; `EOPNOTSUPP` on a symbolic link.
     pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u16, how: How) -> Result<()> {
         let spot = self.walk(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&spot.mount)?;
         let (sb, inode) = (spot.sb(), spot.inode());
+        let _change = inode.lock_exclusive();
+        let mut set = SetAttr { ctime: Some(sb.now()), caps: self.cred.caps(), ..SetAttr::default() };
+        self.plan_mode(sb, inode, mode, &mut set)?;
+        let _search = sb.search_change(inode);
+        sb.fs_for(&self.cred).set_attr(inode, &set)
+    }
+
+    /// Enters a change of the mode into `set`, whose change of the owner comes before it. Locks: `rwsem` exclusive.
+    fn plan_mode(&self, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut SetAttr) -> Result<()> {
         if inode.kind() == FileType::Symlink {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let _change = inode.lock_exclusive();
         may_change_owner_things(inode)?;
-        if !owner_or_capable(&self.cred, inode) {
-            return Err(Errno::EPERM.into());
-        }
+        self.owns_after(inode, set)?;
         let mut mode = mode & 0o7777;
-        if !in_group_or_capable(&self.cred, inode.owner().1) {
+        if !in_group_or_capable(&self.cred, set.gid.unwrap_or(inode.owner().1)) {
             mode &= !0o2000;
         }
         // The ACL's owner, mask and other entries are the mode's bits.
         let acl = if sb.traits().acl { sb.acl(inode, AclKind::Access)? } else { None };
-        let acl = acl.map(|acl| sb.checker.intern(acl.with_mode(mode)));
-        let (ctime, caps) = (Some(sb.now()), self.cred.caps());
-        let set = SetAttr { mode: Some(mode), acl, ctime, caps, ..SetAttr::default() };
-        let _search = sb.search_change(inode);
-        sb.fs_for(&self.cred).set_attr(inode, &set)
+        set.acl = acl.map(|acl| sb.checker.intern(acl.with_mode(mode)));
+        set.mode = Some(mode);
+        Ok(())
+    }
+
+    /// `EPERM` unless the caller owns the file once `set` has been done, or may act as if.
+    fn owns_after(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        let owner = set.uid.unwrap_or(inode.owner().0);
+        if owner == self.cred.uid() || self.cred.has(Caps::FOWNER) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM.into())
+        }
     }
 
     /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits.
@@ -58,6 +87,14 @@ impl Session {
         let _writer = WriteGuard::take(&spot.mount)?;
         let (sb, inode) = (spot.sb(), spot.inode());
         let _change = inode.lock_exclusive();
+        let mut set = SetAttr { ctime: Some(sb.now()), caps: self.cred.caps(), ..SetAttr::default() };
+        self.plan_owner(inode, uid, gid, &mut set)?;
+        let _search = sb.search_change(inode);
+        sb.fs_for(&self.cred).set_attr(inode, &set)
+    }
+
+    /// Enters a change of owner and group into `set`. Locks: `rwsem` exclusive.
+    fn plan_owner(&self, inode: &Inode, uid: Option<u32>, gid: Option<u32>, set: &mut SetAttr) -> Result<()> {
         if uid.is_some() || gid.is_some() {
             may_change_owner_things(inode)?;
         }
@@ -70,8 +107,6 @@ impl Session {
         if !uid_allowed || !gid_allowed {
             return Err(Errno::EPERM.into());
         }
-        let (ctime, caps) = (Some(sb.now()), self.cred.caps());
-        let mut set = SetAttr { uid, gid, ctime, caps, ..SetAttr::default() };
         if !inode.is_dir() {
             let lost = set_id_bits_lost(&self.cred, inode);
             if lost != 0 {
@@ -82,6 +117,32 @@ impl Session {
                 }
                 set.mode = Some(mode & 0o7777 & !lost);
             }
+        }
+        (set.uid, set.gid) = (uid, gid);
+        Ok(())
+    }
+
+    /// Does at once what [`chown`](Self::chown), [`chmod`](Self::chmod) and [`utimens`](Self::utimens) do one after the
+    /// other: all of it, or if one of them would fail nothing.
+    pub fn set_attributes(&self, path: impl AsRef<[u8]>, new: &Attributes, how: How) -> Result<()> {
+        if [new.atime, new.mtime].into_iter().flatten().any(|time| time.nsec > 999_999_999) {
+            return Err(Errno::EINVAL.into());
+        }
+        let spot = self.walk(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let (sb, inode) = (spot.sb(), spot.inode());
+        let _change = inode.lock_exclusive();
+        let (atime, mtime, ctime, caps) = (new.atime, new.mtime, Some(sb.now()), self.cred.caps());
+        let mut set = SetAttr { atime, mtime, ctime, caps, ..SetAttr::default() };
+        if new.uid.is_some() || new.gid.is_some() {
+            self.plan_owner(inode, new.uid, new.gid, &mut set)?;
+        }
+        if let Some(mode) = new.mode {
+            self.plan_mode(sb, inode, mode, &mut set)?;
+        }
+        if new.atime.is_some() || new.mtime.is_some() {
+            may_change_owner_things(inode)?;
+            self.owns_after(inode, &set)?;
         }
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)

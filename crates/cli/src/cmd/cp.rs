@@ -4,6 +4,7 @@
 //! step is taken from an open directory, by one name, with links refused ([`tree::Tree`]). A file that is there already
 //! is replaced, never written through. Only the destination as it was typed is taken as the user means it.
 
+mod ahead;
 mod attributes;
 mod copier;
 mod data;
@@ -11,6 +12,7 @@ mod into;
 mod progress;
 mod source;
 mod tree;
+mod walk;
 
 use std::ffi::{OsStr, OsString};
 use std::io;

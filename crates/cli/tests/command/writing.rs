@@ -11,7 +11,7 @@ use extern4_testkit::tools::find;
 use extern4_testkit::{plan, tree};
 
 use crate::copying::copied;
-use crate::run::{command, extern4, failed, machine, ok, tool};
+use crate::run::{assert_same, command, extern4, failed, machine, ok, sorted, tool};
 
 /// A volume with a journal and nothing in it.
 fn empty() -> Image {
@@ -421,6 +421,67 @@ fn an_archive_copy_into_a_volume_is_the_same_tree() {
     for copy in [mount.path.join("tree"), mount.path.join("twin"), other.path.join("twin")] {
         tree::assert_same("cp -a again", &copied(&copy), &original);
     }
+}
+
+/// What `find` sees below a directory, sorted; without the sizes of directories, which are the file systems' own.
+fn listed(directory: &Path) -> Vec<String> {
+    let directories = ["(", "-type", "d", "-printf", "%y %m %U %T@ %P\n", ")"];
+    let others = ["-o", "-printf", "%y %m %U %n %s %T@ %P\n"];
+    sorted(&tool(directory, "find", ["."].into_iter().chain(directories).chain(others)))
+}
+
+#[test]
+fn trees_are_copied_with_few_open_files() {
+    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-N", "8192"]).build();
+    let root = image.scratch().join("tree");
+    // Deeper than there may be open files, with something on both sides of each way down.
+    let mut deep = root.join("deep");
+    for level in 0..1200 {
+        std::fs::create_dir_all(&deep).expect("a directory");
+        for name in ["a", "b"].iter().filter(|_| level % 5 == 0) {
+            std::fs::write(deep.join(name), format!("{level}\n")).expect("a file");
+        }
+        deep.push("d");
+    }
+    // Files that are not read ahead: with holes, and with several names.
+    for number in 0..500 {
+        let path = root.join(format!("hole{number}"));
+        std::fs::File::create(&path).and_then(|file| file.set_len(8192)).expect("a file with a hole");
+        std::fs::hard_link(&path, root.join(format!("link{number}"))).expect("a link");
+        std::fs::create_dir(root.join(format!("dir{number}"))).expect("a directory");
+    }
+    let copy = "ulimit -n 200 && exec \"$0\" cp -a tree disk.img:/";
+    tool(image.scratch(), "sh", ["-c", copy, env!("CARGO_BIN_EXE_extern4")]);
+    sound(&image);
+    let Ok(mount) = image.try_mount("ro,noatime") else { return };
+    assert_same("cp -a", &listed(&mount.path.join("tree")), &listed(&root));
+}
+
+#[test]
+fn what_cannot_be_read_or_made_is_said_and_the_rest_is_copied() {
+    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]).build();
+    let at = |path: &str| image.scratch().join(path);
+    for name in ["tree/a/in/deeper", "tree/b", "tree/c"] {
+        std::fs::create_dir_all(at(name)).expect("a directory");
+        std::fs::write(at(name).join("file"), name).expect("a file");
+    }
+    std::fs::write(at("file"), "in the way\n").expect("a file");
+    // A directory that cannot be made is left out with all that is in it.
+    quietly(&image, &["mkdir", "disk.img:/tree"]);
+    quietly(&image, &["cp", "file", "disk.img:/tree/a"]);
+    quietly(&image, &["mkdir", "-p", "disk.img:/tree/c/file"]);
+    let errors = failed(&extern4(&image, ["cp", "-a", "tree", "disk.img:/"]), 1);
+    let mut errors: Vec<_> = errors.lines().collect();
+    errors.sort_unstable();
+    assert_eq!(
+        errors,
+        [
+            "extern4: cp: tree/a: there is a file of this name where the directory would go",
+            "extern4: cp: tree/c/file: there is a directory of this name where the file would go",
+        ]
+    );
+    assert_eq!(said(&image, &["cat", "disk.img:/tree/a", "disk.img:/tree/b/file"]), "in the way\ntree/b");
+    sound(&image);
 }
 
 #[test]

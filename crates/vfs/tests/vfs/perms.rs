@@ -166,6 +166,62 @@ fn chown_is_for_the_superuser_and_chgrp_for_members() {
 }
 
 #[test]
+fn attributes_are_set_together_or_not_at_all() {
+    let root = volume();
+    let one = root.with_cred(Cred::new(1, 1, &[5]));
+    put(&one, "/tmp/f", b"");
+    let stat = || root.stat("/tmp/f", How::FOLLOW).unwrap();
+    let set = |session: &Session, new| errno(session.set_attributes("/tmp/f", &new, How::FOLLOW));
+    let time = Timespec { sec: 7, nsec: 9 };
+    let all = Attributes {
+        mode: Some(0o6751),
+        uid: Some(3),
+        gid: Some(4),
+        atime: Some(time),
+        mtime: Some(Timespec { sec: -7, nsec: 0 }),
+    };
+    // The set-id bits are those of the new owner.
+    assert_eq!(set(&root, all), Ok(()));
+    let found = stat();
+    assert_eq!((found.uid, found.gid, found.mode & 0o7777), (3, 4, 0o6751));
+    assert_eq!((found.atime, found.mtime), (time, Timespec { sec: -7, nsec: 0 }));
+    // A change of the owner alone takes them off; no change at all leaves everything.
+    assert_eq!(set(&root, Attributes { uid: Some(1), ..Attributes::default() }), Ok(()));
+    assert_eq!((stat().uid, stat().mode & 0o7777), (1, 0o751));
+    assert_eq!(set(&one, Attributes::default()), Ok(()));
+    // What one of the changes forbids is left as it was by all.
+    let before = stat();
+    for (session, new, error) in [
+        (&one, Attributes { uid: Some(2), mode: Some(0o600), ..Attributes::default() }, Errno::EPERM),
+        (&one, Attributes { mode: Some(0o600), gid: Some(6), ..Attributes::default() }, Errno::EPERM),
+        (&user(&root, 2), Attributes { mode: Some(0o600), ..Attributes::default() }, Errno::EPERM),
+        (&user(&root, 2), Attributes { mtime: Some(time), ..Attributes::default() }, Errno::EPERM),
+        (
+            &root.with_cred(Cred::new(1, 1, &[]).with_caps(Caps::CHOWN)),
+            Attributes { uid: Some(2), mode: Some(0o600), ..Attributes::default() },
+            Errno::EPERM,
+        ),
+        (
+            &root,
+            Attributes { uid: Some(2), mtime: Some(Timespec { sec: 0, nsec: 1_000_000_000 }), ..all },
+            Errno::EINVAL,
+        ),
+    ] {
+        assert_eq!(set(session, new), Err(error), "{new:?}");
+        assert_eq!(stat(), before, "{new:?}");
+    }
+    // Members keep the set-group-id bit for a group of their own, and lose it for another.
+    let group = |gid| Attributes { gid: Some(gid), mode: Some(0o2755), ..Attributes::default() };
+    assert_eq!(set(&one, group(5)), Ok(()));
+    assert_eq!(stat().mode & 0o7777, 0o2755);
+    root.symlink("f", "/tmp/link").unwrap();
+    let link = |new| errno(root.set_attributes("/tmp/link", &new, How::NOFOLLOW));
+    assert_eq!(link(all), Err(Errno::EOPNOTSUPP));
+    assert_eq!(link(Attributes { mode: None, ..all }), Ok(()));
+    assert_eq!(root.stat("/tmp/link", How::NOFOLLOW).unwrap().mtime.sec, -7);
+}
+
+#[test]
 fn writing_takes_set_id_bits_off() {
     let root = volume();
     put(&root, "/tmp/f", b"x");

@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use extern4::{Acl, AclKind, Errno, FileType, NewKind, OpenFlags, Session, SetTime, XattrFlags};
+use extern4::{Acl, AclKind, Attributes, Errno, FileType, NewKind, OpenFlags, Session, SetTime, XattrFlags};
 
 use crate::app::{App, Opened, Target, host_reason};
 use crate::place::{Image, Place};
@@ -19,9 +19,11 @@ use crate::status::Status;
 use crate::text::escape;
 
 use super::Args;
+use super::ahead;
 use super::attributes::Lost;
 use super::progress::Progress;
-use super::source::{Contents, Directory, Fault, Id, Node};
+use super::source::{Body, Contents, Directory, Fault, Found, Id, Node, Wants, Xattrs};
+use super::walk::{Step, Walk};
 
 /// Bytes copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -73,16 +75,7 @@ pub(super) struct IntoVolume<'a> {
     image: Option<Id>,
 }
 
-/// The file that is copied: where it is, and how it is called in messages.
-struct Item<'a> {
-    directory: &'a Directory,
-    name: &'a Path,
-    node: &'a Node,
-    /// Symbolic links were followed to it.
-    follow: bool,
-}
-
-/// Where its copy goes.
+/// Where a copy goes.
 struct Spot<'a> {
     directory: &'a Session,
     name: &'a OsStr,
@@ -90,13 +83,14 @@ struct Spot<'a> {
     path: &'a Path,
     /// The file the user named, which is there already: it is written, not replaced.
     existing: bool,
+    /// The directory gives new files an ACL.
+    gives_acl: bool,
 }
 
 /// A directory that is being copied.
 struct Level {
-    from_parent: Directory,
-    from_name: PathBuf,
-    from: Directory,
+    /// The name of the original in its directory.
+    named: PathBuf,
     /// The path of the original, for messages.
     shown: PathBuf,
     node: Node,
@@ -104,9 +98,18 @@ struct Level {
     to_name: OsString,
     to: Session,
     path: PathBuf,
-    /// Names that are left, from the last to the first.
-    entries: Vec<OsString>,
     made: bool,
+    /// It has an ACL that its copy does not need to have.
+    has_acl: bool,
+    gives_acl: bool,
+}
+
+/// The directories that a walk is in.
+struct Levels<'a> {
+    from: &'a Source,
+    stack: Vec<Level>,
+    /// So many inside the last are left out, since it could not be made.
+    left_out: usize,
 }
 
 impl<'a> IntoVolume<'a> {
@@ -184,20 +187,26 @@ impl<'a> IntoVolume<'a> {
         let name = to.file_name().map_or_else(|| OsString::from("."), ToOwned::to_owned);
         let parent = if to.file_name().is_none() { &*to } else { to.parent().unwrap_or(Path::new("/")) };
         let parent = session.at(parent)?;
-        let spot = Spot { directory: &parent, name: &name, path: &to, existing };
-        if node.kind == FileType::Directory
+        let spot =
+            Spot { directory: &parent, name: &name, path: &to, existing, gives_acl: gives_acl(&parent) };
+        if node.is_dir()
             && let Directory::Volume(view, 0) = &directory
             && parent.canonicalize(".")?.join(&name).starts_with(view.canonicalize(path)?)
         {
             return Err(Failure::Says("a directory is not copied into itself"));
         }
-        let item = Item { directory: &directory, name: path, node: &node, follow };
-        if node.kind != FileType::Directory {
-            return self.file(&item, &spot);
+        if !node.is_dir() {
+            let wants = Wants { ahead: false, ..self.wants() };
+            let mut found = directory.find(path, follow, node, wants, &mut Vec::new());
+            return self.file(&mut found, &[], &spot);
         }
-        let level = self.enter(directory.clone(), path.to_owned(), shown, node, &spot)?;
-        self.tree(level, from, app);
-        Ok(())
+        let walk = Walk::new(directory.inside(path)?, &node, self.wants())?;
+        let top = self.enter(path.to_owned(), shown, node, &spot)?;
+        self.tree(walk, Levels { from, stack: vec![top], left_out: 0 }, app)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { body: true, ahead: true, links: self.args.archive, xattrs: self.keeps_attributes() }
     }
 
     /// The number of a volume.
@@ -215,15 +224,14 @@ impl<'a> IntoVolume<'a> {
             Source::Host(_) if node.kind != FileType::Directory => self.progress.expect_bytes(node.stored),
             Source::Host(_) if self.progress.is_hidden() => {}
             Source::Host(_) => {
-                let mut left: Vec<Directory> = directory.inside(path).into_iter().collect();
-                while let Some(directory) = left.pop() {
-                    for name in directory.entries().unwrap_or_default() {
-                        let Ok(node) = directory.node(Path::new(&name), false) else { continue };
-                        match node.kind {
-                            FileType::Directory => left.extend(directory.inside(Path::new(&name))),
-                            FileType::Regular => self.progress.expect_bytes(node.stored),
-                            _ => {}
-                        }
+                let wants = Wants { body: false, ahead: false, links: false, xattrs: false };
+                let walk = directory.inside(path).and_then(|top| Walk::new(top, node, wants));
+                let Ok(mut walk) = walk else { return };
+                while let Some(step) = walk.next() {
+                    if let Step::File(found) = step
+                        && found.node.kind == FileType::Regular
+                    {
+                        self.progress.expect_bytes(found.node.stored);
                     }
                 }
             }
@@ -231,18 +239,7 @@ impl<'a> IntoVolume<'a> {
     }
 
     /// Makes a directory, or goes into the one that is there.
-    fn enter(
-        &self,
-        from_parent: Directory,
-        from_name: PathBuf,
-        shown: PathBuf,
-        node: Node,
-        spot: &Spot<'_>,
-    ) -> Result<Level, Failure> {
-        let from = from_parent.inside(&from_name)?;
-        // Before the copy is made, which may be in it.
-        let mut entries = from.entries()?;
-        entries.reverse();
+    fn enter(&self, named: PathBuf, shown: PathBuf, node: Node, spot: &Spot<'_>) -> Result<Level, Failure> {
         let keep = self.keeps_attributes();
         let mode = if keep { 0o700 } else { node.mode & 0o777 & !UMASK | 0o700 };
         let made = match spot.directory.create_dir_with(spot.name, u16::try_from(mode).unwrap_or(0o700)) {
@@ -262,70 +259,78 @@ impl<'a> IntoVolume<'a> {
             }
             Err(error) => return Err(error.into()),
         };
+        let to = spot.directory.at(spot.name)?;
         Ok(Level {
-            from_parent,
-            from_name,
-            from,
+            named,
             shown,
             node,
             to_parent: spot.directory.clone(),
             to_name: spot.name.to_owned(),
-            to: spot.directory.at(spot.name)?,
+            gives_acl: gives_acl(&to),
+            to,
             path: spot.path.to_owned(),
-            entries,
             made,
+            has_acl: !made || spot.gives_acl,
         })
     }
 
     /// Copies what is below a directory. What cannot be copied is reported, and the rest is.
-    fn tree(&mut self, top: Level, from: &Source, app: &mut App) {
-        let mut levels = vec![top];
-        while let Some(level) = levels.last_mut() {
-            let Some(name) = level.entries.pop() else {
-                let Some(level) = levels.pop() else { break };
-                let left = self.leave(&level);
-                self.outcome(left, from, &level.shown, &level.path, app);
-                continue;
-            };
-            let (shown, path) = (level.shown.join(&name), level.path.join(&name));
-            match self.entry(level, &name, &shown, &path) {
-                Ok(next) => levels.extend(next),
-                failed => self.outcome(failed.map(drop), from, &shown, &path, app),
+    fn tree(&mut self, mut walk: Walk, mut levels: Levels<'_>, app: &mut App) -> Result<(), Failure> {
+        if let Source::Host(_) = levels.from {
+            let walked = ahead::walk(walk, |step, bytes| self.step(step, bytes, &mut levels, app));
+            return walked.map_err(|error| Fault::Host(error).into());
+        }
+        while let Some(step) = walk.next() {
+            self.step(step, &[], &mut levels, app);
+            if levels.left_out > 0 {
+                walk.skip();
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step, bytes: &[u8], levels: &mut Levels<'_>, app: &mut App) {
+        match step {
+            Step::Enter(..) if levels.left_out > 0 => levels.left_out += 1,
+            Step::Leave(_) if levels.left_out > 0 => levels.left_out -= 1,
+            _ if levels.left_out > 0 => {}
+            Step::Leave(xattrs) => {
+                let Some(level) = levels.stack.pop() else { return };
+                let left = self.leave(&level, xattrs);
+                self.outcome(left, levels.from, &level.shown, &level.path, app);
+            }
+            Step::Fault(name, fault) => {
+                let Some(level) = levels.stack.last() else { return };
+                let (shown, path) = (level.shown.join(&name), level.path.join(&name));
+                self.outcome(Err(fault.into()), levels.from, &shown, &path, app);
+            }
+            Step::Enter(name, node) => {
+                let Some(level) = levels.stack.last() else { return };
+                let (shown, path) = (level.shown.join(&name), level.path.join(&name));
+                match self.enter(PathBuf::from(&name), shown.clone(), node, &level.spot(&name, &path)) {
+                    Ok(next) => levels.stack.push(next),
+                    Err(failure) => {
+                        levels.left_out = 1;
+                        self.outcome(Err(failure), levels.from, &shown, &path, app);
+                    }
+                }
+            }
+            Step::File(mut found) => {
+                let Some(level) = levels.stack.last() else { return };
+                let path = level.path.join(&found.name);
+                let name = found.name.clone();
+                if let Err(failure) = self.file(&mut found, bytes, &level.spot(name.as_os_str(), &path)) {
+                    self.outcome(Err(failure), levels.from, &level.shown.join(&name), &path, app);
+                }
             }
         }
     }
 
-    fn entry(
-        &mut self,
-        level: &Level,
-        name: &OsStr,
-        shown: &Path,
-        path: &Path,
-    ) -> Result<Option<Level>, Failure> {
-        let from_name = Path::new(name);
-        if !super::tree::is_step(name) {
-            return Err(Failure::Says("not a file name"));
-        }
-        let node = level.from.node(from_name, false)?;
-        let spot = Spot { directory: &level.to, name, path, existing: false };
-        if node.kind == FileType::Directory {
-            let next = self.enter(level.from.clone(), from_name.to_owned(), shown.to_owned(), node, &spot)?;
-            return Ok(Some(next));
-        }
-        let item = Item { directory: &level.from, name: from_name, node: &node, follow: false };
-        self.file(&item, &spot).map(|()| None)
-    }
-
     /// Gives a directory what its original has, when everything is in it.
-    fn leave(&mut self, level: &Level) -> Result<(), Failure> {
+    fn leave(&mut self, level: &Level, xattrs: Result<Xattrs, Fault>) -> Result<(), Failure> {
         if self.keeps_attributes() {
-            let item = Item {
-                directory: &level.from_parent,
-                name: &level.from_name,
-                node: &level.node,
-                follow: false,
-            };
-            return self.keep(&item, &level.to_parent, &level.to_name);
+            let copy = (&level.to_parent, level.to_name.as_os_str());
+            return self.keep(&level.named, &level.node, xattrs, copy, level.has_acl);
         }
         let mode = level.node.mode & 0o777 & !UMASK;
         if level.made && mode & 0o700 != 0o700 {
@@ -339,9 +344,9 @@ impl<'a> IntoVolume<'a> {
         self.args.preserve || self.args.archive
     }
 
-    /// Copies anything but a directory.
-    fn file(&mut self, item: &Item<'_>, spot: &Spot<'_>) -> Result<(), Failure> {
-        let node = item.node;
+    /// Copies anything but a directory. What was read of it is in `bytes`.
+    fn file(&mut self, found: &mut Found, bytes: &[u8], spot: &Spot<'_>) -> Result<(), Failure> {
+        let node = &found.node;
         let linked = self.args.archive && node.links > 1;
         if linked && let Some(first) = self.links.get(&node.id) {
             let first = first.clone();
@@ -351,27 +356,40 @@ impl<'a> IntoVolume<'a> {
             self.progress.file();
             return Ok(());
         }
-        let mode = u16::try_from(node.mode & 0o7777).unwrap_or(0);
-        let plain = mode & 0o777;
-        match node.kind {
-            FileType::Regular => self.regular(item, spot)?,
-            FileType::Symlink => {
-                let link = item.directory.read_link(item.name)?;
-                self.make(node, spot, |directory, name| directory.symlink(&link, name))?;
+        if node.kind == FileType::Regular && self.image == Some(node.id) {
+            return Err(Failure::Says("the image is not copied into itself"));
+        }
+        let mode = u16::try_from(node.mode & 0o777).unwrap_or(0);
+        match std::mem::replace(&mut found.body, Ok(Body::Nothing))? {
+            Body::Read(range) => {
+                let data = bytes.get(range).unwrap_or_default();
+                self.create(node, spot)?.write_all_at(data, 0)?;
+                self.progress.bytes(data.len() as u64);
             }
-            kind => {
-                let kind = match kind {
+            Body::Open(from) => {
+                let to = self.create(node, spot)?;
+                self.contents(&from, &to)?;
+            }
+            Body::Link(target) => {
+                self.make(node, spot, |directory, name| directory.symlink(&target, name))?;
+            }
+            Body::Nothing => {
+                let kind = match node.kind {
                     FileType::CharDevice => NewKind::CharDevice(node.rdev),
                     FileType::BlockDevice => NewKind::BlockDevice(node.rdev),
                     FileType::Fifo => NewKind::Fifo,
                     _ => NewKind::Socket,
                 };
-                self.make(node, spot, |directory, name| directory.make_node(name, kind, plain))?;
+                self.make(node, spot, |directory, name| directory.make_node(name, kind, mode))?;
             }
         }
-        self.keep(item, spot.directory, spot.name)?;
+        if self.keeps_attributes() {
+            let xattrs = std::mem::replace(&mut found.xattrs, Ok(Vec::new()));
+            let has_acl = spot.existing || spot.gives_acl;
+            self.keep(&found.name, &found.node, xattrs, (spot.directory, spot.name), has_acl)?;
+        }
         if linked {
-            self.links.insert(node.id, spot.path.to_owned());
+            self.links.insert(found.node.id, spot.path.to_owned());
         }
         self.progress.file();
         Ok(())
@@ -399,25 +417,19 @@ impl<'a> IntoVolume<'a> {
         Ok(make(spot.directory, spot.name)?)
     }
 
-    fn regular(&mut self, item: &Item<'_>, spot: &Spot<'_>) -> Result<(), Failure> {
-        let node = item.node;
-        if self.image == Some(node.id) {
-            return Err(Failure::Says("the image is not copied into itself"));
-        }
-        let from = item.directory.open(item.name, item.follow)?;
+    /// Opens the copy of a regular file, which holds nothing yet.
+    fn create(&self, node: &Node, spot: &Spot<'_>) -> Result<extern4::File, Failure> {
         let existing = spot.existing && spot.directory.metadata(spot.name).is_ok_and(|found| found.is_file());
-        let to = if existing {
+        if existing {
             if spot.directory.metadata(spot.name).is_ok_and(|found| node.id == Id::Volume(0, found.ino())) {
                 return Err(Failure::Says("the copy would be the same file"));
             }
-            spot.directory.open_with(spot.name, OpenFlags::WRITE | OpenFlags::TRUNC, 0)?
-        } else {
-            let mode = node.mode & if self.keeps_attributes() { 0o700 } else { 0o777 };
-            let mode = u16::try_from(mode).unwrap_or(0o600);
-            let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-            self.make(node, spot, |directory, name| directory.open_with(name, flags, mode))?
-        };
-        self.contents(&from, &to)
+            return Ok(spot.directory.open_with(spot.name, OpenFlags::WRITE | OpenFlags::TRUNC, 0)?);
+        }
+        let mode = node.mode & if self.keeps_attributes() { 0o700 } else { 0o777 };
+        let mode = u16::try_from(mode).unwrap_or(0o600);
+        let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+        self.make(node, spot, |directory, name| directory.open_with(name, flags, mode))
     }
 
     /// Copies what is data.
@@ -445,13 +457,41 @@ impl<'a> IntoVolume<'a> {
         Ok(())
     }
 
+    /// Gives a copy what its original has, in one step where nothing is in the way of it.
+    fn keep(
+        &mut self,
+        named: &Path,
+        node: &Node,
+        xattrs: Result<Xattrs, Fault>,
+        (directory, name): (&Session, &OsStr),
+        has_acl: bool,
+    ) -> Result<(), Failure> {
+        if !has_acl && xattrs.as_ref().is_ok_and(Vec::is_empty) {
+            let mode = u16::try_from(node.mode & 0o7777).ok();
+            let new = Attributes {
+                mode: mode.filter(|_| node.kind != FileType::Symlink),
+                uid: Some(node.uid),
+                gid: Some(node.gid),
+                atime: Some(node.atime),
+                mtime: Some(node.mtime),
+            };
+            if directory.set_attributes(name, &new).is_ok() {
+                return Ok(());
+            }
+        }
+        self.keep_by_steps(named, node, xattrs, directory, name)
+    }
+
     /// Gives a copy what its original has. A change of owner takes set-id bits and capabilities away, so it comes first;
     /// an ACL holds the group's bits of the mode, so it comes after; everything changes the times, so they come last.
-    fn keep(&mut self, item: &Item<'_>, directory: &Session, name: &OsStr) -> Result<(), Failure> {
-        if !self.keeps_attributes() {
-            return Ok(());
-        }
-        let node = item.node;
+    fn keep_by_steps(
+        &mut self,
+        named: &Path,
+        node: &Node,
+        xattrs: Result<Xattrs, Fault>,
+        directory: &Session,
+        name: &OsStr,
+    ) -> Result<(), Failure> {
         let link = node.kind == FileType::Symlink;
         // A name that was typed may be a link to the file that was written.
         let name = crate::resolve::followed(directory, Path::new(name)).map_or_else(
@@ -470,12 +510,12 @@ impl<'a> IntoVolume<'a> {
             }
             Err(error) => return Err(error.into()),
         }
-        let xattrs = item.directory.xattrs(item.name)?;
+        let xattrs = xattrs?;
         if self.args.archive {
             for (attribute, value) in xattrs.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT) {
                 if let Err(error) = directory.setxattr(&name, attribute, value, XattrFlags::empty()) {
-                    let shown = std::io::Error::from_raw_os_error(i32::from(error.errno().raw()));
-                    self.lost.xattr(item.name, attribute, shown, directory.cred().uid() == 0);
+                    let error = std::io::Error::from_raw_os_error(i32::from(error.errno().raw()));
+                    self.lost.xattr(named, attribute, error, directory.cred().uid() == 0);
                 }
             }
         }
@@ -504,6 +544,7 @@ impl<'a> IntoVolume<'a> {
         Ok(())
     }
 
+    /// Says why a file was not copied.
     fn outcome(&self, copied: Result<(), Failure>, from: &Source, shown: &Path, to: &Path, app: &mut App) {
         let source = || match from {
             Source::Host(_) => escape(std::os::unix::ffi::OsStrExt::as_bytes(shown.as_os_str())).into_owned(),
@@ -512,6 +553,13 @@ impl<'a> IntoVolume<'a> {
         match copied {
             Ok(()) => {}
             Err(Failure::Reading(Fault::Volume(error))) => self.say(|| app.error(source(), &error)),
+            Err(Failure::Reading(Fault::Name)) => {
+                self.say(|| app.fail(Status::Failed, format_args!("{}: not a file name", source())));
+            }
+            Err(Failure::Reading(Fault::Moved)) => {
+                let message = "another directory has taken the place of its own";
+                self.say(|| app.fail(Status::Failed, format_args!("{}: {message}", source())));
+            }
             Err(Failure::Reading(Fault::Host(error))) => {
                 self.say(|| {
                     app.fail(Status::Failed, format_args!("{}: {}", source(), host_reason(&error)));
@@ -523,4 +571,15 @@ impl<'a> IntoVolume<'a> {
             }
         }
     }
+}
+
+impl Level {
+    fn spot<'a>(&'a self, name: &'a OsStr, path: &'a Path) -> Spot<'a> {
+        Spot { directory: &self.to, name, path, existing: false, gives_acl: self.gives_acl }
+    }
+}
+
+/// Whether the files that are made in a directory get an ACL, as far as is known.
+fn gives_acl(directory: &Session) -> bool {
+    directory.acl(".", AclKind::Default).map_or(true, |acl| acl.is_some())
 }

@@ -2,20 +2,32 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use extern4::{FileType, Rdev, Session, SpanKind, Timespec};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, lgetxattr, llistxattr, openat, readlinkat, statat};
-use rustix::io::Errno;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, SeekFrom, fgetxattr, flistxattr, lgetxattr, llistxattr, openat, readlinkat,
+    statat,
+};
+use rustix::io::{Errno, pread};
+
+/// Files of more bytes than this are not read ahead.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// Why a source cannot be read.
 pub(super) enum Fault {
     Volume(extern4::Error),
     Host(io::Error),
+    /// The name is none that a file can have.
+    Name,
+    /// Another directory has taken the place of one that is being copied.
+    Moved,
 }
 
 impl From<extern4::Error> for Fault {
@@ -54,6 +66,7 @@ pub(super) struct Node {
     pub(super) gid: u32,
     pub(super) links: u64,
     pub(super) rdev: Rdev,
+    pub(super) size: u64,
     /// Bytes that are not holes, about.
     pub(super) stored: u64,
     pub(super) atime: Timespec,
@@ -63,7 +76,7 @@ pub(super) struct Node {
 /// A directory that is open, in which names are looked up.
 #[derive(Clone)]
 pub(super) enum Directory {
-    Host(Rc<OwnedFd>),
+    Host(Arc<OwnedFd>),
     /// And which of the open volumes it is in.
     Volume(Session, usize),
 }
@@ -74,11 +87,51 @@ pub(super) enum Contents {
     Volume(extern4::File),
 }
 
+/// Extended attributes, ACLs among them in the form that the kernel gives them.
+pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
+
+/// What there is in a file that is no directory.
+pub(super) enum Body {
+    /// Nothing that can be copied.
+    Nothing,
+    /// The target of a symbolic link.
+    Link(OsString),
+    /// Contents without holes, which have been read: where they are in what was read with them.
+    Read(Range<usize>),
+    /// Contents that are still to be read.
+    Open(Contents),
+}
+
+/// A file that is no directory, and what its copy needs.
+pub(super) struct Found {
+    pub(super) name: PathBuf,
+    pub(super) node: Node,
+    pub(super) body: Result<Body, Fault>,
+    pub(super) xattrs: Result<Xattrs, Fault>,
+}
+
+/// What is wanted of files besides their attributes.
+#[derive(Clone, Copy)]
+pub(super) struct Wants {
+    pub(super) body: bool,
+    /// Contents of short files are read at once.
+    pub(super) ahead: bool,
+    /// A file with several names may not be wanted each time.
+    pub(super) links: bool,
+    pub(super) xattrs: bool,
+}
+
+impl Node {
+    pub(super) fn is_dir(&self) -> bool {
+        self.kind == FileType::Directory
+    }
+}
+
 impl Directory {
     /// The directory that this process works in.
     pub(super) fn of_host() -> Result<Self, Fault> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self::Host(Rc::new(openat(CWD, ".", flags, Mode::empty())?)))
+        Ok(Self::Host(Arc::new(openat(CWD, ".", flags, Mode::empty())?)))
     }
 
     /// What `name` is; a symbolic link itself unless `follow`.
@@ -98,6 +151,7 @@ impl Directory {
                     gid: found.gid(),
                     links: found.nlink().into(),
                     rdev: found.rdev(),
+                    size: found.len(),
                     stored: super::progress::stored_bytes(&found),
                     atime: found.atime(),
                     mtime: found.mtime(),
@@ -111,7 +165,7 @@ impl Directory {
         Ok(match self {
             Self::Host(fd) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                Self::Host(Rc::new(openat(fd, name, flags, Mode::empty())?))
+                Self::Host(Arc::new(openat(fd, name, flags, Mode::empty())?))
             }
             Self::Volume(session, volume) => Self::Volume(session.at(name)?, *volume),
         })
@@ -140,31 +194,84 @@ impl Directory {
     }
 
     /// The target of link `name`.
-    pub(super) fn read_link(&self, name: &Path) -> Result<OsString, Fault> {
+    fn read_link(&self, name: &Path) -> Result<OsString, Fault> {
         Ok(match self {
             Self::Host(fd) => OsString::from_vec(readlinkat(fd, name, Vec::new())?.into_bytes()),
             Self::Volume(session, _) => session.read_link(name)?.into_os_string(),
         })
     }
 
-    /// The extended attributes of `name` itself, ACLs among them in the form that the kernel gives them.
-    pub(super) fn xattrs(&self, name: &Path) -> Result<Vec<(OsString, Vec<u8>)>, Fault> {
+    /// What the copy of `name`, which is `node` and no directory, needs.
+    pub(super) fn find(
+        &self,
+        name: &Path,
+        follow: bool,
+        node: Node,
+        wants: Wants,
+        bytes: &mut Vec<u8>,
+    ) -> Found {
+        let body = match node.kind {
+            _ if !wants.body => Ok(Body::Nothing),
+            FileType::Regular => self.open(name, follow).map(Body::Open),
+            FileType::Symlink => self.read_link(name).map(Body::Link),
+            _ => Ok(Body::Nothing),
+        };
+        let xattrs = match &body {
+            Ok(_) if !wants.xattrs => Ok(Vec::new()),
+            Ok(Body::Open(Contents::Host(file))) => file_xattrs(file),
+            Ok(_) => self.xattrs(name, follow),
+            // Without contents there is no copy that could have them.
+            Err(_) => Ok(Vec::new()),
+        };
+        let mut body = body;
+        if let Ok(Body::Open(Contents::Host(file))) = &body
+            && wants.ahead
+            && !(wants.links && node.links > 1)
+            && let Some(read) = read_whole(file, node.size, bytes)
+        {
+            body = Ok(Body::Read(read));
+        }
+        Found { name: name.to_owned(), node, body, xattrs }
+    }
+
+    /// The extended attributes of `name`; of a symbolic link itself unless `follow`.
+    fn xattrs(&self, name: &Path, follow: bool) -> Result<Xattrs, Fault> {
+        let Self::Volume(session, _) = self else { return self.host_xattrs(name) };
+        let names = if follow { session.listxattr(name)? } else { session.llistxattr(name)? };
+        let mut found = Vec::new();
+        for attribute in names {
+            let value = if follow {
+                session.getxattr(name, &attribute)?
+            } else {
+                session.lgetxattr(name, &attribute)?
+            };
+            found.extend(value.map(|value| (attribute, value)));
+        }
+        Ok(found)
+    }
+
+    /// The extended attributes of the directory itself.
+    pub(super) fn own_xattrs(&self) -> Result<Xattrs, Fault> {
         match self {
-            Self::Host(fd) => host_xattrs(fd, name),
-            Self::Volume(session, _) => {
-                let mut found = Vec::new();
-                for attribute in session.llistxattr(name)? {
-                    if let Some(value) = session.lgetxattr(name, &attribute)? {
-                        found.push((attribute, value));
-                    }
-                }
-                Ok(found)
-            }
+            Self::Host(fd) => file_xattrs(fd),
+            Self::Volume(..) => self.xattrs(Path::new("."), false),
         }
     }
 
+    /// Those of a file of the host that cannot be opened, such as a symbolic link, itself.
+    fn host_xattrs(&self, name: &Path) -> Result<Xattrs, Fault> {
+        let path: PathBuf = match self {
+            // There is no call that takes a directory and a name; the directory's entry in /proc is as good as it.
+            Self::Host(fd) if !name.is_absolute() => {
+                Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string()).join(name)
+            }
+            _ => name.to_owned(),
+        };
+        collect_xattrs(|buffer| llistxattr(&path, buffer), |name, buffer| lgetxattr(&path, name, buffer))
+    }
+
     /// Opens regular file `name`.
-    pub(super) fn open(&self, name: &Path, follow: bool) -> Result<Contents, Fault> {
+    fn open(&self, name: &Path, follow: bool) -> Result<Contents, Fault> {
         Ok(match self {
             Self::Host(fd) => {
                 // What was a regular file may be a pipe by now, which nobody waits for.
@@ -206,20 +313,24 @@ fn host_node(found: &rustix::fs::Stat) -> Result<Node, Fault> {
         gid: found.st_gid,
         links: u64::from(found.st_nlink),
         rdev: Rdev { major: rustix::fs::major(found.st_rdev), minor: rustix::fs::minor(found.st_rdev) },
+        size,
         stored: size.min(u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(512)),
         atime: time(found.st_atime, found.st_atime_nsec as u64),
         mtime: time(found.st_mtime, found.st_mtime_nsec as u64),
     })
 }
 
-fn host_xattrs(directory: &OwnedFd, name: &Path) -> Result<Vec<(OsString, Vec<u8>)>, Fault> {
-    // There is no call that takes a directory and a name; the directory's entry in /proc is as good as it.
-    let path: PathBuf = if name.is_absolute() {
-        name.to_owned()
-    } else {
-        Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name)
-    };
-    let names = match sized(|buffer| llistxattr(&path, buffer)) {
+/// The extended attributes of an open file of the host.
+fn file_xattrs(file: impl AsFd) -> Result<Xattrs, Fault> {
+    let file = file.as_fd();
+    collect_xattrs(|buffer| flistxattr(file, buffer), |name, buffer| fgetxattr(file, name, buffer))
+}
+
+fn collect_xattrs(
+    list: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
+    get: impl Fn(&CStr, &mut [u8]) -> rustix::io::Result<usize>,
+) -> Result<Xattrs, Fault> {
+    let names = match sized(list) {
         Err(Errno::NOTSUP) => return Ok(Vec::new()),
         names => names?,
     };
@@ -227,13 +338,31 @@ fn host_xattrs(directory: &OwnedFd, name: &Path) -> Result<Vec<(OsString, Vec<u8
     for name in
         names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
     {
-        match sized(|buffer| lgetxattr(&path, name, buffer)) {
+        match sized(|buffer| get(name, buffer)) {
             // It has gone meanwhile, or is for others to read.
             Err(Errno::NODATA | Errno::NOTSUP) => {}
             value => found.push((OsStr::from_bytes(name.to_bytes()).to_owned(), value?)),
         }
     }
     Ok(found)
+}
+
+/// Reads a short file that has no holes to the end of `bytes`. Nothing if it is another kind of file by now, or cannot be
+/// read: then it is to be read again piece by piece, which shows why.
+fn read_whole(file: &std::fs::File, size: u64, bytes: &mut Vec<u8>) -> Option<Range<usize>> {
+    if size > AHEAD_BYTES || size > 0 && rustix::fs::seek(file, SeekFrom::Hole(0)).ok()? < size {
+        return None;
+    }
+    let len = usize::try_from(size).ok()?;
+    let start = bytes.len();
+    // One byte more, which there is only if the file has grown.
+    bytes.reserve(len + 1);
+    let read = pread(file, spare_capacity(bytes), 0);
+    if read != Ok(len) {
+        bytes.truncate(start);
+        return None;
+    }
+    Some(start..start + len)
 }
 
 /// What a call gives that fills a buffer, and says so if that is too small.

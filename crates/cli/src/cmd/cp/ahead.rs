@@ -1,0 +1,63 @@
+//! A walk in a thread of its own, ahead of whoever uses what it finds: one processor reads while another writes.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread;
+
+use super::source::Body;
+use super::walk::{Step, Walk};
+
+/// Steps that are handed over at a time, so that neither thread waits for the other often.
+const BATCH_STEPS: usize = 128;
+/// A batch ends when it has so many bytes of contents; one file more is what it has at most.
+const BATCH_BYTES: usize = 1 << 20;
+/// And when it has so many open files: those of all batches are open at the same time.
+const BATCH_OPEN: usize = 8;
+/// Batches that wait.
+const BATCHES: usize = 8;
+
+#[derive(Default)]
+struct Batch {
+    steps: Vec<Step>,
+    bytes: Vec<u8>,
+}
+
+/// Calls `each` for every step of the walk, in its order, with the contents that the step refers to. Fails only at the start, when
+/// there can be no thread.
+pub(super) fn walk(walk: Walk, mut each: impl FnMut(Step, &[u8])) -> io::Result<()> {
+    let (full, batches) = sync_channel::<Batch>(BATCHES);
+    let (empty, used) = channel();
+    thread::scope(|scope| {
+        let reader = thread::Builder::new().name("reader".to_owned());
+        reader.spawn_scoped(scope, move || read(walk, &full, &used))?;
+        for mut batch in batches {
+            batch.steps.drain(..).for_each(|step| each(step, &batch.bytes));
+            // The memory is used again; at the end nobody wants it.
+            let _ = empty.send(batch);
+        }
+        Ok(())
+    })
+}
+
+fn read(mut walk: Walk, full: &SyncSender<Batch>, used: &Receiver<Batch>) {
+    let mut at_end = false;
+    while !at_end {
+        let mut batch = used.try_recv().unwrap_or_default();
+        batch.bytes.clear();
+        walk.bytes = batch.bytes;
+        let mut open = 0;
+        while batch.steps.len() < BATCH_STEPS && walk.bytes.len() < BATCH_BYTES && open < BATCH_OPEN {
+            let Some(step) = walk.next() else {
+                at_end = true;
+                break;
+            };
+            open +=
+                usize::from(matches!(&step, Step::File(found) if matches!(found.body, Ok(Body::Open(_)))));
+            batch.steps.push(step);
+        }
+        batch.bytes = std::mem::take(&mut walk.bytes);
+        if full.send(batch).is_err() {
+            return;
+        }
+    }
+}

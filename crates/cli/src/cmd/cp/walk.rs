@@ -1,0 +1,117 @@
+//! The walk of what is copied into a volume: file by file, each directory before and behind what is in it.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::source::{Directory, Fault, Found, Id, Node, Wants, Xattrs};
+use super::tree::is_step;
+
+/// Directories that stay open besides the outermost.
+const MAX_OPEN: usize = 64;
+
+/// What a walk comes to.
+pub(super) enum Step {
+    /// A file that is no directory.
+    File(Box<Found>),
+    /// A directory: what is in it follows, and then its [`Leave`](Self::Leave).
+    Enter(OsString, Node),
+    /// The end of the innermost directory, with its extended attributes.
+    Leave(Result<Xattrs, Fault>),
+    /// Something of this name, which cannot be read.
+    Fault(OsString, Fault),
+}
+
+/// A walk of everything below a directory. A name is looked up in its directory, which is open, so that trees of any
+/// depth go and no link on the way is followed. Only the innermost directories stay open; one further up is opened
+/// again by its names when the walk returns to it, and has to be the same.
+pub(super) struct Walk {
+    levels: Vec<Level>,
+    wants: Wants,
+    /// Contents that were read, for [`Body::Read`](super::source::Body).
+    pub(super) bytes: Vec<u8>,
+}
+
+struct Level {
+    name: OsString,
+    id: Id,
+    directory: Option<Directory>,
+    /// Names that are left, from the last to the first.
+    entries: Vec<OsString>,
+}
+
+impl Walk {
+    /// Of what is below `top`, which is `node`; the last step leaves it.
+    pub(super) fn new(top: Directory, node: &Node, wants: Wants) -> Result<Self, Fault> {
+        let mut walk = Self { levels: Vec::new(), wants, bytes: Vec::new() };
+        walk.enter(OsString::new(), top, node)?;
+        Ok(walk)
+    }
+
+    /// The next step; nothing at the end.
+    pub(super) fn next(&mut self) -> Option<Step> {
+        let level = self.levels.last_mut()?;
+        let Some(name) = level.entries.pop() else { return Some(self.leave()) };
+        if !is_step(&name) {
+            return Some(Step::Fault(name, Fault::Name));
+        }
+        Some(self.entry(&name).unwrap_or_else(|fault| Step::Fault(name, fault)))
+    }
+
+    /// Leaves out what is left of the innermost directory.
+    pub(super) fn skip(&mut self) {
+        if let Some(level) = self.levels.last_mut() {
+            level.entries.clear();
+        }
+    }
+
+    fn entry(&mut self, name: &OsString) -> Result<Step, Fault> {
+        let directory = self.current()?.clone();
+        let path = Path::new(name);
+        let node = directory.node(path, false)?;
+        if node.is_dir() {
+            self.enter(name.clone(), directory.inside(path)?, &node)?;
+            return Ok(Step::Enter(name.clone(), node));
+        }
+        let found = directory.find(path, false, node, self.wants, &mut self.bytes);
+        Ok(Step::File(Box::new(found)))
+    }
+
+    fn enter(&mut self, name: OsString, directory: Directory, node: &Node) -> Result<(), Fault> {
+        // All names at once: the copy may be made in this directory.
+        let mut entries = directory.entries()?;
+        entries.reverse();
+        self.levels.push(Level { name, id: node.id, directory: Some(directory), entries });
+        self.close_far(self.levels.len() - 1);
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Step {
+        let xattrs =
+            if self.wants.xattrs { self.current().and_then(Directory::own_xattrs) } else { Ok(Vec::new()) };
+        self.levels.pop();
+        Step::Leave(xattrs)
+    }
+
+    /// The innermost directory.
+    fn current(&mut self) -> Result<&Directory, Fault> {
+        let open = self.levels.iter().rposition(|level| level.directory.is_some()).unwrap_or(0);
+        for at in open + 1..self.levels.len() {
+            let level = &self.levels[at];
+            let above = self.levels[at - 1].directory.as_ref().ok_or(Fault::Moved)?;
+            let directory = above.inside(Path::new(&level.name))?;
+            if directory.node(Path::new("."), false)?.id != level.id {
+                return Err(Fault::Moved);
+            }
+            self.levels[at].directory = Some(directory);
+            self.close_far(at);
+        }
+        self.levels.last().and_then(|level| level.directory.as_ref()).ok_or(Fault::Moved)
+    }
+
+    /// Closes the directory that is too far above level `at` to stay open. The outermost stays: it has no name.
+    fn close_far(&mut self, at: usize) {
+        if let Some(far) = at.checked_sub(MAX_OPEN).filter(|far| *far > 0) {
+            self.levels[far].directory = None;
+        }
+    }
+}
