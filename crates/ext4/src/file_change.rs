@@ -21,6 +21,8 @@ use crate::node::Node;
 
 /// Bytes that one change writes at most: a commit waits until they are on the device.
 const PART_BYTES: u64 = 4 << 20;
+/// So much is rather copied than written in two pieces.
+const COPIED_BYTES: usize = 64 << 10;
 /// Runs with bitmap and descriptor, indirect blocks with theirs, the nodes of a tree, and the inode.
 pub(crate) const WRITE_CREDITS: u32 = 2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_BLOCKS + MAX_RUNS + 1;
 
@@ -98,10 +100,14 @@ impl Ext4 {
         let most = usize::try_from(PART_BYTES - offset % PART_BYTES).unwrap_or(usize::MAX);
         let data = &part.data[..part.data.len().min(most)];
         let old = self.overwrite(info, data, offset)?;
+        self.writer()?.transactions.note_data(old as u64);
         if old < data.len() {
             let rest = Part { data: &data[old..], offset: offset + old as u64, caps: part.caps };
             match self.write_new(inode, info, &rest, now) {
-                Ok(new) => return Ok(old + new),
+                Ok(new) => {
+                    self.writer()?.transactions.note_data(new as u64);
+                    return Ok(old + new);
+                }
                 Err(error) if old == 0 => return Err(error),
                 Err(_) => {}
             }
@@ -231,6 +237,9 @@ impl Ext4 {
         // OK: a part of the data.
         let mut data = &part.data[(from - part.offset) as usize..(to - part.offset) as usize];
         let skip = (from - start) as usize;
+        if data.len() <= COPIED_BYTES {
+            return self.write_padded(target, skip, data);
+        }
         if skip > 0 {
             let (head, rest) = data.split_at(data.len().min(size - skip));
             self.write_padded(target, skip, head)?;
@@ -243,11 +252,17 @@ impl Ext4 {
         if tail.is_empty() { Ok(()) } else { self.write_padded(target + whole.len() as u64, 0, tail) }
     }
 
-    /// Writes one block: `skip` zeroes, `data`, and zeroes.
+    /// Writes whole blocks: `skip` zeroes, `data`, and zeroes.
     fn write_padded(&self, target: u64, skip: usize, data: &[u8]) -> Result<()> {
-        let mut block = vec![0; to_usize(self.superblock().block_size())];
-        block[skip..skip + data.len()].copy_from_slice(data);
-        Ok(self.cache.write_bytes(target, &block)?)
+        let len = (skip + data.len()).next_multiple_of(to_usize(self.superblock().block_size()));
+        if len == data.len() {
+            return Ok(self.cache.write_bytes(target, data)?);
+        }
+        let mut blocks = Vec::with_capacity(len);
+        blocks.resize(skip, 0);
+        blocks.extend_from_slice(data);
+        blocks.resize(len, 0);
+        Ok(self.cache.write_bytes(target, &blocks)?)
     }
 
     /// Writes zeroes over what is in a range of one block, if the block has been written.
@@ -307,6 +322,13 @@ impl Ext4 {
             if left.is_empty() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Begins to make durable what has been changed, and does not wait for it.
+    pub fn begin_sync(&self) {
+        if let Some(writer) = &self.writer {
+            writer.transactions.begin_sync();
         }
     }
 

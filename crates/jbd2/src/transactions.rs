@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use extern4_block::{BlockDevice, Buffer, BufferCache, Op, Unsealed};
 use extern4_disk::journal::Tid;
-use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::checkpoint::Checkpoint;
 use crate::committer::{Closed, Committer, Journaling, Unwritten};
@@ -51,6 +51,8 @@ use crate::{Error, Journal};
 
 /// Blocks that a transaction without a journal changes before it is committed.
 const UNJOURNALED_LIMIT: u64 = 16384;
+/// Bytes of file data after which a commit begins.
+const DATA_LIMIT: u64 = 64 << 20;
 
 /// What is told when a transaction has become durable.
 pub trait Observer: Send + Sync {
@@ -135,6 +137,8 @@ pub(crate) struct Shared {
     work: Condvar,
     done: Condvar,
     running: Running,
+    /// Bytes of file data that were written since a commit was last asked for on their account.
+    data: AtomicU64,
     /// Nothing more may be made durable.
     halted: AtomicBool,
     /// What the committer has left behind. Put there once, and never looked at.
@@ -349,6 +353,25 @@ impl Transactions {
         self.shared.wait_done(state, target)
     }
 
+    /// Begins what [`sync`](Self::sync) does, and does not wait for it. Errors come later, from those who wait.
+    pub fn begin_sync(&self) {
+        let mut state = self.shared.state();
+        if state.check().is_ok() {
+            self.shared.want_commit(&mut state);
+        }
+    }
+
+    /// So many bytes of file data were written. With much of it a commit begins, so that the device is at work while
+    /// more is written, and whoever waits for the end waits for little.
+    pub fn note_data(&self, bytes: u64) {
+        // Relaxed: nothing but the number counts, and a commit too many or too late does no harm.
+        let before = self.shared.data.fetch_add(bytes, Relaxed);
+        if before.saturating_add(bytes) >= DATA_LIMIT {
+            self.shared.data.store(0, Relaxed);
+            self.begin_sync();
+        }
+    }
+
     /// Commits and writes everything to where it belongs, so that the log is empty. No handle may be open, and none
     /// is opened later.
     ///
@@ -435,6 +458,7 @@ impl Shared {
             work: Condvar::new(),
             done: Condvar::new(),
             running: Running::new(),
+            data: AtomicU64::new(0),
             halted: AtomicBool::new(false),
             unwritten: OnceLock::new(),
             limits,

@@ -92,6 +92,31 @@ fn a_timer_commits_what_nobody_syncs() {
 }
 
 #[test]
+fn much_file_data_is_committed_without_being_asked_for() {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let (cache, _, transactions) = open(&device, PATIENT);
+    let tid = fill(&cache, &transactions, 10, 1);
+    let until = |count| {
+        let begun = Instant::now();
+        while transactions.stats().transactions < count {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    transactions.note_data(1 << 20);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(transactions.stats().transactions, 0, "a little is no reason");
+    (0..64).for_each(|_| transactions.note_data(1 << 20));
+    until(1);
+    transactions.commit(tid).expect("durable");
+    assert_eq!(transactions.stats().transactions, 1);
+    // Nor need anybody wait for a commit that was only begun.
+    fill(&cache, &transactions, 10, 2);
+    transactions.begin_sync();
+    until(2);
+}
+
+#[test]
 fn a_transaction_that_grows_large_is_committed() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
     let (cache, _, transactions) = open(&device, PATIENT);

@@ -10,7 +10,7 @@ use super::walk::{Step, Walk};
 /// Steps that are handed over at a time, so that neither thread waits for the other often.
 const BATCH_STEPS: usize = 128;
 /// A batch ends when it has so many bytes of contents; one file more is what it has at most.
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 512 << 10;
 /// And when it has so many open files: those of all batches are open at the same time.
 const BATCH_OPEN: usize = 8;
 /// Batches that wait.

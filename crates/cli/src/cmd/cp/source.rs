@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::{Errno, pread};
 
 /// Files of more bytes than this are not read ahead.
-const AHEAD_BYTES: u64 = 1 << 20;
+const AHEAD_BYTES: u64 = 4 << 20;
 
 /// Why a source cannot be read.
 pub(super) enum Fault {
