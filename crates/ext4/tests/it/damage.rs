@@ -115,7 +115,7 @@ fn what_is_half_done_when_damage_is_met_is_never_kept() {
 /// A group that says it has free blocks, and a bitmap that has none: what was promised to a change cannot be found.
 #[test]
 fn free_blocks_that_are_not_there_are_damage() {
-    let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^uninit_bg"];
+    let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^uninit_bg", "-e", "remount-ro"];
     let spec = ImageSpec::new("overpromised", 32 << 20, mke2fs);
     if !spec.can_run() {
         return;
