@@ -4,8 +4,8 @@
 //! aligned to cache lines, the system's allocator takes long for it. So each thread keeps some of what it frees, still warm in its
 //! CPU's cache, for what it makes next.
 //!
-//! Pieces of [`CLASSES`] sizes at most are kept, [`MOST`] of each at most, in a list that runs through the pieces themselves. They
-//! are of no thread: whoever frees a piece keeps it.
+//! Of each size so many pieces are kept, in a list that runs through the pieces themselves. They are of no thread: whoever frees a
+//! piece keeps it.
 
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
@@ -63,8 +63,8 @@ mod kept {
     use std::cell::RefCell;
     use std::ptr::NonNull;
 
-    /// Sizes of which a thread keeps pieces: the first that it frees.
-    const CLASSES: usize = 6;
+    /// Places for sizes of which a thread keeps pieces. Of those that share a place, it keeps the first that it frees.
+    const CLASSES: usize = 32;
     /// Pieces of one size that a thread keeps: what it retires until RCU lets it free some, and as much again.
     pub(super) const MOST: usize = 256;
 
@@ -80,6 +80,13 @@ mod kept {
     struct Next(Option<NonNull<Next>>);
 
     struct Spares([Class; CLASSES]);
+
+    impl Spares {
+        #[inline]
+        fn class(&mut self, layout: Layout) -> &mut Class {
+            &mut self.0[layout.size() / 16 % CLASSES]
+        }
+    }
 
     thread_local! {
         static SPARES: RefCell<Spares> = const { RefCell::new(Spares([Class::EMPTY; CLASSES])) };
@@ -122,7 +129,8 @@ mod kept {
     pub(super) fn take(layout: Layout) -> Option<NonNull<u8>> {
         let taken = SPARES.try_with(|spares| {
             let mut spares = spares.borrow_mut();
-            spares.0.iter_mut().find(|class| class.layout == layout)?.pop()
+            let class = spares.class(layout);
+            if class.layout == layout { class.pop() } else { None }
         });
         // A thread that is about to end has nothing.
         taken.ok().flatten().map(NonNull::cast)
@@ -136,10 +144,13 @@ mod kept {
         }
         let kept = SPARES.try_with(|spares| {
             let mut spares = spares.borrow_mut();
-            let mut fitting =
-                spares.0.iter_mut().filter(|class| class.layout == layout || class.layout.size() == 0);
-            let Some(class) = fitting.next().filter(|class| class.len < MOST) else { return false };
-            class.layout = layout;
+            let class = spares.class(layout);
+            if class.layout.size() == 0 {
+                class.layout = layout;
+            }
+            if class.layout != layout || class.len >= MOST {
+                return false;
+            }
             // SAFETY: the piece is nobody's, and of this size.
             unsafe { class.push(piece.cast()) };
             true

@@ -38,10 +38,9 @@ impl Name {
     pub(crate) fn new(name: &[u8]) -> Self {
         match u16::try_from(name.len()) {
             Ok(len) if name.len() <= INLINE => {
-                let mut words = [0; WORDS];
-                for (word, bytes) in words.iter_mut().zip(name.chunks(8)) {
-                    *word = if bytes.len() == 8 { word_of(bytes) } else { short_word(bytes) };
-                }
+                let mut bytes = [0; INLINE];
+                bytes[..name.len()].copy_from_slice(name);
+                let words = std::array::from_fn(|index| word_of(&bytes[8 * index..8 * index + 8]));
                 Self(Repr::Inline { len, words })
             }
             _ => Self(Repr::Heap(name.into())),
