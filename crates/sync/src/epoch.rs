@@ -21,10 +21,13 @@
 //! every thread of the process execute a full barrier, and LIGHT only keeps the compiler from reordering. Otherwise
 //! both are `fence(SeqCst)`. The module `barrier` has the details.
 //!
+//! A thread keeps the bags that it has sealed, and frees them itself, several at the cost of one barrier: what it frees is then in its
+//! own cache, and was allocated by it as a rule. When it flushes or ends, they go to a queue that any thread takes from.
+//!
 //! # Rules
 //! 1. Nobody waits. A pinned sleeper keeps alive what is sealed while it is pinned, and holds up nothing else.
-//! 2. Destructors run in [`Collector::collect`] and nowhere else, at most [`BAGS_AT_ONCE`] bags at a time: when a
-//!    thread has filled a bag, when it flushes, and when it ends. Never when it pins or unpins. They run on any
+//! 2. Destructors run in [`Collector::run`] and nowhere else, at most [`BAGS_AT_ONCE`] bags at a time: when a
+//!    thread has filled [`KEPT_BAGS`] bags, when it flushes, and when it ends. Never when it pins or unpins. They run on any
 //!    thread, under whatever locks that thread holds when it retires or flushes.
 //! 3. A destructor may pin, retire and flush. Collections do not nest: what a destructor retires waits for a later
 //!    one, so that a long chain of values needs no deep stack. A destructor that panics is not run again; the others
@@ -39,7 +42,7 @@
 //! | `Record::owned` | who takes the record, who leaves it | who looks for one | `Release` / `Acquire` (O) |
 //! | `Collector::records`, `Record::next` | register | scans | `Release` / `Acquire` (N) |
 //! | `Collector::inbox`, `Bag::next` | sealing, the queue's holder | the queue's holder | `Release` / `Acquire` (I) |
-//! | `depth`, `bag`, `collecting` | the record's thread | the same | none; handed over with `owned` (O) |
+//! | `depth`, `bag`, `sealed`, `collecting` | the record's thread | the same | none; handed over with `owned` (O) |
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -60,6 +63,13 @@ use bag::{Bag, Deferred};
 
 /// Bags whose destructors one collection runs.
 const BAGS_AT_ONCE: usize = 8;
+
+/// Sealed bags that a thread has when it looks whether they have expired.
+#[cfg(not(feature = "loom"))]
+const KEPT_BAGS: usize = 4;
+/// One in models.
+#[cfg(feature = "loom")]
+const KEPT_BAGS: usize = 1;
 
 /// What [`Record::pinned`] holds outside of read sections, and no epoch.
 const UNPINNED: u64 = 0;
@@ -89,6 +99,8 @@ pub(crate) struct Record {
     depth: Cell<u64>,
     /// What the thread has retired and not sealed.
     bag: Cell<Option<Box<Bag>>>,
+    /// What it has sealed and not handed over, the oldest first.
+    sealed: Cell<VecDeque<Box<Bag>>>,
     /// Whether the thread is running destructors.
     collecting: Cell<bool>,
     /// Whether a thread has this record.
@@ -139,6 +151,7 @@ impl Collector {
             pinned: AtomicU64::new(UNPINNED),
             depth: Cell::new(0),
             bag: Cell::new(None),
+            sealed: Cell::default(),
             collecting: Cell::new(false),
             owned: AtomicBool::new(true),
             next: ptr::null(),
@@ -172,6 +185,7 @@ impl Collector {
     /// Gives `record` back, and seals what its thread has retired. Runs no destructor.
     fn leave(&self, record: &Record) {
         self.seal(record);
+        self.hand_over(record);
         record.depth.set(0);
         // Release: U, as in `unpin`.
         record.pinned.store(UNPINNED, Ordering::Release);
@@ -198,14 +212,16 @@ impl Collector {
         let full = bag.is_full();
         record.bag.set(Some(bag));
         if full {
-            self.flush(record);
+            self.seal(record);
+            self.run(record, || self.expired_own(record));
         }
     }
 
-    /// Seals what the thread has retired, and runs destructors that have expired.
+    /// Seals what the thread has retired, and runs destructors that have expired, whoever retired them.
     fn flush(&self, record: &Record) {
         self.seal(record);
-        self.collect(record);
+        self.hand_over(record);
+        self.run(record, || self.expired_of_all());
     }
 
     fn seal(&self, record: &Record) {
@@ -215,7 +231,14 @@ impl Collector {
         }
         // Release: E, pairs with the Acquire of `pin`: who pins in a later epoch sees the values unlinked (2).
         bag.stamp = self.epoch.fetch_add(1, Ordering::Release);
-        self.push(bag);
+        let mut sealed = record.sealed.take();
+        sealed.push_back(bag);
+        record.sealed.set(sealed);
+    }
+
+    /// Lets any thread have what this one has sealed.
+    fn hand_over(&self, record: &Record) {
+        record.sealed.take().into_iter().for_each(|bag| self.push(bag));
     }
 
     fn push(&self, mut bag: Box<Bag>) {
@@ -250,13 +273,13 @@ impl Collector {
         }
     }
 
-    /// Runs destructors that have expired, unless this thread is at it already.
-    fn collect(&self, record: &Record) {
+    /// Runs the destructors of the bags that `expired` finds, unless this thread is at it already.
+    fn run(&self, record: &Record, expired: impl FnOnce() -> [Option<Box<Bag>>; BAGS_AT_ONCE]) {
         if record.collecting.replace(true) {
             return;
         }
         let _collecting = Collecting(record);
-        let mut expired = Expired { collector: self, bags: self.take_expired() };
+        let mut expired = Expired { collector: self, bags: expired() };
         for slot in &mut expired.bags {
             let Some(bag) = slot else { break };
             while let Some(deferred) = bag.pop() {
@@ -268,10 +291,24 @@ impl Collector {
         }
     }
 
-    fn take_expired(&self) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
-        let mut expired = [const { None }; BAGS_AT_ONCE];
-        let Some(mut queue) = self.try_queue() else { return expired };
+    /// Takes bags that have expired, of those that the thread has kept, if there are enough to be worth it.
+    fn expired_own(&self, record: &Record) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
+        let mut sealed = record.sealed.take();
+        let enough = sealed.len() >= KEPT_BAGS;
+        let expired = if enough { self.expired(&mut sealed) } else { [const { None }; BAGS_AT_ONCE] };
+        record.sealed.set(sealed);
+        expired
+    }
+
+    /// The same of those that have been handed over.
+    fn expired_of_all(&self) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
+        let Some(mut queue) = self.try_queue() else { return [const { None }; BAGS_AT_ONCE] };
         self.empty_inbox(&mut queue);
+        self.expired(&mut queue)
+    }
+
+    fn expired(&self, queue: &mut VecDeque<Box<Bag>>) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
+        let mut expired = [const { None }; BAGS_AT_ONCE];
         // A look without the barrier, which may miss pins, saves it where a pin is sure to keep everything.
         let hopeless = queue.front().is_none_or(|bag| bag.stamp >= self.oldest_pin());
         // HEAVY: pairs with LIGHT in `announce`. The queue's bags were sealed before (1).

@@ -456,6 +456,18 @@ mod model {
         }
     }
 
+    impl World {
+        /// Puts two values in place of what is there, and lets the bag that this fills free them.
+        fn replace_twice(&self, member: &Member) {
+            for n in [1, 2] {
+                let old = self.cell.swap(ptr::from_ref(self.values[n]).cast_mut(), Ordering::AcqRel);
+                // SAFETY: as in `read`.
+                let old = unsafe { &*old };
+                member.retire(move || old.destroy());
+            }
+        }
+    }
+
     /// Runs `a` and `b` at once, each as the first thread in one model; see the tests of `rcu` for why. When both are
     /// over, everything but what is in the cell can be freed.
     fn race(a: fn(&World), b: fn(&World)) {
@@ -512,6 +524,14 @@ mod model {
                 world.replace(&member, 1);
                 world.replace(&member, 2);
             },
+        );
+    }
+
+    #[test]
+    fn epoch_pin_vs_full_bag() {
+        race(
+            |world| world.read(&Member::new(world.collector)),
+            |world| world.replace_twice(&Member::new(world.collector)),
         );
     }
 
