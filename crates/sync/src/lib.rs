@@ -5,6 +5,8 @@
 //! - [`shared`]: counted references whose values RCU readers may look at.
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: a hash table of shared values whose lookups take no lock.
+//! - [`mbcache`]: a bounded cache of numbers by hash, for contents that are to be found again.
+//! - [`shares`]: who shares something, and may join or be the last to leave.
 //! - [`tally`]: counters that each thread adds to alone.
 //! - [`per_thread`]: a value for each thread that no other sees.
 //! - [`percpu`]: values and counters with one cache line a CPU.
@@ -23,6 +25,7 @@ pub mod audit;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
 pub mod hash_table;
+pub mod mbcache;
 #[cfg(feature = "loom")]
 pub mod model;
 pub mod per_thread;
@@ -31,6 +34,7 @@ pub mod primitive;
 pub mod rcu;
 pub mod seqcount;
 pub mod shared;
+pub mod shares;
 mod spare;
 pub mod table;
 pub mod tally;

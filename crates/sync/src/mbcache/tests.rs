@@ -1,0 +1,235 @@
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A cache of one bucket.
+fn one() -> MbCache {
+    MbCache::new(0)
+}
+
+fn all(cache: &MbCache, hash: u32) -> Vec<u64> {
+    let mut numbers: Vec<_> = cache.candidates(hash).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Every entry of the cache, counted by looking.
+fn entries(cache: &MbCache) -> u64 {
+    let buckets = cache.words[cache.start..].chunks_exact(WORDS).take(1 << cache.bits);
+    buckets
+        .map(|words| words[1..].iter().filter(|word| word.load(Ordering::Relaxed) != 0).count() as u64)
+        .sum()
+}
+
+#[test]
+fn mixing_loses_nothing() {
+    // Of a product with an odd number, and of the shifts, each can be undone.
+    let inverse = (0..5).fold(1u32, |x, _| x.wrapping_mul(2u32.wrapping_sub(MIX.wrapping_mul(x))));
+    assert_eq!(MIX.wrapping_mul(inverse), 1);
+    for hash in (0..1 << 20).map(|n: u32| n.wrapping_mul(4093)) {
+        let mixed = mix(hash);
+        let product = mixed ^ mixed >> 15 ^ mixed >> 30;
+        let hash_again = product.wrapping_mul(inverse);
+        assert_eq!(hash_again ^ hash_again >> 16, hash);
+    }
+}
+
+#[test]
+fn a_pair_is_in_once() {
+    let cache = MbCache::new(4);
+    assert_eq!((cache.insert(5, 70), cache.insert(5, 70)), (Inserted::Yes, Inserted::Present));
+    assert_eq!((cache.insert(5, 71), cache.insert(6, 70)), (Inserted::Yes, Inserted::Yes));
+    assert_eq!((all(&cache, 5), all(&cache, 6), all(&cache, 7)), (vec![70, 71], vec![70], vec![]));
+    assert!(cache.remove(5, 70) && !cache.remove(5, 70) && !cache.remove(7, 70));
+    assert_eq!((all(&cache, 5), cache.stats().entries), (vec![71], 2));
+}
+
+#[test]
+fn numbers_that_fit_come_back_and_others_are_refused() {
+    for (bits, most) in [(0, (1 << 32) - 1), (3, (1 << 35) - 1), (MbCache::BITS_48, (1 << 48) - 1)] {
+        let cache = MbCache::new(bits);
+        for hash in [0, 1, 0x8000_0000, u32::MAX] {
+            assert_eq!((cache.insert(hash, most), cache.insert(hash, 1)), (Inserted::Yes, Inserted::Yes));
+            assert_eq!(all(&cache, hash), vec![1, most]);
+            assert_eq!((cache.insert(hash, most + 1), cache.insert(hash, 0)), (Inserted::No, Inserted::No));
+            assert!(cache.remove(hash, 1) && cache.remove(hash, most));
+        }
+    }
+}
+
+/// f0c8b46238db: a hit moved its entry in a list under a lock of all. Here it sets a bit, once.
+#[test]
+fn a_hit_sets_a_bit() {
+    let cache = one();
+    cache.insert(1, 10);
+    let words = || cache.words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let before = words();
+    cache.touch(1, 10);
+    let after = words();
+    let changed: Vec<_> = before.iter().zip(&after).filter(|(a, b)| a != b).collect();
+    assert_eq!(changed, [(&0, &(1 << REFERENCED))]);
+    cache.touch(1, 10);
+    assert_eq!(words(), after);
+}
+
+/// The first version of the rewrite moved the second chance to the wrong end: what was of use went first.
+#[test]
+fn second_chance_order() {
+    let cache = one();
+    (1..=7).for_each(|number| assert_eq!(cache.insert(0, number), Inserted::Yes));
+    cache.touch(0, 1);
+    cache.touch(0, 3);
+    cache.insert(0, 8);
+    assert_eq!(all(&cache, 0), [1, 3, 4, 5, 6, 7, 8], "the hand passes 1, and 2 goes");
+    cache.insert(0, 9);
+    assert_eq!(all(&cache, 0), [1, 3, 5, 6, 7, 8, 9], "3 has its second chance");
+    (10..14).for_each(|number| assert_eq!(cache.insert(0, number), Inserted::Yes));
+    assert_eq!(all(&cache, 0), [3, 8, 9, 10, 11, 12, 13], "a second chance, and no third");
+    cache.set_full(0, 12, true);
+    cache.insert(0, 14);
+    assert_eq!(all(&cache, 0), [3, 8, 9, 10, 11, 13, 14], "what is full is of no use");
+    all(&cache, 0).iter().for_each(|number| cache.touch(0, *number));
+    cache.insert(0, 15);
+    assert_eq!(entries(&cache), 7, "one goes, though all were of use");
+    assert!(cache.contains(0, 15));
+}
+
+/// 6048c64b2609: chains of blocks that nobody can share any more were looked at over and over.
+#[test]
+fn what_is_full_is_not_offered() {
+    let cache = one();
+    cache.insert(3, 30);
+    cache.insert(3, 31);
+    cache.set_full(3, 30, true);
+    cache.touch(3, 30);
+    assert_eq!((all(&cache, 3), cache.contains(3, 30)), (vec![31], true));
+    cache.set_full(3, 30, false);
+    assert_eq!(all(&cache, 3), [30, 31]);
+    cache.set_full(3, 30, true);
+    cache.remove(3, 30);
+    cache.insert(3, 32);
+    assert_eq!(all(&cache, 3), [31, 32], "marks do not outlive the entry");
+}
+
+/// 3dc96bba65f5 met a count that went below zero, for an entry was taken out twice.
+#[test]
+fn entries_are_counted_by_who_takes_them_out() {
+    let cache = MbCache::new(4);
+    for round in 0..100 {
+        for number in 1..200 {
+            cache.insert(number as u32, number);
+        }
+        for number in 1..200 {
+            let twice = (cache.remove(number as u32, number), cache.remove(number as u32, number));
+            assert!(!twice.1);
+        }
+        assert_eq!((cache.stats().entries, entries(&cache)), (0, 0), "{round}");
+    }
+}
+
+#[test]
+fn threads_agree_on_the_count() {
+    let cache = &MbCache::new(4);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            scope.spawn(move || {
+                for n in 0..30_000u64 {
+                    let (hash, number) = ((n * 7 + thread) as u32 % 50, n % 9 + 1);
+                    match n % 3 {
+                        0 => drop(cache.insert(hash, number)),
+                        1 => drop(cache.remove(hash, number)),
+                        _ => {
+                            let offered: Vec<_> = cache.candidates(hash).collect();
+                            let once: HashSet<_> = offered.iter().collect();
+                            assert_eq!(once.len(), offered.len());
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(cache.stats().entries, entries(cache));
+    for words in cache.words[cache.start..].chunks_exact(WORDS).take(1 << cache.bits) {
+        let found: Vec<_> =
+            words[1..].iter().map(|word| word.load(Ordering::Relaxed)).filter(|word| *word != 0).collect();
+        let once: HashSet<_> = found.iter().collect();
+        assert_eq!(once.len(), found.len(), "the same pair twice");
+    }
+}
+
+/// The author's cache had at most 16,384 entries of 56 bytes, and gains vanished where more were in use.
+#[test]
+fn four_mebibytes_have_room_for_200_000_entries() {
+    let cache = MbCache::new(MbCache::BITS_48);
+    // As hashes are, and blocks that were allocated one after the other.
+    let mut hash = 1u32;
+    for block in 0..458_752u64 {
+        hash = hash.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        cache.insert(hash, 0x7fff_0000_0000 + block);
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.entries, entries(&cache));
+    assert!(stats.entries >= 200_000, "{stats:?}");
+    assert!(stats.bytes <= (4 << 20) + 64 && stats.bytes / stats.entries <= 16, "{stats:?}");
+    assert!(stats.capacity >= 450_000);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Do {
+    Insert(u32, u64),
+    Remove(u32, u64),
+    Touch(u32, u64),
+    Full(u32, u64, bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Do>> {
+    let step = (0..10u8, 0..12u32, 1..20u64).prop_map(|(what, hash, number)| match what {
+        0..=4 => Do::Insert(hash, number),
+        5 | 6 => Do::Remove(hash, number),
+        7 => Do::Touch(hash, number),
+        8 => Do::Full(hash, number, true),
+        _ => Do::Full(hash, number, false),
+    });
+    proptest::collection::vec(step, 0..300)
+}
+
+proptest! {
+    /// Beside a map of what was put in: nothing else is ever found, what is missing was given up and counted, and what is marked
+    /// full is not offered.
+    #[test]
+    fn agrees_with_a_map(bits in 0..3u32, steps in steps()) {
+        let cache = MbCache::new(bits);
+        // What may be in, and whether it is marked.
+        let mut map: HashMap<(u32, u64), bool> = HashMap::new();
+        for step in steps {
+            match step {
+                Do::Insert(hash, number) => match cache.insert(hash, number) {
+                    Inserted::Yes => drop(map.insert((hash, number), false)),
+                    Inserted::Present => prop_assert!(map.contains_key(&(hash, number))),
+                    Inserted::No => prop_assert!(false, "nobody else inserts"),
+                },
+                Do::Remove(hash, number) => {
+                    prop_assert!(!cache.remove(hash, number) || map.contains_key(&(hash, number)));
+                    map.remove(&(hash, number));
+                }
+                Do::Touch(hash, number) => cache.touch(hash, number),
+                Do::Full(hash, number, full) => {
+                    cache.set_full(hash, number, full);
+                    map.entry((hash, number)).and_modify(|mark| *mark = full);
+                }
+            }
+            map.retain(|(hash, number), _| cache.contains(*hash, *number));
+            let stats = cache.stats();
+            prop_assert_eq!(stats.entries, map.len() as u64);
+            prop_assert_eq!(stats.entries, entries(&cache));
+            prop_assert!(stats.entries <= stats.capacity);
+            for hash in 0..12 {
+                let mut offered: Vec<_> = map.iter().filter(|((of, _), full)| *of == hash && !**full).map(|((_, number), _)| *number).collect();
+                offered.sort_unstable();
+                prop_assert_eq!(all(&cache, hash), offered);
+            }
+        }
+    }
+}

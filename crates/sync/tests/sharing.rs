@@ -1,0 +1,213 @@
+//! Models of what is found by its hash and shared: `mbcache` and `shares`.
+#![cfg(feature = "loom")]
+
+use extern4_sync::mbcache::{Inserted, MbCache};
+use extern4_sync::model::{explore, race, race_for};
+use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
+use extern4_sync::shares::{Joined, Left, Shares};
+use loom::sync::Arc;
+
+/// What stands for a block that is shared: who has it, whether it is free, and what the journal was told.
+struct SharedBlock {
+    cache: MbCache,
+    shares: Shares,
+    freed: AtomicU64,
+    stored: Mutex<u32>,
+}
+
+const HASH: u32 = 77;
+const BLOCK: u64 = 5;
+const MOST: u32 = 1024;
+
+impl SharedBlock {
+    /// One who has it, in memory or only where it is stored.
+    fn of_one(is_known: bool) -> Self {
+        let block = Self {
+            cache: MbCache::new(0),
+            shares: Shares::new(),
+            freed: AtomicU64::new(0),
+            stored: Mutex::new(1),
+        };
+        if is_known {
+            block.shares.note(block.shares.look(), 1);
+        }
+        block.cache.insert(HASH, BLOCK);
+        block
+    }
+
+    /// Journal access: of a block that has been freed it would take back that its older copies count no more.
+    fn journal(&self, edit: impl FnOnce(&mut u32)) {
+        let mut stored = self.stored.lock().unwrap();
+        assert_eq!(self.freed.load(Ordering::Relaxed), 0, "journal access to a block that is free");
+        edit(&mut stored);
+    }
+
+    /// Finds the block and joins it; true if it did.
+    fn reuse(&self) -> bool {
+        self.cache.candidates(HASH).any(|block| {
+            let seen = self.shares.look();
+            if !self.cache.contains(HASH, block) {
+                return false;
+            }
+            let stored = *self.stored.lock().unwrap();
+            self.shares.note(seen, stored);
+            let joined = self.shares.join(seen, MOST) == Joined::Yes;
+            if joined {
+                self.journal(|stored| *stored = self.shares.count().expect("it is shared"));
+            }
+            joined
+        })
+    }
+
+    /// One who has it leaves, and frees it if he is the last.
+    fn release(&self) {
+        let stored = *self.stored.lock().unwrap();
+        self.shares.note(self.shares.look(), stored);
+        let mut left = Left::Last;
+        if !self.shares.close() {
+            self.journal(|stored| {
+                left = self.shares.leave();
+                // The next who leaves may be the last, and needs no more of the journal.
+                if let Some(count) = self.shares.count() {
+                    *stored = count;
+                }
+            });
+        }
+        if left == Left::Last {
+            self.cache.remove(HASH, BLOCK);
+            assert_eq!(self.freed.fetch_add(1, Ordering::Relaxed), 0, "freed twice");
+        }
+    }
+
+    fn check(&self, sharers: u32) {
+        assert_eq!(self.freed.load(Ordering::Relaxed) == 0, sharers > 0);
+        assert_eq!(self.cache.contains(HASH, BLOCK), sharers > 0);
+        if sharers > 0 {
+            assert_eq!((self.shares.count(), *self.stored.lock().unwrap()), (Some(sharers), sharers));
+        }
+    }
+}
+
+/// 3dc96bba65f5, 65f8b80053a1: a finder took journal access to a block that its last owner had freed and revoked.
+#[test]
+fn xattr_reuse_vs_release_last() {
+    for is_known in [true, false] {
+        let setup = if is_known { || SharedBlock::of_one(true) } else { || SharedBlock::of_one(false) };
+        race_for(setup, SharedBlock::reuse, SharedBlock::release, |block, joined, ()| {
+            block.check(joined.into())
+        });
+    }
+}
+
+/// Two who leave, and one who comes: the last frees it, once.
+#[test]
+fn xattr_reuse_vs_two_releases() {
+    explore(|| {
+        let block = Arc::new(SharedBlock::of_one(true));
+        assert!(block.reuse());
+        let others = [block.clone(), block.clone()].map(|block| thread::spawn(move || block.release()));
+        let joined = block.reuse();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        block.check(joined.into());
+    });
+}
+
+/// Who changes the contents in place takes the block out of sharing: nobody joins what he has not compared.
+#[test]
+fn xattr_reuse_vs_change_in_place() {
+    race_for(
+        || SharedBlock::of_one(true),
+        |block| {
+            let seen = block.shares.look();
+            let contents = *block.stored.lock().unwrap();
+            contents == 1 && block.shares.join(seen, MOST) == Joined::Yes
+        },
+        |block| {
+            let alone = block.shares.close();
+            if alone {
+                block.cache.remove(HASH, BLOCK);
+                // Other contents.
+                *block.stored.lock().unwrap() = 100;
+                block.shares.open();
+            }
+            alone
+        },
+        |block, joined, changed| {
+            assert!(joined != changed, "either comes first");
+            assert_eq!(block.shares.count(), Some(if joined { 2 } else { 1 }));
+        },
+    );
+}
+
+/// Two who make the same entry: it is in once, and counted once.
+#[test]
+fn xattr_create_dup() {
+    race_for(
+        || MbCache::new(0),
+        |cache| cache.insert(HASH, BLOCK),
+        |cache| cache.insert(HASH, BLOCK),
+        |cache, mine, theirs| {
+            assert!([mine, theirs].contains(&Inserted::Yes) && mine != theirs, "{mine:?} {theirs:?}");
+            assert_eq!((cache.candidates(HASH).count(), cache.stats().entries), (1, 1));
+            assert!(cache.remove(HASH, BLOCK) && !cache.contains(HASH, BLOCK), "there was another");
+        },
+    );
+}
+
+/// a44e84a9b776: two bits of one word were changed by plain stores, and one change was lost.
+#[test]
+fn xattr_flag_lost_update() {
+    let marked = || {
+        let cache = MbCache::new(0);
+        cache.insert(HASH, BLOCK);
+        cache.insert(HASH, BLOCK + 1);
+        cache
+    };
+    race(
+        marked,
+        |cache| cache.touch(HASH, BLOCK),
+        |cache| cache.set_full(HASH, BLOCK, true),
+        |cache| {
+            assert_eq!(cache.candidates(HASH).collect::<Vec<_>>(), [BLOCK + 1], "the mark was lost");
+            cache.set_full(HASH, BLOCK, false);
+            // The use was noted, too: the other one goes.
+            cache.insert(HASH, BLOCK + 2);
+            assert!(cache.contains(HASH, BLOCK) && !cache.contains(HASH, BLOCK + 1));
+        },
+    );
+}
+
+/// What is given up for others while somebody looks: he sees whole entries of that hash, each once.
+#[test]
+fn xattr_evict_vs_find_next() {
+    race(
+        || {
+            let cache = MbCache::new(0);
+            cache.insert(HASH, 1);
+            cache.insert(HASH, 2);
+            cache
+        },
+        |cache| {
+            let found: Vec<_> = cache.candidates(HASH).collect();
+            let mut once = found.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert!(
+                once.len() == found.len() && found.iter().all(|number| [1, 2, 4].contains(number)),
+                "{found:?}"
+            );
+            for number in found {
+                cache.touch(HASH, number);
+            }
+        },
+        |cache| {
+            assert_eq!(cache.insert(HASH + 1, 3), Inserted::Yes);
+            cache.remove(HASH, 2);
+            assert_eq!(cache.insert(HASH, 4), Inserted::Yes);
+        },
+        |cache| {
+            assert_eq!(cache.stats().entries, 2);
+            assert!(cache.contains(HASH, 4));
+        },
+    );
+}
