@@ -27,6 +27,7 @@ use std::sync::{Arc, PoisonError};
 use extern4_sync::percpu::{Padded, PerCpu};
 use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering::Relaxed};
 use extern4_sync::rcu::{self, Guard};
+use extern4_sync::shares::Shares;
 use extern4_sync::table::{Held, Table};
 use extern4_sync::tally::Tally;
 
@@ -112,6 +113,7 @@ struct Newest {
 pub struct Block {
     number: u64,
     flags: AtomicU32,
+    shares: Shares,
     /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
     image: OnceLock<Result<Box<[u8]>, Box<Error>>>,
     /// What it has been changed to since.
@@ -195,6 +197,12 @@ impl Buffer {
         &self.held.flags
     }
 
+    /// Who shares the block: for the caller, as long as the block is in memory. Not known after a load; closed, and renewed, when
+    /// the block is made anew.
+    pub fn shares(&self) -> &Shares {
+        &self.held.shares
+    }
+
     /// A number that belongs to who changes the block, and lives as long as the block is in memory: 0 after a load.
     pub fn tag(&self) -> &AtomicU64 {
         &self.held.tag
@@ -242,6 +250,11 @@ impl Pin {
     /// The block's number.
     pub fn number(&self) -> u64 {
         self.0.number
+    }
+
+    /// As [`Buffer::shares`].
+    pub fn shares(&self) -> &Shares {
+        &self.0.shares
     }
 
     /// As [`Buffer::tag`].
@@ -382,6 +395,7 @@ impl BufferCache {
             self.publish(&held, Ok(self.blank()));
         }
         let mut buffer = finish(held)?;
+        buffer.shares().renew();
         buffer.change(|bytes, unsealed| {
             bytes.fill(0);
             *unsealed = Unsealed::default();
@@ -474,6 +488,7 @@ impl BufferCache {
         let placeholder = Block {
             number: block,
             flags: AtomicU32::new(0),
+            shares: Shares::new(),
             image: OnceLock::new(),
             changed: std::sync::OnceLock::new(),
             tag: AtomicU64::new(0),

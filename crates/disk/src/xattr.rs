@@ -482,6 +482,14 @@ pub fn store_refcount(block: &mut [u8], refcount: u32) {
     block[REFCOUNT_OFFSET..REFCOUNT_OFFSET + 4].copy_from_slice(&refcount.to_le_bytes());
 }
 
+/// The hash of all entries as an attribute block has it; 0 if the block must not be shared, or is none.
+pub fn stored_hash(block: &[u8]) -> u32 {
+    match RawXattrHeader::ref_from_prefix(block) {
+        Ok((header, _)) if header.h_magic.get() == MAGIC => header.h_hash.get(),
+        _ => 0,
+    }
+}
+
 fn block_header(block: &[u8], place: Place) -> Result<&RawXattrHeader, Corrupt> {
     let (header, _) = RawXattrHeader::ref_from_prefix(block).map_err(|_| {
         place.corrupt(CorruptKind::Truncated { need: HEADER_SIZE as u64, have: block.len() as u64 })

@@ -121,9 +121,6 @@ pub(crate) struct Attributes {
     pub(crate) own: Vec<Attribute>,
     /// Those in its block.
     pub(crate) block: Vec<Attribute>,
-    /// There is a block, and others have it too.
-    shared: bool,
-    has_block: bool,
     /// How many bytes of the record are for attributes.
     area: usize,
 }
@@ -139,9 +136,6 @@ pub(crate) struct Plan {
     pub(crate) value: Option<Vec<u8>>,
     /// Inodes and sizes of values that are given up, and whether the entry was in the block.
     pub(crate) given_up: Vec<(u32, u32, bool)>,
-    /// The block that is changed is others' too.
-    shared: bool,
-    has_block: bool,
 }
 
 impl Ext4 {
@@ -159,10 +153,10 @@ impl Ext4 {
             Ok((Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list), area.len()))
         })?;
         let Some((buffer, place)) = self.attribute_block(info)? else {
-            return Ok(Attributes { own, block: Vec::new(), shared: false, has_block: false, area });
+            return Ok(Attributes { own, block: Vec::new(), area });
         };
-        let (header, attrs) = Attrs::in_block(&buffer, place)?;
-        Ok(Attributes { own, block: list(&attrs), shared: header.refcount > 1, has_block: true, area })
+        let (_, attrs) = Attrs::in_block(&buffer, place)?;
+        Ok(Attributes { own, block: list(&attrs), area })
     }
 
     /// Finds out how to set an attribute, or without a value to remove it: in the inode if it fits there, else in its
@@ -219,23 +213,22 @@ impl Attributes {
         self.own.iter().chain(&self.block).any(|attribute| attribute.is(index, name))
     }
 
-    /// The name of an attribute whose value is in an EA inode and is not also others'.
+    /// The name of an attribute whose value is in an EA inode.
     pub(crate) fn first_elsewhere(&self) -> Option<(NameIndex, Vec<u8>)> {
-        let block = if self.shared { &[][..] } else { &self.block[..] };
-        let found = self.own.iter().chain(block).find(|attribute| attribute.ea_inode().is_some())?;
+        let found = self.own.iter().chain(&self.block).find(|attribute| attribute.ea_inode().is_some())?;
         Some((found.index, found.name.clone()))
     }
 
     /// Those of a new inode, of whose record `area` bytes are for them.
     pub(crate) fn none(area: usize) -> Self {
-        Self { own: Vec::new(), block: Vec::new(), shared: false, has_block: false, area }
+        Self { own: Vec::new(), block: Vec::new(), area }
     }
 
     /// These when a plan for them has been carried out.
     pub(crate) fn after(self, plan: &Plan) -> Self {
         let own = plan.own.clone().unwrap_or(self.own);
         let block = plan.block.clone().unwrap_or(self.block);
-        Self { has_block: !block.is_empty(), own, block, shared: false, ..self }
+        Self { own, block, ..self }
     }
 
     /// Inodes and sizes of values in EA inodes, and whether the entry is in the block; those come last.
@@ -273,8 +266,6 @@ impl Attributes {
             block: (block != self.block).then_some(block),
             value: None,
             given_up,
-            shared: self.shared,
-            has_block: self.has_block,
         }
     }
 }
@@ -303,9 +294,10 @@ impl Plan {
         u32::try_from(len.div_ceil(to_usize(block_size))).unwrap_or(u32::MAX)
     }
 
-    /// Whether counts may change that others change too.
-    pub(crate) fn meets_others(&self) -> bool {
-        self.block.is_some() || !self.given_up.is_empty()
+    /// Whether the value that is to be in an EA inode belongs to an entry of the block.
+    pub(crate) fn is_value_of_block(&self) -> bool {
+        let to_be_made = |attribute: &Attribute| matches!(attribute.ea_inode(), Some((TO_BE_MADE, _)));
+        self.block.iter().flatten().any(to_be_made)
     }
 
     /// What it takes.
@@ -314,13 +306,15 @@ impl Plan {
     }
 
     /// The blocks and inodes that count for the owner when it is carried out, beside what is given up then.
-    pub(crate) fn counts(&self, fs: &Ext4) -> (u32, i64) {
+    pub(crate) fn counts(&self, fs: &Ext4, info: &InodeInfo) -> (u32, i64) {
         let value = self.value_blocks(fs.superblock().block_size());
-        (u32::from(self.needs_block()) + value, i64::from(self.value.is_some()))
+        let new_block = self.needs_block() && info.fields().xattr_block().is_none();
+        (u32::from(new_block) + value, i64::from(self.value.is_some()))
     }
 
+    /// Whether there are to be attributes in a block. If there is one, others may come to share it before this is done.
     fn needs_block(&self) -> bool {
-        self.block.as_ref().is_some_and(|list| !list.is_empty()) && (self.shared || !self.has_block)
+        self.block.as_ref().is_some_and(|list| !list.is_empty())
     }
 
     fn blocks(&self, block_size: u32) -> u32 {
@@ -333,13 +327,12 @@ impl Plan {
     }
 
     fn credits(&self, fs: &Ext4) -> u32 {
-        // The record and the superblock; the block, one it is copied from, and bitmap and descriptor for either.
+        // The record and the superblock; the block, one it takes the place of, and bitmap and descriptor for either.
         let block = if self.block.is_some() { 6 } else { 0 };
         let value = self.value.as_ref().map_or(0, |value| ea_credits(value.len(), fs));
         let given_up = self.given_up.iter().map(|(_, size, _)| ea_credits(to_usize(*size), fs));
         // A copy of the block refers to the values of the rest.
-        let copied =
-            self.block.iter().flatten().filter(|attribute| self.shared && attribute.ea_inode().is_some());
+        let copied = self.block.iter().flatten().filter(|attribute| attribute.ea_inode().is_some());
         // OK: a block has room for fewer than 2^12 entries.
         2 + block + value + given_up.sum::<u32>() + copied.count() as u32
     }

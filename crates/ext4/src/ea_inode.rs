@@ -1,8 +1,9 @@
 //! Values of attributes that are too large for an inode or a block, each in an inode of its own.
 //!
 //! Such an inode has no name. It says how many attributes refer to it: one from each inode's own area and from each
-//! attribute block, however many inodes share that. Who changes the count holds the lock `shared_attributes`. Its
-//! contents are metadata: they go through the buffer cache and the journal.
+//! attribute block, however many inodes share that. Equal values share one. Who changes the count holds a lock
+//! (`Sharing::count_of`), and under it the last takes the inode out of the cache of hints before he frees it; so whoever finds it there
+//! under the lock finds it alive. Its contents never change, and are metadata: they go through the buffer cache and the journal.
 
 use std::ops::Range;
 
@@ -19,6 +20,7 @@ use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::map::RunKind;
 use crate::mount::Ext4;
+use crate::sharing::Count;
 
 impl Ext4 {
     /// The EA inode that an entry at `place` names.
@@ -64,9 +66,46 @@ impl Ext4 {
 }
 
 impl Change<'_> {
-    /// Makes an EA inode near its `owner`, which one attribute refers to. `ENOSPC`, and nothing is changed, if no
-    /// inode is free; blocks for it have been set aside.
-    pub(crate) fn make_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
+    /// An EA inode that holds `value` and counts one attribute more: one that there is, or a new one near its `owner`. `ENOSPC`, and
+    /// nothing is changed, if no inode is free; blocks for it have been set aside.
+    pub(crate) fn take_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
+        let hash = hash::ea_value(value, self.fs.superblock().checksum_seed());
+        let values = &self.writer.sharing.values;
+        for ino in values.candidates(hash).filter_map(|number| u32::try_from(number).ok()) {
+            if self.join_ea_inode(ino, hash, value)? {
+                return Ok(ino);
+            }
+        }
+        let ino = self.make_ea_inode(owner, value)?;
+        values.insert(hash, ino.into());
+        Ok(ino)
+    }
+
+    /// One attribute more refers to the value in inode `ino`, if it is there and equal; false if not.
+    fn join_ea_inode(&self, ino: u32, hash: u32, value: &[u8]) -> Result<bool> {
+        let sharing = &self.writer.sharing;
+        let _count = sharing.count_of(ino);
+        if !sharing.values.contains(hash, ino.into()) {
+            return Ok(false);
+        }
+        let Ok(mut info) = self.fs.ea_inode(ino, Place::new(Structure::Xattr).ino(ino)) else {
+            return Ok(false);
+        };
+        let mut there = vec![0; value.len()];
+        let count = info.fields().ea_refcount();
+        let sizes_differ = info.size() != value.len() as u64;
+        if count == 0 || sizes_differ || self.fs.read_ea_value(&info, &mut there).is_err() || there != value {
+            sharing.note(Count::Differing);
+            return Ok(false);
+        }
+        info.fields_mut().set_ea_refcount(count.saturating_add(1));
+        self.store(&info)?;
+        sharing.values.touch(hash, ino.into());
+        sharing.note(Count::ValuesShared);
+        Ok(true)
+    }
+
+    fn make_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
         let sb = self.fs.superblock();
         let (ino, _) = self.allocate_inode(owner.ino(), false)?;
         self.clear_record(ino)?;
@@ -112,17 +151,18 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// One attribute more refers to the value in inode `ino`. Locks: `shared_attributes`, held.
+    /// One attribute more refers to the value in inode `ino`.
     pub(crate) fn share_ea_inode(&self, ino: u32, place: Place) -> Result<()> {
+        let _count = self.writer.sharing.count_of(ino);
         let mut info = self.fs.ea_inode(ino, place)?;
         let count = info.fields().ea_refcount().saturating_add(1);
         info.fields_mut().set_ea_refcount(count);
         self.store(&info)
     }
 
-    /// One attribute less refers to the value in inode `ino`; it is freed if that was the last. Locks:
-    /// `shared_attributes`, held.
+    /// One attribute less refers to the value in inode `ino`; it is freed if that was the last.
     pub(crate) fn release_ea_inode(&self, ino: u32, place: Place) -> Result<()> {
+        let _count = self.writer.sharing.count_of(ino);
         let mut info = self.fs.ea_inode(ino, place)?;
         let Some(count) = info.fields().ea_refcount().checked_sub(1) else {
             let what = "a value is referred to that nobody refers to";
@@ -132,6 +172,7 @@ impl Change<'_> {
         if count > 0 {
             return self.store(&info);
         }
+        self.writer.sharing.values.remove(info.fields().ea_hash(), ino.into());
         let mut blocks = self.fs.ea_blocks(info.size());
         // In one change all the same: they are few.
         while !blocks.is_empty() {

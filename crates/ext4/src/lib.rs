@@ -9,7 +9,8 @@
 //! A volume from [`Ext4::open_for_writing`] can be changed. Each operation is a `change`: it sets aside the blocks that it may need
 //! (`balloc`), opens a handle of the journal's, and works through the modules beside those that read: `create` and `link` make,
 //! name and remove files by `ialloc` and `names`; `file_change` and `fallocate` change contents by `map_change`; `set_attr`,
-//! `xattr_change` and `acl_change` change what belongs to an inode. `quota` counts what is taken and given back. What the VFS's inode keeps is a `node`. `writer` is what all
+//! `xattr_change` and `acl_change` change what belongs to an inode, in the record, in an `attr_block` that inodes with the same attributes
+//! share (`sharing`), and in `ea_inode`s. `quota` counts what is taken and given back. What the VFS's inode keeps is a `node`. `writer` is what all
 //! changes share.
 //!
 //! Invariants: a volume that was opened for reading is never written; every number from the volume is checked before it is used, and an error says
@@ -19,6 +20,7 @@
 
 mod acl;
 mod acl_change;
+mod attr_block;
 mod attrs;
 mod balloc;
 mod buffer;
@@ -67,6 +69,7 @@ mod records;
 mod seal;
 mod set_attr;
 mod sha256;
+mod sharing;
 mod superblock;
 mod symlink;
 pub mod tune;
@@ -79,3 +82,4 @@ pub use expert::HtreeEntry;
 pub use extern4_jbd2::Stats as JournalStats;
 pub use map::{Run, RunKind};
 pub use mount::{Ext4, OpenOptions};
+pub use sharing::SharingStats;

@@ -102,19 +102,28 @@ impl InodeOps for Ext4 {
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
         let node = node(inode);
         let _map = node.read_map();
-        Ok(self.xattr_value(&node.info(), name)?)
+        let info = node.info();
+        let value = self.xattr_value(&info, name)?;
+        self.note_block(&info);
+        Ok(value)
     }
 
     fn list_xattr(&self, inode: &Inode, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let node = node(inode);
         let _map = node.read_map();
-        Ok(self.list_xattrs(&node.info(), each)?)
+        let info = node.info();
+        self.list_xattrs(&info, each)?;
+        self.note_block(&info);
+        Ok(())
     }
 
     fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>> {
         let node = node(inode);
         let _map = node.read_map();
-        Ok(self.acl(&node.info(), kind)?)
+        let info = node.info();
+        let acl = self.acl(&info, kind)?;
+        self.note_block(&info);
+        Ok(acl)
     }
 
     fn set_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {

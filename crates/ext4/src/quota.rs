@@ -352,7 +352,7 @@ impl Change<'_> {
 
     /// The same for attributes of an inode.
     pub(crate) fn admit_plan(&self, info: &InodeInfo, caps: Caps, plan: &Plan) -> Result<()> {
-        let (blocks, inodes) = plan.counts(self.fs);
+        let (blocks, inodes) = plan.counts(self.fs, info);
         self.admit(Owners::of(info.fields()), caps, || Ok(self.amount(blocks, inodes)))
     }
 

@@ -25,6 +25,7 @@ use crate::mount::{Ext4, READABLE};
 use crate::orphan::Orphans;
 use crate::quota::Quotas;
 use crate::seal;
+use crate::sharing::Sharing;
 
 /// What changes of a volume go through.
 pub(crate) struct Writer {
@@ -34,9 +35,7 @@ pub(crate) struct Writer {
     pub(crate) orphans: Arc<Orphans>,
     /// None if the volume has none.
     pub(crate) quotas: Option<Arc<Quotas>>,
-    /// Locks: held while counts of who shares an attribute block or the value of an attribute change. It is taken within a
-    /// handle, before the lock of any group.
-    pub(crate) shared_attributes: Mutex<()>,
+    pub(crate) sharing: Sharing,
     spread: AtomicU32,
 }
 
@@ -111,7 +110,7 @@ impl Writer {
             totals,
             orphans,
             quotas,
-            shared_attributes: Mutex::default(),
+            sharing: Sharing::new(fs.superblock()),
             spread: AtomicU32::new(0),
         };
         writer.mark(fs, true)?;

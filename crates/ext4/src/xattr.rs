@@ -89,12 +89,15 @@ impl Ext4 {
     pub(crate) fn attribute_block(&self, inode: &InodeInfo) -> Result<Option<(Buffer, Place)>> {
         let Some(block) = inode.fields().xattr_block() else { return Ok(None) };
         let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
-        let buffer =
-            self.verified(block, Verified::XattrBlock, |bytes| match self.superblock().metadata_seed() {
-                Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
-                None => Ok(()),
-            })?;
-        Ok(Some((buffer, place)))
+        Ok(Some((self.attribute_block_at(block, place)?, place)))
+    }
+
+    /// Attribute block `block`, its checksum verified.
+    pub(crate) fn attribute_block_at(&self, block: u64, place: Place) -> Result<Buffer> {
+        self.verified(block, Verified::XattrBlock, |bytes| match self.superblock().metadata_seed() {
+            Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
+            None => Ok(()),
+        })
     }
 
     /// The value of an attribute, wherever it is.
@@ -117,6 +120,9 @@ impl Ext4 {
         let computed = self.superblock().checksum_seed().checksum(&value);
         extern4_disk::checksum::verify(info.fields().ea_hash(), computed, at)?;
         xattr::hash::verify_entry(attr, Some(computed), place)?;
+        if let Some(writer) = &self.writer {
+            writer.sharing.values.insert(computed, ino.into());
+        }
         Ok(value)
     }
 }

@@ -1,20 +1,15 @@
 //! Setting and removing attributes.
 //!
 //! What is to be done is found out first ([`Plan`]), so that an attribute that has no room is refused before anything
-//! changes. Several inodes may have the same attribute block: Linux lets those share one that have the same
-//! attributes. Such a block is never changed, who wants other attributes leaves it to the others. This crate makes no
-//! block shared.
+//! changes. What is in a block is the concern of `attr_block`, for inodes share blocks; values too large for either, that
+//! of `ea_inode`.
 
-use std::sync::PoisonError;
-
-use extern4_block::Buffer;
 use extern4_disk::feature::Compat;
-use extern4_disk::xattr::{self, Attrs, Header, NameIndex, hash};
+use extern4_disk::xattr::NameIndex;
 use extern4_disk::{Place, Structure};
 use extern4_vfs::{Caps, Errno, Inode, Timespec, XattrFlags};
 
-use crate::attrs::{self, Attribute, Plan, borrowed};
-use crate::buffer::Verified;
+use crate::attrs::{self, Plan};
 use crate::change::Change;
 use crate::create::timestamp;
 use crate::error::Result;
@@ -62,24 +57,18 @@ impl Ext4 {
     /// Gives up what attributes of a deleted inode have in EA inodes, each in a change of its own. What then is left
     /// for [`Change::free_attributes`] takes few credits.
     pub(crate) fn free_values(&self, info: &mut InodeInfo) -> Result<()> {
-        loop {
-            let old = self.attributes(info)?;
-            let Some((index, name)) = old.first_elsewhere() else { return Ok(()) };
-            let plan = self.plan(info, &old, (index, &name), None)?;
-            let need = plan.need(self);
-            self.changing(need.credits, need.blocks, |change| change.apply(info, plan))?;
+        if self.attributes(info)?.first_elsewhere().is_none() {
+            return Ok(());
         }
-    }
-
-    /// The first block of the group of inode `ino`.
-    fn home_of(&self, ino: u32) -> u64 {
-        let geometry = self.superblock().geometry();
-        geometry.inode_slot(ino).and_then(|slot| geometry.group_start(slot.group)).unwrap_or(0)
-    }
-
-    /// Bytes that stand for the value of an attribute in the count of its owner's blocks, as blocks.
-    fn counted(&self, size: u32) -> i64 {
-        i64::from(size.div_ceil(self.superblock().block_size()))
+        // Nobody is to come to share what is taken apart.
+        let _alone = self.changing(2, 0, |change| change.have_block_alone(info))?;
+        while let Some((index, name)) = self.attributes(info)?.first_elsewhere() {
+            let plan = self.plan(info, &self.attributes(info)?, (index, &name), None)?;
+            let need = plan.need(self);
+            // In the block that there is.
+            self.changing(need.credits, 0, |change| change.apply(info, plan))?;
+        }
+        Ok(())
     }
 }
 
@@ -102,40 +91,30 @@ impl Change<'_> {
 
     /// Does what has been planned, and stores the inode.
     pub(crate) fn apply(&self, info: &mut InodeInfo, mut plan: Plan) -> Result<()> {
-        let lock = || self.writer.shared_attributes.lock().unwrap_or_else(PoisonError::into_inner);
-        let _shared = plan.meets_others().then(lock);
-        let mut made = None;
+        let place = Place::new(Structure::Xattr).ino(info.ino());
+        let mut made_for_block = None;
         // First, for there may be no inode.
         if let Some(value) = plan.value.take() {
-            let ino = self.make_ea_inode(info, &value)?;
-            made = Some(ino);
+            let ino = self.take_ea_inode(info, &value)?;
+            made_for_block = plan.is_value_of_block().then_some(ino);
             plan.made(ino);
             // OK: at most 64 KiB.
-            self.count_value(info, value.len() as u32, 1)?;
+            self.charge_value(info, value.len() as i64)?;
         }
         self.note_attributes()?;
-        let place = Place::new(Structure::Xattr).ino(info.ino());
-        let leaves_block = self.is_block_shared(info)?;
-        if let Some(list) = &plan.block {
-            self.change_block(info, list, leaves_block)?;
-            // A copy of the block refers to the values of the rest, too.
-            let values = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino);
-            for ino in values.filter(|ino| leaves_block && made != Some(*ino)) {
-                self.share_ea_inode(ino, place)?;
-            }
-        }
         for &(_, size, _) in &plan.given_up {
-            self.count_value(info, size, -1)?;
+            self.charge_value(info, -i64::from(size))?;
+        }
+        if let Some(list) = &plan.block {
+            self.change_block(info, list, made_for_block)?;
         }
         match &plan.own {
             Some(list) => self.store_with(info, |area| attrs::write_in_inode(list, area))??,
             None => self.store(info)?,
         }
-        for &(ino, _, in_block) in &plan.given_up {
-            // What a shared block refers to is the others'.
-            if !(in_block && leaves_block) {
-                self.release_ea_inode(ino, place)?;
-            }
+        // What a block refers to belongs to the block.
+        for &(ino, ..) in plan.given_up.iter().filter(|(_, _, in_block)| !in_block) {
+            self.release_ea_inode(ino, place)?;
         }
         Ok(())
     }
@@ -145,11 +124,9 @@ impl Change<'_> {
     pub(crate) fn free_attributes(&self, info: &mut InodeInfo) -> Result<()> {
         let old = self.fs.attributes(info)?;
         let place = Place::new(Structure::Xattr).ino(info.ino());
-        let _shared = self.writer.shared_attributes.lock().unwrap_or_else(PoisonError::into_inner);
-        let leaves_block = self.is_block_shared(info)?;
         for (ino, size, in_block) in old.ea_inodes() {
-            self.count_value(info, size, -1)?;
-            if !(in_block && leaves_block) {
+            self.charge_value(info, -i64::from(size))?;
+            if !in_block {
                 self.release_ea_inode(ino, place)?;
             }
         }
@@ -160,15 +137,18 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Counts blocks of an inode.
-    fn count(&self, info: &mut InodeInfo, blocks: i64) -> Result<()> {
+    /// Counts `blocks` more for an inode, and for its owner: each who shares a block has it counted.
+    pub(crate) fn charge(&self, info: &mut InodeInfo, blocks: i64) -> Result<()> {
         info.add_blocks(blocks, self.fs.superblock().block_size())
     }
 
-    /// Counts a value in an inode of its own, or counts it not any more.
-    fn count_value(&self, info: &mut InodeInfo, size: u32, by: i64) -> Result<()> {
-        self.count(info, by * self.fs.counted(size))?;
-        self.count_for(Owners::of(info.fields()), self.amount(0, by))
+    /// Counts what a value of `size` bytes in an EA inode takes, which each attribute with that value has counted; given up, if it
+    /// is below 0.
+    pub(crate) fn charge_value(&self, info: &mut InodeInfo, size: i64) -> Result<()> {
+        let block_size = u64::from(self.fs.superblock().block_size());
+        // OK: at most 16 MiB.
+        self.charge(info, size.unsigned_abs().div_ceil(block_size) as i64 * size.signum())?;
+        self.count_for(Owners::of(info.fields()), self.amount(0, size.signum()))
     }
 
     /// Says in the superblock that there are attributes.
@@ -181,78 +161,4 @@ impl Change<'_> {
             raw.s_feature_compat.set((raw.features().compat | Compat::EXT_ATTR).bits())
         })
     }
-
-    fn is_block_shared(&self, info: &InodeInfo) -> Result<bool> {
-        match self.fs.attribute_block(info)? {
-            Some((buffer, place)) => Ok(Attrs::in_block(&buffer, place)?.0.refcount > 1),
-            None => Ok(false),
-        }
-    }
-
-    /// Makes `list` the attributes in the inode's block: in the one that there is, unless that is to be left to
-    /// others, else in a new one.
-    fn change_block(&self, info: &mut InodeInfo, list: &[Attribute], leave: bool) -> Result<()> {
-        if !list.is_empty()
-            && !leave
-            && let Some((mut buffer, _)) = self.fs.attribute_block(info)?
-        {
-            return self.write_block(&mut buffer, list, info);
-        }
-        let near = info.fields().xattr_block();
-        self.leave_block(info)?;
-        if list.is_empty() {
-            return Ok(());
-        }
-        let block = self.allocate(near.unwrap_or_else(|| self.fs.home_of(info.ino())), 1)?.start;
-        let mut buffer = self.fresh(block)?;
-        self.write_block(&mut buffer, list, info)?;
-        info.fields_mut().set_xattr_block(Some(block));
-        self.count(info, 1)
-    }
-
-    /// The inode does without its attribute block, which is freed if it was nobody else's.
-    fn leave_block(&self, info: &mut InodeInfo) -> Result<()> {
-        let Some((mut buffer, place)) = self.fs.attribute_block(info)? else { return Ok(()) };
-        let refcount = Attrs::in_block(&buffer, place)?.0.refcount;
-        if refcount > 1 {
-            self.edit_block(&mut buffer, |bytes| xattr::store_refcount(bytes, refcount - 1));
-        } else {
-            let block = buffer.number();
-            self.free(block..block + 1, true)?;
-        }
-        info.fields_mut().set_xattr_block(None);
-        self.count(info, -1)
-    }
-
-    fn write_block(&self, buffer: &mut Buffer, list: &[Attribute], info: &InodeInfo) -> Result<()> {
-        let place = Place::new(Structure::Xattr).ino(info.ino()).block(buffer.number());
-        let bytes = encode_block(list, buffer.len(), place)?;
-        self.edit_block(buffer, |old| old.copy_from_slice(&bytes));
-        self.fs.note_verified(buffer, Verified::XattrBlock);
-        Ok(())
-    }
-
-    /// Changes an attribute block, and its checksum with it.
-    fn edit_block(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8])) {
-        let number = buffer.number();
-        self.edit(buffer, |bytes| {
-            edit(bytes);
-            if let Some(seed) = self.fs.superblock().metadata_seed() {
-                xattr::store_checksum(bytes, number, seed);
-            }
-        });
-    }
-}
-
-/// An attribute block of one inode.
-fn encode_block(list: &[Attribute], len: usize, place: Place) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    let encode = |hash, bytes: &mut [u8]| {
-        xattr::encode_in_block(&Header { refcount: 1, hash }, &borrowed(list), bytes)
-            .map_err(|_| Errno::ENOSPC)
-    };
-    encode(0, &mut bytes)?;
-    let hash = hash::block(&Attrs::in_block(&bytes, place)?.1);
-    encode(hash, &mut bytes)?;
-    Ok(bytes)
 }

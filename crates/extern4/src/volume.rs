@@ -53,6 +53,8 @@ pub struct Stats {
     pub blocks: extern4_block::CacheStats,
     /// Transactions and what they cost; `None` if the volume is not open for writing.
     pub journal: Option<extern4_ext4::JournalStats>,
+    /// Attribute blocks and large values that inodes share; `None` if the volume is not open for writing.
+    pub sharing: Option<extern4_ext4::SharingStats>,
 }
 
 /// How to open a volume.
@@ -299,6 +301,7 @@ impl Volume {
             names: self.cache_stats(),
             blocks: self.ext4.cache().stats(),
             journal: self.ext4.journal_stats(),
+            sharing: self.ext4.sharing_stats(),
         }
     }
 }

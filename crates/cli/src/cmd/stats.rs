@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Every counter with its name.
 fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
-    let Stats { names, blocks, journal, .. } = stats;
+    let Stats { names, blocks, journal, sharing, .. } = stats;
     let mut all = vec![
         ("dentries", names.dentries as u64),
         ("inodes", names.inodes as u64),
@@ -64,6 +64,19 @@ fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
             ("checkpoints", journal.checkpoints),
             ("blocks_checkpointed", journal.blocks_checkpointed),
             ("journal_waits", journal.waits),
+        ]);
+    }
+    if let Some(sharing) = sharing {
+        all.extend([
+            ("xattr_blocks_shared", sharing.blocks_shared),
+            ("xattr_blocks_made", sharing.blocks_made),
+            ("xattr_values_shared", sharing.values_shared),
+            ("mbcache_entries", sharing.blocks.entries + sharing.values.entries),
+            ("mbcache_inserted", sharing.blocks.inserted + sharing.values.inserted),
+            ("mbcache_removed", sharing.blocks.removed + sharing.values.removed),
+            ("mbcache_evicted", sharing.blocks.evicted + sharing.values.evicted),
+            ("mbcache_busy", sharing.blocks.busy + sharing.values.busy),
+            ("mbcache_differing", sharing.differing),
         ]);
     }
     all

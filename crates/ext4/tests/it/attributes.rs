@@ -369,8 +369,11 @@ fn a_full_volume_refuses_and_stays_as_it_is() {
         }
         let image = spec.build();
         let writing = Writing::open(&image);
+        let made = std::cell::Cell::new(0u32);
         let set = |path: &str, len: usize| {
-            let value = vec![7; len];
+            // Each another one, so that nothing is shared.
+            made.set(made.get() + 1);
+            let value: Vec<u8> = made.get().to_le_bytes().into_iter().cycle().take(len).collect();
             let set = writing.session.set_xattr(path, "user.a", &value, XattrFlags::empty(), How::FOLLOW);
             set.map_err(|e| e.errno())
         };

@@ -1,0 +1,96 @@
+//! What is known of attribute blocks and values that inodes share, or could share.
+//!
+//! A block, or an EA inode, is found by the hash of its contents through a cache of hints ([`extern4_sync::mbcache`]). An entry
+//! is made by who holds on to the block, for an inode of his has it and its attributes cannot change meanwhile
+//! ([`crate::node`]); it is taken out before the block is given up. Who may join those who have a block, and who is the last, is
+//! decided by one word in its buffer ([`extern4_sync::shares`]), as `attr_block` says. EA inodes are few and large: their counts
+//! change under a lock, as `ea_inode` says.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use extern4_disk::feature::Incompat;
+use extern4_disk::superblock::Superblock;
+use extern4_sync::mbcache::{MbCache, MbCacheStats};
+use extern4_sync::tally::Tally;
+
+use crate::mount::Ext4;
+
+/// Locks for counts of EA inodes.
+const VALUE_LOCKS: u32 = 16;
+/// Buckets for EA inodes, as a power of two, where there are any: 64 KiB.
+const VALUE_BITS: u32 = 10;
+
+/// What may be shared.
+pub(crate) struct Sharing {
+    /// Attribute blocks, by the hash in their headers.
+    pub(crate) blocks: MbCache,
+    /// EA inodes, by the hash of their values.
+    pub(crate) values: MbCache,
+    /// Locks: one is held, within a handle, while the count of an EA inode changes, and before the lock of any group.
+    counting: [Mutex<()>; VALUE_LOCKS as usize],
+    counts: Tally<4>,
+}
+
+/// Things that are counted.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    BlocksShared,
+    BlocksMade,
+    ValuesShared,
+    Differing,
+}
+
+/// Counts of what was shared, since the volume was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharingStats {
+    /// Where attribute blocks are, by their hash.
+    pub blocks: MbCacheStats,
+    /// Where values in inodes of their own are, by their hash.
+    pub values: MbCacheStats,
+    /// Times that an inode was given an attribute block that others had.
+    pub blocks_shared: u64,
+    /// Attribute blocks made, because there was none like it.
+    pub blocks_made: u64,
+    /// Times that an attribute was given a value that another had in an inode of its own.
+    pub values_shared: u64,
+    /// Blocks and values that were looked at in vain, for only their hashes were equal.
+    pub differing: u64,
+}
+
+impl Sharing {
+    pub(crate) fn new(sb: &Superblock) -> Self {
+        let has_values = sb.features().incompat.contains(Incompat::EA_INODE);
+        Self {
+            blocks: MbCache::new(MbCache::BITS_48),
+            values: MbCache::new(if has_values { VALUE_BITS } else { 0 }),
+            counting: Default::default(),
+            counts: Tally::new(),
+        }
+    }
+
+    /// The right to change the count of EA inode `ino`.
+    pub(crate) fn count_of(&self, ino: u32) -> MutexGuard<'_, ()> {
+        let lock = &self.counting[crate::group::to_usize(ino % VALUE_LOCKS)];
+        lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more.
+    pub(crate) fn note(&self, what: Count) {
+        let mut counts = [0; 4];
+        counts[what as usize] = 1;
+        self.counts.add(counts);
+    }
+
+    fn stats(&self) -> SharingStats {
+        let [blocks_shared, blocks_made, values_shared, differing] = self.counts.sum();
+        let (blocks, values) = (self.blocks.stats(), self.values.stats());
+        SharingStats { blocks, values, blocks_shared, blocks_made, values_shared, differing }
+    }
+}
+
+impl Ext4 {
+    /// What attributes have shared so far; `None` if the volume is not open for writing.
+    pub fn sharing_stats(&self) -> Option<SharingStats> {
+        self.writer.as_ref().map(|writer| writer.sharing.stats())
+    }
+}
