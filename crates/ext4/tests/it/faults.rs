@@ -220,7 +220,8 @@ fn explore(spec: ImageSpec, habits: Habits, seed: u64) {
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-const HABITS: Habits = Habits { file_size: 1 << 16, value_size: 500, block_size: 1024, fallocate: true };
+const HABITS: Habits =
+    Habits { file_size: 1 << 16, value_size: 500, block_size: 1024, fallocate: true, few_values: 0 };
 
 fn seeds() -> impl Iterator<Item = u64> {
     1..=memory::number("EXTERN4_FAULT_SEEDS", 1)

@@ -20,6 +20,7 @@ mod open;
 mod power;
 mod quota;
 mod reserve;
+mod sharing;
 mod synchronous;
 mod threads;
 mod turns;

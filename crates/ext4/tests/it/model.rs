@@ -13,6 +13,7 @@ use extern4_testkit::tree::{self, Tree, assert_same};
 use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::*;
 
+use crate::sharing::assert_counts;
 use crate::walk;
 
 /// What makes `mke2fs` keep quotas of every kind.
@@ -85,6 +86,8 @@ pub(crate) struct Habits {
     pub(crate) block_size: u64,
     /// There are ways to change what is allocated.
     pub(crate) fallocate: bool,
+    /// Every other operation sets one of so many attributes and ACLs, or is about those who share them; 0 for no such.
+    pub(crate) few_values: u64,
 }
 
 fn name(random: &mut Random) -> String {
@@ -107,7 +110,29 @@ pub(crate) fn path(random: &mut Random) -> String {
     path
 }
 
+/// An operation about attributes of which there are few, so that inodes share them.
+fn sharing(random: &mut Random, habits: &Habits) -> Op {
+    let path = format!("/f{}", random.below(8));
+    match random.below(20) {
+        0..=10 => {
+            let name = *random.pick(&["user.shared", "user.shared", "trusted.shared"]);
+            // More than has room in an inode; what is in it depends on its size alone.
+            let len = habits.value_size / 2 + random.below(habits.few_values) * 4;
+            Op::SetXattr(path, name.to_owned(), len as usize, XattrFlags::empty())
+        }
+        11 => Op::RemoveXattr(path, "user.shared".to_owned()),
+        12 => Op::SetAcl(path, AclKind::Access, random.below(2) as u8),
+        13 => Op::Chmod(path, *random.pick(&[0o644, 0o750])),
+        14 => Op::Unlink(path),
+        15 => Op::Chown(path, random.below(3) as u32, random.below(3) as u32),
+        _ => Op::Create(path, 0o644),
+    }
+}
+
 pub(crate) fn op(random: &mut Random, habits: &Habits) -> Op {
+    if habits.few_values > 0 && random.one_in(2) {
+        return sharing(random, habits);
+    }
     let mode = |random: &mut Random| *random.pick(&[0o644, 0o600, 0o755, 0o4755, 0o2711, 0o777, 0]);
     let xattr = |random: &mut Random| {
         let space = random.pick(&["user", "trusted", "security"]);
@@ -351,7 +376,9 @@ pub(crate) fn comparable(mut tree: Tree) -> Tree {
 /// Asks the judges about a volume that has been closed: `e2fsck`, and the kernel's mount against what we read.
 pub(crate) fn judge(what: &str, image: &Image) -> Tree {
     tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{what}: {e}"));
-    let ours = walk::tree(&walk::open(&image.path));
+    let fs = walk::open(&image.path);
+    assert_counts(what, &fs);
+    let ours = walk::tree(&fs);
     let theirs = tree::from_mount(&image.mount("ro,noatime").path);
     assert_same(what, &ours, &theirs);
     ours
@@ -382,6 +409,10 @@ fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64, count: usize) {
             }
         }
         drop(ours);
+        if habits.few_values > 0 {
+            let shared = fs.sharing_stats().expect("it is written");
+            assert!(shared.blocks_shared > 0, "{what}: {shared:?}");
+        }
         fs.close().expect("close");
         let model_tree = comparable(walk::tree(&*model_fs));
         drop((fs, model));
@@ -413,7 +444,8 @@ fn check(spec: ImageSpec, habits: Habits) {
     }
 }
 
-const HABITS: Habits = Habits { file_size: 1 << 20, value_size: 700, block_size: 4096, fallocate: true };
+const HABITS: Habits =
+    Habits { file_size: 1 << 20, value_size: 700, block_size: 4096, fallocate: true, few_values: 0 };
 const SMALL: Habits = Habits { block_size: 1024, file_size: 1 << 18, ..HABITS };
 
 #[test]
@@ -459,4 +491,19 @@ fn ext4_with_quotas_agrees_with_the_model() {
 #[test]
 fn ext4_without_a_journal_agrees_with_the_model() {
     check(ImageSpec::new("ext4-nojournal", 64 << 20, &["-t", "ext4", "-O", "^has_journal"]), HABITS);
+}
+
+#[test]
+fn ext4_with_few_attributes_agrees_with_the_model() {
+    check(
+        ImageSpec::new("ext4-few", 64 << 20, &["-t", "ext4", "-b", "1024"]),
+        Habits { few_values: 3, ..SMALL },
+    );
+}
+
+#[test]
+fn ext4_with_few_large_values_agrees_with_the_model() {
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-O", "ea_inode"];
+    let habits = Habits { few_values: 3, value_size: 6000, ..SMALL };
+    check(ImageSpec::new("ext4-few-ea", 64 << 20, mke2fs), habits);
 }

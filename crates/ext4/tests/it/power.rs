@@ -17,6 +17,7 @@ use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::{FallocateMode, OpenFlags, Session};
 
 use crate::model::{ALL_QUOTAS, Habits, Op, Random, comparable, no_room, op, open, run, run_model, session};
+use crate::sharing::assert_counts;
 use crate::walk;
 
 /// An operation after which everything is durable comes so often.
@@ -144,7 +145,9 @@ impl History {
         let file = folder.path().join("ours.img");
         std::fs::write(&file, &recovered).expect("the image is written");
         fsck(&what, &file, "-fn");
-        let found = without_contents(walk::tree(&walk::open(&file)));
+        let left = walk::open(&file);
+        assert_counts(&what, &left);
+        let found = without_contents(walk::tree(&left));
         let allowed = self.allowed(moment);
         if !self.trees[allowed.clone()].contains(&found) {
             let text: Vec<_> = allowed
@@ -228,7 +231,8 @@ fn explore(spec: ImageSpec, habits: Habits, thorough_every: usize) {
     }
 }
 
-const HABITS: Habits = Habits { file_size: 1 << 16, value_size: 500, block_size: 1024, fallocate: true };
+const HABITS: Habits =
+    Habits { file_size: 1 << 16, value_size: 500, block_size: 1024, fallocate: true, few_values: 0 };
 
 #[test]
 fn ext4_survives_power_loss() {
@@ -252,6 +256,15 @@ fn ext4_with_quotas_survives_power_loss() {
 fn ext3_survives_power_loss() {
     let mke2fs = &["-t", "ext3", "-b", "1024", "-J", "size=4"];
     explore(ImageSpec::new("ext3", 16 << 20, mke2fs), Habits { fallocate: false, ..HABITS }, 10);
+}
+
+#[test]
+fn what_is_shared_survives_power_loss() {
+    let habits = Habits { few_values: 3, ..HABITS };
+    explore(ImageSpec::new("ext4-few", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), habits, 10);
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode"];
+    let habits = Habits { few_values: 3, value_size: 6000, ..HABITS };
+    explore(ImageSpec::new("ext4-few-ea", 16 << 20, mke2fs), habits, 10);
 }
 
 /// What was written behind the end of a file, whose size the crash left as it was, does not show when the file grows.

@@ -160,6 +160,10 @@ fn crowd(spec: &ImageSpec, habits: Habits, threads: u64, seed: u64) {
         .map(|member| (Arc::clone(&member.progress), std::thread::spawn(move || member.work())));
     watch(&what, crowd.collect());
     drop(everything);
+    if habits.few_values > 0 {
+        let shared = fs.sharing_stats().expect("it is written");
+        assert!(shared.blocks_shared > 0, "{what}: {shared:?}");
+    }
     let live = walk::tree(&*fs);
     fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
     drop(fs);
@@ -176,7 +180,8 @@ fn crowds(spec: ImageSpec, habits: Habits) {
     }
 }
 
-const HABITS: Habits = Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true };
+const HABITS: Habits =
+    Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true, few_values: 0 };
 
 #[test]
 fn many_threads_change_ext4() {
@@ -200,4 +205,13 @@ fn many_threads_change_ext4_with_contents_in_inodes() {
     let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "inline_data,ea_inode", "-J", "size=4"];
     let habits = Habits { block_size: 4096, value_size: 9000, ..HABITS };
     crowds(ImageSpec::new("ext4-inline", 64 << 20, mke2fs), habits);
+}
+
+#[test]
+fn many_threads_share_few_attributes() {
+    let habits = Habits { few_values: 3, ..HABITS };
+    crowds(ImageSpec::new("ext4-few", 48 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), habits);
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode"];
+    let habits = Habits { few_values: 3, value_size: 6000, ..HABITS };
+    crowds(ImageSpec::new("ext4-few-ea", 48 << 20, mke2fs), habits);
 }

@@ -87,7 +87,8 @@ fn turns(spec: ImageSpec, habits: Habits) {
     }
 }
 
-const HABITS: Habits = Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true };
+const HABITS: Habits =
+    Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true, few_values: 0 };
 
 #[test]
 fn the_kernel_and_we_take_turns_on_ext4() {
