@@ -134,7 +134,8 @@ fn user(root: &Session, uid: u32) -> Session {
     Session::new(root.namespace(), Cred::new(uid, uid % 3, &[]))
 }
 
-const HABITS: Habits = Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true };
+const HABITS: Habits =
+    Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true, few_values: 3 };
 
 #[test]
 fn e2fsck_counts_the_same_with_small_blocks() {
