@@ -14,6 +14,7 @@ mod search;
 mod tree;
 mod walk;
 mod write;
+mod xattr;
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub(crate) use write::write_loop;
 
 use image::Rival;
 use row::Row;
+use xattr::Cell;
 
 /// Interleaved runs of each row, after one run that is not counted.
 const RUNS: usize = 7;
@@ -42,6 +44,15 @@ enum Need {
     Mounts,
     /// A program.
     Program(&'static str),
+}
+
+/// The row of one cell of `xattr-bench`.
+macro_rules! xattr_cell {
+    ($name:literal, $threads:literal, $files:literal, $values:literal) => {
+        ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
+            bench.xattr($name, Cell { threads: $threads, files: $files, values: $values })
+        })
+    };
 }
 
 const ROWS: &[Spec] = &[
@@ -70,6 +81,21 @@ const ROWS: &[Spec] = &[
     ("create-unlink-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::create_unlink),
     ("create-unlink-vs-rust-fs-ext4", &[Need::Program("mke2fs")], Bench::create_unlink_rust_fs_ext4),
     ("create-200000-end-vs-start", &[Need::Program("mke2fs")], Bench::large_directory),
+    xattr_cell!("xattr-p1-f10-v10-vs-kernel", 1, 10, 10),
+    xattr_cell!("xattr-p1-f10-v1000-vs-kernel", 1, 10, 1000),
+    xattr_cell!("xattr-p1-f10-v100000-vs-kernel", 1, 10, 100_000),
+    xattr_cell!("xattr-p1-f100-v10-vs-kernel", 1, 100, 10),
+    xattr_cell!("xattr-p1-f100-v1000-vs-kernel", 1, 100, 1000),
+    xattr_cell!("xattr-p1-f100-v100000-vs-kernel", 1, 100, 100_000),
+    xattr_cell!("xattr-p2-f10-v10-vs-kernel", 2, 10, 10),
+    xattr_cell!("xattr-p2-f10-v1000-vs-kernel", 2, 10, 1000),
+    xattr_cell!("xattr-p2-f10-v100000-vs-kernel", 2, 10, 100_000),
+    xattr_cell!("xattr-p2-f100-v10-vs-kernel", 2, 100, 10),
+    xattr_cell!("xattr-p2-f100-v1000-vs-kernel", 2, 100, 1000),
+    xattr_cell!("xattr-p2-f100-v100000-vs-kernel", 2, 100, 100_000),
+    ("xattr-100000-values-vs-10", &[Need::Program("mke2fs")], Bench::xattr_many_values),
+    ("mbcache-bytes-an-entry", &[], Bench::mbcache_bytes),
+    ("mbcache-200000-entries-in-4mib", &[], Bench::mbcache_entries),
     ("flushes-per-commit", &[Need::Program("mke2fs")], Bench::flushes),
     ("write-4gib-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::write_large),
     ("cp-share-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| bench.copy_tree(Rival::Kernel)),

@@ -32,6 +32,7 @@ use crate::change::Change;
 use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
+use crate::seal;
 use crate::sharing::Count;
 
 impl Ext4 {
@@ -67,8 +68,10 @@ impl Change<'_> {
         let old = self.fs.attribute_block(info)?;
         // It is being deleted, and closed for good.
         let deleted = old.as_ref().is_some_and(|(buffer, _)| buffer.shares().look().is_closed());
-        let (near, bytes) = (info.fields().xattr_block(), self.encode_block(info, list)?);
-        if !deleted && let Some(block) = self.join_block(list, &bytes) {
+        let hash = hash::entries(list.iter().map(|attribute| attribute.as_attr().hash));
+        if !deleted && let Some(block) = self.join_block(list, hash) {
+            // Who looks at a block that is changed has it copied.
+            drop(old);
             self.leave_block(info)?;
             self.put_block(info, block)?;
             // The block has what it refers to counted.
@@ -79,37 +82,36 @@ impl Change<'_> {
         if let Some((buffer, place)) = old
             && self.close(&buffer, place)?
         {
-            return self.change_in_place(info, buffer, &bytes, values, deleted);
+            return self.change_in_place(info, buffer, &Contents { list, hash, values }, deleted);
         }
         // Before the old block is left, which may be all that keeps them.
         for ino in values {
             self.share_ea_inode(ino, place_of(info))?;
         }
-        let block = self.allocate(near.unwrap_or_else(|| self.fs.home_of(info.ino())), 1)?.start;
+        let near = info.fields().xattr_block().unwrap_or_else(|| self.fs.home_of(info.ino()));
+        let block = self.allocate(near, 1)?.start;
         let mut buffer = self.fresh(block)?;
-        self.write_block(&mut buffer, &bytes);
+        self.write_block(&mut buffer, list, hash)?;
         self.writer.sharing.note(Count::BlocksMade);
         self.open(&buffer);
         self.leave_block(info)?;
         self.put_block(info, block)
     }
 
-    /// Changes the block of one inode, which has been closed. `values` are those that it still refers to.
+    /// Changes the block of one inode, which has been closed.
     fn change_in_place(
         &self,
         info: &InodeInfo,
         mut buffer: Buffer,
-        bytes: &[u8],
-        values: Vec<u32>,
+        new: &Contents<'_>,
         deleted: bool,
     ) -> Result<()> {
-        let (_, attrs) = Attrs::in_block(&buffer, place_of(info))?;
-        let mut given_up = values_of(&attrs);
-        for ino in values {
-            remove_one(&mut given_up, Some(ino));
+        let mut given_up = values_of(&Attrs::in_block(&buffer, place_of(info))?.1);
+        for ino in &new.values {
+            remove_one(&mut given_up, Some(*ino));
         }
         self.writer.sharing.blocks.remove(xattr::stored_hash(&buffer), buffer.number());
-        self.write_block(&mut buffer, bytes);
+        self.write_block(&mut buffer, new.list, new.hash)?;
         if !deleted {
             self.open(&buffer);
         }
@@ -164,8 +166,10 @@ impl Change<'_> {
 
     /// Takes a block that the inode has out of sharing; false if others have it.
     fn close(&self, buffer: &Buffer, place: Place) -> Result<bool> {
-        let shares = buffer.shares();
-        shares.note(shares.look(), Attrs::in_block(buffer, place)?.0.refcount);
+        let (shares, seen) = (buffer.shares(), buffer.shares().look());
+        if !seen.is_known() {
+            shares.note(seen, Attrs::in_block(buffer, place)?.0.refcount);
+        }
         Ok(shares.close())
     }
 
@@ -188,11 +192,13 @@ impl Change<'_> {
         }
     }
 
-    /// Finds a block that holds `list`, and joins those who have it. `bytes` is the block that would be made.
-    fn join_block(&self, list: &[Attribute], bytes: &[u8]) -> Option<u64> {
-        let hash = xattr::stored_hash(bytes);
+    /// Finds a block that holds `list`, whose hash that is, and joins those who have it.
+    fn join_block(&self, list: &[Attribute], hash: u32) -> Option<u64> {
+        if hash == 0 {
+            return None;
+        }
         // Each is looked at once, whatever becomes of it meanwhile.
-        let mut found = self.writer.sharing.blocks.candidates(if hash == 0 { return None } else { hash });
+        let mut found = self.writer.sharing.blocks.candidates(hash);
         found.find(|block| self.join(*block, hash, list).unwrap_or(false))
     }
 
@@ -236,35 +242,33 @@ impl Change<'_> {
         self.charge(info, 1)
     }
 
-    fn write_block(&self, buffer: &mut Buffer, bytes: &[u8]) {
-        self.edit_block(buffer, |old| old.copy_from_slice(bytes));
+    /// Writes the attributes of one inode to its block.
+    fn write_block(&self, buffer: &mut Buffer, list: &[Attribute], hash: u32) -> Result<()> {
+        let header = Header { refcount: 1, hash };
+        let encode = |bytes: &mut [u8]| xattr::encode_in_block(&header, &borrowed(list), bytes);
+        self.edit_block(buffer, encode).map_err(|_| Errno::ENOSPC)?;
         self.fs.note_verified(buffer, Verified::XattrBlock);
+        Ok(())
     }
 
-    /// Changes an attribute block, and its checksum with it.
+    /// Changes an attribute block, and puts off its checksum.
     fn edit_block<R>(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
         let number = buffer.number();
-        self.edit(buffer, |bytes| {
-            let result = edit(bytes);
-            if let Some(seed) = self.fs.superblock().metadata_seed() {
-                xattr::store_checksum(bytes, number, seed);
+        let has_checksum = self.fs.superblock().metadata_seed().is_some();
+        self.edit_unsealed(buffer, |bytes, unsealed| {
+            if has_checksum {
+                seal::put_off_attributes(unsealed, number);
             }
-            result
+            edit(bytes)
         })
     }
+}
 
-    /// An attribute block that one inode has.
-    fn encode_block(&self, info: &InodeInfo, list: &[Attribute]) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; crate::group::to_usize(self.fs.superblock().block_size())];
-        let encode = |hash, bytes: &mut [u8]| {
-            xattr::encode_in_block(&Header { refcount: 1, hash }, &borrowed(list), bytes)
-                .map_err(|_| Errno::ENOSPC)
-        };
-        encode(0, &mut bytes)?;
-        let hash = hash::block(&Attrs::in_block(&bytes, place_of(info))?.1);
-        encode(hash, &mut bytes)?;
-        Ok(bytes)
-    }
+/// What is to be in a block: attributes, their hash, and the values that they had counted before.
+struct Contents<'l> {
+    list: &'l [Attribute],
+    hash: u32,
+    values: Vec<u32>,
 }
 
 /// Says in the header how many have the block. It stays as it is if nobody has it, or one is about to change it.

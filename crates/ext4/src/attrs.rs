@@ -172,21 +172,23 @@ impl Ext4 {
         value: Option<&[u8]>,
     ) -> Result<Plan> {
         let Some(value) = value else { return Ok(old.with(index, name, None)) };
-        let here = [
-            old.with(index, name, Some(Put::InInode(Attribute::in_inode(index, name, value)))),
-            old.with(index, name, Some(Put::InBlock(Attribute::in_block(index, name, value)))),
-        ];
-        let value_hash = hash::ea_value(value, self.superblock().checksum_seed());
-        let attribute = Attribute::elsewhere(index, name, value, value_hash);
-        let elsewhere = [Put::InInode(attribute.clone()), Put::InBlock(attribute)].map(|put| {
-            let plan = old.with(index, name, Some(put));
+        let put = |put| old.with(index, name, Some(put));
+        let elsewhere = |place: fn(Attribute) -> Put| {
+            let value_hash = hash::ea_value(value, self.superblock().checksum_seed());
+            let plan = put(place(Attribute::elsewhere(index, name, value, value_hash)));
             Plan { value: Some(value.to_vec()), ..plan }
-        });
+        };
+        let ways: [&dyn Fn() -> Plan; 4] = [
+            &|| put(Put::InInode(Attribute::in_inode(index, name, value))),
+            &|| put(Put::InBlock(Attribute::in_block(index, name, value))),
+            &|| elsewhere(Put::InInode),
+            &|| elsewhere(Put::InBlock),
+        ];
         let fits = |plan: &Plan| {
             let can = plan.value.is_none() || !value.is_empty() && self.can_have_ea_inode(info);
             can && plan.fits(old.area, to_usize(self.superblock().block_size()))
         };
-        let plan = here.into_iter().chain(elsewhere).find(fits).ok_or(Errno::ENOSPC)?;
+        let plan = ways.into_iter().map(|way| way()).find(fits).ok_or(Errno::ENOSPC)?;
         // The count of the inode's blocks can say as many.
         let blocks = plan.value_blocks(self.superblock().block_size()) + 1;
         info.clone().add_blocks(blocks.into(), self.superblock().block_size())?;

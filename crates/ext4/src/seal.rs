@@ -1,26 +1,33 @@
 //! Checksums that are put off until a block is written.
 //!
-//! Blocks of names and of inodes' records change many times in a transaction and are written once, so their checksums are computed
-//! once: when the transaction has come to its end, before it is written ([`seal`]). Until then the buffer says what is missing,
-//! and those who read it do without: of a block of names they know by [`Verified`](crate::buffer::Verified) that it is what it
-//! should be, of a record by [`lacks_checksum`].
+//! Blocks of names, of attributes and of inodes' records change many times in a transaction and are written once, so their checksums
+//! are computed once: when the transaction has come to its end, before it is written ([`seal`]). Until then the buffer says what is missing,
+//! and those who read it do without: of a block of names or attributes they know by [`Verified`](crate::buffer::Verified) that it is
+//! what it should be, of a record by [`lacks_checksum`].
 //!
-//! What the numbers of an [`Unsealed`] are: the kind of block, then for names the seed of their checksum, and for records the
-//! number of the first inode in the block and a bit for each record.
+//! What the numbers of an [`Unsealed`] are: the kind of block, then for names the seed of their checksum, for attributes the number of the block, and
+//! for records the number of the first inode in the block and a bit for each record.
 
 use extern4_block::Unsealed;
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::superblock::Superblock;
-use extern4_disk::{dirent, inode};
+use extern4_disk::{dirent, inode, xattr};
 
 const NAMES: u32 = 1;
 const RECORDS: u32 = 2;
+const ATTRIBUTES: u32 = 3;
 /// Records in a block that have a bit each.
 const MOST_RECORDS: u32 = 64;
 
 /// Puts off the checksum of a block of names.
 pub(crate) fn put_off_names(unsealed: &mut Unsealed, seed: ChecksumSeed) {
     *unsealed = [NAMES, seed.get(), 0, 0];
+}
+
+/// Puts off the checksum of attribute block `block`.
+pub(crate) fn put_off_attributes(unsealed: &mut Unsealed, block: u64) {
+    let [low, high] = words(block);
+    *unsealed = [ATTRIBUTES, low, high, 0];
 }
 
 /// Puts off the checksum of record `index` of a block, that of inode `ino`; false if there are so many in the block that it has to be
@@ -51,6 +58,11 @@ pub(crate) fn seal(bytes: &mut [u8], unsealed: Unsealed, sb: &Superblock) {
                 }
             }
         }
+        [ATTRIBUTES, low, high, _] => {
+            if let Some(seed) = sb.metadata_seed() {
+                xattr::store_checksum(bytes, u64::from(high) << 32 | u64::from(low), seed);
+            }
+        }
         _ => {}
     }
 }
@@ -63,6 +75,7 @@ fn bits(unsealed: Unsealed) -> u64 {
     }
 }
 
+/// A number of 64 bits, the lower half first.
 fn words(bits: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = bits.to_le_bytes();
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]

@@ -38,6 +38,11 @@ pub struct Shares(AtomicU32);
 pub struct Seen(u32);
 
 impl Seen {
+    /// Whether their number has been [noted](Shares::note), or nobody may join.
+    pub fn is_known(self) -> bool {
+        self.0 & STATE != UNKNOWN
+    }
+
     /// Whether nobody may join.
     pub fn is_closed(self) -> bool {
         self.0 & STATE == CLOSED

@@ -179,7 +179,7 @@ impl Bench {
     }
 
     /// A new volume, nothing of which is left for later.
-    fn fresh(&self, name: &str, size: &str, inodes: u32) -> Result<PathBuf> {
+    pub(super) fn fresh(&self, name: &str, size: &str, inodes: u32) -> Result<PathBuf> {
         let image = self.folder.join(name);
         remove([image.clone()])?;
         let mut mke2fs = Command::new("mke2fs");
@@ -191,12 +191,12 @@ impl Bench {
 
 const NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::EXCL);
 
-fn open(image: &Path) -> Result<Volume> {
+pub(super) fn open(image: &Path) -> Result<Volume> {
     Volume::options().write(true).open(image).map_err(|e| e.to_string())
 }
 
 /// The directory that the rows work in.
-fn directory(volume: &Volume) -> Result<Session> {
+pub(super) fn directory(volume: &Volume) -> Result<Session> {
     let root = volume.superuser();
     root.create_dir_all("/made").and_then(|()| root.at("/made")).map_err(|e| e.to_string())
 }
@@ -288,15 +288,15 @@ fn write_large_below(root: &Path, len: u64) -> Result<Duration> {
 }
 
 /// A volume that a rival has mounted to be written.
-struct Mounted {
-    path: PathBuf,
+pub(super) struct Mounted {
+    pub(super) path: PathBuf,
     /// The process that serves it, if it is one.
     server: Option<Child>,
     ended: bool,
 }
 
 impl Mounted {
-    fn new(rival: Rival, image: &Path, path: &Path) -> Result<Self> {
+    pub(super) fn new(rival: Rival, image: &Path, path: &Path) -> Result<Self> {
         fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut mounted = Self { path: path.to_owned(), server: None, ended: false };
         match rival {
@@ -326,7 +326,7 @@ impl Mounted {
     }
 
     /// Unmounts it, and waits until everything has been written.
-    fn end(mut self) -> Result<()> {
+    pub(super) fn end(mut self) -> Result<()> {
         self.ended = true;
         must(Command::new("umount").arg(&self.path))?;
         match self.server.as_mut().map(Child::wait) {
@@ -352,7 +352,7 @@ fn free_bytes(folder: &Path) -> Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-fn remove(images: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+pub(super) fn remove(images: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     for image in images {
         match fs::remove_file(&image) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -58,9 +58,13 @@ pub fn verify_entry(attr: &Attr<'_>, ea_inode_hash: Option<u32>, place: Place) -
 
 /// The hash of a block's entries; 0, which forbids to share the block, if any entry has none.
 pub fn block(attrs: &Attrs<'_>) -> u32 {
-    attrs
-        .iter()
-        .try_fold(0u32, |hash, attr| (attr.hash != 0).then(|| hash.rotate_left(BLOCK_ROTATION) ^ attr.hash))
+    entries(attrs.iter().map(|attr| attr.hash))
+}
+
+/// The same of entries with these hashes, in their order.
+pub fn entries(mut hashes: impl Iterator<Item = u32>) -> u32 {
+    hashes
+        .try_fold(0u32, |all, hash| (hash != 0).then(|| all.rotate_left(BLOCK_ROTATION) ^ hash))
         .unwrap_or(0)
 }
 
