@@ -19,7 +19,7 @@
 //!
 //! The barriers differ in cost because pins are many and collections few. Where the kernel offers it, HEAVY makes
 //! every thread of the process execute a full barrier, and LIGHT only keeps the compiler from reordering. Otherwise
-//! both are `fence(SeqCst)`. The module `barrier` has the details.
+//! both are `fence(SeqCst)`. The module [`asymmetric`] has the details.
 //!
 //! A thread keeps the bags that it has sealed, and frees them itself, several at the cost of one barrier: what it frees is then in its
 //! own cache, and was allocated by it as a rule. When it flushes or ends, they go to a queue that any thread takes from.
@@ -49,11 +49,11 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::TryLockError;
 
+use crate::asymmetric;
 use crate::percpu::Padded;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering};
 
 mod bag;
-mod barrier;
 #[cfg(not(feature = "loom"))]
 pub(crate) mod local;
 #[cfg(test)]
@@ -137,7 +137,7 @@ impl Collector {
 
     /// A record for the calling thread, which has it alone until it calls [`Collector::leave`].
     fn register(&self) -> &'static Record {
-        barrier::choose();
+        asymmetric::choose();
         let left = self.records().find(|record| {
             // Acquire: O, pairs with the Release of the thread that left the record.
             !record.owned.load(Ordering::Relaxed)
@@ -201,7 +201,7 @@ impl Collector {
         if depth == 0 {
             // Acquire: E, pairs with the Release of the sealings before: what they hold cannot be found (2).
             let epoch = self.epoch.load(Ordering::Acquire);
-            barrier::announce(&record.pinned, epoch);
+            asymmetric::announce(&record.pinned, epoch);
         }
     }
 
@@ -312,7 +312,7 @@ impl Collector {
         // A look without the barrier, which may miss pins, saves it where a pin is sure to keep everything.
         let hopeless = queue.front().is_none_or(|bag| bag.stamp >= self.oldest_pin());
         // HEAVY: pairs with LIGHT in `announce`. The queue's bags were sealed before (1).
-        if hopeless || !barrier::heavy() {
+        if hopeless || !asymmetric::heavy() {
             return expired;
         }
         let oldest = self.oldest_pin();
@@ -332,7 +332,7 @@ impl Collector {
     /// The oldest epoch in which a thread is pinned, as far as this thread sees.
     fn oldest_pin(&self) -> u64 {
         // Acquire, within: U, pairs with the Release of `pin` and `unpin`: the sections before are over (3).
-        let pins = self.records().map(|record| barrier::seen(&record.pinned));
+        let pins = self.records().map(|record| asymmetric::seen(&record.pinned));
         pins.filter(|&epoch| epoch != UNPINNED).min().unwrap_or(u64::MAX)
     }
 }

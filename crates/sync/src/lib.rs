@@ -8,6 +8,10 @@
 //! - [`mbcache`]: a bounded cache of numbers by hash, for contents that are to be found again.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
 //! - [`tally`]: counters that each thread adds to alone.
+//! - [`asymmetric`]: two barriers, one for what is frequent and nearly free, one for what is rare.
+//! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
+//! - [`anchor`]: counted references that threads take and give up without writing what others use.
+//! - [`lglock`]: a lock for each CPU; one's own, a certain one, or all of them.
 //! - [`per_thread`]: a value for each thread that no other sees.
 //! - [`percpu`]: values and counters with one cache line a CPU.
 //! - `model`, with the feature `loom`: how models are run.
@@ -20,11 +24,15 @@
 //! `src/epoch/tests.rs`.
 
 pub mod allocations;
+pub mod anchor;
+pub mod asymmetric;
 #[cfg(all(feature = "audit", not(feature = "loom")))]
 pub mod audit;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
 pub mod hash_table;
+pub mod holders;
+pub mod lglock;
 pub mod mbcache;
 #[cfg(feature = "loom")]
 pub mod model;

@@ -6,6 +6,7 @@
 //! while others add counts each addition that happened before it, and may or may not count the concurrent ones.
 
 use std::ops::Deref;
+#[cfg(not(feature = "loom"))]
 use std::sync::OnceLock;
 
 use crate::primitive::{AtomicU64, Ordering};
@@ -59,7 +60,14 @@ fn system_cpu() -> usize {
     0
 }
 
+/// Models are the same on every machine.
+#[cfg(feature = "loom")]
+pub fn possible_cpus() -> usize {
+    2
+}
+
 /// CPUs that this machine may ever have, hotplugged ones included.
+#[cfg(not(feature = "loom"))]
 pub fn possible_cpus() -> usize {
     static POSSIBLE: OnceLock<usize> = OnceLock::new();
     *POSSIBLE.get_or_init(|| {
@@ -96,7 +104,23 @@ impl<T> PerCpu<T> {
     /// The value of this thread's CPU. Others may use it at the same time.
     #[inline]
     pub fn local(&self) -> &T {
-        &self.slots[cpu() & (self.slots.len() - 1)]
+        &self.slots[self.local_index()]
+    }
+
+    /// The place of that value among all.
+    #[inline]
+    pub(crate) fn local_index(&self) -> usize {
+        cpu() & (self.slots.len() - 1)
+    }
+
+    /// The value at a place.
+    pub(crate) fn at(&self, index: usize) -> &T {
+        &self.slots[index]
+    }
+
+    /// How many values there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     /// The values of all CPUs.

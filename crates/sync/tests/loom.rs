@@ -3,10 +3,13 @@
 
 use std::sync::Arc as StdArc;
 
+use extern4_sync::anchor::{Anchor, Local};
 use extern4_sync::hash_table::{Found, HashTable};
+use extern4_sync::holders::Holders;
+use extern4_sync::lglock::LgLock;
 use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::percpu::Counter;
-use extern4_sync::primitive::{AtomicU64, Condvar, Mutex, Ordering, thread};
+use extern4_sync::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, thread};
 use extern4_sync::rcu::{self, Rcu, RcuOption, pin};
 use extern4_sync::seqcount::SeqCount;
 use extern4_sync::shared::{Lease, Link, Release, Shared};
@@ -727,5 +730,93 @@ fn hash_removed_vs_is_live() {
             attribute.store(1, Ordering::Release);
         },
         |(table, _)| assert!(table.is_empty()),
+    );
+}
+
+/// Who comes in sees that the door is shut, or is counted by who shuts it. Mutations that this catches: without either
+/// barrier, neither need see the other.
+#[test]
+fn holders_enter_vs_shut() {
+    race_for(
+        || (Holders::new(), AtomicBool::new(false)),
+        |(holders, shut)| {
+            holders.enter();
+            shut.load(Ordering::Relaxed)
+        },
+        |(holders, shut)| {
+            shut.store(true, Ordering::Relaxed);
+            holders.count().unwrap()
+        },
+        |_, saw, counted| assert!(saw || counted == 1, "neither saw the other"),
+    );
+}
+
+/// One is always inside: who enters comes before who leaves. Mutation that this catches: entries added up before exits count
+/// fewer than there are.
+#[test]
+fn holders_count_zero_is_true() {
+    race(
+        || {
+            let holders = Holders::new();
+            holders.enter();
+            holders
+        },
+        |holders| {
+            holders.enter();
+            holders.leave();
+        },
+        |holders| assert!(matches!(holders.count(), Some(1 | 2))),
+        |holders| assert_eq!(holders.count(), Some(1)),
+    );
+}
+
+/// An anchor goes while the last references that a thread counts for itself go, too: the value ends once, when all have gone.
+#[test]
+fn anchor_drop_vs_local_drop() {
+    type Shared = (
+        Mutex<Option<Anchor<Poisoned>>>,
+        Mutex<Option<Local<Poisoned>>>,
+        StdArc<std::sync::atomic::AtomicBool>,
+    );
+    race(
+        || {
+            let anchor = Anchor::new(Poisoned::new(7));
+            let alive = StdArc::clone(&anchor.alive);
+            let local = anchor.local();
+            (Mutex::new(Some(anchor)), Mutex::new(Some(local)), alive)
+        },
+        |(anchor, _, _): &Shared| drop(anchor.lock().unwrap().take()),
+        |(_, local, _)| {
+            let local = local.lock().unwrap().take().unwrap();
+            let other = local.clone();
+            drop(local);
+            assert_eq!(other.value(), 7);
+        },
+        |(_, _, alive)| assert!(!alive.load(Ordering::Relaxed), "it never ended"),
+    );
+}
+
+/// Under the global lock, what stands under the locks of two CPUs is of one moment. Mutation that this catches: taking one
+/// after the other instead of all at once.
+#[test]
+fn lglock_local_vs_global() {
+    race(
+        LgLock::<u64>::new,
+        |lock| {
+            *lock.named(0) += 1;
+            *lock.named(1) += 1;
+        },
+        |lock| {
+            let all = lock.global();
+            assert!(*all[0] >= *all[1], "the second was seen without the first");
+        },
+        |lock| assert!(lock.global().iter().all(|value| **value == 1)),
+    );
+    // Several who add at once, where each finds itself.
+    race(
+        LgLock::<u64>::new,
+        |lock| *lock.local().1 += 1,
+        |lock| *lock.local().1 += 1,
+        |lock| assert_eq!(lock.global().iter().map(|value| **value).sum::<u64>(), 2),
     );
 }

@@ -1,4 +1,6 @@
-//! The two barriers between pins and collections: LIGHT is executed by every pin, HEAVY by every collection.
+//! Two barriers that go together, one for what is done often and one for what is rare: LIGHT and HEAVY. Every pin of an epoch
+//! executes LIGHT, and every collection HEAVY; so do those who come and go and those who count them
+//! ([`holders`](crate::holders)).
 //!
 //! A thread stores A, executes one of the barriers, and loads B; another stores B, executes the other barrier, and
 //! loads A. Then one of them at least sees what the other stored. Without the barriers both loads may be done before
@@ -8,14 +10,15 @@
 //! | --- | --- | --- |
 //! | Linux with membarrier(2) | the compiler does not reorder | each thread of the process executes a full barrier |
 //! | elsewhere, under Miri, in models | `fence(SeqCst)` | `fence(SeqCst)` |
-//! | `--cfg extern4_tsan` | the pin is a read-modify-write | the scan is made of read-modify-writes |
+//! | `--cfg extern4_tsan` | the store is a read-modify-write | the loads are read-modify-writes |
 //!
 //! In the first row the kernel interrupts the threads that run; those that do not have a barrier from the switch. That
-//! leaves a pin a plain store, where a fence would be most of what it costs. The last row is for ThreadSanitizer, which knows of no fence: read-modify-writes of one word are ordered one after
-//! the other, each seeing all that came before the last.
+//! leaves the frequent side a plain store, where a fence would be most of what it costs. The last row is for ThreadSanitizer,
+//! which knows of no fence: read-modify-writes of one word are ordered one after the other, each seeing all that came before
+//! the last.
 //!
-//! Which row it is, is chosen once, before the first pin. A thread that does not know of the choice yet uses the fence
-//! for LIGHT, which goes with any HEAVY.
+//! Which row it is, is chosen once, by the first who asks. A thread that does not know of the choice yet uses the fence for
+//! LIGHT, which goes with any HEAVY.
 
 use crate::primitive::{AtomicU64, Ordering};
 
@@ -24,41 +27,45 @@ use fences as row;
 #[cfg(not(any(miri, feature = "loom", not(target_os = "linux"))))]
 use membarrier as row;
 
-pub(super) use row::{choose, heavy};
+pub use row::heavy;
 
-/// Stores `epoch` as a thread's pin, then LIGHT.
+#[cfg(any(test, not(feature = "loom")))]
+pub(crate) use row::choose;
+
+/// Stores a word that no other thread stores to, by `Release`, then LIGHT.
 #[cfg(not(extern4_tsan))]
 #[inline]
-pub(super) fn announce(pinned: &AtomicU64, epoch: u64) {
-    // Release: U, pairs with the Acquire of `seen`: who sees this pin knows that the section before it is over.
-    pinned.store(epoch, Ordering::Release);
+pub fn announce(word: &AtomicU64, value: u64) {
+    // Release: pairs with the Acquire of `seen`, whose caller then knows of all that came before.
+    word.store(value, Ordering::Release);
     row::light();
 }
 
-/// A thread's pin, or what it stored since.
+/// After HEAVY: what was announced, or stored since.
 #[cfg(not(extern4_tsan))]
-pub(super) fn seen(pinned: &AtomicU64) -> u64 {
-    // Acquire: U, pairs with the Release of `announce` and of the end of a section.
-    pinned.load(Ordering::Acquire)
+pub fn seen(word: &AtomicU64) -> u64 {
+    // Acquire: pairs with the Release of `announce` and of stores since.
+    word.load(Ordering::Acquire)
 }
 
 #[cfg(extern4_tsan)]
-pub(super) fn announce(pinned: &AtomicU64, epoch: u64) {
-    // SeqCst: includes the Release of U, and the Acquire that makes it LIGHT.
-    pinned.swap(epoch, Ordering::SeqCst);
+pub fn announce(word: &AtomicU64, value: u64) {
+    // SeqCst: includes the Release, and the Acquire that makes it LIGHT.
+    word.swap(value, Ordering::SeqCst);
     row::light();
 }
 
 #[cfg(extern4_tsan)]
-pub(super) fn seen(pinned: &AtomicU64) -> u64 {
-    // SeqCst: includes the Acquire of U, and the Release that makes it HEAVY.
-    pinned.fetch_add(0, Ordering::SeqCst)
+pub fn seen(word: &AtomicU64) -> u64 {
+    // SeqCst: includes the Acquire, and the Release that makes it HEAVY.
+    word.fetch_add(0, Ordering::SeqCst)
 }
 
 #[cfg(any(miri, feature = "loom", not(target_os = "linux")))]
 mod fences {
     use crate::primitive::{Ordering, fence};
 
+    #[cfg(any(test, not(feature = "loom")))]
     pub(crate) fn choose() {}
 
     #[inline]
@@ -67,7 +74,8 @@ mod fences {
         fence(Ordering::SeqCst);
     }
 
-    pub(crate) fn heavy() -> bool {
+    /// HEAVY, which never fails here.
+    pub fn heavy() -> bool {
         // SeqCst: pairs with `light`.
         fence(Ordering::SeqCst);
         true
@@ -88,14 +96,19 @@ mod membarrier {
     static CHOSEN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
     /// Chooses the row, the first time. Sandboxes and old kernels refuse the registration.
-    #[cold]
+    #[inline]
     pub(crate) fn choose() {
         if CHOSEN.load(Ordering::Relaxed) == UNKNOWN {
-            let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
-            let choice = if registered { MEMBARRIER } else { FENCES };
-            // Relaxed: the choice guards nothing. Who comes second takes the first one's.
-            let _ = CHOSEN.compare_exchange(UNKNOWN, choice, Ordering::Relaxed, Ordering::Relaxed);
+            register();
         }
+    }
+
+    #[cold]
+    fn register() {
+        let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+        let choice = if registered { MEMBARRIER } else { FENCES };
+        // Relaxed: the choice guards nothing. Who comes second takes the first one's.
+        let _ = CHOSEN.compare_exchange(UNKNOWN, choice, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     #[inline]
@@ -111,8 +124,8 @@ mod membarrier {
     }
 
     /// HEAVY. False if it could not be had, for want of memory say; the caller then knows nothing.
-    pub(crate) fn heavy() -> bool {
-        // The collecting thread has a record, so the choice is made and this thread knows it.
+    pub fn heavy() -> bool {
+        choose();
         if CHOSEN.load(Ordering::Relaxed) == MEMBARRIER {
             membarrier(MembarrierCommand::PrivateExpedited).is_ok()
         } else {

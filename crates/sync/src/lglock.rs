@@ -1,0 +1,87 @@
+//! A lock for each CPU, over a value for each CPU: what a CPU's own threads do rarely waits, and what wants all of it waits for
+//! every one of them.
+//!
+//! | lock | held | for |
+//! | --- | --- | --- |
+//! | [local](LgLock::local) | that of the CPU that one runs on | adding something, which then belongs to that CPU's value |
+//! | [named](LgLock::named) | that of a certain CPU | coming back to what was added there, on whatever CPU |
+//! | [global](LgLock::global) | all of them | seeing all values as they are at one moment |
+//!
+//! Each value is protected by its own lock and by nothing else. The global lock takes all in the order of the CPUs, also those
+//! that are not running at present, and a thread that has one lock takes no other: so nobody waits in a circle. A thread may
+//! be moved to another CPU while it has a local lock; then that lock is merely less local.
+
+use std::sync::PoisonError;
+
+use crate::percpu::PerCpu;
+use crate::primitive::{Mutex, MutexGuard};
+
+/// A `T` for each CPU, each under its lock.
+#[derive(Debug, Default)]
+pub struct LgLock<T>(PerCpu<Mutex<T>>);
+
+impl<T: Default> LgLock<T> {
+    /// A default value for each CPU.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl<T> LgLock<T> {
+    /// Locks the value of the CPU that this thread runs on, and says by what number to come back to it.
+    pub fn local(&self) -> (usize, MutexGuard<'_, T>) {
+        let index = self.0.local_index();
+        (index, self.named(index))
+    }
+
+    /// Locks the value of the number that [`local`](Self::local) gave.
+    ///
+    /// # Panics
+    /// It never gave that number.
+    pub fn named(&self, index: usize) -> MutexGuard<'_, T> {
+        let value = self.0.at(index);
+        #[cfg(all(feature = "audit", not(feature = "loom")))]
+        crate::audit::note_lock(value);
+        value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks all values, in order.
+    pub fn global(&self) -> Vec<MutexGuard<'_, T>> {
+        (0..self.0.len()).map(|index| self.named(index)).collect()
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_anywhere_is_removed_anywhere_and_all_is_seen_at_one_moment() {
+        let lists = &LgLock::<Vec<u64>>::new();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for n in 0..2000 {
+                        // Two halves of one thing, perhaps in two places: never seen without each other at rest.
+                        let index = {
+                            let (index, mut list) = lists.local();
+                            list.push(thread * 10_000 + n);
+                            index
+                        };
+                        let mut list = lists.named(index);
+                        let at = list.iter().position(|&value| value == thread * 10_000 + n).unwrap();
+                        list.swap_remove(at);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let all = lists.global();
+                    // Each thread has one thing in at most.
+                    assert!(all.iter().map(|list| list.len()).sum::<usize>() <= 4);
+                }
+            });
+        });
+        assert!(lists.global().iter().all(|list| list.is_empty()));
+    }
+}
