@@ -69,6 +69,12 @@ impl FileSystem for Ext4 {
         }
     }
 
+    fn halt(&self) {
+        if let Some(writer) = &self.writer {
+            writer.transactions.halt();
+        }
+    }
+
     fn evict_inode(&self, inode: &Inode) {
         if self.writer.is_none() {
             return;

@@ -42,7 +42,7 @@ impl Session {
         let path = path.as_ref();
         let how = OpenHow { flags, mode, resolve: self.resolve() };
         let open = self.vfs().open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))?;
-        Ok(File::new(open, path))
+        Ok(File::new(open))
     }
 
     /// Replaces the contents of a file, or makes it. Whoever looks meanwhile finds the old file or the new one, whole, and so does

@@ -250,7 +250,7 @@ impl Walk {
         let name = &path[path.len() - into.name_len..];
         let open = || -> vfs::Result<OpenFile> {
             let location = into.parent.locate(name, How::NOFOLLOW)?;
-            into.parent.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY)
+            into.parent.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, path)
         };
         let directory = open().map_err(|e| Error::vfs("open", &into.path, e))?;
         self.stack.push(Listing::new(&into.parent, directory, into.path, into.depth + 1, self.with_metadata));

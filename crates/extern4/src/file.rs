@@ -1,7 +1,9 @@
 //! An open file.
 
+use std::ffi::OsString;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use extern4_vfs::{Errno, FallocateMode, OpenFile, OpenFlags, Span};
 
@@ -12,17 +14,19 @@ use crate::metadata::Metadata;
 /// [`write_at`](File::write_at) do not.
 pub struct File {
     open: OpenFile,
-    path: PathBuf,
-    position: u64,
 }
 
 impl File {
-    pub(crate) fn new(open: OpenFile, path: &Path) -> Self {
-        Self { open, path: path.to_owned(), position: 0 }
+    pub(crate) fn new(open: OpenFile) -> Self {
+        Self { open }
+    }
+
+    fn path(&self) -> PathBuf {
+        OsString::from_vec(self.open.path()).into()
     }
 
     fn failed(&self, action: &'static str, error: extern4_vfs::Error) -> Error {
-        Error::vfs(action, &self.path, error)
+        Error::vfs(action, &self.path(), error)
     }
 
     /// The attributes of the open file.
@@ -111,20 +115,19 @@ impl File {
 
 impl Read for File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let len = self.read_at(buf, self.position)?;
-        self.position += len as u64;
+        let position = self.open.position();
+        let len = self.read_at(buf, position)?;
+        self.open.set_position(position + len as u64);
         Ok(len)
     }
 }
 
 impl Write for File {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let written = self.write_at(data, self.position)?;
-        self.position = if self.open.flags().contains(OpenFlags::APPEND) {
-            self.open.size()
-        } else {
-            self.position + written as u64
-        };
+        let position = self.open.position();
+        let written = self.write_at(data, position)?;
+        let appends = self.open.flags().contains(OpenFlags::APPEND);
+        self.open.set_position(if appends { self.open.size() } else { position + written as u64 });
         Ok(written)
     }
 
@@ -139,11 +142,12 @@ impl Seek for File {
         let (base, offset) = match to {
             SeekFrom::Start(offset) => (offset, 0),
             SeekFrom::End(offset) => (self.open.size(), offset),
-            SeekFrom::Current(offset) => (self.position, offset),
+            SeekFrom::Current(offset) => (self.open.position(), offset),
         };
-        self.position = base
+        let position = base
             .checked_add_signed(offset)
-            .ok_or_else(|| Error::new(ErrorKind::Os(Errno::EINVAL), "seek in").at(&self.path))?;
-        Ok(self.position)
+            .ok_or_else(|| Error::new(ErrorKind::Os(Errno::EINVAL), "seek in").at(&self.path()))?;
+        self.open.set_position(position);
+        Ok(position)
     }
 }

@@ -135,12 +135,12 @@ impl Session {
     /// Opens a regular file for reading.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
-        Ok(File::new(self.open_vfs(path, OpenFlags::READ)?, path))
+        Ok(File::new(self.open_vfs(path, OpenFlags::READ)?))
     }
 
     fn open_vfs(&self, path: &Path, flags: OpenFlags) -> Result<vfs::OpenFile> {
-        let location = self.locate("open", path, true)?;
-        self.vfs.open_location(location, flags).map_err(|e| Error::vfs("open", path, e))
+        let how = vfs::OpenHow { flags, mode: 0, resolve: self.resolve };
+        self.vfs.open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))
     }
 
     /// The whole contents of a file.

@@ -404,6 +404,12 @@ impl Transactions {
         Aborter(Arc::clone(&self.shared))
     }
 
+    /// The same as [`abort`](Self::abort), and when this returns nothing is being written any more.
+    pub fn halt(&self) {
+        self.abort();
+        self.join();
+    }
+
     /// Why nothing can be changed any more, if so.
     pub fn error(&self) -> Option<Error> {
         self.shared.state().error.clone()
@@ -429,8 +435,7 @@ impl Transactions {
 
 impl Drop for Transactions {
     fn drop(&mut self) {
-        self.abort();
-        self.join();
+        self.halt();
     }
 }
 

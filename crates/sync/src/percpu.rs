@@ -6,7 +6,6 @@
 //! while others add counts each addition that happened before it, and may or may not count the concurrent ones.
 
 use std::ops::Deref;
-#[cfg(not(feature = "loom"))]
 use std::sync::OnceLock;
 
 use crate::primitive::{AtomicU64, Ordering};
@@ -77,6 +76,38 @@ pub fn possible_cpus() -> usize {
         let online = std::thread::available_parallelism().map_or(1, |n| n.get());
         last.map_or(online, |last| last.saturating_add(1)).max(online)
     })
+}
+
+/// The NUMA node of a CPU; 0 where the system does not say.
+pub fn node_of(cpu: usize) -> usize {
+    static NODES: OnceLock<Vec<usize>> = OnceLock::new();
+    NODES.get_or_init(nodes).get(cpu).copied().unwrap_or(0)
+}
+
+/// The node of each CPU, as Linux tells it: `node0/cpulist` holds a list of ranges.
+fn nodes() -> Vec<usize> {
+    let mut nodes = Vec::new();
+    for entry in std::fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.strip_prefix("node")?.parse().ok());
+        let list = std::fs::read_to_string(entry.path().join("cpulist"));
+        let (Some(number), Ok(list)) = (number, list) else { continue };
+        for cpu in cpus_in(&list).take_while(|&cpu| cpu < MAX_SLOTS * MAX_SLOTS) {
+            nodes.resize(nodes.len().max(cpu + 1), 0);
+            nodes[cpu] = number;
+        }
+    }
+    nodes
+}
+
+/// The numbers in a list of ranges such as "0-3,8".
+fn cpus_in(list: &str) -> impl Iterator<Item = usize> + '_ {
+    list.trim()
+        .split(',')
+        .filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(first.parse().ok()?..=last.parse().ok()?)
+        })
+        .flatten()
 }
 
 /// One `T` for each CPU.
@@ -235,6 +266,13 @@ mod tests {
             assert_eq!(system_cpu(), cpu);
         }
         rustix::thread::sched_setaffinity(None, &allowed).unwrap();
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(cpus_in("0-2,5\n").collect::<Vec<_>>(), [0, 1, 2, 5]);
+        assert_eq!(cpus_in("\n").count(), 0);
+        assert!((0..possible_cpus()).all(|cpu| node_of(cpu) <= possible_cpus()));
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Session {
             hidden.bound();
             Ok(dentry)
         })?;
-        Ok(Location { mount: Arc::clone(&parent.mount), dentry })
+        Ok(Location { mount: parent.mount.clone(), dentry })
     }
 
     /// Opens a file, and makes it if it is not there.
@@ -127,7 +127,7 @@ impl Session {
                     let mut dentry = walk.child(name)?;
                     if dentry.inode().is_none() {
                         match self.create_unless_there(&walk.at, name, how.mode)? {
-                            Created::New(location) => return self.open_new(location, flags),
+                            Created::New(location) => return self.open_new(location, flags, path),
                             Created::There(found) => dentry = found,
                         }
                     }
@@ -150,7 +150,7 @@ impl Session {
                 return Err(Errno::EISDIR.into());
             }
             self.may_reopen(&dir, &location)?;
-            return self.open_location(location, flags - (OpenFlags::CREATE | OpenFlags::EXCL));
+            return self.open_at(location, flags - (OpenFlags::CREATE | OpenFlags::EXCL), path);
         }
     }
 
@@ -179,8 +179,9 @@ impl Session {
     }
 
     /// Opens what this call has made: whatever its mode, the maker may.
-    fn open_new(&self, location: Location, flags: OpenFlags) -> Result<OpenFile> {
-        OpenFile::new(location, flags - (OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC), &self.cred)
+    fn open_new(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
+        let flags = flags - (OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC);
+        OpenFile::new(self, location, flags, path)
     }
 
     /// Makes a file without a name in the directory `path`. Unless `EXCL` is there too, it may be linked later.
@@ -206,8 +207,8 @@ impl Session {
         let name = format!("#{ino}");
         let dentry = Dentry::new(sb.dcache.new_id(), &parent.dentry, name.as_bytes(), Some(inode));
         dentry.mark_gone();
-        let location = Location { mount: Arc::clone(&parent.mount), dentry: Shared::new(dentry) };
-        OpenFile::new(location, how.flags - (OpenFlags::TMPFILE | OpenFlags::EXCL), &self.cred)
+        let location = Location { mount: parent.mount.clone(), dentry: Shared::new(dentry) };
+        OpenFile::new(self, location, how.flags - (OpenFlags::TMPFILE | OpenFlags::EXCL), path)
     }
 }
 

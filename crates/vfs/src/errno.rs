@@ -44,6 +44,7 @@ errnos! {
     ENOTDIR 20 "Not a directory"
     EISDIR 21 "Is a directory"
     EINVAL 22 "Invalid argument"
+    ENFILE 23 "Too many open files in system"
     ETXTBSY 26 "Text file busy"
     EFBIG 27 "File too large"
     ENOSPC 28 "No space left on device"

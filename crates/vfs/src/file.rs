@@ -14,8 +14,9 @@ use crate::fs::{FallocateMode, SetAttr, Span, SpanKind};
 use crate::inode::Inode;
 use crate::mount::Location;
 use crate::namei::Resolve;
-use crate::open_files::WriteGuard;
+use crate::open_files::{Entry, WriteGuard};
 use crate::permission::set_id_bits_lost;
+use crate::session::Session;
 use crate::superblock::{Atime, SuperBlock};
 
 bitflags::bitflags! {
@@ -68,20 +69,47 @@ impl From<OpenFlags> for OpenHow {
 pub struct OpenFile {
     location: Location,
     flags: OpenFlags,
-    cred: Arc<Cred>,
-    id: u64,
+    /// A copy, so that no count is written that other users of the session write.
+    cred: Cred,
+    entry: Entry,
 }
 
 impl OpenFile {
-    /// Enters an open file into the registry. Permissions have been checked; `EROFS` if it is for writing and the file
-    /// system no longer is.
-    pub(crate) fn new(location: Location, flags: OpenFlags, cred: &Arc<Cred>) -> Result<Self> {
-        let files = &location.superblock().files;
-        if flags.contains(OpenFlags::WRITE) {
-            WriteGuard::take(&location.mount)?.keep();
+    /// Enters a file into the registry that `session` opens by `path`. Permissions have been checked; `EROFS` if it is for
+    /// writing and the file system no longer is.
+    pub(crate) fn new(session: &Session, location: Location, flags: OpenFlags, path: &[u8]) -> Result<Self> {
+        let sb = location.superblock();
+        let writes = flags.contains(OpenFlags::WRITE);
+        if writes {
+            location.mount.check_writable()?;
+            sb.gate.open_for_writing()?;
+        } else {
+            sb.gate.check()?;
         }
-        let id = files.enter(&location, flags, cred.uid());
-        Ok(Self { location, flags, cred: Arc::clone(cred), id })
+        match sb.files.enter(session, location.inode(), flags, path) {
+            Ok(entry) => Ok(Self { flags, cred: session.cred().clone(), entry, location }),
+            Err(error) => {
+                if writes {
+                    sb.gate.close_for_writing();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The path by which it was opened, as [`OpenFileInfo::path`](crate::OpenFileInfo) has it.
+    pub fn path(&self) -> Vec<u8> {
+        self.sb().files.path(&self.entry)
+    }
+
+    /// A position in the file, for the caller to keep there; zero at first.
+    pub fn position(&self) -> u64 {
+        self.sb().files.position(&self.entry)
+    }
+
+    /// Changes what [`position`](Self::position) says.
+    pub fn set_position(&self, position: u64) {
+        self.sb().files.set_position(&self.entry, position);
     }
 
     /// What is open.
@@ -118,6 +146,7 @@ impl OpenFile {
         if self.inode().is_dir() {
             return Err(Errno::EISDIR.into());
         }
+        self.sb().gate.check()?;
         let len = self.sb().fs().read_at(self.inode(), buf, offset)?;
         self.touch_atime();
         Ok(len)
@@ -206,6 +235,7 @@ impl OpenFile {
 
     /// Locks: `rwsem` held.
     fn list(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
+        self.sb().gate.check()?;
         if max == 0 {
             return Err(Errno::EINVAL.into());
         }
@@ -225,6 +255,7 @@ impl OpenFile {
         if data.is_empty() {
             return Ok(0);
         }
+        let _writer = self.sb().gate.change_opened()?;
         let inode = self.inode();
         let _change = inode.lock_exclusive();
         let offset = if self.flags.contains(OpenFlags::APPEND) { inode.attr().size } else { offset };
@@ -242,6 +273,7 @@ impl OpenFile {
         if self.inode().perm().append() {
             return Err(Errno::EPERM.into());
         }
+        let _writer = self.sb().gate.change_opened()?;
         truncate(&self.cred, self.sb(), self.inode(), size)
     }
 
@@ -262,6 +294,7 @@ impl OpenFile {
         if inode.perm().append() && !shapes.is_empty() {
             return Err(Errno::EPERM.into());
         }
+        let _writer = self.sb().gate.change_opened()?;
         let _change = inode.lock_exclusive();
         let now = self.sb().now();
         drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
@@ -273,6 +306,7 @@ impl OpenFile {
         if self.flags.contains(OpenFlags::PATH) {
             return Err(Errno::EBADF.into());
         }
+        self.sb().gate.check()?;
         self.sb().fs().sync_file(self.inode(), data_only)
     }
 
@@ -317,10 +351,10 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        let files = &self.location.superblock().files;
-        files.leave(self.id);
+        let sb = self.location.superblock();
+        sb.files.leave(&self.entry);
         if self.flags.contains(OpenFlags::WRITE) {
-            files.drop_kept_guard();
+            sb.gate.close_for_writing();
         }
     }
 }

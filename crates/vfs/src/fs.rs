@@ -251,6 +251,10 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Changes nothing any more, whatever is asked: what is not durable is lost, as in a crash. When this returns, nothing more is
+    /// written but by changes that had begun; those fail soon.
+    fn halt(&self) {}
+
     /// The VFS has dropped its last reference to an inode; one without links may be freed now. An inode with links may be
     /// read again at the same time.
     fn evict_inode(&self, _inode: &Inode) {}

@@ -72,10 +72,10 @@ pub use fs::{
 };
 pub use inode::{Inode, NewInode};
 pub use memfs::{MemFs, MemLimits};
-pub use mount::{Location, Mount, Namespace};
+pub use mount::{Location, Mount, MountRef, Namespace};
 pub use namei::{How, Resolve};
-pub use open_files::OpenFileInfo;
+pub use open_files::{OpenFileInfo, OpenFileStats};
 pub use permission::{Access, SecurityHook};
 pub use session::Session;
 pub use setattr::{Attributes, SetTime};
-pub use superblock::{Atime, CacheStats, SuperBlock, SuperOptions};
+pub use superblock::{Atime, CacheStats, Shutdown, SuperBlock, SuperOptions};

@@ -1,7 +1,6 @@
 //! Giving files names and taking them: `link`, `unlink`, `rmdir`, `rename`.
 
 use std::ptr;
-use std::sync::Arc;
 
 use extern4_sync::shared::Shared;
 
@@ -25,7 +24,7 @@ impl Session {
         let source = self.walk(from.as_ref(), how)?;
         let inode = source.inode();
         self.with_new_name(to.as_ref(), false, |parent, name| {
-            if !Arc::ptr_eq(&source.mount, &parent.mount) {
+            if !source.mount.ptr_eq(&parent.mount) {
                 return Err(Errno::EXDEV.into());
             }
             let sb = parent.sb();
@@ -168,7 +167,7 @@ impl Session {
         let (from_walk, from_last) = self.walk_to_last(from, Resolve::empty())?;
         let (to_walk, to_last) = to_base.walk_to_last(to, Resolve::empty())?;
         let (from_dir, to_dir) = (from_walk.into_parent(), to_walk.into_parent());
-        if !Arc::ptr_eq(&from_dir.mount, &to_dir.mount) {
+        if !from_dir.mount.ptr_eq(&to_dir.mount) {
             return Err(Errno::EXDEV.into());
         }
         let Component::Name(from_name) = from_last.component() else {

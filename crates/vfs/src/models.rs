@@ -10,19 +10,22 @@
 use std::sync::Arc;
 
 use extern4_sync::model::{Spoiling, race, race_for};
+use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
 use extern4_sync::rcu::pin;
 
 use crate::acl::{Acl, AclEntry, AclKind, AclTag};
 use crate::cred::Cred;
 use crate::errno::Errno;
+use crate::file::OpenFlags;
 use crate::fs::{NewKind, RenameFlags};
 use crate::memfs::{MemFs, MemLimits};
 use crate::mount::{Location, Namespace};
 use crate::name::{hash_name, new_seed};
 use crate::namei::How;
+use crate::open_files::{Registry, Slabs, Ticket};
 use crate::permission::Access;
 use crate::session::Session;
-use crate::superblock::{SuperBlock, SuperOptions};
+use crate::superblock::{Shutdown, SuperBlock, SuperOptions};
 
 #[global_allocator]
 static ALLOCATOR: Spoiling = Spoiling;
@@ -694,5 +697,141 @@ fn prefix_remember_vs_rmdir() {
         |world| world.root.rmdir("/a/d").unwrap(),
         come_by,
         |world| assert_eq!(world.inodes(), 2, "who removed it has let go of it, and so has the cache"),
+    );
+}
+
+/// A file system that is made read-only while somebody opens a file for writing: either the remount finds the file open, or the
+/// file cannot be opened, and what is open when it is read-only is not open for writing. Mutation that this catches: the state
+/// looked at before the count is raised.
+#[test]
+fn remount_ro_vs_open_write() {
+    race_for(
+        || World::new(|root| assert_eq!(make_file(root, "/a"), None)),
+        |world| world.root.open("/a", OpenFlags::WRITE).map_err(|error| error.errno()),
+        |world| errno(world.sb.remount(true)),
+        |world, opened, remounted| {
+            assert!(opened.is_ok() != remounted.is_none(), "both or neither");
+            assert_eq!(world.sb.is_read_only(), remounted.is_none());
+            match opened {
+                Ok(file) => {
+                    assert_eq!(remounted, Some(Errno::EBUSY));
+                    assert_eq!(errno(world.sb.remount(true)), Some(Errno::EBUSY));
+                    drop(file);
+                    assert_eq!(errno(world.sb.remount(true)), None);
+                }
+                Err(error) => assert_eq!(error, Errno::EROFS),
+            }
+        },
+    );
+}
+
+/// The same with the file closed by another thread than the one that opened it, which the remount waits for or not.
+#[test]
+fn remount_ro_vs_close_write() {
+    race_for(
+        || {
+            let world = World::new(|root| assert_eq!(make_file(root, "/a"), None));
+            let file = world.root.open("/a", OpenFlags::WRITE).unwrap();
+            (world, Mutex::new(Some(file)))
+        },
+        |(_, file)| drop(file.lock().unwrap().take()),
+        |(world, file)| (errno(world.sb.remount(true)), file.lock().unwrap().is_some()),
+        |(world, _), (), (remounted, still_open)| {
+            assert!(!(still_open && remounted.is_none()), "read-only with a writer");
+            if remounted.is_some() {
+                assert_eq!(errno(world.sb.remount(true)), None);
+            }
+        },
+    );
+}
+
+/// A shutdown that waits for changes under way: what a change did is there whole, or it was refused; none is in progress afterwards.
+#[test]
+fn shutdown_vs_change() {
+    race_for(
+        || World::new(|_| ()),
+        |world| make_file(&world.root, "/a"),
+        |world| {
+            world.sb.shut_down(Shutdown::Flush).unwrap();
+            world.inodes()
+        },
+        |world, made, inodes| {
+            assert!(made.is_none() || made == Some(Errno::EIO));
+            assert_eq!((world.inodes(), made.is_none()), (inodes, inodes == 2));
+        },
+    );
+}
+
+type Records = Slabs<AtomicU64>;
+
+fn enter(records: &Records, value: u64) -> Ticket {
+    records.add(|record| record.store(value, Ordering::Relaxed)).unwrap()
+}
+
+/// What a record that is emptied says.
+const EMPTY: u64 = 9;
+
+fn values(records: &Records) -> Vec<u64> {
+    records.list(|record| Some(record.load(Ordering::Relaxed)).filter(|value| *value != EMPTY))
+}
+
+/// A thread closes what another has opened, and that one opens the next file in its place, while the list is made: a file that stays
+/// is in it once, each other one at most once, and nothing that never was. Mutation that this catches: no fence in `add`, or
+/// none in `list`.
+#[test]
+fn open_close_remote_vs_scan() {
+    race(
+        || {
+            let records = Records::default();
+            let _stays = enter(&records, 1);
+            let goes = enter(&records, 2);
+            (records, goes)
+        },
+        |(records, goes)| {
+            assert!(records.remove(goes, |record| record.store(EMPTY, Ordering::Relaxed)));
+            assert!(!records.remove(goes, |_| ()), "closed twice");
+            let comes = enter(records, 3);
+            assert!(records.remove(&comes, |record| record.store(EMPTY, Ordering::Relaxed)));
+            enter(records, 4);
+        },
+        |(records, _)| {
+            let mut list = values(records);
+            list.sort_unstable();
+            assert!(list.starts_with(&[1]) && list.iter().all(|value| (1..5).contains(value)), "{list:?}");
+            assert!(list.windows(2).all(|pair| pair[0] != pair[1]), "{list:?}");
+        },
+        |(records, _)| {
+            let mut list = values(records);
+            list.sort_unstable();
+            assert_eq!(list, [1, 4]);
+        },
+    );
+}
+
+/// The opener takes places anew that another thread clears: each is given out once. Mutation that this catches: the generation raised
+/// before the record is emptied.
+#[test]
+fn open_vs_close_remote() {
+    race_for(
+        || {
+            let records = Records::default();
+            let tickets = [enter(&records, 1), enter(&records, 2)];
+            (records, Mutex::new(Some(tickets)))
+        },
+        |(records, tickets)| {
+            let tickets = tickets.lock().unwrap().take().unwrap();
+            tickets.iter().for_each(|ticket| {
+                assert!(records.remove(ticket, |record| assert!(record.swap(0, Ordering::Relaxed) < 3)));
+            });
+        },
+        |(records, _)| [3, 4, 5].map(|value| (value, enter(records, value))),
+        |(records, _), (), entered| {
+            for (value, ticket) in entered {
+                assert_eq!(records.with(&ticket, |record| record.load(Ordering::Relaxed)), Some(value));
+            }
+            let mut list = values(records);
+            list.sort_unstable();
+            assert_eq!(list, [3, 4, 5]);
+        },
     );
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use extern4_sync::anchor::{Anchor, Local};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::shared::Shared;
 
@@ -27,6 +28,9 @@ pub struct Mount {
     read_only: bool,
 }
 
+/// A counted reference to a mount, which threads take and give up without writing what others use.
+pub type MountRef = Local<Mount>;
+
 impl Mount {
     /// The file system.
     pub fn superblock(&self) -> &Arc<SuperBlock> {
@@ -36,6 +40,11 @@ impl Mount {
     /// Nothing may be changed through this mount at present.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.sb.is_read_only()
+    }
+
+    /// `EROFS` if this mount itself is read-only.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only { Err(Errno::EROFS.into()) } else { Ok(()) }
     }
 
     pub(crate) fn root(&self) -> &Shared<Dentry> {
@@ -60,13 +69,13 @@ impl Drop for Mount {
 /// A place: something that exists, reached through a mount. Holding it keeps both in memory, also past removal.
 #[derive(Clone)]
 pub struct Location {
-    pub(crate) mount: Arc<Mount>,
+    pub(crate) mount: MountRef,
     pub(crate) dentry: Shared<Dentry>,
 }
 
 impl Location {
     /// The mount it was reached through.
-    pub fn mount(&self) -> &Arc<Mount> {
+    pub fn mount(&self) -> &MountRef {
         &self.mount
     }
 
@@ -97,7 +106,7 @@ impl Location {
 
     /// The same dentry through the same mount.
     pub fn is(&self, other: &Location) -> bool {
-        self.dentry.ptr_eq(&other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
+        self.dentry.ptr_eq(&other.dentry) && self.mount.ptr_eq(&other.mount)
     }
 }
 
@@ -109,27 +118,39 @@ impl fmt::Debug for Location {
 
 /// A tree of mounts.
 pub struct Namespace {
-    root: Arc<Mount>,
+    root: Anchor<Mount>,
     /// By the mount and dentry they are on.
-    mounts: RwLock<HashMap<(u64, u64), Arc<Mount>>>,
+    mounts: RwLock<HashMap<(u64, u64), Anchor<Mount>>>,
     next_id: AtomicU64,
+    next_session: AtomicU64,
 }
 
 impl Namespace {
     /// A namespace of one file system.
     pub fn new(sb: Arc<SuperBlock>) -> Arc<Self> {
-        let root = Arc::new(Mount { id: 0, sb, at: None, read_only: false });
-        Arc::new(Self { root, mounts: RwLock::default(), next_id: AtomicU64::new(1) })
+        let root = Anchor::new(Mount { id: 0, sb, at: None, read_only: false });
+        Arc::new(Self {
+            root,
+            mounts: RwLock::default(),
+            next_id: AtomicU64::new(1),
+            next_session: AtomicU64::new(1),
+        })
+    }
+
+    /// A number for a new session.
+    pub(crate) fn next_session(&self) -> u64 {
+        // Relaxed: only uniqueness counts.
+        self.next_session.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Its root.
     pub fn root(&self) -> Location {
-        Location { mount: Arc::clone(&self.root), dentry: self.root.root().clone() }
+        Location { mount: self.root.local(), dentry: self.root.root().clone() }
     }
 
     /// Mounts a file system on a directory: from now on its root is found there. `ENOTDIR` on anything else, `EBUSY`
     /// where something is mounted already, `ENOENT` on a directory that was removed.
-    pub fn mount(&self, at: &Location, sb: Arc<SuperBlock>, read_only: bool) -> Result<Arc<Mount>> {
+    pub fn mount(&self, at: &Location, sb: Arc<SuperBlock>, read_only: bool) -> Result<MountRef> {
         let inode = at.inode();
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR.into());
@@ -147,8 +168,9 @@ impl Namespace {
         // Relaxed: see `mounted_on`.
         at.dentry.mounts.fetch_add(1, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mount = Arc::new(Mount { id, sb, at: Some(at.clone()), read_only });
-        mounts.insert(key, Arc::clone(&mount));
+        let anchor = Anchor::new(Mount { id, sb, at: Some(at.clone()), read_only });
+        let mount = anchor.local();
+        mounts.insert(key, anchor);
         at.superblock().prefixes.note_change();
         Ok(mount)
     }
@@ -165,7 +187,7 @@ impl Namespace {
         let key = (on.mount.id, on.dentry.id());
         let mut mounts = lock::write(&self.mounts);
         // The table's and the caller's; a mount below, an open file or a session would have more.
-        if Arc::strong_count(&mount) > 2 {
+        if mount.count().ok_or(Errno::ENOMEM)? > 2 {
             return Err(Errno::EBUSY.into());
         }
         let removed = mounts.remove(&key);
@@ -175,17 +197,17 @@ impl Namespace {
     }
 
     /// Every mount but the first.
-    pub fn mounts(&self) -> Vec<Arc<Mount>> {
-        lock::read(&self.mounts).values().cloned().collect()
+    pub fn mounts(&self) -> Vec<MountRef> {
+        lock::read(&self.mounts).values().map(Anchor::local).collect()
     }
 
     /// What is mounted on `dentry` of `mount`.
-    pub(crate) fn mounted_on(&self, mount: &Mount, dentry: &Dentry) -> Option<Arc<Mount>> {
+    pub(crate) fn mounted_on(&self, mount: &Mount, dentry: &Dentry) -> Option<MountRef> {
         // Relaxed, within: who mounted something and then says so to another thread has synchronised by that.
         if !dentry.is_mountpoint() {
             return None;
         }
-        lock::read(&self.mounts).get(&(mount.id, dentry.id())).cloned()
+        lock::read(&self.mounts).get(&(mount.id, dentry.id())).map(Anchor::local)
     }
 
     /// The path of a location as seen from `root`: from the mount tree's root if it does not lie below that. A removed

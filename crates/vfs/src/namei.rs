@@ -19,7 +19,7 @@ use crate::cred::Cred;
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::inode::Inode;
-use crate::mount::{Location, Mount, Namespace};
+use crate::mount::{Location, MountRef, Namespace};
 use crate::permission::Search;
 use crate::rcu_walk::{RcuWalk, Start, Stop};
 use crate::superblock::{SuperBlock, directory};
@@ -113,7 +113,7 @@ impl<P> Deref for Ref<'_, P> {
 
 /// Where a walk stands: on a positive dentry.
 pub(crate) struct Spot<'a> {
-    pub(crate) mount: Ref<'a, Arc<Mount>>,
+    pub(crate) mount: Ref<'a, MountRef>,
     pub(crate) dentry: Ref<'a, Shared<Dentry>>,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Spot<'a> {
     }
 
     fn is(&self, other: &Location) -> bool {
-        self.dentry.ptr_eq(&other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
+        self.dentry.ptr_eq(&other.dentry) && self.mount.ptr_eq(&other.mount)
     }
 }
 
@@ -482,7 +482,7 @@ impl<'a> Walk<'a> {
         if self.resolve.contains(Resolve::BENEATH) {
             return Err(Errno::EXDEV.into());
         }
-        if self.resolve.contains(Resolve::NO_XDEV) && !Arc::ptr_eq(&self.at.mount, &self.root.mount) {
+        if self.resolve.contains(Resolve::NO_XDEV) && !self.at.mount.ptr_eq(&self.root.mount) {
             return Err(Errno::EXDEV.into());
         }
         self.at = Spot::borrow(self.root);

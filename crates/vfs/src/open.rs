@@ -9,6 +9,8 @@ use crate::namei::How;
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
+#[cfg(doc)]
+use crate::superblock::SuperBlock;
 
 impl Session {
     /// Opens a file (`openat2(2)`).
@@ -26,15 +28,21 @@ impl Session {
         }
         let follow = !how.flags.intersects(OpenFlags::NOFOLLOW);
         let spot = self.walk(path, How { follow, empty: false, resolve: how.resolve })?;
-        self.open_location(spot.into_location(), how.flags)
+        self.open_at(spot.into_location(), how.flags, path)
     }
 
-    /// Opens what a handle refers to, with the checks that a path to it would meet at its end.
-    pub fn open_location(&self, location: Location, flags: OpenFlags) -> Result<OpenFile> {
+    /// Opens what a handle refers to, with the checks that a path to it would meet at its end. `path` is what it is
+    /// [listed](SuperBlock::open_files) by.
+    pub fn open_location(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
         check_flags(flags)?;
         if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) {
             return Err(Errno::EINVAL.into());
         }
+        self.open_at(location, flags, path)
+    }
+
+    /// Opens what `path` has led to.
+    pub(crate) fn open_at(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
         if flags.contains(OpenFlags::DIRECTORY) && !location.inode().is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
@@ -42,11 +50,13 @@ impl Session {
             self.may_open(&location, flags)?;
         }
         let truncates = flags.contains(OpenFlags::TRUNC) && location.kind() == FileType::Regular;
-        let _writer = if truncates { Some(WriteGuard::take(&location.mount)?) } else { None };
-        let file = OpenFile::new(location.clone(), flags, &self.cred)?;
-        if truncates {
-            truncate(&self.cred, location.superblock(), location.inode(), 0)?;
+        if !truncates {
+            return OpenFile::new(self, location, flags, path);
         }
+        let mount = location.mount.clone();
+        let _writer = WriteGuard::take(&mount)?;
+        let file = OpenFile::new(self, location, flags, path)?;
+        truncate(&self.cred, mount.superblock(), file.location().inode(), 0)?;
         Ok(file)
     }
 

@@ -1,122 +1,179 @@
-//! Who has what open on a file system, and who is changing it.
+//! Who has what open on a file system.
 //!
-//! A file system turns read-only only while nobody changes it: see `WriteGuard`. A list of open files is no snapshot of
-//! one moment: it holds every file that is open throughout, and perhaps others.
+//! Files are entered in a registry ([`Slabs`]). What it says of a file, it knows by itself: it holds no reference to what is open,
+//! and to list files keeps none of them open.
 
-use std::collections::HashMap;
+pub(crate) mod gate;
+mod opened;
+#[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
+mod registry;
+#[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
+mod slabs;
 
-use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU64, AtomicUsize, Ordering};
+#[cfg(any(all(test, not(feature = "loom")), feature = "lab"))]
+#[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
+mod lists;
+
+/// The registries, beside each other, to be measured.
+#[cfg(feature = "lab")]
+pub mod lab {
+    pub use super::lists::{CpuLists, OneList};
+    pub use super::registry::Registry;
+    pub use super::slabs::Slabs;
+}
+
+use extern4_sync::percpu;
+use extern4_sync::tally::{Tally, thread_number};
+
+use gate::Changing;
+use opened::Opened;
+pub(crate) use registry::Registry;
+pub(crate) use slabs::{Slabs, Ticket};
 
 use crate::errno::{Errno, Result};
 use crate::file::OpenFlags;
-use crate::lock::{self, Mutex};
-use crate::mount::{Location, Mount};
+use crate::inode::Inode;
+use crate::mount::Mount;
+use crate::session::Session;
 use crate::superblock::SuperBlock;
 
-/// Who has what open on one file system, and how many may change it.
+/// Who has what open on one file system.
 pub(crate) struct OpenFiles {
-    shards: Box<[Padded<Mutex<Shard>>]>,
-    next_id: AtomicU64,
-    /// Files open for writing and changes under way.
-    writers: AtomicUsize,
+    registry: Slabs<Opened>,
+    counts: Tally<5>,
 }
 
-/// Open files by number.
-type Shard = HashMap<u64, Opened>;
+/// Places of the tally.
+const ADDED: usize = 0;
+const BY_THREAD: usize = 1;
+const ON_CPU: usize = 2;
+const ON_NODE: usize = 3;
+const ELSEWHERE: usize = 4;
 
-struct Opened {
-    location: Location,
-    flags: OpenFlags,
-    uid: u32,
+/// The entry of an open file.
+pub(crate) struct Entry {
+    ticket: Ticket,
+    /// Where it was made.
+    cpu: usize,
+    thread: usize,
+}
+
+/// Counters of a file system's open files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenFileStats {
+    /// Files opened.
+    pub opened: u64,
+    /// Files closed by the thread that had opened them, or one that took its place.
+    pub closed_by_thread: u64,
+    /// Files closed on the CPU on which they had been opened.
+    pub closed_on_cpu: u64,
+    /// On another CPU of the same NUMA node.
+    pub closed_on_node: u64,
+    /// On another node.
+    pub closed_elsewhere: u64,
 }
 
 /// An open file, as the registry lists it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpenFileInfo {
-    /// What is open.
-    pub location: Location,
-    /// How.
-    pub flags: OpenFlags,
+    /// The session that opened it: [`Session::id`](crate::Session::id).
+    pub session: u64,
     /// The user who opened it.
     pub uid: u32,
+    /// How.
+    pub flags: OpenFlags,
+    /// The inode number.
+    pub ino: u64,
+    /// The path by which it was opened, as the caller gave it: relative to the session's working directory unless it starts with
+    /// a slash.
+    pub path: Vec<u8>,
+    /// Where the next byte is read or written, for users of the file that keep that here.
+    pub position: u64,
 }
-
-const SHARDS: u64 = 16;
 
 impl OpenFiles {
     pub(crate) fn new() -> Self {
-        let shards = (0..SHARDS).map(|_| Padded::default()).collect();
-        Self { shards, next_id: AtomicU64::new(0), writers: AtomicUsize::new(0) }
+        Self { registry: Slabs::default(), counts: Tally::new() }
     }
 
-    fn shard(&self, id: u64) -> &Mutex<Shard> {
-        &self.shards[usize::try_from(id % SHARDS).expect("less than SHARDS")].0
+    /// Enters a file that `session` has opened by `path`. `ENFILE` if there are more than can be counted.
+    pub(crate) fn enter(
+        &self,
+        session: &Session,
+        inode: &Inode,
+        flags: OpenFlags,
+        path: &[u8],
+    ) -> Result<Entry> {
+        let uid = session.cred().uid();
+        let info =
+            OpenFileInfo { session: session.id(), uid, flags, ino: inode.ino(), ..OpenFileInfo::default() };
+        let ticket = self.registry.add(|opened| opened.fill(&info, path)).ok_or(Errno::ENFILE)?;
+        self.counts.add([1, 0, 0, 0, 0]);
+        Ok(Entry { ticket, cpu: percpu::cpu(), thread: thread_number() })
     }
 
-    pub(crate) fn enter(&self, location: &Location, flags: OpenFlags, uid: u32) -> u64 {
-        // Relaxed: only uniqueness counts.
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        lock::lock(self.shard(id)).insert(id, Opened { location: location.clone(), flags, uid });
-        id
+    pub(crate) fn leave(&self, entry: &Entry) {
+        let removed = self.registry.remove(&entry.ticket, Opened::empty);
+        debug_assert!(removed, "closed twice");
+        let mut counts = [0; 5];
+        counts[BY_THREAD] = u64::from(entry.thread == thread_number());
+        let cpu = percpu::cpu();
+        let place = match () {
+            () if cpu == entry.cpu => ON_CPU,
+            () if percpu::node_of(cpu) == percpu::node_of(entry.cpu) => ON_NODE,
+            () => ELSEWHERE,
+        };
+        counts[place] = 1;
+        self.counts.add(counts);
     }
 
-    pub(crate) fn leave(&self, id: u64) {
-        // Dropped outside of the lock: it may be the last reference to an inode.
-        let opened = lock::lock(self.shard(id)).remove(&id);
-        drop(opened);
+    /// Calls `look` with what the registry knows of a file.
+    fn with<R>(&self, entry: &Entry, look: impl FnOnce(&Opened) -> R) -> R {
+        self.registry.with(&entry.ticket, look).expect("an entry stands until its file is closed")
     }
 
-    /// Ends a guard that was kept.
-    pub(crate) fn drop_kept_guard(&self) {
-        drop(WriteGuard(self));
+    pub(crate) fn position(&self, entry: &Entry) -> u64 {
+        self.with(entry, Opened::position)
     }
 
-    pub(crate) fn writers(&self) -> usize {
-        // SeqCst: one half of the handshake in `WriteGuard`.
-        self.writers.load(Ordering::SeqCst)
+    pub(crate) fn set_position(&self, entry: &Entry, position: u64) {
+        self.with(entry, |opened| opened.set_position(position));
+    }
+
+    pub(crate) fn path(&self, entry: &Entry) -> Vec<u8> {
+        self.with(entry, Opened::path).unwrap_or_default()
+    }
+
+    pub(crate) fn stats(&self) -> OpenFileStats {
+        let counts = self.counts.sum();
+        OpenFileStats {
+            opened: counts[ADDED],
+            closed_by_thread: counts[BY_THREAD],
+            closed_on_cpu: counts[ON_CPU],
+            closed_on_node: counts[ON_NODE],
+            closed_elsewhere: counts[ELSEWHERE],
+        }
     }
 }
 
 impl SuperBlock {
-    /// Every open file: those open throughout the call for certain, others perhaps.
+    /// Every open file: those open throughout the call for certain, of others perhaps some. Keeps none of them open.
     pub fn open_files(&self) -> Vec<OpenFileInfo> {
-        let mut list = Vec::new();
-        for shard in &self.files.shards {
-            list.extend(lock::lock(&shard.0).values().map(|opened| OpenFileInfo {
-                location: opened.location.clone(),
-                flags: opened.flags,
-                uid: opened.uid,
-            }));
-        }
-        list
+        self.files.registry.list(Opened::info)
     }
 }
 
 /// A change is under way: keeps the file system from becoming read-only.
-pub(crate) struct WriteGuard<'a>(&'a OpenFiles);
+pub(crate) struct WriteGuard<'a> {
+    _changing: Changing<'a>,
+}
 
 impl<'a> WriteGuard<'a> {
-    /// `EROFS` if nothing may be changed through this mount.
+    /// `EROFS` if nothing may be changed through this mount, `EIO` after a shutdown.
     pub(crate) fn take(mount: &'a Mount) -> Result<Self> {
-        let files = &mount.superblock().files;
-        // SeqCst: counted first, looked at the flag then; `SuperBlock::remount` does the reverse, so that one of the two
-        // sees the other.
-        files.writers.fetch_add(1, Ordering::SeqCst);
-        let guard = Self(files);
-        if mount.is_read_only() { Err(Errno::EROFS.into()) } else { Ok(guard) }
-    }
-}
-
-impl WriteGuard<'_> {
-    /// Leaves the guard in force until [`OpenFiles::drop_kept_guard`]: for as long as a file is open for writing.
-    pub(crate) fn keep(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for WriteGuard<'_> {
-    fn drop(&mut self) {
-        self.0.writers.fetch_sub(1, Ordering::SeqCst);
+        mount.check_writable()?;
+        Ok(Self { _changing: mount.superblock().gate.change()? })
     }
 }

@@ -36,7 +36,7 @@ use crate::dcache::Hit;
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error};
 use crate::inode::Inode;
-use crate::mount::{Location, Mount};
+use crate::mount::{Location, MountRef};
 use crate::name::{Scanned, scan_name};
 use crate::namei::{How, MAX_LINKS, PATH_MAX, Ref, Resolve, Spot};
 use crate::permission::{Search, compare_fast_search};
@@ -110,7 +110,7 @@ impl<'g> Place<'g> {
 /// What a walk came to.
 #[derive(Clone, Copy)]
 pub(crate) struct End<'g> {
-    pub(crate) mount: &'g Arc<Mount>,
+    pub(crate) mount: &'g MountRef,
     pub(crate) sb: &'g SuperBlock,
     pub(crate) inode: &'g Inode,
     dentry: Seen<'g, Dentry>,
@@ -122,7 +122,7 @@ impl End<'_> {
     /// with.
     pub(crate) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<Spot<'a>> {
         let dentry = Ref::Owned(self.dentry.hold()?);
-        let mount = if Arc::ptr_eq(self.mount, &root.mount) { &root.mount } else { &base.mount };
+        let mount = if self.mount.ptr_eq(&root.mount) { &root.mount } else { &base.mount };
         Some(Spot { mount: Ref::Borrowed(mount), dentry })
     }
 
@@ -215,7 +215,7 @@ pub(crate) struct RcuWalk<'g> {
     root: &'g Location,
     resolve: Resolve,
     guard: &'g Guard,
-    mount: &'g Arc<Mount>,
+    mount: &'g MountRef,
     pub(crate) sb: &'g SuperBlock,
     /// Search checks may be answered from the permission word alone.
     word_decides: bool,
@@ -452,7 +452,7 @@ impl<'g> RcuWalk<'g> {
         if self.resolve.is_scoped() {
             return Err(Stop::Fallback);
         }
-        if self.at.dentry.ptr_eq(self.root.dentry.seen()) && Arc::ptr_eq(self.mount, &self.root.mount) {
+        if self.at.dentry.ptr_eq(self.root.dentry.seen()) && self.mount.ptr_eq(&self.root.mount) {
             return Ok(self.at);
         }
         if self.at.dentry.ptr_eq(self.mount.root().seen()) {
@@ -477,7 +477,7 @@ impl<'g> RcuWalk<'g> {
         match target.first() {
             None => return Err(Errno::ENOENT.into()),
             // Out of the scope, or onto another mount: rare enough.
-            Some(b'/') if !self.resolve.is_empty() || !Arc::ptr_eq(self.mount, &self.root.mount) => {
+            Some(b'/') if !self.resolve.is_empty() || !self.mount.ptr_eq(&self.root.mount) => {
                 return Err(Stop::Fallback);
             }
             Some(b'/') => self.at = Place::on(self.root.dentry.seen())?,

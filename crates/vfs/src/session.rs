@@ -16,7 +16,7 @@ use crate::attr::{Attr, FileType, StatFs};
 use crate::attr_cell::Copied;
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Error, Result};
-use crate::mount::{Location, Mount, Namespace};
+use crate::mount::{Location, MountRef, Namespace};
 use crate::namei::{How, Last, Resolve, Spot, Walk};
 use crate::permission::Access;
 use crate::rcu_walk::{self, End, Start, Stop};
@@ -25,6 +25,7 @@ use crate::xattr;
 /// A caller of the VFS. Any thread may use it.
 #[derive(Clone)]
 pub struct Session {
+    id: u64,
     pub(crate) namespace: Arc<Namespace>,
     pub(crate) cred: Arc<Cred>,
     pub(crate) root: Location,
@@ -36,7 +37,20 @@ impl Session {
     /// A session at the root of a namespace, with umask 022.
     pub fn new(namespace: &Arc<Namespace>, cred: Cred) -> Self {
         let root = namespace.root();
-        Self { namespace: Arc::clone(namespace), cred: Arc::new(cred), cwd: root.clone(), root, umask: 0o022 }
+        let id = namespace.next_session();
+        Self {
+            id,
+            namespace: Arc::clone(namespace),
+            cred: Arc::new(cred),
+            cwd: root.clone(),
+            root,
+            umask: 0o022,
+        }
+    }
+
+    /// Tells the sessions of a namespace apart. One that was made from another has the number of that.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// The credentials.
@@ -292,7 +306,7 @@ impl Session {
     }
 
     /// The mount that a path is on.
-    pub fn mount_of(&self, path: impl AsRef<[u8]>, how: How) -> Result<Arc<Mount>> {
+    pub fn mount_of(&self, path: impl AsRef<[u8]>, how: How) -> Result<MountRef> {
         Ok(self.locate(path, how)?.mount)
     }
 }

@@ -12,7 +12,7 @@
 use std::sync::{self, Arc, PoisonError};
 use std::time::SystemTime;
 
-use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::shared::Shared;
 use extern4_sync::tally::Tally;
 
@@ -26,7 +26,8 @@ use crate::icache::InodeCache;
 use crate::inode::{Alias, Inode};
 use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
-use crate::open_files::OpenFiles;
+use crate::open_files::gate::Gate;
+use crate::open_files::{OpenFileStats, OpenFiles};
 use crate::path_cache::PathCache;
 use crate::permission::{Checker, SecurityHook};
 use crate::prefix_cache::{Change, PrefixCache};
@@ -77,6 +78,17 @@ pub enum Atime {
     Strict,
 }
 
+/// How to [shut a file system down](SuperBlock::shut_down): what is done about changes that are not durable yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Waits for those under way, and makes all durable (`EXT4_GOING_FLAGS_DEFAULT`).
+    Flush,
+    /// Makes durable what is complete (`EXT4_GOING_FLAGS_LOGFLUSH`).
+    FlushLog,
+    /// Forgets them, as a crash would (`EXT4_GOING_FLAGS_NOLOGFLUSH`).
+    Forget,
+}
+
 /// Counters of a file system in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
@@ -117,7 +129,6 @@ pub struct SuperBlock {
     traits: FsTraits,
     atime: Atime,
     protected_hardlinks: bool,
-    read_only: AtomicBool,
     root: Shared<Dentry>,
     rename_mutex: Mutex<()>,
     /// Directories that changed their parent.
@@ -130,6 +141,7 @@ pub struct SuperBlock {
     pub(crate) paths: PathCache,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
+    pub(crate) gate: Gate,
 }
 
 impl SuperBlock {
@@ -161,7 +173,7 @@ impl SuperBlock {
             traits,
             atime: options.atime,
             protected_hardlinks: options.protected_hardlinks,
-            read_only: AtomicBool::new(options.read_only || traits.read_only),
+            gate: Gate::new(options.read_only || traits.read_only),
             root,
             rename_mutex: Mutex::new(()),
             dir_renames: AtomicU64::new(0),
@@ -194,27 +206,19 @@ impl SuperBlock {
 
     /// Nothing may be changed at present.
     pub fn is_read_only(&self) -> bool {
-        // SeqCst: one half of the handshake in `OpenFiles`.
-        self.read_only.load(Ordering::SeqCst)
+        self.gate.is_read_only()
     }
 
     /// Allows changes or forbids them. `EBUSY` where files are open for writing or a change is under way, `EROFS` where
-    /// the file system itself cannot change.
+    /// the file system itself cannot change, `EIO` after a [shutdown](Self::shut_down).
     pub fn remount(&self, read_only: bool) -> Result<()> {
         if !read_only {
             if self.traits.read_only {
                 return Err(Errno::EROFS.into());
             }
-            self.read_only.store(false, Ordering::SeqCst);
-            return Ok(());
+            return self.gate.open();
         }
-        // SeqCst on both sides: a writer counts itself and then looks at the flag, this sets the flag and then looks at
-        // the count, so that one of the two sees the other.
-        let before = self.read_only.swap(true, Ordering::SeqCst);
-        if self.files.writers() > 0 {
-            self.read_only.store(before, Ordering::SeqCst);
-            return Err(Errno::EBUSY.into());
-        }
+        self.gate.close()?;
         self.fs.sync()
     }
 
@@ -223,9 +227,34 @@ impl SuperBlock {
         self.fs.statfs()
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable. `EIO` after a [shutdown](Self::shut_down).
     pub fn sync(&self) -> Result<()> {
+        self.gate.check()?;
         self.fs.sync()
+    }
+
+    /// Ends all use of the file system, whoever has files open: whatever would read or write a file, or change anything, is
+    /// an `EIO` from now on. When this returns, nothing more is written. A second time is an `EIO`, too.
+    ///
+    /// # Errors
+    /// What could not be made durable; the file system is shut down all the same.
+    pub fn shut_down(&self, how: Shutdown) -> Result<()> {
+        if !self.gate.shut_down() {
+            return Err(Errno::EIO.into());
+        }
+        if how == Shutdown::Flush {
+            self.gate.wait_for_changes();
+        }
+        let flushed = if how == Shutdown::Forget { Ok(()) } else { self.fs.sync() };
+        self.fs.halt();
+        // Those that had begun are refused by now.
+        self.gate.wait_for_changes();
+        flushed
+    }
+
+    /// Counters of open files.
+    pub fn open_file_stats(&self) -> OpenFileStats {
+        self.files.stats()
     }
 
     /// Lets go of every cached dentry and inode that nobody uses.

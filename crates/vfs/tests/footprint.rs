@@ -162,6 +162,30 @@ fn a_question_beside_a_change_elsewhere_shares_no_line_either() {
     }
 }
 
+/// Two threads that open and close files that nobody else uses, through one session: each writes lines of its own only.
+/// The two locked instructions that there are count the users of the file.
+#[test]
+fn open_and_close_of_two_files_share_no_line_that_one_writes() {
+    let mut fewest = usize::MAX;
+    for _ in 0..3 {
+        let root = volume();
+        let user = root.with_cred(Cred::new(1000, 1000, &[]));
+        let open = |path| drop(user.open(black_box(path), OpenFlags::READ).unwrap());
+        let (one, other) = (|| open(FILE), || open(OTHER));
+        warm(&one);
+        assert_eq!(allocations_of(&one), 0);
+        let footprint = seen("open and close", one);
+        assert_eq!((footprint.total().rmws, footprint.full_fences()), (2, 0), "{footprint:?}");
+        if let Some((_, locked)) = locked_instructions(one) {
+            assert_eq!(locked, 2, "counts that are shared, which the audit does not see");
+        }
+        fewest = fewest.min(conflict_count(one, other));
+        assert_eq!(root.root().superblock().open_files().len(), 0);
+    }
+    // Chance may put two names into one bucket of a table, but hardly three times.
+    assert_eq!(fewest, 0);
+}
+
 fn make_and_remove(root: &Session) {
     root.mknod("/home/new", NewKind::Regular, 0o644).unwrap();
     root.unlink("/home/new").unwrap();
@@ -184,7 +208,7 @@ fn calls_that_take_locks_and_references_are_seen() {
     let open = || drop(root.open(FILE, OpenFlags::READ).unwrap());
     warm(&open);
     let opened = seen("open and close", open);
-    assert!(opened.total().rmws >= 4, "{opened:?}");
+    assert!(opened.total().rmws >= 2, "{opened:?}");
     assert!(conflict_count(open, open) > 0);
 
     let touch = || make_and_remove(&root);

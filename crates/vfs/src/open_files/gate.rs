@@ -1,0 +1,162 @@
+//! Who may change a file system, and who is doing so.
+//!
+//! Two counts ([`Holders`]), each of which a thread raises by a store to its own line: files that are open for writing, and
+//! changes under way. Whoever raises one looks at the state after that; who turns the file system read-only or shuts it down sets
+//! the state and looks at the counts after that. So either the change is seen, or it sees that it may not be.
+//!
+//! Until a remount knows whether somebody is changing the file system, that is not read-only yet: it is *closing*, and whoever wants
+//! to begin a change waits for the outcome.
+
+use extern4_sync::holders::Holders;
+use extern4_sync::primitive::{AtomicU32, Ordering, thread};
+
+use crate::errno::{Errno, Result};
+use crate::lock::{self, Mutex};
+
+bitflags::bitflags! {
+    /// What may be done with a file system at present.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct State: u32 {
+        /// Nothing may be changed.
+        const READ_ONLY = 1;
+        /// It is being found out whether it can be made read-only.
+        const CLOSING = 1 << 1;
+        /// It has been shut down.
+        const SHUT_DOWN = 1 << 2;
+    }
+}
+
+/// The way in to changes of one file system.
+pub(crate) struct Gate {
+    state: AtomicU32,
+    /// Files open for writing.
+    writers: Holders,
+    /// Changes under way.
+    changes: Holders,
+    /// Held by who changes the state.
+    deciding: Mutex<()>,
+}
+
+/// A change is under way.
+pub(crate) struct Changing<'a>(&'a Gate);
+
+impl Gate {
+    pub(crate) fn new(read_only: bool) -> Self {
+        let state = if read_only { State::READ_ONLY } else { State::empty() };
+        Self {
+            state: AtomicU32::new(state.bits()),
+            writers: Holders::new(),
+            changes: Holders::new(),
+            deciding: Mutex::new(()),
+        }
+    }
+
+    fn state(&self) -> State {
+        // Relaxed: the handshake of `Holders` orders it where that matters.
+        State::from_bits_retain(self.state.load(Ordering::Relaxed))
+    }
+
+    /// Locks: `deciding`.
+    fn set(&self, state: State) {
+        // Relaxed: as in `state`.
+        self.state.store(state.bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.state().contains(State::READ_ONLY)
+    }
+
+    /// `EIO` after a shutdown.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.state().contains(State::SHUT_DOWN) { Err(Errno::EIO.into()) } else { Ok(()) }
+    }
+
+    /// Begins a change. `EROFS` if nothing may be changed, `EIO` after a shutdown.
+    pub(crate) fn change(&self) -> Result<Changing<'_>> {
+        self.enter(&self.changes, State::READ_ONLY)?;
+        Ok(Changing(self))
+    }
+
+    /// Begins a change through a file that is open for writing, and keeps the file system from turning read-only by that.
+    pub(crate) fn change_opened(&self) -> Result<Changing<'_>> {
+        self.enter(&self.changes, State::empty())?;
+        Ok(Changing(self))
+    }
+
+    /// Counts a file that is open for writing; errors as of [`change`](Self::change).
+    pub(crate) fn open_for_writing(&self) -> Result<()> {
+        self.enter(&self.writers, State::READ_ONLY)
+    }
+
+    /// Counts it no more.
+    pub(crate) fn close_for_writing(&self) {
+        self.writers.leave();
+    }
+
+    #[inline]
+    fn enter(&self, holders: &Holders, unless: State) -> Result<()> {
+        loop {
+            holders.enter();
+            let state = self.state();
+            if state.is_empty() {
+                return Ok(());
+            }
+            if !state.intersects(unless | State::CLOSING | State::SHUT_DOWN) {
+                return Ok(());
+            }
+            holders.leave();
+            self.check()?;
+            if state.intersects(unless) {
+                return Err(Errno::EROFS.into());
+            }
+            // Closing: waits for the outcome.
+            drop(lock::lock(&self.deciding));
+        }
+    }
+
+    /// Allows changes.
+    pub(crate) fn open(&self) -> Result<()> {
+        let _deciding = lock::lock(&self.deciding);
+        self.check()?;
+        self.set(State::empty());
+        Ok(())
+    }
+
+    /// Forbids changes. `EBUSY` where files are open for writing or a change is under way.
+    pub(crate) fn close(&self) -> Result<()> {
+        let _deciding = lock::lock(&self.deciding);
+        self.check()?;
+        let before = self.state();
+        self.set(before | State::CLOSING);
+        let counts = [&self.writers, &self.changes].map(Holders::count);
+        let outcome = match counts {
+            [Some(0), Some(0)] => Ok(()),
+            [Some(_), Some(_)] => Err(Errno::EBUSY.into()),
+            _ => Err(Errno::ENOMEM.into()),
+        };
+        self.set(if outcome.is_ok() { State::READ_ONLY } else { before });
+        outcome
+    }
+
+    /// Lets no further change begin. False if that has been done before.
+    pub(crate) fn shut_down(&self) -> bool {
+        let _deciding = lock::lock(&self.deciding);
+        let before = self.state();
+        self.set(before | State::SHUT_DOWN);
+        !before.contains(State::SHUT_DOWN)
+    }
+
+    /// Waits, after a shutdown, for the end of the changes under way. No lock may be held that one of them may want.
+    pub(crate) fn wait_for_changes(&self) {
+        while self.changes.count() != Some(0) {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.changes.leave();
+    }
+}

@@ -1,0 +1,124 @@
+//! What the registry knows of an open file.
+//!
+//! All of it is atomics, so that it can be looked at while the file is closed and the next one opened in its place; whether what was
+//! seen belongs together, the registry says.
+
+use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::rcu::{RcuOption, pin};
+
+use super::OpenFileInfo;
+use crate::file::OpenFlags;
+
+/// Words for a path: with the rest they fill two cache lines.
+#[cfg(not(feature = "loom"))]
+const WORDS: usize = 9;
+#[cfg(feature = "loom")]
+const WORDS: usize = 1;
+
+/// The record of an open file.
+#[derive(Default)]
+pub(super) struct Opened {
+    session: AtomicU64,
+    /// The flags, and above them the user.
+    uid_flags: AtomicU64,
+    ino: AtomicU64,
+    position: AtomicU64,
+    path_len: AtomicU64,
+    path: [AtomicU64; WORDS],
+    /// A path that needs more words.
+    long_path: RcuOption<Box<[u8]>>,
+}
+
+impl Opened {
+    /// Fills the record: with what `info` says, but for the path.
+    pub(super) fn fill(&self, info: &OpenFileInfo, path: &[u8]) {
+        // Relaxed, within: the registry orders it.
+        let store = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
+        store(&self.session, info.session);
+        store(&self.uid_flags, u64::from(info.uid) << 32 | u64::from(info.flags.bits()));
+        store(&self.ino, info.ino);
+        store(&self.position, info.position);
+        store(&self.path_len, path.len() as u64);
+        if path.len() > WORDS * 8 {
+            self.long_path.store(Some(path.into()));
+            return;
+        }
+        let (whole, rest) = path.as_chunks::<8>();
+        for (word, bytes) in self.path.iter().zip(whole) {
+            store(word, u64::from_le_bytes(*bytes));
+        }
+        if !rest.is_empty() {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            store(&self.path[whole.len()], u64::from_le_bytes(bytes));
+        }
+    }
+
+    /// Gives up what is not in the record itself.
+    pub(super) fn empty(&self) {
+        if !self.long_path.is_none() {
+            self.long_path.store(None);
+        }
+    }
+
+    /// What the record says; `None` if it is being emptied.
+    pub(super) fn info(&self) -> Option<OpenFileInfo> {
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let uid_flags = load(&self.uid_flags);
+        Some(OpenFileInfo {
+            session: load(&self.session),
+            // OK: the upper half, and the lower.
+            uid: (uid_flags >> 32) as u32,
+            flags: OpenFlags::from_bits_truncate(uid_flags as u32),
+            ino: load(&self.ino),
+            position: self.position(),
+            path: self.path()?,
+        })
+    }
+
+    /// The path; `None` if the record is being emptied.
+    pub(super) fn path(&self) -> Option<Vec<u8>> {
+        let len = usize::try_from(self.path_len.load(Ordering::Relaxed)).ok()?;
+        if len > WORDS * 8 {
+            return self.long_path.load(&pin()).map(|path| path.to_vec());
+        }
+        let words = self.path.iter().take(len.div_ceil(8));
+        let mut path: Vec<u8> = words.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        path.truncate(len);
+        Some(path)
+    }
+
+    pub(super) fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_says_what_it_was_told_whatever_was_there_before() {
+        let (record, mut info) = (Opened::default(), OpenFileInfo::default());
+        for len in [0, 1, 7, 8, 9, 72, 73, 4095, 40] {
+            info.path = (0..len).map(|n| (n % 251) as u8).collect();
+            (info.session, info.uid, info.ino) = (len, u32::MAX, u64::MAX);
+            info.flags = OpenFlags::all();
+            record.fill(&info, &info.path);
+            record.set_position(7);
+            info.position = 7;
+            assert_eq!(record.info().as_ref(), Some(&info));
+            info.position = 0;
+            record.empty();
+        }
+    }
+
+    #[test]
+    fn a_place_is_two_cache_lines() {
+        assert_eq!(size_of::<Opened>() + size_of::<AtomicU64>(), 128);
+    }
+}

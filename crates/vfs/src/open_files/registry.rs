@@ -1,0 +1,140 @@
+//! What a registry of open files does. One is in production, [`Slabs`](super::slabs::Slabs); others are there to measure it
+//! against.
+
+/// Records that are entered and taken out all the time, by many threads, and listed now and then.
+///
+/// A record's fields are atomics: it stays where it is, and is filled anew for each use.
+pub trait Registry<C>: Default + Send + Sync {
+    /// Where a record stands. There is one ticket for each use of it.
+    type Ticket;
+
+    /// Takes a record and has it filled; `None` if there are more than can be counted.
+    fn add(&self, fill: impl FnOnce(&C)) -> Option<Self::Ticket>;
+
+    /// Has a record emptied, and takes it out. False, and nothing happens, if that has been done before.
+    fn remove(&self, ticket: &Self::Ticket, empty: impl FnOnce(&C)) -> bool;
+
+    /// Calls `look` with a record; `None` if it has been taken out.
+    fn with<R>(&self, ticket: &Self::Ticket, look: impl FnOnce(&C) -> R) -> Option<R>;
+
+    /// What `copy` makes of each record that is there throughout, and perhaps of others. It may be called with a record that
+    /// is filled meanwhile, and what comes of that is thrown away; or with one that is being emptied, of which it makes nothing.
+    fn list<R>(&self, copy: impl FnMut(&C) -> Option<R>) -> Vec<R>;
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::mpsc::channel;
+
+    use extern4_sync::primitive::{AtomicU64, Ordering};
+
+    use super::super::lists::{CpuLists, OneList};
+    use super::super::slabs::Slabs;
+    use super::*;
+
+    fn add<R: Registry<AtomicU64>>(registry: &R, n: u64) -> R::Ticket {
+        registry.add(|cell| cell.store(n, Ordering::Relaxed)).unwrap()
+    }
+
+    fn remove<R: Registry<AtomicU64>>(registry: &R, ticket: &R::Ticket) -> bool {
+        registry.remove(ticket, |_| ())
+    }
+
+    fn get<R: Registry<AtomicU64>>(registry: &R, ticket: &R::Ticket) -> Option<u64> {
+        registry.with(ticket, |cell| cell.load(Ordering::Relaxed))
+    }
+
+    fn all(registry: &impl Registry<AtomicU64>) -> BTreeSet<u64> {
+        let list = registry.list(|cell| Some(cell.load(Ordering::Relaxed)));
+        let found: BTreeSet<_> = list.iter().copied().collect();
+        assert_eq!(found.len(), list.len(), "something is listed twice");
+        found
+    }
+
+    fn what_is_added_is_there_until_it_is_removed<R: Registry<AtomicU64>>() {
+        let registry = R::default();
+        let mut tickets: Vec<_> = (0..3000).map(|n| (n, add(&registry, n))).collect();
+        assert_eq!(all(&registry), (0..3000).collect());
+        let odd: Vec<_> = tickets.extract_if(.., |(n, _)| *n % 2 == 1).collect();
+        assert!(odd.iter().all(|(_, ticket)| remove(&registry, ticket)));
+        // Their places are taken by others, whom the old tickets do not mean.
+        let later: Vec<_> = (3000..6000).map(|n| (n, add(&registry, n))).collect();
+        for (_, ticket) in &odd {
+            assert!(!remove(&registry, ticket) && get(&registry, ticket).is_none());
+        }
+        tickets.extend(later);
+        assert_eq!(all(&registry), tickets.iter().map(|(n, _)| *n).collect());
+        for (n, ticket) in &tickets {
+            assert_eq!(get(&registry, ticket), Some(*n));
+            assert!(remove(&registry, ticket) && !remove(&registry, ticket));
+        }
+        assert!(all(&registry).is_empty());
+    }
+
+    /// One thread adds, others remove, one lists: what stays throughout is in every list.
+    fn what_stays_is_always_listed<R: Registry<AtomicU64, Ticket: Send>>() {
+        let registry = &R::default();
+        let stay: Vec<_> = (0..50).map(|n| add(registry, n)).collect();
+        std::thread::scope(|scope| {
+            let mut senders = Vec::new();
+            for _ in 0..3 {
+                let (sender, tickets) = channel::<R::Ticket>();
+                senders.push(sender);
+                scope.spawn(move || tickets.iter().for_each(|ticket| assert!(remove(registry, &ticket))));
+            }
+            scope.spawn(move || {
+                for n in 50..20_000 {
+                    let ticket = add(registry, n);
+                    if n % 4 == 3 {
+                        assert!(remove(registry, &ticket));
+                    } else {
+                        senders[usize::try_from(n % 4).unwrap()].send(ticket).unwrap();
+                    }
+                }
+            });
+            for _ in 0..100 {
+                let found = all(registry);
+                assert!((0..50).all(|n| found.contains(&n)), "{found:?}");
+            }
+        });
+        assert_eq!(all(registry), (0..50).collect());
+        assert!(stay.iter().all(|ticket| remove(registry, ticket)));
+    }
+
+    #[test]
+    fn one_list() {
+        what_is_added_is_there_until_it_is_removed::<OneList<AtomicU64>>();
+        what_stays_is_always_listed::<OneList<AtomicU64>>();
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        what_is_added_is_there_until_it_is_removed::<CpuLists<AtomicU64>>();
+        what_stays_is_always_listed::<CpuLists<AtomicU64>>();
+    }
+
+    #[test]
+    fn slabs() {
+        what_is_added_is_there_until_it_is_removed::<Slabs<AtomicU64>>();
+        what_stays_is_always_listed::<Slabs<AtomicU64>>();
+    }
+
+    /// More threads than there are slabs, at once and one after the other.
+    #[test]
+    fn slabs_of_many_threads() {
+        let (registry, all_there) = (&Slabs::<AtomicU64>::default(), &std::sync::Barrier::new(200));
+        std::thread::scope(|scope| {
+            for n in 0..200 {
+                scope.spawn(move || {
+                    let ticket = add(registry, n);
+                    all_there.wait();
+                    assert!(all(registry).contains(&n));
+                    all_there.wait();
+                    assert!(remove(registry, &ticket));
+                });
+            }
+        });
+        assert!(all(registry).is_empty());
+    }
+}
