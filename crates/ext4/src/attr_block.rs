@@ -88,14 +88,26 @@ impl Change<'_> {
         for ino in values {
             self.share_ea_inode(ino, place_of(info))?;
         }
-        let near = info.fields().xattr_block().unwrap_or_else(|| self.fs.home_of(info.ino()));
-        let block = self.allocate(near, 1)?.start;
-        let mut buffer = self.fresh(block)?;
+        let mut buffer = self.new_block(info)?;
         self.write_block(&mut buffer, list, hash)?;
         self.writer.sharing.note(Count::BlocksMade);
         self.open(&buffer);
         self.leave_block(info)?;
-        self.put_block(info, block)
+        self.put_block(info, buffer.number())
+    }
+
+    /// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
+    /// transaction is durable, and there may be many of those: so the search goes on where the last one in this transaction came
+    /// to its end.
+    fn new_block(&self, info: &InodeInfo) -> Result<Buffer> {
+        let geometry = self.fs.superblock().geometry();
+        let near = info.fields().xattr_block().unwrap_or_else(|| self.fs.home_of(info.ino()));
+        let group = geometry.group_of_block(near);
+        let behind = self.writer.sharing.behind(group, self.tid());
+        let goal = behind.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
+        let block = self.allocate(goal, 1)?.start;
+        self.writer.sharing.set_behind(group, self.tid(), block + 1);
+        self.fresh(block)
     }
 
     /// Changes the block of one inode, which has been closed.

@@ -9,14 +9,20 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use extern4_disk::feature::Incompat;
+use extern4_disk::journal::Tid;
 use extern4_disk::superblock::Superblock;
 use extern4_sync::mbcache::{MbCache, MbCacheStats};
+use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use extern4_sync::tally::Tally;
 
 use crate::mount::Ext4;
 
 /// Locks for counts of EA inodes.
 const VALUE_LOCKS: u32 = 16;
+/// Places where searches for blocks go on.
+const HANDS: u32 = 16;
+/// Bits of a block's number; those above them are of a transaction's.
+const BLOCK_BITS: u32 = 48;
 /// Buckets for EA inodes, as a power of two, where there are any: 64 KiB.
 const VALUE_BITS: u32 = 10;
 
@@ -28,6 +34,8 @@ pub(crate) struct Sharing {
     pub(crate) values: MbCache,
     /// Locks: one is held, within a handle, while the count of an EA inode changes, and before the lock of any group.
     counting: [Mutex<()>; VALUE_LOCKS as usize],
+    /// Of groups, by their numbers: where the search for the next attribute block goes on, in which transaction.
+    behind: [AtomicU64; HANDS as usize],
     counts: Tally<4>,
 }
 
@@ -64,6 +72,7 @@ impl Sharing {
             blocks: MbCache::new(MbCache::BITS_48),
             values: MbCache::new(if has_values { VALUE_BITS } else { 0 }),
             counting: Default::default(),
+            behind: Default::default(),
             counts: Tally::new(),
         }
     }
@@ -72,6 +81,21 @@ impl Sharing {
     pub(crate) fn count_of(&self, ino: u32) -> MutexGuard<'_, ()> {
         let lock = &self.counting[crate::group::to_usize(ino % VALUE_LOCKS)];
         lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the search for an attribute block in `group` goes on, if there was one in transaction `tid`.
+    pub(crate) fn behind(&self, group: Option<u32>, tid: Tid) -> Option<u64> {
+        // Relaxed: any block will do.
+        let behind = self.hand(group).load(Relaxed);
+        (behind >> BLOCK_BITS == low_bits(tid)).then_some(behind & ((1 << BLOCK_BITS) - 1))
+    }
+
+    pub(crate) fn set_behind(&self, group: Option<u32>, tid: Tid, block: u64) {
+        self.hand(group).store(low_bits(tid) << BLOCK_BITS | block, Relaxed);
+    }
+
+    fn hand(&self, group: Option<u32>) -> &AtomicU64 {
+        &self.behind[crate::group::to_usize(group.unwrap_or(0) % HANDS)]
     }
 
     /// Counts one more.
@@ -86,6 +110,10 @@ impl Sharing {
         let (blocks, values) = (self.blocks.stats(), self.values.stats());
         SharingStats { blocks, values, blocks_shared, blocks_made, values_shared, differing }
     }
+}
+
+fn low_bits(tid: Tid) -> u64 {
+    u64::from(tid.0 & 0xffff)
 }
 
 impl Ext4 {
