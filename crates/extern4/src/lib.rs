@@ -41,8 +41,8 @@ pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};
 pub use extern4_vfs::{
     Access, Acl, AclEntry, AclKind, AclTag, Atime, Attr, Attributes, CacheStats, Caps, Cred, Errno,
-    FallocateMode, FileFlags, FileType, NewKind, OpenFlags, Rdev, RenameFlags, Resolve, SetTime, Span,
-    SpanKind, StatFs, Timespec, XattrFlags,
+    FallocateMode, FileFlags, FileType, NewKind, OpenFileInfo, OpenFileStats, OpenFlags, Rdev, RenameFlags,
+    Resolve, SetTime, Shutdown, Span, SpanKind, StatFs, Timespec, XattrFlags,
 };
 pub use file::File;
 pub use metadata::{Metadata, system_time};

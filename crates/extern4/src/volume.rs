@@ -49,6 +49,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Stats {
     /// Names, inodes and search checks.
     pub names: vfs::CacheStats,
+    /// Open files: how many there were, and where they were closed.
+    pub files: vfs::OpenFileStats,
     /// Blocks of metadata.
     pub blocks: extern4_block::CacheStats,
     /// Transactions and what they cost; `None` if the volume is not open for writing.
@@ -263,21 +265,56 @@ impl Volume {
 
     /// Makes everything durable that has been changed.
     pub fn sync(&self) -> Result<()> {
-        self.namespace.root().superblock().sync().map_err(|e| Error::from_vfs("sync", e))
+        self.superblock().sync().map_err(|e| Error::from_vfs("sync", e))
     }
 
     /// Ends writing: what has been changed is written to where it belongs, and the volume is clean. A volume that is dropped
     /// without it keeps what was made durable before, and needs recovery, which whoever opens it next does. Nothing of the
     /// volume may be in use any more, and what is cannot change anything afterwards.
     pub fn close(self) -> Result<()> {
-        let root = self.namespace.root();
-        let superblock = root.superblock();
-        if superblock.stats().inodes > MANY_INODES {
+        if self.superblock().stats().inodes > MANY_INODES {
             // The device works while memory is given back.
             self.ext4.begin_sync();
         }
-        superblock.drop_caches();
+        self.superblock().drop_caches();
         self.ext4.close().map_err(|e| Error::from_vfs("close", e.into()))
+    }
+
+    /// Every open file and directory of every session: those that are open throughout the call for certain, of those opened or closed
+    /// meanwhile perhaps some. To list them keeps none of them open.
+    ///
+    /// ```
+    /// # fn main() -> extern4::Result<()> {
+    /// # let sample = extern4_testkit::sample::image();
+    /// let volume = extern4::Volume::open(&sample.path)?;
+    /// let session = volume.session(extern4::Cred::new(1000, 1000, &[]));
+    /// let file = session.open("/etc/hostname")?;
+    /// let [open] = &volume.open_files()[..] else { panic!("one file is open") };
+    /// assert_eq!((&open.path[..], open.uid, open.position), (&b"/etc/hostname"[..], 1000, 0));
+    /// drop(file);
+    /// assert!(volume.open_files().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_files(&self) -> Vec<vfs::OpenFileInfo> {
+        self.superblock().open_files()
+    }
+
+    /// Forbids changes, or allows them again. `EBUSY` while files are open for writing or a change is under way: once this
+    /// has succeeded there is no writer, and all that was changed is durable. `EROFS` for a volume that was opened for reading.
+    pub fn set_read_only(&self, read_only: bool) -> Result<()> {
+        self.superblock().remount(read_only).map_err(|e| Error::from_vfs("remount", e))
+    }
+
+    /// Ends all use of the volume, whoever has files open: reading and writing files, and changing anything, is an `EIO` from now
+    /// on, and when this returns, nothing more is written. The volume is then as after a crash, with what `how` says made durable
+    /// before; whoever opens it next recovers it. This is what `EXT4_IOC_SHUTDOWN` does.
+    pub fn shut_down(&self, how: vfs::Shutdown) -> Result<()> {
+        self.superblock().shut_down(how).map_err(|e| Error::from_vfs("shut down", e))
+    }
+
+    fn superblock(&self) -> &Arc<SuperBlock> {
+        self.namespace.superblock()
     }
 
     /// Totals and free space.
@@ -292,13 +329,14 @@ impl Volume {
 
     /// Counters of the caches: names, inodes, search checks.
     pub fn cache_stats(&self) -> vfs::CacheStats {
-        self.namespace.root().superblock().stats()
+        self.superblock().stats()
     }
 
     /// Counters of everything that is cached or journaled, since the volume was opened. They are always kept.
     pub fn stats(&self) -> Stats {
         Stats {
             names: self.cache_stats(),
+            files: self.superblock().open_file_stats(),
             blocks: self.ext4.cache().stats(),
             journal: self.ext4.journal_stats(),
             sharing: self.ext4.sharing_stats(),

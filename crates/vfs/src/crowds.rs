@@ -14,6 +14,7 @@ use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, Rdev, Timespec};
 use crate::cred::Cred;
 use crate::errno::Errno;
+use crate::file::{OpenFile, OpenFlags};
 use crate::fs::{NewKind, RenameFlags};
 use crate::memfs::{MemFs, MemLimits};
 use crate::mount::{Location, Namespace};
@@ -443,6 +444,64 @@ fn inode_reuse_vs_walk() {
             let now = root.locate(names[0], How::FOLLOW).unwrap();
             let one = |found: &Location| std::ptr::eq(found.inode(), now.inode());
             assert!(held.lock().unwrap().iter().all(one), "two inodes of one number in use");
+        },
+    );
+}
+
+/// Files are opened and closed by all, some closed by others than their openers, while two list them and one keeps turning the file system
+/// read-only: every list has what is open throughout, and nobody writes to what is read-only.
+#[test]
+fn open_close_list_and_remount() {
+    type Shared = (Session, OpenFile, Mutex<Vec<OpenFile>>);
+    let setup = || {
+        let root = world();
+        for n in 0..THREADS {
+            make_file(&root, &format!("/{n}"));
+        }
+        let stays = root.open("/0", OpenFlags::READ).unwrap();
+        (root, stays, Mutex::new(Vec::new()))
+    };
+    crowd(
+        THREADS,
+        setup,
+        |(root, stays, handed): &Shared, index| {
+            let sb = root.root().superblock();
+            match index {
+                0 | 1 => {
+                    let list = sb.open_files();
+                    let there = list.iter().filter(|open| open.ino == stays.location().ino());
+                    assert_eq!(there.count(), 1, "{list:?}");
+                    assert!(list.iter().all(|open| open.path.len() == 2 && open.uid == 0), "{list:?}");
+                }
+                2 => {
+                    if sb.remount(true).is_ok() {
+                        let writes = sb.open_files().iter().any(|open| open.flags == OpenFlags::WRITE);
+                        assert!(!writes, "read-only with a writer");
+                        sb.remount(false).unwrap();
+                    }
+                }
+                _ => {
+                    let path = format!("/{index}");
+                    drop(root.open(&path, OpenFlags::READ).unwrap());
+                    match root.open(&path, OpenFlags::WRITE) {
+                        Ok(file) => {
+                            assert!(!sb.is_read_only());
+                            handed.lock().unwrap().push(file);
+                        }
+                        Err(error) => assert_eq!(error.errno(), Errno::EROFS),
+                    }
+                    drop(handed.lock().unwrap().pop());
+                }
+            }
+        },
+        |(root, _, handed)| {
+            assert!(handed.lock().unwrap().is_empty());
+            let sb = root.root().superblock();
+            assert_eq!(sb.open_files().len(), 1);
+            let stats = sb.open_file_stats();
+            let closed = stats.closed_on_cpu + stats.closed_on_node + stats.closed_elsewhere;
+            assert_eq!(stats.opened, closed + 1);
+            sb.remount(true).unwrap();
         },
     );
 }

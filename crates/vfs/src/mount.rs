@@ -143,6 +143,11 @@ impl Namespace {
         self.next_session.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The file system at its root.
+    pub fn superblock(&self) -> &Arc<SuperBlock> {
+        &self.root.sb
+    }
+
     /// Its root.
     pub fn root(&self) -> Location {
         Location { mount: self.root.local(), dentry: self.root.root().clone() }

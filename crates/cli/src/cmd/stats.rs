@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Every counter with its name.
 fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
-    let Stats { names, blocks, journal, sharing, .. } = stats;
+    let Stats { names, files, blocks, journal, sharing, .. } = stats;
     let mut all = vec![
         ("dentries", names.dentries as u64),
         ("inodes", names.inodes as u64),
@@ -46,6 +46,11 @@ fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("remembered_walks", names.remembered_walks),
         ("walk_fallbacks", names.walk_fallbacks),
         ("walk_restarts", names.walk_restarts),
+        ("files_opened", files.opened),
+        ("files_closed_by_thread", files.closed_by_thread),
+        ("files_closed_on_cpu", files.closed_on_cpu),
+        ("files_closed_on_node", files.closed_on_node),
+        ("files_closed_elsewhere", files.closed_elsewhere),
         ("block_hits", blocks.hits),
         ("block_misses", blocks.misses),
         ("block_waits", blocks.waits),

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod journal;
+mod open_files;
 mod ours;
 mod permissions;
 mod writing;
