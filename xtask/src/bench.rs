@@ -7,6 +7,7 @@
 
 mod buffer;
 mod image;
+mod open;
 mod process;
 mod rival;
 mod row;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(crate) use search::search_loop;
-pub(crate) use walk::stat_loop;
+pub(crate) use walk::{Call, call_loop};
 pub(crate) use write::write_loop;
 
 use image::Rival;
@@ -76,6 +77,10 @@ const ROWS: &[Spec] = &[
     ),
     ("walk-12-acls-vs-none", &[], Bench::search_acls),
     ("walk-12-acls-vs-none-by-component", &[], Bench::search_acls_by_component),
+    ("open-close-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::open_close),
+    ("open-close-2-threads-vs-1", &[Need::Program("mke2fs")], Bench::open_close_threads),
+    ("open-close-shared-locked-instructions", &[], Bench::open_close_locked),
+    ("open-1-close-3-vs-one-lock", &[], Bench::open_handed_over),
     ("buffer-hit-allocations", &[], Bench::buffer_allocations),
     ("buffer-hit-2-threads-vs-1", &[], Bench::buffer_threads),
     ("create-unlink-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::create_unlink),

@@ -25,9 +25,10 @@ fn main() -> ExitCode {
             Err(error) => failed(&error),
         },
         // Loops that `bench` runs in processes of their own.
-        Some("stat-loop") => {
-            bench::stat_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
-        }
+        Some("stat-loop") => bench::call_loop(bench::Call::Stat, rest)
+            .map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),
+        Some("open-loop") => bench::call_loop(bench::Call::Open, rest)
+            .map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),
         Some("search-loop") => {
             bench::search_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
         }

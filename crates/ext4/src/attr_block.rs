@@ -88,7 +88,7 @@ impl Change<'_> {
         for ino in values {
             self.share_ea_inode(ino, place_of(info))?;
         }
-        let mut buffer = self.new_block(info)?;
+        let mut buffer = self.new_attr_block(info)?;
         self.write_block(&mut buffer, list, hash)?;
         self.writer.sharing.note(Count::BlocksMade);
         self.open(&buffer);
@@ -99,7 +99,7 @@ impl Change<'_> {
     /// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
     /// transaction is durable, and there may be many of those: so the search goes on where the last one in this transaction came
     /// to its end.
-    fn new_block(&self, info: &InodeInfo) -> Result<Buffer> {
+    fn new_attr_block(&self, info: &InodeInfo) -> Result<Buffer> {
         let geometry = self.fs.superblock().geometry();
         let near = info.fields().xattr_block().unwrap_or_else(|| self.fs.home_of(info.ino()));
         let group = geometry.group_of_block(near);

@@ -4,24 +4,25 @@
 //! `stat(2)` by the same user on a loop mount of the same image, in a process whose root is the mount, so that both walk
 //! the same string.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use extern4_sync::allocations;
 use extern4_vfs::{CacheStats, How};
+use rustix::fs::{Mode, OFlags};
 
 use super::image::{Mount, Rival};
 use super::row::{Row, Unit};
 use super::tree::{self, COMPONENTS};
 use super::{Bench, RUNS, Result, rival};
 
-const PATH: &str = "/usr/include/linux/fs.h";
+pub(super) const PATH: &str = "/usr/include/linux/fs.h";
 const MISSING: &str = "/usr/include/linux/no-such.h";
-const UID: u32 = 1000;
+pub(super) const UID: u32 = 1000;
 /// How long each side walks in each run.
-const SECONDS: f64 = 0.5;
+pub(super) const SECONDS: f64 = 0.5;
 
 impl Bench {
     pub(super) fn walk(&self) -> Result<Row> {
@@ -37,7 +38,7 @@ impl Bench {
         let mut row = Row::faster(name, Unit::Nanoseconds, 15.0);
         for run in 0..=RUNS {
             let ours = self.ours(path, 1, options)?.ns;
-            let theirs = kernel(mount.path(), path)?;
+            let theirs = kernel(Call::Stat, mount.path(), path)?;
             if run > 0 {
                 row.add(ours, theirs);
             }
@@ -151,18 +152,45 @@ fn restarts(stats: &CacheStats) -> u64 {
     stats.walk_restarts + stats.walk_fallbacks
 }
 
-/// Nanoseconds for one `stat(2)` by the kernel below `root`, in a process of its own.
-fn kernel(root: &Path, path: &str) -> Result<f64> {
-    let this = std::env::current_exe().map_err(|e| e.to_string())?;
-    let text = output(Command::new(this).arg("stat-loop").arg(root).args([path, &SECONDS.to_string()]))?;
-    text.trim().parse().map_err(|_| format!("stat-loop says {text:?}"))
+/// What is asked of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// `stat(2)`.
+    Stat,
+    /// `open(2)` and `close(2)`.
+    Open,
 }
 
-/// The hidden subcommand `stat-loop ROOT PATH SECONDS`: goes below `ROOT` for good, becomes an ordinary user, and prints
-/// how many nanoseconds one `stat(2)` of `PATH` takes. That the path is not there is an answer like any other.
-pub(crate) fn stat_loop(args: &[String]) -> Result<()> {
+impl Call {
+    /// The hidden subcommand for it.
+    fn command(self) -> &'static str {
+        match self {
+            Self::Stat => "stat-loop",
+            Self::Open => "open-loop",
+        }
+    }
+
+    fn make(self, path: &CStr) -> rustix::io::Result<()> {
+        match self {
+            Self::Stat => rustix::fs::stat(path).map(drop),
+            Self::Open => rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).map(drop),
+        }
+    }
+}
+
+/// Nanoseconds for one call of the kernel below `root`, in a process of its own.
+pub(super) fn kernel(call: Call, root: &Path, path: &str) -> Result<f64> {
+    let this = std::env::current_exe().map_err(|e| e.to_string())?;
+    let text = output(Command::new(this).arg(call.command()).arg(root).args([path, &SECONDS.to_string()]))?;
+    text.trim().parse().map_err(|_| format!("{} says {text:?}", call.command()))
+}
+
+/// The hidden subcommands `stat-loop ROOT PATH SECONDS` and `open-loop ROOT PATH SECONDS`: go below `ROOT` for good, become an
+/// ordinary user, and print how many nanoseconds one call with `PATH` takes. That the path is not there is an answer like any
+/// other.
+pub(crate) fn call_loop(call: Call, args: &[String]) -> Result<()> {
     let [root, path, seconds] = args else {
-        return Err("stat-loop takes a root, a path and seconds".to_owned());
+        return Err(format!("{} takes a root, a path and seconds", call.command()));
     };
     let seconds: f64 = seconds.parse().map_err(|_| "seconds are a number")?;
     let path = CString::new(path.as_str()).map_err(|e| e.to_string())?;
@@ -171,16 +199,16 @@ pub(crate) fn stat_loop(args: &[String]) -> Result<()> {
     rustix::thread::set_thread_groups(&[]).map_err(|e| e.to_string())?;
     rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(UID)).map_err(|e| e.to_string())?;
     rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(UID)).map_err(|e| e.to_string())?;
-    let stat = || match rustix::fs::stat(path.as_c_str()) {
-        Ok(_) => Ok(true),
+    let ask = || match call.make(&path) {
+        Ok(()) => Ok(true),
         Err(rustix::io::Errno::NOENT) => Ok(false),
         Err(error) => Err(error.to_string()),
     };
-    stat()?;
+    ask()?;
     let (start, mut ops) = (Instant::now(), 0u64);
     while start.elapsed().as_secs_f64() < seconds {
         for _ in 0..256 {
-            std::hint::black_box(stat()?);
+            std::hint::black_box(ask()?);
         }
         ops += 256;
     }
@@ -189,7 +217,7 @@ pub(crate) fn stat_loop(args: &[String]) -> Result<()> {
 }
 
 /// What a command writes; it has to succeed.
-fn output(command: &mut Command) -> Result<String> {
+pub(super) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     if !output.status.success() {
         return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()));
