@@ -2,7 +2,7 @@
 //!
 //! A volume with the feature `quota` has a hidden file for each [`Kind`] of quota. The file consists of blocks of 1 KiB,
 //! whatever the volume's blocks are. Block 0 is a header ([`Info`]), block 1 the root of a radix tree over the four bytes
-//! of an id, the highest first ([`reference`]). Behind the last byte stands a leaf, an array of [`Entry`]s in no order
+//! of an id, the highest first (`reference`). Behind the last byte stands a leaf, an array of [`Entry`]s in no order
 //! ([`leaf`]). Leaves that have room are a list, and so are blocks that are not in use.
 //!
 //! Sources: what is counted and limited, `quotactl(2)`; where it stands, files that `mke2fs`, `tune2fs` and `e2fsck` made, read
@@ -179,7 +179,7 @@ pub fn reference(block: &[u8], level: u32, id: u32, info: &Info, at: Place) -> R
     info.check("tree reference", slots[slot(level, id)].get(), at)
 }
 
-/// Makes `next` the block that [`reference`] finds.
+/// Makes `next` the block that `reference` finds.
 ///
 /// # Errors
 /// A block that is too short.

@@ -2,13 +2,13 @@
 //!
 //! What counts for an inode is one inode and what `i_blocks` says, and one inode more for each value of an attribute that is in an
 //! inode of its own. So there is one place where space is counted: whoever stores an inode counts what its record says now
-//! against what it said before ([`Change::settle`]). The volume's own files and the inodes of values count for nobody.
+//! against what it said before (`Change::settle`). The volume's own files and the inodes of values count for nobody.
 //!
 //! What ids have is in memory, as far as it has been needed, and is stored in the quota files when the transaction that
 //! changed it closes, as descriptors of groups are (`writer`). An id that has no entry in a file gets one in a change of its own,
-//! before the change that first counts something for it ([`Ext4::open_accounts`]): so counting takes no blocks.
+//! before the change that first counts something for it (`Ext4::open_accounts`): so counting takes no blocks.
 //!
-//! Limits are looked at before an operation changes anything ([`Change::admit`]); what is left for the operation is promised to it
+//! Limits are looked at before an operation changes anything (`Change::admit`); what is left for the operation is promised to it
 //! until it has been counted, so that others do not take it meanwhile. As Linux does it, names and contents are asked for,
 //! but not what maps them, and `CAP_SYS_RESOURCE` is not limited.
 //!
