@@ -120,6 +120,40 @@ mod tests {
         what_stays_is_always_listed::<Slabs<AtomicU64>>();
     }
 
+    /// Threads beyond those that have slabs of their own: what one has entered, no other enters something in place of.
+    #[test]
+    fn slabs_of_threads_without_numbers() {
+        const WITH_NUMBERS: usize = 64;
+        let registry = &Slabs::<AtomicU64>::default();
+        let (begun, done) =
+            (&std::sync::Barrier::new(WITH_NUMBERS + 1), &std::sync::Barrier::new(WITH_NUMBERS + 1));
+        std::thread::scope(|scope| {
+            for n in 0..WITH_NUMBERS as u64 {
+                scope.spawn(move || {
+                    let ticket = add(registry, n);
+                    begun.wait();
+                    done.wait();
+                    assert_eq!(get(registry, &ticket), Some(n));
+                });
+            }
+            begun.wait();
+            let others = (0..8).map(|thread| {
+                scope.spawn(move || {
+                    for n in 0..300_000 {
+                        let value = 1_000_000 * (thread + 1) + n;
+                        let ticket = add(registry, value);
+                        assert_eq!(get(registry, &ticket), Some(value));
+                        assert!(remove(registry, &ticket));
+                    }
+                })
+            });
+            let ended = others.collect::<Vec<_>>().into_iter().map(std::thread::ScopedJoinHandle::join);
+            let failed = ended.filter(Result::is_err).count();
+            done.wait();
+            assert_eq!(failed, 0);
+        });
+    }
+
     /// More threads than there are slabs, at once and one after the other.
     #[test]
     fn slabs_of_many_threads() {

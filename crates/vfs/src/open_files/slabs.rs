@@ -23,7 +23,7 @@
 //! 4. A list has each record that was entered before the listing began and is not taken out before it ends: its place was
 //!    there, and its generation was the same all the time. Of those that come and go meanwhile it may have some.
 //! 5. A slab belongs to a number of a thread ([`PerThread`]): who gets the number of a thread that has ended gets its slab. Threads
-//!    without a number share a slab, under a lock.
+//!    without a number share a slab, and take places of it under a lock, which is held until the place is taken.
 
 use std::cell::RefCell;
 
@@ -183,8 +183,16 @@ impl<C: Default + Send + Sync> Registry<C> for Slabs<C> {
 
     #[inline]
     fn add(&self, fill: impl FnOnce(&C)) -> Option<Ticket> {
+        // Held until the place is odd: for another thread that shares the slab, one that is even is free.
+        let mut shared;
         let own = self.owners.with(|owner| self.take_place(&mut owner.borrow_mut())).flatten();
-        let (slab, place) = own.or_else(|| self.take_place(&mut lock::lock(&self.shared)))?;
+        let (slab, place) = match own {
+            Some(own) => own,
+            None => {
+                shared = lock::lock(&self.shared);
+                self.take_place(&mut shared)?
+            }
+        };
         let ticket = Ticket { slab, place, generation: 0 };
         let Place { generation, record } = self.place(&ticket)?;
         // Relaxed: this thread has found it even, or made it so.
