@@ -25,6 +25,8 @@ use crate::mount::Ext4;
 
 /// How long another may take from finding the volume free to writing its number.
 const SETTLING: Duration = Duration::from_millis(100);
+/// Seconds between two numbers, at most: `mke2fs(8)` sets no longer interval. A volume that says more is not waited for the longer.
+const MOST_SECONDS: u16 = 300;
 
 /// Where the block stands.
 struct Spot {
@@ -60,7 +62,11 @@ impl Spot {
 
     /// Between two numbers of a node.
     fn interval(&self) -> Duration {
-        Duration::from_secs(self.superblock.mmp_interval().max(1).into())
+        Duration::from_secs(self.seconds().into())
+    }
+
+    fn seconds(&self) -> u16 {
+        self.superblock.mmp_interval().clamp(1, MOST_SECONDS)
     }
 
     /// The block once it is certain that nobody has the volume for writing.
@@ -70,14 +76,20 @@ impl Spot {
             MmpState::Clean => Ok(found),
             MmpState::Fsck => Err(in_use(&found)),
             MmpState::Live(_) => {
-                let interval = self.interval().as_secs().max(found.check_interval().into());
-                sleep(Duration::from_secs(2 * interval + 1));
+                sleep(patience(self.seconds(), found.check_interval()));
                 let later = self.read()?;
                 let is_free = later.state() == found.state() || later.state() == MmpState::Clean;
                 if is_free { Ok(later) } else { Err(in_use(&later)) }
             }
         }
     }
+}
+
+/// How long a number stands that nobody changes any more: `seconds` is the interval of the volume, `check_interval` what the node said
+/// that wrote the number, which is twice that of its own as a rule.
+fn patience(seconds: u16, check_interval: u16) -> Duration {
+    let longest = seconds.max(check_interval).min(2 * MOST_SECONDS);
+    Duration::from_secs(2 * u64::from(longest) + 1)
 }
 
 fn in_use(mmp: &Mmp) -> crate::Error {
@@ -133,7 +145,7 @@ impl Guard {
         let device = fs.device.name().map_or(&b"memory"[..], |name| name.as_encoded_bytes());
         let node = Node { host: host.nodename().to_bytes(), device };
         let sequence = RandomState::new().hash_one(now_seconds()) as u32;
-        let check_interval = spot.superblock.mmp_interval().max(1).saturating_mul(2);
+        let check_interval = 2 * spot.seconds();
         let ours = free.taken(sequence, &node, check_interval, now_seconds().into());
         spot.write(&ours)?;
         // Another may have found it free at the same moment, and the last to write has it.
@@ -228,5 +240,18 @@ impl Watch {
         self.spot.write(&next)?;
         state.ours = next;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_longer_than_an_interval_can_be() {
+        assert_eq!(patience(5, 10), Duration::from_secs(21));
+        assert_eq!(patience(5, 1), Duration::from_secs(11));
+        assert_eq!(patience(300, 600), Duration::from_secs(1201));
+        assert_eq!(patience(300, u16::MAX), patience(300, 600));
     }
 }

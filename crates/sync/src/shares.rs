@@ -12,7 +12,8 @@
 //! Who wants to join looks at the word first ([`Shares::look`]), then at what is shared, then joins what he looked at: a
 //! [`Seen`] of another generation is refused. So nobody joins what has been changed or given up since he looked, and whoever
 //! has joined is counted: nobody else can be the last. Everything is decided by compare-and-swap on this word, so that there is
-//! nothing to wait for, and nothing to be undone.
+//! nothing to wait for, and nothing to be undone. A generation comes again after 65,536 lives: who looked would have to stand still
+//! for exactly so many, or a multiple, to be let in by mistake.
 //!
 //! # Orderings
 //! `open` and `note` are releases and `look` acquires: what was written before the word was opened is seen by who joins. `close`
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_look_is_of_no_use_after_any_number_of_lives() {
+    fn an_old_look_is_of_no_use_after_many_lives() {
         let shares = of(1);
         let seen = shares.look();
         for _ in 0..1000 {
