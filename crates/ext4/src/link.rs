@@ -112,9 +112,12 @@ impl Ext4 {
         if moving.target.is_none() {
             self.check_new_name(moving.to.as_ref().unwrap_or(&moving.from), rename.to.name)?;
         }
-        let comes = moving.inode.is_directory() && moving.target.as_ref().is_none_or(|it| !it.is_directory());
-        if comes && moving.to.is_some() {
-            self.check_room_for_link(moving.destination())?;
+        let replaces_dir = moving.target.as_ref().is_some_and(InodeInfo::is_directory);
+        match (&moving.to, moving.inode.is_directory(), replaces_dir) {
+            (Some(to), true, false) => self.check_room_for_link(to)?,
+            // Only an exchange puts a file where a directory was, and that where the file was.
+            (Some(_), false, true) => self.check_room_for_link(&moving.from)?,
+            _ => {}
         }
         // A whiteout has no contents, and what has the new name already has room for it.
         let grows = moving.target.is_none().then(|| rename.to.dir.private::<Node>().info());

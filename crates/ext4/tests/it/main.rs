@@ -12,6 +12,7 @@ mod fsx;
 mod full;
 mod hostile;
 mod lazy_times;
+mod links;
 mod memory;
 mod mmp;
 mod model;
