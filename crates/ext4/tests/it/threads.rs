@@ -1,10 +1,7 @@
 //! Many at once: threads with different credentials change one volume, in directories that they share and in their own, read
 //! what others change, sync, and drop what is cached. Then `e2fsck` and the kernel judge what they have left.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use extern4_block::MemoryDevice;
 use extern4_testkit::image::ImageSpec;
@@ -14,19 +11,10 @@ use extern4_vfs::*;
 use crate::memory;
 use crate::model::{ALL_QUOTAS, Habits, Random, op, open, path, run, session};
 use crate::walk;
+use crate::watchdog::{Progress, watch};
 
-/// A thread that has ended no operation for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(90);
 /// Operations of each thread.
 const OPERATIONS: u64 = 250;
-
-/// What a thread is doing, for the watchdog.
-#[derive(Default)]
-struct Progress {
-    ended: AtomicU64,
-    all: AtomicBool,
-    now: Mutex<String>,
-}
 
 /// A member of the crowd.
 struct Member {
@@ -56,31 +44,27 @@ impl Member {
             let session = &self.sessions[[0, 0, 1, 2, 2][self.random.below(5) as usize]];
             let (what, result) = if self.random.one_in(4) {
                 let path = path(&mut self.random);
-                self.begin(format!("{at}: read {path}"));
+                self.progress.begin(format!("{at}: read {path}"));
                 (path.clone(), read(session, &path))
             } else {
                 let op = op(&mut self.random, &self.habits);
                 let shown = format!("{at}: {op:.200?}");
-                self.begin(shown.clone());
+                self.progress.begin(shown.clone());
                 (shown, run(session, &op))
             };
             check(&what, result);
             let root = session.namespace().root();
             if self.number == 0 && at % 32 == 31 {
-                self.begin(format!("{at}: sync"));
+                self.progress.begin(format!("{at}: sync"));
                 root.superblock().sync().expect("sync");
             }
             if self.number == 1 && at % 100 == 99 {
-                self.begin(format!("{at}: drop caches"));
+                self.progress.begin(format!("{at}: drop caches"));
                 root.superblock().drop_caches();
             }
-            self.progress.ended.fetch_add(1, Ordering::Relaxed);
+            self.progress.end();
         }
-        self.progress.all.store(true, Ordering::Relaxed);
-    }
-
-    fn begin(&self, what: String) {
-        *self.progress.now.lock().expect("nobody panics with it") = what;
+        self.progress.end_all();
     }
 }
 
@@ -104,7 +88,7 @@ fn read(session: &Session, path: &str) -> Result<()> {
 }
 
 /// What a sound volume never answers.
-fn check(what: &str, result: Result<()>) {
+pub(crate) fn check(what: &str, result: Result<()>) {
     let Err(error) = result else { return };
     let bad = [Errno::EIO, Errno::EUCLEAN, Errno::EROFS, Errno::ESTALE, Errno::EBADF, Errno::ENOKEY];
     assert!(
@@ -112,34 +96,6 @@ fn check(what: &str, result: Result<()>) {
         "{what}: {error:?} {:?}",
         error.cause()
     );
-}
-
-/// Waits for all, and fails with what each is doing if one hangs.
-fn watch(what: &str, crowd: Vec<(Arc<Progress>, JoinHandle<()>)>) {
-    let mut seen: Vec<_> = crowd.iter().map(|_| (0, Instant::now())).collect();
-    while crowd.iter().any(|(_, thread)| !thread.is_finished()) {
-        std::thread::sleep(Duration::from_millis(5));
-        for ((progress, thread), (ended, since)) in crowd.iter().zip(&mut seen) {
-            let now = progress.ended.load(Ordering::Relaxed);
-            if now != *ended || progress.all.load(Ordering::Relaxed) || thread.is_finished() {
-                (*ended, *since) = (now, Instant::now());
-            }
-            if since.elapsed() > PATIENCE {
-                let doing = |(at, (it, thread)): (usize, &(Arc<Progress>, JoinHandle<()>))| {
-                    let state = if thread.is_finished() { "ended" } else { "runs" };
-                    format!("thread {at} {state}: {}", it.now.lock().expect("nobody panics with it"))
-                };
-                let doing: Vec<_> = crowd.iter().enumerate().map(doing).collect();
-                panic!("{what}: a thread hangs\n{}", doing.join("\n"));
-            }
-        }
-    }
-    for (_, thread) in crowd {
-        thread.join().unwrap_or_else(|panic| {
-            eprintln!("the crowd that failed: {what}");
-            std::panic::resume_unwind(panic)
-        });
-    }
 }
 
 fn crowd(spec: &ImageSpec, habits: Habits, threads: u64, seed: u64) {
