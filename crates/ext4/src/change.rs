@@ -59,29 +59,24 @@ impl Ext4 {
         blocks: u32,
         operate: impl FnOnce(&Change<'_>) -> Result<R>,
     ) -> Result<R> {
-        self.changing_sparingly(credits, blocks, || Ok(blocks), operate)
+        self.changing_sparingly(credits, blocks, || Ok(((), blocks)), |change, _| operate(change))
     }
 
-    /// The same for an operation that seldom needs all of `blocks`, and has work to find out what it needs: `exactly` says it when
-    /// there are not so many. Nothing that it depends on changes until the operation has been run.
-    pub(crate) fn changing_sparingly<R>(
+    /// The same for an operation that seldom needs all of `blocks`, and has work to find out what it needs. When there are not so
+    /// many, `exactly` says it, and locks what it depends on; `operate` is handed that lock. Both run with the handle open.
+    pub(crate) fn changing_sparingly<R, L>(
         &self,
         credits: u32,
         blocks: u32,
-        exactly: impl FnOnce() -> Result<u32>,
-        operate: impl FnOnce(&Change<'_>) -> Result<R>,
+        exactly: impl Fn() -> Result<(L, u32)>,
+        operate: impl FnOnce(&Change<'_>, Option<L>) -> Result<R>,
     ) -> Result<R> {
         let writer = self.writer()?;
-        let reserved = match writer.space.reserve(u64::from(blocks)) {
-            Ok(reserved) => reserved,
-            Err(_) => self.reserve_exactly(writer, exactly()?.into())?,
+        let (change, locked) = match writer.space.reserve(u64::from(blocks)) {
+            Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
+            Err(_) => self.begin_exactly(writer, credits, exactly)?,
         };
-        let quotas = writer.quotas.as_deref();
-        let handle = writer.transactions.start(credits + quotas.map_or(0, |_| QUOTA_CREDITS))?;
-        let promises = Promises::none(quotas);
-        let (has_begun, asks_sync) = Default::default();
-        let change = Change { fs: self, writer, handle, reserved, promises, has_begun, asks_sync };
-        let result = operate(&change);
+        let result = operate(&change, locked);
         let answers = matches!(result, Err(Error::Answer(_)));
         debug_assert!(!answers || !change.has_begun.get(), "answered half way: {:?}", result.err());
         if let Err(error) = &result
@@ -98,14 +93,37 @@ impl Ext4 {
         Ok(result)
     }
 
-    /// Sets blocks aside, after a commit if that makes room.
-    fn reserve_exactly<'w>(&self, writer: &'w Writer, blocks: u64) -> Result<Reserved<'w>> {
-        match writer.space.reserve(blocks) {
-            Err(_) if writer.space.commit_helps(blocks) => {
-                writer.transactions.sync()?;
-                writer.space.reserve(blocks)
+    /// Opens a handle.
+    fn begin<'f>(&'f self, writer: &'f Writer, credits: u32, reserved: Reserved<'f>) -> Result<Change<'f>> {
+        let quotas = writer.quotas.as_deref();
+        let handle = writer.transactions.start(credits + quotas.map_or(0, |_| QUOTA_CREDITS))?;
+        let promises = Promises::none(quotas);
+        let (has_begun, asks_sync) = Default::default();
+        Ok(Change { fs: self, writer, handle, reserved, promises, has_begun, asks_sync })
+    }
+
+    /// Opens a handle and sets the blocks aside that are really needed, after a commit if that makes room.
+    fn begin_exactly<'f, L>(
+        &'f self,
+        writer: &'f Writer,
+        credits: u32,
+        exactly: impl Fn() -> Result<(L, u32)>,
+    ) -> Result<(Change<'f>, Option<L>)> {
+        let mut has_waited = false;
+        loop {
+            let mut change = self.begin(writer, credits, writer.space.reserve(0)?)?;
+            let (locked, blocks) = exactly()?;
+            match writer.space.reserve(u64::from(blocks)) {
+                Ok(reserved) => {
+                    change.reserved = reserved;
+                    return Ok((change, Some(locked)));
+                }
+                Err(_) if !has_waited && writer.space.commit_helps(u64::from(blocks)) => has_waited = true,
+                Err(error) => return Err(error),
             }
-            reserved => reserved,
+            drop(locked);
+            drop(change);
+            writer.transactions.sync()?;
         }
     }
 }

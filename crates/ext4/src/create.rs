@@ -13,7 +13,7 @@ use crate::inode::InodeInfo;
 use crate::map::LOGICAL_END;
 use crate::map_change::UNMAP_CREDITS;
 use crate::mount::Ext4;
-use crate::node::Node;
+use crate::node::{Names, Node};
 use crate::quota::Owners;
 
 /// Most links of a file, and of a directory whose links are counted.
@@ -52,17 +52,11 @@ impl Ext4 {
         name: Option<&[u8]>,
         new: &NewNode<'_>,
     ) -> Result<NewInode> {
-        let mut parent = dir.private::<Node>().copy();
+        let parent = dir.private::<Node>().info();
         if parent.is_encrypted() {
             return Err(Errno::ENOKEY.into());
         }
-        if let Some(name) = name {
-            self.check_new_name(&parent, name)?;
-        }
         let is_dir = new.kind == NewKind::Directory;
-        if is_dir {
-            self.check_room_for_link(&parent)?;
-        }
         if let NewKind::Symlink(target) = new.kind
             && target.len() >= crate::group::to_usize(self.superblock().block_size())
         {
@@ -73,40 +67,54 @@ impl Ext4 {
         self.open_accounts(owners)?;
         let mode = new.kind.file_type().mode_bits() | new.mode;
         let acls = self.room_for_acls(mode, new.acl, new.default_acl)?;
-        let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
-        let exactly = || {
-            let before = dir.private::<Node>().info();
-            let name = name.map_or(Ok(0), |name| self.blocks_for_name(&before, name))?;
-            Ok(blocks_for_contents(&new.kind) + name + acls.blocks)
+        // Others may add names meanwhile. Where it takes few of them to change the answer, they are kept from it first.
+        let asks_first = match name {
+            None => false,
+            Some(name) => is_dir || self.writer()?.quotas.is_some() || !self.has_much_room(&parent, name)?,
         };
-        let credits = NAME_CREDITS + acls.credits;
-        let (parent, info, tid) = self.changing_sparingly(credits, blocks, exactly, |change| {
-            let contents = blocks_for_contents(&new.kind) + acls.blocks;
-            change.admit(owners, new.caps, || Ok(change.amount(contents, 1)))?;
-            if let Some(name) = name {
-                change.admit_blocks(&parent, new.caps, || self.blocks_for_name(&parent, name))?;
-            }
-            let mut info = change.new_inode(&parent, new)?;
-            let ino = info.ino();
-            match name {
-                None => {
+        let contents = blocks_for_contents(&new.kind) + acls.blocks;
+        let exactly = || {
+            let names = name.map(|_| Names::lock(dir));
+            let for_name = match (&names, name) {
+                (Some(names), Some(name)) => self.blocks_for_name(&names.info, name)?,
+                _ => 0,
+            };
+            Ok((names, contents + for_name))
+        };
+        let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
+        let (info, tid) =
+            self.changing_sparingly(NAME_CREDITS + acls.credits, blocks, exactly, |change, names| {
+                let mut names = names.flatten();
+                if asks_first && names.is_none() {
+                    names = Some(Names::lock(dir));
+                }
+                change.admit(owners, new.caps, || Ok(change.amount(contents, 1)))?;
+                if let (Some(names), Some(name)) = (&names, name) {
+                    self.check_new_name(&names.info, name)?;
+                    if is_dir {
+                        self.check_room_for_link(&names.info)?;
+                    }
+                    change.admit_blocks(&names.info, new.caps, || self.blocks_for_name(&names.info, name))?;
+                }
+                let mut info = change.new_inode(&parent, new)?;
+                if name.is_none() {
                     info.fields_mut().set_links(0);
                     change.orphan_add(&mut info)?;
                 }
-                Some(name) => {
+                change.init_attributes(&mut info, new.acl, new.default_acl)?;
+                change.store_new(&info, new)?;
+                if let Some(name) = name {
                     let kind = dirent::FileType::from_mode(info.fields().mode());
-                    change.add_name(&mut parent, name, ino, kind)?;
+                    let mut names = names.unwrap_or_else(|| Names::lock(dir));
+                    change.add_name(&mut names.info, name, info.ino(), kind)?;
                     if is_dir {
-                        change.count_link(&mut parent);
+                        change.count_link(&mut names.info);
                     }
-                    change.touch_names(&mut parent, new.now)?;
+                    change.touch_names(&mut names.info, new.now)?;
+                    names.publish(self, change.tid())?;
                 }
-            }
-            change.init_attributes(&mut info, new.acl, new.default_acl)?;
-            change.store_new(&info, new)?;
-            Ok((parent, info, change.tid()))
-        })?;
-        self.publish(dir, parent, tid)?;
+                Ok((info, change.tid()))
+            })?;
         let attr = self.attr(&info)?;
         let no_acl = new.acl.is_none() && new.default_acl.is_none();
         Ok(NewInode { attr, no_acl, private: Box::new(Node::changed(info, tid)) })

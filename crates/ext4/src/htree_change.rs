@@ -66,6 +66,11 @@ impl Way {
         Ok(root.levels < most_levels(&expect(fs, dir)) || root.node.len() < usize::from(root.node.limit()))
     }
 
+    /// Whether the tree of `dir` can have one more level, which is room for many names.
+    pub(crate) fn tree_can_grow(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
+        Ok(Tree::open(fs, dir)?.root()?.levels < most_levels(&expect(fs, dir)))
+    }
+
     /// The way to the leaf of `name`.
     pub(crate) fn to(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Self> {
         let tree = Tree::open(fs, dir)?;

@@ -5,6 +5,7 @@
 
 use extern4_disk::dirent;
 use extern4_disk::inode::InodeFlags;
+use extern4_disk::journal::Tid;
 use extern4_vfs::{Caps, Errno, Inode, NameRef, Rename, RenameFlags, Timespec};
 
 use crate::change::Change;
@@ -12,7 +13,7 @@ use crate::create::{LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, timestamp}
 use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
-use crate::node::Node;
+use crate::node::{Names, Node};
 use crate::quota::Owners;
 
 /// A copy of what is known of an inode, to be changed.
@@ -37,17 +38,23 @@ fn check_project(dir: &InodeInfo, info: &InodeInfo) -> Result<()> {
 impl Ext4 {
     /// Enters a file under one more name.
     pub(crate) fn link_name(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, caps: Caps) -> Result<()> {
-        let (mut dir, mut info) = (copy(to.dir), copy(inode));
+        let mut info = copy(inode);
         if info.fields().links() >= LINK_MAX {
             return Err(Errno::EMLINK.into());
         }
-        check_project(&dir, &info)?;
-        self.check_new_name(&dir, to.name)?;
-        let exactly = || self.blocks_for_name(&to.dir.private::<Node>().info(), to.name);
-        let tid = self.changing_sparingly(NAME_CREDITS, NAME_BLOCKS, exactly, |change| {
-            change.admit_blocks(&dir, caps, || self.blocks_for_name(&dir, to.name))?;
-            change.add_name(&mut dir, to.name, info.ino(), kind_of(&info))?;
-            change.touch_names(&mut dir, now)?;
+        check_project(&to.dir.private::<Node>().info(), &info)?;
+        let exactly = || {
+            let dir = Names::lock(to.dir);
+            let blocks = self.blocks_for_name(&dir.info, to.name)?;
+            Ok((dir, blocks))
+        };
+        let tid = self.changing_sparingly(NAME_CREDITS, NAME_BLOCKS, exactly, |change, dir| {
+            let mut dir = dir.unwrap_or_else(|| Names::lock(to.dir));
+            self.check_new_name(&dir.info, to.name)?;
+            change.admit_blocks(&dir.info, caps, || self.blocks_for_name(&dir.info, to.name))?;
+            change.add_name(&mut dir.info, to.name, info.ino(), kind_of(&info))?;
+            change.touch_names(&mut dir.info, now)?;
+            dir.publish(self, change.tid())?;
             if info.fields().links() == 0 {
                 change.orphan_remove(&mut info)?;
             }
@@ -57,78 +64,70 @@ impl Ext4 {
             change.store(&info)?;
             Ok(change.tid())
         })?;
-        self.publish(to.dir, dir, tid)?;
         self.publish(inode, info, tid)
     }
 
     /// Removes a name of a file that is no directory.
     pub(crate) fn unlink_name(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
-        let (mut dir, mut info) = (copy(from.dir), copy(inode));
+        let mut info = copy(inode);
         let tid = self.changing(NAME_CREDITS, 0, |change| {
-            change.remove_name(&mut dir, from.name)?;
-            change.touch_names(&mut dir, now)?;
+            let mut dir = Names::lock(from.dir);
+            change.remove_name(&mut dir.info, from.name)?;
+            change.touch_names(&mut dir.info, now)?;
+            dir.publish(self, change.tid())?;
             change.drop_link(&mut info, now)?;
             Ok(change.tid())
         })?;
-        self.publish(from.dir, dir, tid)?;
         self.publish(inode, info, tid)
     }
 
     /// Removes an empty directory.
     pub(crate) fn remove_directory(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
-        let (mut dir, mut info) = (copy(from.dir), copy(inode));
+        let mut info = copy(inode);
         if !self.is_empty_directory(&info)? {
             return Err(Errno::ENOTEMPTY.into());
         }
         let tid = self.changing(NAME_CREDITS, 0, |change| {
-            change.remove_name(&mut dir, from.name)?;
-            change.uncount_link(&mut dir);
-            change.touch_names(&mut dir, now)?;
+            let mut dir = Names::lock(from.dir);
+            change.remove_name(&mut dir.info, from.name)?;
+            change.uncount_link(&mut dir.info);
+            change.touch_names(&mut dir.info, now)?;
+            dir.publish(self, change.tid())?;
             change.drop_directory(&mut info, now)?;
             Ok(change.tid())
         })?;
-        self.publish(from.dir, dir, tid)?;
         self.publish(inode, info, tid)
     }
 
     /// Renames, or exchanges two names.
     pub(crate) fn rename_name(&self, rename: &Rename<'_>) -> Result<()> {
-        let mut moving = Moving::new(rename);
         let exchange = rename.flags.contains(RenameFlags::EXCHANGE);
-        if !exchange
-            && let Some(target) = &moving.target
-            && target.is_directory()
-            && !self.is_empty_directory(target)?
+        if let Some(target) = rename.target.filter(|target| !exchange && target.is_dir())
+            && !self.is_empty_directory(&copy(target))?
         {
             return Err(Errno::ENOTEMPTY.into());
         }
-        if moving.dirs().any(InodeInfo::is_encrypted) {
-            return Err(Errno::ENOKEY.into());
-        }
-        check_project(moving.to.as_ref().unwrap_or(&moving.from), &moving.inode)?;
-        if let Some(target) = moving.target.as_ref().filter(|_| exchange) {
-            check_project(&moving.from, target)?;
-        }
-        if moving.target.is_none() {
-            self.check_new_name(moving.to.as_ref().unwrap_or(&moving.from), rename.to.name)?;
-        }
-        let replaces_dir = moving.target.as_ref().is_some_and(InodeInfo::is_directory);
-        match (&moving.to, moving.inode.is_directory(), replaces_dir) {
-            (Some(to), true, false) => self.check_room_for_link(to)?,
-            // Only an exchange puts a file where a directory was, and that where the file was.
-            (Some(_), false, true) => self.check_room_for_link(&moving.from)?,
-            _ => {}
-        }
         // A whiteout has no contents, and what has the new name already has room for it.
-        let grows = moving.target.is_none().then(|| rename.to.dir.private::<Node>().info());
         let whiteout = if rename.whiteout.is_some() { NODE_BLOCKS } else { 0 };
-        let blocks = whiteout + if grows.is_some() { NAME_BLOCKS } else { 0 };
-        let exactly = || grows.map_or(Ok(0), |dir| self.blocks_for_name(&dir, rename.to.name));
-        let left = rename.whiteout.as_ref().map(|new| Owners::of_new(&moving.from, new));
+        let blocks = whiteout + if rename.target.is_none() { NAME_BLOCKS } else { 0 };
+        let exactly = || {
+            let moving = Moving::lock(rename);
+            let blocks = match rename.target {
+                None => self.blocks_for_name(&moving.to_dir().info, rename.to.name)?,
+                Some(_) => 0,
+            };
+            Ok((moving, blocks))
+        };
+        let left = rename.whiteout.as_ref().map(|new| {
+            let from = rename.from.dir.private::<Node>().info();
+            Owners::of_new(&from, new)
+        });
         left.map_or(Ok(()), |owners| self.open_accounts(owners))?;
-        let tid = self.changing_sparingly(2 * NAME_CREDITS, blocks, exactly, |change| {
-            if moving.target.is_none() {
-                let dir = moving.to.as_ref().unwrap_or(&moving.from);
+        self.changing_sparingly(2 * NAME_CREDITS, blocks, exactly, |change, moving| {
+            let mut moving = moving.unwrap_or_else(|| Moving::lock(rename));
+            self.check_rename(&moving, rename)?;
+            if rename.target.is_none() {
+                let dir = &moving.to_dir().info;
                 change.admit_blocks(dir, rename.caps, || self.blocks_for_name(dir, rename.to.name))?;
             }
             left.map_or(Ok(()), |owners| change.admit(owners, rename.caps, || Ok(change.amount(0, 1))))?;
@@ -137,47 +136,69 @@ impl Ext4 {
             } else {
                 change.move_name(&mut moving, rename)?
             }
-            Ok(change.tid())
-        })?;
-        let Moving { from, to, inode, target } = moving;
-        self.publish(rename.from.dir, from, tid)?;
-        if let Some(to) = to {
-            self.publish(rename.to.dir, to, tid)?;
+            moving.publish(self, rename, change.tid())
+        })
+    }
+
+    /// Whether a rename can be done, before anything is changed.
+    fn check_rename(&self, moving: &Moving<'_>, rename: &Rename<'_>) -> Result<()> {
+        let (from, to) = (&moving.from.info, &moving.to_dir().info);
+        if from.is_encrypted() || to.is_encrypted() {
+            return Err(Errno::ENOKEY.into());
         }
-        self.publish(rename.inode, inode, tid)?;
-        match (rename.target, target) {
-            (Some(inode), Some(target)) => self.publish(inode, target, tid),
+        check_project(to, &moving.inode)?;
+        match &moving.target {
+            Some(target) if rename.flags.contains(RenameFlags::EXCHANGE) => check_project(from, target)?,
+            Some(_) => {}
+            None => self.check_new_name(to, rename.to.name)?,
+        }
+        let replaces_dir = moving.target.as_ref().is_some_and(InodeInfo::is_directory);
+        match (&moving.to, moving.inode.is_directory(), replaces_dir) {
+            (Some(to), true, false) => self.check_room_for_link(&to.info),
+            // Only an exchange puts a file where a directory was, and that where the file was.
+            (Some(_), false, true) => self.check_room_for_link(from),
             _ => Ok(()),
         }
     }
 }
 
 /// The inodes of a rename.
-struct Moving {
-    from: InodeInfo,
+struct Moving<'d> {
+    from: Names<'d>,
     /// None if it is the same directory.
-    to: Option<InodeInfo>,
+    to: Option<Names<'d>>,
     inode: InodeInfo,
     target: Option<InodeInfo>,
 }
 
-impl Moving {
-    fn new(rename: &Rename<'_>) -> Self {
+impl<'d> Moving<'d> {
+    fn lock(rename: &Rename<'d>) -> Self {
         let two = rename.from.dir.ino() != rename.to.dir.ino();
         Self {
-            from: copy(rename.from.dir),
-            to: two.then(|| copy(rename.to.dir)),
+            from: Names::lock(rename.from.dir),
+            to: two.then(|| Names::lock(rename.to.dir)),
             inode: copy(rename.inode),
             target: rename.target.map(copy),
         }
     }
 
-    fn destination(&mut self) -> &mut InodeInfo {
-        self.to.as_mut().unwrap_or(&mut self.from)
+    fn to_dir(&self) -> &Names<'d> {
+        self.to.as_ref().unwrap_or(&self.from)
     }
 
-    fn dirs(&self) -> impl Iterator<Item = &InodeInfo> {
-        std::iter::once(&self.from).chain(&self.to)
+    fn destination(&mut self) -> &mut InodeInfo {
+        &mut self.to.as_mut().unwrap_or(&mut self.from).info
+    }
+
+    /// Shows what has changed to those who have the inodes in use.
+    fn publish(self, fs: &Ext4, rename: &Rename<'_>, tid: Tid) -> Result<()> {
+        self.from.publish(fs, tid)?;
+        self.to.map_or(Ok(()), |to| to.publish(fs, tid))?;
+        fs.publish(rename.inode, self.inode, tid)?;
+        match (rename.target, self.target) {
+            (Some(inode), Some(target)) => fs.publish(inode, target, tid),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -201,11 +222,12 @@ impl Change<'_> {
         self.store(info)
     }
 
-    fn move_name(&self, moving: &mut Moving, rename: &Rename<'_>) -> Result<()> {
+    fn move_name(&self, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
         let (ino, kind, is_dir) = (moving.inode.ino(), kind_of(&moving.inode), moving.inode.is_directory());
         let replaces_dir = moving.target.as_ref().is_some_and(InodeInfo::is_directory);
         // First of all: there may be no inode for it.
-        let whiteout = rename.whiteout.as_ref().map(|new| self.new_inode(&moving.from, new)).transpose()?;
+        let whiteout =
+            rename.whiteout.as_ref().map(|new| self.new_inode(&moving.from.info, new)).transpose()?;
         if let (Some(whiteout), Some(new)) = (&whiteout, &rename.whiteout) {
             self.store_new(whiteout, new)?;
         }
@@ -216,9 +238,14 @@ impl Change<'_> {
         }
         match whiteout {
             Some(whiteout) => {
-                self.replace_name(&mut moving.from, rename.from.name, whiteout.ino(), kind_of(&whiteout))?;
+                self.replace_name(
+                    &mut moving.from.info,
+                    rename.from.name,
+                    whiteout.ino(),
+                    kind_of(&whiteout),
+                )?;
             }
-            None => drop(self.remove_name(&mut moving.from, rename.from.name)?),
+            None => drop(self.remove_name(&mut moving.from.info, rename.from.name)?),
         }
         if replaces_dir {
             self.uncount_link(moving.destination());
@@ -226,7 +253,7 @@ impl Change<'_> {
         if is_dir && moving.to.is_some() {
             let parent = moving.destination().ino();
             self.set_parent(&mut moving.inode, parent)?;
-            self.uncount_link(&mut moving.from);
+            self.uncount_link(&mut moving.from.info);
             self.count_link(moving.destination());
         }
         self.touch_dirs(moving, rename.now)?;
@@ -239,13 +266,13 @@ impl Change<'_> {
         }
     }
 
-    fn exchange(&self, moving: &mut Moving, rename: &Rename<'_>) -> Result<()> {
+    fn exchange(&self, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
         let Some(mut target) = moving.target.take() else { return Err(Errno::ENOENT.into()) };
         let (ino, kind) = (moving.inode.ino(), kind_of(&moving.inode));
         self.replace_name(moving.destination(), rename.to.name, ino, kind)?;
-        self.replace_name(&mut moving.from, rename.from.name, target.ino(), kind_of(&target))?;
+        self.replace_name(&mut moving.from.info, rename.from.name, target.ino(), kind_of(&target))?;
         if moving.to.is_some() {
-            let (from_ino, to_ino) = (moving.from.ino(), moving.destination().ino());
+            let (from_ino, to_ino) = (moving.from.info.ino(), moving.destination().ino());
             if moving.inode.is_directory() {
                 self.set_parent(&mut moving.inode, to_ino)?;
             }
@@ -254,11 +281,11 @@ impl Change<'_> {
             }
             match (moving.inode.is_directory(), target.is_directory()) {
                 (true, false) => {
-                    self.uncount_link(&mut moving.from);
+                    self.uncount_link(&mut moving.from.info);
                     self.count_link(moving.destination());
                 }
                 (false, true) => {
-                    self.count_link(&mut moving.from);
+                    self.count_link(&mut moving.from.info);
                     self.uncount_link(moving.destination());
                 }
                 _ => {}
@@ -273,8 +300,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn touch_dirs(&self, moving: &mut Moving, now: Timespec) -> Result<()> {
-        self.touch_names(&mut moving.from, now)?;
-        moving.to.as_mut().map_or(Ok(()), |to| self.touch_names(to, now))
+    fn touch_dirs(&self, moving: &mut Moving<'_>, now: Timespec) -> Result<()> {
+        self.touch_names(&mut moving.from.info, now)?;
+        moving.to.as_mut().map_or(Ok(()), |to| self.touch_names(&mut to.info, now))
     }
 }

@@ -61,6 +61,20 @@ impl Ext4 {
         }
     }
 
+    /// Whether there is room for `name` in `dir`, however many others are adding names to it at this moment; false is no answer.
+    /// [`check_new_name`](Self::check_new_name) is one.
+    pub(crate) fn has_much_room(&self, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
+        /// More than add names at the same time.
+        const OTHERS: u64 = 1 << 16;
+        self.check_name(dir, name)?;
+        if dir.is_inline() {
+            return Ok(true);
+        }
+        let blocks = u64::from(dir.len_blocks(self)?);
+        let has_blocks = blocks + OTHERS * u64::from(MOST_NEW_BLOCKS) <= self.most_dir_blocks();
+        Ok(has_blocks && (!dir.is_indexed() || Way::tree_can_grow(self, dir)?))
+    }
+
     /// How many blocks of the volume it takes to add a name to `dir`, at most. It looks for room as adding the name does.
     pub(crate) fn blocks_for_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
         let grows_by = self.new_blocks_for_name(dir, name)?;

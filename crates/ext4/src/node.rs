@@ -12,17 +12,48 @@
 //! takes blocks away takes it before the first handle is opened; who only adds to the map takes it while a handle is open, for
 //! as long as nodes below the root do not agree with the inode that readers have. Both are in order, for a reader opens no
 //! handle under it, and there is only one changer.
+//!
+//! `names` is a directory's. The VFS lets names of one directory be changed side by side; what they have in common, the blocks
+//! with the entries and the directory's own inode, is changed by who has `names` exclusive ([`Names`]), and who looks a name up or
+//! lists them has it shared. It is taken inside a handle by who changes, and neither opens a handle nor waits for a commit under it.
+//! Who has two, for a rename, has the `rwsem` of both directories exclusive, so nobody else wants them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use extern4_disk::journal::Tid;
+use extern4_vfs::Inode;
 
+use crate::error::Result;
 use crate::inode::InodeInfo;
+use crate::mount::Ext4;
 
 /// An inode in use.
 pub(crate) struct Node {
     current: Mutex<Current>,
     map: RwLock<()>,
+    names: RwLock<()>,
+}
+
+/// A directory while its names are changed: nobody else changes or reads them until this is gone.
+pub(crate) struct Names<'d> {
+    dir: &'d Inode,
+    /// The directory's inode, to be changed.
+    pub(crate) info: InodeInfo,
+    _names: RwLockWriteGuard<'d, ()>,
+}
+
+impl<'d> Names<'d> {
+    /// Locks the names of `dir`.
+    pub(crate) fn lock(dir: &'d Inode) -> Self {
+        let node = dir.private::<Node>();
+        let names = node.names.write().unwrap_or_else(PoisonError::into_inner);
+        Self { dir, info: node.copy(), _names: names }
+    }
+
+    /// Shows the directory as transaction `tid` has changed it to those who have it in use.
+    pub(crate) fn publish(self, fs: &Ext4, tid: Tid) -> Result<()> {
+        fs.publish(self.dir, self.info, tid)
+    }
 }
 
 /// What is known of an inode now.
@@ -38,7 +69,8 @@ impl Node {
     }
 
     fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
-        Self { current: Mutex::new(Current { info: Arc::new(info), changed_in }), map: RwLock::new(()) }
+        let current = Mutex::new(Current { info: Arc::new(info), changed_in });
+        Self { current, map: RwLock::new(()), names: RwLock::new(()) }
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -84,6 +116,11 @@ impl Node {
     /// Blocks stay where they are as long as this lives.
     pub(crate) fn read_map(&self) -> RwLockReadGuard<'_, ()> {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names stay as they are as long as this lives.
+    pub(crate) fn read_names(&self) -> RwLockReadGuard<'_, ()> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nobody reads contents as long as this lives.

@@ -91,6 +91,7 @@ impl FileSystem for Ext4 {
 
 impl InodeOps for Ext4 {
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>> {
+        let _names = node(dir).read_names();
         Ok(self.lookup_name(&*dir_info(dir)?, name)?.map(u64::from))
     }
 
@@ -200,6 +201,7 @@ impl FileOps for Ext4 {
         cookie: u64,
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _names = node(dir).read_names();
         Ok(self.list_dir(&*dir_info(dir)?, cookie, each)?)
     }
 

@@ -7,6 +7,7 @@ use extern4_sync::shared::Shared;
 use crate::acl::{Acl, AclKind};
 use crate::attr::FileType;
 use crate::cred::{Caps, Cred};
+use crate::dcache::LockedName;
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::file::{OpenFile, OpenFlags, OpenHow};
@@ -48,7 +49,7 @@ impl Session {
 
     fn make(&self, path: &[u8], kind: NewKind<'_>, mode: u16) -> Result<Location> {
         let is_dir = kind == NewKind::Directory;
-        self.with_new_name(path, is_dir, |parent, name| {
+        self.with_new_name(path, is_dir, |parent, name, locked| {
             self.may_create(parent)?;
             // Overlay file systems mark removed names with character device 0/0, which anybody may make.
             let needs_mknod = match kind {
@@ -59,18 +60,18 @@ impl Session {
             if needs_mknod && !self.cred.has(Caps::MKNOD) {
                 return Err(Errno::EPERM.into());
             }
-            self.create_in(parent, name, kind, mode)
+            self.create_in(parent, name, locked, kind, mode)
         })
     }
 
-    /// Goes to the directory of a name that is not there yet, locks it, and calls `make`, which asks
+    /// Goes to the directory of a name that is not there yet, locks the name, and calls `make`, which asks
     /// [`may_create`](Self::may_create). The order of errors is Linux's: `EEXIST` comes before `EROFS`, and that before
     /// `EACCES`.
     pub(crate) fn with_new_name<T>(
         &self,
         path: &[u8],
         is_dir: bool,
-        make: impl FnOnce(&Spot<'_>, &[u8]) -> Result<T>,
+        make: impl FnOnce(&Spot<'_>, &[u8], LockedName<'_>) -> Result<T>,
     ) -> Result<T> {
         let (walk, last) = self.walk_to_last(path, Resolve::empty())?;
         let Component::Name(name) = last.component() else {
@@ -78,19 +79,20 @@ impl Session {
         };
         let parent = walk.into_parent();
         let writable = WriteGuard::take(&parent.mount);
-        let dir = parent.inode();
-        let _names = dir.lock_exclusive();
-        if parent.sb().lookup_locked(&parent.dentry, name)?.inode().is_some() {
-            return Err(Errno::EEXIST.into());
-        }
-        if last.slash && !is_dir {
-            return Err(Errno::ENOENT.into());
-        }
-        let _writer = writable?;
-        make(&parent, name)
+        let _names = parent.inode().lock_shared();
+        parent.sb().with_name(&parent.dentry, name, |locked| {
+            if locked.dentry().inode().is_some() {
+                return Err(Errno::EEXIST.into());
+            }
+            if last.slash && !is_dir {
+                return Err(Errno::ENOENT.into());
+            }
+            let _writer = writable?;
+            make(&parent, name, locked)
+        })
     }
 
-    /// May names be made in this directory? Locks: its `rwsem` exclusive.
+    /// May names be made in this directory? Locks: its `rwsem`.
     pub(crate) fn may_create(&self, parent: &Spot<'_>) -> Result<()> {
         if parent.inode().perm().dead() {
             return Err(Errno::ENOENT.into());
@@ -98,18 +100,22 @@ impl Session {
         self.permission(parent, Access::WRITE | Access::EXEC)
     }
 
-    /// Makes a node under a name that is not there. Locks: `rwsem` of the directory exclusive.
-    fn create_in(&self, parent: &Spot<'_>, name: &[u8], kind: NewKind<'_>, mode: u16) -> Result<Location> {
+    /// Makes a node under a name that is not there. Locks: `rwsem` of the directory.
+    fn create_in(
+        &self,
+        parent: &Spot<'_>,
+        name: &[u8],
+        locked: LockedName<'_>,
+        kind: NewKind<'_>,
+        mode: u16,
+    ) -> Result<Location> {
         let (sb, dir) = (parent.sb(), parent.inode());
-        let dentry = sb.with_key(&parent.dentry, dir, name, |key| {
-            let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
-            let hidden = sb.dcache.hide(key);
-            let new = sb.fs_for(&self.cred).create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
-            let inode = sb.icache.insert(sb.fs(), new);
-            let dentry = sb.bind(key, name, inode)?;
-            hidden.bound();
-            Ok(dentry)
-        })?;
+        let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
+        locked.hide();
+        let new = sb.fs_for(&self.cred).create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
+        let inode = sb.icache.insert(sb.fs(), new);
+        let dentry = sb.bind(locked.key(), name, inode)?;
+        locked.bound();
         Ok(Location { mount: parent.mount.clone(), dentry })
     }
 
@@ -168,14 +174,15 @@ impl Session {
 
     fn create_unless_there(&self, parent: &Spot<'_>, name: &[u8], mode: u16) -> Result<Created> {
         let writable = WriteGuard::take(&parent.mount);
-        let _names = parent.inode().lock_exclusive();
-        let dentry = parent.sb().lookup_locked(&parent.dentry, name)?;
-        if dentry.inode().is_some() {
-            return Ok(Created::There(dentry));
-        }
-        let _writer = writable?;
-        self.may_create(parent)?;
-        self.create_in(parent, name, NewKind::Regular, mode & 0o7777).map(Created::New)
+        let _names = parent.inode().lock_shared();
+        parent.sb().with_name(&parent.dentry, name, |locked| {
+            if locked.dentry().inode().is_some() {
+                return Ok(Created::There(locked.dentry().clone()));
+            }
+            let _writer = writable?;
+            self.may_create(parent)?;
+            self.create_in(parent, name, locked, NewKind::Regular, mode & 0o7777).map(Created::New)
+        })
     }
 
     /// Opens what this call has made: whatever its mode, the maker may.
@@ -196,7 +203,7 @@ impl Session {
         let kind = NewKind::Regular;
         let new = Blueprint::draw(sb, &self.cred, dir, kind, how.mode & 0o7777, self.umask)?;
         let new = {
-            let _names = dir.lock_exclusive();
+            let _names = dir.lock_shared();
             sb.fs_for(&self.cred).create(dir, None, &new.node(sb, &self.cred, kind))?
         };
         let ino = new.attr.ino;

@@ -3,15 +3,32 @@
 //! Dentries are found by parent and name, without a lock. The name that counts is the directory's canonical form of it,
 //! so that a case-folding directory has one dentry for all spellings.
 //!
-//! Who changes what a name stands for holds the directory's `rwsem` exclusive, and *hides* the name first: from then on
-//! whoever looks for it finds nothing and waits for the `rwsem`, until the change is whole and the name is bound anew. So
-//! a lookup that takes no lock sees all of a change or nothing of it, be it a rename that takes two names or an unlink
-//! that also takes a link from the inode. Who adds what the file system said about a name holds the `rwsem` shared, and
-//! the stripe of that name, so that one caller asks and the others wait for the answer.
+//! Who changes what a name stands for *locks* the name and then *hides* it: from then on whoever looks for it finds nothing
+//! and waits for the lock, until the change is whole and the name is bound anew. So a lookup that takes no lock sees all of
+//! a change or nothing of it, be it a rename that takes two names or an unlink that also takes a link from the inode. Who
+//! adds what the file system said about a name holds the stripe of that name, so that one caller asks and the others wait
+//! for the answer. All of them hold the directory's `rwsem`, shared at least.
 //!
 //! A name that is not found is never taken for one that does not exist: that is what negative dentries say.
 //!
-//! Order of locks: `rwsem`, stripe, bucket. Dentries are dropped with none of the cache's locks held.
+//! # The lock of a name
+//! It stands in the name's entry, so names that are not in the cache are looked up before they are locked, and two names
+//! never share a lock. Its states:
+//!
+//! | from | to | by |
+//! | --- | --- | --- |
+//! | `FREE` | `HELD` | who locks the name, and has a reference to its dentry |
+//! | `HELD` | `AWAITED` | who waits, with the mutex of the waiting room |
+//! | `HELD`, `AWAITED` | `FREE` | who leaves the name as it was |
+//! | `HELD`, `AWAITED` | `GONE` | who binds the name anew: the new entry is free |
+//!
+//! An entry whose name is locked stays in the table: it is reclaimed only if nobody has a reference to its dentry, and taken
+//! out or replaced only by who holds the lock. So a lock that was got is that of an entry in the table. Nobody sleeps
+//! for ever: who waits makes the state `AWAITED` under the mutex of the waiting room, and gives the mutex up only by sleeping; who
+//! finds `AWAITED` when it lets go takes the mutex before it wakes all.
+//!
+//! Order of locks: `rwsem`, names (two of one directory by hash), stripe, bucket; the waiting rooms are leaves. Nobody waits for
+//! a name with a stripe held. Dentries are dropped with none of the cache's locks held.
 //!
 //! The cache is bounded: a hand goes round the table and evicts what nobody uses, children before parents, since a
 //! child keeps its parent in use. Negative dentries are bounded for each directory too.
@@ -19,21 +36,23 @@
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
 //! | the table | who holds the bucket | everyone | those of `hash_table` |
-//! | `Entry::hidden` | who holds the directory's `rwsem` exclusive | everyone | Release, Acquire: see [`Hit::is_current`] |
+//! | `Entry::lock` | everyone | everyone | AcqRel: what the last holder did comes before |
+//! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`Hit::is_current`] |
 
 use extern4_sync::hash_table::{Bucket, Found, HashTable, Kept};
-use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::shared::{Last, Link, Seen, Shared};
 
 use crate::dentry::Dentry;
 use crate::inode::Inode;
-use crate::lock::{self, Stripes};
+use crate::lock::{self, Stripes, WaitingRooms};
 use crate::name::{Name, Scanned, hash_name, new_seed};
 
 pub(crate) struct DentryCache {
     table: HashTable<Entry>,
     stripes: Stripes,
+    waiting: WaitingRooms,
     seed: u64,
     limit: usize,
     negatives_per_dir: usize,
@@ -48,8 +67,24 @@ pub(crate) struct Entry {
     id: u64,
     dentry: Link<Dentry>,
     hidden: AtomicBool,
+    lock: AtomicU32,
     key: Name,
 }
+
+impl Entry {
+    /// Asks who has the name locked to wake the caller; false if nobody has.
+    fn ask(&self) -> bool {
+        // Relaxed: nothing is read on the strength of it.
+        let asked = self.lock.compare_exchange(HELD, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
+        matches!(asked, Ok(_) | Err(AWAITED))
+    }
+}
+
+/// States of the lock of a name.
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const AWAITED: u32 = 2;
+const GONE: u32 = 3;
 
 /// A name that was found.
 #[derive(Clone, Copy)]
@@ -103,37 +138,77 @@ impl Key<'_> {
         self.parent.id() == other.parent.id() && self.name == other.name
     }
 
+    /// Is locked before the other, where both are locked.
+    pub(crate) fn precedes(&self, other: Key<'_>) -> bool {
+        (self.parent.id(), self.hash, self.name) < (other.parent.id(), other.hash, other.name)
+    }
+
     fn is(&self, entry: &Entry) -> bool {
-        entry.is(self.parent.id(), self.name)
+        entry.parent == self.parent.id() && entry.key.is(self.name)
     }
 }
 
-impl Entry {
-    fn is(&self, parent: u64, name: &[u8]) -> bool {
-        self.parent == parent && self.key.is(name)
-    }
-}
-
-/// A name that is hidden for as long as this lives, or until it is bound anew.
-/// Locks: `rwsem` of the directory exclusive, throughout.
-pub(crate) struct Hidden<'a> {
+/// The right to change what a name stands for. Unless it has been bound anew, the name is shown again when this is dropped.
+/// Locks: `rwsem` of the directory, throughout.
+pub(crate) struct LockedName<'a> {
     cache: &'a DentryCache,
-    parent: u64,
-    name: &'a [u8],
-    hash: u64,
+    key: Key<'a>,
+    /// None once the entry with the lock has left the table.
+    dentry: Option<Shared<Dentry>>,
 }
 
-impl Hidden<'_> {
-    /// The name has been bound anew, so there is nothing left to show again.
-    pub(crate) fn bound(self) {
-        std::mem::forget(self);
+impl<'a> LockedName<'a> {
+    /// What the name stands for.
+    pub(crate) fn dentry(&self) -> &Shared<Dentry> {
+        self.dentry.as_ref().expect("it is there until the name is bound")
+    }
+
+    /// The directory, and the name.
+    pub(crate) fn key(&self) -> Key<'a> {
+        self.key
+    }
+
+    /// Hides the name: nobody finds it until it is bound anew, or unlocked.
+    pub(crate) fn hide(&self) {
+        // Release: see `Hit::is_current`.
+        self.cache.with_entry(self.key, |entry| entry.hidden.store(true, Ordering::Release));
+    }
+
+    /// The name has been bound anew, and by that unlocked; gives back what it stood for.
+    pub(crate) fn bound(mut self) -> Shared<Dentry> {
+        self.dentry.take().expect("it is there until the name is bound")
     }
 }
 
-impl Drop for Hidden<'_> {
+impl Drop for LockedName<'_> {
     fn drop(&mut self) {
-        self.cache.set_hidden(self, false);
+        if self.dentry.is_some() {
+            self.cache.with_entry(self.key, |entry| {
+                // Release: see `Hit::is_current`.
+                entry.hidden.store(false, Ordering::Release);
+                self.cache.unlock(entry, self.key, FREE);
+            });
+        }
     }
+}
+
+/// What came of an attempt to lock a name.
+enum Attempt<'a> {
+    Locked(LockedName<'a>),
+    /// The name is not in the cache.
+    Unknown,
+    /// Somebody else has it. Kept to be dropped without a lock.
+    Busy(Shared<Dentry>),
+}
+
+/// What the cache says of a name for certain.
+pub(crate) enum Settled {
+    /// It stands for this.
+    Known(Shared<Dentry>),
+    /// Somebody is changing that.
+    Hidden,
+    /// Nothing.
+    Unknown,
 }
 
 /// Dentries that nobody can find any more; dropped when no lock is held.
@@ -150,6 +225,7 @@ impl DentryCache {
         Self {
             table: HashTable::with_capacity(limit),
             stripes: Stripes::new(),
+            waiting: WaitingRooms::new(),
             seed: new_seed(),
             limit,
             negatives_per_dir: negatives_per_dir.max(1),
@@ -208,10 +284,15 @@ impl DentryCache {
 
     /// The same, waiting for whoever changes the table: a name that is not found is not there. Without the wait, one
     /// that is just being spared by the reclaiming hand could be missed.
-    pub(crate) fn find_settled(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
+    pub(crate) fn find_settled(&self, key: Key<'_>) -> Settled {
         let guard = pin();
         let bucket = self.table.lock(key.hash, &guard);
-        bucket.find(key.hash, |entry| key.is(entry))?.value().dentry.see(&guard)?.hold()
+        let Some(found) = bucket.find(key.hash, |entry| key.is(entry)) else { return Settled::Unknown };
+        // Acquire: as in `Hit::dentry`.
+        if found.value().hidden.load(Ordering::Acquire) {
+            return Settled::Hidden;
+        }
+        found.value().dentry.see(&guard).and_then(Seen::hold).map_or(Settled::Unknown, Settled::Known)
     }
 
     /// Keeps others from asking the file system for the same name.
@@ -219,21 +300,71 @@ impl DentryCache {
         self.stripes.lock(key.hash)
     }
 
-    /// Hides a name: nobody finds it until what this returns is dropped.
-    /// Locks: `rwsem` of the directory exclusive.
-    pub(crate) fn hide<'a>(&'a self, key: Key<'a>) -> Hidden<'a> {
-        let hidden = Hidden { cache: self, parent: key.parent.id(), name: key.name, hash: key.hash };
-        self.set_hidden(&hidden, true);
-        hidden
+    /// Locks a name, once nobody else has it locked; `None` if it is not in the cache. Locks: see the top.
+    pub(crate) fn lock_name<'a>(&'a self, key: Key<'a>) -> Option<LockedName<'a>> {
+        match self.try_lock_name(key, false) {
+            Attempt::Locked(locked) => Some(locked),
+            Attempt::Unknown => None,
+            Attempt::Busy(_) => self.wait_for_name(key),
+        }
     }
 
-    fn set_hidden(&self, name: &Hidden<'_>, hidden: bool) {
-        let guard = pin();
-        // Under the `rwsem` nobody puts another entry in its place meanwhile; one that is not there hides nothing.
-        if let Some(found) = self.table.find(name.hash, &guard, |entry| entry.is(name.parent, name.name)) {
-            // Release: see `Hit::is_current`.
-            found.value().hidden.store(hidden, Ordering::Release);
+    #[cold]
+    fn wait_for_name<'a>(&'a self, key: Key<'a>) -> Option<LockedName<'a>> {
+        let room = self.waiting.room(key.hash);
+        loop {
+            // Dropped with the mutex free.
+            let _busy;
+            let waiting = room.enter();
+            match self.try_lock_name(key, true) {
+                Attempt::Locked(locked) => return Some(locked),
+                Attempt::Unknown => return None,
+                Attempt::Busy(dentry) => _busy = dentry,
+            }
+            drop(room.sleep(waiting));
         }
+    }
+
+    /// Waits while a name is hidden. Locks: see the top.
+    #[cold]
+    pub(crate) fn wait_until_shown(&self, key: Key<'_>) {
+        let room = self.waiting.room(key.hash);
+        let mut waiting = room.enter();
+        while self.with_entry(key, |entry| entry.hidden.load(Ordering::Acquire) && entry.ask()) == Some(true)
+        {
+            waiting = room.sleep(waiting);
+        }
+    }
+
+    /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex of the waiting room.
+    fn try_lock_name<'a>(&'a self, key: Key<'a>, asks: bool) -> Attempt<'a> {
+        loop {
+            let guard = pin();
+            let found = self.table.find(key.hash, &guard, |entry| key.is(entry));
+            let Some(entry) = found.map(Found::value) else { return Attempt::Unknown };
+            // Held from before the lock is taken, so that an entry with a lock is not reclaimed.
+            let Some(dentry) = entry.dentry.see(&guard).and_then(Seen::hold) else { return Attempt::Unknown };
+            // Acquire: pairs with the Release in `unlock`.
+            match entry.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Attempt::Locked(LockedName { cache: self, key, dentry: Some(dentry) }),
+                Err(GONE) => {}
+                Err(_) if asks && !entry.ask() => {}
+                Err(_) => return Attempt::Busy(dentry),
+            }
+        }
+    }
+
+    /// Lets go of a lock, and wakes who waits for it.
+    fn unlock(&self, entry: &Entry, key: Key<'_>, next: u32) {
+        // Release: pairs with the Acquire of the next holder.
+        if entry.lock.swap(next, Ordering::Release) == AWAITED {
+            self.waiting.room(key.hash).wake_all();
+        }
+    }
+
+    fn with_entry<R>(&self, key: Key<'_>, then: impl FnOnce(&Entry) -> R) -> Option<R> {
+        let guard = pin();
+        self.table.find(key.hash, &guard, |entry| key.is(entry)).map(|found| then(found.value()))
     }
 
     /// A dentry that is not in the cache yet. `name` is the spelling that paths show.
@@ -254,13 +385,14 @@ impl DentryCache {
         dentry
     }
 
-    /// Puts a dentry under a name, in place of what was there.
+    /// Puts a dentry under a name, in place of what was there: then the caller has the name locked, and it becomes free.
     pub(crate) fn put(&self, key: Key<'_>, dentry: Shared<Dentry>) {
         let entry = Entry {
             parent: key.parent.id(),
             id: dentry.id(),
             key: Name::new(key.name),
             hidden: AtomicBool::new(false),
+            lock: AtomicU32::new(FREE),
             dentry: Link::new(Some(dentry)),
         };
         let mut dropped = Dropped::default();
@@ -274,25 +406,32 @@ impl DentryCache {
         }
         bucket.trim(self.limit, |entry| dropped.evict(entry));
         drop(bucket);
+        if let Some(old) = old {
+            self.unlock(old.value(), key, GONE);
+        }
         drop(guard);
         drop(dropped);
     }
 
-    /// Forgets what a name stands for.
+    /// Forgets what a name stands for. Locks: the name.
     pub(crate) fn remove(&self, key: Key<'_>) {
         let guard = pin();
         let mut bucket = self.table.lock(key.hash, &guard);
-        let removed = bucket.find(key.hash, |entry| key.is(entry)).and_then(|found| {
+        let found = bucket.find(key.hash, |entry| key.is(entry));
+        let removed = found.and_then(|found| {
             bucket.remove(found);
             found.value().dentry.take()
         });
         drop(bucket);
+        if let Some(found) = found {
+            self.unlock(found.value(), key, GONE);
+        }
         drop(guard);
         drop(removed);
     }
 
-    /// Notes a new negative dentry with its directory and drops the oldest one above the limit. That one may be gone already, such as
-    /// when its name has been made since; a younger one of the same name stays.
+    /// Notes a new negative dentry with its directory and drops the oldest one above the limit, unless somebody uses it. That one
+    /// may be gone already, such as when its name has been made since; a younger one of the same name stays.
     fn count_negative(&self, key: Key<'_>, id: u64) {
         let oldest = {
             let mut negatives = lock::lock(&key.parent.negatives);
@@ -300,7 +439,8 @@ impl DentryCache {
             if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
         };
         if let Some((hash, id)) = oldest {
-            self.remove_negative(hash, id);
+            let mut dropped = Dropped::default();
+            self.remove_if(hash, id, |entry| dropped.evict(entry));
         }
     }
 
@@ -309,21 +449,23 @@ impl DentryCache {
     pub(crate) fn forget_negatives(&self, dir: &Dentry) {
         let negatives = std::mem::take(&mut *lock::lock(&dir.negatives));
         for (hash, id) in negatives {
-            self.remove_negative(hash, id);
+            let mut dropped = None;
+            self.remove_if(hash, id, |entry| {
+                dropped = entry.dentry.take();
+                true
+            });
         }
     }
 
-    /// Lets go of the dentry with this number, whose entry's hash is known.
-    fn remove_negative(&self, hash: u64, id: u64) {
+    /// Takes out the entry of the dentry with this number, if it is there and `goes`.
+    fn remove_if(&self, hash: u64, id: u64, goes: impl FnOnce(&Entry) -> bool) {
         let guard = pin();
-        let negative = |entry: &Entry| entry.id == id;
         let mut bucket: Bucket<'_, Entry> = self.table.lock(hash, &guard);
-        let removed = bucket.find(hash, negative).and_then(|found| {
+        if let Some(found) = bucket.find(hash, |entry| entry.id == id)
+            && goes(found.value())
+        {
             bucket.remove(found);
-            found.value().dentry.take()
-        });
-        drop(bucket);
-        drop(removed);
+        }
     }
 
     /// Lets go of every dentry that nobody uses.

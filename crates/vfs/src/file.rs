@@ -212,8 +212,8 @@ impl OpenFile {
         self.require_dir()?;
         self.permission_to_search()?;
         {
-            // Held over both, so that each name still stands for its inode when the two are bound.
-            let _names = self.inode().lock_shared();
+            // Held over both, and exclusive, so that each name still stands for its inode when the two are bound.
+            let _names = self.inode().lock_exclusive();
             self.list(cookie, max, batch)?;
             let sb = self.sb();
             batch.add_inodes(

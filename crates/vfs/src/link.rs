@@ -6,6 +6,7 @@ use extern4_sync::shared::Shared;
 
 use crate::attr::{FileType, Rdev, Timespec};
 use crate::cred::Caps;
+use crate::dcache::LockedName;
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
 use crate::fs::{FileSystem, NameRef, NewKind, NewNode, Rename, RenameFlags};
@@ -23,7 +24,7 @@ impl Session {
     pub fn link(&self, from: impl AsRef<[u8]>, how: How, to: impl AsRef<[u8]>) -> Result<()> {
         let source = self.walk(from.as_ref(), how)?;
         let inode = source.inode();
-        self.with_new_name(to.as_ref(), false, |parent, name| {
+        self.with_new_name(to.as_ref(), false, |parent, name, locked| {
             if !source.mount.ptr_eq(&parent.mount) {
                 return Err(Errno::EXDEV.into());
             }
@@ -40,14 +41,13 @@ impl Session {
                 return Err(Errno::ENOENT.into());
             }
             let kept = keep_inode(&source.dentry);
-            sb.with_key(&parent.dentry, parent.inode(), name, |key| {
-                let _hidden = sb.dcache.hide(key);
-                let to = NameRef { dir: parent.inode(), name };
-                sb.fs_for(&self.cred).link(inode, to, sb.now(), self.cred.caps())?;
-                sb.icache.links_changed(&kept);
-                sb.bind(key, name, kept)?;
-                Ok(())
-            })
+            locked.hide();
+            let to = NameRef { dir: parent.inode(), name };
+            sb.fs_for(&self.cred).link(inode, to, sb.now(), self.cred.caps())?;
+            sb.icache.links_changed(&kept);
+            sb.bind(locked.key(), name, kept)?;
+            locked.bound();
+            Ok(())
         })
     }
 
@@ -69,22 +69,27 @@ impl Session {
         };
         let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
-        let names = parent.inode().lock_exclusive();
-        let victim = parent.sb().lookup_locked(&parent.dentry, name)?;
-        let inode = victim.inode().ok_or(Errno::ENOENT)?;
-        if last.slash {
-            return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR }.into());
-        }
-        self.may_delete(&parent, inode, false)?;
-        if victim.is_mountpoint() {
-            return Err(Errno::EBUSY.into());
-        }
         let sb = parent.sb();
-        let change = inode.lock_exclusive();
-        forget(sb, &parent.dentry, name, &victim, || {
-            sb.fs().unlink(NameRef { dir: parent.inode(), name }, inode, sb.now())
+        let names = parent.inode().lock_shared();
+        let removed = sb.with_name(&parent.dentry, name, |locked| {
+            let victim = locked.dentry();
+            let inode = victim.inode().ok_or(Errno::ENOENT)?;
+            if last.slash {
+                return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR }.into());
+            }
+            self.may_delete(&parent, inode, false)?;
+            if victim.is_mountpoint() {
+                return Err(Errno::EBUSY.into());
+            }
+            let kept = keep_inode(victim);
+            let _change = kept.lock_exclusive();
+            forget(sb, locked, name, || {
+                sb.fs().unlink(NameRef { dir: parent.inode(), name }, &kept, sb.now())
+            })
         })?;
-        drop((change, names));
+        // The last reference to it may go here, and its blocks with it: not under the locks.
+        drop(names);
+        drop(removed);
         Ok(())
     }
 
@@ -99,29 +104,33 @@ impl Session {
         };
         let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
-        let names = parent.inode().lock_exclusive();
-        let victim = parent.sb().lookup_locked(&parent.dentry, name)?;
-        let inode = victim.inode().ok_or(Errno::ENOENT)?;
-        self.may_delete(&parent, inode, true)?;
-        if ptr::eq(inode, parent.inode()) {
-            return Err(two_names(inode));
-        }
-        // The victim's own lock keeps names from appearing in it.
-        let change = inode.lock_exclusive();
-        if victim.is_mountpoint() {
-            return Err(Errno::EBUSY.into());
-        }
         let sb = parent.sb();
-        forget(sb, &parent.dentry, name, &victim, || {
-            sb.fs().rmdir(NameRef { dir: parent.inode(), name }, inode, sb.now())?;
-            inode.mark_dead();
-            Ok(())
+        let names = parent.inode().lock_shared();
+        let removed = sb.with_name(&parent.dentry, name, |locked| {
+            let victim = locked.dentry();
+            let inode = victim.inode().ok_or(Errno::ENOENT)?;
+            self.may_delete(&parent, inode, true)?;
+            if ptr::eq(inode, parent.inode()) {
+                return Err(two_names(inode));
+            }
+            let kept = keep_inode(victim);
+            // The victim's own lock keeps names from appearing in it.
+            let _change = kept.lock_exclusive();
+            if victim.is_mountpoint() {
+                return Err(Errno::EBUSY.into());
+            }
+            forget(sb, locked, name, || {
+                sb.fs().rmdir(NameRef { dir: parent.inode(), name }, &kept, sb.now())?;
+                kept.mark_dead();
+                Ok(())
+            })
         })?;
-        drop((change, names));
+        drop(names);
+        drop(removed);
         Ok(())
     }
 
-    /// May `victim` lose its name in this directory? Locks: the directory's `rwsem` exclusive.
+    /// May `victim` lose its name in this directory? Locks: the directory's `rwsem`, and the name.
     fn may_delete(&self, parent: &Spot<'_>, victim: &Inode, is_dir: bool) -> Result<()> {
         let dir = parent.inode();
         self.permission(parent, Access::WRITE | Access::EXEC)?;
@@ -182,7 +191,7 @@ impl Session {
         let to = End { dir: &to_dir, name: to_name, last: &to_last };
         let sb = from_dir.sb();
         let replaced = if from_dir.dentry.ptr_eq(&to_dir.dentry) {
-            let _names = from_dir.inode().lock_exclusive();
+            let _names = from_dir.inode().lock_shared();
             self.rename_locked(sb, &from, &to, flags)?
         } else {
             // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
@@ -196,43 +205,47 @@ impl Session {
     }
 
     /// Renames; returns what the new name stood for before.
-    /// Locks: `rwsem` of both directories exclusive, `rename_mutex` if they are two.
+    /// Locks: `rwsem` of the directory; or those of both exclusive, and `rename_mutex`.
     fn rename_locked(
         &self,
         sb: &SuperBlock,
         from: &End<'_>,
         to: &End<'_>,
         flags: RenameFlags,
-    ) -> Result<Shared<Dentry>> {
+    ) -> Result<Option<Shared<Dentry>>> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
-        let source = sb.lookup_locked(&from.dir.dentry, from.name)?;
-        let inode = source.inode().ok_or(Errno::ENOENT)?;
-        let target = sb.lookup_locked(&to.dir.dentry, to.name)?;
-        let replaced = target.inode();
-        check_ends(from, to, &source, &target, flags)?;
-        if replaced.is_some_and(|replaced| ptr::eq(replaced, inode)) {
-            return Ok(target);
-        }
-        self.may_rename(from, to, inode, replaced, exchange)?;
-        if source.is_mountpoint() || target.is_mountpoint() {
-            return Err(Errno::EBUSY.into());
-        }
-        let change = lock_children(from, to, inode, replaced)?;
-        let rename = Rename {
-            from: NameRef { dir: from.dir.inode(), name: from.name },
-            inode,
-            to: NameRef { dir: to.dir.inode(), name: to.name },
-            target: replaced,
-            flags,
-            whiteout: flags
-                .contains(RenameFlags::WHITEOUT)
-                .then(|| self.whiteout(from.dir.inode(), sb.now())),
-            now: sb.now(),
-            caps: self.cred.caps(),
-        };
-        move_dentries(sb, &*sb.fs_for(&self.cred), from, to, &source, &target, &rename)?;
-        drop(change);
-        Ok(target)
+        sb.with_names((&from.dir.dentry, from.name), (&to.dir.dentry, to.name), |from_name, to_name| {
+            let source = from_name.dentry();
+            let target = to_name.as_ref().unwrap_or(&from_name).dentry();
+            let inode = source.inode().ok_or(Errno::ENOENT)?;
+            let replaced = target.inode();
+            check_ends(from, to, source, target, flags)?;
+            if replaced.is_some_and(|replaced| ptr::eq(replaced, inode)) {
+                return Ok(None);
+            }
+            self.may_rename(from, to, inode, replaced, exchange)?;
+            let kept = (keep_inode(source), target.inode().map(|_| keep_inode(target)));
+            let (inode, replaced) = (&*kept.0, kept.1.as_deref());
+            let _change = lock_children(from, to, inode, replaced)?;
+            // Mounted is under the lock of what is mounted on.
+            if source.is_mountpoint() || target.is_mountpoint() {
+                return Err(Errno::EBUSY.into());
+            }
+            let rename = Rename {
+                from: NameRef { dir: from.dir.inode(), name: from.name },
+                inode,
+                to: NameRef { dir: to.dir.inode(), name: to.name },
+                target: replaced,
+                flags,
+                whiteout: flags
+                    .contains(RenameFlags::WHITEOUT)
+                    .then(|| self.whiteout(from.dir.inode(), sb.now())),
+                now: sb.now(),
+                caps: self.cred.caps(),
+            };
+            let Some(to_name) = to_name else { return Err(two_names(inode)) };
+            move_dentries(sb, &*sb.fs_for(&self.cred), from, to, (from_name, to_name), &rename).map(Some)
+        })
     }
 
     /// What a rename leaves behind where it is to leave something.
@@ -334,7 +347,8 @@ fn lock_two<'a>(
     Ok((first.lock_exclusive(), second.lock_exclusive()))
 }
 
-/// Locks what moves and what is replaced, by inode number.
+/// Locks what moves and what is replaced: directories first, for who makes a link holds the directory when it locks the
+/// file; then by inode number.
 fn lock_children<'a>(
     from: &End<'_>,
     to: &End<'_>,
@@ -346,9 +360,10 @@ fn lock_children<'a>(
             return Err(two_names(child));
         }
     }
+    let rank = |inode: &Inode| (!inode.is_dir(), inode.ino());
     Ok(match replaced {
         None => (inode.lock_exclusive(), None),
-        Some(replaced) if replaced.ino() < inode.ino() => {
+        Some(replaced) if rank(replaced) < rank(inode) => {
             let first = replaced.lock_exclusive();
             (inode.lock_exclusive(), Some(first))
         }
@@ -359,74 +374,67 @@ fn lock_children<'a>(
     })
 }
 
-/// Removes a name by `remove`, and replaces it by the knowledge that it is not there.
-/// Locks: `rwsem` of the directory exclusive.
+/// Removes a name by `remove`, and replaces it by the knowledge that it is not there; gives back what it stood for.
+/// Locks: `rwsem` of the directory; that of what the name stands for, exclusive.
 fn forget(
     sb: &SuperBlock,
-    dir: &Shared<Dentry>,
+    locked: LockedName<'_>,
     name: &[u8],
-    victim: &Shared<Dentry>,
     remove: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    sb.with_key(dir, directory(dir), name, |key| {
-        let hidden = sb.dcache.hide(key);
-        sb.note_dir_change(victim);
-        remove()?;
-        victim.mark_gone();
-        sb.dcache.bind_nothing(key, name);
-        hidden.bound();
-        sb.icache.links_changed(&keep_inode(victim));
-        sb.let_go_of_dir(victim);
-        Ok(())
-    })
+) -> Result<Shared<Dentry>> {
+    locked.hide();
+    sb.note_dir_change(locked.dentry());
+    remove()?;
+    locked.dentry().mark_gone();
+    sb.dcache.bind_nothing(locked.key(), name);
+    let victim = locked.bound();
+    sb.icache.links_changed(&keep_inode(&victim));
+    sb.let_go_of_dir(&victim);
+    Ok(victim)
 }
 
-/// Renames in the file system and makes the cache say so. Both names are hidden meanwhile, so that nobody finds both
-/// names, or neither, or attributes of one moment under a name of another.
-/// Locks: `rwsem` of both directories exclusive.
+/// Renames in the file system and makes the cache say so; gives back what the new name stood for. Both names are hidden meanwhile, so
+/// that nobody finds both names, or neither, or attributes of one moment under a name of another.
+/// Locks: `rwsem` of both directories; those of what the names stand for, exclusive.
 fn move_dentries(
     sb: &SuperBlock,
     fs: &dyn FileSystem,
     from: &End<'_>,
     to: &End<'_>,
-    source: &Shared<Dentry>,
-    target: &Shared<Dentry>,
+    (from_name, to_name): (LockedName<'_>, LockedName<'_>),
     rename: &Rename<'_>,
-) -> Result<()> {
+) -> Result<Shared<Dentry>> {
     let (from_dir, to_dir) = (&from.dir.dentry, &to.dir.dentry);
-    sb.with_key(from_dir, from.dir.inode(), from.name, |from_key| {
-        sb.with_key(to_dir, to.dir.inode(), to.name, |to_key| {
-            let _hidden = (sb.dcache.hide(from_key), sb.dcache.hide(to_key));
-            sb.note_dir_change(source);
-            sb.note_dir_change(target);
-            fs.rename(rename)?;
-            // Two spellings of one name in a case-folding directory.
-            let same_key = from_key.same(to_key);
-            source.move_to(to_dir, to.name);
-            sb.dcache.put(to_key, source.clone());
-            if rename.flags.contains(RenameFlags::EXCHANGE) {
-                target.move_to(from_dir, from.name);
-                sb.dcache.put(from_key, target.clone());
-            } else {
-                // What was left behind is found when somebody asks for it.
-                if !same_key && rename.whiteout.is_none() {
-                    sb.dcache.bind_nothing(from_key, from.name);
-                } else if !same_key {
-                    sb.dcache.remove(from_key);
-                }
-                if let Some(replaced) = target.inode() {
-                    target.mark_gone();
-                    if replaced.is_dir() {
-                        replaced.mark_dead();
-                    }
-                    sb.icache.links_changed(&keep_inode(target));
-                    sb.let_go_of_dir(target);
-                }
+    from_name.hide();
+    to_name.hide();
+    sb.note_dir_change(from_name.dentry());
+    sb.note_dir_change(to_name.dentry());
+    fs.rename(rename)?;
+    let source = from_name.dentry().clone();
+    source.move_to(to_dir, to.name);
+    sb.dcache.put(to_name.key(), source);
+    let target = to_name.bound();
+    if rename.flags.contains(RenameFlags::EXCHANGE) {
+        target.move_to(from_dir, from.name);
+        sb.dcache.put(from_name.key(), target.clone());
+    } else {
+        // What was left behind is found when somebody asks for it.
+        match rename.whiteout {
+            None => drop(sb.dcache.bind_nothing(from_name.key(), from.name)),
+            Some(_) => sb.dcache.remove(from_name.key()),
+        }
+        if let Some(replaced) = target.inode() {
+            target.mark_gone();
+            if replaced.is_dir() {
+                replaced.mark_dead();
             }
-            if rename.inode.is_dir() && !from_dir.ptr_eq(to_dir) {
-                sb.count_dir_rename();
-            }
-            Ok(())
-        })
-    })
+            sb.icache.links_changed(&keep_inode(&target));
+            sb.let_go_of_dir(&target);
+        }
+    }
+    from_name.bound();
+    if rename.inode.is_dir() && !from_dir.ptr_eq(to_dir) {
+        sb.count_dir_rename();
+    }
+    Ok(target)
 }

@@ -7,6 +7,7 @@
 
 use std::sync::PoisonError;
 
+use extern4_sync::primitive::Condvar;
 pub(crate) use extern4_sync::primitive::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Takes a mutex.
@@ -34,6 +35,44 @@ fn note<T: ?Sized>(_lock: &T) {
     extern4_sync::audit::note_lock(_lock);
 }
 
+/// Where threads sleep until something changes that they cannot wait for otherwise; chosen by hash.
+pub(crate) struct WaitingRooms(Box<[WaitingRoom]>);
+
+/// One of them.
+#[derive(Default)]
+pub(crate) struct WaitingRoom {
+    door: Mutex<()>,
+    called: Condvar,
+}
+
+impl WaitingRooms {
+    pub(crate) fn new() -> Self {
+        Self((0..Stripes::COUNT).map(|_| WaitingRoom::default()).collect())
+    }
+
+    pub(crate) fn room(&self, hash: u64) -> &WaitingRoom {
+        &self.0[Stripes::index(hash)]
+    }
+}
+
+impl WaitingRoom {
+    /// Who has entered is not missed by who wakes all from now on.
+    pub(crate) fn enter(&self) -> MutexGuard<'_, ()> {
+        lock(&self.door)
+    }
+
+    /// Sleeps; the mutex is free meanwhile.
+    pub(crate) fn sleep<'a>(&'a self, entered: MutexGuard<'a, ()>) -> MutexGuard<'a, ()> {
+        self.called.wait(entered).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes everybody.
+    pub(crate) fn wake_all(&self) {
+        drop(self.enter());
+        self.called.notify_all();
+    }
+}
+
 /// Mutexes chosen by hash: whoever works on one key excludes others on the same key, and rarely anyone else.
 pub(crate) struct Stripes(Box<[Mutex<()>]>);
 
@@ -50,7 +89,10 @@ impl Stripes {
 
     /// Takes the mutex that `hash` falls on. Nobody may hold two.
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, ()> {
-        let index = usize::try_from(hash % Self::COUNT as u64).expect("less than COUNT");
-        lock(&self.0[index])
+        lock(&self.0[Self::index(hash)])
+    }
+
+    fn index(hash: u64) -> usize {
+        usize::try_from(hash % Self::COUNT as u64).expect("less than COUNT")
     }
 }

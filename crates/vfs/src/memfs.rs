@@ -74,12 +74,22 @@ impl MemFs {
         lock::read(&self.nodes).get(&ino).cloned().ok_or(Errno::ESTALE.into())
     }
 
+    /// Counts one more link; `EMLINK` if there cannot be one.
+    fn add_link(&self, inode: &Inode) -> Result<()> {
+        change(inode, |attr| {
+            if attr.nlink >= self.space.limits().max_links {
+                return Err(Errno::EMLINK.into());
+            }
+            attr.nlink += 1;
+            Ok(())
+        })
+    }
+
     /// `EMLINK` if an inode cannot have one more link.
     fn room_for_link(&self, inode: &Inode) -> Result<()> {
         if inode.attr().nlink >= self.space.limits().max_links { Err(Errno::EMLINK.into()) } else { Ok(()) }
     }
 
-    /// Notes that the names in a directory have changed.
     fn new_node(&self, dir: &Inode, nlink: u32, new: &NewNode<'_>) -> Result<Arc<Node>> {
         self.space.take_inode()?;
         // Relaxed: only uniqueness counts.
@@ -90,14 +100,15 @@ impl MemFs {
         Ok(node)
     }
 
+    /// Notes that the names in a directory have changed.
     fn names_changed(&self, dir: &Inode, links: i32, now: Timespec) -> Result<()> {
-        let size = node_of(dir).dir()?.len() as u64;
         change(dir, |attr| {
-            attr.size = size;
+            // Others change names at the same time; the last to come here sees what all have done.
+            attr.size = node_of(dir).dir()?.len() as u64;
             attr.nlink = attr.nlink.saturating_add_signed(links);
             (attr.mtime, attr.ctime) = (now, now);
-        });
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -107,12 +118,13 @@ fn node_of(inode: &Inode) -> &Arc<Node> {
 }
 
 /// Changes attributes in the inode and in the node.
-fn change(inode: &Inode, edit: impl FnOnce(&mut Attr)) {
+fn change<R>(inode: &Inode, edit: impl FnOnce(&mut Attr) -> R) -> R {
     let node = node_of(inode);
     inode.update(|attr| {
-        edit(attr);
+        let result = edit(attr);
         *lock::lock(&node.attr) = *attr;
-    });
+        result
+    })
 }
 
 /// Changes an ACL and attributes in the inode and in the node.
@@ -181,30 +193,31 @@ impl InodeOps for MemFs {
     fn create(&self, dir: &Inode, name: Option<&[u8]>, new: &NewNode<'_>) -> Result<NewInode> {
         let is_dir = new.kind == NewKind::Directory;
         if is_dir {
-            self.room_for_link(dir)?;
+            self.add_link(dir)?;
         }
         let nlink = match name {
             None => 0,
             Some(_) if is_dir => 2,
             Some(_) => 1,
         };
-        let node = self.new_node(dir, nlink, new)?;
+        let node = self.new_node(dir, nlink, new).inspect_err(|_| {
+            if is_dir {
+                change(dir, |attr| attr.nlink -= 1);
+            }
+        })?;
         if let Some(name) = name {
             let attr = *lock::lock(&node.attr);
             node_of(dir).dir_mut()?.insert(name, attr.kind, attr.ino);
-            self.names_changed(dir, i32::from(is_dir), new.now)?;
+            self.names_changed(dir, 0, new.now)?;
         }
         Ok(Node::to_inode(&node))
     }
 
     fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, _caps: Caps) -> Result<()> {
-        self.room_for_link(inode)?;
+        self.add_link(inode)?;
         node_of(to.dir).dir_mut()?.insert(to.name, inode.kind(), inode.ino());
         self.names_changed(to.dir, 0, now)?;
-        change(inode, |attr| {
-            attr.nlink += 1;
-            attr.ctime = now;
-        });
+        change(inode, |attr| attr.ctime = now);
         Ok(())
     }
 
@@ -246,22 +259,32 @@ impl InodeOps for MemFs {
             }
         }
         let whiteout = whiteout.as_ref().map(|new| self.new_node(from.dir, 1, new)).transpose()?;
-        node_of(from.dir).dir_mut()?.remove(from.name);
-        node_of(to.dir).dir_mut()?.remove(to.name);
-        if let Some(node) = whiteout {
-            let attr = *lock::lock(&node.attr);
-            node_of(from.dir).dir_mut()?.insert(from.name, attr.kind, attr.ino);
+        let left = match whiteout {
+            Some(node) => {
+                let attr = *lock::lock(&node.attr);
+                Some((attr.kind, attr.ino))
+            }
+            None => target.filter(|_| exchange).map(|target| (target.kind(), target.ino())),
+        };
+        let moved = Some((inode.kind(), inode.ino()));
+        let mut names = node_of(from.dir).dir_mut()?;
+        names.set(from.name, left);
+        if same_dir {
+            // Both at once: who lists the directory meanwhile finds the one name or the other.
+            names.set(to.name, moved);
         }
-        node_of(to.dir).dir_mut()?.insert(to.name, inode.kind(), inode.ino());
+        drop(names);
+        if !same_dir {
+            node_of(to.dir).dir_mut()?.set(to.name, moved);
+        }
         set_parent(inode, to.dir)?;
-        if let Some(target) = target {
-            if exchange {
-                node_of(from.dir).dir_mut()?.insert(from.name, target.kind(), target.ino());
+        match target {
+            Some(target) if exchange => {
                 set_parent(target, from.dir)?;
                 change(target, |attr| attr.ctime = now);
-            } else {
-                lose_link(target, now);
             }
+            Some(target) => lose_link(target, now),
+            None => {}
         }
         let both = if exchange { 0 } else { -i32::from(target_is_dir) };
         self.names_changed(from.dir, if same_dir { both } else { goes }, now)?;

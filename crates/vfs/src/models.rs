@@ -260,6 +260,43 @@ fn create_vs_create_same_name() {
     );
 }
 
+/// Two renames in one directory, each to the other's name: one after the other, and neither waits for ever.
+#[test]
+fn rename_vs_rename_crossed() {
+    race_for(
+        || {
+            World::new(|root| {
+                assert_eq!(make_file(root, "/a"), None);
+                assert_eq!(make_file(root, "/b"), None);
+            })
+        },
+        |world| errno(world.root.rename("/a", "/b", RenameFlags::empty())),
+        |world| errno(world.root.rename("/b", "/a", RenameFlags::empty())),
+        |world, forth, back| {
+            let there = (world.has("/a"), world.has("/b"));
+            // The second moves what the first has moved back to where it was.
+            assert_eq!((forth, back), (None, None));
+            assert!(there == (true, false) || there == (false, true), "{there:?}");
+            assert_eq!(world.inodes(), 2);
+        },
+    );
+}
+
+/// One makes the name that the other renames to.
+#[test]
+fn rename_vs_create_same_name() {
+    race_for(
+        || World::new(|root| assert_eq!(make_file(root, "/a"), None)),
+        |world| errno(world.root.rename("/a", "/b", RenameFlags::NOREPLACE)),
+        |world| make_file(&world.root, "/b"),
+        |world, renamed, made| match (renamed, made) {
+            (None, Some(Errno::EEXIST)) => assert_eq!((world.has("/a"), world.inodes()), (false, 2)),
+            (Some(Errno::EEXIST), None) => assert_eq!((world.has("/a"), world.inodes()), (true, 3)),
+            other => panic!("{other:?}"),
+        },
+    );
+}
+
 #[test]
 fn rmdir_vs_create() {
     race_for(

@@ -4,10 +4,18 @@
 //!
 //! 1. `rename_mutex`, for a rename between two directories. It keeps every dentry's way to the root as it is.
 //! 2. `rwsem` of directories: an ancestor before what lies below it; two of which neither lies above the other, by inode
-//!    number. Only a rename holds two, and it holds the mutex.
-//! 3. `rwsem` of a directory that is to be removed or replaced, then of other inodes, by inode number.
-//! 4. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
+//!    number. Only a rename holds two, exclusive, and it holds the mutex. Whoever changes a name in one directory holds
+//!    its `rwsem` shared, and so lets others change other names.
+//! 3. The locks of names (`dcache`): those in one directory by hash; those in two only with both `rwsem`s exclusive, so that
+//!    nobody waits for them.
+//! 4. `rwsem` of what the names stand for: directories before other inodes, and either by inode number. It is exclusive where a
+//!    directory is to be removed or replaced: so no name appears in it meanwhile (the gate of `rmdir`).
+//! 5. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
 //!    file system is called with a stripe held only to look up or read, and with nothing below it.
+//!
+//! Nobody waits in a circle: locks of the second to the fourth kind are taken going down the tree, names after the
+//! directory they stand in and before what they stand for. Where who lies above whom could change meanwhile, `rwsem`s are held
+//! exclusive, and the mutex.
 
 use std::sync::{self, Arc, PoisonError};
 use std::time::SystemTime;
@@ -18,7 +26,7 @@ use extern4_sync::tally::Tally;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{StatFs, Timespec};
-use crate::dcache::{DentryCache, Key};
+use crate::dcache::{DentryCache, Key, LockedName, Settled};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
 use crate::fs::{FileSystem, FsTraits};
@@ -393,22 +401,66 @@ impl SuperBlock {
             if let Some(dentry) = self.dcache.find(key) {
                 return Ok(dentry);
             }
-            // A miss is only believed under the directory's lock: a rename that is under way holds it.
+            // Shared: with a rename that goes on, in the one directory or the other, the name may be in neither.
             let _names = inode.lock_shared();
             self.lookup_key(inode, key, name)
         })
     }
 
-    /// The same for a caller who holds the directory's `rwsem`.
-    pub(crate) fn lookup_locked(&self, dir: &Shared<Dentry>, name: &[u8]) -> Result<Shared<Dentry>> {
+    /// Locks a name, and calls `then` with it, which knows what it stands for. Locks: the directory's `rwsem`.
+    pub(crate) fn with_name<T>(
+        &self,
+        dir: &Shared<Dentry>,
+        name: &[u8],
+        then: impl FnOnce(LockedName<'_>) -> Result<T>,
+    ) -> Result<T> {
         let inode = directory(dir);
         if inode.perm().dead() {
             return Err(Errno::ENOENT.into());
         }
-        self.with_key(dir, inode, name, |key| match self.dcache.find(key) {
-            Some(dentry) => Ok(dentry),
-            None => self.lookup_key(inode, key, name),
+        self.with_key(dir, inode, name, |key| then(self.lock_name(inode, key, name)?))
+    }
+
+    /// Locks two names, and calls `then` with both; with one if they are the same. Locks: the `rwsem` of the directory, or
+    /// those of both exclusive.
+    pub(crate) fn with_names<T>(
+        &self,
+        (dir, name): (&Shared<Dentry>, &[u8]),
+        (other_dir, other_name): (&Shared<Dentry>, &[u8]),
+        then: impl FnOnce(LockedName<'_>, Option<LockedName<'_>>) -> Result<T>,
+    ) -> Result<T> {
+        let (inode, other) = (directory(dir), directory(other_dir));
+        if inode.perm().dead() || other.perm().dead() {
+            return Err(Errno::ENOENT.into());
+        }
+        self.with_key(dir, inode, name, |key| {
+            self.with_key(other_dir, other, other_name, |other_key| {
+                if key.same(other_key) {
+                    return then(self.lock_name(inode, key, name)?, None);
+                }
+                let (first, second);
+                if key.precedes(other_key) {
+                    first = self.lock_name(inode, key, name)?;
+                    second = self.lock_name(other, other_key, other_name)?;
+                } else {
+                    second = self.lock_name(other, other_key, other_name)?;
+                    first = self.lock_name(inode, key, name)?;
+                }
+                then(first, Some(second))
+            })
         })
+    }
+
+    /// Locks a name, which is looked up first if need be. Locks: the directory's `rwsem`.
+    fn lock_name<'a>(&'a self, dir: &Inode, key: Key<'a>, name: &[u8]) -> Result<LockedName<'a>> {
+        // Once it is looked up, the entry stays as long as its dentry is in use.
+        let mut _known;
+        loop {
+            if let Some(locked) = self.dcache.lock_name(key) {
+                return Ok(locked);
+            }
+            _known = self.lookup_key(dir, key, name)?;
+        }
     }
 
     /// Calls `then` with the key of `name`. `ENAMETOOLONG` for a name that no directory can hold.
@@ -431,13 +483,13 @@ impl SuperBlock {
         }
     }
 
-    /// Remembers what a listing found. Locks: `rwsem` of the directory held since the listing.
+    /// Remembers what a listing found. Locks: `rwsem` of the directory exclusive since the listing.
     pub(crate) fn prime(&self, dir: &Shared<Dentry>, name: &[u8], found: Shared<Inode>) {
         // A name that cannot be remembered is looked up when it is asked for.
         let _ = self.with_key(dir, directory(dir), name, |key| {
             if self.dcache.find(key).is_none() {
                 let _single_flight = self.dcache.single_flight(key);
-                if self.dcache.find_settled(key).is_none() {
+                if matches!(self.dcache.find_settled(key), Settled::Unknown) {
                     self.bind(key, name, found)?;
                 }
             }
@@ -447,10 +499,17 @@ impl SuperBlock {
 
     /// Asks the file system. Locks: `rwsem` of the directory held.
     fn lookup_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<Shared<Dentry>> {
-        let _single_flight = self.dcache.single_flight(key);
-        if let Some(dentry) = self.dcache.find_settled(key) {
-            return Ok(dentry);
-        }
+        let _single_flight = loop {
+            let single_flight = self.dcache.single_flight(key);
+            match self.dcache.find_settled(key) {
+                Settled::Known(dentry) => return Ok(dentry),
+                Settled::Unknown => break single_flight,
+                Settled::Hidden => {
+                    drop(single_flight);
+                    self.dcache.wait_until_shown(key);
+                }
+            }
+        };
         if dir.perm().dead() {
             return Err(Errno::ENOENT.into());
         }
@@ -467,7 +526,7 @@ impl SuperBlock {
     }
 
     /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name already: such a tree has
-    /// no way up, may have no end, and is damaged. Locks: `rwsem` of the directory held.
+    /// no way up, may have no end, and is damaged. Locks: `rwsem` of the directory held; the name, if it is in the cache.
     pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: Shared<Inode>) -> Result<Shared<Dentry>> {
         let dentry = self.dcache.new_dentry(key, name, Some(inode));
         let inode = directory(&dentry);

@@ -61,6 +61,14 @@ impl Dir {
         }
     }
 
+    /// Makes a name stand for this, or for nothing.
+    pub(super) fn set(&mut self, name: &[u8], what: Option<(FileType, u64)>) {
+        self.remove(name);
+        if let Some((kind, ino)) = what {
+            self.insert(name, kind, ino);
+        }
+    }
+
     pub(super) fn list(
         &self,
         own_ino: u64,
