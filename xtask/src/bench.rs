@@ -6,7 +6,9 @@
 //! rows of changes say what they are of.
 
 mod buffer;
+mod crowd;
 mod image;
+mod metadata;
 mod open;
 mod process;
 mod rival;
@@ -26,6 +28,7 @@ pub(crate) use walk::{Call, call_loop};
 pub(crate) use write::write_loop;
 
 use image::Rival;
+use metadata::Change;
 use row::Row;
 use xattr::Cell;
 
@@ -52,6 +55,15 @@ macro_rules! xattr_cell {
     ($name:literal, $threads:literal, $files:literal, $values:literal) => {
         ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
             bench.xattr($name, Cell { threads: $threads, files: $files, values: $values })
+        })
+    };
+}
+
+/// The row of a change of names or attributes.
+macro_rules! change {
+    ($name:literal, $change:ident) => {
+        ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
+            bench.change($name, Change::$change)
         })
     };
 }
@@ -85,6 +97,12 @@ const ROWS: &[Spec] = &[
     ("buffer-hit-2-threads-vs-1", &[], Bench::buffer_threads),
     ("create-unlink-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::create_unlink),
     ("create-unlink-vs-rust-fs-ext4", &[Need::Program("mke2fs")], Bench::create_unlink_rust_fs_ext4),
+    ("create-unlink-2-threads", &[Need::Program("mke2fs")], Bench::create_unlink_threads),
+    ("create-unlink-shared-2-threads", &[Need::Program("mke2fs")], Bench::create_unlink_shared_threads),
+    change!("rename-vs-kernel", Rename),
+    change!("chmod-vs-kernel", Chmod),
+    change!("setxattr-vs-kernel", SetXattr),
+    change!("link-unlink-vs-kernel", LinkUnlink),
     ("create-200000-end-vs-start", &[Need::Program("mke2fs")], Bench::large_directory),
     xattr_cell!("xattr-p1-f10-v10-vs-kernel", 1, 10, 10),
     xattr_cell!("xattr-p1-f10-v1000-vs-kernel", 1, 10, 1000),
@@ -92,16 +110,40 @@ const ROWS: &[Spec] = &[
     xattr_cell!("xattr-p1-f100-v10-vs-kernel", 1, 100, 10),
     xattr_cell!("xattr-p1-f100-v1000-vs-kernel", 1, 100, 1000),
     xattr_cell!("xattr-p1-f100-v100000-vs-kernel", 1, 100, 100_000),
+    xattr_cell!("xattr-p1-f1000-v10-vs-kernel", 1, 1000, 10),
+    xattr_cell!("xattr-p1-f1000-v1000-vs-kernel", 1, 1000, 1000),
+    xattr_cell!("xattr-p1-f1000-v100000-vs-kernel", 1, 1000, 100_000),
     xattr_cell!("xattr-p2-f10-v10-vs-kernel", 2, 10, 10),
     xattr_cell!("xattr-p2-f10-v1000-vs-kernel", 2, 10, 1000),
     xattr_cell!("xattr-p2-f10-v100000-vs-kernel", 2, 10, 100_000),
     xattr_cell!("xattr-p2-f100-v10-vs-kernel", 2, 100, 10),
     xattr_cell!("xattr-p2-f100-v1000-vs-kernel", 2, 100, 1000),
     xattr_cell!("xattr-p2-f100-v100000-vs-kernel", 2, 100, 100_000),
+    xattr_cell!("xattr-p2-f1000-v10-vs-kernel", 2, 1000, 10),
+    xattr_cell!("xattr-p2-f1000-v1000-vs-kernel", 2, 1000, 1000),
+    xattr_cell!("xattr-p2-f1000-v100000-vs-kernel", 2, 1000, 100_000),
+    xattr_cell!("xattr-p8-f10-v10-vs-kernel", 8, 10, 10),
+    xattr_cell!("xattr-p8-f10-v1000-vs-kernel", 8, 10, 1000),
+    xattr_cell!("xattr-p8-f10-v100000-vs-kernel", 8, 10, 100_000),
+    xattr_cell!("xattr-p8-f100-v10-vs-kernel", 8, 100, 10),
+    xattr_cell!("xattr-p8-f100-v1000-vs-kernel", 8, 100, 1000),
+    xattr_cell!("xattr-p8-f100-v100000-vs-kernel", 8, 100, 100_000),
+    xattr_cell!("xattr-p8-f1000-v10-vs-kernel", 8, 1000, 10),
+    xattr_cell!("xattr-p8-f1000-v1000-vs-kernel", 8, 1000, 1000),
+    xattr_cell!("xattr-p8-f1000-v100000-vs-kernel", 8, 1000, 100_000),
+    xattr_cell!("xattr-p16-f1000-v10-vs-kernel", 16, 1000, 10),
+    xattr_cell!("xattr-p16-f1000-v1000-vs-kernel", 16, 1000, 1000),
+    xattr_cell!("xattr-p16-f1000-v100000-vs-kernel", 16, 1000, 100_000),
+    xattr_cell!("xattr-p64-f100-v10-vs-kernel", 64, 100, 10),
+    xattr_cell!("xattr-p64-f100-v1000-vs-kernel", 64, 100, 1000),
+    xattr_cell!("xattr-p64-f100-v100000-vs-kernel", 64, 100, 100_000),
     ("xattr-100000-values-vs-10", &[Need::Program("mke2fs")], Bench::xattr_many_values),
     ("mbcache-bytes-an-entry", &[], Bench::mbcache_bytes),
     ("mbcache-200000-entries-in-4mib", &[], Bench::mbcache_entries),
     ("flushes-per-commit", &[Need::Program("mke2fs")], Bench::flushes),
+    ("fsync-64-threads-per-commit", &[Need::Program("mke2fs")], Bench::fsyncs_per_commit),
+    ("fsync-64-threads-flushes", &[Need::Program("mke2fs")], Bench::fsync_flushes),
+    ("fsync-64-threads-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::fsync_threads),
     ("write-4gib-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::write_large),
     ("cp-share-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| bench.copy_tree(Rival::Kernel)),
     ("cp-share-vs-fuse2fs", &[Need::Mounts, Need::Program("mke2fs"), Need::Program("fuse2fs")], |bench| {

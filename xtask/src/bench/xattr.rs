@@ -14,10 +14,13 @@ use super::row::{Row, Unit};
 use super::write::{Mounted, directory, open, remove};
 use super::{Bench, RUNS, Result};
 
+/// Runs of one cell, of which there are many.
+const CELL_RUNS: usize = 5;
+
 const VALUE_BYTES: usize = 512;
 const NAME: &str = "user.value";
-/// Attributes that each thread sets in one run.
-const SETS: u32 = 20_000;
+/// Attributes that all threads together set in one run.
+const SETS: u32 = 40_000;
 
 /// One cell of the table: how many threads set attributes, on how many files each, out of how many values.
 #[derive(Clone, Copy)]
@@ -33,7 +36,7 @@ impl Bench {
         let mut row = Row::faster(name, Unit::Nanoseconds, 1.0);
         let (ours, theirs) =
             (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
-        for run in 0..=RUNS {
+        for run in 0..=CELL_RUNS {
             let our_ns = set_all(&ours, cell)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
             let their_ns = set_all_below(&mount.path, cell)?;
@@ -110,9 +113,10 @@ fn value(number: u32) -> [u8; VALUE_BYTES] {
 
 /// Runs `set` in each thread, told which, which file and with which value, and returns the nanoseconds of one.
 fn timed(cell: Cell, set: impl Fn(u32, usize, &[u8]) -> Result<()> + Sync) -> Result<f64> {
+    let sets = SETS / cell.threads;
     let work = |thread: u32| {
         let mut random = Random(thread.into());
-        for at in 0..SETS {
+        for at in 0..sets {
             set(thread, (at % cell.files) as usize, &value(random.next() % cell.values))?;
         }
         Ok::<_, String>(())
@@ -128,7 +132,7 @@ fn timed(cell: Cell, set: impl Fn(u32, usize, &[u8]) -> Result<()> + Sync) -> Re
     });
     let took = start.elapsed();
     results.into_iter().collect::<Result<()>>()?;
-    Ok(took.as_nanos() as f64 / f64::from(SETS * cell.threads))
+    Ok(took.as_nanos() as f64 / f64::from(sets * cell.threads))
 }
 
 /// The files of each thread, by their paths in the volume.

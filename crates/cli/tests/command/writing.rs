@@ -726,7 +726,8 @@ fn a_uuid_that_checksums_hang_on_stays() {
 #[test]
 fn operations_are_measured_on_a_copy() {
     let image = machine();
-    for op in ["create-unlink", "rename", "chmod", "setxattr", "link-unlink", "open-close", "fsync"] {
+    let ops = ["create-unlink", "rename", "chmod", "setxattr", "link-unlink", "open-close", "fsync"];
+    for op in ops.into_iter().chain(["create-write-fsync"]) {
         for shared in [&[][..], &["--shared"]] {
             let args = [
                 "bench",

@@ -22,6 +22,7 @@ use crate::status::Status;
 
 /// Operations between two looks at whether the time is up.
 const BATCH: u64 = 16;
+const NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::EXCL);
 /// Bytes of the image copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -42,6 +43,8 @@ pub(super) enum Op {
     OpenClose,
     /// Write a block of a file and make it durable
     Fsync,
+    /// Make a file, write a block of it, make it durable, and remove it
+    CreateWriteFsync,
 }
 
 #[derive(clap::Args)]
@@ -209,7 +212,7 @@ impl Worker {
         let mut ops = 0;
         while start.elapsed() < duration {
             // What makes things durable takes long enough to look at the time each time.
-            let batch = if self.op == Op::Fsync { 1 } else { BATCH };
+            let batch = if matches!(self.op, Op::Fsync | Op::CreateWriteFsync) { 1 } else { BATCH };
             for turn in ops..ops + batch {
                 self.step(turn % 2 == 1)?;
             }
@@ -222,8 +225,7 @@ impl Worker {
         let (directory, file, other) = (&self.directory, &self.file, &self.other);
         match self.op {
             Op::CreateUnlink => {
-                let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-                drop(directory.open_with(other, flags, 0o644)?);
+                drop(directory.open_with(other, NEW, 0o644)?);
                 directory.remove_file(other)
             }
             Op::Rename if odd => directory.rename(other, file),
@@ -241,6 +243,12 @@ impl Worker {
             Op::Fsync => {
                 self.open.write_all_at(&[if odd { 1 } else { 2 }; 4096], 0)?;
                 self.open.sync_all()
+            }
+            Op::CreateWriteFsync => {
+                let new = directory.open_with(other, NEW, 0o644)?;
+                new.write_all_at(&[0x5a; 4096], 0)?;
+                new.sync_all()?;
+                directory.remove_file(other)
             }
         }
     }

@@ -1,0 +1,130 @@
+//! Rows of changes of names and attributes, one at a time in one thread: ours in this process, the kernel's through system calls, both
+//! by names in the directory they work in.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use extern4::{OpenFlags, Session, XattrFlags};
+use rustix::fs::Mode;
+
+use super::image::Rival;
+use super::row::{Row, Unit};
+use super::write::{Mounted, directory, names, open, remove};
+use super::{Bench, RUNS, Result};
+
+/// How often each file is changed in one run: an even number, so that what was renamed has its name again.
+const ROUNDS: u32 = 1600;
+const ATTRIBUTE: &str = "user.value";
+/// These have room in an inode.
+const VALUES: [&[u8]; 2] = [b"one value of it", b"and another one"];
+const MODES: [u32; 2] = [0o600, 0o644];
+
+/// A change of a file that is there.
+#[derive(Clone, Copy)]
+pub(super) enum Change {
+    /// To another name in its directory, and back the next time.
+    Rename,
+    /// To another mode.
+    Chmod,
+    /// Another value of an attribute that stands in the inode.
+    SetXattr,
+    /// One more name given and taken.
+    LinkUnlink,
+}
+
+impl Bench {
+    /// A change beside the kernel's.
+    pub(super) fn change(&self, name: &'static str, change: Change) -> Result<Row> {
+        let mut row = Row::faster(name, Unit::Nanoseconds, 5.0);
+        let (ours, theirs) =
+            (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
+        for run in 0..=RUNS {
+            let our_ns = change.time(&ours)?;
+            let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
+            let their_ns = change.time_below(&mount.path)?;
+            mount.end()?;
+            if run > 0 {
+                row.add(our_ns, their_ns);
+            }
+        }
+        row.set_note("one thread, with a journal".to_owned());
+        remove([ours, theirs])?;
+        Ok(row)
+    }
+}
+
+impl Change {
+    /// Nanoseconds of one change, by us.
+    fn time(self, image: &Path) -> Result<f64> {
+        let volume = open(image)?;
+        let session = directory(&volume)?;
+        for name in names() {
+            let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+            drop(session.open_with(name, flags, 0o644).map_err(|e| e.to_string())?);
+        }
+        let ns = timed(|file, other, odd| self.make(&session, file, other, odd).map_err(|e| e.to_string()))?;
+        drop(session);
+        volume.close().map_err(|e| e.to_string())?;
+        Ok(ns)
+    }
+
+    fn make(self, session: &Session, file: &str, other: &str, odd: bool) -> extern4::Result<()> {
+        match self {
+            Self::Rename if odd => session.rename(other, file),
+            Self::Rename => session.rename(file, other),
+            Self::Chmod => session.set_permissions(file, MODES[usize::from(odd)]),
+            Self::SetXattr => {
+                session.setxattr(file, ATTRIBUTE, VALUES[usize::from(odd)], XattrFlags::empty())
+            }
+            Self::LinkUnlink => {
+                session.hard_link(file, other)?;
+                session.remove_file(other)
+            }
+        }
+    }
+
+    /// The same by system calls below a mount point.
+    fn time_below(self, root: &Path) -> Result<f64> {
+        let work = root.join("work");
+        fs::create_dir_all(&work).map_err(|e| e.to_string())?;
+        for name in names() {
+            fs::write(work.join(name), b"").map_err(|e| e.to_string())?;
+        }
+        let before = std::env::current_dir().map_err(|e| e.to_string())?;
+        std::env::set_current_dir(&work).map_err(|e| e.to_string())?;
+        let ns = timed(|file, other, odd| make_below(self, file, other, odd).map_err(|e| e.to_string()));
+        // It could not be unmounted with us in it.
+        std::env::set_current_dir(before).map_err(|e| e.to_string())?;
+        ns
+    }
+}
+
+fn make_below(change: Change, file: &str, other: &str, odd: bool) -> rustix::io::Result<()> {
+    match change {
+        Change::Rename if odd => rustix::fs::rename(other, file),
+        Change::Rename => rustix::fs::rename(file, other),
+        Change::Chmod => rustix::fs::chmod(file, Mode::from_raw_mode(MODES[usize::from(odd)])),
+        Change::SetXattr => {
+            let set = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(file, ATTRIBUTE, VALUES[usize::from(odd)], set)
+        }
+        Change::LinkUnlink => {
+            rustix::fs::link(file, other)?;
+            rustix::fs::unlink(other)
+        }
+    }
+}
+
+/// Changes all files in turn, over and over, by `change`, which is told of the file, of its other name, and whether it has been changed
+/// an odd number of times. Returns the nanoseconds of one change.
+fn timed(change: impl Fn(&str, &str, bool) -> Result<()>) -> Result<f64> {
+    let files: Vec<_> = names().into_iter().map(|name| (format!("{name}-other"), name)).collect();
+    let start = Instant::now();
+    for round in 0..ROUNDS {
+        for (other, file) in &files {
+            change(file, other, round % 2 == 1)?;
+        }
+    }
+    Ok(start.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / files.len() as f64)
+}
