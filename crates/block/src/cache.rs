@@ -28,7 +28,7 @@ use extern4_sync::percpu::{Padded, PerCpu};
 use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering::Relaxed};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::shares::Shares;
-use extern4_sync::table::{Held, Table};
+use extern4_sync::table::{Held, Seen, Table};
 use extern4_sync::tally::Tally;
 
 use crate::{BlockDevice, Error, Op, Result};
@@ -344,15 +344,29 @@ impl BufferCache {
     }
 
     /// Calls `f` with block `block`, read from the device if need be: the cheapest way to look at a block. `f` must
-    /// not wait for anything, since on a hit it runs in a read section of RCU.
+    /// not wait for anything, since on a hit it runs in a read section of RCU, and if the block has been changed, under its lock: nor
+    /// may it change the block.
     #[inline]
     pub fn with<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.with_flags(block, |bytes, _| f(bytes))
+    }
+
+    /// The same, with the block's [flags](Buffer::flags).
+    #[inline]
+    pub fn with_flags<R>(&self, block: u64, f: impl FnOnce(&[u8], &AtomicU32) -> R) -> Result<R> {
         let guard = rcu::pin();
-        if let Some(found) = self.peek(block, &guard) {
-            return Ok(f(found));
+        if let Some(found) = self.table.get(block, &guard).map(Seen::value).filter(|found| found.is_ready()) {
+            self.hits.add([1]);
+            return Ok(match found.changed.get() {
+                None => f(found.loaded(), &found.flags),
+                Some(changed) => {
+                    f(&changed.lock().unwrap_or_else(PoisonError::into_inner).image, &found.flags)
+                }
+            });
         }
         drop(guard);
-        Ok(f(&self.read(block)?))
+        let buffer = self.read(block)?;
+        Ok(f(&buffer, buffer.flags()))
     }
 
     /// Changes block `block`, as [`Buffer::change`] does, if its [tag](Buffer::tag) is `tag`; gives `change` back otherwise. Who

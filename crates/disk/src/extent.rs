@@ -142,6 +142,12 @@ impl Extent {
         u64::from(self.logical) + u64::from(self.len_blocks)
     }
 
+    /// Whether it maps block `logical`.
+    #[inline]
+    pub fn contains(&self, logical: u32) -> bool {
+        logical >= self.logical && u64::from(logical) < self.end()
+    }
+
     #[inline]
     fn from_raw(raw: &RawExtent) -> Self {
         let stored = raw.ee_len.get();
@@ -371,6 +377,20 @@ impl<'a> Node<'a> {
         let depth = Some(self.depth - 1);
         (index, Expect { volume: self.expect.volume, depth, start: index.logical, end })
     }
+}
+
+/// The extent of a root that has this one and no other, as that of most files; `None` for any other root, and for one that is
+/// corrupt: [`Node::decode`] tells them apart.
+#[inline]
+pub fn sole_extent(root: &[u8; MAP_SIZE], volume: Blocks, place: Place) -> Option<Extent> {
+    let (header, entries) = RawExtentHeader::ref_from_prefix(root).ok()?;
+    let (raw, _) = RawExtent::ref_from_prefix(entries).ok()?;
+    let max = usize::from(header.eh_max.get());
+    let is_sole = header.eh_magic.get() == MAGIC
+        && header.eh_depth.get() == 0
+        && header.eh_entries.get() == 1
+        && (1..=(MAP_SIZE - HEADER_SIZE) / ENTRY_SIZE).contains(&max);
+    if is_sole { Extent::decode(raw, volume, place).ok() } else { None }
 }
 
 fn header(bytes: &[u8], place: Place) -> Result<(&RawExtentHeader, &[u8]), Corrupt> {

@@ -19,9 +19,10 @@ use extern4_block::Buffer;
 use extern4_disk::dirent::{self, DirEntry, Entries, Layout, Slots};
 use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::htree::{self, Hash, HashVersion};
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_vfs::{FileType, RawDirEntry};
 
+use crate::buffer::Verified;
 use crate::error::{Error, Result};
 use crate::htree::{NameHash, Tree, loop_in};
 use crate::inode::InodeInfo;
@@ -71,37 +72,47 @@ impl Ext4 {
 
     /// The same where it is known to be block `physical` of the volume.
     fn dir_block_at(&self, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
-        self.verified(physical, crate::buffer::Verified::DirectoryBlock, |bytes| match dir.seed() {
-            None => Ok(()),
-            Some(seed) if is_root(dir, logical) => htree::verify_checksum(bytes, true, seed, place),
-            Some(seed) if is_node(dir, bytes) => htree::verify_checksum(bytes, false, seed, place),
-            Some(seed) => dirent::verify_checksum(bytes, seed, place),
-        })
+        self.verified(physical, Verified::DirectoryBlock, |bytes| verify_block(dir, logical, physical, bytes))
+    }
+
+    /// Calls `look` with the bytes of that block, as [`Ext4::with_verified`] does.
+    pub(crate) fn with_dir_block<R>(
+        &self,
+        dir: &InodeInfo,
+        logical: u32,
+        physical: u64,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        let verify = |bytes: &[u8]| verify_block(dir, logical, physical, bytes);
+        self.with_verified(physical, Verified::DirectoryBlock, verify, look)
     }
 
     /// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree, which is then not
     /// even verified: who goes from block to block does not need the tree.
     pub(crate) fn names_block(&self, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
+        let physical = self.names_physical(dir, logical)?;
+        physical.map(|physical| self.dir_block_at(dir, logical, physical)).transpose()
+    }
+
+    /// The block of the volume that holds it.
+    pub(crate) fn names_physical(&self, dir: &InodeInfo, logical: u32) -> Result<Option<u64>> {
         if is_root(dir, logical) {
             return Ok(None);
         }
         let physical = self.dir_physical(dir, logical)?;
-        if dir.is_indexed() && is_node(dir, &self.cache.read(physical)?) {
-            return Ok(None);
-        }
-        self.dir_block_at(dir, logical, physical).map(Some)
+        let holds_nodes = dir.is_indexed() && self.cache.with(physical, |bytes| is_node(dir, bytes))?;
+        Ok(if holds_nodes { None } else { Some(physical) })
     }
 
     /// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
     pub(crate) fn dir_entries<'b>(&self, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
-        self.dir_slots(dir, block).into()
+        self.dir_slots(dir, block.number(), block).into()
     }
 
-    /// The records of such a block.
-    pub(crate) fn dir_slots<'b>(&self, dir: &InodeInfo, block: &'b Buffer) -> Slots<'b> {
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number());
-        Slots::new(block, &self.dir_layout(dir), place)
+    /// The records of such a block, which is block `physical` of the volume.
+    pub(crate) fn dir_slots<'b>(&self, dir: &InodeInfo, physical: u64, bytes: &'b [u8]) -> Slots<'b> {
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
+        Slots::new(bytes, &self.dir_layout(dir), place)
     }
 
     /// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one device read.
@@ -207,8 +218,7 @@ impl Ext4 {
         from: u64,
         each: Each<'_>,
     ) -> Result<ControlFlow<()>> {
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number());
-        for slot in Slots::new(block, &self.dir_layout(dir), place) {
+        for slot in self.dir_slots(dir, block.number(), block) {
             let slot = slot?;
             // A cookie may point between entries that have since been merged: what counts is where they start.
             let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
@@ -472,6 +482,17 @@ fn major_of(position: u64) -> u32 {
 
 fn is_root(dir: &InodeInfo, logical: u32) -> bool {
     dir.is_indexed() && logical == 0
+}
+
+/// Verifies the checksum of block `logical` of a directory, whatever kind of block it is.
+fn verify_block(dir: &InodeInfo, logical: u32, physical: u64, bytes: &[u8]) -> Result<(), Corrupt> {
+    let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
+    match dir.seed() {
+        None => Ok(()),
+        Some(seed) if is_root(dir, logical) => htree::verify_checksum(bytes, true, seed, place),
+        Some(seed) if is_node(dir, bytes) => htree::verify_checksum(bytes, false, seed, place),
+        Some(seed) => dirent::verify_checksum(bytes, seed, place),
+    }
 }
 
 fn is_node(dir: &InodeInfo, block: &[u8]) -> bool {

@@ -3,7 +3,7 @@
 //! The way down ends because a child must be one level lower than its parent says it is, and the root's depth is
 //! bounded; a child outside its parent's range of blocks is refused, so no node can stand in for another.
 
-use extern4_disk::extent::{Expect, Extent, Found, Node, verify_checksum};
+use extern4_disk::extent::{Expect, Extent, Found, Node, sole_extent, verify_checksum};
 use extern4_disk::{Place, Structure};
 
 use crate::buffer::Verified;
@@ -15,6 +15,11 @@ use crate::mount::Ext4;
 /// What stands at block `logical` of a file with extents.
 pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
     let place = Place::new(Structure::ExtentNode).ino(inode.ino());
+    if let Some(extent) = sole_extent(inode.i_block(), fs.blocks(), place)
+        && extent.contains(logical)
+    {
+        return Ok(run_from(&extent, logical));
+    }
     let mut found = Node::decode(inode.i_block(), Expect::root(fs.blocks()), place)?.find(logical);
     loop {
         match found {

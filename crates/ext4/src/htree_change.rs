@@ -147,15 +147,16 @@ impl Change<'_> {
     /// Adds an entry to a directory that has a tree.
     pub(crate) fn add_to_tree(&self, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
         let way = Way::to(self.fs, dir, entry.name)?;
-        let mut leaf = self.fs.dir_block(dir, way.leaf)?;
-        if self.put_name(dir, &mut leaf, entry)? {
+        if self.put_name(dir, way.leaf, entry)? {
             return Ok(());
         }
+        let mut leaf = self.fs.dir_block(dir, way.leaf)?;
         let old = leaf.clone();
         let mut names = way.names(self.fs, dir, &old)?;
         names.push((way.hash.of_entry(entry).major, *entry));
         let Some((at, hash)) = self.halve(dir, &mut names) else {
-            return self.fill_leaf(dir, &mut leaf, &names);
+            self.fill_leaf(dir, &mut leaf, &names);
+            return Ok(());
         };
         if !way.has_room_for_leaf(self.fs, dir)? {
             return Err(Errno::ENOSPC.into());
@@ -163,8 +164,8 @@ impl Change<'_> {
         let steps = way.steps(&expect(self.fs, dir), dir)?;
         let (lower, upper) = names.split_at(at);
         let (logical, mut new) = self.append_dir_block(dir)?;
-        self.fill_leaf(dir, &mut new, upper)?;
-        self.fill_leaf(dir, &mut leaf, lower)?;
+        self.fill_leaf(dir, &mut new, upper);
+        self.fill_leaf(dir, &mut leaf, lower);
         self.insert_leaf(dir, way.version, steps, (hash, logical))
     }
 
@@ -186,11 +187,11 @@ impl Change<'_> {
         let half = self.halve(dir, &mut names);
         let (lower, upper) = names.split_at(half.map_or(names.len(), |(at, _)| at));
         let (first, mut leaf) = self.append_dir_block(dir)?;
-        self.fill_leaf(dir, &mut leaf, lower)?;
+        self.fill_leaf(dir, &mut leaf, lower);
         let mut entries = vec![(0, first)];
         if let Some((_, hash)) = half {
             let (second, mut leaf) = self.append_dir_block(dir)?;
-            self.fill_leaf(dir, &mut leaf, upper)?;
+            self.fill_leaf(dir, &mut leaf, upper);
             entries.push((hash, second));
         }
         let limit = NodeEntries::root_limit(root.len(), layout.checksum);
@@ -216,10 +217,10 @@ impl Change<'_> {
         Some((at, if last == first { first | 1 } else { first }))
     }
 
-    fn fill_leaf(&self, dir: &InodeInfo, leaf: &mut Buffer, names: &[(u32, DirEntry<'_>)]) -> Result<()> {
+    fn fill_leaf(&self, dir: &InodeInfo, leaf: &mut Buffer, names: &[(u32, DirEntry<'_>)]) {
         self.edit_names(dir, leaf, |bytes, layout| {
             records::fill(bytes, names.iter().map(|(_, entry)| entry), layout);
-        })
+        });
     }
 
     /// Enters a new leaf behind the one that `steps` lead to.

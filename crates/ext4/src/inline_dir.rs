@@ -65,7 +65,7 @@ impl Contents {
     fn add(&mut self, entry: &DirEntry<'_>) -> Result<()> {
         let need = self.layout.rec_len(entry.name);
         for chain in self.chains() {
-            if let Some(gap) = records::find_gap(self.slots(chain), &self.layout, need)? {
+            if let Some(gap) = records::find_gap(&self.slots(chain), need)? {
                 records::fill_gap(&mut self.bytes[chain.0..chain.1], gap, entry, &self.layout);
                 return Ok(());
             }
@@ -124,7 +124,8 @@ impl Change<'_> {
                 records::set_rec_len(bytes, DOT_LEN, DOT_LEN);
                 records::fill(&mut bytes[2 * DOT_LEN..], &entries, layout);
             }
-        })
+        });
+        Ok(())
     }
 
     /// Removes a name, and tells what it stood for.

@@ -5,9 +5,8 @@
 //! or the name is beyond ASCII in a case-folded directory, where the hash depends on the Unicode tables of whoever
 //! entered it. A corrupt block fails a lookup only if no other block has the name.
 
-use extern4_block::Buffer;
 use extern4_disk::inode::ROOT_INO;
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
 use crate::casefold::FoldedName;
 use crate::error::{Error, Result};
@@ -69,7 +68,8 @@ impl<'a> Wanted<'a> {
 pub(crate) struct Found {
     /// The inode it stands for.
     pub(crate) ino: u32,
-    pub(crate) block: Buffer,
+    /// The block of the volume that has it.
+    pub(crate) block: u64,
     /// Where in the block its record stands.
     pub(crate) record: Located,
 }
@@ -120,8 +120,8 @@ impl Ext4 {
         let Some(major) = wanted.major(&tree.hash) else { return Ok(None) };
         let mut cursor = tree.seek(major)?;
         for _ in 0..dir.len_blocks(self)? {
-            let block = self.dir_block(dir, cursor.leaf())?;
-            if let Some(found) = self.search_block(dir, block, wanted)? {
+            let leaf = cursor.leaf();
+            if let Some(found) = self.search_block(dir, leaf, self.dir_physical(dir, leaf)?, wanted)? {
                 return Ok(Some(Some(found)));
             }
             if cursor.advance()? != Some(major | 1) {
@@ -134,12 +134,15 @@ impl Ext4 {
     /// Searches block after block.
     fn lookup_linear(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
         let mut failed = None;
-        for logical in 0..dir.len_blocks(self)? {
-            if logical % READ_AHEAD == 0 {
+        let len_blocks = dir.len_blocks(self)?;
+        for logical in 0..len_blocks {
+            if logical % READ_AHEAD == 0 && len_blocks > 1 {
                 self.read_ahead_dir(dir, logical, READ_AHEAD)?;
             }
-            let block = self.names_block(dir, logical);
-            match block.and_then(|it| it.map_or(Ok(None), |block| self.search_block(dir, block, wanted))) {
+            let search = |block: Option<u64>| {
+                block.map_or(Ok(None), |block| self.search_block(dir, logical, block, wanted))
+            };
+            match self.names_physical(dir, logical).and_then(search) {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}
                 // Without its map there is nothing more to be had from the directory, and its holes have no end.
@@ -152,9 +155,24 @@ impl Ext4 {
         failed.map_or(Ok(None), |corrupt| Err(corrupt.into()))
     }
 
-    fn search_block(&self, dir: &InodeInfo, block: Buffer, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        let found = records::find(self.dir_slots(dir, &block), |entry| wanted.matches(entry.name))?;
-        Ok(found.map(|(record, entry)| (record, entry.ino)).map(|(record, ino)| Found { ino, block, record }))
+    /// Searches block `logical` of a directory, which is block `block` of the volume.
+    fn search_block(
+        &self,
+        dir: &InodeInfo,
+        logical: u32,
+        block: u64,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<Found>> {
+        let found = self.with_dir_block(dir, logical, block, |bytes| {
+            let slots = self.dir_slots(dir, block, bytes);
+            let found = match wanted {
+                Wanted::Exact(name) => records::find_name(&slots, name)?,
+                _ => records::find(slots, |entry| wanted.matches(entry.name))?
+                    .map(|(record, entry)| (record, entry.ino)),
+            };
+            Ok::<_, Corrupt>(found.map(|(record, ino)| Found { ino, block, record }))
+        });
+        Ok(found??)
     }
 
     fn lookup_inline(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<u32>> {

@@ -8,21 +8,21 @@
 //! All of this changes the directory's blocks, and size, map and flags of the [`InodeInfo`]; the caller stores
 //! that, with its new times.
 
-use extern4_block::Buffer;
+use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType, NAME_MAX, Slots};
 use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::htree;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::buffer::Verified;
 use crate::change::Change;
 use crate::error::{Error, Result};
 use crate::htree_change::{Way, version_of_new_trees};
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::namei::{Found, Wanted};
-use crate::{casefold, records, seal};
+use crate::records::{self, Gap};
+use crate::{casefold, seal};
 
 /// How many blocks a search for a gap fetches at once.
 const READ_AHEAD: u32 = 32;
@@ -88,24 +88,29 @@ impl Ext4 {
         if dir.is_inline() {
             return Ok(if self.has_inline_room(dir, name)? { 0 } else { MOST_NEW_BLOCKS });
         }
-        let layout = self.dir_layout(dir);
-        let has_gap = |block: &Buffer| -> Result<bool> {
-            let slots = Slots::new(block, &layout, names_place(dir, block));
-            Ok(records::find_gap(slots, &layout, layout.rec_len(name))?.is_some())
-        };
         if dir.is_indexed() {
             let way = Way::to(self, dir, name)?;
-            let has_gap = has_gap(&self.dir_block(dir, way.leaf())?)?;
+            let has_gap = self.find_gap(dir, way.leaf(), name)?.is_some();
             return if has_gap { Ok(0) } else { way.blocks_for_leaf(self, dir) };
         }
         let len_blocks = dir.len_blocks(self)?;
         for logical in 0..len_blocks {
-            if has_gap(&self.dir_block(dir, logical)?)? {
+            if self.find_gap(dir, logical, name)?.is_some() {
                 return Ok(0);
             }
         }
         // One, or two leaves of a tree.
         Ok(if len_blocks == 1 { 2 } else { 1 })
+    }
+
+    /// A gap for `name` in block `logical` of a directory, and the block of the volume that has it.
+    fn find_gap(&self, dir: &InodeInfo, logical: u32, name: &[u8]) -> Result<Option<(u64, Gap)>> {
+        let physical = self.dir_physical(dir, logical)?;
+        let need = self.dir_layout(dir).rec_len(name);
+        let gap = self.with_dir_block(dir, logical, physical, |bytes| {
+            records::find_gap(&self.dir_slots(dir, physical, bytes), need)
+        })??;
+        Ok(gap.map(|gap| (physical, gap)))
     }
 
     /// How many blocks a directory can have.
@@ -165,7 +170,8 @@ impl Change<'_> {
         let (_, mut block) = self.append_dir_block(dir)?;
         self.edit_names(dir, &mut block, |bytes, layout| {
             encode_dots(bytes, dir.ino(), parent, layout);
-        })
+        });
+        Ok(())
     }
 
     /// Adds a name, which must not be there yet.
@@ -187,11 +193,10 @@ impl Change<'_> {
     fn add_linear(&self, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
         let len_blocks = dir.len_blocks(self.fs)?;
         for logical in 0..len_blocks {
-            if logical % READ_AHEAD == 0 {
+            if logical % READ_AHEAD == 0 && len_blocks > 1 {
                 self.fs.read_ahead_dir(dir, logical, READ_AHEAD)?;
             }
-            let mut block = self.fs.dir_block(dir, logical)?;
-            if self.put_name(dir, &mut block, entry)? {
+            if self.put_name(dir, logical, entry)? {
                 return Ok(());
             }
         }
@@ -203,7 +208,8 @@ impl Change<'_> {
             return self.make_tree(dir, version, entry);
         }
         let (_, mut block) = self.append_dir_block(dir)?;
-        self.edit_names(dir, &mut block, |bytes, layout| records::fill(bytes, [entry], layout))
+        self.edit_names(dir, &mut block, |bytes, layout| records::fill(bytes, [entry], layout));
+        Ok(())
     }
 
     /// Removes a name, and tells what it stood for.
@@ -212,9 +218,9 @@ impl Change<'_> {
         if dir.is_inline() {
             return self.remove_inline(dir, &wanted);
         }
-        let mut found = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
-        self.edit_names(dir, &mut found.block, |bytes, _| records::remove(bytes, found.record))?;
-        Ok(found.ino)
+        let Found { ino, block, record } = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
+        self.edit_names_at(dir, block, |bytes, _| records::remove(bytes, record))?;
+        Ok(ino)
     }
 
     /// Makes a name stand for another inode.
@@ -229,8 +235,8 @@ impl Change<'_> {
         if dir.is_inline() {
             return self.replace_inline(dir, &wanted, ino, kind);
         }
-        let Found { mut block, record, .. } = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
-        self.edit_names(dir, &mut block, |bytes, layout| records::replace(bytes, record, ino, kind, layout))
+        let Found { block, record, .. } = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
+        self.edit_names_at(dir, block, |bytes, layout| records::replace(bytes, record, ino, kind, layout))
     }
 
     /// Makes `..` stand for another directory.
@@ -245,7 +251,8 @@ impl Change<'_> {
         let (record, _) = records::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;
         let set = |bytes: &mut [u8]| records::replace(bytes, record, parent, FileType::Directory, &layout);
         if !dir.is_indexed() {
-            return self.edit_names(dir, &mut block, |bytes, _| set(bytes));
+            self.edit_names(dir, &mut block, |bytes, _| set(bytes));
+            return Ok(());
         }
         self.edit(&mut block, |bytes| {
             set(bytes);
@@ -254,36 +261,33 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Puts an entry into a gap of a block of names; false if there is none that is large enough.
-    pub(crate) fn put_name(&self, dir: &InodeInfo, block: &mut Buffer, entry: &DirEntry<'_>) -> Result<bool> {
-        let (layout, place) = (self.fs.dir_layout(dir), names_place(dir, block));
-        let slots = Slots::new(block, &layout, place);
-        let Some(gap) = records::find_gap(slots, &layout, layout.rec_len(entry.name))? else {
-            return Ok(false);
-        };
-        self.edit_names(dir, block, |bytes, layout| records::fill_gap(bytes, gap, entry, layout))?;
+    /// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is none that is large enough.
+    pub(crate) fn put_name(&self, dir: &InodeInfo, logical: u32, entry: &DirEntry<'_>) -> Result<bool> {
+        let Some((block, gap)) = self.fs.find_gap(dir, logical, entry.name)? else { return Ok(false) };
+        self.edit_names_at(dir, block, |bytes, layout| records::fill_gap(bytes, gap, entry, layout))?;
         Ok(true)
     }
 
-    /// Changes the records of a block of names. `edit` is handed all of the block but the
-    /// checksum's tail.
+    /// Changes the records of a block of names. `edit` is handed all of the block but the checksum's tail.
     pub(crate) fn edit_names(
         &self,
         dir: &InodeInfo,
         block: &mut Buffer,
         edit: impl FnOnce(&mut [u8], &dirent::Layout),
+    ) {
+        let layout = self.fs.dir_layout(dir);
+        self.edit_unsealed(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit));
+    }
+
+    /// The same for block `block` of the volume, which nobody looks at besides.
+    fn edit_names_at(
+        &self,
+        dir: &InodeInfo,
+        block: u64,
+        edit: impl FnOnce(&mut [u8], &dirent::Layout),
     ) -> Result<()> {
         let layout = self.fs.dir_layout(dir);
-        self.edit_unsealed(block, |bytes, unsealed| {
-            let end = names_len(bytes.len(), &layout);
-            edit(&mut bytes[..end], &layout);
-            if let Some(seed) = dir.seed() {
-                dirent::store_tail(bytes, 0);
-                seal::put_off_names(unsealed, seed);
-            }
-        });
-        self.fs.note_verified(block, Verified::DirectoryBlock);
-        Ok(())
+        self.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
     }
 
     /// A new block of zeroes at the end of a directory, and its number in it.
@@ -304,6 +308,22 @@ impl Change<'_> {
         })?;
         dir.fields_mut().set_size(size);
         Ok((logical, self.fresh(physical)?))
+    }
+}
+
+/// Changes the records of a block of names, and puts its checksum off.
+fn edit_records(
+    dir: &InodeInfo,
+    layout: &dirent::Layout,
+    bytes: &mut [u8],
+    unsealed: &mut Unsealed,
+    edit: impl FnOnce(&mut [u8], &dirent::Layout),
+) {
+    let end = names_len(bytes.len(), layout);
+    edit(&mut bytes[..end], layout);
+    if let Some(seed) = dir.seed() {
+        dirent::store_tail(bytes, 0);
+        seal::put_off_names(unsealed, seed);
     }
 }
 

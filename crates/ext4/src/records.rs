@@ -2,10 +2,10 @@
 //!
 //! These functions know bytes only. A record that is taken out is cleared, so that a name does not stay on the
 //! volume longer than its file. The chain is checked on the way to the record in question, and what is changed then
-//! fits what was found.
+//! fits what was found. Who looks for room, or for a name byte by byte, passes the other records over by their lengths.
 
 use extern4_disk::Corrupt;
-use extern4_disk::dirent::{DirEntry, FileType, Layout, Slot, Slots};
+use extern4_disk::dirent::{DirEntry, FileType, Layout, Slots};
 
 use crate::group::to_usize;
 
@@ -28,18 +28,13 @@ pub(crate) struct Gap {
     used: usize,
 }
 
-/// The bytes that `slot` needs, without its slack.
-fn used(slot: &Slot<'_>, layout: &Layout) -> usize {
-    slot.entry.map_or(0, |entry| layout.rec_len(entry.name))
-}
-
 /// The first gap of at least `need` bytes.
-pub(crate) fn find_gap(slots: Slots<'_>, layout: &Layout, need: usize) -> Result<Option<Gap>, Corrupt> {
-    for slot in slots {
-        let slot = slot?;
-        let (rec_len, used) = (to_usize(slot.rec_len), used(&slot, layout));
-        if rec_len - used >= need {
-            return Ok(Some(Gap { offset: to_usize(slot.offset), rec_len, used }));
+pub(crate) fn find_gap(slots: &Slots<'_>, need: usize) -> Result<Option<Gap>, Corrupt> {
+    for span in slots.spans() {
+        let span = span?;
+        let used = slots.used_of(&span)?;
+        if span.rec_len - used >= need {
+            return Ok(Some(Gap { offset: span.offset, rec_len: span.rec_len, used }));
         }
     }
     Ok(None)
@@ -71,8 +66,16 @@ pub(crate) fn find<'a>(
     Ok(None)
 }
 
+/// Where the record of the entry `name` stands, byte by byte, and the inode of the entry. What the records before it say is not
+/// looked at.
+pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
+    let Some((before, span)) = slots.spans().find(name)? else { return Ok(None) };
+    let before = before.map(|before| (before.offset, before.rec_len));
+    Ok(Some((Located { before, start: span.offset, rec_len: span.rec_len }, slots.ino_of(&span)?)))
+}
+
 /// Where a record of a chain stands, and the one before it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
     before: Option<(usize, usize)>,
     start: usize,
@@ -179,7 +182,7 @@ mod tests {
                 let name = vec![b'a' + (ino % 26) as u8; 1 + ino as usize * 7 % 255];
                 let entry = entry(ino, &name);
                 let slots = Slots::without_tail(&bytes, &layout, PLACE);
-                let Some(gap) = find_gap(slots, &layout, layout.rec_len(&name)).unwrap() else { break };
+                let Some(gap) = find_gap(&slots, layout.rec_len(&name)).unwrap() else { break };
                 fill_gap(&mut bytes, gap, &entry, &layout);
                 model.push((name, ino));
                 assert_eq!(names(&bytes, &layout), model);
@@ -189,8 +192,9 @@ mod tests {
                     continue;
                 }
                 let slots = Slots::without_tail(&bytes, &layout, PLACE);
-                let (record, entry) = find(slots, |entry| entry.name == model[index].0).unwrap().unwrap();
-                assert_eq!(entry.ino, model[index].1);
+                let (record, ino) = find_name(&slots, &model[index].0).unwrap().unwrap();
+                let (same, entry) = find(slots, |entry| entry.name == model[index].0).unwrap().unwrap();
+                assert_eq!((record, ino, entry.ino), (same, model[index].1, ino));
                 remove(&mut bytes, record);
                 model.remove(index);
                 assert_eq!(names(&bytes, &layout), model, "{size}");

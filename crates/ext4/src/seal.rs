@@ -2,8 +2,8 @@
 //!
 //! Blocks of names, of attributes and of inodes' records change many times in a transaction and are written once, so their checksums
 //! are computed once: when the transaction has come to its end, before it is written ([`seal`]). Until then the buffer says what is missing,
-//! and those who read it do without: of a block of names or attributes they know by [`Verified`](crate::buffer::Verified) that it is
-//! what it should be, of a record by [`lacks_checksum`].
+//! and those who read it do without: of a block of names or attributes they know by [`is_put_off`] that it is what it should be, of a
+//! record by [`lacks_checksum`].
 //!
 //! What the numbers of an [`Unsealed`] are: the kind of block, then for names the seed of their checksum, for attributes the number of the block, and
 //! for records the number of the first inode in the block and a bit for each record.
@@ -12,6 +12,8 @@ use extern4_block::Unsealed;
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{dirent, inode, xattr};
+
+use crate::buffer::Verified;
 
 const NAMES: u32 = 1;
 const RECORDS: u32 = 2;
@@ -44,6 +46,15 @@ pub(crate) fn put_off_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> b
 /// Whether the checksum of record `index` of a block has been put off.
 pub(crate) fn lacks_checksum(unsealed: Unsealed, index: u32) -> bool {
     index < MOST_RECORDS && bits(unsealed) & 1 << index != 0
+}
+
+/// Whether the checksum over a whole block of this kind has been put off.
+pub(crate) fn is_put_off(unsealed: Unsealed, kind: Verified) -> bool {
+    match kind {
+        Verified::DirectoryBlock => unsealed[0] == NAMES,
+        Verified::XattrBlock => unsealed[0] == ATTRIBUTES,
+        _ => false,
+    }
 }
 
 /// Computes the checksums that have been put off, and stores them in the block.
@@ -100,5 +111,8 @@ mod tests {
         assert_eq!(lacking, [3, 63]);
         put_off_names(&mut unsealed, ChecksumSeed::new(9));
         assert_eq!((unsealed, lacks_checksum(unsealed, 3)), ([NAMES, 9, 0, 0], false));
+        assert!(
+            is_put_off(unsealed, Verified::DirectoryBlock) && !is_put_off(unsealed, Verified::XattrBlock)
+        );
     }
 }
