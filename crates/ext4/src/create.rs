@@ -142,8 +142,7 @@ impl Ext4 {
 
     /// Frees an inode that has no links and that nobody uses any more.
     pub(crate) fn delete(&self, mut info: InodeInfo) -> Result<()> {
-        let is_dir = info.is_directory();
-        let metadata = is_dir || info.fields().kind() == extern4_disk::inode::FileKind::Symlink;
+        let metadata = info.holds_metadata();
         if self.has_map(&info) && !self.is_map_empty(&info) {
             self.free_contents(&mut info, 0, metadata)?;
         }
@@ -156,12 +155,26 @@ impl Ext4 {
                 change.free_attributes(&mut info)?;
             }
             change.orphan_remove(&mut info)?;
-            info.fields_mut().set_dtime(now_seconds());
-            info.fields_mut().set_size(0);
-            change.store(&info)?;
-            change.settle_freed(&info)?;
-            change.free_inode(info.ino(), is_dir)
+            change.give_back(&mut info)
         })
+    }
+
+    /// What it takes to free a file in the step that takes its last name; `None` if there is too much of it.
+    pub(crate) fn credits_to_free_at_once(&self, info: &InodeInfo) -> Result<Option<u32>> {
+        /// Where the numbers of blocks that map others begin.
+        const INDIRECT: usize = 12 * 4;
+        if self.has_attributes(info)? {
+            return Ok(None);
+        }
+        if !self.has_map(info) || self.is_map_empty(info) {
+            return Ok(Some(0));
+        }
+        let is_flat = match info.has_extents() {
+            // The depth, in the root.
+            true => info.i_block()[6..8] == [0, 0],
+            false => info.i_block()[INDIRECT..].iter().all(|&byte| byte == 0),
+        };
+        Ok(is_flat.then_some(UNMAP_CREDITS))
     }
 
     /// Whether `i_block` says where blocks are.
@@ -202,6 +215,29 @@ impl Ext4 {
 }
 
 impl Change<'_> {
+    /// Gives back an inode that has no links, no blocks and no attributes any more.
+    fn give_back(&self, info: &mut InodeInfo) -> Result<()> {
+        info.fields_mut().set_dtime(now_seconds());
+        info.fields_mut().set_size(0);
+        self.store(info)?;
+        self.settle_freed(info)?;
+        self.free_inode(info.ino(), info.is_directory())
+    }
+
+    /// Frees a file whose only name has been removed; false if there is more to it than this transaction has room for.
+    pub(crate) fn free_with_name(&self, info: &mut InodeInfo, now: Timespec) -> Result<bool> {
+        if self.fs.has_map(info) && !self.fs.is_map_empty(info) {
+            let left = self.unmap(info, 0..LOGICAL_END, info.holds_metadata())?;
+            if !left.is_empty() {
+                return Ok(false);
+            }
+        }
+        info.fields_mut().set_links(0);
+        info.fields_mut().set_ctime(timestamp(now));
+        self.give_back(info)?;
+        Ok(true)
+    }
+
     /// A new inode with its contents. The caller stores it.
     pub(crate) fn new_inode(&self, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
         let (ino, generation) = self.allocate_inode(parent.ino(), new.kind == NewKind::Directory)?;

@@ -52,6 +52,11 @@ impl InodeInfo {
         &self.inode
     }
 
+    /// Its blocks go through the journal: those of a directory, or of a symbolic link.
+    pub(crate) fn holds_metadata(&self) -> bool {
+        matches!(self.inode.kind(), FileKind::Directory | FileKind::Symlink)
+    }
+
     /// The fields, to be changed and then stored.
     pub(crate) fn fields_mut(&mut self) -> &mut Inode {
         &mut self.inode

@@ -67,17 +67,31 @@ impl Ext4 {
         self.publish(inode, info, tid)
     }
 
-    /// Removes a name of a file that is no directory.
-    pub(crate) fn unlink_name(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
+    /// Removes a name of a file that is no directory. If `is_last`, the file goes with it.
+    pub(crate) fn unlink_name(
+        &self,
+        from: NameRef<'_>,
+        inode: &Inode,
+        now: Timespec,
+        is_last: bool,
+    ) -> Result<()> {
         let mut info = copy(inode);
-        let tid = self.changing(NAME_CREDITS, 0, |change| {
+        let is_last = is_last && info.fields().links() == 1;
+        let to_free = if is_last { self.credits_to_free_at_once(&info)? } else { None };
+        let (tid, freed) = self.changing(NAME_CREDITS + to_free.unwrap_or(0), 0, |change| {
             let mut dir = Names::lock(from.dir);
             change.remove_name(&mut dir.info, from.name)?;
             change.touch_names(&mut dir.info, now)?;
             dir.publish(self, change.tid())?;
-            change.drop_link(&mut info, now)?;
-            Ok(change.tid())
+            let freed = to_free.is_some() && change.free_with_name(&mut info, now)?;
+            if !freed {
+                change.drop_link(&mut info, now)?;
+            }
+            Ok((change.tid(), freed))
         })?;
+        if freed {
+            inode.private::<Node>().set_freed();
+        }
         self.publish(inode, info, tid)
     }
 

@@ -61,6 +61,8 @@ struct Current {
     info: Arc<InodeInfo>,
     /// The last transaction that changed it since it was read: what `fsync` waits for.
     changed_in: Option<Tid>,
+    /// The inode has been given back; another file may have its number.
+    is_freed: bool,
 }
 
 impl Node {
@@ -69,7 +71,7 @@ impl Node {
     }
 
     fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
-        let current = Mutex::new(Current { info: Arc::new(info), changed_in });
+        let current = Mutex::new(Current { info: Arc::new(info), changed_in, is_freed: false });
         Self { current, map: RwLock::new(()), names: RwLock::new(()) }
     }
 
@@ -101,6 +103,16 @@ impl Node {
             Some(old) => *old = info,
             None => current.info = Arc::new(info),
         }
+    }
+
+    /// Notes that the inode has been given back.
+    pub(crate) fn set_freed(&self) {
+        self.current().is_freed = true;
+    }
+
+    /// Whether the inode has been given back.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.current().is_freed
     }
 
     /// Puts a changed inode in place, which is not part of a transaction yet.

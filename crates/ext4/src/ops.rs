@@ -79,9 +79,9 @@ impl FileSystem for Ext4 {
         if self.writer.is_none() {
             return;
         }
-        if inode.attr().nlink == 0 {
+        if inode.nlink() == 0 {
             // If it fails the inode stays an orphan, and goes when the volume is opened next.
-            let _ = self.delete(node(inode).copy());
+            let _ = if node(inode).is_freed() { Ok(()) } else { self.delete(node(inode).copy()) };
         } else if self.lazy_times.is_some() {
             // If it fails they are lost, as in a crash.
             let _ = self.store_times(node(inode).info().ino());
@@ -169,8 +169,8 @@ impl InodeOps for Ext4 {
         Ok(self.link_name(inode, to, now, caps)?)
     }
 
-    fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
-        Ok(self.unlink_name(from, inode, now)?)
+    fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
+        Ok(self.unlink_name(from, inode, now, is_last)?)
     }
 
     fn rmdir(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {

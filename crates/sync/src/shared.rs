@@ -19,6 +19,7 @@
 //! | hold | `n > 0` to `n + 1`, never from 0 | who has a `Seen` |
 //! | drop | `n` to `n - 1` | who has a `Shared` |
 //! | take last | 1 to 0, only from 1 | who has just emptied the link that counted |
+//! | give up last | 2 to 0, only from 2 | who has just emptied the link that counted, and has the other |
 //!
 //! # Rules
 //! 1. Who makes the count zero ends the value: calls `release`, then retires the memory. No transition leads up from
@@ -87,6 +88,12 @@ impl<T: Release> Shared<T> {
     /// Both refer to one value.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         self.0 == other.0
+    }
+
+    /// How many references there are; out of date at once, unless the caller knows where all of them are.
+    pub fn references(&self) -> usize {
+        // Acquire: what those did who have dropped theirs has happened.
+        self.counted().count.0.load(Ordering::Acquire)
     }
 
     fn counted(&self) -> &Counted<T> {
@@ -236,6 +243,31 @@ impl<T: Release> Link<T> {
         if taken.counted().count.0.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Some(Last(std::mem::ManuallyDrop::new(taken).0, PhantomData));
         }
+        self.refill(taken);
+        None
+    }
+
+    /// The same where the caller has the only other reference, which it gives up with the link's; gets it back if there are
+    /// more. `mine` is of what the link holds.
+    pub fn give_up_last(&self, mine: Shared<T>) -> Result<Last<T>, Shared<T>> {
+        // A guess, as above.
+        if mine.counted().count.0.load(Ordering::Relaxed) != 2 {
+            return Err(mine);
+        }
+        let Some(taken) = self.take() else { return Err(mine) };
+        // The transition "give up last". Acquire: as above.
+        let count = &taken.counted().count.0;
+        if taken.ptr_eq(&mine) && count.compare_exchange(2, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            // Its count has gone with that of `taken`.
+            let _ = std::mem::ManuallyDrop::new(mine);
+            return Ok(Last(std::mem::ManuallyDrop::new(taken).0, PhantomData));
+        }
+        self.refill(taken);
+        Err(mine)
+    }
+
+    /// Puts back what was taken.
+    fn refill(&self, taken: Shared<T>) {
         // If the link has been filled meanwhile, what was here is no longer wanted.
         let raw = Shared::into_raw(Some(taken));
         // Release on success: as in `set`.
@@ -243,7 +275,6 @@ impl<T: Release> Link<T> {
             // SAFETY: the exchange did not store `raw`, so its count is still this function's.
             drop(unsafe { Shared::from_raw(raw) });
         }
-        None
     }
 }
 
@@ -390,6 +421,21 @@ mod tests {
         assert!(link.see(&guard).unwrap().hold().is_some());
         let last = link.take_last().unwrap();
         assert!(link.see(&guard).is_none() && is(&released, 0));
+        drop(last);
+        assert!(is(&released, 1));
+    }
+
+    #[test]
+    fn the_last_reference_but_one_is_given_up_with_the_link() {
+        let (released, value) = noted();
+        let link = Link::new(Some(value.clone()));
+        let other = value.clone();
+        let value = link.give_up_last(value).err().unwrap();
+        drop(other);
+        let guard = pin();
+        let seen = link.see(&guard).unwrap();
+        let last = link.give_up_last(value).ok().unwrap();
+        assert!(seen.hold().is_none() && link.see(&guard).is_none() && is(&released, 0));
         drop(last);
         assert!(is(&released, 1));
     }

@@ -74,6 +74,11 @@ impl AttrCell {
         (uid, gid, low16(halves(mode).0))
     }
 
+    /// The number of links.
+    pub(crate) fn nlink(&self) -> u32 {
+        halves(self.load(1)).1
+    }
+
     /// Owner, group, and what `word` loads, of one moment: `word` is something that only [`Writer::store`] changes.
     #[inline]
     pub(crate) fn owner_with<T>(&self, word: impl Fn() -> T) -> (u32, u32, T) {

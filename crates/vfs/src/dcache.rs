@@ -22,8 +22,8 @@
 //! | `HELD`, `AWAITED` | `FREE` | who leaves the name as it was |
 //! | `HELD`, `AWAITED` | `GONE` | who binds the name anew: the new entry is free |
 //!
-//! An entry whose name is locked stays in the table: it is reclaimed only if nobody has a reference to its dentry, and taken
-//! out or replaced only by who holds the lock. So a lock that was got is that of an entry in the table. Nobody sleeps
+//! An entry whose name is locked stays in the table: it is reclaimed only if it has a dentry that nobody else refers to, and
+//! taken out or replaced only by who holds the lock. So a lock that was got is that of an entry in the table. Nobody sleeps
 //! for ever: who waits makes the state `AWAITED` under the mutex of the waiting room, and gives the mutex up only by sleeping; who
 //! finds `AWAITED` when it lets go takes the mutex before it wakes all.
 //!
@@ -153,14 +153,16 @@ impl Key<'_> {
 pub(crate) struct LockedName<'a> {
     cache: &'a DentryCache,
     key: Key<'a>,
-    /// None once the entry with the lock has left the table.
+    /// None once it has been [taken](Self::take_last).
     dentry: Option<Shared<Dentry>>,
+    /// The entry with the lock has left the table.
+    is_bound: bool,
 }
 
 impl<'a> LockedName<'a> {
     /// What the name stands for.
     pub(crate) fn dentry(&self) -> &Shared<Dentry> {
-        self.dentry.as_ref().expect("it is there until the name is bound")
+        self.dentry.as_ref().expect("it is there until it is taken")
     }
 
     /// The directory, and the name.
@@ -174,15 +176,24 @@ impl<'a> LockedName<'a> {
         self.cache.with_entry(self.key, |entry| entry.hidden.store(true, Ordering::Release));
     }
 
-    /// The name has been bound anew, and by that unlocked; gives back what it stood for.
-    pub(crate) fn bound(mut self) -> Shared<Dentry> {
-        self.dentry.take().expect("it is there until the name is bound")
+    /// Ends the dentry if nobody else has it, so that nobody can get it any more. The name, which is hidden, must be bound anew
+    /// then, whatever happens.
+    pub(crate) fn take_last(&mut self) -> Option<Last<Dentry>> {
+        let mine = self.dentry.take()?;
+        let taken = self.cache.with_entry(self.key, |entry| entry.dentry.give_up_last(mine))?;
+        taken.map_err(|mine| self.dentry = Some(mine)).ok()
+    }
+
+    /// The name has been bound anew, and by that unlocked; gives back what it stood for, unless that has been taken.
+    pub(crate) fn bound(mut self) -> Option<Shared<Dentry>> {
+        self.is_bound = true;
+        self.dentry.take()
     }
 }
 
 impl Drop for LockedName<'_> {
     fn drop(&mut self) {
-        if self.dentry.is_some() {
+        if !self.is_bound {
             self.cache.with_entry(self.key, |entry| {
                 // Release: see `Hit::is_current`.
                 entry.hidden.store(false, Ordering::Release);
@@ -346,7 +357,14 @@ impl DentryCache {
             let Some(dentry) = entry.dentry.see(&guard).and_then(Seen::hold) else { return Attempt::Unknown };
             // Acquire: pairs with the Release in `unlock`.
             match entry.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Attempt::Locked(LockedName { cache: self, key, dentry: Some(dentry) }),
+                Ok(_) => {
+                    return Attempt::Locked(LockedName {
+                        cache: self,
+                        key,
+                        dentry: Some(dentry),
+                        is_bound: false,
+                    });
+                }
                 Err(GONE) => {}
                 Err(_) if asks && !entry.ask() => {}
                 Err(_) => return Attempt::Busy(dentry),

@@ -295,8 +295,9 @@ pub trait InodeOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Removes a name of `inode`, which is no directory.
-    fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec) -> Result<()> {
+    /// Removes a name of `inode`, which is no directory. If `is_last`, this is its only link, nobody uses the inode and nobody can
+    /// come to it any more: it may be freed in the same step. It is evicted all the same.
+    fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec, _is_last: bool) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 

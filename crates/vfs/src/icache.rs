@@ -93,7 +93,7 @@ impl InodeCache {
 
     /// Keeps an inode that has links, and lets go of one that has none.
     pub(crate) fn links_changed(&self, inode: &Shared<Inode>) {
-        let (ino, linked) = (inode.ino(), inode.attr().nlink > 0);
+        let (ino, linked) = (inode.ino(), inode.nlink() > 0);
         let hash = hash(ino);
         let guard = pin();
         let mut evicted = Vec::new();
@@ -103,7 +103,8 @@ impl InodeCache {
             old.and_then(|old| old.value().inode.see(&guard)).is_some_and(|there| there.ptr_eq(inode.seen()))
         };
         let mut replaced = None;
-        if !linked || !holds(inode) {
+        // Another inode may have the number already, if this one has gone for good.
+        if linked != holds(inode) {
             if linked {
                 bucket.insert(hash, Entry { ino, inode: Link::new(Some(inode.clone())) });
             }

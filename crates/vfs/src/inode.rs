@@ -115,6 +115,11 @@ impl Inode {
         self.attr.get()
     }
 
+    /// The number of links: cheaper than all attributes.
+    pub fn nlink(&self) -> u32 {
+        self.attr.nlink()
+    }
+
     /// The attributes, unless they are just being changed.
     #[inline(always)]
     pub(crate) fn attr_if_still(&self) -> Option<Copied> {

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use extern4_sync::shared::Shared;
+use extern4_sync::shared::{self, Shared};
 
 use crate::attr::{FileType, Rdev, Timespec};
 use crate::cred::Caps;
@@ -81,11 +81,9 @@ impl Session {
             if victim.is_mountpoint() {
                 return Err(Errno::EBUSY.into());
             }
-            let kept = keep_inode(victim);
-            let _change = kept.lock_exclusive();
-            forget(sb, locked, name, || {
-                sb.fs().unlink(NameRef { dir: parent.inode(), name }, &kept, sb.now())
-            })
+            let inode = keep_inode(victim);
+            let removed = remove_name(sb, NameRef { dir: parent.inode(), name }, locked, &inode)?;
+            Ok((removed, inode))
         })?;
         // The last reference to it may go here, and its blocks with it: not under the locks.
         drop(names);
@@ -374,7 +372,39 @@ fn lock_children<'a>(
     })
 }
 
-/// Removes a name by `remove`, and replaces it by the knowledge that it is not there; gives back what it stood for.
+/// What a name stood for that has been removed: in use still, or not.
+type Removed = (Option<Shared<Dentry>>, Option<shared::Last<Dentry>>);
+
+/// Removes a name of a file that is no directory. Locks: `rwsem` of the directory.
+fn remove_name(
+    sb: &SuperBlock,
+    from: NameRef<'_>,
+    mut locked: LockedName<'_>,
+    inode: &Shared<Inode>,
+) -> Result<Removed> {
+    let _change = inode.lock_exclusive();
+    locked.hide();
+    let last = if inode.nlink() == 1 { locked.take_last() } else { None };
+    // The dentry's, the cache's and the caller's. Nobody comes to it by its only name, which is hidden and whose dentry has
+    // ended, nor by its number, which is found by names.
+    let is_last = last.is_some() && inode.references() == 3;
+    if let Err(error) = sb.fs().unlink(from, inode, sb.now(), is_last) {
+        if last.is_some() {
+            sb.bind(locked.key(), from.name, inode.clone())?;
+            locked.bound();
+        }
+        return Err(error);
+    }
+    if last.is_none() {
+        locked.dentry().mark_gone();
+    }
+    sb.dcache.bind_nothing(locked.key(), from.name);
+    let dentry = locked.bound();
+    sb.icache.links_changed(inode);
+    Ok((dentry, last))
+}
+
+/// Removes the name of a directory by `remove`, and replaces it by the knowledge that it is not there; gives back what it stood for.
 /// Locks: `rwsem` of the directory; that of what the name stands for, exclusive.
 fn forget(
     sb: &SuperBlock,
@@ -386,8 +416,9 @@ fn forget(
     sb.note_dir_change(locked.dentry());
     remove()?;
     locked.dentry().mark_gone();
+    let victim = locked.dentry().clone();
     sb.dcache.bind_nothing(locked.key(), name);
-    let victim = locked.bound();
+    locked.bound();
     sb.icache.links_changed(&keep_inode(&victim));
     sb.let_go_of_dir(&victim);
     Ok(victim)
@@ -410,10 +441,10 @@ fn move_dentries(
     sb.note_dir_change(from_name.dentry());
     sb.note_dir_change(to_name.dentry());
     fs.rename(rename)?;
-    let source = from_name.dentry().clone();
+    let (source, target) = (from_name.dentry().clone(), to_name.dentry().clone());
     source.move_to(to_dir, to.name);
     sb.dcache.put(to_name.key(), source);
-    let target = to_name.bound();
+    to_name.bound();
     if rename.flags.contains(RenameFlags::EXCHANGE) {
         target.move_to(from_dir, from.name);
         sb.dcache.put(from_name.key(), target.clone());

@@ -74,6 +74,18 @@ impl MemFs {
         lock::read(&self.nodes).get(&ino).cloned().ok_or(Errno::ESTALE.into())
     }
 
+    /// Frees an inode, unless that has been done.
+    fn free(&self, inode: &Inode) {
+        let node = lock::write(&self.nodes).remove(&inode.ino());
+        if let Some(node) = node {
+            // Nobody should be there to find it empty.
+            if let Ok(mut data) = node.data_mut() {
+                self.space.give_blocks(std::mem::take(&mut *data).blocks());
+            }
+            self.space.give_inode();
+        }
+    }
+
     /// Counts one more link; `EMLINK` if there cannot be one.
     fn add_link(&self, inode: &Inode) -> Result<()> {
         change(inode, |attr| {
@@ -155,12 +167,8 @@ impl FileSystem for MemFs {
     }
 
     fn evict_inode(&self, inode: &Inode) {
-        if inode.attr().nlink == 0 {
-            let node = lock::write(&self.nodes).remove(&inode.ino());
-            if let Some(node) = node {
-                self.space.give_blocks(node.blocks());
-                self.space.give_inode();
-            }
+        if inode.nlink() == 0 {
+            self.free(inode);
         }
     }
 }
@@ -221,10 +229,13 @@ impl InodeOps for MemFs {
         Ok(())
     }
 
-    fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
+    fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
         node_of(from.dir).dir_mut()?.remove(from.name);
         self.names_changed(from.dir, 0, now)?;
         lose_link(inode, now);
+        if is_last {
+            self.free(inode);
+        }
         Ok(())
     }
 

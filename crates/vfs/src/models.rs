@@ -400,6 +400,33 @@ fn inode_reuse_vs_walk() {
     );
 }
 
+/// Who has opened a file reads what was in it, though its only name goes at the same time and the file with it.
+#[test]
+fn unlink_last_vs_open() {
+    race_for(
+        || {
+            World::new(|root| {
+                assert_eq!(make_file(root, "/a"), None);
+                let file = root.open("/a", OpenFlags::WRITE).unwrap();
+                assert_eq!(file.write_at(b"a", 0).unwrap(), 1);
+            })
+        },
+        |world| world.root.unlink("/a").unwrap(),
+        |world| {
+            let file = match world.root.open("/a", OpenFlags::READ | OpenFlags::NOATIME) {
+                Ok(file) => file,
+                Err(error) => return assert_eq!(error.errno(), Errno::ENOENT),
+            };
+            let mut byte = [0];
+            assert_eq!((file.read_at(&mut byte, 0).unwrap(), byte), (1, *b"a"));
+        },
+        |world, (), ()| {
+            assert!(!world.has("/a"));
+            assert_eq!(world.inodes(), 1);
+        },
+    );
+}
+
 /// A file of two names, neither of which is in the cache, and of which one does not wait for who asks for the other.
 fn two_names_of_a_file() -> (World, [String; 2]) {
     // Models have two stripes.

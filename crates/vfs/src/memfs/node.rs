@@ -119,14 +119,6 @@ impl Node {
         }
     }
 
-    /// Blocks of data.
-    pub(super) fn blocks(&self) -> u64 {
-        match &self.body {
-            Body::File(data) => lock::read(data).blocks(),
-            _ => 0,
-        }
-    }
-
     pub(super) fn acl(&self, kind: AclKind) -> Option<Acl> {
         let acls = lock::lock(&self.acls);
         match kind {

@@ -100,8 +100,8 @@ impl InodeOps for Restless {
         self.pausing(|inner| inner.link(inode, to, now, caps))
     }
 
-    fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
-        self.pausing(|inner| inner.unlink(from, inode, now))
+    fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
+        self.pausing(|inner| inner.unlink(from, inode, now, is_last))
     }
 
     fn rmdir(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
