@@ -23,6 +23,7 @@ mod power;
 mod quota;
 mod reserve;
 mod sharing;
+mod side_by_side;
 mod synchronous;
 mod threads;
 mod turns;

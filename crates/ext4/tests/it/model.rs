@@ -75,6 +75,34 @@ pub(crate) enum Op {
     Tmpfile(String, Option<String>),
 }
 
+impl Op {
+    /// The paths that it is about.
+    pub(crate) fn paths(&mut self) -> Vec<&mut String> {
+        match self {
+            Self::Create(path, _)
+            | Self::Mkdir(path, _)
+            | Self::Symlink(_, path)
+            | Self::Mknod(path, _)
+            | Self::Unlink(path)
+            | Self::Rmdir(path)
+            | Self::Chmod(path, _)
+            | Self::Chown(path, ..)
+            | Self::Utimens(path, _)
+            | Self::Write(path, ..)
+            | Self::Append(path, _)
+            | Self::Truncate(path, _)
+            | Self::Fallocate(path, ..)
+            | Self::SetXattr(path, ..)
+            | Self::RemoveXattr(path, _)
+            | Self::SetAcl(path, ..)
+            | Self::RemoveAcl(path, _)
+            | Self::WriteUnlinked(path, _) => vec![path],
+            Self::Link(from, to) | Self::Rename(from, to, _) => vec![from, to],
+            Self::Tmpfile(_, name) => name.iter_mut().collect(),
+        }
+    }
+}
+
 /// What operations may do.
 #[derive(Clone, Copy)]
 pub(crate) struct Habits {

@@ -3,7 +3,8 @@
 //! The operations run on a device that remembers every write and flush. At moments all over that history it is asked for
 //! states that a crash may leave: everything flushed, and any of the rest, sector by sector. Each is recovered by us, and some by
 //! `e2fsck -p` and by the kernel as well, and has to be free of faults then, and to be what the volume was after some operation,
-//! not before the last that was synced.
+//! not before the last that was synced. Where several threads are at work, each on names of its own, that holds for the names of
+//! each.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use extern4_vfs::{FallocateMode, OpenFlags, Session};
 
 use crate::model::{ALL_QUOTAS, Habits, Op, Random, comparable, no_room, op, open, run, run_model, session};
 use crate::sharing::assert_counts;
+use crate::side_by_side::{is_of, make_shared, own};
 use crate::walk;
 
 /// An operation after which everything is durable comes so often.
@@ -25,10 +27,19 @@ const SYNC_EVERY: usize = 12;
 /// Of the changes of a file, one in so many is followed by a sync of that file.
 const FSYNC_ONE_IN: u64 = 4;
 
-/// The history of a sequence of operations.
+/// What threads have done to a volume.
 struct History {
     device: Arc<CrashDevice>,
-    /// The tree after each operation, the first before any.
+    /// From this moment on it can be looked at.
+    start: usize,
+    threads: Vec<Sequence>,
+}
+
+/// The operations of one thread.
+struct Sequence {
+    /// Which of those that are at work at the same time; `None` if it is alone, so that all names are its own.
+    thread: Option<u64>,
+    /// The tree of its names after each operation, the first before any.
     trees: Vec<Tree>,
     /// For each sync: the moment when it returned, and the operations before it.
     synced: Vec<(usize, usize)>,
@@ -51,42 +62,100 @@ fn tame(random: &mut Random, habits: &Habits) -> Op {
     }
 }
 
-fn record(spec: &ImageSpec, habits: &Habits, seed: u64, count: usize) -> History {
+/// Records what so many threads do, each `count` operations.
+fn record(spec: &ImageSpec, habits: &Habits, seed: u64, threads: u64, count: usize) -> History {
     let image = spec.build();
     let device = Arc::new(CrashDevice::new(std::fs::read(&image.path).expect("the image is read")));
     let fs =
         Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("the volume opens");
-    let (fs, model_fs) = (Arc::new(fs), MemFs::new(MemLimits::default()));
-    let (ours, model) = (session(Arc::clone(&fs) as _), session(Arc::clone(&model_fs) as _));
-    let mut random = Random::new(seed);
-    let mut history = History {
-        device,
-        trees: vec![without_contents(walk::tree(&*model_fs))],
-        synced: Vec::new(),
-        begun: Vec::new(),
+    let fs = Arc::new(fs);
+    let ours = session(Arc::clone(&fs) as _);
+    let number = |thread| (threads > 1).then_some(thread);
+    let mut start = 0;
+    if threads > 1 {
+        make_shared(&ours);
+        ours.namespace().root().superblock().sync().expect("sync");
+        start = device.moment();
+    }
+    let record = |thread| {
+        let mut sequence = Sequence::new(number(thread));
+        sequence.record(&device, &ours, habits, seed + 1000 * thread, count);
+        sequence
     };
-    for at in 0..count {
-        history.begun.push(history.device.moment());
-        let op = tame(&mut random, habits);
-        let got = run(&ours, &op);
-        if no_room(&op, &got) {
-            history.trees.push(without_contents(walk::tree(&*model_fs)));
-            continue;
+    let mut threads: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || record(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it has recorded")).collect()
+    });
+    drop(ours);
+    fs.close().expect("close");
+    for sequence in &mut threads {
+        sequence.synced.push((device.moment(), count));
+    }
+    History { device, threads, start }
+}
+
+impl Sequence {
+    fn new(thread: Option<u64>) -> Self {
+        Self { thread, trees: Vec::new(), synced: Vec::new(), begun: Vec::new() }
+    }
+
+    /// Runs random operations beside a model.
+    fn record(&mut self, device: &CrashDevice, ours: &Session, habits: &Habits, seed: u64, count: usize) {
+        let model_fs = MemFs::new(MemLimits::default());
+        let model = session(Arc::clone(&model_fs) as _);
+        if self.thread.is_some() {
+            make_shared(&model);
         }
-        let want = run_model(&model, &op, &got, habits.block_size);
-        assert_eq!(got.is_ok(), want.is_ok(), "operation {at}: {op:?}: {got:?} {want:?}");
-        history.trees.push(without_contents(walk::tree(&*model_fs)));
-        if at % SYNC_EVERY == SYNC_EVERY - 1 {
-            ours.namespace().root().superblock().sync().expect("sync");
-            history.synced.push((history.device.moment(), at + 1));
-        } else if got.is_ok() && random.one_in(FSYNC_ONE_IN) && sync_file(&ours, &op, &mut random) {
-            history.synced.push((history.device.moment(), at + 1));
+        let mut random = Random::new(seed);
+        self.trees.push(self.part(walk::tree(&*model_fs)));
+        for at in 0..count {
+            self.begun.push(device.moment());
+            let op = tame(&mut random, habits);
+            let op = self.thread.map_or(op.clone(), |thread| own(op, thread));
+            let got = run(ours, &op);
+            if !no_room(&op, &got) {
+                let want = run_model(&model, &op, &got, habits.block_size);
+                assert_eq!(got.is_ok(), want.is_ok(), "operation {at}: {op:?}: {got:?} {want:?}");
+            }
+            self.trees.push(self.part(walk::tree(&*model_fs)));
+            if at % SYNC_EVERY == SYNC_EVERY - 1 {
+                ours.namespace().root().superblock().sync().expect("sync");
+                self.synced.push((device.moment(), at + 1));
+            } else if got.is_ok() && random.one_in(FSYNC_ONE_IN) && sync_file(ours, &op, &mut random) {
+                self.synced.push((device.moment(), at + 1));
+            }
         }
     }
-    drop((ours, model));
-    fs.close().expect("close");
-    history.synced.push((history.device.moment(), count));
-    history
+
+    /// What of a tree is this thread's, contents left out.
+    fn part(&self, tree: Tree) -> Tree {
+        let mut tree = without_contents(tree);
+        if let Some(thread) = self.thread {
+            tree.entries.retain(|path, _| is_of(thread, path));
+        }
+        tree
+    }
+
+    /// Which trees may be found after a crash at `moment`.
+    fn allowed(&self, moment: usize) -> std::ops::RangeInclusive<usize> {
+        let least =
+            self.synced.iter().filter(|(at, _)| *at <= moment).map(|(_, ops)| *ops).max().unwrap_or(0);
+        let most = self.begun.iter().filter(|at| **at <= moment).count();
+        least..=most.max(least)
+    }
+
+    /// Fails unless the tree that was found is what these operations may have left.
+    fn assert_allowed(&self, what: &str, moment: usize, found: &Tree) {
+        let (found, allowed) = (self.part(found.clone()), self.allowed(moment));
+        if !self.trees[allowed.clone()].contains(&found) {
+            let text: Vec<_> = allowed
+                .clone()
+                .filter_map(|at| tree::diff(&found, &self.trees[at], 5).map(|d| format!("{at}: {d}")))
+                .collect();
+            let thread = self.thread.unwrap_or_default();
+            panic!("{what}: no operation of thread {thread} in {allowed:?} left this:\n{}", text.join("\n"));
+        }
+    }
 }
 
 /// Makes what an operation has done to a file durable, and so everything before it, as `fsync(2)` or `fdatasync(2)` do. False for
@@ -110,12 +179,16 @@ fn without_contents(tree: Tree) -> Tree {
 }
 
 impl History {
-    /// Which trees may be found after a crash at `moment`.
-    fn allowed(&self, moment: usize) -> std::ops::RangeInclusive<usize> {
-        let least =
-            self.synced.iter().filter(|(at, _)| *at <= moment).map(|(_, ops)| *ops).max().unwrap_or(0);
-        let most = self.begun.iter().filter(|at| **at <= moment).count();
-        least..=most.max(least)
+    /// Checks so many states, at moments by chance.
+    fn explore(&self, what: &str, seed: u64, states: usize, thorough_every: usize) {
+        let mut random = Random::new(seed + 7);
+        let moments = (self.device.moment() - self.start) as u64 + 1;
+        // In order, which the device likes better.
+        let mut moments: Vec<_> = (0..states).map(|_| self.start + random.below(moments) as usize).collect();
+        moments.sort_unstable();
+        for (at, moment) in moments.into_iter().enumerate() {
+            self.check(what, moment, &mut random, thorough_every > 0 && at % thorough_every == 0);
+        }
     }
 
     fn check(&self, what: &str, moment: usize, random: &mut Random, thorough: bool) {
@@ -148,13 +221,8 @@ impl History {
         let left = walk::open(&file);
         assert_counts(&what, &left);
         let found = without_contents(walk::tree(&left));
-        let allowed = self.allowed(moment);
-        if !self.trees[allowed.clone()].contains(&found) {
-            let text: Vec<_> = allowed
-                .clone()
-                .filter_map(|at| tree::diff(&found, &self.trees[at], 5).map(|d| format!("{at}: {d}")))
-                .collect();
-            panic!("{what}: no operation in {allowed:?} left this:\n{}", text.join("\n"));
+        for sequence in &self.threads {
+            sequence.assert_allowed(&what, moment, &found);
         }
         if thorough {
             let file = folder.path().join("theirs.img");
@@ -217,17 +285,23 @@ fn explore(spec: ImageSpec, habits: Habits, thorough_every: usize) {
     }
     let (states, per_history) = (states(), 167);
     for seed in 0..states.div_ceil(per_history) as u64 {
-        let history = record(&spec, &habits, seed + 100, 60);
-        let mut random = Random::new(seed + 7);
-        // In order, which the device likes better.
-        let mut moments: Vec<_> = (0..per_history.min(states))
-            .map(|_| random.below(history.device.moment() as u64 + 1) as usize)
-            .collect();
-        moments.sort_unstable();
-        for (at, moment) in moments.into_iter().enumerate() {
-            let what = format!("{}, history {}", spec.name, seed + 100);
-            history.check(&what, moment, &mut random, thorough_every > 0 && at % thorough_every == 0);
-        }
+        let history = record(&spec, &habits, seed + 100, 1, 60);
+        let what = format!("{}, history {}", spec.name, seed + 100);
+        history.explore(&what, seed, per_history.min(states), thorough_every);
+    }
+}
+
+/// The same, with several threads at once.
+fn explore_crowds(spec: ImageSpec, habits: Habits, thorough_every: usize) {
+    if !spec.can_run() {
+        return;
+    }
+    let per_history = 28;
+    for seed in 0..(states() / 3).div_ceil(per_history) as u64 {
+        let threads = [8, 2, 4, 3, 5, 6, 7][seed as usize % 7];
+        let history = record(&spec, &habits, seed + 100, threads, 30);
+        let what = format!("{}, {threads} threads, history {}", spec.name, seed + 100);
+        history.explore(&what, seed, per_history, thorough_every);
     }
 }
 
@@ -265,6 +339,15 @@ fn what_is_shared_survives_power_loss() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode"];
     let habits = Habits { few_values: 3, value_size: 6000, ..HABITS };
     explore(ImageSpec::new("ext4-few-ea", 16 << 20, mke2fs), habits, 10);
+}
+
+#[test]
+fn what_many_threads_do_survives_power_loss() {
+    let ext4 = ImageSpec::new("ext4", 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    explore_crowds(ext4, HABITS, 10);
+    let habits = Habits { few_values: 3, ..HABITS };
+    let few = ImageSpec::new("ext4-few", 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    explore_crowds(few, habits, 10);
 }
 
 /// What was written behind the end of a file, whose size the crash left as it was, does not show when the file grows.
