@@ -6,14 +6,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_block::{BlockWriter, BufferCache, Image, Pin};
+use extern4_block::{BlockWriter, Image, Pin};
 use extern4_disk::journal::Tid;
 
 use crate::Error;
 use crate::checkpoint::Checkpoint;
 use crate::counters::Counters;
 use crate::log::{Contents, Log};
-use crate::transactions::{Job, Observer, Shared};
+use crate::shared::{Job, Shared};
+use crate::transactions::Observer;
 
 /// A transaction that no handle can change any more.
 pub(crate) struct Closed {
@@ -41,7 +42,6 @@ pub(crate) struct Journaling {
 
 pub(crate) struct Committer {
     shared: Arc<Shared>,
-    cache: Arc<BufferCache>,
     observer: Arc<dyn Observer>,
     journaling: Option<Journaling>,
     /// The transaction that is being committed.
@@ -56,11 +56,10 @@ pub(crate) struct Unwritten(Option<Closed>, Option<Journaling>);
 impl Committer {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        cache: Arc<BufferCache>,
         observer: Arc<dyn Observer>,
         journaling: Option<Journaling>,
     ) -> Self {
-        Self { shared, cache, observer, journaling, closed: None }
+        Self { shared, observer, journaling, closed: None }
     }
 
     /// Works until the journal is closed, dropped or broken.
@@ -113,7 +112,7 @@ impl Committer {
         let closed = self.closed.insert(closed);
         let unsaid = match &mut self.journaling {
             Some(journaling) => journaling.append(&self.shared, closed)?,
-            None => write_home(&self.shared, &self.cache, closed)?,
+            None => write_home(&self.shared, closed)?,
         };
         let Some(Closed { changed, revoked, freed, .. }) = self.closed.take() else { return Ok(()) };
         if let Some(journaling) = &mut self.journaling {
@@ -136,7 +135,7 @@ impl Committer {
     fn flush(&self) -> Result<(), Error> {
         match &self.journaling {
             Some(journaling) => journaling.log.flush_home(),
-            None => flush(&self.shared, &self.cache),
+            None => flush(&self.shared),
         }
     }
 
@@ -156,23 +155,23 @@ impl Committer {
 
 /// Without a journal: file data is made durable, then what refers to it is written, in the order of blocks. Returns
 /// false: nothing needs to be revoked.
-fn write_home(shared: &Shared, cache: &BufferCache, closed: &Closed) -> Result<bool, Error> {
-    flush(shared, cache)?;
+fn write_home(shared: &Shared, closed: &Closed) -> Result<bool, Error> {
+    flush(shared)?;
     shared.go_on()?;
-    let mut writer = BlockWriter::new(cache.device(), cache.block_size());
+    let mut writer = BlockWriter::new(shared.cache.device(), shared.cache.block_size());
     for (pin, image) in &closed.changed {
         writer.push(pin.number(), image)?;
     }
     writer.finish()?;
-    flush(shared, cache)?;
+    flush(shared)?;
     let count = u64::try_from(closed.changed.len()).unwrap_or(u64::MAX);
     Counters::add(&shared.counters.blocks_logged, count);
     Ok(false)
 }
 
-fn flush(shared: &Shared, cache: &BufferCache) -> Result<(), Error> {
+fn flush(shared: &Shared) -> Result<(), Error> {
     Counters::add(&shared.counters.flushes, 1);
-    Ok(cache.device().flush()?)
+    Ok(shared.cache.device().flush()?)
 }
 
 /// Tells everybody should the committer panic, so that nobody waits for ever.

@@ -25,12 +25,11 @@ pub struct Stats {
     pub waits: u64,
 }
 
-/// The counters behind [`Stats`]. Each is added to by one thread at a time or under a lock, and nobody concludes
-/// anything from one about another: all accesses are relaxed.
+/// The counters behind [`Stats`], but for the handles. Nobody concludes anything from one about another: all accesses are
+/// relaxed.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) transactions: AtomicU64,
-    pub(crate) handles: AtomicU64,
     pub(crate) blocks_logged: AtomicU64,
     pub(crate) bytes_logged: AtomicU64,
     pub(crate) revokes: AtomicU64,
@@ -45,15 +44,10 @@ impl Counters {
         counter.fetch_add(count, Relaxed);
     }
 
-    /// The same for a counter that is only added to under a lock.
-    pub(crate) fn add_locked(counter: &AtomicU64, count: u64) {
-        counter.store(counter.load(Relaxed) + count, Relaxed);
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self, handles: u64) -> Stats {
         Stats {
             transactions: self.transactions.load(Relaxed),
-            handles: self.handles.load(Relaxed),
+            handles,
             blocks_logged: self.blocks_logged.load(Relaxed),
             bytes_logged: self.bytes_logged.load(Relaxed),
             revokes: self.revokes.load(Relaxed),

@@ -24,19 +24,25 @@
 mod checkpoint;
 mod committer;
 mod counters;
+mod door;
 mod error;
+mod handle;
 mod journal;
 mod log;
 mod map;
+#[cfg(all(test, feature = "loom", not(feature = "shuttle")))]
+mod models;
 mod overlay;
 mod recovery;
 mod running;
+mod shared;
 mod transactions;
 
 pub use counters::Stats;
 pub use error::Error;
+pub use handle::Handle;
 pub use journal::Journal;
 pub use map::{JournalMap, Run};
 pub use overlay::ReplayedDevice;
 pub use recovery::{Recovered, Replayed};
-pub use transactions::{Aborter, Closing, Handle, Observer, Options, Transactions};
+pub use transactions::{Aborter, Closing, Observer, Options, Transactions};

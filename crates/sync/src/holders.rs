@@ -65,6 +65,13 @@ impl Holders {
         }
     }
 
+    /// How many have entered so far, wrapping. Some who enter at the same time may be missing.
+    pub fn entered(&self) -> u64 {
+        // Relaxed: nothing is concluded from it.
+        let entered = |slot: &Padded<Slot>| slot.entered.load(Ordering::Relaxed);
+        self.slots.iter().fold(0, |sum, slot| sum.wrapping_add(entered(slot)))
+    }
+
     /// How many are inside: no fewer than there were at some moment of this call. `None` if the system has no memory for the
     /// barrier.
     pub fn count(&self) -> Option<u64> {

@@ -380,6 +380,50 @@ fn the_observer_has_the_last_word_in_a_transaction() {
 }
 
 #[test]
+fn a_handle_may_be_dropped_by_another_thread() {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let (cache, _, transactions) = open(&device, PATIENT);
+    fill(&cache, &transactions, 10, 1);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(0);
+        scope.spawn(move || receiver.into_iter().for_each(drop));
+        for _ in 0..2000 {
+            sender.send(transactions.start(20).expect("open")).expect("somebody listens");
+        }
+    });
+    // None of what they have not used is lost.
+    drop(transactions.start(240).expect("open"));
+    assert_eq!((transactions.stats().handles, transactions.stats().flushes), (2002, 0));
+}
+
+#[test]
+fn what_idle_threads_have_not_used_can_be_used() {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let (cache, _, transactions) = open(&device, PATIENT);
+    let all = std::sync::Barrier::new(40);
+    std::thread::scope(|scope| {
+        for thread in 0..40 {
+            let (cache, transactions, all) = (&cache, &transactions, &all);
+            scope.spawn(move || {
+                // Together they are more than a transaction has room for.
+                drop(transactions.start(30).expect("open"));
+                all.wait();
+                fill(cache, transactions, 10 + thread, 1);
+                all.wait();
+            });
+        }
+    });
+    let handle = transactions.start(150).expect("open");
+    assert!(handle.extend(50) && !handle.extend(50));
+    drop(handle);
+    assert_eq!((transactions.stats().handles, transactions.stats().flushes), (81, 0));
+    // What was committed begins anew.
+    transactions.sync().expect("written");
+    drop(transactions.start(250).expect("open"));
+    assert_eq!(transactions.stats().blocks_logged, 40);
+}
+
+#[test]
 fn an_operation_that_needs_a_transaction_of_its_own_gets_it() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);

@@ -1,0 +1,122 @@
+//! The right to change metadata.
+
+use std::cell::Cell;
+use std::mem;
+use std::ops::Range;
+
+use extern4_block::{Buffer, Unsealed};
+use extern4_disk::journal::Tid;
+
+use crate::Error;
+use crate::shared::Shared;
+
+/// The right to change metadata, as part of the running transaction.
+///
+/// While it is open, the transaction cannot be committed, so the thread that has it must not wait for a commit. It may be
+/// dropped by another thread.
+pub struct Handle<'t> {
+    shared: &'t Shared,
+    /// The number of the running transaction.
+    number: u64,
+    /// Blocks that it may change.
+    credits: Cell<u32>,
+    /// Blocks that it was the first to change, less those that it has taken out.
+    entered: Cell<i64>,
+    /// The transaction has grown by it.
+    has_grown: Cell<bool>,
+    freed: Cell<Vec<Range<u64>>>,
+}
+
+impl<'t> Handle<'t> {
+    pub(crate) fn new(shared: &'t Shared, number: u64, credits: u32) -> Self {
+        let (entered, has_grown, freed) = Default::default();
+        Self { shared, number, credits: Cell::new(credits), entered, has_grown, freed }
+    }
+
+    /// The transaction that this is part of.
+    pub fn tid(&self) -> Tid {
+        self.shared.running.tid()
+    }
+
+    /// Changes a block of metadata, and what is [put off](crate::Observer::seal) until it is written.
+    pub fn change<R>(&self, buffer: &mut Buffer, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
+        self.enter(buffer);
+        buffer.change(change)
+    }
+
+    /// The same for a block that is read from the device if need be: cheaper than to
+    /// [read](extern4_block::BufferCache::read) it for nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Device`] for a block that cannot be read.
+    #[inline]
+    pub fn edit<R>(
+        &self,
+        block: u64,
+        change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> Result<R, Error> {
+        let cache = &self.shared.cache;
+        // What is part of the transaction is pinned by it, and no transaction ends while this handle is open.
+        match cache.change_tagged(block, self.number, change) {
+            Ok(result) => Ok(result),
+            Err(change) => Ok(self.change(&mut cache.read(block)?, change)),
+        }
+    }
+
+    /// A block of metadata that this operation has just allocated, filled with zeroes.
+    ///
+    /// # Errors
+    /// [`Error::Device`] for a block outside the volume.
+    pub fn fresh(&self, block: u64) -> Result<Buffer, Error> {
+        let buffer = self.shared.cache.fresh(block)?;
+        self.enter(&buffer);
+        Ok(buffer)
+    }
+
+    #[inline]
+    fn enter(&self, buffer: &Buffer) {
+        self.note_growth(self.shared.running.change(buffer));
+    }
+
+    /// Blocks of metadata have been freed: older copies of them in the log are never to be replayed again. They are
+    /// part of what [`free`](Self::free) takes.
+    pub fn revoke(&self, blocks: Range<u64>) {
+        blocks.for_each(|block| self.note_growth(self.shared.running.revoke(block)));
+    }
+
+    /// Notes by how many blocks that are changed the transaction has grown, if it has changed at all.
+    #[inline]
+    fn note_growth(&self, growth: Option<i64>) {
+        if let Some(growth) = growth {
+            self.entered.set(self.entered.get() + growth);
+            self.has_grown.set(true);
+        }
+    }
+
+    /// Notes blocks that have been freed. The observer hears of them when the transaction has become durable; until
+    /// then nobody may use them, since after a crash they would still belong to whom they belonged to.
+    pub fn free(&self, blocks: Range<u64>) {
+        let mut freed = self.freed.take();
+        freed.push(blocks);
+        self.freed.set(freed);
+    }
+
+    /// Asks for leave to change `credits` blocks more. Never waits; if the answer is no, the operation has to go on
+    /// with another handle, or in an order that needs no more.
+    pub fn extend(&self, credits: u32) -> bool {
+        let extended = self.shared.extend(self.number, credits);
+        if extended {
+            self.credits.set(self.credits.get() + credits);
+        }
+        extended
+    }
+}
+
+impl Drop for Handle<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let rest = i64::from(self.credits.get()) - self.entered.get();
+        let freed = mem::take(self.freed.get_mut());
+        self.shared.stop(self.number, rest, self.has_grown.get(), freed);
+    }
+}

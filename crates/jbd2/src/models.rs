@@ -1,0 +1,138 @@
+//! Models: handles and those who close transactions, under loom.
+//!
+//! What runs is the code of [`crate::shared`], without the thread that commits: whoever closes a transaction here does what that
+//! does first. They fail if one of the rules in [`crate::door`] is broken: if who comes does not look at the door again, if who
+//! leaves or is turned away tells nobody, if the door is shut after the count, or left open when room is short, if room is found again
+//! while somebody is inside, if a pool is not charged, or outlives its transaction.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use extern4_block::{BufferCache, CacheOptions, MemoryDevice};
+use extern4_disk::journal::Tid;
+use extern4_sync::model::race_for;
+use extern4_sync::primitive::{AtomicU64, Ordering};
+
+use crate::committer::Closed;
+use crate::shared::{Limits, Shared};
+use crate::{Closing, Observer};
+
+/// Blocks of a transaction.
+const LIMIT: u32 = 8;
+
+/// A volume whose first transaction is not empty: this thread has revoked block 0.
+struct World {
+    shared: Shared,
+    witness: Witness,
+    /// Blocks that have been changed, and those that may be. Nothing of the model.
+    allowed: Mutex<i64>,
+}
+
+/// Two words that only handles change, both of them.
+#[derive(Default)]
+struct Witness([AtomicU64; 2]);
+
+impl Observer for Witness {
+    fn committed(&self, _tid: Tid, _freed: &[Range<u64>]) {}
+
+    fn closing(&self, _closing: &Closing<'_>) {
+        let [first, second] = self.0.each_ref().map(|word| word.load(Ordering::Relaxed));
+        assert_eq!(first, second, "half of an operation");
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let options = CacheOptions { block_size: 512, block_count: 16, memory_bytes: 0 };
+        let cache = BufferCache::new(Arc::new(MemoryDevice::zeroed(16 * 512)), options).expect("a cache");
+        let limits = Limits { blocks: LIMIT.into(), measure: None };
+        let patient = Duration::from_secs(1000);
+        let shared = Shared::new(Arc::new(cache), Tid(1), limits, patient, Arc::default());
+        shared.start(2).expect("open").revoke(0..1);
+        Self { shared, witness: Witness::default(), allowed: Mutex::default() }
+    }
+
+    /// An operation that does two things. Returns the transaction that it is part of.
+    fn operate(&self, block: u64) -> Tid {
+        let handle = self.shared.start(1).expect("open");
+        for (word, block) in self.witness.0.iter().zip(block..) {
+            word.store(1, Ordering::Relaxed);
+            handle.revoke(block..block + 1);
+        }
+        handle.tid()
+    }
+
+    /// What is in the transaction that runs now.
+    fn close(&self) -> Closed {
+        self.shared.close_running(&self.witness).expect("closed")
+    }
+
+    /// An operation that may change `credits` blocks, and changes `blocks`.
+    fn change(&self, credits: u32, blocks: Range<u64>) {
+        let handle = self.shared.start(credits).expect("open");
+        let raise = |by: i64| {
+            let mut allowed = self.allowed.lock().expect("no panic");
+            *allowed += by;
+            assert!(*allowed <= LIMIT.into(), "more than there is room for");
+        };
+        raise(credits.into());
+        let used = blocks.clone().count();
+        for block in blocks {
+            handle.fresh(block).expect("inside");
+        }
+        raise(i64::try_from(used).expect("small") - i64::from(credits));
+    }
+}
+
+#[test]
+fn handle_start_vs_commit() {
+    race_for(
+        || World::new(),
+        |world| world.operate(1),
+        World::close,
+        |world, tid, first| {
+            let second = world.close();
+            assert_eq!((first.tid, second.tid), (Tid(1), Tid(2)));
+            // All of it, in the transaction that it says.
+            let (with, without) = if tid == Tid(1) { (&first, &second) } else { (&second, &first) };
+            assert!(with.revoked.ends_with(&[1, 2]) && without.revoked.iter().all(|block| *block == 0));
+        },
+    );
+}
+
+#[test]
+fn handle_with_freed_blocks_vs_commit() {
+    race_for(
+        || World::new(),
+        |world| {
+            let handle = world.shared.start(1).expect("open");
+            handle.revoke(1..2);
+            handle.free(5..6);
+            handle.tid()
+        },
+        World::close,
+        |world, tid, first| {
+            let second = world.close();
+            let with = if tid == Tid(1) { &first } else { &second };
+            assert!(with.tid == tid && with.freed == [5..6] && with.revoked.contains(&1));
+        },
+    );
+}
+
+#[test]
+fn handle_credits_vs_limit() {
+    race_for(
+        || {
+            let world = World::new();
+            // What the thread's pool has is void then.
+            world.close();
+            world.change(2, 1..2);
+            world
+        },
+        |world| (2..5).for_each(|block| world.change(2, block..block + 1)),
+        // It may be open beside the first two of those, and after the last.
+        |world| world.change(4, 0..0),
+        |world, (), ()| assert_eq!(world.close().changed.len(), 4),
+    );
+}
