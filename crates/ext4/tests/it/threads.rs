@@ -171,3 +171,38 @@ fn many_threads_share_few_attributes() {
     let habits = Habits { few_values: 3, value_size: 6000, ..HABITS };
     crowds(ImageSpec::new("ext4-few-ea", 48 << 20, mke2fs), habits);
 }
+
+/// While one looks how much room a directory has, others make it larger.
+#[test]
+fn many_threads_fill_a_directory() {
+    let spec = ImageSpec::new("ext4-dir", 64 << 20, &["-t", "ext4", "-b", "1024", "-N", "40000"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let fs = memory::open(spec.name, &device);
+    let everything = session(Arc::clone(&fs) as _);
+    let (directories, threads, names) = (20, 8, 120);
+    for dir in 0..directories {
+        everything.mkdir(format!("/{dir}"), 0o755).expect("a directory");
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let everything = &everything;
+                scope.spawn(move || {
+                    for number in 0..names {
+                        let path = format!("/{dir}/a-name-that-fills-it-sooner-{thread}-{number}");
+                        let made = everything.mknod(&path, NewKind::Regular, 0o644);
+                        made.unwrap_or_else(|e| panic!("{path}: {e}"));
+                    }
+                });
+            }
+        });
+    }
+    drop(everything);
+    fs.close().expect("close");
+    drop(fs);
+    let left = memory::judge_in(spec.name, &device, &image);
+    let made = left.entries.keys().filter(|path| path.iter().filter(|byte| **byte == b'/').count() == 2);
+    assert_eq!(made.count(), directories * threads * names);
+}
