@@ -20,7 +20,7 @@ const CELL_RUNS: usize = 5;
 const VALUE_BYTES: usize = 512;
 const NAME: &str = "user.value";
 /// Attributes that all threads together set in one run.
-const SETS: u32 = 40_000;
+const SETS: u32 = 20_000;
 
 /// One cell of the table: how many threads set attributes, on how many files each, out of how many values.
 #[derive(Clone, Copy)]
