@@ -23,9 +23,6 @@ const SHARED: [&str; 3] = ["/s0", "/s1", "/s2"];
 /// Those with the names that all fight for, and how many names.
 const FOUGHT: [&str; 2] = ["/c0", "/c1"];
 const NAMES: usize = 4;
-/// Operations of each thread.
-const OPERATIONS: u64 = 150;
-
 /// Makes the shared directories.
 pub(crate) fn make_shared(session: &Session) {
     for dir in SHARED {
@@ -117,16 +114,28 @@ struct Side {
     ours: Session,
     model: Session,
     random: Random,
-    habits: Habits,
+    work: Work,
     progress: Arc<Progress>,
     balance: Arc<Balance>,
 }
 
+/// What threads do on names of their own.
+#[derive(Clone, Copy)]
+struct Work {
+    habits: Habits,
+    op: fn(&mut Random, &Habits) -> Op,
+    operations: u64,
+}
+
 impl Side {
     fn work(mut self) {
-        for at in 0..OPERATIONS {
+        for at in 0..self.work.operations {
             let fights = self.random.one_in(3);
-            let op = if fights { fight(&mut self.random) } else { op(&mut self.random, &self.habits) };
+            let op = if fights {
+                fight(&mut self.random)
+            } else {
+                (self.work.op)(&mut self.random, &self.work.habits)
+            };
             let op = if fights { op } else { own(op, self.number) };
             let shown = format!("thread {}, operation {at}: {op:.200?}", self.number);
             self.progress.begin(shown.clone());
@@ -137,7 +146,7 @@ impl Side {
                 }
                 check(&shown, got);
             } else if !no_room(&op, &got) {
-                let want = run_model(&self.model, &op, &got, self.habits.block_size);
+                let want = run_model(&self.model, &op, &got, self.work.habits.block_size);
                 let errno = |result: &Result<()>| result.as_ref().err().map(Error::errno);
                 assert_eq!(errno(&got), errno(&want), "{shown}: {got:?}");
             }
@@ -178,7 +187,7 @@ fn part(tree: Tree) -> Tree {
     tree
 }
 
-fn threads_beside_models(spec: &ImageSpec, habits: Habits, threads: u64, seed: u64) {
+fn threads_beside_models(spec: &ImageSpec, work: Work, threads: u64, seed: u64) {
     let what = format!("{} {threads} threads, seed {seed}", spec.name);
     let image = spec.build();
     let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
@@ -199,7 +208,7 @@ fn threads_beside_models(spec: &ImageSpec, habits: Habits, threads: u64, seed: u
             ours: ours.clone(),
             model,
             random,
-            habits,
+            work,
             progress: Arc::clone(&progress),
             balance: Arc::clone(&balance),
         };
@@ -217,11 +226,15 @@ fn threads_beside_models(spec: &ImageSpec, habits: Habits, threads: u64, seed: u
 }
 
 fn side_by_side(spec: ImageSpec, habits: Habits) {
+    all_beside_models(spec, Work { habits, op, operations: 150 });
+}
+
+fn all_beside_models(spec: ImageSpec, work: Work) {
     if !spec.can_run() {
         return;
     }
     for seed in 0..memory::number("EXTERN4_CROWDS", 3) {
-        threads_beside_models(&spec, habits, [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8], seed + 1);
+        threads_beside_models(&spec, work, [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8], seed + 1);
     }
 }
 
@@ -251,4 +264,29 @@ fn threads_with_contents_in_inodes_agree_with_their_models() {
     let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "inline_data,ea_inode", "-J", "size=4"];
     let habits = Habits { block_size: 4096, value_size: 9000, ..HABITS };
     side_by_side(ImageSpec::new("ext4-inline", 96 << 20, mke2fs), habits);
+}
+
+/// An operation on one of many names, which make directories large.
+fn on_many_names(random: &mut Random, _: &Habits) -> Op {
+    let mut path = || format!("/a-name-that-fills-a-directory-sooner-{}", random.below(500));
+    let (path, other) = (path(), path());
+    match random.below(20) {
+        0..=8 => Op::Mknod(path, NewKind::Regular),
+        9 => Op::Mkdir(path, 0o755),
+        10..=12 => Op::Unlink(path),
+        13 => Op::Rmdir(path),
+        14..=15 => Op::Link(path, other),
+        16..=17 => Op::Rename(path, other, RenameFlags::empty()),
+        18 => Op::Rename(path, other, RenameFlags::EXCHANGE),
+        _ => Op::Create(path, 0o644),
+    }
+}
+
+#[test]
+fn threads_in_large_directories_agree_with_their_models() {
+    let work = Work { habits: HABITS, op: on_many_names, operations: 1000 };
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-N", "20000", "-J", "size=4"];
+    all_beside_models(ImageSpec::new("ext4-large", 64 << 20, mke2fs), work);
+    let mke2fs = &["-t", "ext2", "-b", "1024", "-N", "20000", "-O", "^dir_index"];
+    all_beside_models(ImageSpec::new("ext2-large", 64 << 20, mke2fs), work);
 }
