@@ -157,9 +157,11 @@ impl Newest {
     /// Hands the bytes, which nobody else looks at, to `change`: a copy of them, if somebody does.
     #[inline]
     fn edit<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
-        if Image::get_mut(&mut self.image).is_none() {
-            self.image = Image::from(&self.image[..]);
+        if let Some(bytes) = Image::get_mut(&mut self.image) {
+            // Most of the time, and it takes a locked instruction to ask.
+            return change(bytes, &mut self.unsealed);
         }
+        self.image = Image::from(&self.image[..]);
         let bytes = Image::get_mut(&mut self.image).expect("the copy is nobody else's");
         change(bytes, &mut self.unsealed)
     }

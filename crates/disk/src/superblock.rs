@@ -765,15 +765,16 @@ pub(crate) fn check(ok: bool, field: &'static str, value: impl Into<u64>, at: Pl
 }
 
 /// The 64-bit number of two halves.
+#[inline]
 pub(crate) const fn join(lo: u32, hi: u32) -> u64 {
-    let ([a, b, c, d], [e, f, g, h]) = (lo.to_le_bytes(), hi.to_le_bytes());
-    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    // `From` is not const yet.
+    (hi as u64) << 32 | lo as u64
 }
 
 /// The 32-bit number of two halves.
+#[inline]
 pub(crate) const fn join16(lo: u16, hi: u16) -> u32 {
-    let ([a, b], [c, d]) = (lo.to_le_bytes(), hi.to_le_bytes());
-    u32::from_le_bytes([a, b, c, d])
+    (hi as u32) << 16 | lo as u32
 }
 
 const fn join_time(lo: U32, hi: u8) -> u64 {

@@ -42,7 +42,7 @@
 //! | `Record::owned` | who takes the record, who leaves it | who looks for one | `Release` / `Acquire` (O) |
 //! | `Collector::records`, `Record::next` | register | scans | `Release` / `Acquire` (N) |
 //! | `Collector::inbox`, `Bag::next` | sealing, the queue's holder | the queue's holder | `Release` / `Acquire` (I) |
-//! | `depth`, `bag`, `sealed`, `collecting` | the record's thread | the same | none; handed over with `owned` (O) |
+//! | `depth`, `bag`, `sealed`, `empty`, `collecting` | the record's thread | the same | none; handed over with `owned` (O) |
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -101,6 +101,8 @@ pub(crate) struct Record {
     bag: Cell<Option<Box<Bag>>>,
     /// What it has sealed and not handed over, the oldest first.
     sealed: Cell<VecDeque<Box<Bag>>>,
+    /// Bags to be filled next, at most [`KEPT_BAGS`]: memory that is still in the CPU's cache.
+    empty: Cell<VecDeque<Box<Bag>>>,
     /// Whether the thread is running destructors.
     collecting: Cell<bool>,
     /// Whether a thread has this record.
@@ -152,6 +154,7 @@ impl Collector {
             depth: Cell::new(0),
             bag: Cell::new(None),
             sealed: Cell::default(),
+            empty: Cell::default(),
             collecting: Cell::new(false),
             owned: AtomicBool::new(true),
             next: ptr::null(),
@@ -206,15 +209,21 @@ impl Collector {
     }
 
     /// Runs `deferred` once every read section that exists now has ended. Runs others first if that fills the bag.
+    #[inline]
     fn defer(&self, record: &Record, deferred: Deferred) {
-        let mut bag = record.bag.take().unwrap_or_default();
+        let mut bag = record.bag.take().unwrap_or_else(|| record.take_empty());
         bag.push(deferred);
         let full = bag.is_full();
         record.bag.set(Some(bag));
         if full {
-            self.seal(record);
-            self.run(record, || self.expired_own(record));
+            self.seal_and_run(record);
         }
+    }
+
+    #[cold]
+    fn seal_and_run(&self, record: &Record) {
+        self.seal(record);
+        self.run(record, || self.expired_own(record));
     }
 
     /// Seals what the thread has retired, and runs destructors that have expired, whoever retired them.
@@ -285,9 +294,7 @@ impl Collector {
             while let Some(deferred) = bag.pop() {
                 deferred.run();
             }
-            // Memory that is still in the CPU's cache, for what this thread retires next.
-            let empty = slot.take();
-            record.bag.set(record.bag.take().or(empty));
+            slot.take().into_iter().for_each(|empty| record.keep_empty(empty));
         }
     }
 
@@ -338,6 +345,23 @@ impl Collector {
 }
 
 impl Record {
+    /// A bag to fill.
+    #[cold]
+    fn take_empty(&self) -> Box<Bag> {
+        let mut empty = self.empty.take();
+        let bag = empty.pop_back();
+        self.empty.set(empty);
+        bag.unwrap_or_default()
+    }
+
+    fn keep_empty(&self, bag: Box<Bag>) {
+        let mut empty = self.empty.take();
+        if empty.len() < KEPT_BAGS {
+            empty.push_back(bag);
+        }
+        self.empty.set(empty);
+    }
+
     /// Leaves one level of the read section. True if the thread is ending and this was the last one: then the caller
     /// has the collector take the record back.
     #[inline]
