@@ -280,7 +280,10 @@ impl<T: Release> Link<T> {
 
 impl<T: Release> Drop for Link<T> {
     fn drop(&mut self) {
-        drop(self.take());
+        // Relaxed: `&mut self` came from a thread that synchronised with every user.
+        let raw = self.0.load(Ordering::Relaxed);
+        // SAFETY: the count is the link's, which ends here, and nobody follows it any more.
+        drop(unsafe { Shared::from_raw(raw) });
     }
 }
 
@@ -322,9 +325,14 @@ impl<T: Release> Lease<T> {
     ///
     /// # Safety
     /// From now on the lease is reached only by readers that were pinned before: its owner has no counted reference and
-    /// no place in which a reader could find it, or the lease has none.
+    /// no place in which a reader could find it, or the lease has none. Nobody else releases it at the same time.
     pub unsafe fn release(&self) {
-        drop(self.0.take());
+        // Relaxed, both: nobody else empties it at the same time, and readers do not follow the link. An exchange would be a
+        // locked instruction.
+        let raw = self.0.0.load(Ordering::Relaxed);
+        self.0.0.store(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: the count was the link's, and it has just been emptied.
+        drop(unsafe { Shared::from_raw(raw) });
     }
 }
 
