@@ -25,7 +25,7 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, PoisonError};
 
 use extern4_sync::percpu::{Padded, PerCpu};
-use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Latch, OnceLock, Ordering::Relaxed};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::shares::Shares;
 use extern4_sync::table::{Held, Seen, Table};
@@ -117,7 +117,7 @@ pub struct Block {
     /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
     image: OnceLock<Result<Box<[u8]>, Box<Error>>>,
     /// What it has been changed to since.
-    changed: std::sync::OnceLock<Box<Mutex<Newest>>>,
+    changed: std::sync::OnceLock<Box<Latch<Newest>>>,
     tag: AtomicU64,
 }
 
@@ -139,7 +139,7 @@ impl Block {
     #[inline]
     fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
         let unsealed = Unsealed::default();
-        let first = || Box::new(Mutex::new(Newest { image: Image::from(self.loaded()), unsealed }));
+        let first = || Box::new(Latch::new(Newest { image: Image::from(self.loaded()), unsealed }));
         // Nobody looks at the newest contents under the lock but who changes them, so if `change` panics there is nothing half
         // done that others must not see: they are what the caller's structures have to deal with.
         change(&mut self.changed.get_or_init(first).lock().unwrap_or_else(PoisonError::into_inner))

@@ -28,6 +28,7 @@ use fences as row;
 use membarrier as row;
 
 pub use row::heavy;
+pub(crate) use row::light;
 
 #[cfg(any(test, not(feature = "loom")))]
 pub(crate) use row::choose;
@@ -69,7 +70,7 @@ mod fences {
     pub(crate) fn choose() {}
 
     #[inline]
-    pub(super) fn light() {
+    pub(crate) fn light() {
         // SeqCst: pairs with `heavy`.
         fence(Ordering::SeqCst);
     }
@@ -112,7 +113,7 @@ mod membarrier {
     }
 
     #[inline]
-    pub(super) fn light() {
+    pub(crate) fn light() {
         // Relaxed: there is one choice, and not to know it yet means the fence, which is right in any case.
         if CHOSEN.load(Ordering::Relaxed) == MEMBARRIER {
             // SeqCst: pairs with membarrier in `heavy`.

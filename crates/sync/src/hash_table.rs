@@ -38,7 +38,7 @@ use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use crate::percpu::Padded;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering, null_pointers};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Latch, LatchGuard, Ordering, null_pointers};
 use crate::rcu::{Guard, pin};
 use crate::spare;
 
@@ -78,7 +78,7 @@ pub struct HashTable<T> {
     heads: Box<[AtomicPtr<Node<T>>]>,
     /// How far to shift a hash down to a bucket.
     shift: u32,
-    stripes: Box<[Padded<Mutex<Stripe>>]>,
+    stripes: Box<[Padded<Latch<Stripe>>]>,
     /// Removals so far: those from bucket `b` are in number `b % PARTS`.
     removals: Box<[AtomicU64; PARTS]>,
     /// No other table has it, nor had.
@@ -108,7 +108,7 @@ pub struct Bucket<'g, T> {
     table: &'g HashTable<T>,
     head: &'g AtomicPtr<Node<T>>,
     stripe: usize,
-    lock: MutexGuard<'g, Stripe>,
+    lock: LatchGuard<'g, Stripe>,
     guard: &'g Guard,
 }
 
@@ -120,7 +120,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     pub fn with_capacity(capacity: usize) -> Self {
         let least = STRIPES.max(2);
         let buckets = capacity.saturating_mul(2).clamp(least, 1 << 24).next_power_of_two();
-        let stripe = || Padded(Mutex::new(Stripe { entries: 0, hand: 0 }));
+        let stripe = || Padded(Latch::new(Stripe { entries: 0, hand: 0 }));
         Self {
             heads: null_pointers(buckets),
             shift: u64::BITS - buckets.trailing_zeros(),
@@ -234,7 +234,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     /// Entries in the table; out of date at once.
     pub fn len(&self) -> usize {
         let entries =
-            |stripe: &Padded<Mutex<Stripe>>| stripe.0.lock().unwrap_or_else(PoisonError::into_inner).entries;
+            |stripe: &Padded<Latch<Stripe>>| stripe.0.lock().unwrap_or_else(PoisonError::into_inner).entries;
         self.stripes.iter().map(entries).sum()
     }
 

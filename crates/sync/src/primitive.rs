@@ -42,6 +42,19 @@ pub use crate::audit::{
     lock::Mutex,
 };
 
+#[cfg(not(all(
+    target_os = "linux",
+    not(any(feature = "loom", feature = "audit", miri, extern4_tsan))
+)))]
+pub use self::{Mutex as Latch, MutexGuard as LatchGuard};
+#[cfg(any(feature = "loom", all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))))]
+pub mod latch;
+
+/// A lock for what takes a moment. Models have the scheduler's, so that they need not go through the steps of this one each time:
+/// it has a model of its own.
+#[cfg(all(target_os = "linux", not(any(feature = "loom", feature = "audit", miri, extern4_tsan))))]
+pub use latch::{Latch, LatchGuard};
+
 /// Variables of a thread, all of which are made from constants.
 #[cfg(feature = "loom")]
 macro_rules! thread_variables {
