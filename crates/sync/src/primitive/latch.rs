@@ -2,7 +2,7 @@
 //!
 //! Who releases a lock has to learn whether somebody sleeps who must be woken. Locks in general learn it by an exchange of the
 //! word that they release. Here who releases stores the word and then looks at the number of those who wait, and who is about to sleep
-//! adds himself to that number and then looks at the word; the barriers of [`asymmetric`](crate::asymmetric) between the two accesses of each see to it
+//! adds himself to that number and then looks at the word; the barriers of [`asymmetric`] between the two accesses of each see to it
 //! that one of them at least sees the other. Nearly all releases find that nobody waits, so theirs is LIGHT, and who is about to sleep
 //! pays for HEAVY.
 //!
