@@ -13,6 +13,7 @@ use extern4_disk::geometry::Position;
 use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
 use extern4_disk::superblock::ErrorPolicy;
 use extern4_jbd2::Handle;
+use extern4_sync::lock_order::{Rank, Ranked};
 use extern4_vfs::Errno;
 
 use crate::balloc::Reserved;
@@ -36,6 +37,7 @@ pub(crate) struct Change<'f> {
     has_begun: Cell<bool>,
     /// An inode has been changed whose flags say that its changes are made durable at once.
     asks_sync: Cell<bool>,
+    _ranked: Ranked,
 }
 
 impl Ext4 {
@@ -96,10 +98,11 @@ impl Ext4 {
     /// Opens a handle.
     fn begin<'f>(&'f self, writer: &'f Writer, credits: u32, reserved: Reserved<'f>) -> Result<Change<'f>> {
         let quotas = writer.quotas.as_deref();
+        let ranked = Ranked::take(Rank::Handle);
         let handle = writer.transactions.start(credits + quotas.map_or(0, |_| QUOTA_CREDITS))?;
         let promises = Promises::none(quotas);
         let (has_begun, asks_sync) = Default::default();
-        Ok(Change { fs: self, writer, handle, reserved, promises, has_begun, asks_sync })
+        Ok(Change { fs: self, writer, handle, reserved, promises, has_begun, asks_sync, _ranked: ranked })
     }
 
     /// Opens a handle and sets the blocks aside that are really needed, after a commit if that makes room.

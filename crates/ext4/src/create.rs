@@ -9,7 +9,7 @@ use extern4_vfs::{Errno, FileType, Inode, NewInode, NewKind, NewNode, Timespec};
 
 use crate::change::Change;
 use crate::error::Result;
-use crate::inode::InodeInfo;
+use crate::inode::{InodeInfo, shown_flags, timespec};
 use crate::map::LOGICAL_END;
 use crate::map_change::UNMAP_CREDITS;
 use crate::mount::Ext4;
@@ -111,7 +111,7 @@ impl Ext4 {
                         change.count_link(&mut names.info);
                     }
                     change.touch_names(&mut names.info, new.now)?;
-                    names.publish(self, change.tid())?;
+                    names.publish(self, change.tid());
                 }
                 Ok((info, change.tid()))
             })?;
@@ -131,6 +131,20 @@ impl Ext4 {
         inode.private::<Node>().set(info, tid);
         inode.set_attr(&attr);
         Ok(())
+    }
+
+    /// The same for a directory of which nothing has changed but its names, and what they take.
+    pub(crate) fn publish_names(&self, dir: &Inode, info: InodeInfo, tid: extern4_disk::journal::Tid) {
+        let fields = info.fields();
+        dir.update(|attr| {
+            attr.size = fields.size();
+            attr.blocks = fields.sectors();
+            attr.nlink = u32::from(fields.links());
+            attr.mtime = timespec(fields.mtime());
+            attr.ctime = timespec(fields.ctime());
+            attr.flags = shown_flags(fields.flags(), FileType::Directory);
+        });
+        dir.private::<Node>().set(info, tid);
     }
 
     /// `EMLINK` if a directory cannot have one more subdirectory.

@@ -330,7 +330,7 @@ fn shown_size(info: &InodeInfo, kind: FileType) -> u64 {
 /// which are which is seen by setting each and asking a mounted volume for them.
 pub(crate) const SHOWN_FLAGS: u32 = 0x725b_dfff;
 
-fn shown_flags(flags: InodeFlags, kind: FileType) -> FileFlags {
+pub(crate) fn shown_flags(flags: InodeFlags, kind: FileType) -> FileFlags {
     let shown = FileFlags::from_bits_retain(flags.bits() & SHOWN_FLAGS);
     match kind {
         FileType::Directory => shown,
@@ -338,6 +338,6 @@ fn shown_flags(flags: InodeFlags, kind: FileType) -> FileFlags {
     }
 }
 
-fn timespec(time: Timestamp) -> Timespec {
+pub(crate) fn timespec(time: Timestamp) -> Timespec {
     Timespec { sec: time.seconds, nsec: time.nanos }
 }

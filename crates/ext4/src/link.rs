@@ -54,7 +54,7 @@ impl Ext4 {
             change.admit_blocks(&dir.info, caps, || self.blocks_for_name(&dir.info, to.name))?;
             change.add_name(&mut dir.info, to.name, info.ino(), kind_of(&info))?;
             change.touch_names(&mut dir.info, now)?;
-            dir.publish(self, change.tid())?;
+            dir.publish(self, change.tid());
             if info.fields().links() == 0 {
                 change.orphan_remove(&mut info)?;
             }
@@ -82,7 +82,7 @@ impl Ext4 {
             let mut dir = Names::lock(from.dir);
             change.remove_name(&mut dir.info, from.name)?;
             change.touch_names(&mut dir.info, now)?;
-            dir.publish(self, change.tid())?;
+            dir.publish(self, change.tid());
             let freed = to_free.is_some() && change.free_with_name(&mut info, now)?;
             if !freed {
                 change.drop_link(&mut info, now)?;
@@ -90,7 +90,10 @@ impl Ext4 {
             Ok((change.tid(), freed))
         })?;
         if freed {
+            // There is nobody to look at anything else.
             inode.private::<Node>().set_freed();
+            inode.update(|attr| attr.nlink = 0);
+            return Ok(());
         }
         self.publish(inode, info, tid)
     }
@@ -106,7 +109,7 @@ impl Ext4 {
             change.remove_name(&mut dir.info, from.name)?;
             change.uncount_link(&mut dir.info);
             change.touch_names(&mut dir.info, now)?;
-            dir.publish(self, change.tid())?;
+            dir.publish(self, change.tid());
             change.drop_directory(&mut info, now)?;
             Ok(change.tid())
         })?;
@@ -206,8 +209,10 @@ impl<'d> Moving<'d> {
 
     /// Shows what has changed to those who have the inodes in use.
     fn publish(self, fs: &Ext4, rename: &Rename<'_>, tid: Tid) -> Result<()> {
-        self.from.publish(fs, tid)?;
-        self.to.map_or(Ok(()), |to| to.publish(fs, tid))?;
+        self.from.publish(fs, tid);
+        if let Some(to) = self.to {
+            to.publish(fs, tid);
+        }
         fs.publish(rename.inode, self.inode, tid)?;
         match (rename.target, self.target) {
             (Some(inode), Some(target)) => fs.publish(inode, target, tid),

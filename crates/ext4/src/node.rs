@@ -21,9 +21,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use extern4_disk::journal::Tid;
+use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_vfs::Inode;
 
-use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 
@@ -39,20 +39,21 @@ pub(crate) struct Names<'d> {
     dir: &'d Inode,
     /// The directory's inode, to be changed.
     pub(crate) info: InodeInfo,
-    _names: RwLockWriteGuard<'d, ()>,
+    _names: Ordered<RwLockWriteGuard<'d, ()>>,
 }
 
 impl<'d> Names<'d> {
     /// Locks the names of `dir`.
     pub(crate) fn lock(dir: &'d Inode) -> Self {
         let node = dir.private::<Node>();
-        let names = node.names.write().unwrap_or_else(PoisonError::into_inner);
+        let lock = || node.names.write().unwrap_or_else(PoisonError::into_inner);
+        let names = Ordered::lock(Rank::DirectoryBlocks, lock);
         Self { dir, info: node.copy(), _names: names }
     }
 
     /// Shows the directory as transaction `tid` has changed it to those who have it in use.
-    pub(crate) fn publish(self, fs: &Ext4, tid: Tid) -> Result<()> {
-        fs.publish(self.dir, self.info, tid)
+    pub(crate) fn publish(self, fs: &Ext4, tid: Tid) {
+        fs.publish_names(self.dir, self.info, tid);
     }
 }
 
@@ -131,8 +132,9 @@ impl Node {
     }
 
     /// Names stay as they are as long as this lives.
-    pub(crate) fn read_names(&self) -> RwLockReadGuard<'_, ()> {
-        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn read_names(&self) -> Ordered<RwLockReadGuard<'_, ()>> {
+        let lock = || self.names.read().unwrap_or_else(PoisonError::into_inner);
+        Ordered::lock(Rank::DirectoryBlocks, lock)
     }
 
     /// Nobody reads contents as long as this lives.

@@ -12,6 +12,7 @@
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
 //! - [`lglock`]: a lock for each CPU; one's own, a certain one, or all of them.
+//! - [`lock_order`]: the ranks of locks, which debug builds check.
 //! - [`per_thread`]: a value for each thread that no other sees.
 //! - [`percpu`]: values and counters with one cache line a CPU.
 //! - `model`, with the feature `loom`: how models are run.
@@ -33,6 +34,7 @@ mod epoch;
 pub mod hash_table;
 pub mod holders;
 pub mod lglock;
+pub mod lock_order;
 pub mod mbcache;
 #[cfg(feature = "loom")]
 pub mod model;

@@ -40,13 +40,14 @@
 //! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`Hit::is_current`] |
 
 use extern4_sync::hash_table::{Bucket, Found, HashTable, Kept};
+use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::shared::{Last, Link, Seen, Shared};
 
 use crate::dentry::Dentry;
 use crate::inode::Inode;
-use crate::lock::{self, Stripes, WaitingRooms};
+use crate::lock::{self, MutexGuard, Stripes, WaitingRooms};
 use crate::name::{Name, Scanned, hash_name, new_seed};
 
 pub(crate) struct DentryCache {
@@ -157,6 +158,7 @@ pub(crate) struct LockedName<'a> {
     dentry: Option<Shared<Dentry>>,
     /// The entry with the lock has left the table.
     is_bound: bool,
+    _ranked: Ranked,
 }
 
 impl<'a> LockedName<'a> {
@@ -204,8 +206,9 @@ impl Drop for LockedName<'_> {
 }
 
 /// What came of an attempt to lock a name.
-enum Attempt<'a> {
-    Locked(LockedName<'a>),
+enum Attempt {
+    /// It is the caller's now, and this what it stands for.
+    Locked(Shared<Dentry>),
     /// The name is not in the cache.
     Unknown,
     /// Somebody else has it. Kept to be dropped without a lock.
@@ -307,28 +310,30 @@ impl DentryCache {
     }
 
     /// Keeps others from asking the file system for the same name.
-    pub(crate) fn single_flight(&self, key: Key<'_>) -> impl Drop + '_ {
-        self.stripes.lock(key.hash)
+    pub(crate) fn single_flight(&self, key: Key<'_>) -> Ordered<MutexGuard<'_, ()>> {
+        self.stripes.lock(Rank::Lookup, key.hash)
     }
 
     /// Locks a name, once nobody else has it locked; `None` if it is not in the cache. Locks: see the top.
     pub(crate) fn lock_name<'a>(&'a self, key: Key<'a>) -> Option<LockedName<'a>> {
-        match self.try_lock_name(key, false) {
-            Attempt::Locked(locked) => Some(locked),
-            Attempt::Unknown => None,
-            Attempt::Busy(_) => self.wait_for_name(key),
-        }
+        let ranked = Ranked::take(Rank::Name);
+        let dentry = match self.try_lock_name(key, false) {
+            Attempt::Locked(dentry) => dentry,
+            Attempt::Unknown => return None,
+            Attempt::Busy(_) => self.wait_for_name(key)?,
+        };
+        Some(LockedName { cache: self, key, dentry: Some(dentry), is_bound: false, _ranked: ranked })
     }
 
     #[cold]
-    fn wait_for_name<'a>(&'a self, key: Key<'a>) -> Option<LockedName<'a>> {
+    fn wait_for_name(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
         let room = self.waiting.room(key.hash);
         loop {
             // Dropped with the mutex free.
             let _busy;
             let waiting = room.enter();
             match self.try_lock_name(key, true) {
-                Attempt::Locked(locked) => return Some(locked),
+                Attempt::Locked(dentry) => return Some(dentry),
                 Attempt::Unknown => return None,
                 Attempt::Busy(dentry) => _busy = dentry,
             }
@@ -339,6 +344,7 @@ impl DentryCache {
     /// Waits while a name is hidden. Locks: see the top.
     #[cold]
     pub(crate) fn wait_until_shown(&self, key: Key<'_>) {
+        let _ranked = Ranked::take(Rank::Name);
         let room = self.waiting.room(key.hash);
         let mut waiting = room.enter();
         while self.with_entry(key, |entry| entry.hidden.load(Ordering::Acquire) && entry.ask()) == Some(true)
@@ -348,7 +354,7 @@ impl DentryCache {
     }
 
     /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex of the waiting room.
-    fn try_lock_name<'a>(&'a self, key: Key<'a>, asks: bool) -> Attempt<'a> {
+    fn try_lock_name(&self, key: Key<'_>, asks: bool) -> Attempt {
         loop {
             let guard = pin();
             let found = self.table.find(key.hash, &guard, |entry| key.is(entry));
@@ -358,12 +364,7 @@ impl DentryCache {
             // Acquire: pairs with the Release in `unlock`.
             match entry.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => {
-                    return Attempt::Locked(LockedName {
-                        cache: self,
-                        key,
-                        dentry: Some(dentry),
-                        is_bound: false,
-                    });
+                    return Attempt::Locked(dentry);
                 }
                 Err(GONE) => {}
                 Err(_) if asks && !entry.ask() => {}

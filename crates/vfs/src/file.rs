@@ -197,7 +197,7 @@ impl OpenFile {
         batch.clear();
         self.require_dir()?;
         {
-            let _names = self.inode().lock_shared();
+            let _names = self.inode().lock_names();
             self.list(cookie, max, batch)?;
         }
         self.touch_atime();
@@ -213,7 +213,7 @@ impl OpenFile {
         self.permission_to_search()?;
         {
             // Held over both, and exclusive, so that each name still stands for its inode when the two are bound.
-            let _names = self.inode().lock_exclusive();
+            let _names = self.inode().lock_names_exclusive();
             self.list(cookie, max, batch)?;
             let sb = self.sb();
             batch.add_inodes(

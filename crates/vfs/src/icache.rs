@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use extern4_sync::hash_table::HashTable;
+use extern4_sync::lock_order::Rank;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
 use extern4_sync::shared::{Link, Shared};
@@ -70,7 +71,7 @@ impl InodeCache {
         if let Some(inode) = self.find(ino) {
             return Ok(inode);
         }
-        let _single_flight = self.stripes.lock(hash(ino));
+        let _single_flight = self.stripes.lock(Rank::InodeRead, hash(ino));
         if let Some(inode) = self.find_settled(ino) {
             return Ok(inode);
         }

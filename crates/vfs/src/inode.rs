@@ -14,6 +14,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::shared::Release;
@@ -324,14 +325,19 @@ impl Inode {
         Ok(Arc::clone(self.link.get_or_init(|| target)))
     }
 
-    /// Takes `rwsem` shared.
-    pub(crate) fn lock_shared(&self) -> RwLockReadGuard<'_, ()> {
-        lock::read(&self.rwsem)
+    /// Takes the `rwsem` of a directory whose names are to be looked up or changed, shared.
+    pub(crate) fn lock_names(&self) -> Ordered<RwLockReadGuard<'_, ()>> {
+        Ordered::lock(Rank::Directory, || lock::read(&self.rwsem))
     }
 
-    /// Takes `rwsem` exclusive.
-    pub(crate) fn lock_exclusive(&self) -> RwLockWriteGuard<'_, ()> {
-        lock::write(&self.rwsem)
+    /// The same exclusive.
+    pub(crate) fn lock_names_exclusive(&self) -> Ordered<RwLockWriteGuard<'_, ()>> {
+        Ordered::lock(Rank::Directory, || lock::write(&self.rwsem))
+    }
+
+    /// Takes `rwsem` exclusive, to change the inode itself.
+    pub(crate) fn lock_exclusive(&self) -> Ordered<RwLockWriteGuard<'_, ()>> {
+        Ordered::lock(Rank::Child, || lock::write(&self.rwsem))
     }
 }
 

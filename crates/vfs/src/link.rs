@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use extern4_sync::lock_order::Ordered;
 use extern4_sync::shared::{self, Shared};
 
 use crate::attr::{FileType, Rdev, Timespec};
@@ -70,7 +71,7 @@ impl Session {
         let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
-        let names = parent.inode().lock_shared();
+        let names = parent.inode().lock_names();
         let removed = sb.with_name(&parent.dentry, name, |locked| {
             let victim = locked.dentry();
             let inode = victim.inode().ok_or(Errno::ENOENT)?;
@@ -103,7 +104,7 @@ impl Session {
         let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
-        let names = parent.inode().lock_shared();
+        let names = parent.inode().lock_names();
         let removed = sb.with_name(&parent.dentry, name, |locked| {
             let victim = locked.dentry();
             let inode = victim.inode().ok_or(Errno::ENOENT)?;
@@ -189,7 +190,7 @@ impl Session {
         let to = End { dir: &to_dir, name: to_name, last: &to_last };
         let sb = from_dir.sb();
         let replaced = if from_dir.dentry.ptr_eq(&to_dir.dentry) {
-            let _names = from_dir.inode().lock_shared();
+            let _names = from_dir.inode().lock_names();
             self.rename_locked(sb, &from, &to, flags)?
         } else {
             // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
@@ -295,6 +296,9 @@ impl Session {
     }
 }
 
+/// An inode's `rwsem`, exclusive.
+type ExclusiveLock<'a> = Ordered<RwLockWriteGuard<'a, ()>>;
+
 /// One end of a rename.
 struct End<'a> {
     dir: &'a Spot<'a>,
@@ -331,10 +335,7 @@ fn check_ends(
 
 /// Locks two directories: an ancestor before what lies below it, others by inode number.
 /// Locks: `rename_mutex` held.
-fn lock_two<'a>(
-    a: &'a Spot<'_>,
-    b: &'a Spot<'_>,
-) -> Result<(RwLockWriteGuard<'a, ()>, RwLockWriteGuard<'a, ()>)> {
+fn lock_two<'a>(a: &'a Spot<'_>, b: &'a Spot<'_>) -> Result<(ExclusiveLock<'a>, ExclusiveLock<'a>)> {
     let (inode_a, inode_b) = (a.inode(), b.inode());
     if ptr::eq(inode_a, inode_b) {
         return Err(two_names(inode_a));
@@ -342,7 +343,7 @@ fn lock_two<'a>(
     let b_first = is_ancestor(&b.dentry, &a.dentry)
         || !is_ancestor(&a.dentry, &b.dentry) && inode_b.ino() < inode_a.ino();
     let (first, second) = if b_first { (inode_b, inode_a) } else { (inode_a, inode_b) };
-    Ok((first.lock_exclusive(), second.lock_exclusive()))
+    Ok((first.lock_names_exclusive(), second.lock_names_exclusive()))
 }
 
 /// Locks what moves and what is replaced: directories first, for who makes a link holds the directory when it locks the
@@ -352,7 +353,7 @@ fn lock_children<'a>(
     to: &End<'_>,
     inode: &'a Inode,
     replaced: Option<&'a Inode>,
-) -> Result<(RwLockWriteGuard<'a, ()>, Option<RwLockWriteGuard<'a, ()>>)> {
+) -> Result<(ExclusiveLock<'a>, Option<ExclusiveLock<'a>>)> {
     for child in [Some(inode), replaced].into_iter().flatten() {
         if [from, to].iter().any(|end| ptr::eq(end.dir.inode(), child)) {
             return Err(two_names(child));

@@ -7,6 +7,7 @@
 
 use std::sync::PoisonError;
 
+use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::Condvar;
 pub(crate) use extern4_sync::primitive::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -88,8 +89,8 @@ impl Stripes {
     }
 
     /// Takes the mutex that `hash` falls on. Nobody may hold two.
-    pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, ()> {
-        lock(&self.0[Self::index(hash)])
+    pub(crate) fn lock(&self, rank: Rank, hash: u64) -> Ordered<MutexGuard<'_, ()>> {
+        Ordered::lock(rank, || lock(&self.0[Self::index(hash)]))
     }
 
     fn index(hash: u64) -> usize {

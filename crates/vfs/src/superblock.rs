@@ -15,11 +15,12 @@
 //!
 //! Nobody waits in a circle: locks of the second to the fourth kind are taken going down the tree, names after the
 //! directory they stand in and before what they stand for. Where who lies above whom could change meanwhile, `rwsem`s are held
-//! exclusive, and the mutex.
+//! exclusive, and the mutex. Debug builds check the order (`extern4_sync::lock_order`).
 
 use std::sync::{self, Arc, PoisonError};
 use std::time::SystemTime;
 
+use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::shared::Shared;
 use extern4_sync::tally::Tally;
@@ -356,8 +357,8 @@ impl SuperBlock {
     }
 
     /// Serialises renames between directories.
-    pub(crate) fn lock_renames(&self) -> MutexGuard<'_, ()> {
-        lock::lock(&self.rename_mutex)
+    pub(crate) fn lock_renames(&self) -> Ordered<MutexGuard<'_, ()>> {
+        Ordered::lock(Rank::Rename, || lock::lock(&self.rename_mutex))
     }
 
     /// Begins a change of who may search a directory, which lasts as long as what this returns. Nothing for other files.
@@ -402,7 +403,7 @@ impl SuperBlock {
                 return Ok(dentry);
             }
             // Shared: with a rename that goes on, in the one directory or the other, the name may be in neither.
-            let _names = inode.lock_shared();
+            let _names = inode.lock_names();
             self.lookup_key(inode, key, name)
         })
     }
