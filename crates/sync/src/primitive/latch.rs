@@ -93,11 +93,13 @@ impl<T> Latch<T> {
 
     #[cold]
     fn wait(&self) {
-        for _ in 0..LOOKS {
+        let mut looks = LOOKS;
+        while looks > 0 {
             if self.state.load(Ordering::Relaxed) == FREE && self.try_take() {
                 return;
             }
             std::hint::spin_loop();
+            looks -= 1;
         }
         // Relaxed: HEAVY orders it before the looks at `state`.
         self.waiting.fetch_add(1, Ordering::Relaxed);
