@@ -141,8 +141,7 @@ pub(crate) struct Plan {
 impl Ext4 {
     /// Whether an inode has attributes, or anything that stands in their place.
     pub(crate) fn has_attributes(&self, info: &InodeInfo) -> Result<bool> {
-        let own = self.with_xattr_area(info, |area| Ok(area.starts_with(&xattr::MAGIC.to_le_bytes())))?;
-        Ok(own || info.fields().xattr_block().is_some())
+        Ok(self.has_attributes_in_record(info)? || info.fields().xattr_block().is_some())
     }
 
     /// The attributes of an inode.

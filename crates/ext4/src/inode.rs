@@ -4,7 +4,6 @@
 //! time one is decoded. Users see the root directory and everything from the first ordinary inode on, but none of the
 //! volume's own files: journal, quota files, orphan file, and the inodes that hold the values of extended attributes.
 
-use extern4_block::Buffer;
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::feature::Incompat;
 use extern4_disk::geometry::Position;
@@ -210,6 +209,17 @@ impl Ext4 {
         }
     }
 
+    /// Whether there are extended attributes in the inode's record.
+    pub(crate) fn has_attributes_in_record(&self, info: &InodeInfo) -> Result<bool> {
+        let are_there = |area: &[u8]| area.starts_with(&xattr::MAGIC.to_le_bytes());
+        match &info.record {
+            Record::Table(at) => Ok(self.cache.with(at.block, |block| {
+                are_there(info.inode.xattr_area(self.record_in(block, at.offset)))
+            })?),
+            Record::FastCommit => self.with_xattr_area(info, |area| Ok(are_there(area))),
+        }
+    }
+
     /// Where an error in the inode's own extended attributes stands.
     pub(crate) fn xattr_area_place(info: &InodeInfo) -> Place {
         let place = Place::new(Structure::Xattr).ino(info.ino());
@@ -219,7 +229,7 @@ impl Ext4 {
         }
     }
 
-    fn record_in<'a>(&self, buffer: &'a Buffer, offset: u32) -> &'a [u8] {
+    fn record_in<'a>(&self, buffer: &'a [u8], offset: u32) -> &'a [u8] {
         let size = usize::from(self.superblock().inode_size());
         // OK: sizes of records are powers of two up to a block's, so a record that starts in a block ends in it.
         &buffer[to_usize(offset)..to_usize(offset) + size]
@@ -270,8 +280,7 @@ impl Ext4 {
             return Err(stale("holds the value of an extended attribute"));
         }
         let attr = self.attr(&info)?;
-        let no_acl = info.inode.xattr_block().is_none()
-            && self.with_xattr_area(&info, |area| Ok(!area.starts_with(&xattr::MAGIC.to_le_bytes())))?;
+        let no_acl = info.inode.xattr_block().is_none() && !self.has_attributes_in_record(&info)?;
         Ok(NewInode { attr, no_acl, private: Box::new(Node::new(info)) })
     }
 
