@@ -138,11 +138,14 @@ impl Block {
     /// Hands its newest contents to `change`.
     #[inline]
     fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
-        let unsealed = Unsealed::default();
-        let first = || Box::new(Latch::new(Newest { image: Image::from(self.loaded()), unsealed }));
+        let changed = self.changed.get().unwrap_or_else(|| {
+            // Looked at before, since models may switch threads where it is.
+            let (loaded, unsealed) = (self.loaded(), Unsealed::default());
+            self.changed.get_or_init(|| Box::new(Latch::new(Newest { image: Image::from(loaded), unsealed })))
+        });
         // Nobody looks at the newest contents under the lock but who changes them, so if `change` panics there is nothing half
         // done that others must not see: they are what the caller's structures have to deal with.
-        change(&mut self.changed.get_or_init(first).lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What it has been changed to, if it has.

@@ -425,6 +425,8 @@ impl Shared {
             self.go_on()?;
             state = wait(&self.work, state);
         }
+        // Who gave up did so with his handle open: what he left half done is not looked at any more.
+        self.go_on()?;
         Ok(mem::take(&mut state.freed))
     }
 
