@@ -8,6 +8,7 @@
 //! - [`mbcache`]: a bounded cache of numbers by hash, for contents that are to be found again.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
 //! - [`tally`]: counters that each thread adds to alone.
+//! - [`supply`]: how many are left, where each thread takes from a part of its own while there is plenty.
 //! - [`asymmetric`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
@@ -46,5 +47,6 @@ pub mod seqcount;
 pub mod shared;
 pub mod shares;
 mod spare;
+pub mod supply;
 pub mod table;
 pub mod tally;
