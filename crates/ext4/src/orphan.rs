@@ -11,13 +11,17 @@
 //! first and then the record that led to it; every record is written with what the list says under the block's lock. So
 //! whichever of two is written last has what the list says then.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_sync::primitive::{AtomicBool, Ordering::Relaxed};
+use extern4_sync::percpu::Padded;
+use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
 
 use crate::change::Change;
 use crate::create::NAME_CREDITS;
@@ -26,67 +30,144 @@ use crate::inode::InodeInfo;
 use crate::map::RunKind;
 use crate::mount::Ext4;
 
-/// The list of orphans as it stands now, the newest last: the superblock leads to that one, and each to the one before it. The
-/// superblock hears of it when a transaction closes (`writer`).
-#[derive(Default)]
+/// The list of orphans as it stands now: the superblock leads to the newest, and each to the one before it. The superblock hears of
+/// it when a transaction closes (`writer`).
 pub(crate) struct Orphans {
-    list: Mutex<Vec<u32>>,
-    /// Whether there are any, so that who stores an inode need not ask the list as a rule. Changes under the list's lock. Relaxed:
-    /// whoever puts an inode on the list or takes it off stores it, too, and reads here what he has written himself or what
-    /// came later.
-    any: AtomicBool,
+    list: Mutex<List>,
+    /// How many orphans there are among the inodes that share a count, so that who stores an inode need not ask the list as a
+    /// rule, which all threads use. Changes under the list's lock. Relaxed: whoever puts an inode on the list or takes it off stores
+    /// it, too, and reads here what he has written himself or what came later.
+    among: [Padded<AtomicU32>; 1 << AMONG_BITS],
+}
+
+const AMONG_BITS: u32 = 6;
+
+/// Inodes by number, 0 for none. Everything is done in a few steps, for every unlink needs the lock.
+#[derive(Default)]
+struct List {
+    newest: u32,
+    places: HashMap<u32, Between, BuildHasherDefault<Spread>>,
+}
+
+/// Those beside an orphan on the list.
+struct Between {
+    newer: u32,
+    older: u32,
+}
+
+impl List {
+    /// Puts an inode on the list as the newest; false if it is there.
+    fn add(&mut self, ino: u32) -> bool {
+        let Entry::Vacant(place) = self.places.entry(ino) else { return false };
+        place.insert(Between { newer: 0, older: self.newest });
+        let before = std::mem::replace(&mut self.newest, ino);
+        if let Some(before) = self.places.get_mut(&before) {
+            before.newer = ino;
+        }
+        true
+    }
+
+    /// Takes an inode off the list; `None` if it is not there.
+    fn remove(&mut self, ino: u32) -> Option<Between> {
+        let between = self.places.remove(&ino)?;
+        match self.places.get_mut(&between.newer) {
+            Some(newer) => newer.older = between.older,
+            None => self.newest = between.older,
+        }
+        if let Some(older) = self.places.get_mut(&between.older) {
+            older.newer = between.newer;
+        }
+        Some(between)
+    }
+}
+
+/// Spreads numbers over a table. Nobody gains by choosing numbers of orphans that fall together.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = spread(self.0 ^ u64::from(number));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Multiplies by an odd number whose bits look random, and folds the upper half, where every bit depends on all below, over the lower.
+fn spread(number: u64) -> u64 {
+    let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ product >> 32
+}
+
+impl Default for Orphans {
+    fn default() -> Self {
+        Self { list: Mutex::default(), among: std::array::from_fn(|_| Padded::default()) }
+    }
 }
 
 impl Orphans {
     /// What stands in place of the time of deletion of inode `ino`; `None` if it is no orphan.
     pub(crate) fn next_of(&self, ino: u32) -> Option<u32> {
-        if !self.any.load(Relaxed) {
+        if self.among(ino).load(Relaxed) == 0 {
             return None;
         }
-        let list = self.list();
-        let at = list.iter().rposition(|&orphan| orphan == ino)?;
-        Some(at.checked_sub(1).map_or(0, |before| list[before]))
+        self.list().places.get(&ino).map(|between| between.older)
     }
 
     /// The one that the superblock leads to; 0 if there is none.
     pub(crate) fn newest(&self) -> u32 {
-        self.list().last().copied().unwrap_or(0)
+        self.list().newest
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<u32>> {
+    fn list(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the list.
-    fn change<R>(&self, change: impl FnOnce(&mut Vec<u32>) -> R) -> R {
+    /// Puts an inode on the list, if it is not there.
+    fn add(&self, ino: u32) {
         let mut list = self.list();
-        let result = change(&mut list);
-        self.any.store(!list.is_empty(), Relaxed);
-        result
+        if list.add(ino) {
+            let among = self.among(ino);
+            among.store(among.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// Takes an inode off the list, if it is there.
+    fn remove(&self, ino: u32) -> Option<Between> {
+        let mut list = self.list();
+        let between = list.remove(ino)?;
+        let among = self.among(ino);
+        among.store(among.load(Relaxed) - 1, Relaxed);
+        Some(between)
+    }
+
+    /// Inodes that one thread makes one after the other share a count as a rule.
+    fn among(&self, ino: u32) -> &AtomicU32 {
+        let index = spread(u64::from(ino >> 6)) >> (u64::BITS - AMONG_BITS);
+        // OK: so many bits.
+        &self.among[index as usize]
     }
 }
 
 impl Change<'_> {
     /// Puts an inode on the list of orphans. The caller stores it.
     pub(crate) fn orphan_add(&self, info: &mut InodeInfo) -> Result<()> {
-        self.writer.orphans.change(|list| {
-            if !list.contains(&info.ino()) {
-                list.push(info.ino());
-            }
-        });
+        self.writer.orphans.add(info.ino());
         Ok(())
     }
 
     /// Takes an inode off the list of orphans. The caller stores it.
     pub(crate) fn orphan_remove(&self, info: &mut InodeInfo) -> Result<()> {
-        let after = self.writer.orphans.change(|list| {
-            let at = list.iter().rposition(|&orphan| orphan == info.ino())?;
-            list.remove(at);
-            info.fields_mut().set_dtime(0);
-            list.get(at).copied()
-        });
+        let Some(between) = self.writer.orphans.remove(info.ino()) else { return Ok(()) };
+        info.fields_mut().set_dtime(0);
         // The one that led to it leads to the next now.
-        after.map_or(Ok(()), |after| self.renew_next_orphan(after))
+        if between.newer == 0 { Ok(()) } else { self.renew_next_orphan(between.newer) }
     }
 
     /// Writes to the record of an orphan which one is next. It may be no orphan any more.
@@ -122,7 +203,8 @@ impl Ext4 {
     /// Frees what was deleted while open, and cuts off what was being truncated, when the volume was last in use.
     pub(crate) fn free_orphans(&self) -> Result<()> {
         let list = self.orphan_list()?;
-        self.writer()?.orphans.change(|orphans| orphans.extend(list.iter().rev()));
+        let orphans = &self.writer()?.orphans;
+        list.iter().rev().for_each(|&ino| orphans.add(ino));
         let mut in_file = Vec::new();
         let file = self.superblock().orphan_file_inode();
         let present = self.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT);
@@ -209,5 +291,36 @@ impl Ext4 {
             orphans.extend(OrphanBlock::decode(&block, physical, seed, self.superblock(), place)?.inodes());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_leads_from_the_newest_to_the_oldest() {
+        let orphans = Orphans::default();
+        let mut expected: Vec<u32> = Vec::new();
+        let mut random = 1_u32;
+        for _ in 0..3000 {
+            random = random.wrapping_mul(0x9e37_79b1).wrapping_add(7);
+            let ino = 11 + (random >> 8) % 100;
+            if random >> 31 == 0 {
+                orphans.add(ino);
+                if !expected.contains(&ino) {
+                    expected.push(ino);
+                }
+            } else {
+                let was_there = orphans.remove(ino).is_some();
+                assert_eq!(was_there, expected.contains(&ino));
+                expected.retain(|&orphan| orphan != ino);
+            }
+            let next = |&ino: &u32| orphans.next_of(ino).filter(|&next| next != 0);
+            let newest = Some(orphans.newest()).filter(|&newest| newest != 0);
+            assert!(std::iter::successors(newest, next).eq(expected.iter().rev().copied()));
+            assert_eq!(orphans.next_of(ino).is_some(), expected.contains(&ino));
+        }
+        assert!(!expected.is_empty());
     }
 }
