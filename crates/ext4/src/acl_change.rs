@@ -6,7 +6,6 @@ use extern4_disk::acl as disk;
 use extern4_disk::feature::Incompat;
 use extern4_disk::xattr::NameIndex;
 use extern4_disk::{inline, inode as disk_inode};
-use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{Acl, AclEntry, AclKind, AclTag, Caps, Errno, Inode, Timespec};
 
 use crate::attrs::{Attribute, Attributes, Need, Plan};
@@ -81,7 +80,7 @@ impl Ext4 {
         for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
             let Some(acl) = acl else { continue };
             let plan = self.plan(&info, &attributes, (index(kind), b""), Some(&encode(acl)?))?;
-            if plan.value.is_some() && self.writer()?.space.free_inodes.load(Relaxed) < 3 {
+            if plan.value.is_some() && self.writer()?.space.free_inodes() < 3 {
                 return Err(Errno::ENOSPC.into());
             }
             let more = plan.need(self);

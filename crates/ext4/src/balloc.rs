@@ -8,7 +8,13 @@
 //! # Locks
 //! A group's lock is innermost but for those of buffers: nothing is waited for under it but the read of a bitmap. Only one
 //! group is locked at a time.
+//!
+//! # What threads share
+//! Threads that work in different groups write nothing in common: what is free and what waits to be is counted by each thread for
+//! itself and added up when somebody asks, and what an operation sets aside comes from a pool of the thread's own as long as there is
+//! plenty ([`Supply`]).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -21,7 +27,10 @@ use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Closing;
-use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
+use extern4_sync::percpu::Padded;
+use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::supply::Supply;
+use extern4_sync::tally::Tally;
 use extern4_vfs::{Errno, reserve};
 
 use crate::change::Change;
@@ -31,22 +40,28 @@ use crate::mount::Ext4;
 
 /// The free blocks and inodes of a volume that can be changed.
 pub(crate) struct Space {
-    /// What is known of each group, once it is needed.
-    groups: Box<[OnceLock<Mutex<Group>>]>,
+    groups: Box<[Slot]>,
     blocks_per_group: u32,
     first_data_block: u64,
-    /// Free blocks, as the descriptors of the groups have them: a handle is open while it changes. Relaxed, as with the others:
-    /// a number, which orders nothing.
-    free: AtomicU64,
+    /// A handle is open while it changes.
+    counts: Tally<3>,
     /// Free blocks that may be taken and that nobody has reserved.
-    unreserved: AtomicU64,
-    /// So many of them are only for those for whom the volume keeps some.
-    kept: u64,
-    /// Blocks that have been freed, and are free for good once that is durable.
-    pending: AtomicU64,
-    pub(crate) free_inodes: AtomicU64,
+    unreserved: Supply,
+    /// Blocks that have been freed since the volume was opened and are free for good. Written once a commit.
+    settled: AtomicU64,
     /// Groups whose descriptors are to be stored when the running transaction closes. Locks: innermost.
     unstored: Mutex<Vec<u32>>,
+}
+
+/// What is known of a group, once it is needed. On lines of its own, for other threads use its neighbours.
+type Slot = OnceLock<Box<Padded<Mutex<Group>>>>;
+
+/// What [`Space`] counts: free blocks and inodes, as the descriptors of the groups have them, and blocks freed since the volume
+/// was opened. Numbers wrap, and so may go down.
+struct Counts {
+    blocks: u64,
+    inodes: u64,
+    freed: u64,
 }
 
 /// A group as it stands now.
@@ -86,7 +101,7 @@ pub(crate) enum Which {
 /// Free blocks set aside for an operation. What it does not take is given back when this is dropped.
 pub(crate) struct Reserved<'s> {
     space: &'s Space,
-    left: AtomicU64,
+    left: Cell<u64>,
 }
 
 impl Space {
@@ -101,51 +116,63 @@ impl Space {
             blocks += u64::from(descriptor.free_clusters());
             inodes += u64::from(descriptor.free_inodes());
         }
-        Ok(Self {
+        let space = Self {
             groups: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
             blocks_per_group: geometry.blocks_per_group(),
             first_data_block: u64::from(geometry.first_data_block()),
-            free: AtomicU64::new(blocks),
-            unreserved: AtomicU64::new(blocks),
-            kept: fs.kept_blocks(),
-            pending: AtomicU64::new(0),
-            free_inodes: AtomicU64::new(inodes),
+            counts: Tally::new(),
+            unreserved: Supply::new(blocks, fs.kept_blocks()),
+            settled: AtomicU64::new(0),
             unstored: Mutex::default(),
-        })
+        };
+        space.add(Counts { blocks, inodes, freed: 0 });
+        Ok(space)
     }
 
     /// Sets free blocks aside; `ENOSPC` if there are not so many for who calls.
     pub(crate) fn reserve(&self, blocks: u64) -> Result<Reserved<'_>> {
-        if blocks == 0 {
-            return Ok(Reserved { space: self, left: AtomicU64::new(0) });
+        if blocks > 0 && !self.unreserved.take(blocks, reserve::may_use) {
+            return Err(Errno::ENOSPC.into());
         }
-        match self.unreserved.fetch_update(Relaxed, Relaxed, |free| self.without(free, blocks)) {
-            Ok(_) => Ok(Reserved { space: self, left: AtomicU64::new(blocks) }),
-            Err(_) => Err(Errno::ENOSPC.into()),
-        }
-    }
-
-    /// What is left of `free` blocks without `blocks`, if who calls may have these.
-    fn without(&self, free: u64, blocks: u64) -> Option<u64> {
-        let left = free.checked_sub(blocks)?;
-        (left >= self.kept || blocks == 0 || reserve::may_use()).then_some(left)
+        Ok(Reserved { space: self, left: Cell::new(blocks) })
     }
 
     /// Whether there would be so many free blocks if all that has been freed were free for good.
     pub(crate) fn commit_helps(&self, blocks: u64) -> bool {
-        let pending = self.pending.load(Relaxed);
-        let free = self.unreserved.load(Relaxed).saturating_add(pending);
-        pending > 0 && self.without(free, blocks).is_some()
+        // In this order, so that no block is missed that is settled meanwhile. Acquire: pairs with the Release in `settle`, so that
+        // what has been settled is among what has been freed.
+        let settled = self.settled.load(Ordering::Acquire);
+        let pending = self.counted().freed.wrapping_sub(settled);
+        self.unreserved.would_do(pending, blocks, reserve::may_use)
     }
 
     /// Free blocks: what operations under way have set aside is among them, and what becomes free with the transaction.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.free.load(Relaxed)
+        at_least_none(self.counted().blocks)
     }
 
     /// Free inodes.
     pub(crate) fn free_inodes(&self) -> u64 {
-        self.free_inodes.load(Relaxed)
+        at_least_none(self.counted().inodes)
+    }
+
+    fn add(&self, counts: Counts) {
+        self.counts.add([counts.blocks, counts.inodes, counts.freed]);
+    }
+
+    fn counted(&self) -> Counts {
+        let [blocks, inodes, freed] = self.counts.sum();
+        Counts { blocks, inodes, freed }
+    }
+
+    /// Counts an inode that has been taken.
+    pub(crate) fn count_inode_taken(&self) {
+        self.add(Counts { blocks: 0, inodes: 1_u64.wrapping_neg(), freed: 0 });
+    }
+
+    /// Counts an inode that has been given back.
+    pub(crate) fn count_inode_freed(&self) {
+        self.add(Counts { blocks: 0, inodes: 1, freed: 0 });
     }
 
     /// Locks a group.
@@ -155,7 +182,7 @@ impl Space {
             Some(known) => known,
             None => {
                 let found = Mutex::new(Group::new(*fs.group(group)?));
-                slot.get_or_init(|| found)
+                slot.get_or_init(|| Box::new(Padded(found)))
             }
         };
         Ok(known.lock().unwrap_or_else(PoisonError::into_inner))
@@ -171,21 +198,18 @@ impl Space {
 impl Reserved<'_> {
     /// Takes some of what was set aside, or of what is free beyond it.
     pub(crate) fn take(&self, blocks: u64) -> Result<()> {
-        let less = |left: u64| left.checked_sub(blocks);
-        if self.left.fetch_update(Relaxed, Relaxed, less).is_ok() {
-            return Ok(());
+        match self.left.get().checked_sub(blocks) {
+            Some(left) => self.left.set(left),
+            None => self.space.reserve(blocks)?.left.set(0),
         }
-        let more = self.space.reserve(blocks)?;
-        more.left.store(0, Relaxed);
         Ok(())
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        let left = *self.left.get_mut();
-        if left > 0 {
-            self.space.unreserved.fetch_add(left, Relaxed);
+        if self.left.get() > 0 {
+            self.space.unreserved.give(self.left.get());
         }
     }
 }
@@ -199,9 +223,14 @@ impl Space {
                     group.settle(&bits);
                 }
             }
-            self.unreserved.fetch_add(blocks.end - blocks.start, Relaxed);
-            self.pending.fetch_sub(blocks.end - blocks.start, Relaxed);
         }
+        let settled = freed.iter().map(|blocks| blocks.end - blocks.start).sum();
+        if settled == 0 {
+            return;
+        }
+        self.unreserved.give(settled);
+        // Release: pairs with the Acquire in `commit_helps`.
+        self.settled.fetch_add(settled, Ordering::Release);
     }
 
     /// Stores the descriptors of the groups that a transaction has changed, with the checksums of their bitmaps: once,
@@ -349,7 +378,7 @@ impl Change<'_> {
                     return Ok(found);
                 }
             }
-            if least == 1 && self.reserved.left.load(Relaxed) == 0 {
+            if least == 1 && self.reserved.left.get() == 0 {
                 return Err(Errno::ENOSPC.into());
             }
         }
@@ -379,7 +408,8 @@ impl Change<'_> {
         group.hand = run.end;
         let free = group.descriptor.free_clusters().checked_sub(run.end - run.start);
         group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
-        self.writer.space.free.fetch_sub(u64::from(run.end - run.start), Relaxed);
+        let taken = u64::from(run.end - run.start);
+        self.writer.space.add(Counts { blocks: taken.wrapping_neg(), inodes: 0, freed: 0 });
         self.set_bits(number, group, Which::Blocks, &mut buffer, run.clone(), true)?;
         let start = self
             .fs
@@ -408,8 +438,8 @@ impl Change<'_> {
             group.pending.insert(bits.start, bits.end);
             self.set_bits(number, group, Which::Blocks, &mut buffer, bits, false)?;
         }
-        self.writer.space.free.fetch_add(blocks.end - blocks.start, Relaxed);
-        self.writer.space.pending.fetch_add(blocks.end - blocks.start, Relaxed);
+        let freed = blocks.end - blocks.start;
+        self.writer.space.add(Counts { blocks: freed, inodes: 0, freed });
         self.note_freed(blocks, metadata);
         Ok(())
     }
@@ -495,6 +525,11 @@ impl Change<'_> {
         let features = self.fs.superblock().features().ro_compat;
         features.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM)
     }
+}
+
+/// A sum of what threads have added, some of which may have been missed: not less than none.
+fn at_least_none(sum: u64) -> u64 {
+    u64::try_from(sum.cast_signed()).unwrap_or(0)
 }
 
 /// Sets or clears bits; false, if one of them was so already.

@@ -1,14 +1,13 @@
 //! Inodes: taking a free one, and giving one back.
 //!
 //! Files go into the group of their directory. Directories are spread, as Orlov proposed: those in the root over groups that
-//! have more free than the average, others near their parent while that group is not crowded.
+//! have more free than the average. Others go into the group of their parent.
 
 use extern4_disk::bitmap::Bitmap;
 use extern4_disk::geometry::InodeSlot;
 use extern4_disk::group::GroupFlags;
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Place, Structure};
-use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::Errno;
 
 use crate::balloc::{Group, Which, bad_bitmap, flip};
@@ -39,21 +38,20 @@ impl Change<'_> {
 
     /// Where a new directory is looked for first.
     fn group_for_directory(&self, parent: u32, home: u32) -> Result<u32> {
-        let sb = self.fs.superblock();
-        let groups = sb.geometry().group_count();
-        // Relaxed: a guess.
-        let inodes = self.writer.space.free_inodes.load(Relaxed) / u64::from(groups);
+        if parent != ROOT_INO {
+            return Ok(home);
+        }
+        let groups = self.fs.superblock().geometry().group_count();
+        let inodes = self.writer.space.free_inodes() / u64::from(groups);
         let blocks = self.writer.space.free_blocks() / u64::from(groups);
-        let roomy = |number: u32| -> Result<bool> {
-            let descriptor = self.writer.space.lock(self.fs, number)?.descriptor;
-            Ok(u64::from(descriptor.free_inodes()) >= inodes.max(1)
-                && u64::from(descriptor.free_clusters()) >= blocks)
-        };
-        // Any place will do for one in the root; the number of directories there spreads them.
-        let first = if parent == ROOT_INO { self.writer.next_spread() % groups } else { home };
+        // Any place will do; the number of directories there spreads them.
+        let first = self.writer.next_spread() % groups;
         for step in 0..groups.min(64) {
             let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
-            if parent != ROOT_INO && step == 0 || roomy(group)? {
+            let descriptor = self.writer.space.lock(self.fs, group)?.descriptor;
+            if u64::from(descriptor.free_inodes()) >= inodes.max(1)
+                && u64::from(descriptor.free_clusters()) >= blocks
+            {
                 return Ok(group);
             }
         }
@@ -91,7 +89,7 @@ impl Change<'_> {
             let unused = group.descriptor.unused_inodes().min(per_group - index - 1);
             group.descriptor.set_unused_inodes(unused);
         }
-        self.writer.space.free_inodes.fetch_sub(1, Relaxed);
+        self.writer.space.count_inode_taken();
         let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
         Ok(Some((ino.ok_or_else(|| bad_bitmap(Which::Inodes, number))?, group.next_generation())))
     }
@@ -117,7 +115,7 @@ impl Change<'_> {
         if is_dir {
             group.descriptor.set_used_dirs(group.descriptor.used_dirs().saturating_sub(1));
         }
-        self.writer.space.free_inodes.fetch_add(1, Relaxed);
+        self.writer.space.count_inode_freed();
         Ok(())
     }
 
