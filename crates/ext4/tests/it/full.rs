@@ -321,6 +321,41 @@ fn ext4_without_free_inodes() {
     explore(ImageSpec::new("full-inodes", 4 << 20, mke2fs), 1024, true, Scarce::Inodes, &[0, 1, 2]);
 }
 
+/// While there is plenty threads set blocks aside for themselves. Whoever needs the last ones gets them all the same.
+#[test]
+fn what_other_threads_have_set_aside_can_be_used() {
+    const THREADS: u64 = 4;
+    let block = 1024;
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];
+    let spec = ImageSpec::new("full-threads", 40 << 20, mke2fs);
+    if !spec.can_run() {
+        return;
+    }
+    let device = Arc::new(MemoryDevice::new(memory::bytes_of(&spec)));
+    let fs = memory::open(spec.name, &device);
+    let main = session(Arc::clone(&fs) as _);
+    main.mkdir("/pads", 0o755).expect("a directory");
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let session = main.clone();
+            scope.spawn(move || {
+                session.mkdir(format!("/{thread}"), 0o755).expect("there is room");
+                for at in 0..20 {
+                    let path = format!("/{thread}/{at}");
+                    write(&session, &path, 0, &data(0, (block * at) as usize)).expect("there is room");
+                    session.unlink(&path).expect("it is there");
+                }
+            });
+        }
+    });
+    let before = free(&main).blocks_free;
+    assert!(before > 30_000, "{before} blocks were free");
+    fill_blocks(&main, block);
+    drop(main);
+    fs.close().expect("close");
+    memory::fsck(spec.name, &device);
+}
+
 /// Every block of a directory has to be revoked in the journal when it is freed, and these are more than one transaction can tell.
 #[test]
 fn a_huge_directory_goes_with_a_small_journal() {
