@@ -404,32 +404,35 @@ impl Change<'_> {
         let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= least) else {
             return Ok(None);
         };
-        self.reserved.take(u64::from(run.end - run.start))?;
-        group.hand = run.end;
-        let free = group.descriptor.free_clusters().checked_sub(run.end - run.start);
-        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
-        let taken = u64::from(run.end - run.start);
-        self.writer.space.add(Counts { blocks: taken.wrapping_neg(), inodes: 0, freed: 0 });
-        self.set_bits(number, group, Which::Blocks, &mut buffer, run.clone(), true)?;
         let start = self
             .fs
             .superblock()
             .geometry()
             .group_start(number)
             .ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
-        Ok(Some(start + u64::from(run.start)..start + u64::from(run.end)))
+        let blocks = start + u64::from(run.start)..start + u64::from(run.end);
+        self.writer.zones.check(&blocks)?;
+        self.reserved.take(u64::from(run.end - run.start))?;
+        group.hand = run.end;
+        let free = group.descriptor.free_clusters().checked_sub(run.end - run.start);
+        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
+        let taken = u64::from(run.end - run.start);
+        self.writer.space.add(Counts { blocks: taken.wrapping_neg(), inodes: 0, freed: 0 });
+        self.set_bits(number, group, Which::Blocks, &mut buffer, run, true)?;
+        Ok(Some(blocks))
     }
 
     /// Gives blocks back; `metadata` if they may have been logged. Nobody can take them before the transaction is durable.
     ///
     /// # Errors
-    /// A block that is free already, or is not one that files may own.
+    /// A block that is free already, or is the volume's own.
     pub(crate) fn free(&self, blocks: Range<u64>, metadata: bool) -> Result<()> {
         let allowed = self.fs.blocks();
         if blocks.is_empty() || blocks.start < allowed.first || blocks.end > allowed.end {
             let kind = CorruptKind::BlockOutOfRange { field: "block", block: blocks.start };
             return Err(Place::new(Structure::BlockBitmap).corrupt(kind).into());
         }
+        self.writer.zones.check(&blocks)?;
         for (number, bits) in self.writer.space.split(blocks.clone()) {
             let group = &mut *self.writer.space.lock(self.fs, number)?;
             let mut buffer = self.block_bitmap(number, group)?;

@@ -72,6 +72,7 @@ mod sha256;
 mod sharing;
 mod superblock;
 mod symlink;
+mod system_zone;
 pub mod tune;
 mod writer;
 mod xattr;

@@ -63,6 +63,17 @@ impl Run {
         u64::from(self.logical) + self.len_blocks
     }
 
+    /// The blocks of the volume that are the file's, written or not.
+    fn allocated(&self) -> Option<std::ops::Range<u64>> {
+        match self.kind {
+            // OK: as in `mapped`.
+            RunKind::Mapped { physical } | RunKind::Unwritten { physical } => {
+                Some(physical..physical + self.len_blocks)
+            }
+            RunKind::Hole => None,
+        }
+    }
+
     /// The blocks of the volume that hold written data.
     pub(crate) fn mapped(&self) -> Option<std::ops::Range<u64>> {
         match self.kind {
@@ -80,6 +91,9 @@ impl Ext4 {
             true => extents::map(self, inode, logical)?,
             false => indirect::map(self, inode, logical)?,
         };
+        if let (Some(writer), Some(blocks)) = (&self.writer, run.allocated()) {
+            writer.zones.check(&blocks)?;
+        }
         Ok(match self.fast_commits.changes(inode.ino()).filter(|changes| changes.has_map()) {
             Some(changes) => changes.patch(run),
             None => run,

@@ -26,6 +26,7 @@ use crate::orphan::Orphans;
 use crate::quota::Quotas;
 use crate::seal;
 use crate::sharing::Sharing;
+use crate::system_zone::SystemZones;
 
 /// What changes of a volume go through.
 pub(crate) struct Writer {
@@ -36,6 +37,7 @@ pub(crate) struct Writer {
     /// None if the volume has none.
     pub(crate) quotas: Option<Arc<Quotas>>,
     pub(crate) sharing: Sharing,
+    pub(crate) zones: SystemZones,
     spread: AtomicU32,
 }
 
@@ -111,6 +113,7 @@ impl Writer {
             orphans,
             quotas,
             sharing: Sharing::new(fs.superblock()),
+            zones: SystemZones::of(fs)?,
             spread: AtomicU32::new(0),
         };
         writer.mark(fs, true)?;

@@ -8,9 +8,10 @@ use extern4_disk::{CorruptKind, Structure};
 use extern4_ext4::{Error, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools::{self, Need, can_run};
-use extern4_vfs::{AclKind, FileOps, FileSystem, FileType, InodeOps};
+use extern4_vfs::{AclKind, Errno, FallocateMode, FileOps, FileSystem, FileType, InodeOps, Session};
 
-use crate::walk;
+use crate::model::{Op, run, session};
+use crate::{memory, walk};
 
 const BLOCK: usize = 4096;
 const MKE2FS: [Need; 1] = [Need::Tool("mke2fs")];
@@ -393,5 +394,131 @@ fn no_changed_byte_makes_a_look_panic_or_hang() {
             }
         }
         image[at] = good[at];
+    }
+}
+
+/// A volume of small groups, and what it has of its own in some of them: with `flex_bg` all in the first, else each in its group.
+struct Grouped {
+    bytes: Vec<u8>,
+    own: Vec<(Structure, u64)>,
+    /// The byte where a file's extent says where it starts.
+    extent: usize,
+}
+
+fn grouped(features: &'static [&'static str]) -> Grouped {
+    let spec = ImageSpec::new("grouped", 16 << 20, features)
+        .from_directory(&[|root| std::fs::write(root.join("file"), [7; 4096])]);
+    let bytes = std::fs::read(&spec.build().path).expect("the image is read");
+    let fs = open(bytes.clone()).expect("the image is good");
+    let geometry = fs.superblock().geometry();
+    let backup = geometry.superblock_in(1).expect("a backup");
+    let mut own = vec![(Structure::Superblock, backup), (Structure::GroupDescriptor, backup + 1)];
+    for group in [1, 4, geometry.group_count() - 1] {
+        let descriptor = fs.group(group).expect("a descriptor");
+        own.push((Structure::BlockBitmap, descriptor.block_bitmap()));
+        own.push((Structure::InodeBitmap, descriptor.inode_bitmap()));
+        own.push((Structure::Inode, descriptor.inode_table() + 1));
+    }
+    let ino = walk::resolve(&fs, "/file").expect("a file").ino();
+    let at = fs.inode_position(ino.try_into().expect("an inode number")).expect("a position");
+    // Behind the header of the map are the first block of the file and how many there are.
+    let extent = at.block as usize * 1024 + at.offset as usize + 0x28 + 12 + 8;
+    Grouped { bytes, own, extent }
+}
+
+const WITHOUT: &str = "^metadata_csum,^uninit_bg,^has_journal";
+const WITHOUT_FLEX: &str = "^metadata_csum,^uninit_bg,^has_journal,^flex_bg";
+const GROUPED: [&[&str]; 2] = [
+    &["-t", "ext4", "-b", "1024", "-g", "1024", "-N", "512", "-O", WITHOUT],
+    &["-t", "ext4", "-b", "1024", "-g", "1024", "-N", "512", "-O", WITHOUT_FLEX],
+];
+
+/// Changes a volume, on which block `own` stays as it was. Says what went wrong, and which block has been noted as damaged.
+fn attempt(
+    what: &str,
+    bytes: &[u8],
+    own: u64,
+    change: impl FnOnce(&Session) -> extern4_vfs::Result<()>,
+) -> (Option<extern4_vfs::Error>, Option<u64>) {
+    let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+    let fs = memory::open(what, &device);
+    let error = change(&session(Arc::clone(&fs) as _)).err();
+    let _ = fs.sync();
+    let _ = fs.close();
+    drop(fs);
+    let after = memory::contents(&device);
+    let own = own as usize * 1024..(own as usize + 1) * 1024;
+    assert!(after[own.clone()] == bytes[own], "{what}: it was changed");
+    let noted = open(after).expect("the volume opens").superblock().last_error().map(|error| error.block);
+    (error, noted)
+}
+
+#[test]
+fn a_file_that_claims_blocks_of_the_volumes_own_does_not_get_them() {
+    if !can_run(&MKE2FS) {
+        return;
+    }
+    let punch = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
+    let file = || "/file".to_owned();
+    let claims = [
+        // The file is found to be damaged before anything is changed.
+        (Op::Write(file(), 100, 3), true),
+        (Op::Write(file(), 0, 1024), true),
+        (Op::Truncate(file(), 100), true),
+        (Op::Fallocate(file(), FallocateMode::ZERO_RANGE, 100, 20), true),
+        (Op::Truncate(file(), 0), true),
+        (Op::Fallocate(file(), punch, 0, 1024), true),
+        // It goes when nobody has it open any more: nobody is told.
+        (Op::Unlink(file()), false),
+    ];
+    for features in GROUPED {
+        let Grouped { bytes, own, extent } = grouped(features);
+        for (structure, block) in own {
+            let mut bytes = bytes.clone();
+            bytes[extent..extent + 4].copy_from_slice(&(block as u32).to_le_bytes());
+            for (op, is_told) in &claims {
+                let what = format!("{features:?}, {structure} {block}, {op:?}");
+                let (error, noted) = attempt(&what, &bytes, block, |session| run(session, op));
+                let place = error.as_ref().and_then(corrupt).map(|corrupt| corrupt.place);
+                match is_told {
+                    true => {
+                        assert_eq!(error.map(|error| error.errno()), Some(Errno::EUCLEAN), "{what}");
+                        let place = place.map(|place| (place.structure, place.block));
+                        assert_eq!(place, Some((structure, Some(block))), "{what}");
+                    }
+                    false => assert_eq!(noted, Some(block), "{what}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_of_the_volumes_own_that_count_as_free_are_not_taken() {
+    if !can_run(&MKE2FS) {
+        return;
+    }
+    for features in GROUPED {
+        let Grouped { bytes, own, .. } = grouped(features);
+        let fs = open(bytes.clone()).expect("the image is good");
+        // Bitmaps of blocks change while the volume is filled up to there.
+        for (structure, block) in own.into_iter().filter(|own| own.0 != Structure::BlockBitmap) {
+            let geometry = fs.superblock().geometry();
+            let group = geometry.group_of_block(block).expect("a group");
+            let bit = geometry.cluster_in_group(block).expect("a bit") as usize;
+            let bitmap = fs.group(group).expect("a descriptor").block_bitmap() as usize * 1024;
+            let mut bytes = bytes.clone();
+            bytes[bitmap + bit / 8] &= !(1 << (bit % 8));
+            // One more than there are, so that all of them are found.
+            let at = geometry.descriptor_position(group).expect("a descriptor");
+            bytes[at.block as usize * 1024 + at.offset as usize + 0xc] += 1;
+            let what = format!("{features:?}, {structure} {block} is free");
+            let fill = |session: &Session| {
+                run(session, &Op::Create("/new".to_owned(), 0o644))?;
+                (0..1 << 10).try_for_each(|at| run(session, &Op::Write("/new".to_owned(), at << 14, 1 << 14)))
+            };
+            let (error, noted) = attempt(&what, &bytes, block, fill);
+            assert!(error.is_some() && noted == Some(block), "{what}: {error:?}, {noted:?}");
+        }
     }
 }

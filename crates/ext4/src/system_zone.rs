@@ -1,0 +1,105 @@
+//! Which blocks are the volume's own: superblocks, group descriptors, bitmaps and inode tables.
+//!
+//! A file of a damaged volume, or of one that was made to do harm, may claim them, or a bitmap may say that they are free. With `flex_bg`
+//! those of a group stand in any other group, so all are known together, from when a volume is opened for writing: what is read,
+//! written, freed or allocated for a file is looked for among them. They never change.
+
+use std::ops::Range;
+
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::error::Result;
+use crate::mount::Ext4;
+
+/// The volume's own blocks.
+pub(crate) struct SystemZones(Box<[Zone]>);
+
+/// Blocks of one kind that stand together.
+struct Zone {
+    blocks: Range<u64>,
+    structure: Structure,
+}
+
+impl SystemZones {
+    /// Those of `fs`.
+    pub(crate) fn of(fs: &Ext4) -> Result<Self> {
+        let geometry = fs.superblock().geometry();
+        let mut zones = Vec::new();
+        for group in 0..geometry.group_count() {
+            let descriptor = fs.group(group)?;
+            let mut add = |structure, start, len| zones.push(Zone { blocks: start..start + len, structure });
+            if let (Some(start), Some(fixed)) = (geometry.group_start(group), geometry.fixed_blocks(group)) {
+                let superblock = geometry.superblock_in(group).map_or(start, |block| block + 1);
+                add(Structure::Superblock, start, superblock - start);
+                add(Structure::GroupDescriptor, superblock, start + u64::from(fixed) - superblock);
+            }
+            add(Structure::BlockBitmap, descriptor.block_bitmap(), 1);
+            add(Structure::InodeBitmap, descriptor.inode_bitmap(), 1);
+            add(Structure::Inode, descriptor.inode_table(), geometry.inode_table_blocks().into());
+        }
+        Ok(Self(joined(zones)))
+    }
+
+    /// Refuses blocks that a file claims and some of which are the volume's own.
+    pub(crate) fn check(&self, blocks: &Range<u64>) -> Result<()> {
+        // They ascend and do not overlap.
+        let index = self.0.partition_point(|zone| zone.blocks.end <= blocks.start);
+        match self.0.get(index).filter(|zone| zone.blocks.start < blocks.end) {
+            None => Ok(()),
+            Some(zone) => {
+                let what = "a file claims it, or it counts as free";
+                let block = zone.blocks.start.max(blocks.start);
+                Err(Place::new(zone.structure).block(block).corrupt(CorruptKind::Mismatch { what }).into())
+            }
+        }
+    }
+}
+
+/// The zones in ascending order, those that follow each other and are of one kind as one, and none over another.
+fn joined(mut zones: Vec<Zone>) -> Box<[Zone]> {
+    zones.sort_unstable_by_key(|zone| zone.blocks.start);
+    let mut joined: Vec<Zone> = Vec::new();
+    for Zone { mut blocks, structure } in zones {
+        match joined.last_mut() {
+            Some(last) if last.structure == structure && last.blocks.end >= blocks.start => {
+                last.blocks.end = last.blocks.end.max(blocks.end);
+            }
+            last => {
+                blocks.start = blocks.start.max(last.map_or(0, |last| last.blocks.end));
+                if !blocks.is_empty() {
+                    joined.push(Zone { blocks, structure });
+                }
+            }
+        }
+    }
+    joined.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn zones_are_found_by_any_block_of_theirs() {
+        use Structure::{BlockBitmap, Inode, Superblock};
+        let zone = |blocks, structure| Zone { blocks, structure };
+        let zones = SystemZones(joined(vec![
+            zone(8..10, Inode),
+            zone(0..1, Superblock),
+            zone(10..12, Inode),
+            zone(5..6, BlockBitmap),
+            // One that a hostile descriptor has put over others.
+            zone(4..9, BlockBitmap),
+            zone(20..20, Superblock),
+        ]));
+        let found = |blocks: Range<u64>| match zones.check(&blocks) {
+            Err(Error::Corrupt(corrupt)) => corrupt.place.block.map(|block| (corrupt.place.structure, block)),
+            _ => None,
+        };
+        assert_eq!((found(1..4), found(12..30), found(0..5)), (None, None, Some((Superblock, 0))));
+        assert_eq!((found(1..5), found(6..7)), (Some((BlockBitmap, 4)), Some((BlockBitmap, 6))));
+        assert_eq!((found(8..9), found(9..10)), (Some((BlockBitmap, 8)), Some((Inode, 9))));
+        assert_eq!((found(11..40), zones.0.len()), (Some((Inode, 11)), 3));
+    }
+}
