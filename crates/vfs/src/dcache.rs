@@ -417,12 +417,8 @@ impl DentryCache {
         let mut dropped = Dropped::default();
         let guard = pin();
         let mut bucket = self.table.lock(key.hash, &guard);
-        let old = bucket.find(key.hash, |entry| key.is(entry));
-        bucket.insert(key.hash, entry);
-        if let Some(old) = old {
-            bucket.remove(old);
-            dropped.replaced = old.value().dentry.take();
-        }
+        let old = bucket.replace(key.hash, entry, |entry| key.is(entry));
+        dropped.replaced = old.and_then(|old| old.value().dentry.take());
         bucket.trim(self.limit, |entry| dropped.evict(entry));
         drop(bucket);
         if let Some(old) = old {
