@@ -3,7 +3,7 @@
 use std::ptr;
 
 use extern4_sync::lock_order::Ordered;
-use extern4_sync::shared::{self, Shared};
+use extern4_sync::shared::Shared;
 
 use crate::attr::{FileType, Rdev, Timespec};
 use crate::cred::Caps;
@@ -71,7 +71,7 @@ impl Session {
         let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
-        let names = parent.inode().lock_names();
+        let names = parent.inode().lock_names_exclusive();
         let removed = sb.with_name(&parent.dentry, name, |locked| {
             let victim = locked.dentry();
             let inode = victim.inode().ok_or(Errno::ENOENT)?;
@@ -104,7 +104,7 @@ impl Session {
         let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
-        let names = parent.inode().lock_names();
+        let names = parent.inode().lock_names_exclusive();
         let removed = sb.with_name(&parent.dentry, name, |locked| {
             let victim = locked.dentry();
             let inode = victim.inode().ok_or(Errno::ENOENT)?;
@@ -190,7 +190,7 @@ impl Session {
         let to = End { dir: &to_dir, name: to_name, last: &to_last };
         let sb = from_dir.sb();
         let replaced = if from_dir.dentry.ptr_eq(&to_dir.dentry) {
-            let _names = from_dir.inode().lock_names();
+            let _names = from_dir.inode().lock_names_exclusive();
             self.rename_locked(sb, &from, &to, flags)?
         } else {
             // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
@@ -373,36 +373,22 @@ fn lock_children<'a>(
     })
 }
 
-/// What a name stood for that has been removed: in use still, or not.
-type Removed = (Option<Shared<Dentry>>, Option<shared::Last<Dentry>>);
-
-/// Removes a name of a file that is no directory. Locks: `rwsem` of the directory.
+/// Removes a name of a file that is no directory; gives back what it stood for. Locks: `rwsem` of the directory.
 fn remove_name(
     sb: &SuperBlock,
     from: NameRef<'_>,
-    mut locked: LockedName<'_>,
+    locked: LockedName<'_>,
     inode: &Shared<Inode>,
-) -> Result<Removed> {
+) -> Result<Option<Shared<Dentry>>> {
     let _change = inode.lock_exclusive();
     locked.hide();
-    let last = if inode.nlink() == 1 { locked.take_last() } else { None };
-    // The dentry's, the cache's and the caller's. Nobody comes to it by its only name, which is hidden and whose dentry has
-    // ended, nor by its number, which is found by names.
-    let is_last = last.is_some() && inode.references() == 3;
-    if let Err(error) = sb.fs().unlink(from, inode, sb.now(), is_last) {
-        if last.is_some() {
-            sb.bind(locked.key(), from.name, inode.clone())?;
-            locked.bound();
-        }
-        return Err(error);
-    }
-    if last.is_none() {
-        locked.dentry().mark_gone();
-    }
+    // Never said to be the last use: two threads were seen to unlink one inode whose links were said to be one.
+    sb.fs().unlink(from, inode, sb.now(), false)?;
+    locked.dentry().mark_gone();
     sb.dcache.bind_nothing(locked.key(), from.name);
     let dentry = locked.bound();
     sb.icache.links_changed(inode);
-    Ok((dentry, last))
+    Ok(dentry)
 }
 
 /// Removes the name of a directory by `remove`, and replaces it by the knowledge that it is not there; gives back what it stood for.

@@ -4,8 +4,8 @@
 //!
 //! 1. `rename_mutex`, for a rename between two directories. It keeps every dentry's way to the root as it is.
 //! 2. `rwsem` of directories: an ancestor before what lies below it; two of which neither lies above the other, by inode
-//!    number. Only a rename holds two, exclusive, and it holds the mutex. Whoever changes a name in one directory holds
-//!    its `rwsem` shared, and so lets others change other names.
+//!    number. Only a rename holds two, and it holds the mutex. Whoever changes a name holds it exclusive; who looks one up,
+//!    shared.
 //! 3. The locks of names (`dcache`): those in one directory by hash; those in two only with both `rwsem`s exclusive, so that
 //!    nobody waits for them.
 //! 4. `rwsem` of what the names stand for: directories before other inodes, and either by inode number. It is exclusive where a
