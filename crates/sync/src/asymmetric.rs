@@ -28,6 +28,8 @@ use fences as row;
 use membarrier as row;
 
 pub use row::heavy;
+/// For `primitive::latch`, where there is one.
+#[cfg(any(feature = "loom", all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))))]
 pub(crate) use row::light;
 
 #[cfg(any(test, not(feature = "loom")))]
