@@ -83,19 +83,18 @@ impl Ext4 {
             change.remove_name(&mut dir.info, from.name)?;
             change.touch_names(&mut dir.info, now)?;
             dir.publish(self, change.tid());
-            let freed = to_free.is_some() && change.free_with_name(&mut info, now)?;
-            if !freed {
-                change.drop_link(&mut info, now)?;
+            if to_free.is_some() {
+                // Before the number is free. There is nobody to look at anything else.
+                inode.update(|attr| attr.nlink = 0);
+                if change.free_with_name(&mut info, now)? {
+                    inode.private::<Node>().set_freed();
+                    return Ok((change.tid(), true));
+                }
             }
-            Ok((change.tid(), freed))
+            change.drop_link(&mut info, now)?;
+            Ok((change.tid(), false))
         })?;
-        if freed {
-            // There is nobody to look at anything else.
-            inode.private::<Node>().set_freed();
-            inode.update(|attr| attr.nlink = 0);
-            return Ok(());
-        }
-        self.publish(inode, info, tid)
+        if freed { Ok(()) } else { self.publish(inode, info, tid) }
     }
 
     /// Removes an empty directory.

@@ -79,7 +79,7 @@ impl Session {
         };
         let parent = walk.into_parent();
         let writable = WriteGuard::take(&parent.mount);
-        let _names = parent.inode().lock_names_exclusive();
+        let _names = parent.inode().lock_names();
         parent.sb().with_name(&parent.dentry, name, |locked| {
             if locked.dentry().inode().is_some() {
                 return Err(Errno::EEXIST.into());
@@ -174,7 +174,7 @@ impl Session {
 
     fn create_unless_there(&self, parent: &Spot<'_>, name: &[u8], mode: u16) -> Result<Created> {
         let writable = WriteGuard::take(&parent.mount);
-        let _names = parent.inode().lock_names_exclusive();
+        let _names = parent.inode().lock_names();
         parent.sb().with_name(&parent.dentry, name, |locked| {
             if locked.dentry().inode().is_some() {
                 return Ok(Created::There(locked.dentry().clone()));

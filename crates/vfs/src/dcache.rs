@@ -154,7 +154,7 @@ impl Key<'_> {
 pub(crate) struct LockedName<'a> {
     cache: &'a DentryCache,
     key: Key<'a>,
-    /// None once the name has been bound anew.
+    /// None once it has been [taken](Self::take_last).
     dentry: Option<Shared<Dentry>>,
     /// The entry with the lock has left the table.
     is_bound: bool,
@@ -178,7 +178,15 @@ impl<'a> LockedName<'a> {
         self.cache.with_entry(self.key, |entry| entry.hidden.store(true, Ordering::Release));
     }
 
-    /// The name has been bound anew, and by that unlocked; gives back what it stood for.
+    /// Ends the dentry if nobody else has it, so that nobody can get it any more. The name, which is hidden, must be bound anew
+    /// then, whatever happens.
+    pub(crate) fn take_last(&mut self) -> Option<Last<Dentry>> {
+        let mine = self.dentry.take()?;
+        let taken = self.cache.with_entry(self.key, |entry| entry.dentry.give_up_last(mine))?;
+        taken.map_err(|mine| self.dentry = Some(mine)).ok()
+    }
+
+    /// The name has been bound anew, and by that unlocked; gives back what it stood for, unless that has been taken.
     pub(crate) fn bound(mut self) -> Option<Shared<Dentry>> {
         self.is_bound = true;
         self.dentry.take()

@@ -296,7 +296,8 @@ pub trait InodeOps {
     }
 
     /// Removes a name of `inode`, which is no directory. If `is_last`, this is its only link, nobody uses the inode and nobody can
-    /// come to it any more: it may be freed in the same step. It is evicted all the same.
+    /// come to it any more: it may be freed in the same step. It is evicted all the same. Before its number can be another
+    /// file's, its attributes have to say that it has no links.
     fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec, _is_last: bool) -> Result<()> {
         Err(Errno::EROFS.into())
     }

@@ -6,7 +6,8 @@
 //!
 //! An inode is evicted only if the cache alone refers to it; in the same step it becomes impossible to refer to it again.
 //! One without links is not in the cache: those who use it hold it, and the file system frees it as soon as the last of
-//! them goes. Nobody can come to it by its number any more.
+//! them goes. Nobody can come to it by its number any more: who finds it without links before it has left the cache takes it
+//! out himself, for a file system may give the number to another file as soon as it has said that there are no links.
 
 use std::sync::Arc;
 
@@ -68,8 +69,11 @@ impl InodeCache {
 
     /// The inode `ino`, read from `fs` if it is not in memory.
     pub(crate) fn get(&self, fs: &Arc<dyn FileSystem>, ino: u64) -> Result<Shared<Inode>> {
-        if let Some(inode) = self.find(ino) {
-            return Ok(inode);
+        match self.find(ino) {
+            Some(inode) if inode.nlink() > 0 => return Ok(inode),
+            // Its last name has gone a moment ago, and its number may be another file's already.
+            Some(unlinked) => self.links_changed(&unlinked),
+            None => {}
         }
         let _single_flight = self.stripes.lock(Rank::InodeRead, hash(ino));
         if let Some(inode) = self.find_settled(ino) {

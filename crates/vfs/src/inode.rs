@@ -4,9 +4,10 @@
 //! once and kept. The file system owns the truth: it changes an inode in memory through [`Inode::update`] when it has
 //! changed it in its own structures.
 //!
-//! `rwsem` orders changes. For a directory it covers its names: who looks a name up in the file system or lists the
-//! directory holds it shared; who adds, removes or renames a name in it, removes it, or changes its attributes holds it
-//! exclusive. For other files it makes writes, truncation and changes of attributes exclude each other; reading
+//! `rwsem` orders changes. For a directory it covers its names: who looks a name up in the file system, lists the
+//! directory, or adds, removes or renames a name in it holds it shared; changes of one name exclude each other by the
+//! name's own lock (`dcache`). Who removes the directory, changes its attributes, or moves a name between two directories
+//! holds it exclusive. For other files it makes writes, truncation and changes of attributes exclude each other; reading
 //! takes no lock.
 
 use std::any::Any;
@@ -251,6 +252,12 @@ impl Inode {
     pub(crate) fn set_linkable(&self) {
         // Relaxed: set before anybody else can see the inode.
         self.linkable.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that it has had a name: when it has lost that, it is like any file without one.
+    pub(crate) fn clear_linkable(&self) {
+        // Relaxed: who asks holds `rwsem` exclusive, as the caller does.
+        self.linkable.store(false, Ordering::Relaxed);
     }
 
     /// May get a name though it has none.

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use extern4_sync::lock_order::Ordered;
-use extern4_sync::shared::Shared;
+use extern4_sync::shared::{self, Shared};
 
 use crate::attr::{FileType, Rdev, Timespec};
 use crate::cred::Caps;
@@ -46,6 +46,7 @@ impl Session {
             let to = NameRef { dir: parent.inode(), name };
             sb.fs_for(&self.cred).link(inode, to, sb.now(), self.cred.caps())?;
             sb.icache.links_changed(&kept);
+            kept.clear_linkable();
             sb.bind(locked.key(), name, kept)?;
             locked.bound();
             Ok(())
@@ -71,7 +72,7 @@ impl Session {
         let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
-        let names = parent.inode().lock_names_exclusive();
+        let names = parent.inode().lock_names();
         let removed = sb.with_name(&parent.dentry, name, |locked| {
             let victim = locked.dentry();
             let inode = victim.inode().ok_or(Errno::ENOENT)?;
@@ -104,7 +105,7 @@ impl Session {
         let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
-        let names = parent.inode().lock_names_exclusive();
+        let names = parent.inode().lock_names();
         let removed = sb.with_name(&parent.dentry, name, |locked| {
             let victim = locked.dentry();
             let inode = victim.inode().ok_or(Errno::ENOENT)?;
@@ -190,28 +191,38 @@ impl Session {
         let to = End { dir: &to_dir, name: to_name, last: &to_last };
         let sb = from_dir.sb();
         let replaced = if from_dir.dentry.ptr_eq(&to_dir.dentry) {
-            let _names = from_dir.inode().lock_names_exclusive();
-            self.rename_locked(sb, &from, &to, flags)?
+            let alone = {
+                let _names = from_dir.inode().lock_names();
+                self.rename_locked(sb, &from, &to, flags, false)?
+            };
+            match alone {
+                Renamed::Done(replaced) => replaced,
+                Renamed::NeedsMutex => {
+                    let _renames = sb.lock_renames();
+                    let _names = from_dir.inode().lock_names();
+                    self.rename_locked(sb, &from, &to, flags, true)?.replaced()
+                }
+            }
         } else {
             // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
             let _renames = sb.lock_renames();
             let _names = lock_two(&from_dir, &to_dir)?;
-            self.rename_locked(sb, &from, &to, flags)?
+            self.rename_locked(sb, &from, &to, flags, true)?.replaced()
         };
         // The last reference to what was replaced may go here, and its blocks with it: not under the locks.
         drop(replaced);
         Ok(())
     }
 
-    /// Renames; returns what the new name stood for before.
-    /// Locks: `rwsem` of the directory; or those of both exclusive, and `rename_mutex`.
+    /// Renames. Locks: `rwsem` of the directory, and `rename_mutex` if `has_mutex`; or those of both exclusive, and it.
     fn rename_locked(
         &self,
         sb: &SuperBlock,
         from: &End<'_>,
         to: &End<'_>,
         flags: RenameFlags,
-    ) -> Result<Option<Shared<Dentry>>> {
+        has_mutex: bool,
+    ) -> Result<Renamed> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         sb.with_names((&from.dir.dentry, from.name), (&to.dir.dentry, to.name), |from_name, to_name| {
             let source = from_name.dentry();
@@ -220,7 +231,10 @@ impl Session {
             let replaced = target.inode();
             check_ends(from, to, source, target, flags)?;
             if replaced.is_some_and(|replaced| ptr::eq(replaced, inode)) {
-                return Ok(None);
+                return Ok(Renamed::Done(None));
+            }
+            if !has_mutex && inode.is_dir() && replaced.is_some_and(Inode::is_dir) {
+                return Ok(Renamed::NeedsMutex);
             }
             self.may_rename(from, to, inode, replaced, exchange)?;
             let kept = (keep_inode(source), target.inode().map(|_| keep_inode(target)));
@@ -243,7 +257,8 @@ impl Session {
                 caps: self.cred.caps(),
             };
             let Some(to_name) = to_name else { return Err(two_names(inode)) };
-            move_dentries(sb, &*sb.fs_for(&self.cred), from, to, (from_name, to_name), &rename).map(Some)
+            move_dentries(sb, &*sb.fs_for(&self.cred), from, to, (from_name, to_name), &rename)
+                .map(|replaced| Renamed::Done(Some(replaced)))
         })
     }
 
@@ -299,6 +314,23 @@ impl Session {
 /// An inode's `rwsem`, exclusive.
 type ExclusiveLock<'a> = Ordered<RwLockWriteGuard<'a, ()>>;
 
+/// How a rename ended that did not fail.
+enum Renamed {
+    /// It is done, and the new name stood for this before.
+    Done(Option<Shared<Dentry>>),
+    /// Nothing is done: two directories are to be locked beside each other, which takes the `rename_mutex`.
+    NeedsMutex,
+}
+
+impl Renamed {
+    fn replaced(self) -> Option<Shared<Dentry>> {
+        match self {
+            Self::Done(replaced) => replaced,
+            Self::NeedsMutex => unreachable!("who has the mutex needs nothing more"),
+        }
+    }
+}
+
 /// One end of a rename.
 struct End<'a> {
     dir: &'a Spot<'a>,
@@ -347,7 +379,7 @@ fn lock_two<'a>(a: &'a Spot<'_>, b: &'a Spot<'_>) -> Result<(ExclusiveLock<'a>, 
 }
 
 /// Locks what moves and what is replaced: directories first, for who makes a link holds the directory when it locks the
-/// file; then by inode number.
+/// file; then by inode number. Locks: `rename_mutex`, if both are directories.
 fn lock_children<'a>(
     from: &End<'_>,
     to: &End<'_>,
@@ -373,22 +405,36 @@ fn lock_children<'a>(
     })
 }
 
-/// Removes a name of a file that is no directory; gives back what it stood for. Locks: `rwsem` of the directory.
+/// What a name stood for that has been removed: in use still, or not.
+type Removed = (Option<Shared<Dentry>>, Option<shared::Last<Dentry>>);
+
+/// Removes a name of a file that is no directory. Locks: `rwsem` of the directory.
 fn remove_name(
     sb: &SuperBlock,
     from: NameRef<'_>,
-    locked: LockedName<'_>,
+    mut locked: LockedName<'_>,
     inode: &Shared<Inode>,
-) -> Result<Option<Shared<Dentry>>> {
+) -> Result<Removed> {
     let _change = inode.lock_exclusive();
     locked.hide();
-    // Never said to be the last use: two threads were seen to unlink one inode whose links were said to be one.
-    sb.fs().unlink(from, inode, sb.now(), false)?;
-    locked.dentry().mark_gone();
+    let last = if inode.nlink() == 1 { locked.take_last() } else { None };
+    // The dentry's, the cache's and the caller's. Nobody comes to it by its only name, which is hidden and whose dentry has
+    // ended, nor by its number, which is found by names.
+    let is_last = last.is_some() && inode.references() == 3;
+    if let Err(error) = sb.fs().unlink(from, inode, sb.now(), is_last) {
+        if last.is_some() {
+            sb.bind(locked.key(), from.name, inode.clone())?;
+            locked.bound();
+        }
+        return Err(error);
+    }
+    if last.is_none() {
+        locked.dentry().mark_gone();
+    }
     sb.dcache.bind_nothing(locked.key(), from.name);
     let dentry = locked.bound();
     sb.icache.links_changed(inode);
-    Ok(dentry)
+    Ok((dentry, last))
 }
 
 /// Removes the name of a directory by `remove`, and replaces it by the knowledge that it is not there; gives back what it stood for.

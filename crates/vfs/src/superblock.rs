@@ -2,20 +2,25 @@
 //!
 //! Lock order, within one superblock and outermost first:
 //!
-//! 1. `rename_mutex`, for a rename between two directories. It keeps every dentry's way to the root as it is.
-//! 2. `rwsem` of directories: an ancestor before what lies below it; two of which neither lies above the other, by inode
-//!    number. Only a rename holds two, and it holds the mutex. Whoever changes a name holds it exclusive; who looks one up,
-//!    shared.
+//! 1. `rename_mutex`, for a rename between two directories, and for one that has two directories of one parent to lock. It
+//!    keeps every dentry's way to the root as it is, and who holds it is the only one with two directories of which
+//!    neither lies above the other.
+//! 2. `rwsem` of directories: an ancestor before what lies below it. Only a rename holds two, exclusive. Whoever changes a
+//!    name in one directory holds its `rwsem` shared, and so lets others change other names.
 //! 3. The locks of names (`dcache`): those in one directory by hash; those in two only with both `rwsem`s exclusive, so that
 //!    nobody waits for them.
-//! 4. `rwsem` of what the names stand for: directories before other inodes, and either by inode number. It is exclusive where a
+//! 4. `rwsem` of what the names stand for: directories before other inodes, and those by inode number. It is exclusive where a
 //!    directory is to be removed or replaced: so no name appears in it meanwhile (the gate of `rmdir`).
 //! 5. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
 //!    file system is called with a stripe held only to look up or read, and with nothing below it.
 //!
-//! Nobody waits in a circle: locks of the second to the fourth kind are taken going down the tree, names after the
-//! directory they stand in and before what they stand for. Where who lies above whom could change meanwhile, `rwsem`s are held
-//! exclusive, and the mutex. Debug builds check the order (`extern4_sync::lock_order`).
+//! Nobody waits in a circle. Without the mutex, locks of the second to the fourth kind are taken going down the tree, names after
+//! the directory they stand in and before what they stand for; the name that is held keeps what it stands for where it is. So
+//! whoever waits for a directory waits for somebody in it or below. A circle would have to come back from there to something
+//! that the holder of the mutex has: to one of the parents or children of his rename that lies below another one. But an
+//! ancestor was locked first, and a rename that would put a directory below itself has been refused by then. Who has a file
+//! locked waits for no directory, and files are locked by number. Debug builds check the order of kinds
+//! (`extern4_sync::lock_order`).
 
 use std::sync::{self, Arc, PoisonError};
 use std::time::SystemTime;

@@ -3,6 +3,7 @@
 //! what the caches show has to be what the file system has, and a tree.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use extern4_block::MemoryDevice;
@@ -11,7 +12,7 @@ use extern4_testkit::tree::{Kind, assert_same, join};
 use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::*;
 
-use crate::model::{Op, Random, open, run};
+use crate::model::{Op, Random, open, run, session};
 use crate::threads::check;
 use crate::watchdog::{Progress, watch};
 use crate::{memory, walk};
@@ -275,4 +276,119 @@ fn no_deadlock_on_ext4() {
         drop(fs);
         assert_same(&what, &live, &memory::judge_in(&what, &device, &image));
     }
+}
+
+/// Lets threads loose that do `each` with growing numbers, as long as the first has not done it `times`.
+fn loose(what: &str, times: u64, each: Vec<Box<dyn Fn(u64) + Send>>) {
+    let ended = Arc::new(AtomicBool::new(false));
+    let crowd = each.into_iter().enumerate().map(|(thread, each)| {
+        let (progress, ended) = (Arc::<Progress>::default(), Arc::clone(&ended));
+        let work = {
+            let progress = Arc::clone(&progress);
+            move || {
+                let _ends_all = EndsAll(Arc::clone(&ended));
+                let mut at = 0;
+                while !ended.load(Ordering::Relaxed) && (thread > 0 || at < times) {
+                    progress.begin(format!("{at}"));
+                    each(at);
+                    progress.end();
+                    at += 1;
+                }
+                progress.end_all();
+            }
+        };
+        (progress, std::thread::spawn(work))
+    });
+    watch(what, crowd.collect());
+}
+
+/// Ends the work of all, also when one fails.
+struct EndsAll(Arc<AtomicBool>);
+
+impl Drop for EndsAll {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Three threads that each wait for the next: who exchanges two directories of one parent has the first; who moves a
+/// file into the first from far below the second has that; and who removes that one has the second.
+#[test]
+fn an_exchange_beside_a_move_between_other_directories() {
+    let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).expect("a root");
+    let root = Session::new(&Namespace::new(sb), Cred::root());
+    // Where neither lies above the other, the order is that of their numbers.
+    for dir in ["/low", "/first", "/second"] {
+        root.mkdir(dir, 0o755).expect("a directory");
+    }
+    root.rename("/low", "/second/low", RenameFlags::empty()).expect("it moves");
+    for path in ["/first/file", "/second/low/stays"] {
+        open(&root, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).map(drop).expect("a file");
+    }
+    // Wherever the exchange has put them.
+    let names = [("/first", "/second"), ("/second", "/first")];
+    let [exchanges, moves, removes] = [(); 3].map(|()| root.clone());
+    loose(
+        "an exchange beside a move",
+        40_000,
+        vec![
+            Box::new(move |_| {
+                exchanges.rename("/first", "/second", RenameFlags::EXCHANGE).expect("both are there")
+            }),
+            Box::new(move |at| {
+                let (one, other) = names[at as usize / 2 % 2];
+                let (here, there) = (format!("{one}/file"), format!("{other}/low/file"));
+                let (from, to) = if at % 2 == 0 { (here, there) } else { (there, here) };
+                check("move", moves.rename(from, to, RenameFlags::empty()));
+            }),
+            Box::new(move |at| {
+                // It is never empty.
+                let (_, other) = names[at as usize % 2];
+                check("remove", removes.rmdir(format!("{other}/low")));
+            }),
+        ],
+    );
+}
+
+/// A file is freed with its last name, and a whiteout gets its number before everybody has forgotten it.
+#[test]
+fn a_whiteout_is_not_the_file_that_had_its_number() {
+    let spec = ImageSpec::new("ext4", 32 << 20, &["-t", "ext4", "-b", "1024", "-N", "16384", "-J", "size=4"]);
+    if !spec.can_run() {
+        return;
+    }
+    let what = "whiteouts";
+    let image = spec.build();
+    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let fs = memory::open(what, &device);
+    let root = session(fs.clone());
+    let create = |session: &Session, path: &str| {
+        open(session, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).map(drop).expect("a file");
+    };
+    let (files, whiteouts, more) = (root.clone(), root.clone(), root.clone());
+    loose(
+        what,
+        memory::number("EXTERN4_WHITEOUTS", 20_000),
+        vec![
+            Box::new(move |_| {
+                create(&whiteouts, "/from");
+                whiteouts.rename("/from", "/to", RenameFlags::WHITEOUT).expect("it moves");
+                let left = whiteouts.stat("/from", How::NOFOLLOW).expect("something is left");
+                assert_eq!((left.kind, left.nlink), (FileType::CharDevice, 1));
+                whiteouts.unlink("/from").expect("it goes");
+            }),
+            Box::new(move |_| {
+                create(&files, "/file");
+                files.unlink("/file").expect("it goes");
+            }),
+            Box::new(move |_| {
+                create(&more, "/other");
+                more.unlink("/other").expect("it goes");
+            }),
+        ],
+    );
+    drop(root);
+    fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+    drop(fs);
+    memory::judge_in(what, &device, &image);
 }

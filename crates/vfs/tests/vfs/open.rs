@@ -154,6 +154,13 @@ fn a_file_without_a_name_may_get_one() {
     let file = root.open("/tmp", R | W | tmp).unwrap();
     file.write_at(b"later", 0).unwrap();
     assert_eq!((file.stat().nlink, names(&root, "/tmp")), (0, vec![]));
+    let link = || root.at(file.location()).link("", How::EMPTY, "/tmp/named");
+    link().unwrap();
+    root.unlink("/tmp/named").unwrap();
+    assert_eq!(errno(link()), Err(Errno::ENOENT), "it has had its name");
+
+    let file = root.open("/tmp", R | W | tmp).unwrap();
+    file.write_at(b"later", 0).unwrap();
     root.at(file.location()).link("", How::EMPTY, "/tmp/named").unwrap();
     drop(file);
     assert_eq!(
