@@ -256,9 +256,9 @@ pub struct Slot<'a> {
 /// After an error the iterator ends, for what follows a broken record cannot be found.
 #[derive(Clone, Debug)]
 pub struct Slots<'a> {
-    block: &'a [u8],
+    /// All records, and nothing behind them.
+    bytes: &'a [u8],
     at: usize,
-    end: usize,
     layout: Layout,
     place: Place,
 }
@@ -267,53 +267,91 @@ impl<'a> Slots<'a> {
     /// The records of a block of a linear directory, or of a leaf of a hashed one: all but the checksum tail.
     pub fn new(block: &'a [u8], layout: &Layout, place: Place) -> Self {
         let end = if layout.checksum { block.len().saturating_sub(TAIL_SIZE) } else { block.len() };
-        Self { block, at: 0, end, layout: *layout, place }
+        Self::without_tail(&block[..end], layout, place)
     }
 
     /// The records of bytes that have no checksum tail: the root of a hash tree, or a part of an inline directory.
     pub fn without_tail(bytes: &'a [u8], layout: &Layout, place: Place) -> Self {
-        Self { block: bytes, at: 0, end: bytes.len(), layout: *layout, place }
+        Self { bytes, at: 0, layout: *layout, place }
     }
 
-    /// The same records, each checked no further than it takes to pass it over.
-    #[inline]
-    pub fn spans(&self) -> Spans<'a> {
-        Spans(self.clone())
+    /// The first record from here on that is the entry of `name`, byte by byte, and the record before it. It takes a fraction of
+    /// the time that it takes to go through the records, for no more is checked of the others than that each leads to the next.
+    ///
+    /// # Errors
+    /// A record before it after which nothing can be found.
+    pub fn find_name(&self, name: &[u8]) -> Result<Option<(Option<Span>, Span)>, Corrupt> {
+        let end = NameEnd::of(name);
+        let (mut before, mut at) = (None, self.at);
+        while at < self.bytes.len() {
+            let span = self.span_at(at)?;
+            // Names in one directory often begin alike, so the end is compared first.
+            if span.name_len(&self.layout) == name.len()
+                && end.is_at(self.bytes, at + name.len())
+                && !span.is_free()
+                && self.bytes[at + HEADER_SIZE..].starts_with(name)
+            {
+                return Ok(Some((before, span)));
+            }
+            before = Some(span);
+            at += span.rec_len;
+        }
+        Ok(None)
+    }
+
+    /// The first record from here on with at least `need` bytes that are not in use, and how many of it are. As much is checked as
+    /// by [`find_name`](Self::find_name), and that names fit into their records.
+    ///
+    /// # Errors
+    /// A record before it after which nothing can be found, or whose name does not fit into it.
+    pub fn find_room(&self, need: usize) -> Result<Option<(Span, usize)>, Corrupt> {
+        let mut at = self.at;
+        while at < self.bytes.len() {
+            let span = self.span_at(at)?;
+            let used = self.used_of(span)?;
+            if span.rec_len - used >= need {
+                return Ok(Some((span, used)));
+            }
+            at += span.rec_len;
+        }
+        Ok(None)
     }
 
     /// The inode that the entry `span` of these records stands for.
     ///
     /// # Errors
     /// A name that does not fit into the record, or an inode that is not the volume's.
-    #[inline]
-    pub fn ino_of(&self, span: &Span<'a>) -> Result<u32, Corrupt> {
+    pub fn ino_of(&self, span: Span) -> Result<u32, Corrupt> {
         self.name_of(span)?;
-        let ino = span.raw.inode.get();
-        if ino > self.layout.inodes {
-            let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(ino) };
+        if span.ino > self.layout.inodes {
+            let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(span.ino) };
             return Err(self.place.byte(span.offset).corrupt(kind));
         }
-        Ok(ino)
+        Ok(span.ino)
     }
 
-    /// How many bytes of `span`, one of these records, are in use.
-    ///
-    /// # Errors
-    /// A name that does not fit into the record.
-    #[inline]
-    pub fn used_of(&self, span: &Span<'a>) -> Result<usize, Corrupt> {
-        if span.is_free() { Ok(0) } else { self.name_of(span).map(|name| self.layout.rec_len(name)) }
+    /// How many bytes of a record are in use.
+    #[inline(always)]
+    fn used_of(&self, span: Span) -> Result<usize, Corrupt> {
+        if span.is_free() {
+            return Ok(0);
+        }
+        let name_len = span.name_len(&self.layout);
+        let used = (HEADER_SIZE + name_len).next_multiple_of(4);
+        if name_len.wrapping_sub(1) >= NAME_MAX || used > span.rec_len || self.layout.hashes_in_entries() {
+            return self.name_of(span).map(|name| self.layout.rec_len(name));
+        }
+        Ok(used)
     }
 
     /// The name of a record that is in use, with whatever bytes it has.
-    #[inline(always)]
-    fn name_of(&self, span: &Span<'a>) -> Result<&'a [u8], Corrupt> {
+    fn name_of(&self, span: Span) -> Result<&'a [u8], Corrupt> {
         let name_len = span.name_len(&self.layout);
         let field = |field, value: usize| {
             let kind = CorruptKind::Field { field, value: value as u64 };
             Err(self.place.byte(span.offset).corrupt(kind))
         };
-        match span.rest.get(..name_len) {
+        match self.bytes[span.offset + HEADER_SIZE..].get(..name_len) {
             Some(name) if (1..=NAME_MAX).contains(&name_len) => match self.layout.rec_len(name) {
                 need if need > span.rec_len => field("rec_len", span.rec_len),
                 _ => Ok(name),
@@ -322,40 +360,63 @@ impl<'a> Slots<'a> {
         }
     }
 
+    /// The record at `at`, where one has to be.
     #[inline(always)]
-    fn decode_span(&self) -> Result<Span<'a>, Corrupt> {
-        let rest = &self.block[self.at..self.end];
-        let (raw, tail) = RawDirEntry::ref_from_prefix(rest).map_err(|_| {
-            self.corrupt(CorruptKind::Truncated { need: MIN_REC_LEN as u64, have: rest.len() as u64 })
-        })?;
-        let rec_len = self.layout.decode_rec_len(raw.rec_len.get());
-        if rec_len < MIN_REC_LEN || !rec_len.is_multiple_of(4) || rec_len > rest.len() {
-            return Err(self.field("rec_len", rec_len as u64));
+    fn span_at(&self, at: usize) -> Result<Span, Corrupt> {
+        let rest = &self.bytes[at..];
+        let Some(header) = rest.first_chunk::<HEADER_SIZE>() else { return Err(self.truncated(at)) };
+        let header = u64::from_le_bytes(*header);
+        // OK, all: parts of the number.
+        let (ino, raw, name_len) = (header as u32, (header >> 32) as u16, (header >> 48) as u16);
+        let mut rec_len = usize::from(raw);
+        if !is_rec_len(rec_len, rest.len()) {
+            rec_len = self.unusual_rec_len(at, raw)?;
         }
-        Ok(Span { offset: self.at, rec_len, raw, rest: tail })
+        Ok(Span { offset: at, rec_len, ino, name_len })
+    }
+
+    /// The one length that does not fit into its field, if that is what it says.
+    #[cold]
+    fn unusual_rec_len(&self, at: usize, raw: u16) -> Result<usize, Corrupt> {
+        let rec_len = self.layout.decode_rec_len(raw);
+        match is_rec_len(rec_len, self.bytes.len() - at) {
+            true => Ok(rec_len),
+            false => {
+                let kind = CorruptKind::Field { field: "rec_len", value: rec_len as u64 };
+                Err(self.place.byte(at).corrupt(kind))
+            }
+        }
+    }
+
+    #[cold]
+    fn truncated(&self, at: usize) -> Corrupt {
+        let have = (self.bytes.len() - at) as u64;
+        self.place.byte(at).corrupt(CorruptKind::Truncated { need: MIN_REC_LEN as u64, have })
     }
 
     #[inline]
     fn decode(&self) -> Result<Slot<'a>, Corrupt> {
-        let span = self.decode_span()?;
+        let span = self.span_at(self.at)?;
         // OK, both: inside a block, which has at most 65536 bytes.
         let (offset, rec_len) = (span.offset as u32, span.rec_len as u32);
         if span.is_free() {
             // Nothing but its length matters of free space; whoever freed it may have left the name behind.
             return Ok(Slot { entry: None, offset, rec_len });
         }
-        let (ino, name) = (self.ino_of(&span)?, self.name_of(&span)?);
+        let (ino, name) = (self.ino_of(span)?, self.name_of(span)?);
         if !self.layout.encrypted && has_slash_or_nul(name) {
             return Err(self.corrupt(CorruptKind::Mismatch { what: "a name holds a slash or a NUL" }));
         }
         let kind = match self.layout.filetype {
-            true => FileType::from_raw(span.raw.file_type)
-                .ok_or_else(|| self.field("file_type", u64::from(span.raw.file_type)))?,
+            true => {
+                let raw = span.file_type();
+                FileType::from_raw(raw).ok_or_else(|| self.field("file_type", u64::from(raw)))?
+            }
             false => FileType::Unknown,
         };
         let hash = if self.layout.hashes_in_entries() && !is_dot_or_dotdot(name) {
             let end = self.at + self.layout.rec_len(name);
-            RawDirEntryHash::ref_from_bytes(&self.block[end - size_of::<RawDirEntryHash>()..end])
+            RawDirEntryHash::ref_from_bytes(&self.bytes[end - size_of::<RawDirEntryHash>()..end])
                 .ok()
                 .map(|raw| StoredHash { major: raw.hash.get(), minor: raw.minor_hash.get() })
         } else {
@@ -380,92 +441,77 @@ impl<'a> Iterator for Slots<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.at >= self.end {
+        if self.at >= self.bytes.len() {
             return None;
         }
         let slot = self.decode();
         // OK: at most 65536.
-        self.at = slot.as_ref().map_or(self.end, |slot| self.at + slot.rec_len as usize);
+        self.at = slot.as_ref().map_or(self.bytes.len(), |slot| self.at + slot.rec_len as usize);
         Some(slot)
     }
 }
 
 impl core::iter::FusedIterator for Slots<'_> {}
 
+/// Whether a record can be so long that has `room` up to the end of the records.
+#[inline(always)]
+fn is_rec_len(rec_len: usize, room: usize) -> bool {
+    rec_len >= MIN_REC_LEN && rec_len.is_multiple_of(4) && rec_len <= room
+}
+
 /// A record of a directory block, of which no more has been checked than that it is followed by another, or by the end.
 #[derive(Clone, Copy, Debug)]
-pub struct Span<'a> {
+pub struct Span {
     /// Where in the block it starts.
     pub offset: usize,
     /// Bytes to the next record.
     pub rec_len: usize,
-    raw: &'a RawDirEntry,
-    /// What follows the header, to the end of the records.
-    rest: &'a [u8],
+    ino: u32,
+    /// With what stands in `file_type` for its upper half.
+    name_len: u16,
 }
 
-impl Span<'_> {
-    /// Whether it is the entry of `name`, byte by byte.
-    #[inline]
-    pub fn is(&self, name: &[u8], layout: &Layout) -> bool {
-        self.name_len(layout) == name.len() && self.rest.starts_with(name) && !self.is_free()
+impl Span {
+    #[inline(always)]
+    fn is_free(self) -> bool {
+        self.ino == 0
     }
-
-    #[inline]
-    fn is_free(&self) -> bool {
-        self.raw.inode.get() == 0
-    }
-
-    #[inline]
-    fn name_len(&self, layout: &Layout) -> usize {
-        match layout.filetype {
-            true => usize::from(self.raw.name_len),
-            false => usize::from(u16::from_le_bytes([self.raw.name_len, self.raw.file_type])),
-        }
-    }
-}
-
-/// The records of a directory block for who looks for one of them, or for room, and passes the others over: it takes a fraction
-/// of the time that [`Slots`] take. What is wanted of a record is checked then.
-///
-/// After an error the iterator ends, for what follows a broken record cannot be found.
-#[derive(Clone, Debug)]
-pub struct Spans<'a>(Slots<'a>);
-
-impl<'a> Spans<'a> {
-    /// The first that is the entry of `name`, and the record before it.
-    ///
-    /// # Errors
-    /// A record before it after which nothing can be found.
-    pub fn find(self, name: &[u8]) -> Result<Option<(Option<Span<'a>>, Span<'a>)>, Corrupt> {
-        let layout = self.0.layout;
-        let mut before = None;
-        for span in self {
-            let span = span?;
-            if span.is(name, &layout) {
-                return Ok(Some((before, span)));
-            }
-            before = Some(span);
-        }
-        Ok(None)
-    }
-}
-
-impl<'a> Iterator for Spans<'a> {
-    type Item = Result<Span<'a>, Corrupt>;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.at >= self.0.end {
-            return None;
-        }
-        let span = self.0.decode_span();
-        self.0.at = span.as_ref().map_or(self.0.end, |span| self.0.at + span.rec_len);
-        Some(span)
+    fn name_len(self, layout: &Layout) -> usize {
+        usize::from(if layout.filetype { self.name_len & 0xFF } else { self.name_len })
+    }
+
+    #[inline]
+    fn file_type(self) -> u8 {
+        self.name_len.to_be_bytes()[0]
     }
 }
 
-impl core::iter::FusedIterator for Spans<'_> {}
+/// The last bytes of a name, up to eight, to be compared at once.
+#[derive(Clone, Copy)]
+struct NameEnd {
+    bytes: u64,
+    /// Which of them are the name's.
+    mask: u64,
+}
+
+impl NameEnd {
+    fn of(name: &[u8]) -> Self {
+        let len = name.len().min(8);
+        let mut bytes = [0; 8];
+        bytes[8 - len..].copy_from_slice(&name[name.len() - len..]);
+        let mask = if len == 0 { 0 } else { u64::MAX << (64 - 8 * len) };
+        Self { bytes: u64::from_le_bytes(bytes), mask }
+    }
+
+    /// Whether the eight bytes from `at` on end like the name. Those of a short name have the end of the header before them.
+    #[inline(always)]
+    fn is_at(self, bytes: &[u8], at: usize) -> bool {
+        let there = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
+        there.is_some_and(|there| (u64::from_le_bytes(*there) ^ self.bytes) & self.mask == 0)
+    }
+}
 
 /// The entries of a directory block, in the order they stand there, each checked as the iterator reaches it.
 ///
@@ -823,18 +869,35 @@ mod tests {
             for (at, byte) in damage {
                 bytes[at] = byte;
             }
-            let mut from = 0;
-            for (at, slot) in Slots::new(&bytes, &layout, PLACE).enumerate() {
+            let slots = Slots::new(&bytes, &layout, PLACE);
+            let (mut from, mut seen) = (0, Vec::new());
+            for slot in slots.clone() {
                 let Ok(slot) = slot else { break };
                 prop_assert_eq!(slot.offset, from);
                 from += slot.rec_len;
-                let span = Slots::new(&bytes, &layout, PLACE).spans().nth(at).unwrap().unwrap();
-                prop_assert_eq!((span.offset, span.rec_len), (slot.offset as usize, slot.rec_len as usize));
-                let slots = Slots::new(&bytes, &layout, PLACE);
-                prop_assert_eq!(slots.used_of(&span).unwrap(), slot.entry.map_or(0, |it| layout.rec_len(it.name)));
+                let before = seen.last().map(|slot: &Slot<'_>| slot.offset as usize);
                 if let Some(entry) = slot.entry {
-                    prop_assert!(span.is(entry.name, &layout) && slots.ino_of(&span).unwrap() == entry.ino);
                     prop_assert!((1..=1000).contains(&entry.ino) && (1..=NAME_MAX).contains(&entry.name.len()));
+                    let is_first = seen.iter().all(|slot| slot.entry.is_none_or(|other| other.name != entry.name));
+                    if is_first {
+                        let (found_before, span) = slots.find_name(entry.name).unwrap().unwrap();
+                        prop_assert_eq!(found_before.map(|span| span.offset), before);
+                        prop_assert_eq!(
+                            (span.offset, span.rec_len, slots.ino_of(span).unwrap()),
+                            (slot.offset as usize, slot.rec_len as usize, entry.ino)
+                        );
+                    }
+                }
+                seen.push(slot);
+                for need in [12, 16, 40] {
+                    let room = |slot: &&Slot<'_>| {
+                        slot.rec_len as usize - slot.entry.map_or(0, |it| layout.rec_len(it.name)) >= need
+                    };
+                    if let Some(first) = seen.iter().find(room) {
+                        let (span, used) = slots.find_room(need).unwrap().unwrap();
+                        prop_assert_eq!(span.offset, first.offset as usize);
+                        prop_assert_eq!(used, first.entry.map_or(0, |it| layout.rec_len(it.name)));
+                    }
                 }
             }
         }
@@ -844,11 +907,16 @@ mod tests {
             let layout = Layout { checksum, ..LAYOUT };
             let slots = Slots::new(&bytes, &layout, PLACE);
             prop_assert!(slots.clone().count() <= bytes.len() / 12 + 1);
-            prop_assert!(slots.spans().count() <= bytes.len() / 12 + 1);
-            for span in slots.spans().flatten() {
-                prop_assert!(span.offset + span.rec_len <= bytes.len());
-                prop_assert!(slots.used_of(&span).unwrap_or(0) <= span.rec_len);
-                let _ = slots.ino_of(&span);
+            for need in [12, 100, 1000] {
+                if let Ok(Some((span, used))) = slots.find_room(need) {
+                    prop_assert!(used + need <= span.rec_len && span.offset + span.rec_len <= bytes.len());
+                }
+            }
+            for at in 0..bytes.len().saturating_sub(12) {
+                if let Ok(Some((_, span))) = slots.find_name(&bytes[at..at + at % 12]) {
+                    prop_assert!(span.offset + span.rec_len <= bytes.len());
+                    let _ = slots.ino_of(span);
+                }
             }
             let _ = (verify_checksum(&bytes, ChecksumSeed::new(0), PLACE), dot_and_dotdot(&bytes, &layout, PLACE));
         }

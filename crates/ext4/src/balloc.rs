@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use extern4_block::{Buffer, Pin};
 use extern4_disk::bitmap::{self, Bitmap};
@@ -27,10 +27,11 @@ use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Closing;
+use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicU64, Latch, LatchGuard, Ordering};
 use extern4_sync::supply::Supply;
-use extern4_sync::tally::Tally;
+use extern4_sync::tally::{Tally, thread_number};
 use extern4_vfs::{Errno, reserve};
 
 use crate::change::Change;
@@ -51,10 +52,12 @@ pub(crate) struct Space {
     settled: AtomicU64,
     /// Groups whose descriptors are to be stored when the running transaction closes. Locks: innermost.
     unstored: Mutex<Vec<u32>>,
+    /// How many groups behind that of the directory a thread makes files: none, until it has met another thread there.
+    lanes: PerThread<Cell<u32>>,
 }
 
 /// What is known of a group, once it is needed. On lines of its own, for other threads use its neighbours.
-type Slot = OnceLock<Box<Padded<Mutex<Group>>>>;
+type Slot = OnceLock<Box<Padded<Latch<Group>>>>;
 
 /// What [`Space`] counts: free blocks and inodes, as the descriptors of the groups have them, and blocks freed since the volume
 /// was opened. Numbers wrap, and so may go down.
@@ -124,6 +127,7 @@ impl Space {
             unreserved: Supply::new(blocks, fs.kept_blocks()),
             settled: AtomicU64::new(0),
             unstored: Mutex::default(),
+            lanes: PerThread::new(),
         };
         space.add(Counts { blocks, inodes, freed: 0 });
         Ok(space)
@@ -176,23 +180,54 @@ impl Space {
     }
 
     /// Locks a group.
-    pub(crate) fn lock(&self, fs: &Ext4, group: u32) -> Result<MutexGuard<'_, Group>> {
+    pub(crate) fn lock(&self, fs: &Ext4, group: u32) -> Result<LatchGuard<'_, Group>> {
+        Ok(self.group(fs, group)?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Locks the group where this thread makes what is to be near group `home`, and gives its number too.
+    ///
+    /// That is `home` itself, until the thread finds that somebody else has it locked. From then on it is another group of the same
+    /// flexible group, whose bitmaps and inodes lie beside those of `home`: so threads that work in one directory, or in several that
+    /// are near each other, change different blocks.
+    pub(crate) fn lock_near(&self, fs: &Ext4, home: u32) -> Result<(u32, LatchGuard<'_, Group>)> {
+        let lane = self.lanes.with(Cell::get).unwrap_or(0);
+        let near = beside(fs, home, lane);
+        if let Ok(locked) = self.group(fs, near)?.try_lock() {
+            return Ok((near, locked));
+        }
+        // OK: any number does, and threads have small ones that differ.
+        let lane = thread_number() as u32;
+        self.lanes.with(|own| own.set(lane));
+        let near = beside(fs, home, lane);
+        Ok((near, self.lock(fs, near)?))
+    }
+
+    fn group(&self, fs: &Ext4, group: u32) -> Result<&Latch<Group>> {
         let slot = &self.groups[to_usize(group)];
         let known = match slot.get() {
             Some(known) => known,
             None => {
-                let found = Mutex::new(Group::new(*fs.group(group)?));
+                let found = Latch::new(Group::new(*fs.group(group)?));
                 slot.get_or_init(|| Box::new(Padded(found)))
             }
         };
-        Ok(known.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(&known.0)
     }
 
     /// Locks a group, if it has been needed.
-    fn lock_known(&self, group: u32) -> Option<MutexGuard<'_, Group>> {
+    fn lock_known(&self, group: u32) -> Option<LatchGuard<'_, Group>> {
         let known = self.groups[to_usize(group)].get()?;
-        Some(known.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(known.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The group that stands `lane` groups behind `home` in its flexible group, counted round.
+fn beside(fs: &Ext4, home: u32, lane: u32) -> u32 {
+    let geometry = fs.superblock().geometry();
+    let per_flex = geometry.groups_per_flex();
+    let first = home - home % per_flex;
+    let groups = per_flex.min(geometry.group_count() - first);
+    first + (home - first + lane % groups) % groups
 }
 
 impl Reserved<'_> {

@@ -1,7 +1,8 @@
 //! Inodes: taking a free one, and giving one back.
 //!
 //! Files go into the group of their directory. Directories are spread, as Orlov proposed: those in the root over groups that
-//! have more free than the average. Others go into the group of their parent.
+//! have more free than the average. Others go into the group of their parent. Threads that meet in a group go apart in its
+//! flexible group ([`Space::lock_near`](crate::balloc::Space::lock_near)).
 
 use extern4_disk::bitmap::Bitmap;
 use extern4_disk::geometry::InodeSlot;
@@ -26,10 +27,18 @@ impl Change<'_> {
         let geometry = self.fs.superblock().geometry();
         let groups = geometry.group_count();
         let home = geometry.inode_slot(parent).map_or(0, |slot| slot.group);
-        let first = if is_dir { self.group_for_directory(parent, home)? } else { home };
-        for step in 0..groups {
-            let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
-            if let Some(taken) = self.allocate_inode_in(group, is_dir)? {
+        let home = if is_dir { self.group_for_directory(parent, home)? } else { home };
+        let first = {
+            let (near, mut group) = self.writer.space.lock_near(self.fs, home)?;
+            if let Some(taken) = self.allocate_inode_in(near, &mut group, is_dir)? {
+                return Ok(taken);
+            }
+            near
+        };
+        for step in 1..groups {
+            let number = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
+            let group = &mut *self.writer.space.lock(self.fs, number)?;
+            if let Some(taken) = self.allocate_inode_in(number, group, is_dir)? {
                 return Ok(taken);
             }
         }
@@ -58,8 +67,7 @@ impl Change<'_> {
         Ok(home)
     }
 
-    fn allocate_inode_in(&self, number: u32, is_dir: bool) -> Result<Option<(u32, u32)>> {
-        let group = &mut *self.writer.space.lock(self.fs, number)?;
+    fn allocate_inode_in(&self, number: u32, group: &mut Group, is_dir: bool) -> Result<Option<(u32, u32)>> {
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
         let sb = self.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
@@ -144,5 +152,49 @@ impl Change<'_> {
     pub(crate) fn clear_record(&self, ino: u32) -> Result<()> {
         let at = self.fs.inode_position(ino)?;
         self.edit_record(ino, at, |record, _| record.fill(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use extern4_block::{FileDevice, FileOptions};
+    use extern4_testkit::image::ImageSpec;
+
+    use super::*;
+    use crate::mount::{Ext4, OpenOptions};
+
+    /// The group of a new file in the root, which stays allocated.
+    fn group_of_new_file(fs: &Ext4) -> u32 {
+        let taken = fs.changing(8, 0, |change| change.allocate_inode(ROOT_INO, false));
+        fs.superblock().geometry().inode_slot(taken.unwrap().0).unwrap().group
+    }
+
+    #[test]
+    fn threads_that_meet_in_a_group_go_apart() {
+        let spec = ImageSpec::new("lanes", 32 << 20, &["-t", "ext4", "-b", "1024", "-G", "4"]);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let device =
+            FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() });
+        let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
+        assert_eq!((group_of_new_file(&fs), group_of_new_file(&fs)), (0, 0));
+        let mine = fs.writer().unwrap().space.lock(&fs, 0).unwrap();
+        // One of two living threads has a number that leads to another group.
+        let both = std::sync::Barrier::new(2);
+        let work = || {
+            let leads_away = !extern4_sync::tally::thread_number().is_multiple_of(4);
+            both.wait();
+            leads_away.then(|| group_of_new_file(&fs))
+        };
+        let groups =
+            std::thread::scope(|scope| [(); 2].map(|()| scope.spawn(work)).map(|it| it.join().unwrap()));
+        drop(mine);
+        assert!(groups != [None, None] && groups.iter().flatten().all(|&group| group != 0), "{groups:?}");
+        assert_eq!(group_of_new_file(&fs), 0, "who has met nobody stays");
+        fs.close().unwrap();
     }
 }

@@ -30,14 +30,8 @@ pub(crate) struct Gap {
 
 /// The first gap of at least `need` bytes.
 pub(crate) fn find_gap(slots: &Slots<'_>, need: usize) -> Result<Option<Gap>, Corrupt> {
-    for span in slots.spans() {
-        let span = span?;
-        let used = slots.used_of(&span)?;
-        if span.rec_len - used >= need {
-            return Ok(Some(Gap { offset: span.offset, rec_len: span.rec_len, used }));
-        }
-    }
-    Ok(None)
+    let room = slots.find_room(need)?;
+    Ok(room.map(|(span, used)| Gap { offset: span.offset, rec_len: span.rec_len, used }))
 }
 
 /// Fills a gap that was found in these bytes with `entry`.
@@ -69,9 +63,9 @@ pub(crate) fn find<'a>(
 /// Where the record of the entry `name` stands, byte by byte, and the inode of the entry. What the records before it say is not
 /// looked at.
 pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
-    let Some((before, span)) = slots.spans().find(name)? else { return Ok(None) };
+    let Some((before, span)) = slots.find_name(name)? else { return Ok(None) };
     let before = before.map(|before| (before.offset, before.rec_len));
-    Ok(Some((Located { before, start: span.offset, rec_len: span.rec_len }, slots.ino_of(&span)?)))
+    Ok(Some((Located { before, start: span.offset, rec_len: span.rec_len }, slots.ino_of(span)?)))
 }
 
 /// Where a record of a chain stands, and the one before it.

@@ -114,6 +114,15 @@ impl Default for Options {
     }
 }
 
+/// Blocks that a transaction may log in a log with `room` for so many.
+///
+/// The larger a transaction, the more often it changes a block that it logs once; but a commit takes the longer, and memory. So it
+/// is half of a small log, since the other half has room for the transaction before it, and a quarter of a large one.
+fn most_blocks(room: u32) -> u64 {
+    const MANY: u32 = 8192;
+    u64::from((room / 4).max(MANY.min(room / 2)))
+}
+
 /// The running transaction of a volume, and those before it.
 ///
 /// Dropping it does what a crash would do to changes that are not committed: they are lost. See
@@ -163,7 +172,7 @@ impl Transactions {
         let log = Log::new(journal, cache.device(), cache.block_count(), Arc::clone(&counters))?;
         let volume = Arc::clone(cache.device());
         let checkpoint = Checkpoint::new(volume, cache.block_size(), Arc::clone(&counters));
-        let limits = Limits { blocks: u64::from(log.measure().room / 4), measure: Some(log.measure()) };
+        let limits = Limits { blocks: most_blocks(log.measure().room), measure: Some(log.measure()) };
         let shared = Shared::new(cache, log.next_tid(), limits, options.interval, counters);
         Ok(Self::begin(observer, shared, Some(Journaling { log, checkpoint })))
     }

@@ -62,12 +62,12 @@ mod tests;
 use bag::{Bag, Deferred};
 
 /// Bags whose destructors one collection runs.
-const BAGS_AT_ONCE: usize = 16;
+const BAGS_AT_ONCE: usize = 32;
 
 /// Sealed bags that a thread has when it looks whether they have expired: a thousand values for one barrier, which interrupts
 /// every other thread.
 #[cfg(not(feature = "loom"))]
-const KEPT_BAGS: usize = 16;
+const KEPT_BAGS: usize = 32;
 /// One in models.
 #[cfg(feature = "loom")]
 const KEPT_BAGS: usize = 1;

@@ -66,7 +66,7 @@ mod kept {
     /// Places for sizes of which a thread keeps pieces. Of those that share a place, it keeps the first that it frees.
     const CLASSES: usize = 32;
     /// Pieces of one size that a thread keeps: what it retires until RCU lets it free some, and as much again.
-    pub(super) const MOST: usize = 512;
+    pub(super) const MOST: usize = 1024;
 
     /// Pieces of one size.
     struct Class {

@@ -59,17 +59,39 @@ impl Change {
     fn time(self, image: &Path) -> Result<f64> {
         let volume = open(image)?;
         let session = directory(&volume)?;
-        for name in names() {
-            let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-            drop(session.open_with(name, flags, 0o644).map_err(|e| e.to_string())?);
-        }
-        let ns = timed(|file, other, odd| self.make(&session, file, other, odd).map_err(|e| e.to_string()))?;
+        Self::make_files(&session, &names())?;
+        let ns = timed(|file, other, odd| self.make(&session, file, other, odd))?;
         drop(session);
         volume.close().map_err(|e| e.to_string())?;
         Ok(ns)
     }
 
-    fn make(self, session: &Session, file: &str, other: &str, odd: bool) -> extern4::Result<()> {
+    /// The change with this name.
+    pub(super) fn named(name: &str) -> Result<Self> {
+        match name {
+            "rename" => Ok(Self::Rename),
+            "chmod" => Ok(Self::Chmod),
+            "setxattr" => Ok(Self::SetXattr),
+            "link-unlink" => Ok(Self::LinkUnlink),
+            _ => Err(format!("there is no change {name}")),
+        }
+    }
+
+    /// What is to be changed.
+    pub(super) fn make_files(session: &Session, names: &[String]) -> Result<()> {
+        for name in names {
+            let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+            drop(session.open_with(name, flags, 0o644).map_err(|e| e.to_string())?);
+        }
+        Ok(())
+    }
+
+    /// Changes a file, which has its other name if it has been changed an odd number of times.
+    pub(super) fn make(self, session: &Session, file: &str, other: &str, odd: bool) -> Result<()> {
+        self.try_make(session, file, other, odd).map_err(|e| e.to_string())
+    }
+
+    fn try_make(self, session: &Session, file: &str, other: &str, odd: bool) -> extern4::Result<()> {
         match self {
             Self::Rename if odd => session.rename(other, file),
             Self::Rename => session.rename(file, other),

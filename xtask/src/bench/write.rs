@@ -14,6 +14,7 @@ use fs_ext4::Filesystem;
 use fs_ext4::block_io::FileDevice;
 
 use super::image::{Rival, must};
+use super::metadata::Change;
 use super::row::{Row, Unit};
 use super::{Bench, RUNS, Result};
 
@@ -364,22 +365,33 @@ pub(super) fn remove(images: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The hidden subcommand `write-loop IMAGE PAIRS`: makes a file and removes it, over and over, for a look at what that costs.
+/// The hidden subcommand `write-loop IMAGE TIMES [CHANGE]`: makes a file and removes it, or makes a change of it, over and over, for a
+/// look at what that costs.
 pub(crate) fn write_loop(args: &[String]) -> Result<()> {
-    let [image, pairs] = args else {
-        return Err("write-loop takes an image and a number of pairs".to_owned());
+    let (image, times, change) = match args {
+        [image, times] => (image, times, None),
+        [image, times, change] => (image, times, Some(Change::named(change)?)),
+        _ => return Err("write-loop takes an image, a number of times, and perhaps a change".to_owned()),
     };
-    let pairs: usize = pairs.parse().map_err(|_| "pairs are a number")?;
+    let times: usize = times.parse().map_err(|_| "how many times is a number")?;
     let volume = open(Path::new(image))?;
     let session = directory(&volume)?;
     let names = names();
+    if change.is_some() {
+        Change::make_files(&session, &names)?;
+    }
     let start = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    for name in names.iter().cycle().take(pairs) {
-        create_and_unlink(&session, name)?;
+    for (at, name) in names.iter().cycle().take(times).enumerate() {
+        match change {
+            None => create_and_unlink(&session, name)?,
+            Some(change) => {
+                change.make(&session, name, &format!("{name}-other"), at / names.len() % 2 == 1)?
+            }
+        }
     }
     let end = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let ns = (end.tv_sec - start.tv_sec) as f64 * 1e9 + (end.tv_nsec - start.tv_nsec) as f64;
-    println!("{:.0} ns of the thread's time", ns / pairs as f64);
+    println!("{:.0} ns of the thread's time", ns / times as f64);
     drop(session);
     volume.close().map_err(|e| e.to_string())
 }

@@ -125,7 +125,7 @@ fn a_transaction_that_grows_large_is_committed() {
         for block in 10..160 {
             fill(&cache, &transactions, block, round * 1000 + block);
         }
-        let handle = transactions.start(200).expect("room");
+        let handle = transactions.start(400).expect("room");
         assert!(!handle.extend(1000));
     }
     let stats = transactions.stats();
@@ -392,7 +392,7 @@ fn a_handle_may_be_dropped_by_another_thread() {
         }
     });
     // None of what they have not used is lost.
-    drop(transactions.start(240).expect("open"));
+    drop(transactions.start(480).expect("open"));
     assert_eq!((transactions.stats().handles, transactions.stats().flushes), (2002, 0));
 }
 
@@ -413,7 +413,7 @@ fn what_idle_threads_have_not_used_can_be_used() {
             });
         }
     });
-    let handle = transactions.start(150).expect("open");
+    let handle = transactions.start(400).expect("open");
     assert!(handle.extend(50) && !handle.extend(50));
     drop(handle);
     assert_eq!((transactions.stats().handles, transactions.stats().flushes), (81, 0));

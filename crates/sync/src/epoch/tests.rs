@@ -172,11 +172,12 @@ mod real {
                 writer.retire(move || drop(mine));
             })
         };
-        (0..20).for_each(|_| fill());
-        assert_eq!(left(&value), 20 * BAG);
+        let bags = BAGS_AT_ONCE + 4;
+        (0..bags).for_each(|_| fill());
+        assert_eq!(left(&value), bags * BAG);
         drop(section);
         fill();
-        assert_eq!(left(&value), (21 - BAGS_AT_ONCE) * BAG, "bounded work at a time");
+        assert_eq!(left(&value), (bags + 1 - BAGS_AT_ONCE) * BAG, "bounded work at a time");
         (0..2).for_each(|_| writer.flush());
         assert_eq!(left(&value), 0);
     }

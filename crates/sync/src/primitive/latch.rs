@@ -27,7 +27,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::LockResult;
+use std::sync::{LockResult, TryLockError, TryLockResult};
 
 use crate::asymmetric;
 use crate::primitive::{AtomicU32, Ordering};
@@ -83,6 +83,15 @@ impl<T> Latch<T> {
             self.wait();
         }
         Ok(LatchGuard { latch: self, stays: PhantomData })
+    }
+
+    /// Locks it, unless somebody else has it now.
+    #[inline]
+    pub fn try_lock(&self) -> TryLockResult<LatchGuard<'_, T>> {
+        match self.try_take() {
+            true => Ok(LatchGuard { latch: self, stays: PhantomData }),
+            false => Err(TryLockError::WouldBlock),
+        }
     }
 
     #[inline]
@@ -241,6 +250,7 @@ mod tests {
         let latch = Latch::new(0);
         std::thread::scope(|scope| {
             let held = lock(&latch);
+            assert!(latch.try_lock().is_err());
             for _ in 0..3 {
                 scope.spawn(|| *lock(&latch) += 1);
             }
@@ -254,6 +264,6 @@ mod tests {
             panic!("under the latch");
         }));
         assert!(panics.is_err());
-        assert_eq!(*lock(&latch), 4);
+        assert!(latch.try_lock().is_ok_and(|value| *value == 4));
     }
 }
