@@ -226,17 +226,18 @@ impl<'f> Change<'f> {
         encode: impl FnOnce(&mut [u8], &Inode) -> R,
     ) -> Result<R> {
         let at = info.position().ok_or(Errno::EROFS)?;
-        let mut fields = *info.fields();
-        if asks_sync(&fields) {
+        if asks_sync(info.fields()) {
             self.asks_sync.set(true);
         }
         let counts = self.writer.quotas.is_some();
         let mut before = Ok(None);
         let result = self.edit_record(info.ino(), at, |record, has_checksum| {
             // Asked for under the block's lock: see `orphan`.
-            if let Some(next) = self.writer.orphans.next_of(info.ino()) {
+            let orphan = self.writer.orphans.next_of(info.ino()).map(|next| {
+                let mut fields = *info.fields();
                 fields.set_dtime(next);
-            }
+                fields
+            });
             if counts && !is_new {
                 before = Counted::in_record(record, info.ino(), self.fs.superblock(), has_checksum);
             }
@@ -244,7 +245,7 @@ impl<'f> Change<'f> {
                 // The fields have them.
                 lazy.take(info.ino());
             }
-            encode(record, &fields)
+            encode(record, orphan.as_ref().unwrap_or(info.fields()))
         })?;
         if counts {
             self.settle(info, before?)?;

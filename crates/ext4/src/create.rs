@@ -97,6 +97,8 @@ impl Ext4 {
                     change.admit_blocks(&names.info, new.caps, || self.blocks_for_name(&names.info, name))?;
                 }
                 let mut info = change.new_inode(&parent, new)?;
+                // So that what it says can be changed in its place below.
+                drop(parent);
                 if name.is_none() {
                     info.fields_mut().set_links(0);
                     change.orphan_add(&mut info)?;
@@ -169,7 +171,7 @@ impl Ext4 {
                 change.free_attributes(&mut info)?;
             }
             change.orphan_remove(&mut info)?;
-            change.give_back(&mut info)
+            change.give_back(&mut info, now_seconds())
         })
     }
 
@@ -230,8 +232,8 @@ impl Ext4 {
 
 impl Change<'_> {
     /// Gives back an inode that has no links, no blocks and no attributes any more.
-    fn give_back(&self, info: &mut InodeInfo) -> Result<()> {
-        info.fields_mut().set_dtime(now_seconds());
+    fn give_back(&self, info: &mut InodeInfo, now: u32) -> Result<()> {
+        info.fields_mut().set_dtime(now);
         info.fields_mut().set_size(0);
         self.store(info)?;
         self.settle_freed(info)?;
@@ -248,7 +250,7 @@ impl Change<'_> {
         }
         info.fields_mut().set_links(0);
         info.fields_mut().set_ctime(timestamp(now));
-        self.give_back(info)?;
+        self.give_back(info, seconds(now.sec))?;
         Ok(true)
     }
 
@@ -399,5 +401,10 @@ pub(crate) fn timestamp(time: Timespec) -> Timestamp {
 /// The present in seconds since 1970, as `i_dtime` and the superblock have it.
 pub(crate) fn now_seconds() -> u32 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(1, |time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
+    since.map_or(1, |time| seconds(time.as_secs().cast_signed()))
+}
+
+/// The same of a time; never 0, which is none.
+fn seconds(time: i64) -> u32 {
+    u32::try_from(time.max(1)).unwrap_or(u32::MAX)
 }

@@ -37,10 +37,10 @@ pub(crate) struct Orphans {
     /// How many orphans there are among the inodes that share a count, so that who stores an inode need not ask the list as a
     /// rule, which all threads use. Changes under the list's lock. Relaxed: whoever puts an inode on the list or takes it off stores
     /// it, too, and reads here what he has written himself or what came later.
-    among: [Padded<AtomicU32>; 1 << AMONG_BITS],
+    among: [Padded<AtomicU32>; AMONG],
 }
 
-const AMONG_BITS: u32 = 6;
+const AMONG: usize = 64;
 
 /// Inodes by number, 0 for none. Everything is done in a few steps, for every unlink needs the lock.
 #[derive(Default)]
@@ -147,11 +147,10 @@ impl Orphans {
         Some(between)
     }
 
-    /// Inodes that one thread makes one after the other share a count as a rule.
+    /// Inodes that one thread makes one after the other share a count as a rule, and inodes of neighbouring groups do not.
     fn among(&self, ino: u32) -> &AtomicU32 {
-        let index = spread(u64::from(ino >> 6)) >> (u64::BITS - AMONG_BITS);
-        // OK: so many bits.
-        &self.among[index as usize]
+        let stretch = crate::group::to_usize((ino ^ ino >> 7) >> 6);
+        &self.among[stretch % AMONG]
     }
 }
 
