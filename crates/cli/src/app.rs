@@ -131,6 +131,12 @@ impl App {
         self.status
     }
 
+    /// Another run of the command has done the work, said what there was to say, and ended so.
+    pub(crate) fn end_as(&mut self, code: u8) {
+        let ends = [Status::Success, Status::Failed, Status::Usage, Status::Refused, Status::Corrupt];
+        self.status = ends.into_iter().find(|status| status.code() == code).unwrap_or(Status::Failed);
+    }
+
     /// Opens the volume of a place, once however many places are in it; a failure is reported.
     pub(crate) fn target(&mut self, place: &Place) -> Option<Target> {
         let volume = self.volume(&place.image)?;
@@ -233,6 +239,12 @@ impl App {
 pub(crate) fn open(image: &Image, writing: bool) -> extern4::Result<Volume> {
     let mut options = Volume::options();
     options.write(writing);
+    part(&mut options, image);
+    options.open(&image.file)
+}
+
+/// Says which part of the image is meant.
+pub(crate) fn part(options: &mut extern4::OpenOptions, image: &Image) {
     match image.part {
         Part::Whole => {}
         Part::Partition(number) => {
@@ -242,7 +254,6 @@ pub(crate) fn open(image: &Image, writing: bool) -> extern4::Result<Volume> {
             options.offset(bytes);
         }
     }
-    options.open(&image.file)
 }
 
 /// The partitions of a disk that was named as a whole, as they have to be named instead.

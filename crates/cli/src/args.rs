@@ -139,6 +139,10 @@ commands! {
     Recover = "recover" => recover;
     /// Change the label, the UUID and other things of a volume as a whole
     Tune = "tune" => tune;
+    /// Mount a volume on a directory
+    Mount = "mount" => mount;
+    /// Unmount volumes, and wait until everything is written
+    Umount = "umount" => umount;
     /// Show inodes as they stand on the volume, and their blocks
     Inode = "inode" => inode;
     /// Show what blocks of the volume are for, and what is in them

@@ -1,4 +1,4 @@
-//! The command `extern4`: looks into ext2, ext3 and ext4 images and devices, and changes them, without mounting them.
+//! The command `extern4`: looks into ext2, ext3 and ext4 images and devices, and changes and mounts them, without the kernel's ext4.
 //!
 //! One file a subcommand under [`cmd`]; what they share stands beside it. A subcommand writes its result to standard
 //! output, reports what fails to [`app::App`] and goes on with the rest; `main` turns the worst of it into the exit

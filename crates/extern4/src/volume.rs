@@ -300,6 +300,11 @@ impl Volume {
         self.superblock().open_files()
     }
 
+    /// Nothing may be changed at present.
+    pub fn is_read_only(&self) -> bool {
+        self.superblock().is_read_only()
+    }
+
     /// Forbids changes, or allows them again. `EBUSY` while files are open for writing or a change is under way: once this
     /// has succeeded there is no writer, and all that was changed is durable. `EROFS` for a volume that was opened for reading.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
@@ -320,6 +325,11 @@ impl Volume {
     /// Totals and free space.
     pub fn stat_fs(&self) -> Result<StatFs> {
         self.ext4.stat().map_err(|e| Error::from_vfs("count the free space of", e.into()))
+    }
+
+    /// The tree that sessions act in, for who serves the volume to others.
+    pub fn namespace(&self) -> &Arc<Namespace> {
+        &self.namespace
     }
 
     /// The file system underneath, for experts: superblock, groups, raw inodes, block maps, journal.

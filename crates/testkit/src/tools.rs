@@ -17,6 +17,8 @@ pub enum Need {
     Tool(&'static str),
     /// The right to attach loop devices and mount them.
     Mount,
+    /// The right to mount by FUSE, and a kernel that can.
+    Fuse,
     /// The kernel's ext4 driver must know this feature (a file of `/sys/fs/ext4/features`).
     KernelFeature(&'static str),
     /// The kernel must be built to change quota files.
@@ -29,6 +31,8 @@ impl Need {
         match self {
             Need::Tool(name) => find(name).is_none().then(|| format!("the program {name} is not installed")),
             Need::Mount => mount_lack().clone(),
+            Need::Fuse if !rustix::process::geteuid().is_root() => Some("needs root to mount".into()),
+            Need::Fuse => std::fs::File::open("/dev/fuse").err().map(|e| format!("/dev/fuse: {e}")),
             Need::KernelFeature(name) => (!Path::new("/sys/fs/ext4/features").join(name).exists())
                 .then(|| format!("the kernel's ext4 lacks the feature {name}")),
             Need::KernelQuota => quota_lack().clone(),
@@ -44,7 +48,7 @@ impl Need {
 pub fn can_run(needs: &[Need]) -> bool {
     for need in needs {
         let Some(lack) = need.lack() else { continue };
-        let repairable = !matches!(need, Need::KernelFeature(_) | Need::KernelQuota);
+        let repairable = !matches!(need, Need::KernelFeature(_) | Need::KernelQuota | Need::Fuse);
         if repairable && std::env::var_os("EXTERN4_REQUIRE_ORACLES").is_some_and(|v| v == "1") {
             panic!("EXTERN4_REQUIRE_ORACLES=1, but {lack}");
         }

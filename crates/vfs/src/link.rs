@@ -23,9 +23,20 @@ impl Session {
     /// Gives a file one more name (`linkat(2)`; `How::FOLLOW` is `AT_SYMLINK_FOLLOW`). Directories cannot have one:
     /// `EPERM`. A file made with `O_TMPFILE` gets its first name so.
     pub fn link(&self, from: impl AsRef<[u8]>, how: How, to: impl AsRef<[u8]>) -> Result<()> {
+        self.link_to(from, how, self, to)
+    }
+
+    /// The same, with the new path taken from the working directory of `to_base`.
+    pub fn link_to(
+        &self,
+        from: impl AsRef<[u8]>,
+        how: How,
+        to_base: &Self,
+        to: impl AsRef<[u8]>,
+    ) -> Result<()> {
         let source = self.walk(from.as_ref(), how)?;
         let inode = source.inode();
-        self.with_new_name(to.as_ref(), false, |parent, name, locked| {
+        to_base.with_new_name(to.as_ref(), false, |parent, name, locked| {
             if !source.mount.ptr_eq(&parent.mount) {
                 return Err(Errno::EXDEV.into());
             }

@@ -4,7 +4,7 @@ use crate::acl::{Acl, AclError, AclKind};
 use crate::attr::{FileFlags, FileType, Timespec};
 use crate::cred::Caps;
 use crate::errno::{Errno, Result};
-use crate::file::truncate;
+use crate::file::{drop_set_id_bits, truncate};
 use crate::fs::{SetAttr, XattrFlags};
 use crate::inode::Inode;
 use crate::namei::{How, Spot};
@@ -201,6 +201,14 @@ impl Session {
             return Err(Errno::EPERM.into());
         }
         truncate(&self.cred, spot.sb(), inode, size)
+    }
+
+    /// Takes the set-id bits off a regular file, as a change of its contents by the caller does: unless he has `CAP_FSETID`.
+    pub fn drop_set_id_bits(&self, path: impl AsRef<[u8]>, how: How) -> Result<()> {
+        let spot = self.walk(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&spot.mount)?;
+        let _change = spot.inode().lock_exclusive();
+        drop_set_id_bits(&self.cred, spot.sb(), spot.inode(), spot.sb().now())
     }
 
     /// Sets the inode flags (`FS_IOC_SETFLAGS`). Owners only; immutable and append-only need

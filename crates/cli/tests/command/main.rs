@@ -8,6 +8,7 @@ mod documents;
 mod experts;
 mod failing;
 mod listing;
+mod mounting;
 mod run;
 mod terminal;
 mod writing;

@@ -1,0 +1,103 @@
+//! The words behind `-o`.
+
+use extern4::Atime;
+use extern4_fuse::MountOptions;
+
+/// The words of one `-o`.
+#[derive(Clone)]
+pub(super) struct Words(Vec<Effect>);
+
+/// What a word does.
+type Effect = fn(&mut Options);
+
+/// What the words say. Later ones override earlier ones.
+pub(super) struct Options {
+    /// Nothing may be changed.
+    pub(super) read_only: bool,
+    /// When reading changes access times.
+    pub(super) atime: Atime,
+    /// Times alone are written late.
+    pub(super) lazytime: bool,
+    /// What the kernel has to know.
+    pub(super) mount: MountOptions,
+}
+
+/// Every word and what it does. Those that do nothing say what is so anyway.
+const WORDS: &[(&str, Effect)] = &[
+    ("defaults", |_| {}),
+    ("default_permissions", |_| {}),
+    ("ro", |o| o.read_only = true),
+    ("rw", |o| o.read_only = false),
+    ("noatime", |o| o.atime = Atime::Never),
+    ("atime", |o| o.atime = Atime::Relative),
+    ("relatime", |o| o.atime = Atime::Relative),
+    ("norelatime", |o| o.atime = Atime::Strict),
+    ("strictatime", |o| o.atime = Atime::Strict),
+    ("lazytime", |o| o.lazytime = true),
+    ("nolazytime", |o| o.lazytime = false),
+    ("suid", |o| o.mount.nosuid = false),
+    ("nosuid", |o| o.mount.nosuid = true),
+    ("dev", |o| o.mount.nodev = false),
+    ("nodev", |o| o.mount.nodev = true),
+    ("exec", |o| o.mount.noexec = false),
+    ("noexec", |o| o.mount.noexec = true),
+    ("sync", |o| o.mount.sync = true),
+    ("async", |o| (o.mount.sync, o.mount.dirsync) = (false, false)),
+    ("dirsync", |o| o.mount.dirsync = true),
+];
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { read_only: false, atime: Atime::Relative, lazytime: false, mount: MountOptions::default() }
+    }
+}
+
+impl Options {
+    /// What all the lists say together.
+    pub(super) fn of(lists: &[Words]) -> Self {
+        let mut options = Self::default();
+        lists.iter().flat_map(|Words(effects)| effects).for_each(|effect| effect(&mut options));
+        options.mount.read_only = options.read_only;
+        options.mount.noatime = options.atime == Atime::Never;
+        options
+    }
+}
+
+/// Reads a list of words with commas between them.
+pub(super) fn parse(text: &str) -> Result<Words, String> {
+    let mut effects = Vec::new();
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        let Some((_, effect)) = WORDS.iter().find(|(known, _)| *known == word) else {
+            let known: Vec<_> = WORDS.iter().map(|(known, _)| *known).collect();
+            return Err(format!("'{word}' is not known; there are {}", known.join(", ")));
+        };
+        effects.push(*effect);
+    }
+    Ok(Words(effects))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, parse};
+    use extern4::Atime;
+
+    fn read(lists: &[&str]) -> Options {
+        Options::of(&lists.iter().map(|list| parse(list).expect("known words")).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn later_words_override_earlier_ones() {
+        assert!(read(&["ro"]).mount.read_only);
+        assert!(!read(&["ro,rw"]).read_only);
+        assert!(!read(&["ro", "rw"]).mount.read_only);
+        assert_eq!(read(&["noatime", "strictatime"]).atime, Atime::Strict);
+        let options = read(&["nosuid,nodev,lazytime,,defaults", "dev"]);
+        assert!(options.mount.nosuid && !options.mount.nodev && options.lazytime);
+        assert!(read(&["noatime"]).mount.noatime && !read(&[]).mount.noatime);
+    }
+
+    #[test]
+    fn unknown_words_are_named() {
+        assert!(parse("ro,quickly").err().is_some_and(|why| why.contains("'quickly' is not known")));
+    }
+}

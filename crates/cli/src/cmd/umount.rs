@@ -1,0 +1,27 @@
+//! `extern4 umount`: takes a mount away, and waits until everything is on the volume.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::app::{App, host_reason};
+use crate::status::Status;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where volumes are mounted
+    #[arg(value_name = "DIR", required = true)]
+    dirs: Vec<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    for dir in &args.dirs {
+        match extern4_fuse::unmount(dir) {
+            Ok(true) => {}
+            Ok(false) => app.note(format_args!("{}: the volume is mounted elsewhere, too", dir.display())),
+            Err(error) => {
+                app.fail(Status::Failed, format_args!("{}: {}", dir.display(), host_reason(&error)))
+            }
+        }
+    }
+    Ok(())
+}

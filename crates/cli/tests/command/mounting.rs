@@ -1,0 +1,338 @@
+//! `extern4 mount` and `extern4 umount`: ordinary programs work in the mount, then `e2fsck` and the kernel's own mount of the same image
+//! say what is on the volume.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::tools::{Need, can_run};
+use extern4_testkit::{plan, tools, tree};
+
+use crate::run::{command, extern4, failed, ok, tool};
+
+/// A volume with nothing in it.
+const EMPTY: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]);
+
+/// Whether this machine can do what the tests here do; says so if not.
+fn can_mount() -> bool {
+    can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Fuse])
+}
+
+/// A mount of ours.
+struct Served {
+    dir: PathBuf,
+    mounted: bool,
+}
+
+impl Served {
+    /// Mounts `image` beside itself.
+    #[track_caller]
+    fn new(image: &Image, options: &[&str]) -> Self {
+        let dir = image.scratch().join("mnt");
+        fs::create_dir_all(&dir).expect("a directory");
+        let served = Self { dir, mounted: true };
+        let said = ok(extern4(image, [&["mount"], options, &["disk.img", "mnt"]].concat()));
+        assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
+        served
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    #[track_caller]
+    fn umount(mut self) {
+        ok(command().arg("umount").arg(&self.dir).output().expect("the command runs"));
+        self.mounted = false;
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.mounted {
+            // The test has failed already.
+            let _ = tools::try_run("umount", [OsStr::new("-l"), self.dir.as_os_str()]);
+        }
+    }
+}
+
+/// `e2fsck` finds nothing.
+#[track_caller]
+fn sound(image: &Image) {
+    tools::run("e2fsck", [OsStr::new("-fn"), image.path.as_os_str()]);
+}
+
+/// What the mount shows is what the kernel shows of the same volume.
+#[track_caller]
+fn same_for_the_kernel(image: &Image, served: Served) {
+    let ours = tree::from_mount(&served.dir);
+    served.umount();
+    sound(image);
+    let theirs = tree::from_mount(&image.mount("ro,noatime").path);
+    let differences = tree::diff(&ours, &theirs, 5);
+    assert!(differences.is_none(), "{}", differences.unwrap_or_default());
+}
+
+#[test]
+fn everything_that_is_made_in_a_mount_is_there_for_the_kernel() {
+    if !can_mount() || !can_run(&[Need::Mount, Need::Tool("perl"), Need::Tool("setfacl")]) {
+        return;
+    }
+    let plans = [
+        plan::small_files,
+        plan::holes,
+        plan::fragmented,
+        plan::symlinks,
+        plan::odd_names,
+        plan::modes_and_owners,
+        plan::times,
+        plan::devices,
+        plan::many_links,
+        plan::xattrs,
+        plan::access_lists,
+        plan::small_directories,
+        plan::deep,
+    ];
+    let image = EMPTY.build();
+    let served = Served::new(&image, &["-o", "noatime"]);
+    for (at, plan) in plans.iter().enumerate() {
+        plan(&served.dir).unwrap_or_else(|error| panic!("plan {at}: {error}"));
+    }
+    same_for_the_kernel(&image, served);
+    // And what a new mount finds there.
+    same_for_the_kernel(&image, Served::new(&image, &["-o", "ro"]));
+}
+
+#[test]
+fn a_tree_is_copied_in_renamed_and_removed() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    tool(&served.dir, "cp", ["-a", "/usr/include/linux", "in"]);
+    tool(&served.dir, "mv", ["in", "out"]);
+    tool(&served.dir, "diff", ["-r", "--no-dereference", "/usr/include/linux", "out"]);
+    tool(&served.dir, "tar", ["cf", "out.tar", "out"]);
+    tool(&served.dir, "rm", ["-r", "out"]);
+    tool(&served.dir, "tar", ["xf", "out.tar"]);
+    tool(&served.dir, "diff", ["-r", "--no-dereference", "/usr/include/linux", "out"]);
+    served.umount();
+    sound(&image);
+}
+
+#[test]
+fn open_files_outlive_their_names() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    let (first, second) = (served.path("first"), served.path("second"));
+    fs::write(&first, "first").expect("a file");
+    let mut kept = File::options().read(true).write(true).open(&first).expect("it opens");
+    fs::write(&second, "second").expect("a file");
+    fs::rename(&second, &first).expect("it is replaced");
+    kept.seek(SeekFrom::End(0)).expect("it seeks");
+    kept.write_all(b" and more").expect("it is written");
+    kept.sync_all().expect("it is synced");
+    let mut text = String::new();
+    kept.rewind().and_then(|()| kept.read_to_string(&mut text)).expect("it is read");
+    assert_eq!((text.as_str(), kept.metadata().expect("attributes").nlink()), ("first and more", 0));
+    assert_eq!(fs::read_to_string(&first).expect("a file"), "second");
+    drop(kept);
+    served.umount();
+    sound(&image);
+}
+
+#[test]
+fn holes_are_found_and_made() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    let path = served.path("sparse");
+    let file = File::create(&path).expect("a file");
+    file.write_all_at(b"end", 3 << 20).expect("it is written");
+    drop(file);
+    tool(&served.dir, "fallocate", ["-l", "1M", "-o", "1M", "sparse"]);
+    tool(&served.dir, "fallocate", ["-p", "-l", "4096", "-o", "3145728", "sparse"]);
+    let found = fs::metadata(&path).expect("attributes");
+    assert_eq!((found.len(), found.blocks()), ((3 << 20) + 3, 2048));
+    tool(&served.dir, "cp", ["--sparse=always", "sparse", "copy"]);
+    assert_eq!(fs::metadata(served.path("copy")).expect("attributes").blocks(), 0);
+    served.umount();
+    sound(&image);
+}
+
+#[test]
+fn names_that_are_too_long_are_refused() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    let longest = served.path(&"n".repeat(255));
+    File::create(&longest).expect("a file");
+    for len in [256, 1000] {
+        let path = served.path(&"n".repeat(len));
+        let too_long = |result: std::io::Result<()>| result.unwrap_err().raw_os_error() == Some(36);
+        assert!(too_long(File::create(&path).map(drop)), "{len}");
+        assert!(too_long(fs::create_dir(&path)), "{len}");
+        assert!(too_long(fs::rename(&longest, &path)), "{len}");
+        assert!(too_long(fs::metadata(&path).map(drop)), "{len}");
+    }
+    served.umount();
+    sound(&image);
+}
+
+#[test]
+fn users_have_the_rights_that_the_volume_gives_them() {
+    if !can_mount() || !can_run(&[Need::Tool("setpriv"), Need::Tool("setfacl")]) {
+        return;
+    }
+    let image = EMPTY.build();
+    // Users come there only if they may pass the directories above.
+    fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o755)).expect("its mode");
+    let served = Served::new(&image, &[]);
+    fs::set_permissions(&served.dir, fs::Permissions::from_mode(0o1777)).expect("its mode");
+    let user = |uid: u32, script: &str| {
+        let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--groups=50".to_owned()];
+        let words = ids.iter().map(String::as_str).chain(["sh", "-c", script]);
+        let run = std::process::Command::new("setpriv").args(words).current_dir(&served.dir).output();
+        run.expect("setpriv").status.success()
+    };
+    assert!(user(1000, "umask 027; echo mine > mine; mkdir dir; ln -s mine link; mkfifo pipe"));
+    assert!(user(1000, "cat mine && test -O mine && test $(stat -c %a mine) = 640"));
+    assert!(!user(2000, "cat mine") && !user(2000, "rm -f mine") && !user(2000, "chmod 777 mine"));
+    assert!(!user(2000, "mknod device c 1 3") && !user(2000, "ls dir"));
+    // A group that only the process knows of; an ACL; a default ACL in place of the umask.
+    tool(&served.dir, "chgrp", ["50", "mine"]);
+    assert!(user(2000, "cat mine") && !user(2000, "echo more >> mine"));
+    tool(&served.dir, "setfacl", ["-m", "u:2000:rw", "mine"]);
+    assert!(user(2000, "echo more >> mine"));
+    tool(&served.dir, "setfacl", ["-m", "u:2000:rwx,d:u:2000:rwx", "dir"]);
+    assert!(user(1000, "umask 077; echo x > dir/file"));
+    assert!(user(2000, "cat dir/file && echo y >> dir/file && rm dir/file"));
+    // Who changes contents takes set-id bits off, unless he is privileged.
+    assert!(user(1000, "cp /bin/true suid && chmod 4777 suid") && user(2000, "echo >> suid"));
+    assert_eq!(fs::metadata(served.path("suid")).expect("attributes").mode() & 0o7777, 0o777);
+    served.umount();
+    sound(&image);
+}
+
+#[test]
+fn what_cannot_be_changed_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    fs::write(served.path("fixed"), "fixed").expect("a file");
+    fs::write(served.path("log"), "log\n").expect("a file");
+    tool(&served.dir, "chattr", ["+i", "fixed"]);
+    tool(&served.dir, "chattr", ["+a", "log"]);
+    let eperm = |result: std::io::Result<()>| result.unwrap_err().raw_os_error() == Some(1);
+    assert!(eperm(fs::write(served.path("fixed"), "x")) && eperm(fs::remove_file(served.path("fixed"))));
+    assert!(
+        eperm(fs::write(served.path("log"), "x"))
+            && eperm(fs::rename(served.path("log"), served.path("old")))
+    );
+    let mut log = File::options().append(true).open(served.path("log")).expect("it opens");
+    log.write_all(b"more\n").expect("it is appended to");
+    assert_eq!(fs::read_to_string(served.path("log")).expect("a file"), "log\nmore\n");
+    drop(log);
+    served.umount();
+    sound(&image);
+    let served = Served::new(&image, &["-o", "ro"]);
+    assert_eq!(fs::write(served.path("new"), "").unwrap_err().raw_os_error(), Some(30));
+    assert_eq!(fs::read_to_string(served.path("log")).expect("a file"), "log\nmore\n");
+    served.umount();
+}
+
+/// Starts the command in the foreground and waits until it serves.
+fn in_foreground(image: &Image, dir: &Path) -> Child {
+    fs::create_dir_all(dir).expect("a directory");
+    let before = fs::metadata(dir).expect("attributes").dev();
+    let mut child = command();
+    let child = child.args(["mount", "-f"]).arg(&image.path).arg(dir).stderr(Stdio::piped());
+    let mut child = child.spawn().expect("the command runs");
+    let start = Instant::now();
+    while fs::metadata(dir).expect("attributes").dev() == before {
+        assert!(child.try_wait().expect("a child").is_none(), "it has ended");
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not serve");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+#[test]
+fn a_signal_ends_it_cleanly_also_while_it_is_used() {
+    if !can_mount() {
+        return;
+    }
+    for (signal, used) in [("-TERM", false), ("-INT", false), ("-TERM", true)] {
+        let image = EMPTY.build();
+        let dir = image.scratch().join("mnt");
+        let child = in_foreground(&image, &dir);
+        let mut file = File::create(dir.join("file")).expect("a file");
+        file.write_all(b"not synced").expect("it is written");
+        let used = used.then_some(file);
+        tool(image.scratch(), "kill", [signal, &child.id().to_string()]);
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{signal}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(fs::read_dir(&dir).expect("the directory below").count(), 0);
+        drop(used);
+        sound(&image);
+        assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"not synced");
+    }
+}
+
+#[test]
+fn a_killed_mount_keeps_what_was_synced() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let dir = image.scratch().join("mnt");
+    let mut child = in_foreground(&image, &dir);
+    let file = File::create(dir.join("file")).expect("a file");
+    file.write_all_at(b"synced", 0).and_then(|()| file.sync_all()).expect("it is synced");
+    child.kill().and_then(|()| child.wait()).expect("it is killed");
+    drop(file);
+    tool(image.scratch(), "umount", [dir.as_os_str()]);
+    assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"synced");
+    ok(extern4(&image, ["recover", "disk.img"]));
+    sound(&image);
+}
+
+#[test]
+fn what_cannot_be_mounted_is_said() {
+    let image = EMPTY.build();
+    let said = failed(&extern4(&image, ["mount", "disk.img", "nowhere"]), 1);
+    assert!(said.contains("nowhere"), "{said}");
+    failed(&extern4(&image, ["mount", "-o", "quickly", "disk.img", "."]), 2);
+    fs::write(image.scratch().join("zeroes"), [0; 8192]).expect("a file");
+    failed(&extern4(&image, ["mount", "zeroes", "."]), 3);
+    let said = failed(&extern4(&image, ["umount", "."]), 1);
+    assert!(said.contains("Invalid argument"), "{said}");
+    if !can_mount() {
+        return;
+    }
+    let served = Served::new(&image, &[]);
+    // A volume is written by one at a time.
+    fs::create_dir(image.scratch().join("second")).expect("a directory");
+    failed(&extern4(&image, ["mount", "disk.img", "second"]), 1);
+    let file = File::create(served.path("file")).expect("a file");
+    let busy = failed(&extern4(&image, ["umount", "mnt"]), 1);
+    assert!(busy.contains("busy"), "{busy}");
+    drop(file);
+    served.umount();
+    sound(&image);
+}

@@ -1,0 +1,92 @@
+//! Open files and directories, under the numbers by which the kernel names them.
+
+use std::sync::Arc;
+
+use extern4_sync::primitive::Mutex;
+use extern4_vfs::{DirBatch, Errno, OpenFile, Result};
+
+use crate::lock::lock;
+
+/// Power of two: the low bits of a number choose.
+const SHARDS: usize = 16;
+
+/// Something that is open.
+pub(crate) struct Handle {
+    /// The file or directory.
+    pub(crate) file: OpenFile,
+    /// What of a directory has been listed, but not been sent.
+    pub(crate) listing: Mutex<Listing>,
+}
+
+/// Names of a directory that were listed ahead.
+#[derive(Default)]
+pub(crate) struct Listing {
+    /// The entries.
+    pub(crate) batch: DirBatch,
+    /// The cookie with which the first of them was asked for.
+    pub(crate) from: u64,
+}
+
+/// Everything that is open.
+pub(crate) struct Handles {
+    shards: Box<[Mutex<Shard>]>,
+}
+
+#[derive(Default)]
+struct Shard {
+    open: Vec<Option<Arc<Handle>>>,
+    free: Vec<usize>,
+}
+
+impl Handles {
+    pub(crate) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// Enters what `nodeid` was opened as; gives its number.
+    pub(crate) fn enter(&self, nodeid: u64, file: OpenFile) -> u64 {
+        let handle = Arc::new(Handle { file, listing: Mutex::default() });
+        // By node, so that threads with files of their own seldom meet.
+        let at = usize::try_from(nodeid % SHARDS as u64).expect("a small number");
+        let mut shard = lock(&self.shards[at]);
+        let index = match shard.free.pop() {
+            Some(index) => {
+                shard.open[index] = Some(handle);
+                index
+            }
+            None => {
+                shard.open.push(Some(handle));
+                shard.open.len() - 1
+            }
+        };
+        u64::try_from(index * SHARDS + at).expect("as many as fit into memory")
+    }
+
+    /// What has this number. `EBADF` for one that nothing has.
+    pub(crate) fn get(&self, fh: u64) -> Result<Arc<Handle>> {
+        let (shard, index) = self.place(fh)?;
+        lock(shard).open.get(index).cloned().flatten().ok_or(Errno::EBADF.into())
+    }
+
+    /// Takes it out; it is closed when nobody uses it any more.
+    pub(crate) fn remove(&self, fh: u64) -> Result<Arc<Handle>> {
+        let (shard, index) = self.place(fh)?;
+        let mut shard = lock(shard);
+        let handle = shard.open.get_mut(index).and_then(Option::take).ok_or(Errno::EBADF)?;
+        shard.free.push(index);
+        Ok(handle)
+    }
+
+    /// Closes everything: the kernel is gone.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let gone = std::mem::take(&mut *lock(shard));
+            drop(gone);
+        }
+    }
+
+    fn place(&self, fh: u64) -> Result<(&Mutex<Shard>, usize)> {
+        let fh = usize::try_from(fh).map_err(|_| Errno::EBADF)?;
+        Ok((&self.shards[fh % SHARDS], fh / SHARDS))
+    }
+}

@@ -1,0 +1,61 @@
+//! INIT: what kernel and server agree on.
+
+use extern4_vfs::{Errno, Result};
+use zerocopy::FromBytes as _;
+
+use crate::abi::{Features, InitIn, InitInExt, InitOut, MAJOR, MINOR, MINOR_MIN};
+use crate::reply::Body;
+use crate::request::Request;
+use crate::server::{Config, Server};
+
+/// Pages of 4 KiB that one request carries at most.
+const MAX_PAGES: u16 = 256;
+/// Bytes that one request reads or writes at most.
+pub(crate) const MAX_DATA_BYTES: usize = MAX_PAGES as usize * 4096;
+/// Requests that nobody waits for, such as read-ahead, under way at a time.
+const MAX_BACKGROUND: u16 = 64;
+
+/// What is wanted of a kernel that offers it.
+fn wanted(config: &Config) -> Features {
+    let mut wanted = Features::all() - Features::ALLOW_IDMAP;
+    wanted.set(Features::ALLOW_IDMAP, config.idmap);
+    wanted
+}
+
+impl Server {
+    /// Agrees with the kernel on a version and on what both can do.
+    pub(crate) fn init(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (init, rest) = request.split::<InitIn>()?;
+        if init.major != MAJOR {
+            // To one that speaks a later version too, ours is told, and it asks again in that.
+            let answer = InitOut { major: MAJOR, minor: MINOR, ..InitOut::default() };
+            return if init.major > MAJOR { body.put(&answer) } else { Err(Errno::from_raw(EPROTO).into()) };
+        }
+        if init.minor < MINOR_MIN {
+            self.log(&format!("the kernel's FUSE {}.{} is too old", init.major, init.minor));
+            return Err(Errno::from_raw(EPROTO).into());
+        }
+        let mut offered = Features::from_bits_truncate(u64::from(init.flags));
+        if offered.contains(Features::INIT_EXT) {
+            let (more, _) = InitInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
+            offered |= Features::from_bits_truncate(u64::from(more.flags2) << 32);
+        }
+        let agreed = self.agree(offered & wanted(self.config()));
+        let [low, high] = [agreed.bits(), agreed.bits() >> 32].map(|half| half as u32);
+        body.put(&InitOut {
+            major: MAJOR,
+            minor: MINOR,
+            max_readahead: init.max_readahead,
+            flags: low,
+            max_background: MAX_BACKGROUND,
+            congestion_threshold: MAX_BACKGROUND / 4 * 3,
+            max_write: MAX_DATA_BYTES as u32,
+            time_gran: 1,
+            max_pages: MAX_PAGES,
+            flags2: high,
+            ..InitOut::default()
+        })
+    }
+}
+
+const EPROTO: u16 = 71;

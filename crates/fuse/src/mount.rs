@@ -1,0 +1,127 @@
+//! Making a mount and taking it away.
+
+use std::ffi::{CString, OsString};
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
+
+/// The type that the mount table shows: FUSE, and whose.
+const TYPE: &str = "fuse.extern4";
+
+/// An attribute of the root that says which process serves it, in digits. It is never listed.
+pub(crate) const DAEMON: &str = "extern4.daemon";
+
+/// How to mount.
+#[derive(Clone, Debug, Default)]
+pub struct MountOptions {
+    /// What the mount table shows as the source: the image.
+    pub source: OsString,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Set-id bits and file capabilities count for nothing.
+    pub nosuid: bool,
+    /// Device nodes stand for no device.
+    pub nodev: bool,
+    /// Nothing can be executed.
+    pub noexec: bool,
+    /// Reading changes no access times.
+    pub noatime: bool,
+    /// Every change is synchronous.
+    pub sync: bool,
+    /// Changes of names are synchronous.
+    pub dirsync: bool,
+}
+
+/// A mount, known by where it is.
+#[derive(Debug)]
+pub struct Mounted {
+    dir: PathBuf,
+}
+
+/// Mounts on directory `dir`; gives the device through which the kernel asks.
+pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
+    let dir = dir.canonicalize()?;
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    write!(data, ",user_id={uid},group_id={gid},default_permissions,allow_other").expect("memory");
+    let data = CString::new(data).expect("no zero byte");
+    rustix::mount::mount(&options.source, &dir, TYPE, flags(options), &*data)?;
+    Ok((device, Mounted { dir }))
+}
+
+fn flags(options: &MountOptions) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, options.nosuid);
+    flags.set(MountFlags::NODEV, options.nodev);
+    flags.set(MountFlags::NOEXEC, options.noexec);
+    flags.set(MountFlags::NOATIME, options.noatime);
+    flags.set(MountFlags::SYNCHRONOUS, options.sync);
+    flags.set(MountFlags::DIRSYNC, options.dirsync);
+    flags
+}
+
+impl Mounted {
+    /// Takes it away, whoever uses it: for them, every call fails from then on. What they have written is served before.
+    pub fn end(&self) -> io::Result<()> {
+        match unmount_dir(&self.dir, UnmountFlags::empty()) {
+            Err(Errno::BUSY) => {}
+            result => return Ok(result?),
+        }
+        // Pages of mapped files that were changed have not come yet.
+        let dir = rustix::fs::open(&self.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let synced = rustix::fs::syncfs(&dir);
+        drop(dir);
+        match unmount_dir(&self.dir, UnmountFlags::FORCE) {
+            Err(Errno::BUSY) => unmount_dir(&self.dir, UnmountFlags::DETACH)?,
+            result => result?,
+        }
+        Ok(synced?)
+    }
+}
+
+fn unmount_dir(dir: &Path, flags: UnmountFlags) -> Result<(), Errno> {
+    rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | flags)
+}
+
+/// Takes the mount on `dir` away and waits until who serves it has ended: then everything is on the volume. False if it is mounted
+/// elsewhere, too, so that the serving goes on.
+///
+/// # Errors
+/// `EINVAL` if nothing of this server's is mounted there, `EBUSY` if somebody uses it.
+pub fn unmount(dir: &Path) -> io::Result<bool> {
+    let dir = dir.canonicalize()?;
+    let mut pid = [0; 16];
+    let len = rustix::fs::getxattr(&dir, DAEMON, &mut pid).map_err(|_| Errno::INVAL)?;
+    let pid = std::str::from_utf8(&pid[..len]).ok().and_then(|text| text.parse().ok());
+    let pid = pid.and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
+    let daemon = pidfd_open(pid, PidfdFlags::empty())?;
+    // Asked while it is there: the next mount of somebody else's may have the same number.
+    let only = mounts_of(std::fs::metadata(&dir)?.dev())? == 1;
+    unmount_dir(&dir, UnmountFlags::empty())?;
+    let mut ended = [PollFd::new(&daemon, PollFlags::IN)];
+    while only && let Err(error) = poll(&mut ended, None) {
+        if error != Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    Ok(only)
+}
+
+/// How many entries of the mount table have this device number.
+fn mounts_of(device: u64) -> io::Result<usize> {
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    // proc_pid_mountinfo(5): the third field.
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let lines = table.split(|byte| *byte == b'\n');
+    Ok(lines.filter(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes())).count())
+}

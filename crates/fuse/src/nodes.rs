@@ -1,0 +1,121 @@
+//! What the kernel knows of the tree: node ids, and how often it has been told of each.
+//!
+//! A node id is the inode's number, so that a handle on a file (`name_to_handle_at`) means the same file as long as there is one. Only
+//! the root's is fixed by the protocol: it changes places with whatever has that number. As long as the kernel knows a node, it
+//! stays in use, and so its number cannot become another file's.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use extern4_sync::primitive::Mutex;
+use extern4_vfs::{Errno, Location, Result};
+
+use crate::abi::ROOT_ID;
+use crate::lock::lock;
+
+/// Power of two: the low bits of a node id choose.
+const SHARDS: usize = 64;
+
+/// Every node that the kernel may name.
+pub(crate) struct Nodes {
+    root: Location,
+    shards: Box<[Mutex<Shard>]>,
+}
+
+type Shard = HashMap<u64, Node, BuildHasherDefault<Spread>>;
+
+/// Spreads node ids, which come in runs. Nobody but the owner of the volume chooses them.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+struct Node {
+    location: Location,
+    /// How often the kernel was told; it counts, too, and says how many of these it has forgotten.
+    lookups: u64,
+}
+
+impl Nodes {
+    /// The kernel knows the root without being told.
+    pub(crate) fn new(root: Location) -> Self {
+        Self { root, shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// The node id of an inode number.
+    pub(crate) fn id(&self, ino: u64) -> u64 {
+        match ino {
+            _ if ino == self.root.ino() => ROOT_ID,
+            ROOT_ID => self.root.ino(),
+            _ => ino,
+        }
+    }
+
+    fn shard(&self, id: u64) -> &Mutex<Shard> {
+        let low = usize::try_from(id % SHARDS as u64).expect("a small number");
+        &self.shards[low]
+    }
+
+    /// What a node id stands for. `ESTALE` for one that the kernel was not told.
+    pub(crate) fn get(&self, id: u64) -> Result<Location> {
+        if id == ROOT_ID {
+            return Ok(self.root.clone());
+        }
+        let shard = lock(self.shard(id));
+        shard.get(&id).map(|node| node.location.clone()).ok_or(Errno::ESTALE.into())
+    }
+
+    /// Notes that the kernel is going to be told of this place; gives the node id.
+    pub(crate) fn tell(&self, location: Location) -> u64 {
+        let id = self.id(location.ino());
+        if id == ROOT_ID {
+            return id;
+        }
+        let mut shard = lock(self.shard(id));
+        match shard.entry(id) {
+            // Any name of the file will do, and this one may be gone: the inode is the same.
+            Entry::Occupied(mut known) => known.get_mut().lookups += 1,
+            Entry::Vacant(free) => {
+                free.insert(Node { location, lookups: 1 });
+            }
+        }
+        id
+    }
+
+    /// Notes that the kernel has forgotten what it was told so many times.
+    pub(crate) fn forget(&self, id: u64, times: u64) {
+        if id == ROOT_ID {
+            return;
+        }
+        let forgotten = {
+            let mut shard = lock(self.shard(id));
+            let Entry::Occupied(mut node) = shard.entry(id) else { return };
+            node.get_mut().lookups = node.get().lookups.saturating_sub(times);
+            (node.get().lookups == 0).then(|| node.remove())
+        };
+        // Perhaps the last who used a file without a name, which goes now: not under the lock.
+        drop(forgotten);
+    }
+
+    /// Forgets everything: the kernel is gone.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let nodes = std::mem::take(&mut *lock(shard));
+            drop(nodes);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Attributes: GETATTR, STATX, SETATTR, ACCESS, READLINK.
+
+use std::time::SystemTime;
+
+use extern4_vfs::{Access, Attributes, Caps, Errno, How, Location, OpenFlags, Result, SetTime, Timespec};
+
+use crate::abi::{AccessIn, AttrOut, SetattrIn, SetattrValid, StatxOut};
+use crate::attributes::{lifetime, timespec, wire_attr, wire_statx};
+use crate::ops::name::low_bits;
+use crate::reply::Body;
+use crate::request::Request;
+use crate::server::Server;
+
+impl Server {
+    pub(crate) fn getattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let location = self.nodes.get(request.header.nodeid)?;
+        self.put_attr(&location, body)
+    }
+
+    fn put_attr(&self, location: &Location, body: &mut Body<'_>) -> Result<()> {
+        let (attr_valid, attr_valid_nsec) = lifetime(self.config().lifetime);
+        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(&location.attr()) })
+    }
+
+    pub(crate) fn statx(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let location = self.nodes.get(request.header.nodeid)?;
+        let (attr_valid, attr_valid_nsec) = lifetime(self.config().lifetime);
+        let stat = wire_statx(&location.attr());
+        body.put(&StatxOut { attr_valid, attr_valid_nsec, flags: 0, spare: [0; 2], stat })
+    }
+
+    pub(crate) fn setattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let set: SetattrIn = request.arg()?;
+        let location = self.nodes.get(request.header.nodeid)?;
+        let valid = SetattrValid::from_bits_truncate(set.valid);
+        if valid.contains(SetattrValid::SIZE) {
+            self.set_size(request, &location, &set, valid)?;
+        }
+        let owner_or_mode = SetattrValid::UID | SetattrValid::GID | SetattrValid::MODE;
+        let times = SetattrValid::ATIME | SetattrValid::MTIME;
+        let session = self.session(&request.header, &location);
+        if valid.intersects(owner_or_mode) {
+            let time = |bit, now, sec, nsec| {
+                valid.contains(bit).then(|| if valid.contains(now) { present() } else { timespec(sec, nsec) })
+            };
+            let new = Attributes {
+                mode: valid.contains(SetattrValid::MODE).then(|| low_bits(set.mode) & 0o7777),
+                uid: valid.contains(SetattrValid::UID).then_some(set.uid),
+                gid: valid.contains(SetattrValid::GID).then_some(set.gid),
+                atime: time(SetattrValid::ATIME, SetattrValid::ATIME_NOW, set.atime, set.atimensec),
+                mtime: time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, set.mtime, set.mtimensec),
+            };
+            session.set_attributes("", &new, How::EMPTY)?;
+        } else if valid.intersects(times) {
+            let time = |bit, now, sec, nsec| match valid.contains(bit) {
+                false => SetTime::Omit,
+                true if valid.contains(now) => SetTime::Now,
+                true => SetTime::At(timespec(sec, nsec)),
+            };
+            let atime = time(SetattrValid::ATIME, SetattrValid::ATIME_NOW, set.atime, set.atimensec);
+            let mtime = time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, set.mtime, set.mtimensec);
+            session.utimens("", atime, mtime, How::EMPTY)?;
+        }
+        self.put_attr(&location, body)
+    }
+
+    fn set_size(
+        &self,
+        request: &Request<'_>,
+        location: &Location,
+        set: &SetattrIn,
+        valid: SetattrValid,
+    ) -> Result<()> {
+        let kill = valid.contains(SetattrValid::KILL_SUIDGID);
+        if valid.contains(SetattrValid::FH) && !kill {
+            let handle = self.handles.get(set.fh)?;
+            if handle.file.flags().contains(OpenFlags::WRITE) {
+                return handle.file.set_len(set.size);
+            }
+        }
+        let without = if kill { Caps::FSETID } else { Caps::empty() };
+        self.session_without(&request.header, location, without).truncate("", set.size, How::EMPTY)
+    }
+
+    /// Only asked without `default_permissions`.
+    pub(crate) fn access(&self, request: &Request<'_>) -> Result<()> {
+        let access: AccessIn = request.arg()?;
+        let location = self.nodes.get(request.header.nodeid)?;
+        let want = u8::try_from(access.mask).ok().and_then(Access::from_bits).ok_or(Errno::EINVAL)?;
+        self.session_unchecked(&request.header, &location).access("", want, How::EMPTY)
+    }
+
+    pub(crate) fn readlink(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let location = self.nodes.get(request.header.nodeid)?;
+        body.push(&self.base.at(&location).read_link("", How::EMPTY)?)
+    }
+}
+
+fn present() -> Timespec {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timespec { sec: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nsec: since.subsec_nanos() }
+}

@@ -1,0 +1,200 @@
+//! Open files: OPEN, CREATE, READ, WRITE and what else needs one.
+
+use std::sync::Arc;
+
+use extern4_vfs::{
+    Caps, Errno, FallocateMode, FileFlags, How, Location, OpenFile, OpenFlags, OpenHow, Resolve, Result,
+};
+
+use crate::abi::{
+    CopyFileRangeIn, CopyFileRangeOut, CreateIn, FOPEN_KEEP_CACHE, FOPEN_PARALLEL_DIRECT_WRITES,
+    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn,
+    ReleaseIn, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+};
+use crate::handles::Handle;
+use crate::init::MAX_DATA_BYTES;
+use crate::ops::name::low_bits;
+use crate::reply::Body;
+use crate::request::{Request, name};
+use crate::server::Server;
+
+/// `O_ACCMODE` and its values, `O_EXCL`, `O_TRUNC`, `O_APPEND`: the kernel's own numbers, which differ between machines.
+const O_ACCMODE: u32 = 3;
+const O_RDONLY: u32 = 0;
+const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
+const O_APPEND: u32 = 0o2000;
+
+/// `SEEK_DATA` and `SEEK_HOLE`.
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+/// What of the kernel's flags matters. A file that is open for writing is also read, to fill pages of which a part is written; and
+/// the kernel itself knows where an appending write goes, but where a page is written back to is not at the end.
+fn open_flags(flags: u32) -> OpenFlags {
+    let mut open = OpenFlags::READ | OpenFlags::NOFOLLOW;
+    open.set(OpenFlags::WRITE, flags & O_ACCMODE != O_RDONLY);
+    open.set(OpenFlags::TRUNC, flags & O_TRUNC != 0);
+    open
+}
+
+impl Server {
+    pub(crate) fn open(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let open: OpenIn = request.arg()?;
+        let location = self.nodes.get(request.header.nodeid)?;
+        let mut flags = open_flags(open.flags);
+        // Of such a file it has to be known that it is only appended to, and then a page is at its end wherever it is.
+        let append_only = location.attr().flags.contains(FileFlags::APPEND);
+        flags.set(OpenFlags::APPEND, append_only && open.flags & O_APPEND != 0);
+        let without = if open.open_flags & OPEN_KILL_SUIDGID == 0 { Caps::empty() } else { Caps::FSETID };
+        let session = self.session_without(&request.header, &location, without);
+        let file = session.open_location(location, flags, b"")?;
+        body.put(&self.opened(request.header.nodeid, file))
+    }
+
+    fn opened(&self, nodeid: u64, file: OpenFile) -> OpenOut {
+        let fh = self.handles.enter(nodeid, file);
+        OpenOut { fh, open_flags: FOPEN_KEEP_CACHE | FOPEN_PARALLEL_DIRECT_WRITES, backing_id: 0 }
+    }
+
+    pub(crate) fn create(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (create, rest) = request.split::<CreateIn>()?;
+        let (name, _) = name(rest)?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        let mut flags = open_flags(create.flags) | OpenFlags::CREATE;
+        flags.set(OpenFlags::EXCL, create.flags & O_EXCL != 0);
+        self.make(request, &dir, name, &create, flags, body)
+    }
+
+    pub(crate) fn tmpfile(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (create, _) = request.split::<CreateIn>()?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        let mut flags = open_flags(create.flags) | OpenFlags::TMPFILE | OpenFlags::WRITE;
+        flags.set(OpenFlags::EXCL, create.flags & O_EXCL != 0);
+        self.make(request, &dir, b".", &create, flags - OpenFlags::TRUNC, body)
+    }
+
+    /// Opens a file that is made, and tells of it.
+    fn make(
+        &self,
+        request: &Request<'_>,
+        dir: &Location,
+        name: &[u8],
+        create: &CreateIn,
+        flags: OpenFlags,
+        body: &mut Body<'_>,
+    ) -> Result<()> {
+        let without = if create.open_flags & OPEN_KILL_SUIDGID == 0 { Caps::empty() } else { Caps::FSETID };
+        let session = self.session_without(&request.header, dir, without);
+        let session = session.with_umask(low_bits(create.umask));
+        let mode = low_bits(create.mode) & 0o7777;
+        let file = session.open(name, OpenHow { flags, mode, resolve: Resolve::empty() })?;
+        let entry = self.entry(file.location().clone());
+        body.put(&entry)?;
+        body.put(&self.opened(entry.nodeid, file))
+    }
+
+    pub(crate) fn release(&self, request: &Request<'_>) -> Result<()> {
+        let release: ReleaseIn = request.arg()?;
+        self.handles.remove(release.fh).map(drop)
+    }
+
+    pub(crate) fn read(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let read: ReadIn = request.arg()?;
+        let handle = self.handles.get(read.fh)?;
+        let size = usize::try_from(read.size).map_err(|_| Errno::EINVAL)?;
+        body.fill(size, |space| handle.file.read_at(space, read.offset))
+    }
+
+    pub(crate) fn write(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (write, data) = request.split::<WriteIn>()?;
+        let size = usize::try_from(write.size).map_err(|_| Errno::EINVAL)?;
+        let data = data.get(..size).ok_or(Errno::EINVAL)?;
+        let handle = self.handles.get(write.fh)?;
+        let has_set_id_bits = || handle.file.stat().mode & 0o6000 != 0;
+        if write.write_flags & WRITE_KILL_SUIDGID != 0 && has_set_id_bits() {
+            let session = self.session_without(&request.header, handle.file.location(), Caps::FSETID);
+            session.drop_set_id_bits("", How::EMPTY)?;
+        }
+        let written = write_all(&handle.file, data, write.offset)?;
+        let size = u32::try_from(written).map_err(|_| Errno::EIO)?;
+        body.put(&WriteOut { size, padding: 0 })
+    }
+
+    pub(crate) fn fsync(&self, request: &Request<'_>) -> Result<()> {
+        let fsync: FsyncIn = request.arg()?;
+        self.handles.get(fsync.fh)?.file.sync(fsync.fsync_flags & FSYNC_FDATASYNC != 0)
+    }
+
+    pub(crate) fn fallocate(&self, request: &Request<'_>) -> Result<()> {
+        let fallocate: FallocateIn = request.arg()?;
+        // The numbers are those of `fallocate(2)`.
+        let mode = FallocateMode::from_bits(fallocate.mode).ok_or(Errno::EOPNOTSUPP)?;
+        self.handles.get(fallocate.fh)?.file.fallocate(mode, fallocate.offset, fallocate.length)
+    }
+
+    pub(crate) fn lseek(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let seek: LseekIn = request.arg()?;
+        let handle = self.handles.get(seek.fh)?;
+        let offset = match seek.whence {
+            SEEK_DATA => handle.file.seek_data(seek.offset)?,
+            SEEK_HOLE => handle.file.seek_hole(seek.offset)?,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        body.put(&LseekOut { offset })
+    }
+
+    /// Copies within the volume; to say how much in 64 bits is `wide`.
+    pub(crate) fn copy_file_range(
+        &self,
+        request: &Request<'_>,
+        body: &mut Body<'_>,
+        wide: bool,
+    ) -> Result<()> {
+        let copy: CopyFileRangeIn = request.arg()?;
+        if copy.flags != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let (from, to) = (self.handles.get(copy.fh_in)?, self.handles.get(copy.fh_out)?);
+        // What one answer to a narrow request can tell of; and so much that nobody waits for ever.
+        const MOST: u64 = 1 << 30;
+        let copied = copy_range(&from, copy.off_in, &to, copy.off_out, copy.len.min(MOST))?;
+        if wide {
+            return body.put(&CopyFileRangeOut { bytes_copied: copied });
+        }
+        body.put(&WriteOut { size: u32::try_from(copied).map_err(|_| Errno::EIO)?, padding: 0 })
+    }
+}
+
+/// Writes all of `data`, or as much as there is room for.
+fn write_all(file: &OpenFile, data: &[u8], offset: u64) -> Result<usize> {
+    let mut written = 0;
+    while written < data.len() {
+        match file.write_at(&data[written..], offset + written as u64) {
+            Ok(0) => break,
+            Ok(more) => written += more,
+            Err(error) if written == 0 => return Err(error),
+            // The next write meets the error.
+            Err(_) => break,
+        }
+    }
+    Ok(written)
+}
+
+fn copy_range(from: &Arc<Handle>, off_in: u64, to: &Arc<Handle>, off_out: u64, len: u64) -> Result<u64> {
+    let mut buffer = vec![0; usize::try_from(len).map_or(MAX_DATA_BYTES, |len| len.min(MAX_DATA_BYTES))];
+    let mut copied = 0;
+    while copied < len {
+        let want = usize::try_from(len - copied).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let step = from.file.read_at(&mut buffer[..want], off_in + copied).and_then(|read| {
+            if read == 0 { Ok(0) } else { write_all(&to.file, &buffer[..read], off_out + copied) }
+        });
+        match step {
+            Ok(0) => break,
+            Ok(more) => copied += more as u64,
+            Err(error) if copied == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(copied)
+}

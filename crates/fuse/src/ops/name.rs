@@ -1,0 +1,149 @@
+//! Names: LOOKUP, FORGET and all that makes and removes them.
+
+use extern4_vfs::{Attr, Errno, FileType, How, Location, NewKind, RenameFlags, Result};
+use zerocopy::FromBytes as _;
+
+use crate::abi::{
+    BatchForgetIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn,
+};
+use crate::attributes::{lifetime, rdev, wire_attr};
+use crate::reply::Body;
+use crate::request::{Request, name, text};
+use crate::server::Server;
+
+impl Server {
+    /// What the kernel is told of a node that it may name from then on.
+    pub(crate) fn entry(&self, location: Location) -> EntryOut {
+        let attr = location.attr();
+        let nodeid = self.nodes.tell(location);
+        self.entry_of(nodeid, &attr)
+    }
+
+    fn entry_of(&self, nodeid: u64, attr: &Attr) -> EntryOut {
+        let (sec, nsec) = lifetime(self.config().lifetime);
+        EntryOut {
+            nodeid,
+            generation: u64::from(attr.generation),
+            entry_valid: sec,
+            attr_valid: sec,
+            entry_valid_nsec: nsec,
+            attr_valid_nsec: nsec,
+            attr: wire_attr(attr),
+        }
+    }
+
+    pub(crate) fn lookup(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (name, _) = name(request.text())?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        match self.session(&request.header, &dir).locate(name, How::NOFOLLOW) {
+            Ok(found) => body.put(&self.entry(found)),
+            // No node: the kernel may remember that nothing is there.
+            Err(error) if error == Errno::ENOENT => {
+                let (entry_valid, entry_valid_nsec) = lifetime(self.config().lifetime);
+                body.put(&EntryOut { entry_valid, entry_valid_nsec, ..EntryOut::default() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn forget(&self, request: &Request<'_>) -> Result<()> {
+        let forget: ForgetIn = request.arg()?;
+        self.nodes.forget(request.header.nodeid, forget.nlookup);
+        Ok(())
+    }
+
+    pub(crate) fn batch_forget(&self, request: &Request<'_>) -> Result<()> {
+        let (batch, mut rest) = request.split::<BatchForgetIn>()?;
+        for _ in 0..batch.count {
+            let (one, more) = ForgetOne::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
+            rest = more;
+            self.nodes.forget(one.nodeid, one.nlookup);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn symlink(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (name, rest) = name(request.text())?;
+        let (target, _) = text(rest)?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        let made = self.session(&request.header, &dir).symlink(target, name)?;
+        body.put(&self.entry(made))
+    }
+
+    pub(crate) fn mknod(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (node, rest) = request.split::<MknodIn>()?;
+        let (name, _) = name(rest)?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        let mode = low_bits(node.mode);
+        let kind = match FileType::from_mode(mode).ok_or(Errno::EINVAL)? {
+            FileType::Regular => NewKind::Regular,
+            FileType::CharDevice => NewKind::CharDevice(rdev(node.rdev)),
+            FileType::BlockDevice => NewKind::BlockDevice(rdev(node.rdev)),
+            FileType::Fifo => NewKind::Fifo,
+            FileType::Socket => NewKind::Socket,
+            FileType::Directory | FileType::Symlink => return Err(Errno::EINVAL.into()),
+        };
+        let session = self.session(&request.header, &dir).with_umask(low_bits(node.umask));
+        let made = session.mknod(name, kind, mode & 0o7777)?;
+        body.put(&self.entry(made))
+    }
+
+    pub(crate) fn mkdir(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (new, rest) = request.split::<MkdirIn>()?;
+        let (name, _) = name(rest)?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        let session = self.session(&request.header, &dir).with_umask(low_bits(new.umask));
+        let made = session.mkdir(name, low_bits(new.mode) & 0o7777)?;
+        body.put(&self.entry(made))
+    }
+
+    pub(crate) fn unlink(&self, request: &Request<'_>) -> Result<()> {
+        let (name, _) = name(request.text())?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        self.session(&request.header, &dir).unlink(name)
+    }
+
+    pub(crate) fn rmdir(&self, request: &Request<'_>) -> Result<()> {
+        let (name, _) = name(request.text())?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        self.session(&request.header, &dir).rmdir(name)
+    }
+
+    pub(crate) fn rename(&self, request: &Request<'_>) -> Result<()> {
+        let (rename, rest) = request.split::<RenameIn>()?;
+        self.rename_to(request, rename.newdir, RenameFlags::empty(), rest)
+    }
+
+    pub(crate) fn rename2(&self, request: &Request<'_>) -> Result<()> {
+        let (rename, rest) = request.split::<Rename2In>()?;
+        // The numbers are those of `renameat2(2)`.
+        let flags = RenameFlags::from_bits(rename.flags).ok_or(Errno::EINVAL)?;
+        self.rename_to(request, rename.newdir, flags, rest)
+    }
+
+    fn rename_to(&self, request: &Request<'_>, newdir: u64, flags: RenameFlags, names: &[u8]) -> Result<()> {
+        let (from, rest) = name(names)?;
+        let (to, _) = name(rest)?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        let session = self.session(&request.header, &dir);
+        if newdir == request.header.nodeid {
+            return session.rename(from, to, flags);
+        }
+        session.rename_to(from, &session.at(&self.nodes.get(newdir)?), to, flags)
+    }
+
+    pub(crate) fn link(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (link, rest) = request.split::<LinkIn>()?;
+        let (name, _) = name(rest)?;
+        let file = self.nodes.get(link.oldnodeid)?;
+        let dir = self.nodes.get(request.header.nodeid)?;
+        let session = self.session(&request.header, &file);
+        session.link_to("", How::EMPTY, &session.at(&dir), name)?;
+        body.put(&self.entry(file))
+    }
+}
+
+/// The half of a mode that means something.
+pub(crate) fn low_bits(mode: u32) -> u16 {
+    (mode & 0xffff) as u16
+}

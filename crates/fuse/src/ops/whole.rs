@@ -1,0 +1,24 @@
+//! The file system as a whole: STATFS.
+
+use extern4_vfs::Result;
+
+use crate::abi::StatfsOut;
+use crate::reply::Body;
+use crate::server::Server;
+
+impl Server {
+    pub(crate) fn statfs(&self, body: &mut Body<'_>) -> Result<()> {
+        let stat = self.superblock().statfs()?;
+        body.put(&StatfsOut {
+            blocks: stat.blocks,
+            bfree: stat.blocks_free,
+            bavail: stat.blocks_available,
+            files: stat.files,
+            ffree: stat.files_free,
+            bsize: stat.block_size,
+            namelen: stat.name_max,
+            frsize: stat.block_size,
+            ..StatfsOut::default()
+        })
+    }
+}

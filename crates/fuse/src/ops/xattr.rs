@@ -1,0 +1,74 @@
+//! Extended attributes, ACLs included.
+
+use extern4_vfs::{Caps, Errno, How, Result, XattrFlags};
+use zerocopy::FromBytes as _;
+
+use crate::abi::{
+    Features, GetxattrIn, GetxattrOut, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInExt,
+};
+use crate::mount::DAEMON;
+use crate::reply::Body;
+use crate::request::{Request, text};
+use crate::server::Server;
+
+impl Server {
+    pub(crate) fn setxattr(&self, request: &Request<'_>) -> Result<()> {
+        let (set, mut rest) = request.split::<SetxattrIn>()?;
+        let mut kill_sgid = false;
+        if self.has(Features::SETXATTR_EXT) {
+            let (more, behind) = SetxattrInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
+            kill_sgid = more.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
+            rest = behind;
+        }
+        let (name, value) = text(rest)?;
+        let size = usize::try_from(set.size).map_err(|_| Errno::EINVAL)?;
+        let value = value.get(..size).ok_or(Errno::EINVAL)?;
+        // The numbers are those of `setxattr(2)`.
+        let flags = XattrFlags::from_bits(set.flags).ok_or(Errno::EINVAL)?;
+        let location = self.nodes.get(request.header.nodeid)?;
+        let without = if kill_sgid { Caps::FSETID } else { Caps::empty() };
+        let session = self.session_without(&request.header, &location, without);
+        session.set_xattr("", name, value, flags, How::EMPTY)
+    }
+
+    pub(crate) fn removexattr(&self, request: &Request<'_>) -> Result<()> {
+        let (name, _) = text(request.text())?;
+        let location = self.nodes.get(request.header.nodeid)?;
+        self.session(&request.header, &location).remove_xattr("", name, How::EMPTY)
+    }
+
+    pub(crate) fn getxattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let (get, rest) = request.split::<GetxattrIn>()?;
+        let (name, _) = text(rest)?;
+        if name == DAEMON.as_bytes() && request.header.nodeid == ROOT_ID {
+            return put_sized(std::process::id().to_string().as_bytes(), get.size, body);
+        }
+        let location = self.nodes.get(request.header.nodeid)?;
+        let value = self.session(&request.header, &location).get_xattr("", name, How::EMPTY)?;
+        put_sized(&value, get.size, body)
+    }
+
+    pub(crate) fn listxattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let list: GetxattrIn = request.arg()?;
+        let location = self.nodes.get(request.header.nodeid)?;
+        // What is hidden from whom the kernel leaves to us; that the superuser's are not is all that can be known.
+        let without = if request.header.uid == 0 { Caps::empty() } else { Caps::SYS_ADMIN };
+        let session = self.session_without(&request.header, &location, without);
+        let mut names = Vec::new();
+        for name in session.list_xattr("", How::EMPTY)? {
+            names.extend_from_slice(&name);
+            names.push(0);
+        }
+        put_sized(&names, list.size, body)
+    }
+}
+
+/// A value for a caller with room for `room` bytes; how long it is for one without.
+fn put_sized(value: &[u8], room: u32, body: &mut Body<'_>) -> Result<()> {
+    let size = u32::try_from(value.len()).map_err(|_| Errno::E2BIG)?;
+    match room {
+        0 => body.put(&GetxattrOut { size, padding: 0 }),
+        room if room < size => Err(Errno::ERANGE.into()),
+        _ => body.push(value),
+    }
+}

@@ -1,0 +1,93 @@
+//! Requests: bytes from the kernel, taken apart.
+//!
+//! The kernel is trusted to be a kernel, but not to be without faults, and a request may as well come from a fuzzer: every length is
+//! checked, and what does not fit is refused with `EINVAL`.
+
+use extern4_vfs::{Errno, Result};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use crate::abi::InHeader;
+
+/// A request.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    /// Who asks for what, and of which node.
+    pub(crate) header: InHeader,
+    args: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Takes the header off. `None` for what is no request: then nobody waits for a reply.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (header, args) = InHeader::read_from_prefix(bytes).ok()?;
+        let whole = usize::try_from(header.len).is_ok_and(|len| len == bytes.len());
+        whole.then_some(Self { header, args })
+    }
+
+    /// The first argument, and what follows it.
+    pub(crate) fn split<T: FromBytes + KnownLayout + Immutable>(&self) -> Result<(T, &'a [u8])> {
+        T::read_from_prefix(self.args).map_err(|_| Errno::EINVAL.into())
+    }
+
+    /// The only argument.
+    pub(crate) fn arg<T: FromBytes + KnownLayout + Immutable>(&self) -> Result<T> {
+        self.split().map(|(arg, _)| arg)
+    }
+
+    /// The arguments as they came, where there is nothing but text.
+    pub(crate) fn text(&self) -> &'a [u8] {
+        self.args
+    }
+}
+
+/// Takes text off that ends with a zero byte.
+pub(crate) fn text(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0).ok_or(Errno::EINVAL)?;
+    Ok((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// Takes the name of a directory entry off. One of no name, or with a slash in it, would be a path, and is not taken for one; `.` and
+/// `..` are left to who may be asked for them. What is too long is for the file system to refuse.
+pub(crate) fn name(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let (name, rest) = text(bytes)?;
+    if name.is_empty() || name.contains(&b'/') {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok((name, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{MkdirIn, Opcode};
+    use zerocopy::IntoBytes as _;
+
+    fn request(args: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(size_of::<InHeader>() + args.len()).unwrap();
+        let header = InHeader { len, opcode: Opcode::Mkdir as u32, ..InHeader::default() };
+        [header.as_bytes(), args].concat()
+    }
+
+    #[test]
+    fn short_requests_are_refused_wherever_they_end() {
+        let whole = request(&[MkdirIn { mode: 0o755, umask: 0o22 }.as_bytes(), b"name\0"].concat());
+        for len in 0..whole.len() {
+            assert!(Request::parse(&whole[..len]).is_none(), "{len}: the header tells the length");
+        }
+        for len in 0..8 {
+            let bytes = request(&whole[40..40 + len]);
+            assert!(Request::parse(&bytes).unwrap().split::<MkdirIn>().is_err(), "{len}");
+        }
+        let (mkdir, rest) = Request::parse(&whole).unwrap().split::<MkdirIn>().unwrap();
+        assert_eq!((mkdir.mode, mkdir.umask, name(rest).unwrap()), (0o755, 0o22, (&b"name"[..], &b""[..])));
+    }
+
+    #[test]
+    fn names_are_names() {
+        for bad in [&b""[..], b"\0", b"a/b\0", b"/\0", b"no end"] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(name(b"a\0b\0").unwrap(), (&b"a"[..], &b"b\0"[..]));
+        assert_eq!(text(b"\0").unwrap(), (&b""[..], &b""[..]));
+    }
+}

@@ -1,0 +1,221 @@
+//! The server: answers requests by calls of the VFS.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
+use extern4_vfs::{Cred, Errno, Namespace, Result, Session, SuperBlock};
+
+use crate::abi::{Features, Opcode};
+use crate::handles::Handles;
+use crate::nodes::Nodes;
+use crate::reply::{Answer, Body};
+use crate::request::Request;
+
+/// How to serve.
+pub struct Config {
+    /// How long the kernel may remember attributes, and names that lead somewhere or nowhere. As long as only the kernel changes
+    /// what is served, that may be for ever.
+    pub lifetime: Duration,
+    /// Threads that answer; as many as there are CPUs if zero.
+    pub workers: usize,
+    /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made, so
+    /// nobody can use what is kept back for the superuser.
+    pub idmap: bool,
+    /// What is told to whoever looks after the mount.
+    pub log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lifetime: Duration::from_secs(365 * 24 * 60 * 60),
+            workers: 0,
+            idmap: false,
+            log: Box::new(|_| {}),
+        }
+    }
+}
+
+/// Answers the kernel's requests for one mount. Any number of threads may have it answer at the same time.
+pub struct Server {
+    config: Config,
+    pub(crate) base: Session,
+    pub(crate) nodes: Nodes,
+    pub(crate) handles: Handles,
+    agreed: OnceLock<Features>,
+    /// A request met a fault in the program: nothing is changed any more.
+    broken: AtomicBool,
+}
+
+impl Server {
+    /// Serves what stands at the root of `namespace`.
+    pub fn new(namespace: &Arc<Namespace>, config: Config) -> Self {
+        Self {
+            base: Session::new(namespace, Cred::root()).with_umask(0),
+            nodes: Nodes::new(namespace.root()),
+            handles: Handles::new(),
+            agreed: OnceLock::new(),
+            broken: AtomicBool::new(false),
+            config,
+        }
+    }
+
+    /// How it serves.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// A request met a fault in the program, and since then nothing is changed.
+    pub fn is_broken(&self) -> bool {
+        // Relaxed: what was changed before is not asked through this.
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of every file that the kernel knew or had open, which it no longer does.
+    pub fn forget_all(&self) {
+        self.handles.clear();
+        self.nodes.clear();
+    }
+
+    pub(crate) fn log(&self, message: &str) {
+        (self.config.log)(message);
+    }
+
+    pub(crate) fn superblock(&self) -> &Arc<SuperBlock> {
+        self.base.namespace().superblock()
+    }
+
+    /// Notes what was agreed on; the first time counts.
+    pub(crate) fn agree(&self, features: Features) -> Features {
+        *self.agreed.get_or_init(|| features)
+    }
+
+    /// Whether that was agreed on.
+    pub(crate) fn has(&self, feature: Features) -> bool {
+        self.agreed.get().is_some_and(|agreed| agreed.contains(feature))
+    }
+
+    /// Answers a request; the body of the answer goes to `space`.
+    pub(crate) fn answer(&self, request: &Request<'_>, space: &mut [u8]) -> Answer {
+        let Some(opcode) = Opcode::from_raw(request.header.opcode) else {
+            return Answer::Error(Errno::ENOSYS);
+        };
+        let mut body = Body::new(space);
+        let done = catch_unwind(AssertUnwindSafe(|| self.dispatch(opcode, request, &mut body)));
+        let len = body.len();
+        match done {
+            Ok(Ok(())) if has_no_reply(opcode) => Answer::None,
+            Ok(Ok(())) => Answer::Body(len),
+            Ok(Err(_)) if has_no_reply(opcode) => Answer::None,
+            Ok(Err(error)) => self.refuse(opcode, &error),
+            Err(panic) => self.broke(opcode, &*panic),
+        }
+    }
+
+    /// An error, which is told where it says more than its number.
+    fn refuse(&self, opcode: Opcode, error: &extern4_vfs::Error) -> Answer {
+        if matches!(error.errno(), Errno::EIO | Errno::EUCLEAN) && error.cause().is_some() {
+            self.log(&format!("{opcode:?}: {error}"));
+        }
+        Answer::Error(error.errno())
+    }
+
+    /// A fault in the program. What the request has half done must not become durable: the volume is left as in a crash, and only
+    /// read from now on.
+    #[cold]
+    fn broke(&self, opcode: Opcode, panic: &(dyn std::any::Any + Send)) -> Answer {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+        // Relaxed: see `is_broken`.
+        if !self.broken.swap(true, Ordering::Relaxed) {
+            // It may panic as well.
+            let halted = catch_unwind(AssertUnwindSafe(|| self.superblock().fs().halt()));
+            let how = if halted.is_ok() { "nothing is changed any more" } else { "and so did stopping it" };
+            self.log(&format!("{opcode:?} met a fault in the program ({text}); {how}"));
+        }
+        if has_no_reply(opcode) { Answer::None } else { Answer::Error(Errno::EIO) }
+    }
+
+    fn dispatch(&self, opcode: Opcode, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        use Opcode as Op;
+        if self.is_broken() && changes(opcode) {
+            return Err(Errno::EROFS.into());
+        }
+        match opcode {
+            Op::Init => self.init(request, body),
+            // Nothing waits that could be cut short.
+            Op::Destroy | Op::Interrupt => Ok(()),
+            Op::Lookup => self.lookup(request, body),
+            Op::Forget => self.forget(request),
+            Op::BatchForget => self.batch_forget(request),
+            Op::Getattr => self.getattr(request, body),
+            Op::Statx => self.statx(request, body),
+            Op::Setattr => self.setattr(request, body),
+            Op::Access => self.access(request),
+            Op::Readlink => self.readlink(request, body),
+            Op::Symlink => self.symlink(request, body),
+            Op::Mknod => self.mknod(request, body),
+            Op::Mkdir => self.mkdir(request, body),
+            Op::Unlink => self.unlink(request),
+            Op::Rmdir => self.rmdir(request),
+            Op::Rename => self.rename(request),
+            Op::Rename2 => self.rename2(request),
+            Op::Link => self.link(request, body),
+            Op::Open => self.open(request, body),
+            Op::Create => self.create(request, body),
+            Op::Tmpfile => self.tmpfile(request, body),
+            Op::Read => self.read(request, body),
+            Op::Write => self.write(request, body),
+            Op::Release | Op::Releasedir => self.release(request),
+            Op::Fsync | Op::Fsyncdir => self.fsync(request),
+            // Data is written when it comes; a kernel that is told so does not ask again.
+            Op::Flush => Err(Errno::ENOSYS.into()),
+            Op::Fallocate => self.fallocate(request),
+            Op::Lseek => self.lseek(request, body),
+            Op::CopyFileRange => self.copy_file_range(request, body, false),
+            Op::CopyFileRange64 => self.copy_file_range(request, body, true),
+            Op::Opendir => self.opendir(request, body),
+            Op::Readdir => self.readdir(request, body),
+            Op::Readdirplus => self.readdirplus(request, body),
+            Op::Setxattr => self.setxattr(request),
+            Op::Getxattr => self.getxattr(request, body),
+            Op::Listxattr => self.listxattr(request, body),
+            Op::Removexattr => self.removexattr(request),
+            Op::Statfs => self.statfs(body),
+            Op::Syncfs => self.superblock().sync(),
+            Op::Ioctl => self.ioctl(request, body),
+        }
+    }
+}
+
+/// The kernel does not wait for an answer.
+fn has_no_reply(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt)
+}
+
+/// It is asked to change something.
+fn changes(opcode: Opcode) -> bool {
+    use Opcode as Op;
+    matches!(
+        opcode,
+        Op::Setattr
+            | Op::Symlink
+            | Op::Mknod
+            | Op::Mkdir
+            | Op::Unlink
+            | Op::Rmdir
+            | Op::Rename
+            | Op::Rename2
+            | Op::Link
+            | Op::Create
+            | Op::Tmpfile
+            | Op::Write
+            | Op::Fallocate
+            | Op::CopyFileRange
+            | Op::CopyFileRange64
+            | Op::Setxattr
+            | Op::Removexattr
+    )
+}

@@ -1,0 +1,179 @@
+//! Requests answered from a file system in memory, with no kernel in between.
+
+use std::sync::{Arc, Mutex};
+
+use extern4_vfs::{
+    Access, Cred, Errno, Inode, MemFs, MemLimits, Namespace, SecurityHook, SuperBlock, SuperOptions,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::abi::{
+    AttrOut, CreateIn, EntryOut, ForgetIn, InHeader, InitIn, InitOut, MkdirIn, Opcode, OpenOut, ROOT_ID,
+    ReadIn, WriteIn,
+};
+use crate::reply::Answer;
+use crate::request::Request;
+use crate::server::{Config, Server};
+
+/// A server, and what it has said.
+struct Served {
+    server: Server,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Served {
+    fn new(options: SuperOptions) -> Self {
+        let sb = SuperBlock::new(MemFs::new(MemLimits::default()), options).expect("a file system");
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let log = {
+            let said = Arc::clone(&said);
+            Box::new(move |line: &str| said.lock().expect("a log").push(line.to_owned()))
+        };
+        Self { server: Server::new(&Namespace::new(sb), Config { log, ..Config::default() }), said }
+    }
+
+    fn ask(&self, opcode: Opcode, nodeid: u64, args: &[&[u8]]) -> Result<Vec<u8>, Errno> {
+        let args = args.concat();
+        let len = u32::try_from(size_of::<InHeader>() + args.len()).expect("a short request");
+        let header = InHeader { len, opcode: opcode as u32, nodeid, unique: 1, ..InHeader::default() };
+        let bytes = [header.as_bytes(), &args].concat();
+        let mut space = vec![0; 1 << 13];
+        match self.server.answer(&Request::parse(&bytes).expect("a request"), &mut space) {
+            Answer::None => Ok(Vec::new()),
+            Answer::Error(errno) => Err(errno),
+            Answer::Body(len) => Ok(space[..len].to_vec()),
+        }
+    }
+
+    #[track_caller]
+    fn get<T: FromBytes + IntoBytes + Immutable>(&self, opcode: Opcode, nodeid: u64, args: &[&[u8]]) -> T {
+        T::read_from_bytes(&self.ask(opcode, nodeid, args).expect("an answer")).expect("its structure")
+    }
+
+    fn mkdir(&self, parent: u64, name: &[u8]) -> Result<EntryOut, Errno> {
+        let args = MkdirIn { mode: 0o755, umask: 0 };
+        let body = self.ask(Opcode::Mkdir, parent, &[args.as_bytes(), name, b"\0"])?;
+        Ok(EntryOut::read_from_bytes(&body).expect("an entry"))
+    }
+
+    /// Makes a file; its node id and its handle.
+    fn create(&self, name: &[u8]) -> (u64, u64) {
+        let args = CreateIn { flags: 2, mode: 0o644, ..CreateIn::default() };
+        let body = self.ask(Opcode::Create, ROOT_ID, &[args.as_bytes(), name, b"\0"]).expect("a file");
+        let (entry, rest) = EntryOut::read_from_prefix(&body).expect("an entry");
+        (entry.nodeid, OpenOut::read_from_bytes(rest).expect("a handle").fh)
+    }
+}
+
+#[test]
+fn kernel_and_server_agree() {
+    let served = Served::new(SuperOptions::default());
+    let init =
+        InitIn { major: 7, minor: 45, max_readahead: 1 << 17, flags: (1 << 5) | (1 << 22) | 0x8000_0000 };
+    let agreed: InitOut = served.get(Opcode::Init, 0, &[init.as_bytes()]);
+    assert_eq!((agreed.major, agreed.minor, agreed.max_write, agreed.max_pages), (7, 45, 1 << 20, 256));
+    assert_eq!((agreed.flags, agreed.flags2), ((1 << 5) | (1 << 22), 0));
+    let newer = InitIn { major: 8, ..init };
+    assert_eq!(served.get::<InitOut>(Opcode::Init, 0, &[newer.as_bytes()]).major, 7);
+    let older = InitIn { minor: 20, ..init };
+    assert!(served.ask(Opcode::Init, 0, &[older.as_bytes()]).is_err());
+}
+
+#[test]
+fn nodes_are_known_as_long_as_the_kernel_knows_them() {
+    let served = Served::new(SuperOptions::default());
+    let made = served.mkdir(ROOT_ID, b"dir").expect("a directory");
+    let found: EntryOut = served.get(Opcode::Lookup, ROOT_ID, &[b"dir\0"]);
+    assert_eq!((found.nodeid, found.generation), (made.nodeid, made.generation));
+    let attr: AttrOut = served.get(Opcode::Getattr, found.nodeid, &[]);
+    assert_eq!(attr.attr.mode, 0o40755);
+    let forget = |nlookup| served.ask(Opcode::Forget, made.nodeid, &[ForgetIn { nlookup }.as_bytes()]);
+    assert_eq!(forget(1), Ok(Vec::new()));
+    assert!(served.ask(Opcode::Getattr, made.nodeid, &[]).is_ok());
+    assert_eq!(forget(1), Ok(Vec::new()));
+    assert_eq!(served.ask(Opcode::Getattr, made.nodeid, &[]), Err(Errno::ESTALE));
+    // More often than it was told.
+    assert_eq!(forget(7), Ok(Vec::new()));
+    // That nothing is there may be remembered, too.
+    let missing: EntryOut = served.get(Opcode::Lookup, ROOT_ID, &[b"missing\0"]);
+    assert!(missing.nodeid == 0 && missing.entry_valid > 0);
+}
+
+#[test]
+fn names_are_checked() {
+    let served = Served::new(SuperOptions::default());
+    let long = vec![b'n'; 256];
+    assert_eq!(served.mkdir(ROOT_ID, &long).err(), Some(Errno::ENAMETOOLONG));
+    assert!(served.mkdir(ROOT_ID, &long[1..]).is_ok());
+    for bad in [&b""[..], b"a/b", b"/"] {
+        assert_eq!(served.mkdir(ROOT_ID, bad).err(), Some(Errno::EINVAL));
+    }
+    assert_eq!(served.ask(Opcode::Lookup, ROOT_ID, &[b"no end"]), Err(Errno::EINVAL));
+    // Who exports the mount asks for these.
+    let dir = served.mkdir(ROOT_ID, b"dir").expect("a directory");
+    let up: EntryOut = served.get(Opcode::Lookup, dir.nodeid, &[b"..\0"]);
+    let here: EntryOut = served.get(Opcode::Lookup, dir.nodeid, &[b".\0"]);
+    assert_eq!((up.nodeid, here.nodeid), (ROOT_ID, dir.nodeid));
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let served = Served::new(SuperOptions::default());
+    let (nodeid, fh) = served.create(b"file");
+    let write = WriteIn { fh, offset: 3, size: 4, ..WriteIn::default() };
+    served.ask(Opcode::Write, nodeid, &[write.as_bytes(), b"text"]).expect("it is written");
+    let short = served.ask(Opcode::Write, nodeid, &[write.as_bytes(), b"tex"]);
+    assert_eq!(short, Err(Errno::EINVAL), "the data is not all there");
+    let read = ReadIn { fh, size: 100, ..ReadIn::default() };
+    assert_eq!(served.ask(Opcode::Read, nodeid, &[read.as_bytes()]).expect("it is read"), b"\0\0\0text");
+    let wrong = ReadIn { fh: fh + 1, ..read };
+    assert_eq!(served.ask(Opcode::Read, nodeid, &[wrong.as_bytes()]), Err(Errno::EBADF));
+}
+
+#[test]
+fn no_request_is_trusted() {
+    let served = Served::new(SuperOptions::default());
+    let (nodeid, _) = served.create(b"file");
+    // A generator of Marsaglia's: any bytes will do.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut any = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..50_000 {
+        let Some(opcode) = Opcode::from_raw(u32::try_from(any() % 54).expect("a small number")) else {
+            continue;
+        };
+        // Small numbers are more often valid ones.
+        let words: Vec<u64> =
+            (0..any() % 9).map(|_| if any() % 2 == 0 { any() % 8 } else { any() }).collect();
+        let name = [b"file\0file2\0", &b"dir\0x\0"[..], b""][usize::try_from(round % 3).expect("small")];
+        let node = [ROOT_ID, nodeid, any()][usize::try_from(any() % 3).expect("small")];
+        let _ = served.ask(opcode, node, &[words.as_bytes(), name]);
+    }
+    assert!(!served.server.is_broken(), "{:?}", served.said.lock().expect("a log"));
+}
+
+/// Has a fault that shows when somebody wants to write.
+struct Faulty;
+
+impl SecurityHook for Faulty {
+    fn permission(&self, _: &Cred, _: &Inode, want: Access) -> extern4_vfs::Result<()> {
+        assert!(!want.contains(Access::WRITE), "a planted fault");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_fault_in_the_program_costs_one_request_and_ends_all_change() {
+    let served = Served::new(SuperOptions { security: Some(Arc::new(Faulty)), ..SuperOptions::default() });
+    assert_eq!(served.mkdir(ROOT_ID, b"dir").err(), Some(Errno::EIO));
+    assert_eq!(served.mkdir(ROOT_ID, b"dir").err(), Some(Errno::EROFS));
+    let attr: AttrOut = served.get(Opcode::Getattr, ROOT_ID, &[]);
+    assert_eq!(attr.attr.mode & 0o170_000, 0o40_000);
+    assert!(served.server.is_broken());
+    let said = served.said.lock().expect("a log");
+    assert!(said.len() == 1 && said[0].contains("a planted fault"), "{said:?}");
+}

@@ -1,0 +1,116 @@
+//! Threads for what waits for the device, so that other requests need not wait for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use extern4_sync::primitive::{Condvar, Mutex, thread};
+
+use crate::lock::lock;
+
+/// So many wait at a time; further ones wait for these.
+const MAX_THREADS: usize = 16;
+
+/// Something to be done.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that come as they are needed, and stay.
+#[derive(Default)]
+pub(super) struct Waiters {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Threads that have nothing to do.
+    idle: usize,
+    /// Nothing more will come.
+    ended: bool,
+}
+
+impl Waiters {
+    /// Has another thread do `job`.
+    pub(super) fn hand_over(&self, job: Job) {
+        let mut queue = lock(&self.shared.queue);
+        queue.jobs.push_back(job);
+        if queue.jobs.len() > queue.idle {
+            drop(queue);
+            self.one_more();
+        }
+        self.shared.more.notify_one();
+    }
+
+    fn one_more(&self) {
+        let mut threads = lock(&self.threads);
+        if threads.len() < MAX_THREADS {
+            let shared = Arc::clone(&self.shared);
+            threads.push(thread::spawn(move || shared.work()));
+        }
+    }
+
+    /// Waits until all is done.
+    pub(super) fn finish(&self) {
+        lock(&self.shared.queue).ended = true;
+        self.shared.more.notify_all();
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            // What it did has caught its own faults.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                job();
+                queue = lock(&self.queue);
+            } else if queue.ended {
+                return;
+            } else {
+                queue.idle += 1;
+                queue = self.more.wait(queue).unwrap_or_else(std::sync::PoisonError::into_inner);
+                queue.idle -= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn many_wait_at_a_time_and_all_are_done() {
+        let waiters = Waiters::default();
+        let (started, starts) = mpsc::channel();
+        let (go, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        for _ in 0..MAX_THREADS * 2 {
+            let (started, gate) = (started.clone(), Arc::clone(&gate));
+            waiters.hand_over(Box::new(move || {
+                started.send(()).unwrap();
+                lock(&gate).recv().unwrap();
+            }));
+        }
+        for _ in 0..MAX_THREADS {
+            starts.recv().unwrap();
+        }
+        assert!(starts.try_recv().is_err(), "no more than these at a time");
+        for _ in 0..MAX_THREADS * 2 {
+            go.send(()).unwrap();
+        }
+        waiters.finish();
+        assert_eq!(starts.try_iter().count(), MAX_THREADS);
+    }
+}
