@@ -80,7 +80,6 @@ bitflags::bitflags! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Features: u64 {
         const ASYNC_READ = 1 << 0;
-        const ATOMIC_O_TRUNC = 1 << 3;
         const EXPORT_SUPPORT = 1 << 4;
         const BIG_WRITES = 1 << 5;
         const DONT_MASK = 1 << 6;
@@ -121,8 +120,6 @@ pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 pub(crate) const FOPEN_CACHE_DIR: u32 = 1 << 3;
 /// FOPEN_PARALLEL_DIRECT_WRITES: direct writes to one file may come at the same time.
 pub(crate) const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
-/// FUSE_OPEN_KILL_SUIDGID: take the set-id bits off what is cut to nothing.
-pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// FUSE_WRITE_KILL_SUIDGID: take the set-id bits off what is written to.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// FUSE_FSYNC_FDATASYNC: contents only.

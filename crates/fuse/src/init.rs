@@ -16,6 +16,8 @@ pub(crate) const MAX_DATA_BYTES: usize = MAX_PAGES as usize * 4096;
 const MAX_BACKGROUND: u16 = 64;
 
 /// What is wanted of a kernel that offers it.
+///
+/// Not `ATOMIC_O_TRUNC`: a kernel that has the file cut as it is opened finds out too late that it is being executed (`ETXTBSY`).
 fn wanted(config: &Config) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);

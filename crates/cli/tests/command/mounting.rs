@@ -151,6 +151,25 @@ fn open_files_outlive_their_names() {
 }
 
 #[test]
+fn a_program_that_runs_is_not_written_to() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    let program = served.path("sleep");
+    fs::copy(tools::find("sleep").expect("a program"), &program).expect("a copy");
+    let mut running = std::process::Command::new(&program).arg("60").spawn().expect("it runs");
+    for open in [File::options().write(true), File::options().write(true).truncate(true)] {
+        assert_eq!(open.open(&program).unwrap_err().raw_os_error(), Some(26));
+    }
+    assert!(fs::metadata(&program).expect("attributes").len() > 0);
+    running.kill().and_then(|()| running.wait()).expect("it ends");
+    served.umount();
+    sound(&image);
+}
+
+#[test]
 fn holes_are_found_and_made() {
     if !can_mount() {
         return;

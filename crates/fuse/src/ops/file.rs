@@ -8,8 +8,8 @@ use extern4_vfs::{
 
 use crate::abi::{
     CopyFileRangeIn, CopyFileRangeOut, CreateIn, FOPEN_KEEP_CACHE, FOPEN_PARALLEL_DIRECT_WRITES,
-    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReadIn,
-    ReleaseIn, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, OpenIn, OpenOut, ReadIn, ReleaseIn,
+    WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
 use crate::handles::Handle;
 use crate::init::MAX_DATA_BYTES;
@@ -18,23 +18,21 @@ use crate::reply::Body;
 use crate::request::{Request, name};
 use crate::server::Server;
 
-/// `O_ACCMODE` and its values, `O_EXCL`, `O_TRUNC`, `O_APPEND`: the kernel's own numbers, which differ between machines.
+/// `O_ACCMODE` and its values, `O_EXCL`, `O_APPEND`: the kernel's own numbers, which differ between machines.
 const O_ACCMODE: u32 = 3;
 const O_RDONLY: u32 = 0;
 const O_EXCL: u32 = 0o200;
-const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
 
 /// `SEEK_DATA` and `SEEK_HOLE`.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// What of the kernel's flags matters. A file that is open for writing is also read, to fill pages of which a part is written; and
+/// What of the kernel's flags matters; `O_TRUNC` comes as a SETATTR of its own. A file that is open for writing is also read, to fill pages of which a part is written; and
 /// the kernel itself knows where an appending write goes, but where a page is written back to is not at the end.
 fn open_flags(flags: u32) -> OpenFlags {
     let mut open = OpenFlags::READ | OpenFlags::NOFOLLOW;
     open.set(OpenFlags::WRITE, flags & O_ACCMODE != O_RDONLY);
-    open.set(OpenFlags::TRUNC, flags & O_TRUNC != 0);
     open
 }
 
@@ -46,9 +44,7 @@ impl Server {
         // Of such a file it has to be known that it is only appended to, and then a page is at its end wherever it is.
         let append_only = location.attr().flags.contains(FileFlags::APPEND);
         flags.set(OpenFlags::APPEND, append_only && open.flags & O_APPEND != 0);
-        let without = if open.open_flags & OPEN_KILL_SUIDGID == 0 { Caps::empty() } else { Caps::FSETID };
-        let session = self.session_without(&request.header, &location, without);
-        let file = session.open_location(location, flags, b"")?;
+        let file = self.session(&request.header, &location).open_location(location, flags, b"")?;
         body.put(&self.opened(request.header.nodeid, file))
     }
 
@@ -71,7 +67,7 @@ impl Server {
         let dir = self.nodes.get(request.header.nodeid)?;
         let mut flags = open_flags(create.flags) | OpenFlags::TMPFILE | OpenFlags::WRITE;
         flags.set(OpenFlags::EXCL, create.flags & O_EXCL != 0);
-        self.make(request, &dir, b".", &create, flags - OpenFlags::TRUNC, body)
+        self.make(request, &dir, b".", &create, flags, body)
     }
 
     /// Opens a file that is made, and tells of it.
@@ -84,9 +80,7 @@ impl Server {
         flags: OpenFlags,
         body: &mut Body<'_>,
     ) -> Result<()> {
-        let without = if create.open_flags & OPEN_KILL_SUIDGID == 0 { Caps::empty() } else { Caps::FSETID };
-        let session = self.session_without(&request.header, dir, without);
-        let session = session.with_umask(low_bits(create.umask));
+        let session = self.session(&request.header, dir).with_umask(low_bits(create.umask));
         let mode = low_bits(create.mode) & 0o7777;
         let file = session.open(name, OpenHow { flags, mode, resolve: Resolve::empty() })?;
         let entry = self.entry(file.location().clone());
