@@ -96,6 +96,7 @@ bitflags::bitflags! {
         const SETXATTR_EXT = 1 << 29;
         const INIT_EXT = 1 << 30;
         const ALLOW_IDMAP = 1 << 40;
+        const OVER_IO_URING = 1 << 41;
     }
 
     /// Which fields of [`SetattrIn`] say something.
@@ -113,6 +114,24 @@ bitflags::bitflags! {
         const KILL_SUIDGID = 1 << 11;
     }
 }
+
+/// Bytes of a [`RingHeader`] that a header takes, and so many the first argument.
+pub(crate) const RING_PART_BYTES: usize = 128;
+
+/// Before the payload of a request or an answer that goes through a ring: a header, the first argument of a request, the entry.
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct RingHeader {
+    pub(crate) header: [u8; RING_PART_BYTES],
+    pub(crate) argument: [u8; RING_PART_BYTES],
+    pub(crate) entry: RingEntry,
+}
+const _: () = assert!(size_of::<RingHeader>() == 288);
+
+/// `FUSE_IO_URING_CMD_REGISTER`: an entry waits for its first request.
+pub(crate) const RING_REGISTER: u32 = 1;
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: an entry has an answer, and then waits for its next request.
+pub(crate) const RING_COMMIT_AND_FETCH: u32 = 2;
 
 /// FOPEN_KEEP_CACHE: what the kernel has of the file stays good.
 pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
@@ -331,8 +350,10 @@ wire! {
         size: u32,
         flags: u32,
     }
-    /// With [`Features::SETXATTR_EXT`], behind [`SetxattrIn`].
-    struct SetxattrInExt = 8 {
+    /// With [`Features::SETXATTR_EXT`], in place of [`SetxattrIn`].
+    struct SetxattrInExt = 16 {
+        size: u32,
+        flags: u32,
         setxattr_flags: u32,
         padding: u32,
     }
@@ -431,6 +452,21 @@ wire! {
         dev_major: u32,
         dev_minor: u32,
         spare2: [u64; 14],
+    }
+    /// What an entry of a ring tells of itself.
+    struct RingEntry = 32 {
+        flags: u64,
+        commit_id: u64,
+        payload_size: u32,
+        padding: u32,
+        reserved: u64,
+    }
+    /// What is told of an entry to the ring.
+    struct RingCommand = 24 {
+        flags: u64,
+        commit_id: u64,
+        queue: u16,
+        padding: [u8; 6],
     }
     struct StatxOut = 288 {
         attr_valid: u64,

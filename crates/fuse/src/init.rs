@@ -6,7 +6,7 @@ use zerocopy::FromBytes as _;
 use crate::abi::{Features, InitIn, InitInExt, InitOut, MAJOR, MINOR, MINOR_MIN};
 use crate::reply::Body;
 use crate::request::Request;
-use crate::server::{Config, Server};
+use crate::server::{Config, Server, Transport};
 
 /// Pages of 4 KiB that one request carries at most.
 const MAX_PAGES: u16 = 256;
@@ -21,6 +21,7 @@ const MAX_BACKGROUND: u16 = 64;
 fn wanted(config: &Config) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);
+    wanted.set(Features::OVER_IO_URING, config.transport != Transport::Device);
     wanted
 }
 

@@ -33,5 +33,5 @@ mod tests;
 mod transport;
 
 pub use mount::{MountOptions, Mounted, mount, unmount};
-pub use server::{Config, Server};
-pub use transport::dev::serve;
+pub use server::{Config, Server, Transport};
+pub use transport::serve;

@@ -14,6 +14,8 @@ pub(crate) struct Request<'a> {
     /// Who asks for what, and of which node.
     pub(crate) header: InHeader,
     args: &'a [u8],
+    /// What follows the first argument, where that does not stand behind it.
+    payload: Option<&'a [u8]>,
 }
 
 impl<'a> Request<'a> {
@@ -21,12 +23,19 @@ impl<'a> Request<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, args) = InHeader::read_from_prefix(bytes).ok()?;
         let whole = usize::try_from(header.len).is_ok_and(|len| len == bytes.len());
-        whole.then_some(Self { header, args })
+        whole.then_some(Self { header, args, payload: None })
+    }
+
+    /// A request in parts. Where it has no first argument, all is in the payload.
+    pub(crate) fn of_parts(header: &[u8], args: &'a [u8], payload: &'a [u8]) -> Option<Self> {
+        let (header, _) = InHeader::read_from_prefix(header).ok()?;
+        Some(Self { header, args, payload: Some(payload) })
     }
 
     /// The first argument, and what follows it.
     pub(crate) fn split<T: FromBytes + KnownLayout + Immutable>(&self) -> Result<(T, &'a [u8])> {
-        T::read_from_prefix(self.args).map_err(|_| Errno::EINVAL.into())
+        let (first, rest) = T::read_from_prefix(self.args).map_err(|_| Errno::EINVAL)?;
+        Ok((first, self.payload.unwrap_or(rest)))
     }
 
     /// The only argument.
@@ -36,7 +45,7 @@ impl<'a> Request<'a> {
 
     /// The arguments as they came, where there is nothing but text.
     pub(crate) fn text(&self) -> &'a [u8] {
-        self.args
+        self.payload.unwrap_or(self.args)
     }
 }
 

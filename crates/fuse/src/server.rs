@@ -13,6 +13,18 @@ use crate::nodes::Nodes;
 use crate::reply::{Answer, Body};
 use crate::request::Request;
 
+/// How requests come from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Through rings, where the kernel offers them, otherwise through the device.
+    #[default]
+    Auto,
+    /// One read and one write of `/dev/fuse` a request.
+    Device,
+    /// `io_uring`, with a queue a CPU: who asks and who answers are on the same CPU.
+    Ring,
+}
+
 /// How to serve.
 pub struct Config {
     /// How long the kernel may remember attributes, and names that lead somewhere or nowhere. As long as only the kernel changes
@@ -23,6 +35,8 @@ pub struct Config {
     /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made, so
     /// nobody can use what is kept back for the superuser.
     pub idmap: bool,
+    /// How requests come.
+    pub transport: Transport,
     /// What is told to whoever looks after the mount.
     pub log: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -33,6 +47,7 @@ impl Default for Config {
             lifetime: Duration::from_secs(365 * 24 * 60 * 60),
             workers: 0,
             idmap: false,
+            transport: Transport::default(),
             log: Box::new(|_| {}),
         }
     }

@@ -24,7 +24,8 @@ pub(crate) struct Args {
     /// Stay in the foreground until the volume is unmounted
     #[arg(short, long)]
     foreground: bool,
-    /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites
+    /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites; and
+    /// transport=device or transport=ring, in place of what the kernel offers
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
     /// The volume to mount
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         // Where nobody listens, there is nothing more to be done.
         let _ = writeln!(io::stderr().lock(), "extern4: mount: {message}");
     };
-    let config = Config { log: Box::new(log), ..Config::default() };
+    let config = Config { log: Box::new(log), transport: options.transport, ..Config::default() };
     let server = Arc::new(Server::new(volume.namespace(), config));
     end_on_signals(mounted)?;
     let ready = || {

@@ -1,7 +1,6 @@
 //! Extended attributes, ACLs included.
 
 use extern4_vfs::{Caps, Errno, How, Result, XattrFlags};
-use zerocopy::FromBytes as _;
 
 use crate::abi::{
     Features, GetxattrIn, GetxattrOut, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInExt,
@@ -13,13 +12,13 @@ use crate::server::Server;
 
 impl Server {
     pub(crate) fn setxattr(&self, request: &Request<'_>) -> Result<()> {
-        let (set, mut rest) = request.split::<SetxattrIn>()?;
-        let mut kill_sgid = false;
-        if self.has(Features::SETXATTR_EXT) {
-            let (more, behind) = SetxattrInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
-            kill_sgid = more.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
-            rest = behind;
-        }
+        let (set, rest) = if self.has(Features::SETXATTR_EXT) {
+            request.split::<SetxattrInExt>()?
+        } else {
+            let (SetxattrIn { size, flags }, rest) = request.split()?;
+            (SetxattrInExt { size, flags, ..SetxattrInExt::default() }, rest)
+        };
+        let kill_sgid = set.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
         let (name, value) = text(rest)?;
         let size = usize::try_from(set.size).map_err(|_| Errno::EINVAL)?;
         let value = value.get(..size).ok_or(Errno::EINVAL)?;

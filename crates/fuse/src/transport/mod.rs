@@ -1,5 +1,90 @@
 //! How requests come from the kernel, and answers go back.
 
+mod channel;
 mod clone;
-pub(crate) mod dev;
+mod ring;
 mod waiters;
+
+use std::io;
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use extern4_sync::primitive::thread;
+
+use crate::abi::{Features, Opcode, OutHeader};
+use crate::reply::Answer;
+use crate::request::Request;
+use crate::server::{Server, Transport};
+use channel::Channel;
+use clone::clone_channel;
+use waiters::Waiters;
+
+/// Answers what comes through `device`, which is mounted, until it is unmounted. `ready` is called when the kernel can use it.
+///
+/// # Errors
+/// What ends it but the end of the mount. Requests that are then under way are answered.
+pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io::Result<()> {
+    let device = Arc::new(device);
+    let mut channel = Channel::new(Arc::clone(&device));
+    // INIT comes first, and alone.
+    let alive = channel.step(server, None)?;
+    let rings = server.has(Features::OVER_IO_URING);
+    if server.config().transport == Transport::Ring && !rings {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel offers no rings for FUSE"));
+    }
+    let waiters = Arc::new(Waiters::default());
+    let result = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        if rings {
+            threads.extend(ring::start(scope, server, &device, &waiters)?);
+        } else {
+            for _ in 1..workers(server) {
+                let own = clone_channel(&device).map_or_else(|_| Arc::clone(&device), Arc::new);
+                let (server, waiters) = (Arc::clone(server), Arc::clone(&waiters));
+                threads.push(scope.spawn(move || Channel::new(own).run(&server, &waiters)));
+            }
+        }
+        ready();
+        // Beside rings, too: what the kernel has forgotten comes only here.
+        let mut result = if alive { channel.run(server, &waiters) } else { Ok(()) };
+        for thread in threads {
+            let other = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
+            result = result.and(other);
+        }
+        result
+    });
+    waiters.finish();
+    result
+}
+
+fn workers(server: &Server) -> usize {
+    match server.config().workers {
+        0 => thread::available_parallelism().map_or(1, NonZero::get),
+        workers => workers,
+    }
+}
+
+/// Has a request answered, with the body in `space`; gives the header of the answer, and how long the body is. `None` if nobody waits.
+fn answer(server: &Server, request: &Request<'_>, space: &mut [u8]) -> Option<(OutHeader, usize)> {
+    let (error, body) = match server.answer(request, space) {
+        Answer::None => return None,
+        Answer::Error(errno) => (-i32::from(errno.raw()), 0),
+        Answer::Body(len) => (0, len),
+    };
+    let len = u32::try_from(size_of::<OutHeader>() + body).expect("no longer than there is room");
+    Some((OutHeader { len, error, unique: request.header.unique }, body))
+}
+
+/// It may wait for the device for long.
+fn waits(opcode: u32) -> bool {
+    use Opcode as Op;
+    let opcode = Opcode::from_raw(opcode);
+    matches!(
+        opcode,
+        Some(Op::Fsync | Op::Fsyncdir | Op::Syncfs | Op::CopyFileRange | Op::CopyFileRange64 | Op::Ioctl)
+    )
+}
+
+/// Room for an answer to what [`waits`].
+const SHORT_ANSWER_BYTES: usize = 4096;

@@ -1,7 +1,7 @@
 //! The words behind `-o`.
 
 use extern4::Atime;
-use extern4_fuse::MountOptions;
+use extern4_fuse::{MountOptions, Transport};
 
 /// The words of one `-o`.
 #[derive(Clone)]
@@ -18,6 +18,8 @@ pub(super) struct Options {
     pub(super) atime: Atime,
     /// Times alone are written late.
     pub(super) lazytime: bool,
+    /// How the kernel asks.
+    pub(super) transport: Transport,
     /// What the kernel has to know.
     pub(super) mount: MountOptions,
 }
@@ -44,11 +46,20 @@ const WORDS: &[(&str, Effect)] = &[
     ("sync", |o| o.mount.sync = true),
     ("async", |o| (o.mount.sync, o.mount.dirsync) = (false, false)),
     ("dirsync", |o| o.mount.dirsync = true),
+    ("transport=auto", |o| o.transport = Transport::Auto),
+    ("transport=device", |o| o.transport = Transport::Device),
+    ("transport=ring", |o| o.transport = Transport::Ring),
 ];
 
 impl Default for Options {
     fn default() -> Self {
-        Self { read_only: false, atime: Atime::Relative, lazytime: false, mount: MountOptions::default() }
+        Self {
+            read_only: false,
+            atime: Atime::Relative,
+            lazytime: false,
+            transport: Transport::Auto,
+            mount: MountOptions::default(),
+        }
     }
 }
 

@@ -1,0 +1,188 @@
+//! FUSE over `io_uring`: a queue a CPU, served by a thread on that CPU.
+//!
+//! A request is put into memory that the kernel has been given for it, and comes as a completion; the answer is put in its place, and
+//! goes back with the same step that waits for the next one. A program that asks sleeps on the CPU on which its answer is made, so that
+//! nobody has to be woken elsewhere. The layout is that of the kernel's document on FUSE over io_uring and of `linux/fuse.h`.
+//!
+//! ```text
+//! thread of CPU n          kernel
+//!   REGISTER entry  ─────▶  queue n: an entry is free
+//!   completion      ◀─────  a request of a program on CPU n
+//!   COMMIT_AND_FETCH ────▶  the answer; the entry is free again
+//! ```
+//!
+//! An entry's memory belongs to the kernel from when it is handed over until its completion comes, and to us from then until it is
+//! handed over again ([`Slot`]). What waits for the device is answered by further threads, with a copy of the request; they leave
+//! the answer, and wake the thread of the queue, which hands it over.
+
+mod slot;
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+
+use extern4_sync::primitive::{Mutex, thread};
+use io_uring::squeue::Entry128;
+use io_uring::{IoUring, cqueue};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::io::Errno as OsErrno;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use zerocopy::IntoBytes as _;
+
+use self::slot::{Slot, answer_parts, push_poll};
+use super::{SHORT_ANSWER_BYTES, Waiters, waits};
+use crate::abi::{OutHeader, RING_COMMIT_AND_FETCH, RING_REGISTER};
+use crate::lock::lock;
+use crate::server::Server;
+
+/// Requests that one CPU may have under way.
+const DEPTH: usize = 8;
+/// What the wake-up calls itself.
+const WAKE: u64 = u64::MAX;
+
+type Ring = IoUring<Entry128, cqueue::Entry>;
+type Worker<'scope> = thread::ScopedJoinHandle<'scope, io::Result<()>>;
+
+/// Starts a thread for the queue of each CPU there may ever be: the kernel uses none before it has all.
+pub(super) fn start<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    server: &Arc<Server>,
+    device: &Arc<OwnedFd>,
+    waiters: &Arc<Waiters>,
+) -> io::Result<Vec<Worker<'scope>>> {
+    let queues = (0..possible_cpus()?).map(|number| Queue::new(number, device));
+    let queues = queues.collect::<io::Result<Vec<_>>>()?;
+    let start = |mut queue: Queue| {
+        let (server, waiters) = (Arc::clone(server), Arc::clone(waiters));
+        scope.spawn(move || queue.run(&server, &waiters))
+    };
+    Ok(queues.into_iter().map(start).collect())
+}
+
+/// How many CPUs the kernel has made room for.
+fn possible_cpus() -> io::Result<u16> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let last = text.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<u16>().ok());
+    last.and_then(|last| last.checked_add(1)).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// The queue of a CPU.
+struct Queue {
+    number: u16,
+    device: Arc<OwnedFd>,
+    ring: Ring,
+    slots: Vec<Slot>,
+    /// Slots that the kernel has, or a thread that answers later.
+    away: usize,
+    late: Arc<Late>,
+}
+
+/// Answers that came later, and how their queue hears of them.
+struct Late {
+    answers: Mutex<Vec<(usize, OutHeader, Vec<u8>)>>,
+    wake: OwnedFd,
+}
+
+impl Queue {
+    fn new(number: u16, device: &Arc<OwnedFd>) -> io::Result<Self> {
+        let entries = u32::try_from(DEPTH * 2).expect("a small number");
+        let ring = Ring::builder().build(entries)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let late = Arc::new(Late { answers: Mutex::default(), wake });
+        let slots = (0..DEPTH).map(|_| Slot::new()).collect();
+        Ok(Self { number, device: Arc::clone(device), ring, slots, away: 0, late })
+    }
+
+    /// Answers requests until the mount is no more.
+    fn run(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
+        let mut cpu = CpuSet::new();
+        cpu.set(usize::from(self.number));
+        // Where that is not allowed, or the CPU is off, the queue works all the same, only slower.
+        let _ = sched_setaffinity(None, &cpu);
+        self.listen()?;
+        for index in 0..self.slots.len() {
+            self.hand_over(index, RING_REGISTER)?;
+        }
+        let mut done = Vec::new();
+        while self.away > 0 {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            done.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
+            for (name, result) in done.drain(..) {
+                match usize::try_from(name) {
+                    Ok(index) if index < self.slots.len() => self.complete(server, waiters, index, result)?,
+                    _ => self.woken()?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A slot has come back.
+    fn complete(
+        &mut self,
+        server: &Arc<Server>,
+        waiters: &Waiters,
+        index: usize,
+        result: i32,
+    ) -> io::Result<()> {
+        self.slots[index].come_back();
+        self.away -= 1;
+        if result < 0 {
+            let error = OsErrno::from_raw_os_error(-result);
+            // The end of the mount; a slot whose answer was not taken is not given another request.
+            if !matches!(error, OsErrno::NOTCONN | OsErrno::CANCELED | OsErrno::CONNABORTED) {
+                server.log(&format!("a place of queue {} is lost: {error}", self.number));
+            }
+            return Ok(());
+        }
+        if waits(self.slots[index].opcode()) {
+            self.answer_later(server, waiters, index);
+            return Ok(());
+        }
+        self.slots[index].answer(server);
+        self.hand_over(index, RING_COMMIT_AND_FETCH)
+    }
+
+    fn answer_later(&mut self, server: &Arc<Server>, waiters: &Waiters, index: usize) {
+        let (server, late) = (Arc::clone(server), Arc::clone(&self.late));
+        let (parts, payload) = self.slots[index].copy();
+        self.away += 1;
+        waiters.hand_over(Box::new(move || {
+            let mut body = vec![0; SHORT_ANSWER_BYTES];
+            let (header, len) = answer_parts(&server, &parts, &payload, &mut body);
+            body.truncate(len);
+            lock(&late.answers).push((index, header, body));
+            // It fails only where the counter is full, and then there is a wake-up on its way.
+            let _ = rustix::io::write(&late.wake, 1_u64.as_bytes());
+        }));
+    }
+
+    /// Hands over what was answered later.
+    fn woken(&mut self) -> io::Result<()> {
+        // Emptied before it is looked whether there is something: what comes then wakes again.
+        let _ = rustix::io::read(&self.late.wake, &mut [0_u8; 8]);
+        let answers = std::mem::take(&mut *lock(&self.late.answers));
+        for (index, header, body) in answers {
+            self.slots[index].set_answer(header, &body);
+            self.away -= 1;
+            self.hand_over(index, RING_COMMIT_AND_FETCH)?;
+        }
+        self.listen()
+    }
+
+    /// Gives a slot to the kernel.
+    fn hand_over(&mut self, index: usize, command: u32) -> io::Result<()> {
+        self.away += 1;
+        let device = self.device.as_raw_fd();
+        self.slots[index].hand_over(&mut self.ring, device, self.number, command, index as u64)
+    }
+
+    /// Has the next wake-up come as a completion.
+    fn listen(&mut self) -> io::Result<()> {
+        push_poll(&mut self.ring, self.late.wake.as_raw_fd(), PollFlags::IN, WAKE)
+    }
+}
