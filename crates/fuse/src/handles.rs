@@ -5,6 +5,7 @@ use std::sync::Arc;
 use extern4_sync::primitive::Mutex;
 use extern4_vfs::{DirBatch, Errno, OpenFile, Result};
 
+use crate::abi::InHeader;
 use crate::lock::lock;
 
 /// Power of two: the low bits of a number choose.
@@ -14,8 +15,17 @@ const SHARDS: usize = 16;
 pub(crate) struct Handle {
     /// The file or directory.
     pub(crate) file: OpenFile,
+    /// Who opened it.
+    pub(crate) opener: (u32, u32),
     /// What of a directory has been listed, but not been sent.
     pub(crate) listing: Mutex<Listing>,
+}
+
+impl Handle {
+    /// What the caller behind `header` has opened.
+    pub(crate) fn new(header: &InHeader, file: OpenFile) -> Arc<Self> {
+        Arc::new(Self { file, opener: (header.uid, header.gid), listing: Mutex::default() })
+    }
 }
 
 /// Names of a directory that were listed ahead.
@@ -43,11 +53,11 @@ impl Handles {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Enters what `nodeid` was opened as; gives its number.
-    pub(crate) fn enter(&self, nodeid: u64, file: OpenFile) -> u64 {
-        let handle = Arc::new(Handle { file, listing: Mutex::default() });
+    /// Enters what was opened; gives its number, which is not zero.
+    pub(crate) fn enter(&self, handle: Arc<Handle>) -> u64 {
         // By node, so that threads with files of their own seldom meet.
-        let at = usize::try_from(nodeid % SHARDS as u64).expect("a small number");
+        let ino = handle.file.location().ino();
+        let at = usize::try_from(ino % SHARDS as u64).expect("a small number");
         let mut shard = lock(&self.shards[at]);
         let index = match shard.free.pop() {
             Some(index) => {
@@ -59,7 +69,7 @@ impl Handles {
                 shard.open.len() - 1
             }
         };
-        u64::try_from(index * SHARDS + at).expect("as many as fit into memory")
+        u64::try_from(index * SHARDS + at + 1).expect("as many as fit into memory")
     }
 
     /// What has this number. `EBADF` for one that nothing has.
@@ -86,7 +96,7 @@ impl Handles {
     }
 
     fn place(&self, fh: u64) -> Result<(&Mutex<Shard>, usize)> {
-        let fh = usize::try_from(fh).map_err(|_| Errno::EBADF)?;
+        let fh = usize::try_from(fh).ok().and_then(|fh| fh.checked_sub(1)).ok_or(Errno::EBADF)?;
         Ok((&self.shards[fh % SHARDS], fh / SHARDS))
     }
 }

@@ -7,11 +7,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 use extern4_sync::primitive::Mutex;
 use extern4_vfs::{Errno, Location, Result};
 
 use crate::abi::ROOT_ID;
+use crate::handles::Handle;
 use crate::lock::lock;
 
 /// Power of two: the low bits of a node id choose.
@@ -48,6 +50,8 @@ struct Node {
     location: Location,
     /// How often the kernel was told; it counts, too, and says how many of these it has forgotten.
     lookups: u64,
+    /// It as an open file, for requests that name none.
+    file: Option<Arc<Handle>>,
 }
 
 impl Nodes {
@@ -79,6 +83,22 @@ impl Nodes {
         shard.get(&id).map(|node| node.location.clone()).ok_or(Errno::ESTALE.into())
     }
 
+    /// The open file that a node has been given last, if it `fits`.
+    pub(crate) fn file(&self, id: u64, fits: impl FnOnce(&Handle) -> bool) -> Option<Arc<Handle>> {
+        let shard = lock(self.shard(id));
+        shard.get(&id)?.file.as_ref().filter(|file| fits(file)).cloned()
+    }
+
+    /// Gives a node an open file, which lasts as long as the kernel knows the node.
+    pub(crate) fn set_file(&self, id: u64, file: &Arc<Handle>) {
+        let before = {
+            let mut shard = lock(self.shard(id));
+            shard.get_mut(&id).and_then(|node| node.file.replace(Arc::clone(file)))
+        };
+        // It closes a file: not under the lock.
+        drop(before);
+    }
+
     /// Notes that the kernel is going to be told of this place; gives the node id.
     pub(crate) fn tell(&self, location: Location) -> u64 {
         let id = self.id(location.ino());
@@ -90,7 +110,7 @@ impl Nodes {
             // Any name of the file will do, and this one may be gone: the inode is the same.
             Entry::Occupied(mut known) => known.get_mut().lookups += 1,
             Entry::Vacant(free) => {
-                free.insert(Node { location, lookups: 1 });
+                free.insert(Node { location, lookups: 1, file: None });
             }
         }
         id

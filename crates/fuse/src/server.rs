@@ -35,6 +35,9 @@ pub struct Config {
     /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made, so
     /// nobody can use what is kept back for the superuser.
     pub idmap: bool,
+    /// Have the kernel tell of every file that is opened. Otherwise it opens files alone, which is faster; then flags that keep files
+    /// from being written to count when somebody writes, not when he opens.
+    pub opens: bool,
     /// How requests come.
     pub transport: Transport,
     /// What is told to whoever looks after the mount.
@@ -47,6 +50,7 @@ impl Default for Config {
             lifetime: Duration::from_secs(365 * 24 * 60 * 60),
             workers: 0,
             idmap: false,
+            opens: false,
             transport: Transport::default(),
             log: Box::new(|_| {}),
         }

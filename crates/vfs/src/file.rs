@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::attr::{Attr, FileType, Timespec};
 use crate::cred::{Caps, Cred};
-use crate::dir_batch::DirBatch;
+use crate::dir_batch::{DirBatch, DirEntry};
 use crate::errno::{Errno, Result};
 use crate::fs::{FallocateMode, SetAttr, Span, SpanKind};
 use crate::inode::Inode;
@@ -220,13 +220,50 @@ impl OpenFile {
                 |ino| sb.iget(ino).ok(),
                 |name, inode| {
                     if inode.is_dir() && name != b"." && name != b".." {
-                        sb.prime(&self.location.dentry, name, inode);
+                        // A name that cannot be remembered is looked up when it is asked for.
+                        let _ = sb.prime(&self.location.dentry, name, inode);
                     }
                 },
             );
         }
         self.touch_atime();
         Ok(())
+    }
+
+    /// Like [`read_dir`](Self::read_dir), with the place that each entry leads to, in `places`: none for `.` and `..`, nor where there
+    /// is none to be had, for which a walk to the name says why. They are those of the entries themselves, also where something is
+    /// mounted on them.
+    pub fn read_dir_places(
+        &self,
+        cookie: u64,
+        max: usize,
+        batch: &mut DirBatch,
+        places: &mut Vec<Option<Location>>,
+    ) -> Result<()> {
+        batch.clear();
+        places.clear();
+        self.require_dir()?;
+        self.permission_to_search()?;
+        {
+            // As in `read_dir_plus`.
+            let _names = self.inode().lock_names_exclusive();
+            self.list(cookie, max, batch)?;
+            places.extend(batch.iter().map(|entry| self.place_of(&entry)));
+        }
+        self.touch_atime();
+        Ok(())
+    }
+
+    /// Where an entry of the directory leads. Locks: `rwsem` exclusive since it was listed.
+    fn place_of(&self, entry: &DirEntry<'_>) -> Option<Location> {
+        if entry.name == b"." || entry.name == b".." {
+            return None;
+        }
+        let sb = self.sb();
+        let dentry = sb.prime(&self.location.dentry, entry.name, sb.iget(entry.ino).ok()?).ok()?;
+        // That nothing is there may have been remembered before a change of the directory that is damage.
+        dentry.inode()?;
+        Some(Location { mount: self.location.mount.clone(), dentry })
     }
 
     fn permission_to_search(&self) -> Result<()> {

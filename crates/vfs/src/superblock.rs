@@ -489,18 +489,24 @@ impl SuperBlock {
         }
     }
 
-    /// Remembers what a listing found. Locks: `rwsem` of the directory exclusive since the listing.
-    pub(crate) fn prime(&self, dir: &Shared<Dentry>, name: &[u8], found: Shared<Inode>) {
-        // A name that cannot be remembered is looked up when it is asked for.
-        let _ = self.with_key(dir, directory(dir), name, |key| {
-            if self.dcache.find(key).is_none() {
-                let _single_flight = self.dcache.single_flight(key);
-                if matches!(self.dcache.find_settled(key), Settled::Unknown) {
-                    self.bind(key, name, found)?;
-                }
+    /// Remembers what a listing found; gives what the name stands for. Locks: `rwsem` of the directory exclusive since the listing.
+    pub(crate) fn prime(
+        &self,
+        dir: &Shared<Dentry>,
+        name: &[u8],
+        found: Shared<Inode>,
+    ) -> Result<Shared<Dentry>> {
+        self.with_key(dir, directory(dir), name, |key| {
+            if let Some(known) = self.dcache.find(key) {
+                return Ok(known);
             }
-            Ok(())
-        });
+            let _single_flight = self.dcache.single_flight(key);
+            match self.dcache.find_settled(key) {
+                Settled::Known(known) => Ok(known),
+                Settled::Unknown => self.bind(key, name, found),
+                Settled::Hidden => Err(Errno::EAGAIN.into()),
+            }
+        })
     }
 
     /// Asks the file system. Locks: `rwsem` of the directory held.

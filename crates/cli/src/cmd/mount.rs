@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites; and
-    /// transport=device or transport=ring, in place of what the kernel offers
+    /// transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
     /// The volume to mount
@@ -70,7 +70,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         // Where nobody listens, there is nothing more to be done.
         let _ = writeln!(io::stderr().lock(), "extern4: mount: {message}");
     };
-    let config = Config { log: Box::new(log), transport: options.transport, ..Config::default() };
+    let (opens, transport) = (options.opens, options.transport);
+    let config = Config { opens, transport, log: Box::new(log), ..Config::default() };
     let server = Arc::new(Server::new(volume.namespace(), config));
     end_on_signals(mounted)?;
     let ready = || {

@@ -72,7 +72,7 @@ impl Server {
         valid: SetattrValid,
     ) -> Result<()> {
         let kill = valid.contains(SetattrValid::KILL_SUIDGID);
-        if valid.contains(SetattrValid::FH) && !kill {
+        if valid.contains(SetattrValid::FH) && set.fh != 0 && !kill {
             let handle = self.handles.get(set.fh)?;
             if handle.file.flags().contains(OpenFlags::WRITE) {
                 return handle.file.set_len(set.size);

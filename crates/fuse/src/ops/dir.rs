@@ -1,6 +1,8 @@
 //! Directories: OPENDIR, READDIR, READDIRPLUS.
 
-use extern4_vfs::{DirEntry, Errno, How, OpenFlags, Result};
+use std::sync::Arc;
+
+use extern4_vfs::{DirBatch, DirEntry, Errno, OpenFlags, Result};
 
 use crate::abi::{Dirent, EntryOut, FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE, OpenOut, ReadIn};
 use crate::attributes::dirent_kind;
@@ -12,63 +14,67 @@ use crate::server::Server;
 
 /// Entries that are listed at a time, and sent as fast as the kernel takes them.
 const ENTRIES: usize = 512;
+/// What an entry with attributes and a name of usual length takes.
+const PLUS_BYTES: usize = size_of::<EntryOut>() + size_of::<Dirent>() + 16;
 
 impl Server {
     pub(crate) fn opendir(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
-        let location = self.nodes.get(request.header.nodeid)?;
-        let session = self.session(&request.header, &location);
-        let dir = session.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, b"")?;
-        let fh = self.handles.enter(request.header.nodeid, dir);
+        if !self.config().opens {
+            return Err(Errno::ENOSYS.into());
+        }
+        let fh = self.handles.enter(self.open_dir(request)?);
         body.put(&OpenOut { fh, open_flags: FOPEN_CACHE_DIR | FOPEN_KEEP_CACHE, backing_id: 0 })
     }
 
+    fn open_dir(&self, request: &Request<'_>) -> Result<Arc<Handle>> {
+        let location = self.nodes.get(request.header.nodeid)?;
+        let session = self.session(&request.header, &location);
+        let dir = session.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, b"")?;
+        Ok(Handle::new(&request.header, dir))
+    }
+
+    /// The open directory that a request means. One that it does not name is opened anew for each: those who list it at the same time
+    /// need not wait for each other.
+    fn dir(&self, request: &Request<'_>, fh: u64) -> Result<Arc<Handle>> {
+        if fh == 0 { self.open_dir(request) } else { self.handles.get(fh) }
+    }
+
     pub(crate) fn readdir(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
-        self.list(request, body, |entry, room, body| {
-            let record = record_len(entry.name);
-            Ok(record <= room && put_dirent(entry, body).map(|()| true)?)
-        })
-    }
-
-    pub(crate) fn readdirplus(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
-        let dir = self.nodes.get(request.header.nodeid)?;
-        let session = self.base.at(&dir);
-        self.list(request, body, |entry, room, body| {
-            if size_of::<EntryOut>() + record_len(entry.name) > room {
-                return Ok(false);
-            }
-            // Of these two no node is told; nor of what has gone since it was listed, which the kernel then looks up.
-            let found = match entry.name {
-                b"." | b".." => None,
-                name => session.locate(name, How::NOFOLLOW).ok(),
-            };
-            body.put(&found.map(|found| self.entry(found)).unwrap_or_default())?;
-            put_dirent(entry, body)?;
-            Ok(true)
-        })
-    }
-
-    /// Lists as much as `put` has room for: it says whether it had.
-    fn list(
-        &self,
-        request: &Request<'_>,
-        body: &mut Body<'_>,
-        put: impl Fn(&DirEntry<'_>, usize, &mut Body<'_>) -> Result<bool>,
-    ) -> Result<()> {
         let read: ReadIn = request.arg()?;
-        let handle = self.handles.get(read.fh)?;
+        let handle = self.dir(request, read.fh)?;
         let size = usize::try_from(read.size).map_err(|_| Errno::EINVAL)?;
         let mut listing = lock(&handle.listing);
         let mut cookie = read.offset;
-        loop {
-            let Some(first) = listing.find(&handle, cookie)? else { return Ok(()) };
+        while let Some(first) = listing.find(&handle, cookie)? {
             for index in first..listing.batch.len() {
                 let entry = listing.batch.get(index);
-                if !put(&entry, size.saturating_sub(body.len()), body)? {
+                if body.len() + record_len(entry.name) > size {
                     return Ok(());
                 }
+                put_dirent(&entry, body)?;
                 cookie = entry.next;
             }
         }
+        Ok(())
+    }
+
+    /// Lists with attributes. Nothing is listed ahead here: as long as a request is under way, the kernel lets nobody change the
+    /// directory, and so no name that is sent can have gone.
+    pub(crate) fn readdirplus(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let read: ReadIn = request.arg()?;
+        let handle = self.dir(request, read.fh)?;
+        let size = usize::try_from(read.size).map_err(|_| Errno::EINVAL)?;
+        let (mut batch, mut places) = (DirBatch::new(), Vec::new());
+        handle.file.read_dir_places(read.offset, (size / PLUS_BYTES).max(1), &mut batch, &mut places)?;
+        for (entry, place) in batch.iter().zip(places) {
+            if body.len() + size_of::<EntryOut>() + record_len(entry.name) > size {
+                break;
+            }
+            // Of `.` and `..` no node is told; what has no place the kernel looks up, and hears why.
+            body.put(&place.map(|place| self.entry(place)).unwrap_or_default())?;
+            put_dirent(&entry, body)?;
+        }
+        Ok(())
     }
 }
 

@@ -37,19 +37,48 @@ fn open_flags(flags: u32) -> OpenFlags {
 }
 
 impl Server {
+    /// The open file that a request means: the one whose number is `fh`, or where the kernel does not say when it opens one, one of the
+    /// node's own.
+    fn file(&self, request: &Request<'_>, nodeid: u64, fh: u64, want: OpenFlags) -> Result<Arc<Handle>> {
+        if fh != 0 {
+            return self.handles.get(fh);
+        }
+        let header = &request.header;
+        let writes = want.contains(OpenFlags::WRITE);
+        // Who writes counts for what he may take.
+        let fits = |handle: &Handle| !writes || handle.opener == (header.uid, header.gid);
+        let fits = |handle: &Handle| handle.file.flags().contains(want) && fits(handle);
+        let handle = match self.nodes.file(nodeid, fits) {
+            Some(handle) => handle,
+            None => {
+                let location = self.nodes.get(nodeid)?;
+                let append_only = writes && is_append_only(&location);
+                let flags = if append_only { want | OpenFlags::APPEND } else { want };
+                let file = self.session(header, &location).open_location(location, flags, b"")?;
+                let handle = Handle::new(header, file);
+                self.nodes.set_file(nodeid, &handle);
+                handle
+            }
+        };
+        Ok(handle)
+    }
+
     pub(crate) fn open(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        if !self.config().opens {
+            // A kernel that is told so does not ask again, and names no open files.
+            return Err(Errno::ENOSYS.into());
+        }
         let open: OpenIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
         let mut flags = open_flags(open.flags);
         // Of such a file it has to be known that it is only appended to, and then a page is at its end wherever it is.
-        let append_only = location.attr().flags.contains(FileFlags::APPEND);
-        flags.set(OpenFlags::APPEND, append_only && open.flags & O_APPEND != 0);
+        flags.set(OpenFlags::APPEND, is_append_only(&location) && open.flags & O_APPEND != 0);
         let file = self.session(&request.header, &location).open_location(location, flags, b"")?;
-        body.put(&self.opened(request.header.nodeid, file))
+        body.put(&self.opened(request, file))
     }
 
-    fn opened(&self, nodeid: u64, file: OpenFile) -> OpenOut {
-        let fh = self.handles.enter(nodeid, file);
+    fn opened(&self, request: &Request<'_>, file: OpenFile) -> OpenOut {
+        let fh = self.handles.enter(Handle::new(&request.header, file));
         OpenOut { fh, open_flags: FOPEN_KEEP_CACHE | FOPEN_PARALLEL_DIRECT_WRITES, backing_id: 0 }
     }
 
@@ -85,7 +114,7 @@ impl Server {
         let file = session.open(name, OpenHow { flags, mode, resolve: Resolve::empty() })?;
         let entry = self.entry(file.location().clone());
         body.put(&entry)?;
-        body.put(&self.opened(entry.nodeid, file))
+        body.put(&self.opened(request, file))
     }
 
     pub(crate) fn release(&self, request: &Request<'_>) -> Result<()> {
@@ -95,7 +124,7 @@ impl Server {
 
     pub(crate) fn read(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let read: ReadIn = request.arg()?;
-        let handle = self.handles.get(read.fh)?;
+        let handle = self.file(request, request.header.nodeid, read.fh, OpenFlags::READ)?;
         let size = usize::try_from(read.size).map_err(|_| Errno::EINVAL)?;
         body.fill(size, |space| handle.file.read_at(space, read.offset))
     }
@@ -104,7 +133,10 @@ impl Server {
         let (write, data) = request.split::<WriteIn>()?;
         let size = usize::try_from(write.size).map_err(|_| Errno::EINVAL)?;
         let data = data.get(..size).ok_or(Errno::EINVAL)?;
-        let handle = self.handles.get(write.fh)?;
+        let handle = self.file(request, request.header.nodeid, write.fh, READ_WRITE)?;
+        if write.fh == 0 {
+            may_write(&handle, write.offset)?;
+        }
         let has_set_id_bits = || handle.file.stat().mode & 0o6000 != 0;
         if write.write_flags & WRITE_KILL_SUIDGID != 0 && has_set_id_bits() {
             let session = self.session_without(&request.header, handle.file.location(), Caps::FSETID);
@@ -117,19 +149,24 @@ impl Server {
 
     pub(crate) fn fsync(&self, request: &Request<'_>) -> Result<()> {
         let fsync: FsyncIn = request.arg()?;
-        self.handles.get(fsync.fh)?.file.sync(fsync.fsync_flags & FSYNC_FDATASYNC != 0)
+        let handle = self.file(request, request.header.nodeid, fsync.fh, OpenFlags::READ)?;
+        handle.file.sync(fsync.fsync_flags & FSYNC_FDATASYNC != 0)
     }
 
     pub(crate) fn fallocate(&self, request: &Request<'_>) -> Result<()> {
         let fallocate: FallocateIn = request.arg()?;
         // The numbers are those of `fallocate(2)`.
         let mode = FallocateMode::from_bits(fallocate.mode).ok_or(Errno::EOPNOTSUPP)?;
-        self.handles.get(fallocate.fh)?.file.fallocate(mode, fallocate.offset, fallocate.length)
+        let handle = self.file(request, request.header.nodeid, fallocate.fh, READ_WRITE)?;
+        if fallocate.fh == 0 {
+            may_write(&handle, fallocate.offset)?;
+        }
+        handle.file.fallocate(mode, fallocate.offset, fallocate.length)
     }
 
     pub(crate) fn lseek(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let seek: LseekIn = request.arg()?;
-        let handle = self.handles.get(seek.fh)?;
+        let handle = self.file(request, request.header.nodeid, seek.fh, OpenFlags::READ)?;
         let offset = match seek.whence {
             SEEK_DATA => handle.file.seek_data(seek.offset)?,
             SEEK_HOLE => handle.file.seek_hole(seek.offset)?,
@@ -149,7 +186,11 @@ impl Server {
         if copy.flags != 0 {
             return Err(Errno::EINVAL.into());
         }
-        let (from, to) = (self.handles.get(copy.fh_in)?, self.handles.get(copy.fh_out)?);
+        let from = self.file(request, request.header.nodeid, copy.fh_in, OpenFlags::READ)?;
+        let to = self.file(request, copy.nodeid_out, copy.fh_out, READ_WRITE)?;
+        if copy.fh_out == 0 {
+            may_write(&to, copy.off_out)?;
+        }
         // What one answer to a narrow request can tell of; and so much that nobody waits for ever.
         const MOST: u64 = 1 << 30;
         let copied = copy_range(&from, copy.off_in, &to, copy.off_out, copy.len.min(MOST))?;
@@ -158,6 +199,22 @@ impl Server {
         }
         body.put(&WriteOut { size: u32::try_from(copied).map_err(|_| Errno::EIO)?, padding: 0 })
     }
+}
+
+const READ_WRITE: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
+
+fn is_append_only(location: &Location) -> bool {
+    location.attr().flags.contains(FileFlags::APPEND)
+}
+
+/// What opening a file for writing finds out, where nothing is heard of that: whether its flags allow to write at `offset`.
+fn may_write(handle: &Handle, offset: u64) -> Result<()> {
+    let attr = handle.file.stat();
+    let overwrites = attr.flags.contains(FileFlags::APPEND) && offset < attr.size;
+    if overwrites || attr.flags.contains(FileFlags::IMMUTABLE) {
+        return Err(Errno::EPERM.into());
+    }
+    Ok(())
 }
 
 /// Writes all of `data`, or as much as there is room for.

@@ -18,6 +18,8 @@ pub(super) struct Options {
     pub(super) atime: Atime,
     /// Times alone are written late.
     pub(super) lazytime: bool,
+    /// The kernel tells of every file that is opened.
+    pub(super) opens: bool,
     /// How the kernel asks.
     pub(super) transport: Transport,
     /// What the kernel has to know.
@@ -46,6 +48,8 @@ const WORDS: &[(&str, Effect)] = &[
     ("sync", |o| o.mount.sync = true),
     ("async", |o| (o.mount.sync, o.mount.dirsync) = (false, false)),
     ("dirsync", |o| o.mount.dirsync = true),
+    ("opens", |o| o.opens = true),
+    ("noopens", |o| o.opens = false),
     ("transport=auto", |o| o.transport = Transport::Auto),
     ("transport=device", |o| o.transport = Transport::Device),
     ("transport=ring", |o| o.transport = Transport::Ring),
@@ -57,6 +61,7 @@ impl Default for Options {
             read_only: false,
             atime: Atime::Relative,
             lazytime: false,
+            opens: false,
             transport: Transport::Auto,
             mount: MountOptions::default(),
         }
