@@ -19,12 +19,12 @@ use crate::run::{command, extern4, failed, ok, tool};
 const EMPTY: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]);
 
 /// Whether this machine can do what the tests here do; says so if not.
-fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Fuse])
 }
 
 /// The ways that requests can come on this machine, as options.
-fn transports() -> Vec<&'static str> {
+pub(crate) fn transports() -> Vec<&'static str> {
     const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
     if fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y") {
         return vec!["transport=device", "transport=ring"];
@@ -91,7 +91,7 @@ fn patiently(command: &[&str], dir: &Path) {
 
 /// `e2fsck` finds nothing.
 #[track_caller]
-fn sound(image: &Image) {
+pub(crate) fn sound(image: &Image) {
     tools::run("e2fsck", [OsStr::new("-fn"), image.path.as_os_str()]);
 }
 
@@ -306,7 +306,7 @@ fn what_cannot_be_changed_is_refused() {
 }
 
 /// Starts the command in the foreground and waits until it serves.
-fn in_foreground(image: &Image, dir: &Path, transport: &str) -> Child {
+pub(crate) fn in_foreground(image: &Image, dir: &Path, transport: &str) -> Child {
     fs::create_dir_all(dir).expect("a directory");
     let before = fs::metadata(dir).expect("attributes").dev();
     let mut child = command();
