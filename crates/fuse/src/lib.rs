@@ -19,6 +19,7 @@
 mod abi;
 mod attributes;
 mod caller;
+mod fusermount;
 mod handles;
 mod init;
 mod lock;

@@ -13,6 +13,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 
+use crate::fusermount;
+
 /// The type that the mount table shows: FUSE, and whose.
 const TYPE: &str = "fuse.extern4";
 
@@ -34,6 +36,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Reading changes no access times.
     pub noatime: bool,
+    /// Other users may use it, too. For root they always may.
+    pub allow_other: bool,
     /// Every change is synchronous.
     pub sync: bool,
     /// Changes of names are synchronous.
@@ -46,9 +50,14 @@ pub struct Mounted {
     dir: PathBuf,
 }
 
-/// Mounts on directory `dir`; gives the device through which the kernel asks.
+/// Mounts on directory `dir`; gives the device through which the kernel asks. Who is not root needs `fusermount3` for it; then set-id
+/// bits and device nodes count for nothing.
 pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
     let dir = dir.canonicalize()?;
+    if !geteuid().is_root() {
+        let device = fusermount::mount(&dir, &words(options))?;
+        return Ok((device, Mounted { dir }));
+    }
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
@@ -56,6 +65,27 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     let data = CString::new(data).expect("no zero byte");
     rustix::mount::mount(&options.source, &dir, TYPE, flags(options), &*data)?;
     Ok((device, Mounted { dir }))
+}
+
+/// The options as words for `fusermount3`.
+fn words(options: &MountOptions) -> String {
+    let mut words = String::from("subtype=extern4,default_permissions,fsname=");
+    for char in options.source.to_string_lossy().chars() {
+        if matches!(char, ',' | '\\') {
+            words.push('\\');
+        }
+        words.push(char);
+    }
+    let more = [
+        (options.read_only, ",ro"),
+        (options.noexec, ",noexec"),
+        (options.noatime, ",noatime"),
+        (options.sync, ",sync"),
+        (options.dirsync, ",dirsync"),
+        (options.allow_other, ",allow_other"),
+    ];
+    words.extend(more.into_iter().filter(|(wanted, _)| *wanted).map(|(_, word)| word));
+    words
 }
 
 fn flags(options: &MountOptions) -> MountFlags {
@@ -73,24 +103,35 @@ fn flags(options: &MountOptions) -> MountFlags {
 impl Mounted {
     /// Takes it away, whoever uses it: for them, every call fails from then on. What they have written is served before.
     pub fn end(&self) -> io::Result<()> {
-        match unmount_dir(&self.dir, UnmountFlags::empty()) {
-            Err(Errno::BUSY) => {}
-            result => return Ok(result?),
+        match unmount_dir(&self.dir) {
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {}
+            result => return result,
         }
         // Pages of mapped files that were changed have not come yet.
         let dir = rustix::fs::open(&self.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let synced = rustix::fs::syncfs(&dir);
+        let connection = rustix::fs::minor(rustix::fs::fstat(&dir)?.st_dev);
         drop(dir);
-        match unmount_dir(&self.dir, UnmountFlags::FORCE) {
-            Err(Errno::BUSY) => unmount_dir(&self.dir, UnmountFlags::DETACH)?,
-            result => result?,
+        if geteuid().is_root() {
+            let unmount = |flags| rustix::mount::unmount(&self.dir, UnmountFlags::NOFOLLOW | flags);
+            match unmount(UnmountFlags::FORCE) {
+                Err(Errno::BUSY) => unmount(UnmountFlags::DETACH)?,
+                result => result?,
+            }
+        } else {
+            fusermount::unmount(&self.dir, true)?;
+            // Where that file is not there, it ends with the last who uses it.
+            let _ = std::fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1");
         }
         Ok(synced?)
     }
 }
 
-fn unmount_dir(dir: &Path, flags: UnmountFlags) -> Result<(), Errno> {
-    rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | flags)
+fn unmount_dir(dir: &Path) -> io::Result<()> {
+    if geteuid().is_root() {
+        return Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW)?);
+    }
+    fusermount::unmount(dir, false)
 }
 
 /// Takes the mount on `dir` away and waits until who serves it has ended: then everything is on the volume. False if it is mounted
@@ -107,7 +148,7 @@ pub fn unmount(dir: &Path) -> io::Result<bool> {
     let daemon = pidfd_open(pid, PidfdFlags::empty())?;
     // Asked while it is there: the next mount of somebody else's may have the same number.
     let only = mounts_of(std::fs::metadata(&dir)?.dev())? == 1;
-    unmount_dir(&dir, UnmountFlags::empty())?;
+    unmount_dir(&dir)?;
     let mut ended = [PollFd::new(&daemon, PollFlags::IN)];
     while only && let Err(error) = poll(&mut ended, None) {
         if error != Errno::INTR {

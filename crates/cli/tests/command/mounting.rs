@@ -277,6 +277,52 @@ fn users_have_the_rights_that_the_volume_gives_them() {
 }
 
 #[test]
+fn users_mount_their_own_images() {
+    const USER: u32 = 1000;
+    let tools = [Need::Tool("setpriv"), Need::Tool("fusermount3")];
+    if !can_mount() || !can_run(&tools) {
+        return;
+    }
+    if fs::metadata("/dev/fuse").expect("a device").mode() & 0o006 != 0o006 {
+        let _ =
+            writeln!(std::io::stderr(), "users_mount_their_own_images skipped: /dev/fuse is for root only");
+        return;
+    }
+    let image = EMPTY.build();
+    let scratch = image.scratch();
+    fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
+    // The build's own directory may be closed to users.
+    fs::copy(env!("CARGO_BIN_EXE_extern4"), scratch.join("extern4")).expect("a copy");
+    fs::rename(&image.path, scratch.join("disk,1.img")).expect("a name with a comma");
+    std::os::unix::fs::chown(scratch.join("disk,1.img"), Some(USER), None).expect("its owner");
+    let user = |script: &str| {
+        let ids = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()];
+        let words = ids.iter().map(String::as_str).chain(["sh", "-ec", script]);
+        let run = std::process::Command::new("setpriv").args(words).current_dir(scratch).output();
+        let run = run.expect("setpriv");
+        assert!(run.status.success(), "{script}: {}", String::from_utf8_lossy(&run.stderr));
+    };
+    // Its root directory is root's, as everything in it.
+    tools::run(
+        "debugfs",
+        ["-w", "-R", "set_inode_field / uid 1000"]
+            .iter()
+            .map(OsStr::new)
+            .chain([scratch.join("disk,1.img").as_os_str()]),
+    );
+    user("mkdir mnt; ./extern4 mount disk,1.img mnt");
+    let mut served = Served { dir: scratch.join("mnt"), mounted: true };
+    user(
+        "cp /bin/true mnt/true; chmod 4755 mnt/true; grep ' fuse.extern4 ' /proc/mounts | grep disk,1.img | grep -q nosuid,nodev",
+    );
+    // Not even root may look into it without `allow_other`.
+    assert_eq!(fs::metadata(served.path("true")).unwrap_err().raw_os_error(), Some(13));
+    user("./extern4 umount mnt; test ! -e mnt/true; ./extern4 stat -c %a disk,1.img:/true | grep -qx 4755");
+    served.mounted = false;
+    tools::run("e2fsck", [OsStr::new("-fn"), scratch.join("disk,1.img").as_os_str()]);
+}
+
+#[test]
 fn what_cannot_be_changed_is_refused() {
     if !can_mount() {
         return;

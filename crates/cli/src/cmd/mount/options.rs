@@ -30,6 +30,7 @@ pub(super) struct Options {
 const WORDS: &[(&str, Effect)] = &[
     ("defaults", |_| {}),
     ("default_permissions", |_| {}),
+    ("allow_other", |o| o.mount.allow_other = true),
     ("ro", |o| o.read_only = true),
     ("rw", |o| o.read_only = false),
     ("noatime", |o| o.atime = Atime::Never),

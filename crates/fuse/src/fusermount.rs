@@ -1,0 +1,73 @@
+//! Mounting without privilege: `fusermount3`, which has it, mounts for us and hands the device over.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
+    socketpair,
+};
+
+/// The program, which is of libfuse 3.
+const PROGRAM: &str = "fusermount3";
+
+/// Mounts on `dir` with these options; gives the device.
+pub(crate) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
+    fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
+    let mut child = Command::new(PROGRAM)
+        .args(["-o", options, "--"])
+        .arg(dir)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(missing)?;
+    drop(theirs);
+    let device = receive(&ours)?;
+    let status = child.wait()?;
+    // It has said why.
+    device.filter(|_| status.success()).ok_or_else(|| io::Error::other(format!("{PROGRAM} did not mount")))
+}
+
+/// Takes the mount on `dir` away; where it is in use, and that is what `lazy` is for, as soon as nobody uses it any more.
+pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
+    let how = if lazy { "-uz" } else { "-u" };
+    let run = Command::new(PROGRAM).args([how, "--"]).arg(dir).stdin(Stdio::null()).output();
+    let run = run.map_err(missing)?;
+    if run.status.success() {
+        return Ok(());
+    }
+    // It is a program for people: what it says is all there is to know.
+    let said = String::from_utf8_lossy(&run.stderr);
+    if said.contains("busy") {
+        return Err(rustix::io::Errno::BUSY.into());
+    }
+    Err(io::Error::other(said.trim_end().to_owned()))
+}
+
+fn missing(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("{PROGRAM} is not installed, and only root mounts without it"),
+        ),
+        _ => error,
+    }
+}
+
+/// The file that comes with a message; `None` if the other side ends without one.
+fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let files = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Ok(files)
+}
