@@ -33,6 +33,6 @@ mod server;
 mod tests;
 mod transport;
 
-pub use mount::{MountOptions, Mounted, mount, unmount};
+pub use mount::{MountOptions, Mounted, mount, remount, unmount};
 pub use server::{Config, Server, Transport};
 pub use transport::serve;

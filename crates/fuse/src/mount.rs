@@ -67,6 +67,19 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     Ok((device, Mounted { dir }))
 }
 
+/// Changes how `dir` is mounted: whether anything may be changed, and what set-id bits, devices and programs count for. What was changed
+/// until then is durable when this returns. For root only.
+///
+/// # Errors
+/// `EINVAL` if nothing of this server's is mounted there, `EBUSY` if nothing may be changed any more, but somebody has files open for
+/// writing.
+pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
+    let dir = dir.canonicalize()?;
+    rustix::fs::getxattr(&dir, DAEMON, &mut [0; 16]).map_err(|_| Errno::INVAL)?;
+    rustix::mount::mount_remount(&dir, flags(options), "")?;
+    Ok(rustix::fs::fsync(rustix::fs::open(&dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)?)
+}
+
 /// The options as words for `fusermount3`.
 fn words(options: &MountOptions) -> String {
     let mut words = String::from("subtype=extern4,default_permissions,fsname=");

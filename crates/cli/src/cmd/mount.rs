@@ -46,10 +46,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
         return Ok(());
     }
+    let options = Options::of(&args.options);
+    if options.remount {
+        if let Err(error) = extern4_fuse::remount(&args.dir, &options.mount) {
+            app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), host_reason(&error)));
+        }
+        return Ok(());
+    }
     if !args.foreground && !args.detach {
         return daemon::start(app);
     }
-    let options = Options::of(&args.options);
     let volume = match open(image, &options) {
         Ok(volume) => volume,
         Err(error) => {

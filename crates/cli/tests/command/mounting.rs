@@ -277,6 +277,32 @@ fn users_have_the_rights_that_the_volume_gives_them() {
 }
 
 #[test]
+fn mount_finds_its_helper() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let helper = image.scratch().join("mount.extern4");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_extern4"), &helper).expect("a link");
+    let dir = image.scratch().join("mnt");
+    fs::create_dir(&dir).expect("a directory");
+    let run = |words: &[&str]| {
+        let mut run = std::process::Command::new(&helper);
+        ok(run.current_dir(image.scratch()).args(words).output().expect("the helper runs"));
+    };
+    run(&["disk.img", "mnt", "-f"]);
+    run(&["disk.img", "mnt", "-sn", "-o", "rw,noauto,nosuid,x-systemd.automount"]);
+    let served = Served { dir, mounted: true };
+    fs::write(served.path("file"), "text").expect("a file");
+    run(&["disk.img", "mnt", "-o", "remount,ro"]);
+    assert_eq!(fs::write(served.path("file"), "more").unwrap_err().raw_os_error(), Some(30));
+    run(&["disk.img", "mnt", "-o", "remount,rw"]);
+    fs::write(served.path("file"), "more").expect("a file");
+    served.umount();
+    sound(&image);
+}
+
+#[test]
 fn users_mount_their_own_images() {
     const USER: u32 = 1000;
     let tools = [Need::Tool("setpriv"), Need::Tool("fusermount3")];

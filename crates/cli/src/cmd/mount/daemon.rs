@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::nowhere;
 use crate::app::{App, host_reason};
+use crate::helper::{self, Line};
 use crate::status::Status;
 
 /// What is said.
@@ -27,8 +28,9 @@ pub(super) fn start(app: &mut App) -> io::Result<()> {
 
 /// The exit code of the second process, if it has not come to serve.
 fn try_start() -> io::Result<Option<u8>> {
+    let Line::Run(line) = helper::read(std::env::args_os()) else { return Ok(None) };
     let mut child = Command::new(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
+        .args(line.into_iter().skip(1))
         .arg("--detach")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -14,6 +14,8 @@ type Effect = fn(&mut Options);
 pub(super) struct Options {
     /// Nothing may be changed.
     pub(super) read_only: bool,
+    /// What is mounted already is to be mounted in another way.
+    pub(super) remount: bool,
     /// When reading changes access times.
     pub(super) atime: Atime,
     /// Times alone are written late.
@@ -30,6 +32,18 @@ pub(super) struct Options {
 const WORDS: &[(&str, Effect)] = &[
     ("defaults", |_| {}),
     ("default_permissions", |_| {}),
+    // What only mount(8) and the boot have to know.
+    ("auto", |_| {}),
+    ("noauto", |_| {}),
+    ("user", |_| {}),
+    ("users", |_| {}),
+    ("nouser", |_| {}),
+    ("owner", |_| {}),
+    ("group", |_| {}),
+    ("nofail", |_| {}),
+    ("loop", |_| {}),
+    ("_netdev", |_| {}),
+    ("remount", |o| o.remount = true),
     ("allow_other", |o| o.mount.allow_other = true),
     ("ro", |o| o.read_only = true),
     ("rw", |o| o.read_only = false),
@@ -60,6 +74,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             read_only: false,
+            remount: false,
             atime: Atime::Relative,
             lazytime: false,
             opens: false,
@@ -84,6 +99,10 @@ impl Options {
 pub(super) fn parse(text: &str) -> Result<Words, String> {
     let mut effects = Vec::new();
     for word in text.split(',').filter(|word| !word.is_empty()) {
+        // Words that mount(8) leaves to whoever writes the table.
+        if word.starts_with("x-") || word.starts_with("comment=") {
+            continue;
+        }
         let Some((_, effect)) = WORDS.iter().find(|(known, _)| *known == word) else {
             let known: Vec<_> = WORDS.iter().map(|(known, _)| *known).collect();
             return Err(format!("'{word}' is not known; there are {}", known.join(", ")));

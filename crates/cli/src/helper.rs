@@ -1,0 +1,70 @@
+//! Being what `mount(8)` calls for a type of file system: `mount.extern4`, or `mount.fuse.extern4`, is a link to the command.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// The names of such a link.
+const NAMES: [&str; 2] = ["mount.extern4", "mount.fuse.extern4"];
+
+/// What a command line comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// These arguments.
+    Run(Vec<OsString>),
+    /// Nothing is to be done: it was only tried (`mount -f`).
+    Fake,
+}
+
+/// Turns `mount.extern4 SOURCE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]` into `extern4 mount [-o OPTIONS] SOURCE DIR`, and leaves
+/// every other command line as it is.
+pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Line {
+    let args: Vec<_> = args.into_iter().collect();
+    let called = args.first().and_then(|name| Path::new(name).file_name());
+    if !called.is_some_and(|called| NAMES.iter().any(|name| called == *name)) {
+        return Line::Run(args);
+    }
+    let mut line: Vec<OsString> = ["extern4", "mount"].map(OsString::from).into();
+    let mut rest = args.into_iter().skip(1);
+    while let Some(arg) = rest.next() {
+        match arg.to_str() {
+            Some("-o") => line.extend([Some(arg), rest.next()].into_iter().flatten()),
+            // Types and namespaces are mount's own matter.
+            Some("-t" | "-N") => drop(rest.next()),
+            Some(flags) if is_flags(flags) && flags.contains('f') => return Line::Fake,
+            Some(flags) if is_flags(flags) => {}
+            _ => line.push(arg),
+        }
+    }
+    Line::Run(line)
+}
+
+/// Sloppy, fake, no table, verbose.
+fn is_flags(text: &str) -> bool {
+    text.strip_prefix('-')
+        .is_some_and(|flags| !flags.is_empty() && flags.chars().all(|flag| "sfnv".contains(flag)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, read};
+    use std::ffi::OsString;
+
+    fn check(line: &str, expected: Option<&str>) {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(read(words(line)), expected.map_or(Line::Fake, |line| Line::Run(words(line))), "{line}");
+    }
+
+    #[test]
+    fn lines_of_mount_are_ours() {
+        check(
+            "/sbin/mount.extern4 disk.img /mnt -o rw,noatime",
+            Some("extern4 mount disk.img /mnt -o rw,noatime"),
+        );
+        check(
+            "mount.fuse.extern4 disk.img /mnt -sn -v -t fuse.extern4 -o ro",
+            Some("extern4 mount disk.img /mnt -o ro"),
+        );
+        check("/sbin/mount.extern4 disk.img /mnt -nf", None);
+        check("/usr/bin/extern4 mount -f disk.img /mnt", Some("/usr/bin/extern4 mount -f disk.img /mnt"));
+    }
+}
