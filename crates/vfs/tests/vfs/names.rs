@@ -18,6 +18,19 @@ fn mkdir_makes_a_directory_with_the_umask_taken_off() {
 }
 
 #[test]
+fn links_are_made_between_two_starting_places() {
+    let root = volume();
+    root.mkdir("/to", 0o755).unwrap();
+    put(&root, "/f", b"text");
+    let at = |path: &str| root.at(&root.locate(path, How::FOLLOW).unwrap());
+    at("/f").link_to("", How::EMPTY, &at("/to"), "name").unwrap();
+    assert_eq!(get(&root, "/to/name"), b"text");
+    assert_eq!(root.stat("/f", How::FOLLOW).unwrap().nlink, 2);
+    assert_eq!(errno(at("/f").link_to("", How::EMPTY, &at("/to"), "name")), Err(Errno::EEXIST));
+    assert_eq!(errno(at("/f").link_to("", How::EMPTY, &at("/f"), "name")), Err(Errno::ENOTDIR));
+}
+
+#[test]
 fn new_names_meet_linux_s_errors() {
     let root = volume();
     put(&root, "/f", b"");

@@ -222,6 +222,19 @@ fn attributes_are_set_together_or_not_at_all() {
 }
 
 #[test]
+fn set_id_bits_are_taken_off_as_by_a_write() {
+    let root = volume();
+    put(&root, "/tmp/f", b"");
+    for (mode, after) in [(0o6777, 0o777), (0o2666, 0o666), (0o755, 0o755)] {
+        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
+        root.drop_set_id_bits("/tmp/f", How::FOLLOW).unwrap();
+        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, mode, "the superuser may keep them");
+        user(&root, 9).drop_set_id_bits("/tmp/f", How::FOLLOW).unwrap();
+        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, after, "{mode:o}");
+    }
+}
+
+#[test]
 fn writing_takes_set_id_bits_off() {
     let root = volume();
     put(&root, "/tmp/f", b"x");

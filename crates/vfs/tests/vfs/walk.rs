@@ -353,6 +353,37 @@ fn listing_with_attributes_asks_the_directory_nothing() {
 }
 
 #[test]
+fn listing_with_places_asks_the_directory_nothing_and_leads_where_walks_do() {
+    let fs = tree();
+    let dyn_fs: Arc<dyn FileSystem> = Arc::<TreeFs>::clone(&fs);
+    let sb = SuperBlock::new(dyn_fs, SuperOptions::default()).unwrap();
+    let session = Session::new(&Namespace::new(sb), Cred::root());
+    let dir = session.open("/a", OpenFlags::READ).unwrap();
+    let before = fs.lookups.load(Ordering::Relaxed);
+    let (mut batch, mut found, mut cookie) = (DirBatch::new(), Vec::new(), 0);
+    loop {
+        let mut places = Vec::new();
+        dir.read_dir_places(cookie, 3, &mut batch, &mut places).unwrap();
+        let Some(next) = batch.next_cookie() else { break };
+        found.extend(batch.iter().zip(places).map(|(entry, place)| (entry.name.to_vec(), entry.ino, place)));
+        cookie = next;
+    }
+    assert_eq!(fs.lookups.load(Ordering::Relaxed), before);
+    for (name, ino, place) in found {
+        let Some(place) = place else {
+            assert!(name == b"." || name == b"..");
+            continue;
+        };
+        let walked = session.at(dir.location()).locate(&name, How::NOFOLLOW).unwrap();
+        assert!(place.is(&walked) && place.ino() == ino, "{}", name.escape_ascii());
+    }
+    assert_eq!(fs.lookups.load(Ordering::Relaxed), before);
+    let user = session.with_cred(Cred::new(9, 9, &[]));
+    let shut = user.open("/noexec", OpenFlags::READ).unwrap();
+    assert_eq!(shut.read_dir_places(0, 3, &mut batch, &mut Vec::new()).unwrap_err(), Errno::EACCES);
+}
+
+#[test]
 fn all_spellings_of_a_folded_name_share_a_dentry() {
     let fs = TreeFs::new(&[
         ("/plain", "dir", 0o755, 0, 0),
