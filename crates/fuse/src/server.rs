@@ -2,13 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
 use extern4_vfs::{Cred, Errno, Namespace, Result, Session, SuperBlock};
 
 use crate::abi::{Features, Opcode};
 use crate::handles::Handles;
+use crate::meter::{Meter, Operation};
 use crate::nodes::Nodes;
 use crate::reply::{Answer, Body};
 use crate::request::Request;
@@ -63,6 +64,7 @@ pub struct Server {
     pub(crate) base: Session,
     pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
+    meter: Meter,
     agreed: OnceLock<Features>,
     /// A request met a fault in the program: nothing is changed any more.
     broken: AtomicBool,
@@ -75,6 +77,7 @@ impl Server {
             base: Session::new(namespace, Cred::root()).with_umask(0),
             nodes: Nodes::new(namespace.root()),
             handles: Handles::new(),
+            meter: Meter::new(),
             agreed: OnceLock::new(),
             broken: AtomicBool::new(false),
             config,
@@ -116,11 +119,23 @@ impl Server {
         self.agreed.get().is_some_and(|agreed| agreed.contains(feature))
     }
 
+    /// What was asked for so far, and how long it took.
+    pub fn operations(&self) -> Vec<Operation> {
+        self.meter.sum()
+    }
+
     /// Answers a request; the body of the answer goes to `space`.
     pub(crate) fn answer(&self, request: &Request<'_>, space: &mut [u8]) -> Answer {
         let Some(opcode) = Opcode::from_raw(request.header.opcode) else {
             return Answer::Error(Errno::ENOSYS);
         };
+        let start = Instant::now();
+        let answer = self.try_answer(opcode, request, space);
+        self.meter.note(opcode, start.elapsed(), matches!(answer, Answer::Error(_)));
+        answer
+    }
+
+    fn try_answer(&self, opcode: Opcode, request: &Request<'_>, space: &mut [u8]) -> Answer {
         let mut body = Body::new(space);
         let done = catch_unwind(AssertUnwindSafe(|| self.dispatch(opcode, request, &mut body)));
         let len = body.len();

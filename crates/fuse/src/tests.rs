@@ -131,6 +131,21 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn what_is_asked_is_counted() {
+    let served = Served::new(SuperOptions::default());
+    let (nodeid, fh) = served.create(b"file");
+    let read = ReadIn { fh, size: 100, ..ReadIn::default() };
+    for _ in 0..3 {
+        served.ask(Opcode::Read, nodeid, &[read.as_bytes()]).expect("it is read");
+    }
+    let wrong = ReadIn { fh: fh + 1, ..read };
+    assert!(served.ask(Opcode::Read, nodeid, &[wrong.as_bytes()]).is_err());
+    let counted: Vec<_> =
+        served.server.operations().iter().map(|o| (o.name.clone(), o.times.count(), o.errors)).collect();
+    assert_eq!(counted, [("read".to_owned(), 4, 1), ("create".to_owned(), 1, 0)]);
+}
+
+#[test]
 fn no_request_is_trusted() {
     let served = Served::new(SuperOptions::default());
     let (nodeid, _) = served.create(b"file");

@@ -1,0 +1,178 @@
+//! How long something takes, as a distribution: counts of durations in buckets whose width grows with the duration.
+//!
+//! Each doubling is cut into [`STEPS`] buckets of the same width, so a bucket's bounds are a quarter apart at most, from
+//! nanoseconds to minutes in [`BUCKETS`] numbers. Histograms are added up and subtracted bucket by bucket: what several threads
+//! counted is one histogram, and so is what happened between two looks.
+
+use std::time::Duration;
+
+/// Buckets a doubling: a power of two.
+const STEPS: u64 = 4;
+const STEPS_LOG: u32 = STEPS.trailing_zeros();
+
+/// The highest bucket is for everything from 2^37 ns, which are two minutes.
+pub const BUCKETS: usize = ((37 - STEPS_LOG + 1) as usize) * STEPS as usize + 1;
+
+/// The bucket of a duration in nanoseconds.
+pub(crate) fn bucket(nanoseconds: u64) -> usize {
+    if nanoseconds < STEPS {
+        return nanoseconds as usize;
+    }
+    // The highest bit says which doubling, those behind it which part of that.
+    let shift = nanoseconds.ilog2() - STEPS_LOG;
+    let index = (u64::from(shift) + 1) * STEPS + ((nanoseconds >> shift) - STEPS);
+    (index as usize).min(BUCKETS - 1)
+}
+
+/// The least duration, in nanoseconds, that falls into a bucket.
+fn lower_bound(bucket: usize) -> u64 {
+    let (doubling, part) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
+    if doubling == 0 { part } else { (STEPS + part) << (doubling - 1) }
+}
+
+/// The longest duration that falls into a bucket; the last one has no end of its own.
+fn upper_bound(bucket: usize) -> u64 {
+    if bucket + 1 >= BUCKETS { u64::MAX } else { lower_bound(bucket + 1) - 1 }
+}
+
+/// Counts of durations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    buckets: Vec<u64>,
+    total: u64,
+    longest: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS], total: 0, longest: 0 }
+    }
+}
+
+impl Histogram {
+    /// Puts one together from counts by bucket; buckets that do not exist count as the last. `total` and `longest` are in
+    /// nanoseconds.
+    pub fn from_counts(counts: impl IntoIterator<Item = (usize, u64)>, total: u64, longest: u64) -> Self {
+        let mut histogram = Self { total, longest, ..Self::default() };
+        for (bucket, count) in counts {
+            let sum = &mut histogram.buckets[bucket.min(BUCKETS - 1)];
+            *sum = sum.saturating_add(count);
+        }
+        histogram
+    }
+
+    /// The buckets in which something is, in order, with how much.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0)
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// All together, in nanoseconds.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The longest, in nanoseconds.
+    pub fn longest(&self) -> u64 {
+        self.longest
+    }
+
+    /// How many took `limit` at most; exact where `limit` is one nanosecond less than a power of two.
+    pub fn count_within(&self, limit: Duration) -> u64 {
+        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let within = self.counts().filter(|(bucket, _)| upper_bound(*bucket) <= limit);
+        within.fold(0, |sum, (_, count)| sum.saturating_add(count))
+    }
+
+    /// What `share` of all did not take longer than, in nanoseconds: the upper bound of the bucket in which that one is, and never
+    /// longer than the longest. `None` if there were none.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        let count = self.count();
+        // Of ten, the ninth is the one that nine tenths are not longer than.
+        let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
+        let mut before = 0_u64;
+        let at = self.counts().find(|(_, count)| {
+            before = before.saturating_add(*count);
+            before >= rank
+        });
+        at.map(|(bucket, _)| upper_bound(bucket).min(self.longest))
+    }
+
+    /// Takes in what another one has counted.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, count) in self.buckets.iter_mut().zip(&other.buckets) {
+            *sum = sum.saturating_add(*count);
+        }
+        self.total = self.total.saturating_add(other.total);
+        self.longest = self.longest.max(other.longest);
+    }
+
+    /// What has come to it since it was `earlier`. The longest of these is known only as its bucket is.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let counts = self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then));
+        let buckets: Vec<_> = counts.collect();
+        let last = buckets.iter().rposition(|count| *count > 0);
+        let longest = last.map_or(0, |bucket| upper_bound(bucket).min(self.longest));
+        Self { buckets, total: self.total.saturating_sub(earlier.total), longest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(durations: impl IntoIterator<Item = u64> + Clone) -> Histogram {
+        let total = durations.clone().into_iter().sum();
+        let longest = durations.clone().into_iter().max().unwrap_or(0);
+        Histogram::from_counts(durations.into_iter().map(|each| (bucket(each), 1)), total, longest)
+    }
+
+    #[test]
+    fn buckets_follow_one_another_without_a_gap() {
+        for index in 0..BUCKETS - 1 {
+            let (low, high) = (lower_bound(index), upper_bound(index));
+            assert!(low <= high && lower_bound(index + 1) == high + 1, "{index}");
+            assert_eq!((bucket(low), bucket(high)), (index, index));
+            assert!(high - low <= low / STEPS, "{index}: no wider than a quarter");
+        }
+        assert_eq!((bucket(1 << 37), bucket(u64::MAX)), (BUCKETS - 1, BUCKETS - 1));
+    }
+
+    #[test]
+    fn quantiles_are_right_to_the_width_of_a_bucket() {
+        let all = of(1..=100_000);
+        assert_eq!(all.count(), 100_000);
+        assert_eq!(all.total(), 100_000 * 100_001 / 2);
+        for (share, exact) in [(0.5, 50_000), (0.9, 90_000), (0.99, 99_000), (1.0, 100_000)] {
+            let found = all.quantile(share).expect("there are some");
+            assert!(found >= exact && found - exact <= exact / STEPS, "{share}: {found}");
+        }
+        assert_eq!(all.quantile(1.0), Some(100_000));
+        assert_eq!(of([]).quantile(0.5), None);
+        assert_eq!(of([7]).quantile(0.01), Some(7));
+    }
+
+    #[test]
+    fn what_came_in_between_is_the_difference() {
+        let (before, between) = (of([100, 5_000_000]), of([200, 300, 90_000]));
+        let mut after = before.clone();
+        after.add(&between);
+        assert_eq!((after.count(), after.longest()), (5, 5_000_000));
+        let since = after.since(&before);
+        assert_eq!(since.counts().collect::<Vec<_>>(), between.counts().collect::<Vec<_>>());
+        assert_eq!(since.total(), between.total());
+        assert!((90_000..=112_500).contains(&since.longest()), "{}", since.longest());
+        assert_eq!(before.since(&before), of([]));
+    }
+
+    #[test]
+    fn counts_up_to_a_limit_add_up() {
+        let all = of([10, 1023, 1024, 1 << 40]);
+        let within = |nanoseconds| all.count_within(Duration::from_nanos(nanoseconds));
+        assert_eq!((within(1), within(1023), within(2047), within(u64::MAX)), (0, 2, 3, 4));
+    }
+}

@@ -1,0 +1,193 @@
+//! What the server has been asked for, how often, and how long the answers took.
+//!
+//! Each thread counts for itself: a count is a load and a store to memory that no other thread writes. Whoever wants to know adds up what
+//! all threads have counted; of what is being counted at that moment he sees some and not the rest. Threads beyond the
+//! first dozens, which have no number of their own, count together, with locked additions.
+//!
+//! A request is timed by two looks at the clock, from when the server has it until its answer is complete: what the
+//! kernel adds before and behind is not in it. The two cost 58 ns where the system has a good clock, and to count what they say 3 ns;
+//! the shortest request costs the program that waits for it some microseconds. So every one is timed, and the rare slow one is seen.
+//!
+//! | field | written by | read by | orderings |
+//! |---|---|---|---|
+//! | all numbers of a [`Kind`] | its one thread, by load and store; those of `shared` by any, by locked additions | [`Meter::sum`] | Relaxed: they order nothing |
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use extern4_sync::per_thread::PerThread;
+use extern4_sync::percpu::Padded;
+use extern4_sync::primitive::{AtomicU64, Mutex, OnceLock, Ordering};
+
+use crate::abi::Opcode;
+use crate::histogram::{BUCKETS, Histogram, bucket};
+use crate::lock::lock;
+
+/// More than the highest opcode.
+const KINDS: usize = 64;
+
+/// Requests of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// What was asked for, as the protocol calls it, in small letters.
+    pub name: String,
+    /// How many were answered with an error.
+    pub errors: u64,
+    /// How long they took.
+    pub times: Histogram,
+}
+
+/// The counters of a server.
+pub(crate) struct Meter {
+    own: PerThread<OnceCell<Arc<Counts>>>,
+    /// Those of every thread there has been.
+    all: Mutex<Vec<Arc<Counts>>>,
+    shared: Counts,
+}
+
+/// What was counted together. A kind of request that was never asked for takes no room.
+struct Counts([OnceLock<Box<Padded<Kind>>>; KINDS]);
+
+struct Kind {
+    errors: AtomicU64,
+    total: AtomicU64,
+    longest: AtomicU64,
+    buckets: [AtomicU64; BUCKETS],
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        Self { own: PerThread::new(), all: Mutex::default(), shared: Counts::new() }
+    }
+
+    /// Notes that a request has taken so long.
+    #[inline]
+    pub(crate) fn note(&self, opcode: Opcode, took: Duration, failed: bool) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let noted = self.own.with(|own| own.get_or_init(|| self.enroll()).kind(opcode).note(took, failed));
+        if noted.is_none() {
+            self.shared.kind(opcode).note_shared(took, failed);
+        }
+    }
+
+    #[cold]
+    fn enroll(&self) -> Arc<Counts> {
+        let own = Arc::new(Counts::new());
+        lock(&self.all).push(Arc::clone(&own));
+        own
+    }
+
+    /// What has been asked for so far, kind by kind in the protocol's order.
+    pub(crate) fn sum(&self) -> Vec<Operation> {
+        let all = lock(&self.all);
+        let counts = || all.iter().map(Arc::as_ref).chain([&self.shared]);
+        let sum = |index: usize| {
+            let opcode = u32::try_from(index).ok().and_then(Opcode::from_raw)?;
+            let mut operation = Operation { name: name(opcode), errors: 0, times: Histogram::default() };
+            for kind in counts().filter_map(|counts| counts.0[index].get()) {
+                operation.errors += kind.errors.load(Ordering::Relaxed);
+                operation.times.add(&kind.times());
+            }
+            (operation.times.count() > 0).then_some(operation)
+        };
+        (0..KINDS).filter_map(sum).collect()
+    }
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
+    }
+
+    fn kind(&self, opcode: Opcode) -> &Kind {
+        self.0[opcode as usize].get_or_init(|| Box::new(Padded(Kind::new())))
+    }
+}
+
+impl Kind {
+    fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { errors: zero(), total: zero(), longest: zero(), buckets: std::array::from_fn(|_| zero()) }
+    }
+
+    /// Only the thread whose counter it is may do so.
+    fn note(&self, took: u64, failed: bool) {
+        let add = |sum: &AtomicU64, count: u64| {
+            sum.store(sum.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        };
+        add(&self.buckets[bucket(took)], 1);
+        add(&self.total, took);
+        if took > self.longest.load(Ordering::Relaxed) {
+            self.longest.store(took, Ordering::Relaxed);
+        }
+        if failed {
+            add(&self.errors, 1);
+        }
+    }
+
+    fn note_shared(&self, took: u64, failed: bool) {
+        self.buckets[bucket(took)].fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(took, Ordering::Relaxed);
+        let longer = |longest: u64| (took > longest).then_some(took);
+        // It fails where another one was longer.
+        let _ = self.longest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
+        self.errors.fetch_add(u64::from(failed), Ordering::Relaxed);
+    }
+
+    fn times(&self) -> Histogram {
+        let counts = self.buckets.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+        let total = self.total.load(Ordering::Relaxed);
+        Histogram::from_counts(counts, total, self.longest.load(Ordering::Relaxed))
+    }
+}
+
+/// `BatchForget` is `batch_forget`.
+fn name(opcode: Opcode) -> String {
+    let mut name = String::new();
+    for letter in format!("{opcode:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_request_of_any_thread_is_lost() {
+        let meter = &Meter::new();
+        // More threads than have a number of their own.
+        let start = &std::sync::Barrier::new(100);
+        std::thread::scope(|scope| {
+            for thread in 0..100 {
+                scope.spawn(move || {
+                    start.wait();
+                    for nth in 1..=1000 {
+                        meter.note(Opcode::Lookup, Duration::from_nanos(nth), nth % 10 == 0);
+                    }
+                    meter.note(Opcode::BatchForget, Duration::from_secs(thread), false);
+                    start.wait();
+                });
+            }
+        });
+        let sum = meter.sum();
+        let [lookup, forget] = &sum[..] else { panic!("two kinds: {sum:?}") };
+        assert_eq!((&*lookup.name, &*forget.name), ("lookup", "batch_forget"));
+        assert_eq!((lookup.times.count(), lookup.errors), (100_000, 10_000));
+        assert_eq!((lookup.times.total(), lookup.times.longest()), (100 * 500_500, 1000));
+        assert!(lookup.times.quantile(0.5).is_some_and(|half| (500..=625).contains(&half)));
+        assert_eq!((forget.times.count(), forget.times.longest()), (100, 99_000_000_000));
+    }
+
+    #[test]
+    fn a_duration_without_end_is_counted() {
+        let meter = Meter::new();
+        meter.note(Opcode::Read, Duration::MAX, true);
+        assert_eq!(meter.sum()[0].times.quantile(0.5), Some(u64::MAX));
+    }
+}
