@@ -123,8 +123,10 @@ commands! {
     Du = "du" => du;
     /// Show the free space of volumes
     Df = "df" => df;
-    /// Show what it takes to look at everything below a place: hits and misses of every cache
+    /// Show what it takes to look at everything below a place: hits and misses of every cache; or what a mount has done
     Stats = "stats" => stats;
+    /// Show what happens in a mount, live
+    Top = "top" => top;
     /// Show access control lists
     Getfacl = "getfacl" => getfacl;
     /// Show extended attributes

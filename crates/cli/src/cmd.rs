@@ -30,6 +30,7 @@ pub(crate) mod setfacl;
 pub(crate) mod setfattr;
 pub(crate) mod stat;
 pub(crate) mod stats;
+pub(crate) mod top;
 pub(crate) mod touch;
 pub(crate) mod tree;
 pub(crate) mod truncate;

@@ -11,6 +11,7 @@ mod args;
 mod blockmap;
 mod cmd;
 mod color;
+mod control;
 mod helper;
 mod json;
 mod mode_change;

@@ -5,6 +5,7 @@ mod options;
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -16,6 +17,7 @@ use signal_hook::iterator::Signals;
 
 use self::options::{Options, Words};
 use crate::app::{App, host_reason, part};
+use crate::control::Control;
 use crate::place::{Image, Place};
 use crate::status::Status;
 
@@ -35,6 +37,9 @@ pub(crate) struct Args {
     /// Where
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Serve metrics for Prometheus at http://ADDR/metrics; ADDR is of this machine only, such as 127.0.0.1:9464
+    #[arg(long, value_name = "ADDR", value_parser = loopback)]
+    metrics: Option<SocketAddr>,
     /// Leave the terminal once the volume is mounted: how the command starts itself to stay in the background
     #[arg(long, hide = true)]
     detach: bool,
@@ -56,6 +61,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !args.foreground && !args.detach {
         return daemon::start(app);
     }
+    let metrics = match args.metrics.map(TcpListener::bind).transpose() {
+        Ok(metrics) => metrics,
+        Err(error) => {
+            app.fail(Status::Failed, format_args!("cannot serve metrics there: {}", host_reason(&error)));
+            return Ok(());
+        }
+    };
     let volume = match open(image, &options) {
         Ok(volume) => volume,
         Err(error) => {
@@ -81,12 +93,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let config = Config { opens, transport, log: Box::new(log), ..Config::default() };
     let server = Arc::new(Server::new(volume.namespace(), config));
     end_on_signals(mounted)?;
+    let note = |what: &str, error: &io::Error| {
+        app.note(format_args!("{}: {what}: {}", args.dir.display(), host_reason(error)));
+    };
+    let mut control = None;
     let ready = || {
+        control = Control::start(&args.dir, &server, &volume, image, metrics, note);
         if args.detach {
             daemon::detach();
         }
     };
-    if let Err(error) = serve(&server, device, ready) {
+    let served = serve(&server, device, ready);
+    drop(control);
+    if let Err(error) = served {
         app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), host_reason(&error)));
     }
     server.forget_all();
@@ -111,6 +130,15 @@ fn mount(image: &Image, dir: &Path, options: &Options) -> io::Result<(std::os::f
     // The image is named so that whoever reads the mount table finds it.
     let source = Image { file: image.file.canonicalize()?, part: image.part }.to_string();
     extern4_fuse::mount(dir, &MountOptions { source: source.into(), ..options.mount.clone() })
+}
+
+/// Reads an address that only this machine can reach.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_loopback() => Ok(address),
+        Ok(_) => Err("other machines could reach it; there are 127.0.0.1:PORT and [::1]:PORT".to_owned()),
+        Err(_) => Err("write it as 127.0.0.1:9464".to_owned()),
+    }
 }
 
 /// Unmounts when the process is told to end; what then ends is the serving.

@@ -1,39 +1,95 @@
-//! `extern4 stats`: what it takes to look at everything below a place, as the caches and the journal count it.
+//! `extern4 stats`: what it takes to look at everything below a place, as the caches and the journal count it; and what a mount has
+//! been asked for.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use extern4::Stats;
 
 use crate::app::App;
+use crate::control::client;
+use crate::control::holders::{self, Holder, holders};
+use crate::control::mounts::is_dir;
+use crate::control::report::Report;
+use crate::control::table::{Activity, open_files};
 use crate::json;
 use crate::place::Place;
 use crate::report::{flush, out};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to look at
-    #[arg(value_name = "PLACE", value_parser = Place::parser())]
-    place: Place,
+    /// What to look at; or a directory in a mount, to ask who serves that
+    #[arg(value_name = "PLACE")]
+    place: OsString,
     /// Write one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(target) = app.target(&args.place) else { return Ok(()) };
-    for entry in target.session().walk(target.path()) {
-        if let Err(error) = entry.and_then(|entry| entry.metadata().map(drop)) {
-            app.error(&args.place, &error);
-        }
-    }
+    let dir = Path::new(&args.place);
+    let Some(text) = (if is_dir(dir) { of_mount(args, dir, app) } else { of_image(args, &args.place, app) })
+    else {
+        return Ok(());
+    };
     let mut out = out();
-    let stats = target.volume.volume.stats();
-    out.write_all(if args.json { json(&stats) } else { text(&stats) }.as_bytes())?;
+    out.write_all(text.as_bytes())?;
     flush(&mut out)
 }
 
+/// Looks at everything below a place.
+fn of_image(args: &Args, place: &OsStr, app: &mut App) -> Option<String> {
+    let place = Place::parse(place);
+    let target = app.target(&place)?;
+    for entry in target.session().walk(target.path()) {
+        if let Err(error) = entry.and_then(|entry| entry.metadata().map(drop)) {
+            app.error(&place, &error);
+        }
+    }
+    let stats = target.volume.volume.stats();
+    Some(if args.json { json(&stats) } else { text(&stats) })
+}
+
+/// Asks who serves a mount.
+fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
+    match client::find(dir).and_then(|mount| Ok((client::ask(&mount)?, holders(mount.device)))) {
+        Ok((report, who)) if args.json => Some(mount_json(&report, &who)),
+        Ok((report, who)) => Some(mount_text(&report, &who)),
+        Err(error) => {
+            app.fail(error.status(), format_args!("{}: {error}", dir.display()));
+            None
+        }
+    }
+}
+
+fn mount_text(report: &Report, holders: &[Holder]) -> String {
+    let activity = Activity::since_mount(report);
+    let mut text = counter_lines(report.counters.iter().map(|(name, count)| (&**name, *count)));
+    text += &per_commit(report.counter("transactions"), report.counter("handles"), report.counter("flushes"));
+    for (name, rate) in activity.rates() {
+        text += &rate.map_or(String::new(), |rate| format!("{rate:>12.4} {name}\n"));
+    }
+    text + "\n" + &activity.operations(false, usize::MAX) + "\n" + &open_files(holders, usize::MAX)
+}
+
+fn mount_json(report: &Report, holders: &[Holder]) -> String {
+    let activity = Activity::since_mount(report);
+    json::line(|object| {
+        report.counters.iter().for_each(|(name, count)| object.raw(name, count));
+        object.text("image", &report.image);
+        object.raw("daemon", report.daemon);
+        object.raw("uptime_ms", report.uptime.as_millis());
+        object.raw("read_only", report.read_only);
+        object.text_or_null("metrics", report.metrics.as_deref());
+        activity.write(object);
+        activity.write_operations(object);
+        holders::write(holders, object);
+    })
+}
+
 /// Every counter with its name.
-fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
+pub(crate) fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
     let Stats { names, files, blocks, journal, sharing, .. } = stats;
     let mut all = vec![
         ("dentries", names.dentries as u64),
@@ -89,14 +145,21 @@ fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
 
 /// A counter a line, and of a volume that was changed what a transaction took on average.
 pub(crate) fn text(stats: &Stats) -> String {
-    let mut text: String =
-        counters(stats).iter().map(|(name, count)| format!("{count:>12} {name}\n")).collect();
-    if let Some(journal) = stats.journal.filter(|journal| journal.transactions > 0) {
-        let each = |count: u64| count as f64 / journal.transactions as f64;
-        text += &format!("{:>12.1} handles per commit\n", each(journal.handles));
-        text += &format!("{:>12.1} flushes per commit\n", each(journal.flushes));
+    let journal =
+        stats.journal.map(|journal| per_commit(journal.transactions, journal.handles, journal.flushes));
+    counter_lines(counters(stats)) + &journal.unwrap_or_default()
+}
+
+fn counter_lines<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> String {
+    counters.into_iter().map(|(name, count)| format!("{count:>12} {name}\n")).collect()
+}
+
+fn per_commit(transactions: u64, handles: u64, flushes: u64) -> String {
+    if transactions == 0 {
+        return String::new();
     }
-    text
+    let each = |count: u64| count as f64 / transactions as f64;
+    format!("{:>12.1} handles per commit\n{:>12.1} flushes per commit\n", each(handles), each(flushes))
 }
 
 fn json(stats: &Stats) -> String {

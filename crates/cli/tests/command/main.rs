@@ -12,4 +12,5 @@ mod listing;
 mod mounting;
 mod run;
 mod terminal;
+mod watching;
 mod writing;

@@ -16,7 +16,7 @@ use extern4_testkit::{plan, tools, tree};
 use crate::run::{command, extern4, failed, ok, tool};
 
 /// A volume with nothing in it.
-const EMPTY: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]);
+pub(crate) const EMPTY: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]);
 
 /// Whether this machine can do what the tests here do; says so if not.
 pub(crate) fn can_mount() -> bool {
@@ -35,15 +35,15 @@ pub(crate) fn transports() -> Vec<&'static str> {
 }
 
 /// A mount of ours.
-struct Served {
-    dir: PathBuf,
+pub(crate) struct Served {
+    pub(crate) dir: PathBuf,
     mounted: bool,
 }
 
 impl Served {
     /// Mounts `image` beside itself.
     #[track_caller]
-    fn new(image: &Image, options: &[&str]) -> Self {
+    pub(crate) fn new(image: &Image, options: &[&str]) -> Self {
         let dir = image.scratch().join("mnt");
         fs::create_dir_all(&dir).expect("a directory");
         let served = Self { dir, mounted: true };
@@ -52,12 +52,12 @@ impl Served {
         served
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     #[track_caller]
-    fn umount(mut self) {
+    pub(crate) fn umount(mut self) {
         patiently(&[env!("CARGO_BIN_EXE_extern4"), "umount"], &self.dir);
         self.mounted = false;
     }
@@ -74,7 +74,7 @@ impl Drop for Served {
 
 /// Runs a command on the mount in `dir`, again as long as that is busy: a process that another test starts has its files for a moment.
 #[track_caller]
-fn patiently(command: &[&str], dir: &Path) {
+pub(crate) fn patiently(command: &[&str], dir: &Path) {
     let start = Instant::now();
     loop {
         let run = std::process::Command::new(command[0]).args(&command[1..]).arg(dir).output();

@@ -1,0 +1,126 @@
+//! `extern4 top`: what happens in a mount, live.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::app::App;
+use crate::control::client::{self, Error};
+use crate::control::holders::{self, Holder, holders};
+use crate::control::mounts::Mount;
+use crate::control::report::Report;
+use crate::control::table::{Activity, clock, open_files};
+use crate::json;
+use crate::report::{Out, flush, out};
+use crate::text::escape;
+
+/// Lines beside those of the operations.
+const OTHER_LINES: usize = 8;
+/// Processes that are named.
+const PROCESSES: usize = 5;
+/// Moves to the top left corner, and clears all behind.
+const CLEAR: &[u8] = b"\x1b[H\x1b[J";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A directory in a mount
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Seconds from one look to the next
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// End after so many looks
+    #[arg(short = 'n', long, value_name = "N")]
+    count: Option<u64>,
+    /// Write one JSON object a line for each look
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.01..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("between 0.01 and 86400".to_owned())
+    }
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let dir = args.dir.display();
+    let first = client::find(&args.dir).and_then(|mount| Ok((client::ask(&mount)?, mount)));
+    match first {
+        Ok((report, mount)) => match look(args, &mount, report)? {
+            Ok(()) => {}
+            Err(Error::Gone) => app.note(format_args!("{dir}: the volume is no longer mounted")),
+            Err(error) => app.fail(error.status(), format_args!("{dir}: {error}")),
+        },
+        Err(error) => app.fail(error.status(), format_args!("{dir}: {error}")),
+    }
+    Ok(())
+}
+
+/// Looks again and again. The outer error is one of writing the output.
+fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(), Error>> {
+    let mut out = out();
+    let mut next = Instant::now();
+    let mut looks = 0;
+    while args.count.is_none_or(|count| looks < count) {
+        next = (next + args.interval).max(Instant::now());
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        let now = match client::ask(mount) {
+            // The number may be another mount's by now.
+            Ok(report) if report.daemon != before.daemon => return Ok(Err(Error::Gone)),
+            Ok(report) => report,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (activity, holders) = (Activity::between(&before, &now), holders(mount.device));
+        if args.json {
+            out.write_all(line(&now, &activity, &holders).as_bytes())?;
+        } else {
+            screen(&mut out, &text(&now, &activity, &holders), looks)?;
+        }
+        flush(&mut out)?;
+        before = now;
+        looks += 1;
+    }
+    Ok(Ok(()))
+}
+
+/// A look as text: over the last one on a terminal, otherwise behind it.
+fn screen(out: &mut Out, text: &str, looks: u64) -> io::Result<()> {
+    match io::stdout().is_terminal() {
+        // In one piece, so that it does not flicker.
+        true => out.write_all(&[CLEAR, text.as_bytes()].concat()),
+        false if looks > 0 => out.write_all(format!("\n{text}").as_bytes()),
+        false => out.write_all(text.as_bytes()),
+    }
+}
+
+/// As many operations as a terminal has room for.
+fn text(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
+    let rows = rustix::termios::tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_row));
+    let most = rows.ok().and_then(|rows| rows.checked_sub(OTHER_LINES)).unwrap_or(usize::MAX);
+    format!(
+        "{}: {:.1} operations/s; served for {} by process {}\n\n{}\n{}{}",
+        escape(report.image.as_bytes()),
+        activity.all_per_second(),
+        clock(report.uptime),
+        report.daemon,
+        activity.operations(true, most),
+        activity.rest(),
+        open_files(holders, PROCESSES),
+    )
+}
+
+fn line(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
+    json::line(|object| {
+        object.text("image", &report.image);
+        object.raw("daemon", report.daemon);
+        object.raw("uptime_ms", report.uptime.as_millis());
+        activity.write(object);
+        activity.write_operations(object);
+        holders::write(holders, object);
+    })
+}

@@ -1,0 +1,87 @@
+//! Which mount a directory is in, without asking whoever serves it: he may be the one who is asked about.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+
+/// What the types of mounts of this program end with, whatever stands before.
+const TYPE: &str = ".extern4";
+
+/// The number of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Device {
+    /// Its major number.
+    pub(crate) major: u32,
+    /// Its minor number.
+    pub(crate) minor: u32,
+}
+
+/// A mount of this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// The number that all files in it have.
+    pub(crate) device: Device,
+    /// The user who serves it.
+    pub(crate) owner: u32,
+}
+
+/// Whether `path` is a directory of this machine. What it is answers the kernel from its own memory.
+pub(crate) fn is_dir(path: &Path) -> bool {
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory)
+}
+
+/// The device number of the files in a directory.
+pub(crate) fn device_of(dir: &Path) -> io::Result<Device> {
+    let found = statx(CWD, dir, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)?;
+    Ok(Device { major: found.stx_dev_major, minor: found.stx_dev_minor })
+}
+
+/// The mount that a directory is in; `None` if that is no mount of this program.
+pub(crate) fn mount_of(dir: &Path) -> io::Result<Option<Mount>> {
+    let device = device_of(dir)?;
+    Ok(find(&String::from_utf8_lossy(&std::fs::read("/proc/self/mountinfo")?), device))
+}
+
+/// Finds a device in the mount table: proc_pid_mountinfo(5).
+fn find(table: &str, device: Device) -> Option<Mount> {
+    let number = format!("{}:{}", device.major, device.minor);
+    table.lines().filter(|line| line.split(' ').nth(2) == Some(&number)).find_map(|line| {
+        let mut behind = line.split_once(" - ")?.1.split(' ');
+        let (kind, options) = (behind.next()?, behind.nth(1)?);
+        let owner = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
+        kind.ends_with(TYPE).then_some(Mount { device, owner: owner.parse().ok()? })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_table_is_read() {
+        let table = "\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+40 22 0:51 / /mnt/a\\040b rw,nosuid - fuse.extern4 /disk.img rw,user_id=1000,group_id=100,default_permissions
+41 22 0:52 / /mnt/c rw - fuse.sshfs host: rw,user_id=0,group_id=0
+42 22 7:1 / /mnt/d rw - fuseblk.extern4 /dev/loop1 rw,user_id=0,group_id=0
+";
+        let check = |major, minor, owner: Option<u32>| {
+            let device = Device { major, minor };
+            assert_eq!(find(table, device), owner.map(|owner| Mount { device, owner }));
+        };
+        check(0, 51, Some(1000));
+        check(7, 1, Some(0));
+        check(0, 52, None);
+        check(254, 0, None);
+        check(0, 5, None);
+    }
+
+    #[test]
+    fn directories_have_a_device() {
+        assert!(is_dir(Path::new("/proc")) && !is_dir(Path::new("/proc/self/stat")));
+        assert_eq!(mount_of(Path::new("/proc")).expect("a device"), None);
+        assert!(device_of(Path::new("/proc/no such file")).is_err());
+    }
+}

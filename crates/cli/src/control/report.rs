@@ -1,0 +1,158 @@
+//! What is told of a mount that is served.
+
+use std::time::Duration;
+
+use extern4_fuse::{Histogram, Operation};
+use serde_json::Value;
+
+use super::Served;
+use crate::cmd::stats::counters;
+use crate::json;
+
+/// The version of a report: a later one may have more in it, but nothing else under the same names.
+const VERSION: u64 = 1;
+
+/// What is told of a mount, counted since it was made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Report {
+    /// What is mounted.
+    pub(crate) image: String,
+    /// The process that serves it.
+    pub(crate) daemon: u32,
+    /// How long it has been serving.
+    pub(crate) uptime: Duration,
+    /// Nothing may be changed.
+    pub(crate) read_only: bool,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<String>,
+    /// The counters of caches and journal, by name.
+    pub(crate) counters: Vec<(String, u64)>,
+    /// What was asked for.
+    pub(crate) operations: Vec<Operation>,
+}
+
+impl Report {
+    /// How it is at present.
+    pub(super) fn of(served: &Served) -> Self {
+        let counters = counters(&served.volume.stats());
+        Self {
+            image: served.image.clone(),
+            daemon: std::process::id(),
+            uptime: served.start.elapsed(),
+            read_only: served.volume.is_read_only(),
+            metrics: served.metrics.map(|address| address.to_string()),
+            counters: counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            operations: served.server.operations(),
+        }
+    }
+
+    /// A counter; zero for one that this volume does not have.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        self.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+    }
+
+    /// As a line, to be [read](Self::read) again.
+    pub(super) fn json(&self) -> String {
+        json::line(|object| {
+            object.raw("version", VERSION);
+            object.text("image", &self.image);
+            object.raw("daemon", self.daemon);
+            object.raw("uptime_ms", self.uptime.as_millis());
+            object.raw("read_only", self.read_only);
+            object.text_or_null("metrics", self.metrics.as_deref());
+            object.objects("counters", &self.counters, |(name, count), item| {
+                item.text("name", name);
+                item.raw("count", count);
+            });
+            object.objects("operations", &self.operations, |operation, item| {
+                item.text("name", &operation.name);
+                item.raw("errors", operation.errors);
+                item.raw("total_ns", operation.times.total());
+                item.raw("max_ns", operation.times.longest());
+                // Each bucket's number, and then what is in it.
+                let pairs = operation.times.counts().flat_map(|(bucket, count)| [bucket as u64, count]);
+                item.numbers("buckets", pairs);
+            });
+        })
+    }
+
+    /// Reads a report. What is told by who serves is not believed to be in order.
+    pub(super) fn read(line: &str) -> Result<Self, String> {
+        let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        if let Some(error) = value["error"].as_str() {
+            return Err(error.to_owned());
+        }
+        if value["version"].as_u64() != Some(VERSION) {
+            return Err("the mount is served by another version of this program".to_owned());
+        }
+        let list = |name: &str| value[name].as_array().map_or(&[][..], Vec::as_slice);
+        Ok(Self {
+            image: text(&value["image"]),
+            daemon: number(&value["daemon"]).try_into().unwrap_or(0),
+            uptime: Duration::from_millis(number(&value["uptime_ms"])),
+            read_only: value["read_only"] == true,
+            metrics: value["metrics"].as_str().map(ToOwned::to_owned),
+            counters: list("counters").iter().map(|c| (text(&c["name"]), number(&c["count"]))).collect(),
+            operations: list("operations").iter().map(operation).collect(),
+        })
+    }
+}
+
+fn operation(value: &Value) -> Operation {
+    let numbers: Vec<_> = value["buckets"].as_array().into_iter().flatten().map(number).collect();
+    let pairs = numbers.chunks_exact(2).map(|pair| (usize::try_from(pair[0]).unwrap_or(usize::MAX), pair[1]));
+    Operation {
+        name: text(&value["name"]),
+        errors: number(&value["errors"]),
+        times: Histogram::from_counts(pairs, number(&value["total_ns"]), number(&value["max_ns"])),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// An answer that says what is wrong with the request.
+pub(super) fn error_line(error: &str) -> String {
+    json::line(|object| {
+        object.raw("version", VERSION);
+        object.text("error", error);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let times = Histogram::from_counts([(3, 1), (40, 7)], 12_345, 2_000);
+        let report = Report {
+            image: "a \"b\"\n".to_owned(),
+            daemon: 7,
+            uptime: Duration::from_millis(1234),
+            read_only: true,
+            metrics: Some("127.0.0.1:1".to_owned()),
+            counters: vec![("block_hits".to_owned(), u64::MAX), ("a".to_owned(), 0)],
+            operations: vec![Operation { name: "read".to_owned(), errors: 1, times }],
+        };
+        let read = Report::read(&report.json()).expect("a report");
+        assert_eq!(read, report);
+        assert_eq!((read.counter("block_hits"), read.counter("transactions")), (u64::MAX, 0));
+    }
+
+    #[test]
+    fn what_is_no_report_is_no_harm() {
+        for bad in ["", "{", "[]", "7", "null", "{\"version\":2}", &"[".repeat(1 << 16), &error_line("no")] {
+            assert!(Report::read(bad).is_err());
+        }
+        assert_eq!(Report::read(&error_line("no")).err().as_deref(), Some("no"));
+        let odd = r#"{"version":1,"daemon":-1,"operations":[7,{"buckets":[1e9,3,99999,2,1]}],"counters":{}}"#;
+        let report = Report::read(odd).expect("members may be missing");
+        assert_eq!((report.operations.len(), report.operations[1].times.count()), (2, 5));
+    }
+}

@@ -1,0 +1,177 @@
+//! The socket: where it is, and who gets in.
+//!
+//! Root's are in `/run/extern4`, a user's in `extern4` in the directory that the system keeps for him while he is logged in
+//! (`$XDG_RUNTIME_DIR`, `/run/user/UID`). Both directories are for their owner only. A socket has the device number of its mount for a
+//! name, which no other mount has at that time; so one that is there already was left behind, and is replaced.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::sys::socket::{getsockopt, sockopt};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
+
+use super::desk::Guest;
+use super::mounts::{Device, Mount};
+
+/// A socket that is there as long as this is.
+pub(super) struct Socket {
+    path: PathBuf,
+    ino: u64,
+}
+
+impl Socket {
+    /// Makes the socket of the mount with this device number, and listens on it.
+    pub(super) fn open(device: Device) -> io::Result<(Self, UnixListener)> {
+        let user = geteuid().as_raw();
+        let dirs = directories(user, user);
+        let parent = |dir: &&PathBuf| dir.parent().is_some_and(Path::is_dir);
+        let dir = dirs.iter().find(parent).ok_or(io::Error::other("there is no directory for its socket"))?;
+        Self::open_in(dir, device)
+    }
+
+    fn open_in(dir: &Path, device: Device) -> io::Result<(Self, UnixListener)> {
+        let lock = private_directory(dir)?;
+        let path = dir.join(name(device));
+        // It gets its name when nobody else can open it.
+        let made = dir.join(format!(".{}", std::process::id()));
+        let _ = fs::remove_file(&made);
+        let listener = UnixListener::bind(&made)?;
+        fs::set_permissions(&made, Permissions::from_mode(0o600))?;
+        let ino = fs::symlink_metadata(&made)?.ino();
+        flock(&lock, FlockOperation::LockExclusive)?;
+        fs::rename(&made, &path)?;
+        Ok((Self { path, ino }, listener))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // The number may be another mount's by now, and the socket, too. Whoever makes that holds the lock.
+        let lock = self.path.parent().map(File::open);
+        if let Some(Ok(lock)) = lock
+            && flock(&lock, FlockOperation::LockExclusive).is_ok()
+            && fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.ino)
+        {
+            // What is left behind harms nobody.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Makes a directory that only its owner can use, if it is not there; opens it.
+fn private_directory(dir: &Path) -> io::Result<File> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(dir)?;
+    if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
+        return Err(io::Error::other(format!("{} is not for its owner only", dir.display())));
+    }
+    File::open(dir)
+}
+
+fn name(device: Device) -> String {
+    format!("{}:{}", device.major, device.minor)
+}
+
+/// Where the sockets of `owner` may be, as far as `user` can tell.
+fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
+    // Not root's own such directory: he may have become root as somebody else.
+    if owner == 0 {
+        return vec![PathBuf::from("/run/extern4")];
+    }
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let own = own.filter(|_| owner == user).map(|dir| dir.join("extern4"));
+    own.into_iter().chain([PathBuf::from(format!("/run/user/{owner}/extern4"))]).collect()
+}
+
+/// Connects to who serves a mount.
+pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
+    let mut result = Err(io::ErrorKind::NotFound.into());
+    for dir in directories(mount.owner, geteuid().as_raw()) {
+        result = UnixStream::connect(dir.join(name(mount.device)));
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
+/// Whether who is at the other end may ask.
+pub(super) fn may_ask(stream: &UnixStream) -> bool {
+    let peer = getsockopt(stream, sockopt::PeerCredentials);
+    peer.is_ok_and(|peer| is_admitted(peer.uid(), geteuid().as_raw()))
+}
+
+/// The mode of the socket says the same; that of a socket whose directory somebody opened up does not count.
+fn is_admitted(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+impl Guest for UnixListener {
+    type Stream = UnixStream;
+
+    fn admit(&self) -> io::Result<Option<UnixStream>> {
+        let (stream, _) = self.accept()?;
+        stream.set_nonblocking(true)?;
+        Ok(may_ask(&stream).then_some(stream))
+    }
+
+    fn never_wait(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEVICE: Device = Device { major: 0, minor: 51 };
+
+    #[test]
+    fn only_the_owner_and_root_may_ask() {
+        assert!(is_admitted(1000, 1000) && is_admitted(0, 1000) && is_admitted(0, 0));
+        assert!(!is_admitted(1001, 1000) && !is_admitted(1000, 0));
+        let (one, _other) = UnixStream::pair().expect("sockets");
+        assert!(may_ask(&one));
+    }
+
+    #[test]
+    fn a_socket_replaces_what_was_left_and_removes_only_itself() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("extern4");
+        let path = dir.join("0:51");
+        let (first, listener) = Socket::open_in(&dir, DEVICE).expect("a socket");
+        assert_eq!(fs::metadata(&dir).expect("a directory").mode() & 0o7777, 0o700);
+        assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o7777, 0o600);
+        drop(listener);
+        assert!(UnixStream::connect(&path).is_err());
+        let (second, _listener) = Socket::open_in(&dir, DEVICE).expect("a socket");
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(first);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(second);
+        assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 0);
+    }
+
+    #[test]
+    fn a_directory_of_others_is_not_used() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let open = |dir: &Path| Socket::open_in(dir, DEVICE).map(drop);
+        let dir = parent.path().join("open");
+        DirBuilder::new().mode(0o700).create(&dir).expect("a directory");
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).expect("a mode");
+        assert!(open(&dir).is_err());
+        fs::set_permissions(&dir, Permissions::from_mode(0o700)).expect("a mode");
+        assert!(open(&dir).is_ok());
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(&dir, &link).expect("a link");
+        assert!(open(&link).is_err());
+        assert!(open(&parent.path().join("not/there")).is_err());
+    }
+}

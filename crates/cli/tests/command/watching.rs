@@ -1,0 +1,286 @@
+//! Looking into a mount while it is served: `extern4 stats DIR`, `extern4 top` and `mount --metrics`.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use extern4_testkit::image::Image;
+use extern4_testkit::tools::{Need, can_run};
+use serde_json::Value;
+
+use crate::mounting::{EMPTY, Served, can_mount, in_foreground, patiently, sound};
+use crate::run::{command, extern4, failed, ok};
+
+/// The socket of a mount that root serves.
+fn socket(dir: &Path) -> PathBuf {
+    let device = fs::metadata(dir).expect("attributes").dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    PathBuf::from(format!("/run/extern4/{major}:{minor}"))
+}
+
+fn object(line: &[u8]) -> Value {
+    serde_json::from_slice(line).expect("an object")
+}
+
+#[track_caller]
+fn stats(image: &Image) -> Value {
+    object(&ok(extern4(image, ["stats", "--json", "mnt"])))
+}
+
+fn operation<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let mut all = report["operations"].as_array().expect("operations").iter();
+    all.find(|operation| operation["name"] == name).unwrap_or(&Value::Null)
+}
+
+/// Asks over a connection for one question.
+fn ask(mut stream: impl std::io::Read + std::io::Write, question: &[u8]) -> String {
+    // It may be refused half way.
+    let _ = stream.write_all(question);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Says something on the socket.
+fn tell(path: &Path, question: &[u8]) -> String {
+    let stream = UnixStream::connect(path).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    ask(stream, question)
+}
+
+#[test]
+fn a_mount_tells_what_it_has_done() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    for at in 0..20 {
+        fs::write(served.path(&format!("file{at}")), "text").expect("a file");
+    }
+    assert!(fs::metadata(served.path("missing")).is_err());
+    let kept = File::open(served.path("file7")).expect("it opens");
+    kept.sync_all().expect("it is synced");
+    let report = stats(&image);
+    assert_eq!(
+        (&operation(&report, "create")["count"], &operation(&report, "write")["count"]),
+        (&20.into(), &20.into())
+    );
+    let create = operation(&report, "create");
+    let times = ["p50_ns", "p90_ns", "p99_ns", "max_ns"].map(|name| create[name].as_u64().expect("a time"));
+    assert!(times[0] > 0 && times.is_sorted() && times[3] < 60_000_000_000, "{times:?}");
+    assert_eq!(operation(&report, "read"), &Value::Null);
+    assert!(report["transactions"].as_u64() > Some(0) && report["block_hits"].as_u64() > Some(0), "{report}");
+    assert_eq!(report["metrics"], Value::Null);
+    // The process that has opened it is this one; what another test starts may have it for a moment, too.
+    let mut processes = report["processes"].as_array().expect("processes").iter();
+    let own = processes.find(|process| process["pid"] == std::process::id()).expect("this process");
+    assert!(own["open_files"] == 1 && own["command"].is_string(), "{own}");
+    assert!(report["open_files"].as_u64() >= Some(1));
+    assert_eq!(report["image"].as_str(), image.path.canonicalize().expect("a path").to_str());
+    // For people, and of any directory in it.
+    fs::create_dir(served.path("dir")).expect("a directory");
+    let text = String::from_utf8(ok(extern4(&image, ["stats", "mnt/dir"]))).expect("text");
+    for part in [" block_hits\n", " handles per commit\n", "\noperation ", "\ncreate ", " open: 1 by "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    drop(kept);
+    let path = socket(&served.dir);
+    let found = fs::symlink_metadata(&path).expect("a socket");
+    assert!(found.file_type().is_socket() && found.mode() & 0o777 == 0o600);
+    assert_eq!(fs::metadata("/run/extern4").expect("a directory").mode() & 0o777, 0o700);
+    served.umount();
+    assert!(!path.exists());
+    sound(&image);
+}
+
+#[test]
+fn top_shows_what_happens_and_ends_with_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    fs::write(served.path("before"), "x").expect("a file");
+    let mut top = command();
+    let top = top.args(["top", "--count", "2", "--interval", "0.3", "--json"]).arg(&served.dir);
+    let top = top.stdout(Stdio::piped()).spawn().expect("the command runs");
+    // Until it has ended there is something to be seen.
+    let done = std::thread::scope(|scope| {
+        let output = scope.spawn(|| top.wait_with_output().expect("it ends"));
+        let mut at = 0;
+        while !output.is_finished() {
+            fs::create_dir(served.path(&format!("dir{at}"))).expect("a directory");
+            at += 1;
+        }
+        ok(output.join().expect("no panic"))
+    });
+    let lines: Vec<_> =
+        done.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(object).collect();
+    assert_eq!(lines.len(), 2);
+    for line in &lines {
+        let mkdir = operation(line, "mkdir");
+        assert!(mkdir["count"].as_u64() > Some(0) && mkdir["p50_ns"].as_u64() > Some(0), "{line}");
+        assert!(
+            mkdir["per_second"].as_f64() > Some(0.0) && line["operations_per_second"].as_f64() > Some(0.0)
+        );
+        assert_eq!(operation(line, "create"), &Value::Null, "that was before");
+    }
+    assert!(lines[0]["uptime_ms"].as_u64() < lines[1]["uptime_ms"].as_u64());
+    let text = String::from_utf8(ok(extern4(&image, ["top", "-n", "1", "-i", "0.05", "mnt"]))).expect("text");
+    assert!(text.contains(" operations/s; served for 0:00:") && text.contains("\njournal  "), "{text}");
+    let mut top = command();
+    let top = top.args(["top", "-i", "0.05"]).arg(&served.dir).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut top = top.spawn().expect("the command runs");
+    let mut first = [0; 1];
+    top.stdout.as_mut().expect("its output").read_exact(&mut first).expect("it has looked");
+    served.umount();
+    let output = top.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("no longer mounted"), "{said}");
+    sound(&image);
+}
+
+#[test]
+fn metrics_are_served_on_this_machine_only() {
+    let image = EMPTY.build();
+    for address in
+        ["0.0.0.0:9464", "192.0.2.1:80", "[::]:80", "[::ffff:127.0.0.1]:80", "localhost", "127.0.0.1"]
+    {
+        failed(&extern4(&image, ["mount", "--metrics", address, "disk.img", "."]), 2);
+    }
+    if !can_mount() {
+        return;
+    }
+    // Where somebody else listens, nothing is mounted.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let said = failed(&extern4(&image, ["mount", "--metrics", &address, "disk.img", "."]), 1);
+    assert!(said.contains("in use"), "{said}");
+    let served = Served::new(&image, &["--metrics", "127.0.0.1:0"]);
+    fs::write(served.path("file"), "x").expect("a file");
+    let address = stats(&image)["metrics"].as_str().expect("an address").to_owned();
+    let get = |request: &str| ask(TcpStream::connect(&address).expect("it listens"), request.as_bytes());
+    let said = get("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+    let (head, body) = said.split_once("\r\n\r\n").expect("a body");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    assert!(body.contains("extern4_operation_duration_seconds_count{operation=\"create\"} 1\n"), "{body}");
+    assert!(get("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(get("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    // Who says far too much is cut off, and may miss the answer.
+    let said = get(&"x".repeat(100_000));
+    assert!(said.is_empty() || said.starts_with("HTTP/1.1 431 "), "{said}");
+    // Those who say nothing are in nobody's way.
+    let idle: Vec<_> = (0..50).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
+    assert!(get("HEAD /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    served.umount();
+    assert!(TcpStream::connect(&address).is_err());
+    drop(idle);
+    sound(&image);
+}
+
+#[test]
+fn whatever_is_said_to_the_socket_does_no_harm() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    let path = socket(&served.dir);
+    assert!(object(tell(&path, b"extern4/1 report\n").as_bytes())["error"].is_null());
+    let long = vec![b'x'; 1 << 20];
+    for garbage in [
+        &b"\n"[..],
+        b"extern4/2 report\n",
+        b"extern4/1 shutdown\n",
+        b"\0\xff\xfe\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        &long,
+    ] {
+        let said = tell(&path, garbage);
+        // Who says far too much is cut off, and may miss the answer.
+        assert!(garbage.len() > 1000 || object(said.as_bytes())["error"].is_string(), "{said}");
+    }
+    let connect = || UnixStream::connect(&path).expect("it listens");
+    let mut idle: Vec<_> = (0..200).map(|_| connect()).collect();
+    idle.iter_mut().for_each(|stream| drop(stream.write_all(b"extern4/1 rep")));
+    // They ask, and do not listen.
+    let deaf: Vec<_> = (0..200).map(|_| connect()).collect();
+    deaf.iter().for_each(|mut stream| drop(stream.write_all(b"extern4/1 report\n")));
+    fs::write(served.path("file"), "x").expect("the mount works");
+    assert_eq!(operation(&stats(&image), "create")["count"], 1);
+    served.umount();
+    drop((idle, deaf));
+    assert!(!path.exists());
+    sound(&image);
+}
+
+#[test]
+fn who_may_not_look_is_told_so() {
+    let image = EMPTY.build();
+    let said = failed(&extern4(&image, ["stats", "."]), 3);
+    assert!(said.contains("no volume is mounted here by extern4"), "{said}");
+    failed(&extern4(&image, ["top", "."]), 3);
+    failed(&extern4(&image, ["top", "missing"]), 1);
+    failed(&extern4(&image, ["top", "--interval", "0", "."]), 2);
+    if !can_mount() || !can_run(&[Need::Tool("setpriv")]) {
+        return;
+    }
+    // Others come there only if they may pass the directories above, and run what they may read.
+    fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o755)).expect("its mode");
+    let program = image.scratch().join("extern4");
+    fs::copy(env!("CARGO_BIN_EXE_extern4"), &program).expect("a copy");
+    let served = Served::new(&image, &[]);
+    for subcommand in ["stats", "top"] {
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid=1000", "--regid=1000", "--clear-groups"]).arg(&program).arg(subcommand);
+        let said = failed(&other.arg(&served.dir).output().expect("setpriv"), 1);
+        assert!(said.contains("user 0 serves this mount"), "{said}");
+    }
+    // Who does not care for what the command says finds the socket closed.
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=1000", "--regid=1000", "--clear-groups", "ls"]).arg(socket(&served.dir));
+    assert!(!other.output().expect("setpriv").status.success());
+    served.umount();
+    sound(&image);
+}
+
+#[test]
+fn a_socket_that_was_left_behind_is_replaced() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let dir = image.scratch().join("mnt");
+    let mut child = in_foreground(&image, &dir, "transport=auto");
+    let path = socket(&dir);
+    // It is there soon after the mount.
+    while !path.exists() {
+        assert!(child.try_wait().expect("a child").is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().and_then(|()| child.wait()).expect("it is killed");
+    let said = failed(&extern4(&image, ["stats", "mnt"]), 1);
+    assert!(said.contains("nobody can be asked"), "{said}");
+    patiently(&["umount"], &dir);
+    assert!(path.exists());
+    // As a rule the next mount gets the same number.
+    let served = Served::new(&image, &[]);
+    assert_eq!(operation(&stats(&image), "init")["count"], 1);
+    drop(fs::remove_file(&path));
+    // What stands there now is not this mount's to remove.
+    let path = socket(&served.dir);
+    drop(fs::remove_file(&path));
+    let other = UnixListener::bind(&path).expect("another socket");
+    served.umount();
+    assert!(path.exists());
+    drop(other);
+    fs::remove_file(&path).expect("the other socket");
+    sound(&image);
+}
