@@ -165,10 +165,14 @@ struct Room {
 impl Room {
     fn serve(&mut self, stop: &UnixStream) {
         loop {
-            let Ok((stopped, knocking, ready)) = self.wait(stop) else {
-                // Out of memory, at most.
-                thread::sleep(PAUSE);
-                continue;
+            let (stopped, knocking, ready) = match self.wait(stop) {
+                Ok(what) => what,
+                Err(error) if is_for_now(&error) => continue,
+                Err(_) => {
+                    // Out of memory, at most.
+                    thread::sleep(PAUSE);
+                    continue;
+                }
             };
             if stopped {
                 return;

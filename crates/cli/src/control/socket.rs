@@ -9,9 +9,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::desk::Guest;
@@ -34,7 +37,7 @@ impl Socket {
     }
 
     fn open_in(dir: &Path, device: Device) -> io::Result<(Self, UnixListener)> {
-        let lock = private_directory(dir)?;
+        let _lock = lock(private_directory(dir)?)?;
         let path = dir.join(name(device));
         // It gets its name when nobody else can open it.
         let made = dir.join(format!(".{}", std::process::id()));
@@ -42,7 +45,6 @@ impl Socket {
         let listener = UnixListener::bind(&made)?;
         fs::set_permissions(&made, Permissions::from_mode(0o600))?;
         let ino = fs::symlink_metadata(&made)?.ino();
-        flock(&lock, FlockOperation::LockExclusive)?;
         fs::rename(&made, &path)?;
         Ok((Self { path, ino }, listener))
     }
@@ -51,15 +53,28 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         // The number may be another mount's by now, and the socket, too. Whoever makes that holds the lock.
-        let lock = self.path.parent().map(File::open);
-        if let Some(Ok(lock)) = lock
-            && flock(&lock, FlockOperation::LockExclusive).is_ok()
+        let dir = self.path.parent().map(File::open);
+        if let Some(Ok(dir)) = dir
+            && let Ok(_lock) = lock(dir)
             && fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.ino)
         {
             // What is left behind harms nobody.
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Keeps others of this program from changing what is in a directory, who do so for a moment only, as long as it is open.
+fn lock(dir: File) -> io::Result<File> {
+    let mut result = Ok(());
+    for _ in 0..40 {
+        result = flock(&dir, FlockOperation::NonBlockingLockExclusive);
+        if result != Err(Errno::WOULDBLOCK) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(result.map(|()| dir)?)
 }
 
 /// Makes a directory that only its owner can use, if it is not there; opens it.
@@ -139,6 +154,17 @@ mod tests {
         assert!(!is_admitted(1001, 1000) && !is_admitted(1000, 0));
         let (one, _other) = UnixStream::pair().expect("sockets");
         assert!(may_ask(&one));
+    }
+
+    #[test]
+    fn sockets_are_looked_for_where_their_owner_has_them() {
+        assert_eq!(directories(0, 0), [Path::new("/run/extern4")]);
+        assert_eq!(directories(0, 1000), [Path::new("/run/extern4")]);
+        assert_eq!(directories(1000, 0), [Path::new("/run/user/1000/extern4")]);
+        assert_eq!(
+            directories(1000, 1000).last().map(PathBuf::as_path),
+            Some(Path::new("/run/user/1000/extern4"))
+        );
     }
 
     #[test]
