@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
 
 /// What the types of mounts of this program end with, whatever stands before.
 const TYPE: &str = ".extern4";
@@ -26,15 +26,14 @@ pub(crate) struct Mount {
     pub(crate) owner: u32,
 }
 
-/// Whether `path` is a directory of this machine. What it is answers the kernel from its own memory.
+/// Whether `path` is a directory of this machine, be it of a mount that only another user may use.
 pub(crate) fn is_dir(path: &Path) -> bool {
-    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
-    found.is_ok_and(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory)
+    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).is_ok()
 }
 
-/// The device number of the files in a directory.
-pub(crate) fn device_of(dir: &Path) -> io::Result<Device> {
-    let found = statx(CWD, dir, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)?;
+/// The device number of a file. Who asks for nothing else is told by every mount, and at once.
+pub(crate) fn device_of(file: &Path) -> io::Result<Device> {
+    let found = statx(CWD, file, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
     Ok(Device { major: found.stx_dev_major, minor: found.stx_dev_minor })
 }
 
