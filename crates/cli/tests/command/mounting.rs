@@ -302,16 +302,23 @@ fn mount_finds_its_helper() {
     sound(&image);
 }
 
+/// Whether this machine lets users mount; says so if not.
+pub(crate) fn users_can_mount(test: &str) -> bool {
+    let tools = [Need::Tool("setpriv"), Need::Tool("fusermount3")];
+    if !can_mount() || !can_run(&tools) {
+        return false;
+    }
+    if fs::metadata("/dev/fuse").expect("a device").mode() & 0o006 != 0o006 {
+        let _ = writeln!(std::io::stderr(), "{test} skipped: /dev/fuse is for root only");
+        return false;
+    }
+    true
+}
+
 #[test]
 fn users_mount_their_own_images() {
     const USER: u32 = 1000;
-    let tools = [Need::Tool("setpriv"), Need::Tool("fusermount3")];
-    if !can_mount() || !can_run(&tools) {
-        return;
-    }
-    if fs::metadata("/dev/fuse").expect("a device").mode() & 0o006 != 0o006 {
-        let _ =
-            writeln!(std::io::stderr(), "users_mount_their_own_images skipped: /dev/fuse is for root only");
+    if !users_can_mount("users_mount_their_own_images") {
         return;
     }
     let image = EMPTY.build();

@@ -13,7 +13,7 @@ use extern4_testkit::image::Image;
 use extern4_testkit::tools::{Need, can_run};
 use serde_json::Value;
 
-use crate::mounting::{EMPTY, Served, can_mount, in_foreground, patiently, sound};
+use crate::mounting::{EMPTY, Served, can_mount, in_foreground, patiently, sound, users_can_mount};
 use crate::run::{command, extern4, failed, ok};
 
 /// The socket of a mount that root serves.
@@ -248,6 +248,43 @@ fn who_may_not_look_is_told_so() {
     other.args(["--reuid=1000", "--regid=1000", "--clear-groups", "ls"]).arg(socket(&served.dir));
     assert!(!other.output().expect("setpriv").status.success());
     served.umount();
+    sound(&image);
+}
+
+#[test]
+fn users_look_into_their_own_mounts() {
+    if !users_can_mount("users_look_into_their_own_mounts") {
+        return;
+    }
+    let image = EMPTY.build();
+    let scratch = image.scratch();
+    fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
+    fs::copy(env!("CARGO_BIN_EXE_extern4"), scratch.join("extern4")).expect("a copy");
+    std::os::unix::fs::chown(&image.path, Some(1000), None).expect("its owner");
+    let user = |uid: u32, runtime: &Path, script: &str| {
+        let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()];
+        let mut run = Command::new("setpriv");
+        run.args(ids).args(["sh", "-ec", script]).env("XDG_RUNTIME_DIR", runtime).current_dir(scratch);
+        run.output().expect("setpriv")
+    };
+    let runtime = scratch.join("run");
+    ok(user(1000, &runtime, "mkdir mnt run; ./extern4 mount disk.img mnt"));
+    let report = object(&ok(user(1000, &runtime, "cd mnt; ls -d . > /dev/null; ../extern4 stats --json .")));
+    assert_eq!(operation(&report, "init")["count"], 1);
+    // The shell that has asked stands there, but that is no open file.
+    assert_eq!(report["open_files"], 0);
+    let said = failed(&user(2000, &runtime, "./extern4 stats mnt"), 1);
+    assert!(said.contains("user 1000 serves this mount"), "{said}");
+    // Root sees whose it is, and may look for the socket where the system has it.
+    let said = failed(&extern4(&image, ["stats", "mnt"]), 1);
+    assert!(said.contains("nobody can be asked"), "{said}");
+    ok(user(1000, &runtime, "./extern4 umount mnt; test -z \"$(ls run/extern4)\""));
+    // Without such a directory it is mounted all the same.
+    let nowhere = scratch.join("nowhere");
+    let output = user(1000, &nowhere, "./extern4 mount disk.img mnt");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("cannot be looked into"), "{said}");
+    ok(user(1000, &nowhere, "./extern4 umount mnt"));
     sound(&image);
 }
 
