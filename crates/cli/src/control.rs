@@ -4,7 +4,7 @@
 //! ([`metrics`]). `extern4 stats DIR` and `extern4 top DIR` find the socket by the directory's device number and ask there.
 //!
 //! ```text
-//! extern4 top -- "extern4/1 report\n" -> socket -> desk (one thread) -> Report of Server and Volume
+//! extern4 top -- "extern4/1 report\n" -> socket -> responder (one thread) -> Report of Server and Volume
 //!             <- one line of JSON ------
 //! ```
 //!
@@ -12,12 +12,12 @@
 //! answer without a new one. What cannot be answered is told in a member `error`.
 
 pub(crate) mod client;
-mod desk;
 pub(crate) mod holders;
 mod http;
 mod metrics;
 pub(crate) mod mounts;
 pub(crate) mod report;
+mod responder;
 mod socket;
 pub(crate) mod table;
 
@@ -30,8 +30,8 @@ use std::time::Instant;
 use extern4::Volume;
 use extern4_fuse::Server;
 
-use self::desk::{Counter, Desk};
 use self::report::{Report, error_line};
+use self::responder::{Responder, Service};
 use self::socket::Socket;
 use crate::place::Image;
 
@@ -59,7 +59,7 @@ pub(crate) struct Served {
 /// Answers questions about a mount until it is dropped.
 pub(crate) struct Control {
     // In this order: nobody is answered any more when the socket goes.
-    _desk: Desk,
+    _responder: Responder,
     _socket: Option<Socket>,
 }
 
@@ -80,12 +80,12 @@ impl Control {
             start: Instant::now(),
             metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
         });
-        let mut counters = Vec::new();
+        let mut services = Vec::new();
         let socket = match mounts::device_of(dir).and_then(Socket::open) {
             Ok((socket, listener)) => {
                 let served = Arc::clone(&served);
                 let answer = move |request: &[u8]| answer(&served, request).into_bytes();
-                counters.push(Counter::new(listener, b"\n", MAX_REQUEST_BYTES, answer));
+                services.push(Service::new(listener, b"\n", MAX_REQUEST_BYTES, answer));
                 Some(socket)
             }
             Err(error) => {
@@ -95,10 +95,10 @@ impl Control {
         };
         if let Some(listener) = metrics {
             let answer = move |request: &[u8]| http::answer(request, || metrics::text(&Report::of(&served)));
-            counters.push(Counter::new(listener, http::END, http::MAX_REQUEST_BYTES, answer));
+            services.push(Service::new(listener, http::END, http::MAX_REQUEST_BYTES, answer));
         }
-        match Desk::open(counters) {
-            Ok(desk) => Some(Self { _desk: desk, _socket: socket }),
+        match Responder::open(services) {
+            Ok(responder) => Some(Self { _responder: responder, _socket: socket }),
             Err(error) => {
                 note("the mount cannot be looked into", &error);
                 None

@@ -17,8 +17,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::desk::Guest;
 use super::mounts::{Device, Mount};
+use super::responder::{Listener, Stream};
 
 /// A socket that is there as long as this is.
 pub(super) struct Socket {
@@ -118,7 +118,7 @@ pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
 }
 
 /// Whether who is at the other end may ask.
-pub(super) fn may_ask(stream: &UnixStream) -> bool {
+fn may_ask(stream: &UnixStream) -> bool {
     let peer = getsockopt(stream, sockopt::PeerCredentials);
     peer.is_ok_and(|peer| is_admitted(peer.uid(), geteuid().as_raw()))
 }
@@ -128,13 +128,11 @@ fn is_admitted(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
 
-impl Guest for UnixListener {
-    type Stream = UnixStream;
-
-    fn admit(&self) -> io::Result<Option<UnixStream>> {
+impl Listener for UnixListener {
+    fn admit(&self) -> io::Result<Option<Box<dyn Stream>>> {
         let (stream, _) = self.accept()?;
         stream.set_nonblocking(true)?;
-        Ok(may_ask(&stream).then_some(stream))
+        Ok(may_ask(&stream).then(|| Box::new(stream) as _))
     }
 
     fn never_wait(&self) -> io::Result<()> {
