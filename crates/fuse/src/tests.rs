@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{
     AttrOut, CreateIn, EntryOut, ForgetIn, InHeader, InitIn, InitOut, MkdirIn, Opcode, OpenOut, ROOT_ID,
-    ReadIn, WriteIn,
+    ReadIn, ReleaseIn, WriteIn,
 };
 use crate::reply::Answer;
 use crate::request::Request;
@@ -128,6 +128,21 @@ fn what_is_written_is_read() {
     assert_eq!(served.ask(Opcode::Read, nodeid, &[read.as_bytes()]).expect("it is read"), b"\0\0\0text");
     let wrong = ReadIn { fh: fh + 1, ..read };
     assert_eq!(served.ask(Opcode::Read, nodeid, &[wrong.as_bytes()]), Err(Errno::EBADF));
+}
+
+#[test]
+fn a_file_that_is_made_is_open_until_it_is_forgotten() {
+    let served = Served::new(SuperOptions::default());
+    let (nodeid, fh) = served.create(b"file");
+    let open = || served.server.superblock().open_files().len();
+    assert_eq!((fh, open()), (0, 1));
+    let write = WriteIn { fh, size: 4, ..WriteIn::default() };
+    served.ask(Opcode::Write, nodeid, &[write.as_bytes(), b"text"]).expect("it is written");
+    let release = ReleaseIn { fh, ..ReleaseIn::default() };
+    served.ask(Opcode::Release, nodeid, &[release.as_bytes()]).expect("nothing is to be done");
+    assert_eq!(open(), 1);
+    served.ask(Opcode::Forget, nodeid, &[ForgetIn { nlookup: 1 }.as_bytes()]).expect("it is forgotten");
+    assert_eq!(open(), 0);
 }
 
 #[test]

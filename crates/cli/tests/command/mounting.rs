@@ -181,6 +181,33 @@ fn open_files_outlive_their_names() {
 }
 
 #[test]
+fn what_is_removed_gives_its_space_back() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    let free = || rustix::fs::statvfs(&served.dir).expect("its space").f_bfree;
+    // Once the kernel has opened a file, it knows whether it is to ask for that.
+    fs::write(served.path("file"), "x").and_then(|()| fs::read(served.path("file"))).expect("a file");
+    let before = free();
+    for _ in 0..3 {
+        fs::write(served.path("large"), vec![b'x'; 8 << 20]).expect("a file");
+        let kept = File::open(served.path("large")).expect("it opens");
+        fs::remove_file(served.path("large")).expect("it is removed");
+        drop(kept);
+    }
+    let start = Instant::now();
+    // That a file is forgotten comes a moment after the last who uses it has closed it.
+    while free() < before && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(free() >= before, "{} of {before} blocks", free());
+    served.umount();
+    sound(&image);
+}
+
+#[test]
 fn a_program_that_runs_is_not_written_to() {
     if !can_mount() {
         return;
