@@ -1,6 +1,6 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test bench soak ci
+.PHONY: run test bench bench-mount soak ci
 .DEFAULT_GOAL := test
 
 run:
@@ -16,6 +16,9 @@ bench:
 	./scripts/setup bench
 	cargo build --release --locked -p extern4-cli
 	cargo run --release --locked -q -p extern4-xtask -- bench $(ROWS)
+
+bench-mount:
+	$(MAKE) bench ROWS=mount-
 
 soak:
 	./scripts/setup soak

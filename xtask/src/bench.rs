@@ -9,6 +9,7 @@ mod buffer;
 mod crowd;
 mod image;
 mod metadata;
+mod mount;
 mod open;
 mod process;
 mod rival;
@@ -29,6 +30,7 @@ pub(crate) use write::write_loop;
 
 use image::Rival;
 use metadata::Change;
+use mount::{Transport, Work};
 use row::Row;
 use xattr::Cell;
 
@@ -48,6 +50,26 @@ enum Need {
     Mounts,
     /// A program.
     Program(&'static str),
+    /// FUSE.
+    Fuse,
+    /// A way for requests.
+    Transport(Transport),
+    /// Who is to be compared with.
+    Rival(Rival),
+}
+
+/// Whether requests may come through rings.
+const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// A row of the mount.
+macro_rules! mount_row {
+    ($name:literal, $goal:literal, $transport:ident, $work:ident, $rival:ident) => {
+        (
+            $name,
+            &[Need::Mounts, Need::Fuse, Need::Transport(Transport::$transport), Need::Rival(Rival::$rival)],
+            |bench: &Bench| bench.mount($name, $goal, Transport::$transport, Work::$work, Rival::$rival),
+        )
+    };
 }
 
 /// The row of one cell of `xattr-bench`.
@@ -149,6 +171,26 @@ const ROWS: &[Spec] = &[
     ("cp-share-vs-fuse2fs", &[Need::Mounts, Need::Program("mke2fs"), Need::Program("fuse2fs")], |bench| {
         bench.copy_tree(Rival::Fuse2fs)
     }),
+    mount_row!("mount-ring-stat-vs-kernel", 0.95, Ring, Stat, Kernel),
+    mount_row!("mount-ring-open-close-vs-kernel", 0.7, Ring, OpenClose, Kernel),
+    mount_row!("mount-ring-create-unlink-vs-fuse2fs", 6.0, Ring, CreateUnlink, Fuse2fs),
+    mount_row!("mount-ring-tar-include-vs-kernel", 0.4, Ring, Tar, Kernel),
+    mount_row!("mount-ring-tar-include-vs-fuse2fs", 4.0, Ring, Tar, Fuse2fs),
+    mount_row!("mount-ring-find-vs-kernel", 0.5, Ring, Find, Kernel),
+    mount_row!("mount-ring-find-vs-fuse2fs", 8.0, Ring, Find, Fuse2fs),
+    mount_row!("mount-ring-write-1gib-vs-kernel", 0.85, Ring, Write, Kernel),
+    mount_row!("mount-ring-write-1gib-vs-fuse2fs", 4.0, Ring, Write, Fuse2fs),
+    mount_row!("mount-ring-read-1gib-vs-kernel", 0.85, Ring, Read, Kernel),
+    mount_row!("mount-device-stat-vs-kernel", 0.95, Device, Stat, Kernel),
+    mount_row!("mount-device-open-close-vs-kernel", 0.7, Device, OpenClose, Kernel),
+    mount_row!("mount-device-create-unlink-vs-fuse2fs", 6.0, Device, CreateUnlink, Fuse2fs),
+    mount_row!("mount-device-tar-include-vs-kernel", 0.4, Device, Tar, Kernel),
+    mount_row!("mount-device-tar-include-vs-fuse2fs", 4.0, Device, Tar, Fuse2fs),
+    mount_row!("mount-device-find-vs-kernel", 0.5, Device, Find, Kernel),
+    mount_row!("mount-device-find-vs-fuse2fs", 8.0, Device, Find, Fuse2fs),
+    mount_row!("mount-device-write-1gib-vs-kernel", 0.85, Device, Write, Kernel),
+    mount_row!("mount-device-write-1gib-vs-fuse2fs", 4.0, Device, Write, Fuse2fs),
+    mount_row!("mount-device-read-1gib-vs-kernel", 0.85, Device, Read, Kernel),
 ];
 
 /// Runs the rows with one of `parts` in their names, or all if there are none; true if every goal was met.
@@ -215,6 +257,12 @@ impl Need {
     fn missing(self) -> Option<String> {
         let there = match self {
             Self::Mounts => rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists(),
+            Self::Fuse => Path::new("/dev/fuse").exists(),
+            Self::Transport(Transport::Device) | Self::Rival(Rival::Kernel) => true,
+            Self::Transport(Transport::Ring) => {
+                std::fs::read_to_string(RINGS).is_ok_and(|switch| switch.trim() == "Y")
+            }
+            Self::Rival(Rival::Fuse2fs) => return Self::Program("fuse2fs").missing(),
             Self::Program(name) => {
                 let mut version = Command::new(name);
                 version.arg(if name == "valgrind" { "--version" } else { "-V" });
@@ -227,6 +275,8 @@ impl Need {
         Some(match self {
             Self::Mounts => "the superuser and loop mounts".to_owned(),
             Self::Program(name) => format!("the program {name}"),
+            Self::Fuse | Self::Rival(_) => "/dev/fuse".to_owned(),
+            Self::Transport(_) => format!("{RINGS} to say Y"),
         })
     }
 }

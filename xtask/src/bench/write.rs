@@ -19,7 +19,7 @@ use super::row::{Row, Unit};
 use super::{Bench, RUNS, Result};
 
 /// Runs of rows whose runs take long.
-const LONG_RUNS: usize = 3;
+pub(super) const LONG_RUNS: usize = 3;
 /// Pairs of operations in one run.
 pub(super) const PAIRS: u32 = 100_000;
 /// Names that take turns.
@@ -30,7 +30,7 @@ const PART: u32 = FILES / 10;
 /// Commits in one run.
 const COMMITS: u32 = 200;
 /// What is written to a large file at once, and in all.
-const CHUNK_BYTES: usize = 1 << 20;
+pub(super) const CHUNK_BYTES: usize = 1 << 20;
 const LARGE_BYTES: u64 = 4 << 30;
 /// What is copied into a volume.
 const TREE: &str = "/usr/share";
@@ -277,7 +277,7 @@ fn write_large(image: &Path, len: u64) -> Result<Duration> {
 }
 
 /// The same by system calls below a mount point.
-fn write_large_below(root: &Path, len: u64) -> Result<Duration> {
+pub(super) fn write_large_below(root: &Path, len: u64) -> Result<Duration> {
     let chunk = vec![0x5a; CHUNK_BYTES];
     let start = Instant::now();
     let mut file = File::create_new(root.join("large")).map_err(|e| e.to_string())?;
@@ -302,16 +302,24 @@ impl Mounted {
         let mut mounted = Self { path: path.to_owned(), server: None, ended: false };
         match rival {
             Rival::Kernel => must(Command::new("mount").args(["-o", "loop"]).arg(image).arg(path))?,
-            Rival::Fuse2fs => {
-                // In the foreground, so that its end can be waited for, after which all has been written.
-                let mut server = Command::new("fuse2fs");
-                server.arg("-f").arg(image).arg(path).stdin(Stdio::null());
-                server.stdout(Stdio::null()).stderr(Stdio::null());
-                mounted.server = Some(server.spawn().map_err(|e| format!("fuse2fs: {e}"))?);
-                mounted.wait_for_server()?;
-            }
+            Rival::Fuse2fs => mounted.serve(Command::new("fuse2fs").arg("-f").arg(image))?,
         }
         Ok(mounted)
+    }
+
+    /// Mounted by the command, with these options.
+    pub(super) fn by_us(extern4: &Path, options: &str, image: &Path, path: &Path) -> Result<Self> {
+        fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let mut mounted = Self { path: path.to_owned(), server: None, ended: false };
+        mounted.serve(Command::new(extern4).args(["mount", "-f", "-o", options]).arg(image))?;
+        Ok(mounted)
+    }
+
+    /// Starts a server in the foreground, so that its end can be waited for, after which all has been written.
+    fn serve(&mut self, server: &mut Command) -> Result<()> {
+        server.arg(&self.path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.server = Some(server.spawn().map_err(|e| e.to_string())?);
+        self.wait_for_server()
     }
 
     fn wait_for_server(&mut self) -> Result<()> {
@@ -323,7 +331,7 @@ impl Mounted {
             }
             sleep(Duration::from_millis(1));
         }
-        Err("fuse2fs does not mount the volume".to_owned())
+        Err("the server does not mount the volume".to_owned())
     }
 
     /// Unmounts it, and waits until everything has been written.
