@@ -69,14 +69,11 @@ impl InodeCache {
 
     /// The inode `ino`, read from `fs` if it is not in memory.
     pub(crate) fn get(&self, fs: &Arc<dyn FileSystem>, ino: u64) -> Result<Shared<Inode>> {
-        match self.find(ino) {
-            Some(inode) if inode.nlink() > 0 => return Ok(inode),
-            // Its last name has gone a moment ago, and its number may be another file's already.
-            Some(unlinked) => self.links_changed(&unlinked),
-            None => {}
+        if let Some(inode) = self.linked(self.find(ino)) {
+            return Ok(inode);
         }
         let _single_flight = self.stripes.lock(Rank::InodeRead, hash(ino));
-        if let Some(inode) = self.find_settled(ino) {
+        if let Some(inode) = self.linked(self.find_settled(ino)) {
             return Ok(inode);
         }
         // Relaxed: a statistic.
@@ -87,6 +84,16 @@ impl InodeCache {
             return Err(Errno::ESTALE.into());
         }
         Ok(self.insert(fs, new))
+    }
+
+    /// What was found, unless its last name has gone a moment ago: then its number may be another file's already.
+    fn linked(&self, found: Option<Shared<Inode>>) -> Option<Shared<Inode>> {
+        let inode = found?;
+        if inode.nlink() > 0 {
+            return Some(inode);
+        }
+        self.links_changed(&inode);
+        None
     }
 
     /// Takes in an inode that the file system has just made or read.
