@@ -25,6 +25,24 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::image::Plan;
+
+/// A tree with everything that any file system of Linux keeps. Only root can make all of it.
+pub const TREE: &[Plan] = &[
+    small_files,
+    holes,
+    symlinks,
+    odd_names,
+    modes_and_owners,
+    times,
+    devices,
+    many_links,
+    xattrs,
+    access_lists,
+    small_directories,
+    deep,
+];
+
 /// Bytes that differ from block to block and file to file.
 pub fn pattern(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     let word = |at: u64| (at ^ seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) | 1;

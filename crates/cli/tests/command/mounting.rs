@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::image::{Image, ImageSpec, Plan};
 use extern4_testkit::tools::{Need, can_run};
 use extern4_testkit::{plan, tools, tree};
 
@@ -111,25 +111,10 @@ fn everything_that_is_made_in_a_mount_is_there_for_the_kernel() {
     if !can_mount() || !can_run(&[Need::Mount, Need::Tool("perl"), Need::Tool("setfacl")]) {
         return;
     }
-    let plans = [
-        plan::small_files,
-        plan::holes,
-        plan::fragmented,
-        plan::symlinks,
-        plan::odd_names,
-        plan::modes_and_owners,
-        plan::times,
-        plan::devices,
-        plan::many_links,
-        plan::xattrs,
-        plan::access_lists,
-        plan::small_directories,
-        plan::deep,
-    ];
     for transport in transports() {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", transport, "-o", "noatime"]);
-        for (at, plan) in plans.iter().enumerate() {
+        for (at, plan) in plan::TREE.iter().chain([&(plan::fragmented as Plan)]).enumerate() {
             plan(&served.dir).unwrap_or_else(|error| panic!("plan {at}: {error}"));
         }
         same_for_the_kernel(&image, served);
@@ -342,6 +327,19 @@ pub(crate) fn users_can_mount(test: &str) -> bool {
     true
 }
 
+/// Puts the command beside an image: the build's own directory may be closed to users.
+pub(crate) fn copy_command(scratch: &Path) {
+    fs::copy(env!("CARGO_BIN_EXE_extern4"), scratch.join("extern4")).expect("a copy");
+}
+
+/// A script of the shell that a user without other groups runs in `scratch`.
+pub(crate) fn as_user(uid: u32, scratch: &Path, script: &str) -> std::process::Command {
+    let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()];
+    let mut run = std::process::Command::new("setpriv");
+    run.args(ids).args(["sh", "-ec", script]).current_dir(scratch);
+    run
+}
+
 #[test]
 fn users_mount_their_own_images() {
     const USER: u32 = 1000;
@@ -351,15 +349,11 @@ fn users_mount_their_own_images() {
     let image = EMPTY.build();
     let scratch = image.scratch();
     fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
-    // The build's own directory may be closed to users.
-    fs::copy(env!("CARGO_BIN_EXE_extern4"), scratch.join("extern4")).expect("a copy");
+    copy_command(scratch);
     fs::rename(&image.path, scratch.join("disk,1.img")).expect("a name with a comma");
     std::os::unix::fs::chown(scratch.join("disk,1.img"), Some(USER), None).expect("its owner");
     let user = |script: &str| {
-        let ids = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()];
-        let words = ids.iter().map(String::as_str).chain(["sh", "-ec", script]);
-        let run = std::process::Command::new("setpriv").args(words).current_dir(scratch).output();
-        let run = run.expect("setpriv");
+        let run = as_user(USER, scratch, script).output().expect("setpriv");
         assert!(run.status.success(), "{script}: {}", String::from_utf8_lossy(&run.stderr));
     };
     // Its root directory is root's, as everything in it.

@@ -13,7 +13,9 @@ use extern4_testkit::image::Image;
 use extern4_testkit::tools::{Need, can_run};
 use serde_json::Value;
 
-use crate::mounting::{EMPTY, Served, can_mount, in_foreground, patiently, sound, users_can_mount};
+use crate::mounting::{
+    EMPTY, Served, as_user, can_mount, copy_command, in_foreground, patiently, sound, users_can_mount,
+};
 use crate::run::{command, extern4, failed, ok};
 
 /// The socket of a mount that root serves.
@@ -264,13 +266,10 @@ fn users_look_into_their_own_mounts() {
     let image = EMPTY.build();
     let scratch = image.scratch();
     fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
-    fs::copy(env!("CARGO_BIN_EXE_extern4"), scratch.join("extern4")).expect("a copy");
+    copy_command(scratch);
     std::os::unix::fs::chown(&image.path, Some(1000), None).expect("its owner");
     let user = |uid: u32, runtime: &Path, script: &str| {
-        let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()];
-        let mut run = Command::new("setpriv");
-        run.args(ids).args(["sh", "-ec", script]).env("XDG_RUNTIME_DIR", runtime).current_dir(scratch);
-        run.output().expect("setpriv")
+        as_user(uid, scratch, script).env("XDG_RUNTIME_DIR", runtime).output().expect("setpriv")
     };
     let runtime = scratch.join("run");
     ok(user(1000, &runtime, "mkdir mnt run; ./extern4 mount disk.img mnt"));

@@ -377,23 +377,9 @@ fn attributes_are_set_and_removed() {
 fn host_tree(image: &Image) -> bool {
     let root = image.scratch().join("tree");
     std::fs::create_dir(&root).expect("a directory");
-    let plans = [
-        plan::small_files,
-        plan::holes,
-        plan::symlinks,
-        plan::odd_names,
-        plan::modes_and_owners,
-        plan::times,
-        plan::devices,
-        plan::many_links,
-        plan::xattrs,
-        plan::access_lists,
-        plan::small_directories,
-        plan::deep,
-    ];
     // Only root can make some of it.
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-        && plans.iter().all(|plan| plan(&root).is_ok())
+        && plan::TREE.iter().all(|plan| plan(&root).is_ok())
 }
 
 #[test]
