@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use extern4_sync::primitive::Mutex;
-use extern4_vfs::{Errno, Location, Result};
+use extern4_vfs::{Errno, Location, Namespace, Result};
 
 use crate::abi::ROOT_ID;
 use crate::handles::Handle;
@@ -21,6 +21,7 @@ const SHARDS: usize = 64;
 
 /// Every node that the kernel may name.
 pub(crate) struct Nodes {
+    namespace: Arc<Namespace>,
     root: Location,
     shards: Box<[Mutex<Shard>]>,
 }
@@ -56,11 +57,12 @@ struct Node {
 
 impl Nodes {
     /// The kernel knows the root without being told.
-    pub(crate) fn new(root: Location) -> Self {
-        Self { root, shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    pub(crate) fn new(namespace: &Arc<Namespace>) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { namespace: Arc::clone(namespace), root: namespace.root(), shards }
     }
 
-    /// The node id of an inode number.
+    /// The node id of an inode number, and in the same way the number behind a node id.
     pub(crate) fn id(&self, ino: u64) -> u64 {
         match ino {
             _ if ino == self.root.ino() => ROOT_ID,
@@ -81,6 +83,12 @@ impl Nodes {
         }
         let shard = lock(self.shard(id));
         shard.get(&id).map(|node| node.location.clone()).ok_or(Errno::ESTALE.into())
+    }
+
+    /// The same for who may name nodes that the kernel has forgotten, as handles of files do: `ESTALE` where no file has the number
+    /// any more. Whether it is still the file that was meant the kernel finds out by its generation.
+    pub(crate) fn find(&self, id: u64) -> Result<Location> {
+        self.get(id).or_else(|_| self.namespace.locate_inode(self.id(id), None))
     }
 
     /// The open file that a node has been given last, if it `fits`.

@@ -75,7 +75,7 @@ impl Server {
     pub fn new(namespace: &Arc<Namespace>, config: Config) -> Self {
         Self {
             base: Session::new(namespace, Cred::root()).with_umask(0),
-            nodes: Nodes::new(namespace.root()),
+            nodes: Nodes::new(namespace),
             handles: Handles::new(),
             meter: Meter::new(),
             agreed: OnceLock::new(),

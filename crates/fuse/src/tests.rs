@@ -117,6 +117,26 @@ fn names_are_checked() {
 }
 
 #[test]
+fn what_the_kernel_has_forgotten_is_found_by_its_handle() {
+    let served = Served::new(SuperOptions::default());
+    let dir = served.mkdir(ROOT_ID, b"dir").expect("a directory");
+    let (file, _) = served.create(b"file");
+    let forget = |node| served.ask(Opcode::Forget, node, &[ForgetIn { nlookup: 1 }.as_bytes()]);
+    for node in [dir.nodeid, file] {
+        assert_eq!(forget(node), Ok(Vec::new()));
+        assert_eq!(served.ask(Opcode::Getattr, node, &[]), Err(Errno::ESTALE));
+        let found: EntryOut = served.get(Opcode::Lookup, node, &[b".\0"]);
+        assert_eq!((found.nodeid, found.attr.ino), (node, node));
+        assert!(served.ask(Opcode::Getattr, node, &[]).is_ok());
+    }
+    assert_eq!(forget(dir.nodeid), Ok(Vec::new()));
+    let up: EntryOut = served.get(Opcode::Lookup, dir.nodeid, &[b"..\0"]);
+    assert_eq!(up.nodeid, ROOT_ID);
+    served.ask(Opcode::Rmdir, ROOT_ID, &[b"dir\0"]).expect("it is empty");
+    assert_eq!(served.ask(Opcode::Lookup, dir.nodeid, &[b".\0"]), Err(Errno::ESTALE));
+}
+
+#[test]
 fn what_is_written_is_read() {
     let served = Served::new(SuperOptions::default());
     let (nodeid, fh) = served.create(b"file");

@@ -206,14 +206,11 @@ impl Session {
             let _names = dir.lock_names();
             sb.fs_for(&self.cred).create(dir, None, &new.node(sb, &self.cred, kind))?
         };
-        let ino = new.attr.ino;
         let inode = sb.icache.insert(sb.fs(), new);
         if !how.flags.contains(OpenFlags::EXCL) {
             inode.set_linkable();
         }
-        let name = format!("#{ino}");
-        let dentry = Dentry::new(sb.dcache.new_id(), &parent.dentry, name.as_bytes(), Some(inode));
-        dentry.mark_gone();
+        let dentry = Dentry::nameless(sb.dcache.new_id(), &parent.dentry, inode);
         let location = Location { mount: parent.mount.clone(), dentry: Shared::new(dentry) };
         OpenFile::new(self, location, how.flags - (OpenFlags::TMPFILE | OpenFlags::EXCL), path)
     }

@@ -53,6 +53,14 @@ impl Dentry {
         Self::build(id, inode, Place::new(parent, name))
     }
 
+    /// One that no name leads to; its path ends in the number of the inode.
+    pub(crate) fn nameless(id: u64, parent: &Shared<Dentry>, inode: Shared<Inode>) -> Self {
+        let name = format!("#{}", inode.ino());
+        let dentry = Self::new(id, parent, name.as_bytes(), Some(inode));
+        dentry.mark_gone();
+        dentry
+    }
+
     fn build(id: u64, inode: Option<Shared<Inode>>, place: Place) -> Self {
         Self {
             id,

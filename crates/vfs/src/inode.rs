@@ -248,6 +248,12 @@ impl Inode {
         }
     }
 
+    /// The name of the directory's dentry in use, if that hangs below the dentry `parent`.
+    pub(crate) fn name_in(&self, parent: u64) -> Option<Name> {
+        let claimed = lock::lock(&self.alias);
+        claimed.as_ref().filter(|alias| alias.parent == parent).map(|alias| alias.name.clone())
+    }
+
     /// Lets a file that was made without a name get one.
     pub(crate) fn set_linkable(&self) {
         // Relaxed: set before anybody else can see the inode.

@@ -37,6 +37,7 @@ pub mod dir_batch;
 pub mod errno;
 pub mod file;
 pub mod fs;
+mod handle;
 mod icache;
 pub mod inode;
 mod link;

@@ -430,7 +430,7 @@ fn remove_name(
     locked.hide();
     let last = if inode.nlink() == 1 { locked.take_last() } else { None };
     // The dentry's, the cache's and the caller's. Nobody comes to it by its only name, which is hidden and whose dentry has
-    // ended, nor by its number, which is found by names.
+    // ended, nor by its number, which is found by names, or while nothing is changed (`handle`).
     let is_last = last.is_some() && inode.references() == 3;
     if let Err(error) = sb.fs().unlink(from, inode, sb.now(), is_last) {
         if last.is_some() {

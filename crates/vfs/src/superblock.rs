@@ -572,7 +572,7 @@ pub(crate) fn two_names(inode: &Inode) -> Error {
 }
 
 /// An entry whose inode is not in use is damage, not a stale handle.
-fn dangling(error: Error, ino: u64) -> Error {
+pub(crate) fn dangling(error: Error, ino: u64) -> Error {
     if error == Errno::ESTALE {
         return Error::with_cause(
             Errno::EUCLEAN,

@@ -7,6 +7,7 @@ mod copying;
 mod documents;
 mod experts;
 mod failing;
+mod handles;
 mod killing;
 mod listing;
 mod mounting;

@@ -34,7 +34,11 @@ impl Server {
 
     pub(crate) fn lookup(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let (name, _) = name(request.text())?;
-        let dir = self.nodes.get(request.header.nodeid)?;
+        if name == b"." {
+            // What a handle of a file means, of whatever type.
+            return body.put(&self.entry(self.nodes.find(request.header.nodeid)?));
+        }
+        let dir = self.nodes.find(request.header.nodeid)?;
         match self.session(&request.header, &dir).locate(name, How::NOFOLLOW) {
             Ok(found) => body.put(&self.entry(found)),
             // No node: the kernel may remember that nothing is there.

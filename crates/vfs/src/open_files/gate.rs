@@ -5,13 +5,14 @@
 //! the state and looks at the counts after that. So either the change is seen, or it sees that it may not be.
 //!
 //! Until a remount knows whether somebody is changing the file system, that is not read-only yet: it is *closing*, and whoever wants
-//! to begin a change waits for the outcome.
+//! to begin a change waits for the outcome. In the same way changes wait while somebody looks at what must not change: they are
+//! *paused*.
 
 use extern4_sync::holders::Holders;
 use extern4_sync::primitive::{AtomicU32, Ordering, thread};
 
 use crate::errno::{Errno, Result};
-use crate::lock::{self, Mutex};
+use crate::lock::{self, Mutex, MutexGuard};
 
 bitflags::bitflags! {
     /// What may be done with a file system at present.
@@ -23,6 +24,8 @@ bitflags::bitflags! {
         const CLOSING = 1 << 1;
         /// It has been shut down.
         const SHUT_DOWN = 1 << 2;
+        /// Changes wait until somebody has looked at what does not change meanwhile.
+        const PAUSED = 1 << 3;
     }
 }
 
@@ -74,19 +77,20 @@ impl Gate {
 
     /// Begins a change. `EROFS` if nothing may be changed, `EIO` after a shutdown.
     pub(crate) fn change(&self) -> Result<Changing<'_>> {
-        self.enter(&self.changes, State::READ_ONLY)?;
+        self.enter(&self.changes, State::READ_ONLY, State::CLOSING | State::PAUSED)?;
         Ok(Changing(self))
     }
 
     /// Begins a change through a file that is open for writing, and keeps the file system from turning read-only by that.
     pub(crate) fn change_opened(&self) -> Result<Changing<'_>> {
-        self.enter(&self.changes, State::empty())?;
+        self.enter(&self.changes, State::empty(), State::CLOSING | State::PAUSED)?;
         Ok(Changing(self))
     }
 
-    /// Counts a file that is open for writing; errors as of [`change`](Self::change).
+    /// Counts a file that is open for writing; errors as of [`change`](Self::change). It may be part of a change, and so waits
+    /// for nobody who waits for changes.
     pub(crate) fn open_for_writing(&self) -> Result<()> {
-        self.enter(&self.writers, State::READ_ONLY)
+        self.enter(&self.writers, State::READ_ONLY, State::CLOSING)
     }
 
     /// Counts it no more.
@@ -95,14 +99,14 @@ impl Gate {
     }
 
     #[inline]
-    fn enter(&self, holders: &Holders, unless: State) -> Result<()> {
+    fn enter(&self, holders: &Holders, unless: State, waits: State) -> Result<()> {
         loop {
             holders.enter();
             let state = self.state();
             if state.is_empty() {
                 return Ok(());
             }
-            if !state.intersects(unless | State::CLOSING | State::SHUT_DOWN) {
+            if !state.intersects(unless | waits | State::SHUT_DOWN) {
                 return Ok(());
             }
             holders.leave();
@@ -110,7 +114,7 @@ impl Gate {
             if state.intersects(unless) {
                 return Err(Errno::EROFS.into());
             }
-            // Closing: waits for the outcome.
+            // Waits for the outcome.
             drop(lock::lock(&self.deciding));
         }
     }
@@ -139,6 +143,17 @@ impl Gate {
         outcome
     }
 
+    /// Does something while nothing is changed: waits for the changes under way, and lets others wait. The caller holds no lock,
+    /// and neither begins a change.
+    pub(crate) fn pause<T>(&self, then: impl FnOnce() -> T) -> T {
+        let deciding = lock::lock(&self.deciding);
+        let before = self.state();
+        self.set(before | State::PAUSED);
+        let _paused = Paused { gate: self, before, _deciding: deciding };
+        self.wait_for_changes();
+        then()
+    }
+
     /// Lets no further change begin. False if that has been done before.
     pub(crate) fn shut_down(&self) -> bool {
         let _deciding = lock::lock(&self.deciding);
@@ -147,11 +162,24 @@ impl Gate {
         !before.contains(State::SHUT_DOWN)
     }
 
-    /// Waits, after a shutdown, for the end of the changes under way. No lock may be held that one of them may want.
+    /// Waits, when no more may begin, for the end of the changes under way. No lock may be held that one of them may want.
     pub(crate) fn wait_for_changes(&self) {
         while self.changes.count() != Some(0) {
             thread::yield_now();
         }
+    }
+}
+
+/// Changes wait as long as this is there.
+struct Paused<'a> {
+    gate: &'a Gate,
+    before: State,
+    _deciding: MutexGuard<'a, ()>,
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.gate.set(self.before);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Behaviour of the VFS, by what callers see.
 
 mod fixture;
+mod handles;
 mod linear;
 mod model;
 mod names;

@@ -1,0 +1,100 @@
+//! File handles: what a number and a generation stand for, without a name (`open_by_handle_at(2)`).
+//!
+//! Whoever makes and removes files relies on it that a number is found by names only: a file that is being made is not in the cache
+//! yet, and one whose only name goes may be freed at once. So nothing is changed while a number is looked for; changes wait for that.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use extern4_sync::shared::Shared;
+
+use crate::dentry::Dentry;
+use crate::errno::{Errno, Error, Result};
+use crate::inode::Inode;
+use crate::mount::{Location, Namespace};
+use crate::superblock::{SuperBlock, dangling, directory, two_names};
+
+impl Namespace {
+    /// The file with this number on the file system at the root. A directory is found where it hangs, any other file without a
+    /// name: a path to it is not known. Nobody's rights are asked for; with Linux it takes `CAP_DAC_READ_SEARCH`.
+    ///
+    /// # Errors
+    /// `ESTALE` if no file has the number, or one of another `generation`; the file system's own files, and what has lost its last
+    /// name, are none. `EUCLEAN` for a directory from which no way leads to the root.
+    pub fn locate_inode(&self, ino: u64, generation: Option<u32>) -> Result<Location> {
+        let root = self.root();
+        let sb = root.superblock();
+        sb.gate.check()?;
+        let dentry = sb.gate.pause(|| {
+            let inode = sb.iget(ino)?;
+            if generation.is_some_and(|generation| generation != inode.attr().generation) {
+                return Err(Errno::ESTALE.into());
+            }
+            if inode.is_dir() {
+                return sb.connect(inode);
+            }
+            Ok(Shared::new(Dentry::nameless(sb.dcache.new_id(), sb.root(), inode)))
+        })?;
+        Ok(Location { mount: root.mount.clone(), dentry })
+    }
+}
+
+impl SuperBlock {
+    /// The dentry of a directory. Nothing is changed meanwhile.
+    fn connect(&self, inode: Shared<Inode>) -> Result<Shared<Dentry>> {
+        let mut way = vec![inode];
+        let mut seen = HashSet::new();
+        while let Some(last) = way.last().filter(|last| last.ino() != directory(self.root()).ino()) {
+            if !seen.insert(last.ino()) {
+                return Err(two_names(last));
+            }
+            let above = self.parent_of(last)?;
+            let parent = self.iget(above).map_err(|error| dangling(error, above))?;
+            if !parent.is_dir() {
+                return Err(astray(last));
+            }
+            way.push(parent);
+        }
+        // The root itself.
+        way.pop();
+        way.into_iter().rev().try_fold(self.root().clone(), |parent, child| self.child(&parent, child))
+    }
+
+    /// What `..` in a directory says.
+    fn parent_of(&self, dir: &Inode) -> Result<u64> {
+        let mut parent = None;
+        self.fs().read_dir(dir, 0, &mut |entry| {
+            parent = (entry.name == b"..").then_some(entry.ino);
+            if parent.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        parent.ok_or_else(|| astray(dir))
+    }
+
+    /// The dentry of directory `child`, which hangs in `parent`.
+    fn child(&self, parent: &Shared<Dentry>, child: Shared<Inode>) -> Result<Shared<Dentry>> {
+        // Where it is known already, that is soon found out.
+        if let Some(name) = child.name_in(parent.id()) {
+            let known = name.with_bytes(|name| self.lookup(parent, name))?;
+            if known.inode().is_some_and(|inode| inode.ino() == child.ino()) {
+                return Ok(known);
+            }
+        }
+        let dir = directory(parent);
+        let _names = dir.lock_names_exclusive();
+        let mut name = None;
+        self.fs().read_dir(dir, 0, &mut |entry| {
+            let found = entry.ino == child.ino() && entry.name != b"." && entry.name != b"..";
+            name = found.then(|| entry.name.to_vec());
+            if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        let name = name.ok_or_else(|| astray(&child))?;
+        let found = self.prime(parent, &name, child.clone())?;
+        if found.inode().is_none() { Err(astray(&child)) } else { Ok(found) }
+    }
+}
+
+/// Only damage leaves a directory without a way to the root.
+fn astray(dir: &Inode) -> Error {
+    let why = format!("directory inode {} is not in the directory that it names above it", dir.ino());
+    Error::with_cause(Errno::EUCLEAN, why)
+}
