@@ -391,6 +391,39 @@ impl Group {
     }
 }
 
+impl Ext4 {
+    /// The block bitmap of a group that has one.
+    fn read_block_bitmap(&self, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
+        let block = descriptor.block_bitmap();
+        self.verified(block, crate::buffer::Verified::BlockBitmap, |bytes| {
+            let place = Place::new(Structure::BlockBitmap).group(number).block(block);
+            Bitmap::decode_blocks(bytes, number, descriptor, self.superblock(), place).map(drop)
+        })
+    }
+
+    /// The first free run from block `from` of a group on, up to `want` blocks of it, and none from `end` on; `None` if there is none.
+    /// What the running transaction has freed is not free yet. Locks: the group's, held.
+    pub(crate) fn free_run(
+        &self,
+        number: u32,
+        group: &Group,
+        (from, end): (u32, u32),
+        want: u32,
+    ) -> Result<Option<Range<u32>>> {
+        let (read, made);
+        let bytes = if group.descriptor.flags().contains(GroupFlags::BLOCK_UNINIT) {
+            made = bitmap::initial_block_bitmap(number, &group.descriptor, self.superblock().geometry());
+            made.as_deref()
+        } else {
+            read = self.read_block_bitmap(number, &group.descriptor)?;
+            Some(&*read)
+        };
+        let bitmap = bytes.and_then(|bytes| Bitmap::new(bytes, end));
+        let bitmap = bitmap.ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
+        Ok(group.run_at(&bitmap, from, want))
+    }
+}
+
 impl Change<'_> {
     /// Takes up to `want` free blocks that stand together, near block `goal`; one at least.
     ///
@@ -487,10 +520,7 @@ impl Change<'_> {
         let block = group.descriptor.block_bitmap();
         let sb = self.fs.superblock();
         if !group.descriptor.flags().contains(GroupFlags::BLOCK_UNINIT) {
-            return self.fs.verified(block, crate::buffer::Verified::BlockBitmap, |bytes| {
-                let place = Place::new(Structure::BlockBitmap).group(number).block(block);
-                Bitmap::decode_blocks(bytes, number, &group.descriptor, sb, place).map(drop)
-            });
+            return self.fs.read_block_bitmap(number, &group.descriptor);
         }
         let bytes = bitmap::initial_block_bitmap(number, &group.descriptor, sb.geometry())
             .ok_or_else(|| bad_bitmap(Which::Blocks, number))?;

@@ -2,7 +2,7 @@
 //! does the work. Errors turn into error numbers here and nowhere else.
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use extern4_disk::dirent::NAME_MAX;
@@ -16,6 +16,7 @@ use crate::casefold;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::node::Node;
+use crate::tune::Tune;
 
 fn node(inode: &Inode) -> &Node {
     inode.private::<Node>()
@@ -59,6 +60,18 @@ impl FileSystem for Ext4 {
         // Group 0 is what is there when no group has been named.
         let in_group = || sb.reserved_gid() != 0 && cred.in_group(sb.reserved_gid());
         cred.has(Caps::SYS_RESOURCE) || cred.uid() == sb.reserved_uid() || in_group()
+    }
+
+    fn label(&self) -> Result<Vec<u8>> {
+        Ok(self.current_label())
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        Ok(self.tune(&Tune { label: Some(label.to_vec()), ..Tune::default() })?)
+    }
+
+    fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
+        Ok(self.trim_range(bytes, min_bytes)?)
     }
 
     fn sync(&self) -> Result<()> {

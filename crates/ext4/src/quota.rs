@@ -61,7 +61,7 @@ impl Owners {
     /// Those of an inode when its attributes have been set.
     pub(crate) fn after(self, set: &SetAttr) -> Self {
         let [uid, gid, project] = self.0;
-        Self([set.uid.unwrap_or(uid), set.gid.unwrap_or(gid), project])
+        Self([set.uid.unwrap_or(uid), set.gid.unwrap_or(gid), set.project.unwrap_or(project)])
     }
 
     fn id(self, kind: Kind) -> u32 {

@@ -45,6 +45,9 @@ impl Ext4 {
         let _map = set.acl.is_some().then(|| node.change_map());
         let mut info = node.copy();
         let flags = set.flags.map(|flags| self.new_flags(&info, flags)).transpose()?;
+        if let Some(flags) = flags {
+            check_flags_and_project(info.fields(), flags, set.project)?;
+        }
         let plan =
             set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, Some(acl))).transpose()?;
         let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(self));
@@ -104,6 +107,19 @@ impl Ext4 {
     }
 }
 
+/// `EPERM` for an immutable file, of which only that can be changed; `EOPNOTSUPP` where the volume has no projects, or the record no room
+/// for one.
+fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>) -> Result<()> {
+    let mut new = *old;
+    let project = project.unwrap_or(old.project());
+    let changes = flags != old.flags() || project != old.project();
+    if changes && (flags & old.flags()).contains(InodeFlags::IMMUTABLE) {
+        return Err(Errno::EPERM.into());
+    }
+    new.set_project(project);
+    if new.project() == project { Ok(()) } else { Err(Errno::EOPNOTSUPP.into()) }
+}
+
 fn set_fields(fields: &mut Fields, set: &SetAttr) {
     if let Some(mode) = set.mode {
         fields.set_permissions(mode);
@@ -113,6 +129,9 @@ fn set_fields(fields: &mut Fields, set: &SetAttr) {
     }
     if let Some(gid) = set.gid {
         fields.set_gid(gid);
+    }
+    if let Some(project) = set.project {
+        fields.set_project(project);
     }
     if let Some(time) = set.atime {
         fields.set_atime(timestamp(time));

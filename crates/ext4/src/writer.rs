@@ -204,6 +204,14 @@ impl Change<'_> {
 }
 
 impl Ext4 {
+    /// The label as it stands now.
+    pub(crate) fn current_label(&self) -> Vec<u8> {
+        match &self.writer {
+            Some(writer) => writer.totals.lock().label().to_vec(),
+            None => self.superblock().label().to_vec(),
+        }
+    }
+
     /// What transactions have cost so far; `None` if the volume is not open for writing.
     pub fn journal_stats(&self) -> Option<extern4_jbd2::Stats> {
         self.writer.as_ref().map(|writer| writer.transactions.stats())

@@ -77,6 +77,8 @@ bitflags::bitflags! {
         const IMMUTABLE = 0x0000_0010;
         /// May only be appended to.
         const APPEND = 0x0000_0020;
+        /// `dump(8)` leaves it out.
+        const NODUMP = 0x0000_0040;
         /// Access times are not kept.
         const NOATIME = 0x0000_0080;
         /// The contents are encrypted.
@@ -85,6 +87,8 @@ bitflags::bitflags! {
         const CASEFOLD = 0x4000_0000;
         /// The contents are protected by fs-verity.
         const VERITY = 0x0010_0000;
+        /// Contents are mapped from the device itself, where that is memory.
+        const DAX = 0x0200_0000;
         /// New children inherit the project id.
         const PROJINHERIT = 0x2000_0000;
         /// Every other bit is kept as the file system has it.

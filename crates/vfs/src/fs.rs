@@ -12,7 +12,7 @@
 //! of the caller, for [`Caps::SYS_RESOURCE`] decides whether quotas limit it.
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use crate::acl::{Acl, AclKind};
@@ -150,6 +150,8 @@ pub struct SetAttr {
     pub mtime: Option<Timespec>,
     /// Inode flags.
     pub flags: Option<FileFlags>,
+    /// The project that it is counted for. `EOPNOTSUPP` for another one than 0 where there are none.
+    pub project: Option<u32>,
     /// Last change of the attributes; `None` only where nothing but `atime` is touched by a read.
     pub ctime: Option<Timespec>,
     /// The capabilities of who sets them: a new owner may be one whom quotas limit.
@@ -244,6 +246,22 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     /// [`reserve::may_use`](crate::reserve::may_use) for the answer.
     fn may_use_reserve(&self, cred: &Cred) -> bool {
         cred.has(Caps::SYS_RESOURCE)
+    }
+
+    /// The volume's label. `EOPNOTSUPP` where there are none.
+    fn label(&self) -> Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Gives the volume another label. `EINVAL` for one that is too long.
+    fn set_label(&self, _label: &[u8]) -> Result<()> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    /// Tells what the volume is kept on that the free space among these bytes of it no longer matters, but for stretches of less than
+    /// `min_bytes`; gives the sum of what it has told, in bytes.
+    fn trim(&self, _bytes: Range<u64>, _min_bytes: u64) -> Result<u64> {
+        Err(Errno::EOPNOTSUPP.into())
     }
 
     /// Makes everything durable.

@@ -307,6 +307,9 @@ impl InodeOps for MemFs {
     }
 
     fn set_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        if set.project.is_some_and(|project| project != 0) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         let edit = |attr: &mut Attr| {
             attr.mode = set.mode.unwrap_or(attr.mode);
             attr.uid = set.uid.unwrap_or(attr.uid);

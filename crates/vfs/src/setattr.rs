@@ -214,6 +214,18 @@ impl Session {
     /// Sets the inode flags (`FS_IOC_SETFLAGS`). Owners only; immutable and append-only need
     /// `CAP_LINUX_IMMUTABLE`. Flags that the file system sets itself stay as they are.
     pub fn set_flags(&self, path: impl AsRef<[u8]>, flags: FileFlags, how: How) -> Result<()> {
+        self.set_flags_and_project(path, flags, None, how)
+    }
+
+    /// The same, and the project that the file is counted for (`FS_IOC_FSSETXATTR`), which is an owner's to choose, too. `EDQUOT`
+    /// where that project may have no more.
+    pub fn set_flags_and_project(
+        &self,
+        path: impl AsRef<[u8]>,
+        flags: FileFlags,
+        project: Option<u32>,
+        how: How,
+    ) -> Result<()> {
         let spot = self.walk(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&spot.mount)?;
         let (sb, inode) = (spot.sb(), spot.inode());
@@ -225,7 +237,8 @@ impl Session {
         if (inode.attr().flags ^ flags).intersects(guarded) && !self.cred.has(Caps::LINUX_IMMUTABLE) {
             return Err(Errno::EPERM.into());
         }
-        let set = SetAttr { flags: Some(flags), ctime: Some(sb.now()), ..SetAttr::default() };
+        let (flags, ctime, caps) = (Some(flags), Some(sb.now()), self.cred.caps());
+        let set = SetAttr { flags, project, ctime, caps, ..SetAttr::default() };
         // Folding of case, where the file system allows to switch it, decides which names there are.
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)

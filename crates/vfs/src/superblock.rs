@@ -22,6 +22,7 @@
 //! locked waits for no directory, and files are locked by number. Debug builds check the order of kinds
 //! (`extern4_sync::lock_order`).
 
+use std::ops::Range;
 use std::sync::{self, Arc, PoisonError};
 use std::time::SystemTime;
 
@@ -239,6 +240,18 @@ impl SuperBlock {
     /// Totals and free space.
     pub fn statfs(&self) -> Result<StatFs> {
         self.fs.statfs()
+    }
+
+    /// Gives the volume another label. `EROFS` where nothing may be changed, `EINVAL` for a label that is too long.
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        let _change = self.gate.change()?;
+        self.fs.set_label(label)
+    }
+
+    /// Gives up the storage behind free space (`FITRIM`), as [`FileSystem::trim`] has it. `EROFS` where nothing may be changed.
+    pub fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
+        let _change = self.gate.change()?;
+        self.fs.trim(bytes, min_bytes)
     }
 
     /// Makes everything durable. `EIO` after a [shutdown](Self::shut_down).

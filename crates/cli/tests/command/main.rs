@@ -8,6 +8,7 @@ mod documents;
 mod experts;
 mod failing;
 mod handles;
+mod ioctls;
 mod killing;
 mod listing;
 mod mounting;

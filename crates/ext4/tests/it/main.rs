@@ -26,6 +26,7 @@ mod sharing;
 mod side_by_side;
 mod synchronous;
 mod threads;
+mod trim;
 mod turns;
 mod walk;
 mod watchdog;

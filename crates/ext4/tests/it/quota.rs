@@ -421,6 +421,45 @@ fn values_in_inodes_count_for_their_owner() {
 }
 
 #[test]
+fn who_moves_a_file_to_a_project_counts_it_there() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    Volume::write(&volume.user, "/open/f", 50 << 10).unwrap();
+    let (space, _) = volume.used(Kind::User, USER);
+    let other = Session::new(volume.root.namespace(), Cred::new(USER + 1, 5, &[]));
+    let set = |by: &Session, project| {
+        by.set_flags_and_project("/open/f", FileFlags::NODUMP, Some(project), How::FOLLOW)
+    };
+    assert_eq!(set(&other, 9).unwrap_err(), Errno::EPERM);
+    volume.limit(Kind::Project, 8, 10 << 10, 0);
+    assert_eq!(set(&volume.user, 8).unwrap_err(), Errno::EDQUOT);
+    set(&volume.user, 9).unwrap();
+    let attr = volume.user.stat("/open/f", How::FOLLOW).unwrap();
+    assert!(attr.project == 9 && attr.flags.contains(FileFlags::NODUMP), "{attr:?}");
+    assert_eq!(volume.used(Kind::Project, 9), (space, 1));
+    assert_eq!(volume.used(Kind::User, USER), (space, 1));
+    set(&volume.user, 10).unwrap();
+    assert_eq!((volume.used(Kind::Project, 9), volume.used(Kind::Project, 10)), ((0, 0), (space, 1)));
+    drop(other);
+    volume.close();
+}
+
+#[test]
+fn a_volume_without_projects_has_one() {
+    let spec = ImageSpec::new("projectless", 32 << 20, OLD);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let fs = open_for_writing(&image.path);
+    let root = session(Arc::clone(&fs) as _);
+    let set = |project| root.set_flags_and_project("/", FileFlags::empty(), Some(project), How::FOLLOW);
+    assert_eq!(set(1).unwrap_err(), Errno::EOPNOTSUPP);
+    set(0).unwrap();
+    drop(root);
+    fs.close().unwrap();
+}
+
+#[test]
 fn a_directory_that_grows_counts_for_its_owner() {
     let Some(volume) = Volume::new(SMALL) else { return };
     volume.user.mkdir("/open/d", 0o777).unwrap();

@@ -8,12 +8,18 @@ use crate::reply::Body;
 use crate::request::Request;
 use crate::server::Server;
 
-/// `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`, `FS_IOC_GETVERSION`, `FS_IOC_FSGETXATTR` and `EXT4_IOC_SHUTDOWN`, as on machines of 64 bits.
+/// `FS_IOC_GETFLAGS` and so on, and `EXT4_IOC_SHUTDOWN`, as on machines of 64 bits.
 const GETFLAGS: u32 = 0x8008_6601;
 const SETFLAGS: u32 = 0x4008_6602;
 const GETVERSION: u32 = 0x8008_7601;
 const FSGETXATTR: u32 = 0x801c_581f;
+const FSSETXATTR: u32 = 0x401c_5820;
 const SHUTDOWN: u32 = 0x8004_587d;
+const FITRIM: u32 = 0xc018_5879;
+const GETFSLABEL: u32 = 0x8100_9431;
+const SETFSLABEL: u32 = 0x4100_9432;
+/// Bytes that a label has in them, with the zero byte at its end.
+const LABEL_BYTES: usize = 256;
 const ENOTTY: u16 = 25;
 
 /// Inode flags that users see, and those that they set (`chattr(1)`): of ext4's, which are `FS_*_FL`.
@@ -32,13 +38,24 @@ struct FsXattr {
     pad: [u8; 8],
 }
 
+/// `struct fstrim_range`, in bytes.
+#[repr(C)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct TrimRange {
+    start: u64,
+    len: u64,
+    minlen: u64,
+}
+
 /// Inode flags, and what `fsxattr` calls them.
-const XFLAGS: [(FileFlags, u32); 5] = [
+const XFLAGS: [(FileFlags, u32); 7] = [
     (FileFlags::IMMUTABLE, 0x8),
     (FileFlags::APPEND, 0x10),
     (FileFlags::SYNC, 0x20),
     (FileFlags::NOATIME, 0x40),
+    (FileFlags::NODUMP, 0x80),
     (FileFlags::PROJINHERIT, 0x200),
+    (FileFlags::DAX, 0x8000),
 ];
 
 impl Server {
@@ -58,8 +75,17 @@ impl Server {
                 body.put(&FsXattr { xflags, projid: attr.project, ..FsXattr::default() })
             }
             SETFLAGS => self.set_flags(request, &location, input),
-            SHUTDOWN if request.header.uid == 0 => self.superblock().shut_down(Shutdown::Flush),
-            SHUTDOWN => Err(Errno::EPERM.into()),
+            FSSETXATTR => self.set_fsxattr(request, &location, input),
+            GETFSLABEL => {
+                let mut label = self.superblock().fs().label()?;
+                label.resize(LABEL_BYTES, 0);
+                body.push(&label)
+            }
+            // What only the superuser may do to the whole volume: all that a request tells of his capabilities is who he is.
+            SETFSLABEL | FITRIM | SHUTDOWN if request.header.uid != 0 => Err(Errno::EPERM.into()),
+            SETFSLABEL => self.superblock().set_label(until_zero(input)),
+            FITRIM => self.trim(input, body),
+            SHUTDOWN => self.superblock().shut_down(Shutdown::Flush),
             _ => Err(Errno::from_raw(ENOTTY).into()),
         }
     }
@@ -73,4 +99,29 @@ impl Server {
         let flags = FileFlags::from_bits_retain(kept | wanted & MODIFIABLE);
         self.session(&request.header, location).set_flags("", flags, How::EMPTY)
     }
+
+    fn set_fsxattr(&self, request: &Request<'_>, location: &Location, input: &[u8]) -> Result<()> {
+        let (wanted, _) = FsXattr::read_from_prefix(input).map_err(|_| Errno::EINVAL)?;
+        let known = XFLAGS.iter().fold(0, |all, (_, bit)| all | bit);
+        if wanted.xflags & !known != 0 || wanted.extsize != 0 || wanted.cowextsize != 0 {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let mut flags = location.attr().flags;
+        for (flag, bit) in XFLAGS {
+            flags.set(flag, wanted.xflags & bit != 0);
+        }
+        let session = self.session(&request.header, location);
+        session.set_flags_and_project("", flags, Some(wanted.projid), How::EMPTY)
+    }
+
+    fn trim(&self, input: &[u8], body: &mut Body<'_>) -> Result<()> {
+        let (mut range, _) = TrimRange::read_from_prefix(input).map_err(|_| Errno::EINVAL)?;
+        let end = range.start.saturating_add(range.len);
+        range.len = self.superblock().trim(range.start..end, range.minlen)?;
+        body.put(&range)
+    }
+}
+
+fn until_zero(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -1,0 +1,121 @@
+//! Telling the device what is free: nothing that anybody has is lost, also when others take blocks meanwhile, and after a crash.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::tools;
+use extern4_vfs::*;
+
+use crate::model::{data, open, open_for_writing, session};
+
+const SPEC: ImageSpec = ImageSpec::new("trim", 96 << 20, &["-t", "ext4", "-b", "1024"]);
+const MIB: usize = 1 << 20;
+
+fn put(root: &Session, path: &str, seed: u64, len: usize) {
+    let file = open(root, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+    let (bytes, mut done) = (data(seed << 24, len), 0);
+    while done < len {
+        done += file.write_at(&bytes[done..], done as u64).unwrap();
+    }
+}
+
+fn holds(root: &Session, path: &str, seed: u64, len: usize) -> bool {
+    let file = open(root, path, OpenFlags::READ, 0).unwrap();
+    let mut bytes = vec![0; len];
+    file.read_at(&mut bytes, 0).unwrap() == len && bytes == data(seed << 24, len)
+}
+
+/// Bytes that the image takes on its host.
+fn taken(image: &Image) -> u64 {
+    std::fs::metadata(&image.path).unwrap().blocks() * 512
+}
+
+#[test]
+fn what_was_removed_takes_no_room_on_the_host() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let fs = open_for_writing(&image.path);
+    let root = session(Arc::clone(&fs) as _);
+    put(&root, "/kept", 1, 8 * MIB);
+    put(&root, "/gone", 2, 32 * MIB);
+    fs.sync().unwrap();
+    let before = taken(&image);
+    root.unlink("/gone").unwrap();
+    let sb = Arc::clone(root.root().superblock());
+    // Neither where nothing is, nor in runs that are longer than there are.
+    for (range, min) in [(0..1023, 0), (1 << 40..1 << 41, 0), (0..u64::MAX, u64::MAX)] {
+        assert_eq!(sb.trim(range.clone(), min).unwrap_err(), Errno::EINVAL, "{range:?} {min}");
+    }
+    assert_eq!(sb.trim(0..4 << 20, 8192 << 10).unwrap(), 0);
+    let trimmed = sb.trim(0..u64::MAX, 0).unwrap();
+    assert!(trimmed > 32 << 20 && trimmed <= sb.statfs().unwrap().blocks_free * 1024, "{trimmed}");
+    assert!(taken(&image) + (31 << 20) < before, "{} of {before} bytes", taken(&image));
+    assert!(holds(&root, "/kept", 1, 8 * MIB));
+    drop((root, sb));
+    fs.close().unwrap();
+    drop(fs);
+    tools::e2fsck(&image.path).unwrap();
+}
+
+#[test]
+fn nothing_is_lost_that_is_written_meanwhile() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let fs = open_for_writing(&image.path);
+    let root = session(Arc::clone(&fs) as _);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                root.root().superblock().trim(0..u64::MAX, 0).unwrap();
+            }
+        });
+        for round in 0..30_u64 {
+            for file in 0..4 {
+                put(&root, &format!("/{file}"), round * 4 + file, MIB);
+            }
+            for file in 0..4 {
+                assert!(holds(&root, &format!("/{file}"), round * 4 + file, MIB), "{round} {file}");
+                root.unlink(format!("/{file}")).unwrap();
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    drop(root);
+    fs.close().unwrap();
+    drop(fs);
+    tools::e2fsck(&image.path).unwrap();
+}
+
+#[test]
+fn what_a_crash_brings_back_is_whole() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let fs = open_for_writing(&image.path);
+    let root = session(Arc::clone(&fs) as _);
+    put(&root, "/file", 3, 4 * MIB);
+    fs.sync().unwrap();
+    let sb = Arc::clone(root.root().superblock());
+    sb.trim(0..u64::MAX, 0).unwrap();
+    root.unlink("/file").unwrap();
+    // Too late for it to become durable: the device must not hear of it either.
+    sb.shut_down(Shutdown::Forget).unwrap();
+    assert_eq!(sb.trim(0..u64::MAX, 0).unwrap_err(), Errno::EIO);
+    assert!(fs.trim(0..u64::MAX, 0).is_err());
+    drop((root, sb, fs));
+    let fs = open_for_writing(&image.path);
+    let root = session(Arc::clone(&fs) as _);
+    assert!(holds(&root, "/file", 3, 4 * MIB));
+    drop(root);
+    fs.close().unwrap();
+    drop(fs);
+    tools::e2fsck(&image.path).unwrap();
+}
