@@ -28,7 +28,8 @@ pub(crate) struct Args {
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
     /// allow_other; and
-    /// transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened
+    /// transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened;
+    /// lifetime=0, to be asked for attributes and names each time
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
     /// The volume to mount
@@ -89,8 +90,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         // Where nobody listens, there is nothing more to be done.
         let _ = writeln!(io::stderr().lock(), "extern4: mount: {message}");
     };
-    let (opens, transport) = (options.opens, options.transport);
-    let config = Config { opens, transport, log: Box::new(log), ..Config::default() };
+    let Options { opens, lifetime, transport, .. } = options;
+    let config = Config { opens, lifetime, transport, log: Box::new(log), ..Config::default() };
     let server = Arc::new(Server::new(volume.namespace(), config));
     end_on_signals(mounted)?;
     let note = |what: &str, error: &io::Error| {

@@ -61,6 +61,26 @@ fn tell(path: &Path, question: &[u8]) -> String {
 }
 
 #[test]
+fn without_a_lifetime_each_look_is_asked_for() {
+    if !can_mount() {
+        return;
+    }
+    const LOOKS: u64 = 100;
+    for (options, is_asked) in [("defaults", false), ("lifetime=0", true)] {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", options]);
+        fs::write(served.path("file"), "text").expect("a file");
+        for _ in 0..LOOKS {
+            fs::metadata(served.path("file")).expect("attributes");
+        }
+        // A kernel that is short of memory may ask once more.
+        let asked = operation(&stats(&image), "lookup")["count"].as_u64().unwrap_or(0);
+        assert_eq!(asked >= LOOKS, is_asked, "{options}: asked {asked} times");
+        served.umount();
+    }
+}
+
+#[test]
 fn a_mount_tells_what_it_has_done() {
     if !can_mount() {
         return;

@@ -1,7 +1,9 @@
 //! The words behind `-o`.
 
+use std::time::Duration;
+
 use extern4::Atime;
-use extern4_fuse::{MountOptions, Transport};
+use extern4_fuse::{Config, MountOptions, Transport};
 
 /// The words of one `-o`.
 #[derive(Clone)]
@@ -22,6 +24,8 @@ pub(super) struct Options {
     pub(super) lazytime: bool,
     /// The kernel tells of every file that is opened.
     pub(super) opens: bool,
+    /// How long the kernel keeps attributes and names.
+    pub(super) lifetime: Duration,
     /// How the kernel asks.
     pub(super) transport: Transport,
     /// What the kernel has to know.
@@ -65,6 +69,7 @@ const WORDS: &[(&str, Effect)] = &[
     ("dirsync", |o| o.mount.dirsync = true),
     ("opens", |o| o.opens = true),
     ("noopens", |o| o.opens = false),
+    ("lifetime=0", |o| o.lifetime = Duration::ZERO),
     ("transport=auto", |o| o.transport = Transport::Auto),
     ("transport=device", |o| o.transport = Transport::Device),
     ("transport=ring", |o| o.transport = Transport::Ring),
@@ -78,6 +83,7 @@ impl Default for Options {
             atime: Atime::Relative,
             lazytime: false,
             opens: false,
+            lifetime: Config::default().lifetime,
             transport: Transport::Auto,
             mount: MountOptions::default(),
         }
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!(read(&["noatime", "strictatime"]).atime, Atime::Strict);
         let options = read(&["nosuid,nodev,lazytime,,defaults", "dev"]);
         assert!(options.mount.nosuid && !options.mount.nodev && options.lazytime);
+        assert!(read(&["lifetime=0"]).lifetime.is_zero() && !read(&[]).lifetime.is_zero());
         assert!(read(&["noatime"]).mount.noatime && !read(&[]).mount.noatime);
     }
 
