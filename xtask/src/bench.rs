@@ -56,19 +56,66 @@ enum Need {
     Transport(Transport),
     /// Who is to be compared with.
     Rival(Rival),
+    /// What is done in a mount.
+    Work(Work),
 }
 
 /// Whether requests may come through rings.
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// A row of the mount.
-macro_rules! mount_row {
-    ($name:literal, $goal:literal, $transport:ident, $work:ident, $rival:ident) => {
-        (
-            $name,
-            &[Need::Mounts, Need::Fuse, Need::Transport(Transport::$transport), Need::Rival(Rival::$rival)],
-            |bench: &Bench| bench.mount($name, $goal, Transport::$transport, Work::$work, Rival::$rival),
-        )
+/// The rows of the mount, requests coming by this way.
+macro_rules! mount_rows {
+    ($transport:ident, $prefix:literal) => {
+        mount_rows! { $transport, $prefix,
+            "stat-vs-kernel" 0.95 Stat(1) Kernel,
+            "stat-2-threads-vs-kernel" 0.95 Stat(2) Kernel,
+            "open-close-vs-kernel" 0.7 OpenClose(1) Kernel,
+            "open-close-2-threads-vs-kernel" 0.7 OpenClose(2) Kernel,
+            "asked-stat-vs-fuse2fs" 4.0 AskedStat(1) Fuse2fs,
+            "asked-stat-2-threads-vs-fuse2fs" 6.0 AskedStat(2) Fuse2fs,
+            "asked-open-close-vs-fuse2fs" 4.0 AskedOpenClose(1) Fuse2fs,
+            "asked-open-close-2-threads-vs-fuse2fs" 6.0 AskedOpenClose(2) Fuse2fs,
+            "create-unlink-vs-fuse2fs" 6.0 CreateUnlink(1) Fuse2fs,
+            "create-unlink-2-threads-vs-fuse2fs" 15.0 CreateUnlink(2) Fuse2fs,
+            "tar-include-vs-kernel" 0.4 Tar("include") Kernel,
+            "tar-include-vs-fuse2fs" 4.0 Tar("include") Fuse2fs,
+            "tar-share-vs-kernel" 0.4 Tar("share") Kernel,
+            "tar-share-vs-fuse2fs" 4.0 Tar("share") Fuse2fs,
+            "find-vs-kernel" 0.5 Find Kernel,
+            "find-vs-fuse2fs" 8.0 Find Fuse2fs,
+            "write-1gib-vs-kernel" 0.85 Write Kernel,
+            "write-1gib-vs-fuse2fs" 4.0 Write Fuse2fs,
+            "read-1gib-vs-kernel" 0.85 Read Kernel,
+            "read-1gib-vs-fuse2fs" 4.0 Read Fuse2fs,
+            "random-read-16-threads-vs-kernel" 0.6 RandomRead Kernel,
+            "dbench-8-clients-vs-fuse2fs" 5.0 Dbench Fuse2fs,
+        }
+    };
+    ($transport:ident, $prefix:literal,
+        $($name:literal $goal:literal $work:ident $(($what:literal))? $rival:ident,)*) => {
+        &[
+            $((
+                concat!($prefix, $name),
+                &[
+                    Need::Mounts,
+                    Need::Fuse,
+                    Need::Transport(Transport::$transport),
+                    Need::Rival(Rival::$rival),
+                    Need::Work(Work::$work $(($what))?),
+                ],
+                |bench: &Bench| {
+                    let row = (concat!($prefix, $name), $goal);
+                    bench.mount(row, Transport::$transport, Work::$work $(($what))?, Rival::$rival)
+                },
+            ),)*
+            (
+                concat!($prefix, "memory-of-1000000-files"),
+                &[Need::Mounts, Need::Fuse, Need::Transport(Transport::$transport)],
+                |bench: &Bench| {
+                    bench.mount_memory(concat!($prefix, "memory-of-1000000-files"), Transport::$transport)
+                },
+            ),
+        ]
     };
 }
 
@@ -90,7 +137,12 @@ macro_rules! change {
     };
 }
 
-const ROWS: &[Spec] = &[
+/// All rows.
+const ROWS: &[&[Spec]] =
+    &[LIBRARY_ROWS, mount_rows!(Ring, "mount-ring-"), mount_rows!(Device, "mount-device-")];
+
+/// Those of the library, and of the command but for its mount.
+const LIBRARY_ROWS: &[Spec] = &[
     ("find-vs-kernel", &[Need::Mounts], |bench| bench.find(Rival::Kernel)),
     ("find-vs-fuse2fs", &[Need::Mounts, Need::Program("fuse2fs")], |bench| bench.find(Rival::Fuse2fs)),
     ("cat-1gib-vs-kernel", &[Need::Mounts], Bench::cat),
@@ -171,26 +223,6 @@ const ROWS: &[Spec] = &[
     ("cp-share-vs-fuse2fs", &[Need::Mounts, Need::Program("mke2fs"), Need::Program("fuse2fs")], |bench| {
         bench.copy_tree(Rival::Fuse2fs)
     }),
-    mount_row!("mount-ring-stat-vs-kernel", 0.95, Ring, Stat, Kernel),
-    mount_row!("mount-ring-open-close-vs-kernel", 0.7, Ring, OpenClose, Kernel),
-    mount_row!("mount-ring-create-unlink-vs-fuse2fs", 6.0, Ring, CreateUnlink, Fuse2fs),
-    mount_row!("mount-ring-tar-include-vs-kernel", 0.4, Ring, Tar, Kernel),
-    mount_row!("mount-ring-tar-include-vs-fuse2fs", 4.0, Ring, Tar, Fuse2fs),
-    mount_row!("mount-ring-find-vs-kernel", 0.5, Ring, Find, Kernel),
-    mount_row!("mount-ring-find-vs-fuse2fs", 8.0, Ring, Find, Fuse2fs),
-    mount_row!("mount-ring-write-1gib-vs-kernel", 0.85, Ring, Write, Kernel),
-    mount_row!("mount-ring-write-1gib-vs-fuse2fs", 4.0, Ring, Write, Fuse2fs),
-    mount_row!("mount-ring-read-1gib-vs-kernel", 0.85, Ring, Read, Kernel),
-    mount_row!("mount-device-stat-vs-kernel", 0.95, Device, Stat, Kernel),
-    mount_row!("mount-device-open-close-vs-kernel", 0.7, Device, OpenClose, Kernel),
-    mount_row!("mount-device-create-unlink-vs-fuse2fs", 6.0, Device, CreateUnlink, Fuse2fs),
-    mount_row!("mount-device-tar-include-vs-kernel", 0.4, Device, Tar, Kernel),
-    mount_row!("mount-device-tar-include-vs-fuse2fs", 4.0, Device, Tar, Fuse2fs),
-    mount_row!("mount-device-find-vs-kernel", 0.5, Device, Find, Kernel),
-    mount_row!("mount-device-find-vs-fuse2fs", 8.0, Device, Find, Fuse2fs),
-    mount_row!("mount-device-write-1gib-vs-kernel", 0.85, Device, Write, Kernel),
-    mount_row!("mount-device-write-1gib-vs-fuse2fs", 4.0, Device, Write, Fuse2fs),
-    mount_row!("mount-device-read-1gib-vs-kernel", 0.85, Device, Read, Kernel),
 ];
 
 /// Runs the rows with one of `parts` in their names, or all if there are none; true if every goal was met.
@@ -202,7 +234,7 @@ pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
     let bench = Bench { target, folder, share: OnceCell::new(), include: OnceCell::new() };
     println!("{}", Row::header());
     let mut met = true;
-    for (name, needs, measure) in ROWS.iter().filter(|(name, ..)| chosen(name)) {
+    for (name, needs, measure) in ROWS.iter().copied().flatten().filter(|(name, ..)| chosen(name)) {
         if let Some(missing) = needs.iter().find_map(|need| need.missing()) {
             println!("{name}: skipped, for it needs {missing}");
             continue;
@@ -256,9 +288,10 @@ impl Need {
     /// What is missing, if anything is.
     fn missing(self) -> Option<String> {
         let there = match self {
+            Self::Work(Work::Dbench) => return Self::Program("dbench").missing(),
             Self::Mounts => rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists(),
             Self::Fuse => Path::new("/dev/fuse").exists(),
-            Self::Transport(Transport::Device) | Self::Rival(Rival::Kernel) => true,
+            Self::Transport(Transport::Device) | Self::Rival(Rival::Kernel) | Self::Work(_) => true,
             Self::Transport(Transport::Ring) => {
                 std::fs::read_to_string(RINGS).is_ok_and(|switch| switch.trim() == "Y")
             }
@@ -275,7 +308,7 @@ impl Need {
         Some(match self {
             Self::Mounts => "the superuser and loop mounts".to_owned(),
             Self::Program(name) => format!("the program {name}"),
-            Self::Fuse | Self::Rival(_) => "/dev/fuse".to_owned(),
+            Self::Fuse | Self::Rival(_) | Self::Work(_) => "/dev/fuse".to_owned(),
             Self::Transport(_) => format!("{RINGS} to say Y"),
         })
     }

@@ -96,7 +96,7 @@ impl Bench {
 }
 
 /// Runs `work` in so many threads, each told which, from the same moment on. Returns the nanoseconds until all have ended.
-fn in_threads(threads: u32, work: impl Fn(u32) -> Result<()> + Sync) -> Result<f64> {
+pub(super) fn in_threads(threads: u32, work: impl Fn(u32) -> Result<()> + Sync) -> Result<f64> {
     let barrier = Barrier::new(threads as usize + 1);
     let (results, took) = thread::scope(|scope| {
         let spawn = |number| {

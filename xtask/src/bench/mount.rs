@@ -1,25 +1,42 @@
 //! Rows of the mount: the same system calls and programs in a mount of ours, by either transport, and in a rival's. Ours is the command
 //! in the foreground, with its usual options; each run mounts a volume anew.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::crowd::in_threads;
 use super::image::{BIG_BYTES, Rival, must};
 use super::row::{Row, Unit};
-use super::write::{CHUNK_BYTES, LONG_RUNS, Mounted, remove, write_large_below};
+use super::write::{CHUNK_BYTES, LONG_RUNS, Mounted, NEW, open, remove, write_large_below};
 use super::{Bench, Result};
 
 /// Interleaved runs of short rows.
 const SHORT_RUNS: usize = 5;
 const CALLS: u32 = 200_000;
+/// Calls each of which is a question to who serves.
+const ASKED: u32 = 20_000;
 const PAIRS: u32 = 5_000;
+/// Threads that read blocks by chance, and how many each.
+const READERS: u32 = 16;
+const READS: u32 = 4_000;
+const BLOCK_BYTES: usize = 4096;
+/// Clients of dbench, and for how many seconds they work.
+const CLIENTS: &str = "8";
+const CLIENT_SECONDS: &str = "10";
+const LOAD: &str = "/usr/share/dbench/client.txt";
+/// Directories of the volume with many files, and files in each.
+const DIRECTORIES: u32 = 1000;
+const FILES: u32 = 1000;
+/// What the daemon may take for them, in MiB.
+const MEMORY_GOAL: f64 = 300.0;
 
 /// How requests reach us.
 #[derive(Clone, Copy)]
@@ -37,44 +54,59 @@ impl Transport {
     }
 }
 
-/// What is done in the mount.
+/// What is done in the mount; by so many threads, where there is a number.
 #[derive(Clone, Copy)]
 pub(super) enum Work {
     /// A file that is cached is asked for its attributes.
-    Stat,
+    Stat(u32),
     /// It is opened and closed.
-    OpenClose,
-    /// An empty file is made and removed.
-    CreateUnlink,
-    /// `/usr/include` out of an archive, until the volume is unmounted and on the disk.
-    Tar,
+    OpenClose(u32),
+    /// The same where the kernel keeps nothing, and asks each time.
+    AskedStat(u32),
+    AskedOpenClose(u32),
+    /// An empty file is made and removed in a directory of the thread's own.
+    CreateUnlink(u32),
+    /// This tree of `/usr` out of an archive, until the volume is unmounted and on the disk.
+    Tar(&'static str),
     /// All names of `/usr/share` with the attributes of each, by a daemon that has seen nothing yet.
     Find,
     /// A file of 1 GiB is written and made durable.
     Write,
     /// One is read that no cache but that of the image has.
     Read,
+    /// Blocks of it by chance, past the cache.
+    RandomRead,
+    /// What clients of a file server do; milliseconds for a megabyte of theirs.
+    Dbench,
 }
 
 impl Work {
     fn unit(self) -> Unit {
         match self {
-            Self::Stat | Self::OpenClose | Self::CreateUnlink => Unit::Nanoseconds,
-            _ => Unit::Milliseconds,
+            Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench => Unit::Milliseconds,
+            _ => Unit::Nanoseconds,
         }
     }
 
     /// Whether the volume is the large one, with a tree and a file in it already.
     fn reads_only(self) -> bool {
-        matches!(self, Self::Find | Self::Read)
+        matches!(self, Self::Find | Self::Read | Self::RandomRead)
     }
 
+    /// How many runs are counted; one more comes before, unless it would take minutes.
     fn runs(self, rival: Rival) -> usize {
         match (self, rival) {
-            // It takes minutes.
-            (Self::Tar | Self::Find | Self::Write, Rival::Fuse2fs) => 1,
-            (Self::Tar | Self::Find | Self::Write | Self::Read, _) => LONG_RUNS,
+            (Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench, Rival::Fuse2fs) => 1,
+            (Self::Tar(_) | Self::Find | Self::Write | Self::Read, _) => LONG_RUNS,
             _ => SHORT_RUNS,
+        }
+    }
+
+    /// What has to be said to us and to the rival.
+    fn options(self) -> (&'static str, &'static str) {
+        match self {
+            Self::AskedStat(_) | Self::AskedOpenClose(_) => ("lifetime=0", "attr_timeout=0,entry_timeout=0"),
+            _ => ("rw", "rw"),
         }
     }
 }
@@ -83,24 +115,21 @@ impl Bench {
     /// One row of the mount.
     pub(super) fn mount(
         &self,
-        name: &'static str,
-        goal: f64,
+        (name, goal): (&'static str, f64),
         transport: Transport,
         work: Work,
         rival: Rival,
     ) -> Result<Row> {
+        let (our_options, their_options) = work.options();
+        let our_options = format!("{},{our_options}", transport.option());
         let mut row = Row::faster(name, work.unit(), goal);
-        for run in 0..=work.runs(rival) {
-            let ours = self.in_mount(work, |image, dir| {
-                Mounted::by_us(&self.extern4()?, transport.option(), image, dir)
-            })?;
-            let theirs = self.in_mount(work, |image, dir| Mounted::new(rival, image, dir))?;
-            // A first run is not counted, unless it is the only one.
-            if run > 0 || work.runs(rival) == 1 {
+        let runs = work.runs(rival);
+        for run in if runs == 1 { 1..=1 } else { 0..=runs } {
+            let ours =
+                self.in_mount(work, |image, dir| Mounted::by_us(&self.extern4()?, &our_options, image, dir))?;
+            let theirs = self.in_mount(work, |image, dir| Mounted::with(rival, their_options, image, dir))?;
+            if run > 0 {
                 row.add(ours, theirs);
-            }
-            if work.runs(rival) == 1 {
-                break;
             }
         }
         Ok(row)
@@ -110,72 +139,107 @@ impl Bench {
         let dir = self.folder.join("mnt");
         if work.reads_only() {
             let mounted = mount(self.share()?, &dir)?;
-            let took = match work {
-                Work::Find => find(&mounted.path.join("share"))?,
-                _ => read(&mounted.path.join("big"))?,
+            let figure = match work {
+                Work::Find => milliseconds(find(&mounted.path.join("share"))?),
+                Work::RandomRead => random_reads(&mounted.path.join("big"))?,
+                _ => milliseconds(read(&mounted.path.join("big"))?),
             };
             mounted.end()?;
-            return Ok(took.as_secs_f64() * 1e3);
+            return Ok(figure);
         }
-        let image = self.fresh("mount.img", "2G", 100_000)?;
-        let archive = if matches!(work, Work::Tar) { Some(self.archive()?) } else { None };
-        let start = Instant::now();
-        let mounted = mount(&image, &dir)?;
-        let took = match (work, archive) {
-            (Work::Stat | Work::OpenClose, _) => calls(work, &mounted.path)?,
-            (Work::CreateUnlink, _) => create_and_unlink(&mounted.path)?,
-            (Work::Tar, Some(archive)) => {
-                must(Command::new("tar").arg("xf").arg(archive).arg("-C").arg(&mounted.path))?;
-                mounted.end()?;
-                File::open(&image).and_then(|file| file.sync_all()).map_err(|e| e.to_string())?;
-                let took = start.elapsed();
-                remove([image])?;
-                return Ok(took.as_secs_f64() * 1e3);
-            }
-            _ => write_large_below(&mounted.path, BIG_BYTES)?.as_secs_f64() * 1e3,
+        let image = self.fresh("mount.img", "4G", 200_000)?;
+        let figure = if let Work::Tar(tree) = work {
+            let archive = self.archive(tree)?;
+            let start = Instant::now();
+            let mounted = mount(&image, &dir)?;
+            must(Command::new("tar").arg("xf").arg(archive).arg("-C").arg(&mounted.path))?;
+            mounted.end()?;
+            File::open(&image).and_then(|file| file.sync_all()).map_err(|e| e.to_string())?;
+            milliseconds(start.elapsed())
+        } else {
+            let mounted = mount(&image, &dir)?;
+            let figure = change(work, &mounted.path)?;
+            mounted.end()?;
+            figure
         };
-        mounted.end()?;
         remove([image])?;
-        Ok(took)
+        Ok(figure)
     }
 
-    /// An archive of `/usr/include`, made anew each time that the rows are run.
-    fn archive(&self) -> Result<PathBuf> {
-        let archive = self.folder.join("include.tar");
+    /// An archive of a tree of `/usr`, made anew each time that the rows are run.
+    fn archive(&self, tree: &str) -> Result<PathBuf> {
+        let archive = self.folder.join(format!("{tree}.tar"));
         if !archive.exists() {
-            must(Command::new("tar").arg("cf").arg(&archive).args(["-C", "/usr", "include"]))?;
+            must(Command::new("tar").arg("cf").arg(&archive).args(["-C", "/usr", tree]))?;
         }
         Ok(archive)
     }
+
+    /// What the daemon has taken at most when every file of many was looked at.
+    pub(super) fn mount_memory(&self, name: &'static str, transport: Transport) -> Result<Row> {
+        let mut row = Row::below(name, Unit::Mebibytes, MEMORY_GOAL);
+        let image = self.fresh("mount.img", "4G", DIRECTORIES * (FILES + 1) + 1000)?;
+        make_files(&image)?;
+        let mounted = Mounted::by_us(&self.extern4()?, transport.option(), &image, &self.folder.join("mnt"))?;
+        find(&mounted.path)?;
+        row.add(mounted.peak_memory()?, MEMORY_GOAL);
+        mounted.end()?;
+        remove([image])?;
+        Ok(row)
+    }
 }
 
-/// Nanoseconds of one call on a file that is cached.
-fn calls(work: Work, root: &Path) -> Result<f64> {
-    let path = root.join("file");
-    fs::write(&path, b"contents").map_err(|e| e.to_string())?;
-    let path = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-    let call = || match work {
-        Work::Stat => rustix::fs::stat(&path).map(drop),
-        _ => rustix::fs::open(&path, OFlags::RDONLY, Mode::empty()).map(drop),
+fn milliseconds(took: Duration) -> f64 {
+    took.as_secs_f64() * 1e3
+}
+
+/// A row's figure of work in an empty volume.
+fn change(work: Work, root: &Path) -> Result<f64> {
+    match work {
+        Work::Stat(threads) => calls(root, threads, CALLS, stat),
+        Work::OpenClose(threads) => calls(root, threads, CALLS, open_and_close),
+        Work::AskedStat(threads) => calls(root, threads, ASKED, stat),
+        Work::AskedOpenClose(threads) => calls(root, threads, ASKED, open_and_close),
+        Work::CreateUnlink(threads) => create_and_unlink(root, threads),
+        Work::Dbench => dbench(root),
+        _ => write_large_below(root, BIG_BYTES).map(milliseconds),
+    }
+}
+
+fn stat(path: &CStr) -> rustix::io::Result<()> {
+    rustix::fs::stat(path).map(drop)
+}
+
+fn open_and_close(path: &CStr) -> rustix::io::Result<()> {
+    rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).map(drop)
+}
+
+/// Nanoseconds of the clock for a call of any thread, each on a file of its own, which has been used before.
+fn calls(root: &Path, threads: u32, times: u32, call: fn(&CStr) -> rustix::io::Result<()>) -> Result<f64> {
+    let path = |thread: u32| -> Result<CString> {
+        let path = root.join(format!("file{thread}"));
+        fs::write(&path, b"contents").map_err(|e| e.to_string())?;
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+        call(&path).map_err(|e| e.to_string())?;
+        Ok(path)
     };
-    call().map_err(|e| e.to_string())?;
-    let start = Instant::now();
-    for _ in 0..CALLS {
-        call().map_err(|e| e.to_string())?;
-    }
-    Ok(start.elapsed().as_nanos() as f64 / f64::from(CALLS))
+    let paths = (0..threads).map(path).collect::<Result<Vec<_>>>()?;
+    let ns = in_threads(threads, |thread| {
+        (0..times).try_for_each(|_| call(&paths[thread as usize])).map_err(|e| e.to_string())
+    })?;
+    Ok(ns / f64::from(times * threads))
 }
 
-/// Nanoseconds of a file made and removed.
-fn create_and_unlink(root: &Path) -> Result<f64> {
-    let dir = root.join("own");
-    fs::create_dir(&dir).map_err(|e| e.to_string())?;
-    let path = dir.join("file");
-    let start = Instant::now();
-    for _ in 0..PAIRS {
-        File::create_new(&path).and_then(|_| fs::remove_file(&path)).map_err(|e| e.to_string())?;
-    }
-    Ok(start.elapsed().as_nanos() as f64 / f64::from(PAIRS))
+/// Nanoseconds of the clock for a file that any thread makes and removes.
+fn create_and_unlink(root: &Path, threads: u32) -> Result<f64> {
+    let own = |thread: u32| root.join(format!("own{thread}"));
+    (0..threads).try_for_each(|thread| fs::create_dir(own(thread))).map_err(|e| e.to_string())?;
+    let ns = in_threads(threads, |thread| {
+        let path = own(thread).join("file");
+        let pair = |_| File::create_new(&path).and_then(|_| fs::remove_file(&path));
+        (0..PAIRS).try_for_each(pair).map_err(|e| e.to_string())
+    })?;
+    Ok(ns / f64::from(PAIRS * threads))
 }
 
 fn find(tree: &Path) -> Result<Duration> {
@@ -194,4 +258,56 @@ fn read(path: &Path) -> Result<Duration> {
     let mut file = File::open(path).map_err(|e| e.to_string())?;
     while file.read(&mut chunk).map_err(|e| e.to_string())? > 0 {}
     Ok(start.elapsed())
+}
+
+/// Nanoseconds of the clock for a block that any thread reads past the cache, at places that are the same in each run.
+fn random_reads(path: &Path) -> Result<f64> {
+    /// What is read past the cache has to be aligned.
+    #[repr(align(4096))]
+    struct Block([u8; BLOCK_BYTES]);
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty());
+    let file = File::from(file.map_err(|e| e.to_string())?);
+    let ns = in_threads(READERS, |thread| {
+        let mut block = Block([0; BLOCK_BYTES]);
+        let mut place = u64::from(thread) + 1;
+        for _ in 0..READS {
+            // Marsaglia's xorshift.
+            place ^= place << 13;
+            place ^= place >> 7;
+            place ^= place << 17;
+            let at = place % (BIG_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
+            file.read_exact_at(&mut block.0, at).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    })?;
+    Ok(ns / f64::from(READERS * READS))
+}
+
+/// Milliseconds for a megabyte of the clients' reading and writing.
+fn dbench(root: &Path) -> Result<f64> {
+    let mut dbench = Command::new("dbench");
+    dbench.args(["-t", CLIENT_SECONDS, "-c", LOAD, "-D"]).arg(root).arg(CLIENTS);
+    let output = dbench.stdin(Stdio::null()).output().map_err(|e| format!("dbench: {e}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let rate =
+        said.lines().find_map(|line| line.strip_prefix("Throughput ")?.split(' ').next()?.parse().ok());
+    match rate {
+        Some(rate) if output.status.success() => Ok(1e3 / f64::max(rate, f64::MIN_POSITIVE)),
+        _ => Err(format!("dbench: {}, {}", output.status, said.trim_end())),
+    }
+}
+
+/// Many files, made without a mount.
+fn make_files(image: &Path) -> Result<()> {
+    let volume = open(image)?;
+    let root = volume.superuser();
+    for dir in (0..DIRECTORIES).map(|number| format!("/{number}")) {
+        root.create_dir_all(&dir).map_err(|e| e.to_string())?;
+        let dir = root.at(&dir).map_err(|e| e.to_string())?;
+        for file in 0..FILES {
+            dir.open_with(file.to_string(), NEW, 0o644).map_err(|e| e.to_string())?;
+        }
+    }
+    drop(root);
+    volume.close().map_err(|e| e.to_string())
 }

@@ -20,6 +20,8 @@ pub(crate) enum Unit {
     Percent,
     /// How many times another figure.
     Times,
+    /// MiB of memory.
+    Mebibytes,
 }
 
 impl fmt::Display for Unit {
@@ -31,6 +33,7 @@ impl fmt::Display for Unit {
             Self::Count => "count",
             Self::Percent => "%",
             Self::Times => "x",
+            Self::Mebibytes => "MiB",
         })
     }
 }

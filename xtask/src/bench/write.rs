@@ -298,11 +298,20 @@ pub(super) struct Mounted {
 
 impl Mounted {
     pub(super) fn new(rival: Rival, image: &Path, path: &Path) -> Result<Self> {
+        Self::with(rival, "rw", image, path)
+    }
+
+    /// Mounted with these options.
+    pub(super) fn with(rival: Rival, options: &str, image: &Path, path: &Path) -> Result<Self> {
         fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut mounted = Self { path: path.to_owned(), server: None, ended: false };
         match rival {
-            Rival::Kernel => must(Command::new("mount").args(["-o", "loop"]).arg(image).arg(path))?,
-            Rival::Fuse2fs => mounted.serve(Command::new("fuse2fs").arg("-f").arg(image))?,
+            Rival::Kernel => {
+                must(Command::new("mount").args(["-o", "loop", "-o", options]).arg(image).arg(path))?
+            }
+            Rival::Fuse2fs => {
+                mounted.serve(Command::new("fuse2fs").args(["-f", "-o", options]).arg(image))?
+            }
         }
         Ok(mounted)
     }
@@ -332,6 +341,18 @@ impl Mounted {
             sleep(Duration::from_millis(1));
         }
         Err("the server does not mount the volume".to_owned())
+    }
+
+    /// The most memory that the server has had so far, in MiB.
+    pub(super) fn peak_memory(&self) -> Result<f64> {
+        let server = self.server.as_ref().ok_or("nobody serves the volume")?;
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", server.id())).map_err(|e| e.to_string())?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib: f64 = line
+            .and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
+            .ok_or("the kernel does not say how much memory the server has had")?;
+        Ok(kib / 1024.0)
     }
 
     /// Unmounts it, and waits until everything has been written.
