@@ -8,6 +8,7 @@ mod documents;
 mod experts;
 mod failing;
 mod handles;
+mod hostile;
 mod ioctls;
 mod killing;
 mod listing;
