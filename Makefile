@@ -1,6 +1,6 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test bench bench-mount soak ci
+.PHONY: run test bench bench-mount prove-mount soak ci
 .DEFAULT_GOAL := test
 
 run:
@@ -20,8 +20,14 @@ bench:
 bench-mount:
 	$(MAKE) bench ROWS=mount-
 
+prove-mount:
+	./scripts/setup prove
+	cargo build --release --locked -p extern4-cli
+	./scripts/prove-mount $(PROOFS)
+
 soak:
 	./scripts/setup soak
+	./scripts/setup prove
 	./scripts/soak
 
 ci:
