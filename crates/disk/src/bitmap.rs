@@ -148,16 +148,7 @@ impl<'a> Bitmap<'a> {
 
     /// The first bit from `from` on that is set in the words as `view` shows them.
     fn find(&self, from: u32, view: impl Fn(u64) -> u64) -> Option<u32> {
-        let first = from / WORD_BITS;
-        let mut mask = u64::MAX << (from % WORD_BITS);
-        for index in first..self.words() {
-            let word = view(self.word(index)) & mask;
-            if word != 0 {
-                return Some(index * WORD_BITS + word.trailing_zeros());
-            }
-            mask = u64::MAX;
-        }
-        None
+        find(from, self.words(), |index| view(self.word(index)))
     }
 
     const fn words(&self) -> u32 {
@@ -177,6 +168,58 @@ impl<'a> Bitmap<'a> {
             _ => word,
         }
     }
+}
+
+/// Two bitmaps of the same group seen as one, in which a bit is set if it is set in either. Searched word by word, however many
+/// runs there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Union<'a>(pub Bitmap<'a>, pub Bitmap<'a>);
+
+impl Union<'_> {
+    /// Bits of the first bitmap; those of the second beyond them do not count.
+    pub const fn len(&self) -> u32 {
+        self.0.len
+    }
+
+    /// Whether there are no bits.
+    pub const fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// The first `len` bits, or all if there are not so many.
+    pub const fn cut(self, len: u32) -> Self {
+        Self(self.0.cut(len), self.1)
+    }
+
+    /// The first set bit from `from` on.
+    pub fn next_set(&self, from: u32) -> Option<u32> {
+        self.find(from, |word| word)
+    }
+
+    /// The first bit from `from` on that is clear in both.
+    pub fn next_clear(&self, from: u32) -> Option<u32> {
+        self.find(from, |word| !word)
+    }
+
+    fn find(&self, from: u32, view: impl Fn(u64) -> u64) -> Option<u32> {
+        let of_second = |index| if index < self.1.words() { self.1.word(index) } else { 0 };
+        let word = |index| view(self.0.word(index) | of_second(index));
+        find(from, self.0.words(), word).filter(|index| *index < self.0.len)
+    }
+}
+
+/// The first bit from `from` on that is set in one of so many words.
+fn find(from: u32, words: u32, word: impl Fn(u32) -> u64) -> Option<u32> {
+    let first = from / WORD_BITS;
+    let mut mask = u64::MAX << (from % WORD_BITS);
+    for index in first..words {
+        let word = word(index) & mask;
+        if word != 0 {
+            return Some(index * WORD_BITS + word.trailing_zeros());
+        }
+        mask = u64::MAX;
+    }
+    None
 }
 
 /// The checksum of a bitmap whose group has `len` clusters or inodes if it is not the last; under the volume's seed.
@@ -282,6 +325,27 @@ mod tests {
             }
             let all = u32::try_from(bytes.len()).unwrap() * 8;
             prop_assert_eq!(bitmap.is_padded(), (len..all).all(bit));
+        }
+
+        #[test]
+        fn a_union_has_the_bits_of_both(
+            one in prop::collection::vec(any::<u8>(), 0..40),
+            other in prop::collection::vec(any::<u8>(), 0..40),
+            cut in 0u32..16,
+        ) {
+            let bits = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap() * 8;
+            let len = bits(&one).saturating_sub(cut);
+            let second = Bitmap::new(&other, bits(&other)).unwrap();
+            let union = Union(Bitmap::new(&one, len).unwrap(), second);
+            let set = |at: u32| [&one, &other].iter().any(|it| {
+                it.get((at / 8) as usize).is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+            });
+            for from in 0..len + 2 {
+                prop_assert_eq!(union.next_set(from), (from..len).find(|at| set(*at)));
+                prop_assert_eq!(union.next_clear(from), (from..len).find(|at| !set(*at)));
+                let cut = (len / 2).max(from);
+                prop_assert_eq!(union.cut(cut).next_set(from), (from..len.min(cut)).find(|at| set(*at)));
+            }
         }
 
         #[test]

@@ -15,7 +15,6 @@
 //! plenty ([`Supply`]).
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -36,6 +35,7 @@ use extern4_vfs::{Errno, reserve};
 
 use crate::change::Change;
 use crate::error::Result;
+use crate::free_map::FreeMap;
 use crate::group::to_usize;
 use crate::mount::Ext4;
 
@@ -70,13 +70,8 @@ struct Counts {
 /// A group as it stands now.
 pub(crate) struct Group {
     pub(crate) descriptor: GroupDescriptor,
-    /// Freed, but not for good yet: bits of the bitmap that are clear and must not be taken. For the first bit of each range the
-    /// one behind its last; no two ranges have a bit in common.
-    pending: BTreeMap<u32, u32>,
-    /// No free run of the group is longer.
-    longest: u32,
-    /// Where the search goes on if nobody says where.
-    hand: u32,
+    /// Which of its free blocks can be taken.
+    free: FreeMap,
     /// No inode before this one is free.
     pub(crate) first_free_inode: u32,
     /// The generation of the inode that was allocated last. Where it begins is random.
@@ -255,7 +250,7 @@ impl Space {
         for blocks in freed {
             for (group, bits) in self.split(blocks.clone()) {
                 if let Some(mut group) = self.lock_known(group) {
-                    group.settle(&bits);
+                    group.free.settle(bits);
                 }
             }
         }
@@ -299,15 +294,7 @@ impl Space {
 impl Group {
     fn new(descriptor: GroupDescriptor) -> Self {
         let generation = RandomState::new().hash_one(()) as u32;
-        Self {
-            descriptor,
-            pending: BTreeMap::new(),
-            longest: u32::MAX,
-            hand: 0,
-            first_free_inode: 0,
-            generation,
-            unstored: None,
-        }
+        Self { descriptor, free: FreeMap::default(), first_free_inode: 0, generation, unstored: None }
     }
 
     /// A generation that no inode of the group has been given since the volume was opened, but for one of four billion.
@@ -331,63 +318,6 @@ impl Group {
         closing.change(&mut unstored.descriptors.buffer(), |bytes| {
             self.descriptor.encode(&mut bytes[unstored.offset..], number, sb);
         });
-    }
-
-    /// Blocks that were pending may be taken now.
-    fn settle(&mut self, bits: &Range<u32>) {
-        if self.pending.remove(&bits.start).is_some() {
-            self.longest = u32::MAX;
-            self.hand = self.hand.min(bits.start);
-        }
-    }
-
-    /// A free run from `from` on that nobody waits to be rid of, and how long it is, at most `want`.
-    fn run_at(&self, bitmap: &Bitmap<'_>, from: u32, want: u32) -> Option<Range<u32>> {
-        let mut from = from;
-        loop {
-            let start = bitmap.next_clear(from)?;
-            // Looked at no further than is wanted: what is free may go on for long.
-            let wanted = bitmap.cut(start.saturating_add(want));
-            let end = wanted.next_set(start).unwrap_or(wanted.len());
-            match self.pending.range(..=start).next_back() {
-                Some((_, &pending_end)) if pending_end > start => from = pending_end,
-                _ => {
-                    let pending = self.pending.range(start..end).next();
-                    return Some(start..pending.map_or(end, |(&start, _)| start));
-                }
-            }
-        }
-    }
-
-    /// The best run for `want` blocks: the one at `goal` if that is free, else the first that is long enough behind it, or before
-    /// it, else the longest.
-    fn best_run(&mut self, bitmap: &Bitmap<'_>, goal: Option<u32>, want: u32) -> Option<Range<u32>> {
-        if let Some(goal) = goal
-            && let Some(run) = self.run_at(bitmap, goal, want)
-            && run.start == goal
-        {
-            return Some(run);
-        }
-        let first = goal.unwrap_or(self.hand);
-        let mut longest: Option<Range<u32>> = None;
-        let mut looked_all = true;
-        'all: for (from, to) in [(first, bitmap.len()), (0, first)] {
-            let mut at = from;
-            while let Some(run) = self.run_at(bitmap, at, want).filter(|run| run.start < to) {
-                at = run.end.max(run.start + 1);
-                if longest.as_ref().is_none_or(|longest| run.len() > longest.len()) {
-                    longest = Some(run);
-                }
-                if longest.as_ref().is_some_and(|longest| longest.len() >= to_usize(want)) {
-                    looked_all = false;
-                    break 'all;
-                }
-            }
-        }
-        if looked_all {
-            self.longest = longest.as_ref().map_or(0, |longest| longest.end - longest.start);
-        }
-        longest
     }
 }
 
@@ -420,7 +350,7 @@ impl Ext4 {
         };
         let bitmap = bytes.and_then(|bytes| Bitmap::new(bytes, end));
         let bitmap = bitmap.ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
-        Ok(group.run_at(&bitmap, from, want))
+        Ok(group.free.run_at(&bitmap, from, want))
     }
 }
 
@@ -462,13 +392,13 @@ impl Change<'_> {
     ) -> Result<Option<Range<u64>>> {
         let group = &mut *self.writer.space.lock(self.fs, number)?;
         // A goal that is free is taken however short its run is.
-        if group.descriptor.free_clusters() == 0 || goal.is_none() && group.longest < least {
+        if group.descriptor.free_clusters() == 0 || goal.is_none() && !group.free.may_have(least) {
             return Ok(None);
         }
         let mut buffer = self.block_bitmap(number, group)?;
         let len = self.fs.superblock().geometry().group_clusters(number).unwrap_or(0);
         let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
-        let run = group.best_run(&bitmap, goal, want);
+        let run = group.free.best_run(&bitmap, goal, want);
         let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= least) else {
             return Ok(None);
         };
@@ -481,7 +411,7 @@ impl Change<'_> {
         let blocks = start + u64::from(run.start)..start + u64::from(run.end);
         self.writer.zones.check(&blocks)?;
         self.reserved.take(u64::from(run.end - run.start))?;
-        group.hand = run.end;
+        group.free.go_on_at(run.end);
         let free = group.descriptor.free_clusters().checked_sub(run.end - run.start);
         group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
         let taken = u64::from(run.end - run.start);
@@ -506,8 +436,8 @@ impl Change<'_> {
             let mut buffer = self.block_bitmap(number, group)?;
             let free = group.descriptor.free_clusters() + (bits.end - bits.start);
             group.descriptor.set_free_clusters(free);
-            group.pending.insert(bits.start, bits.end);
-            self.set_bits(number, group, Which::Blocks, &mut buffer, bits, false)?;
+            self.set_bits(number, group, Which::Blocks, &mut buffer, bits.clone(), false)?;
+            group.free.hold(bits);
         }
         let freed = blocks.end - blocks.start;
         self.writer.space.add(Counts { blocks: freed, inodes: 0, freed });

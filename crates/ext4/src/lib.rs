@@ -39,6 +39,7 @@ mod fallocate;
 mod fast_commit;
 mod file;
 mod file_change;
+mod free_map;
 mod group;
 mod htree;
 mod htree_change;
