@@ -38,6 +38,7 @@ use crate::error::Result;
 use crate::free_map::FreeMap;
 use crate::group::to_usize;
 use crate::mount::Ext4;
+use crate::window::Growth;
 
 /// The free blocks and inodes of a volume that can be changed.
 pub(crate) struct Space {
@@ -209,6 +210,13 @@ impl Space {
         Ok(&known.0)
     }
 
+    /// Ends the window of inode `ino` in a group, if it has one there.
+    pub(crate) fn end_window(&self, group: u32, ino: u32) {
+        if let Some(mut group) = self.lock_known(group) {
+            group.free.end_window(ino);
+        }
+    }
+
     /// Locks a group, if it has been needed.
     fn lock_known(&self, group: u32) -> Option<LatchGuard<'_, Group>> {
         let known = self.groups[to_usize(group)].get()?;
@@ -332,7 +340,7 @@ impl Ext4 {
     }
 
     /// The first free run from block `from` of a group on, up to `want` blocks of it, and none from `end` on; `None` if there is none.
-    /// What the running transaction has freed is not free yet. Locks: the group's, held.
+    /// What the running transaction has freed is not free yet, and windows are left alone. Locks: the group's, held.
     pub(crate) fn free_run(
         &self,
         number: u32,
@@ -354,6 +362,37 @@ impl Ext4 {
     }
 }
 
+/// What one look at all groups is for.
+#[derive(Clone, Copy)]
+struct Search<'g> {
+    want: u32,
+    /// Whose window is to begin behind what is taken.
+    growth: Option<&'g Growth<'g>>,
+    /// Blocks of that window.
+    ahead: u32,
+    /// A shorter run is left alone, unless it is at the goal.
+    least: u32,
+    /// Windows are of no account.
+    breaks_windows: bool,
+}
+
+impl<'g> Search<'g> {
+    /// First where there is room for all, then where there is room for a good part, then wherever there is room, without windows.
+    /// Others may take what is free before us and free what is behind us, so one look is not enough to know that there is none.
+    fn all(want: u32, growth: Option<&'g Growth<'g>>, most: u32) -> [Self; 5] {
+        let ahead = growth.map_or(0, |growth| growth.ahead.min(most - want));
+        let whole = Self { want, growth, ahead, least: want + ahead, breaks_windows: false };
+        let part = Self { least: whole.least.div_ceil(8), ..whole };
+        let any = Self { growth: None, ahead: 0, least: 1, breaks_windows: true, ..whole };
+        [whole, part, any, any, any]
+    }
+
+    /// How long a run may be of use.
+    fn blocks(&self) -> u32 {
+        self.want + self.ahead
+    }
+}
+
 impl Change<'_> {
     /// Takes up to `want` free blocks that stand together, near block `goal`; one at least.
     ///
@@ -361,63 +400,109 @@ impl Change<'_> {
     /// `ENOSPC`; a corrupt bitmap, as which counts as well one with fewer free blocks than its group says, once what was set aside
     /// cannot be found.
     pub(crate) fn allocate(&self, goal: u64, want: u32) -> Result<Range<u64>> {
+        self.allocate_growing(goal, want, None)
+    }
+
+    /// The same for a file that grows: out of its window, or where there is room for a new one behind what it takes.
+    pub(crate) fn allocate_growing(
+        &self,
+        goal: u64,
+        want: u32,
+        growth: Option<&Growth<'_>>,
+    ) -> Result<Range<u64>> {
         let geometry = self.fs.superblock().geometry();
         let groups = geometry.group_count();
         let goal_group = geometry.group_of_block(goal).unwrap_or(0);
         let goal_bit = geometry.cluster_in_group(goal);
         let want = want.clamp(1, geometry.blocks_per_group());
-        // First where there is room for all, then wherever there is room. Others may take what is free before us and free what is
-        // behind us, so one look is not enough to know that there is none.
-        for least in [want, 1, 1, 1] {
+        if let Some(growth) = growth
+            && let Some(found) = self.allocate_in_window(growth, goal_group, goal_bit, want)?
+        {
+            return Ok(found);
+        }
+        for search in Search::all(want, growth, geometry.blocks_per_group()) {
             for step in 0..groups {
                 let group = ((u64::from(goal_group) + u64::from(step)) % u64::from(groups)) as u32;
                 let goal_bit = goal_bit.filter(|_| step == 0);
-                if let Some(found) = self.allocate_in(group, goal_bit, want, least)? {
+                if let Some(found) = self.allocate_in(group, goal_bit, &search)? {
                     return Ok(found);
                 }
             }
-            if least == 1 && self.reserved.left.get() == 0 {
+            if search.breaks_windows && self.reserved.left.get() == 0 {
                 return Err(Errno::ENOSPC.into());
             }
         }
         Err(bad_bitmap(Which::Blocks, goal_group))
     }
 
-    fn allocate_in(
+    /// Takes blocks out of the file's window, if that has so many and begins at the goal. Otherwise the window is of no use any more,
+    /// and ends.
+    fn allocate_in_window(
         &self,
-        number: u32,
-        goal: Option<u32>,
+        growth: &Growth<'_>,
+        goal_group: u32,
+        goal_bit: Option<u32>,
         want: u32,
-        least: u32,
     ) -> Result<Option<Range<u64>>> {
+        let Some(number) = growth.group() else { return Ok(None) };
         let group = &mut *self.writer.space.lock(self.fs, number)?;
+        let goal = goal_bit.filter(|_| number == goal_group);
+        let Some(run) = goal.and_then(|goal| group.free.in_window(growth.ino(), goal, want)) else {
+            group.free.end_window(growth.ino());
+            return Ok(None);
+        };
+        let mut buffer = self.block_bitmap(number, group)?;
+        let blocks = self.take(number, group, &mut buffer, run.clone())?;
+        group.free.cut_window(growth.ino(), run.end);
+        Ok(Some(blocks))
+    }
+
+    fn allocate_in(&self, number: u32, goal: Option<u32>, search: &Search<'_>) -> Result<Option<Range<u64>>> {
+        let group = &mut *self.writer.space.lock(self.fs, number)?;
+        if search.breaks_windows {
+            group.free.break_windows();
+        }
         // A goal that is free is taken however short its run is.
-        if group.descriptor.free_clusters() == 0 || goal.is_none() && !group.free.may_have(least) {
+        if group.descriptor.free_clusters() == 0 || goal.is_none() && !group.free.may_have(search.least) {
             return Ok(None);
         }
         let mut buffer = self.block_bitmap(number, group)?;
         let len = self.fs.superblock().geometry().group_clusters(number).unwrap_or(0);
         let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
-        let run = group.free.best_run(&bitmap, goal, want);
-        let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= least) else {
+        let run = group.free.best_run(&bitmap, goal, search.blocks());
+        let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= search.least)
+        else {
             return Ok(None);
         };
-        let start = self
-            .fs
-            .superblock()
-            .geometry()
-            .group_start(number)
-            .ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
-        let blocks = start + u64::from(run.start)..start + u64::from(run.end);
-        self.writer.zones.check(&blocks)?;
-        self.reserved.take(u64::from(run.end - run.start))?;
-        group.free.go_on_at(run.end);
-        let free = group.descriptor.free_clusters().checked_sub(run.end - run.start);
-        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
-        let taken = u64::from(run.end - run.start);
-        self.writer.space.add(Counts { blocks: taken.wrapping_neg(), inodes: 0, freed: 0 });
-        self.set_bits(number, group, Which::Blocks, &mut buffer, run, true)?;
+        let end = run.end.min(run.start + search.want);
+        let blocks = self.take(number, group, &mut buffer, run.start..end)?;
+        if let Some(growth) = search.growth.filter(|_| end < run.end) {
+            group.free.open_window(growth.ino(), end..run.end);
+            growth.opened(number);
+        }
         Ok(Some(blocks))
+    }
+
+    /// Takes blocks of a group, all of which are free. Locks: the group's, held.
+    fn take(
+        &self,
+        number: u32,
+        group: &mut Group,
+        buffer: &mut Buffer,
+        bits: Range<u32>,
+    ) -> Result<Range<u64>> {
+        let start = self.fs.superblock().geometry().group_start(number);
+        let start = start.ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
+        let blocks = start + u64::from(bits.start)..start + u64::from(bits.end);
+        self.writer.zones.check(&blocks)?;
+        let taken = bits.end - bits.start;
+        self.reserved.take(u64::from(taken))?;
+        group.free.go_on_at(bits.end);
+        let free = group.descriptor.free_clusters().checked_sub(taken);
+        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
+        self.writer.space.add(Counts { blocks: u64::from(taken).wrapping_neg(), inodes: 0, freed: 0 });
+        self.set_bits(number, group, Which::Blocks, buffer, bits, true)?;
+        Ok(blocks)
     }
 
     /// Gives blocks back; `metadata` if they may have been logged. Nobody can take them before the transaction is durable.

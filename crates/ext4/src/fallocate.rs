@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::map::{LOGICAL_END, Run, RunKind};
-use crate::map_change::{ALLOCATE_CREDITS, MARK_CREDITS, MAX_RUNS, SHIFT_CREDITS, UNMAP_CREDITS};
+use crate::map_change::{ALLOCATE_CREDITS, MARK_CREDITS, MAX_RUNS, Near, SHIFT_CREDITS, UNMAP_CREDITS};
 use crate::mount::Ext4;
 use crate::node::Node;
 
@@ -132,10 +132,11 @@ impl Work<'_> {
             let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
             let mut runs: Vec<Run> = Vec::new();
             while at < end && runs.len() < to_usize(MAX_RUNS) {
-                let near = runs.last().and_then(|run| match run.kind {
+                let goal = runs.last().and_then(|run| match run.kind {
                     RunKind::Unwritten { physical } => Some(physical + run.len_blocks),
                     _ => None,
                 });
+                let near = Near { goal, growth: None };
                 let run = match change.claim(&self.info, at as u32, (end - at) as u32, true, near) {
                     Err(Error::Answer(_)) if !runs.is_empty() => break,
                     run => run?,

@@ -15,9 +15,10 @@ use crate::error::{Error, Result};
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::map::{LOGICAL_END, Run, RunKind};
-use crate::map_change::{ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, MAX_RUNS, UNMAP_CREDITS};
+use crate::map_change::{ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, MAX_RUNS, Near, UNMAP_CREDITS};
 use crate::mount::Ext4;
 use crate::node::Node;
+use crate::window::Growth;
 
 /// Bytes that one change writes at most: a commit waits until they are on the device.
 const PART_BYTES: u64 = 4 << 20;
@@ -183,7 +184,8 @@ impl Ext4 {
         let reserve = blocks + self.map_blocks_needed(info, logical, blocks)?;
         self.changing(WRITE_CREDITS, reserve, |change| {
             change.admit_blocks(info, part.caps, || Ok(blocks))?;
-            let (runs, failed) = change.claim_and_write(info, logical, blocks, part)?;
+            let growth = Growth::of(self, inode, info, logical);
+            let (runs, failed) = change.claim_and_write(info, logical, blocks, part, growth.as_ref())?;
             let Some(last) = runs.last() else { return Ok(failed.map_or(Ok(0), Err)) };
             let end = part.end().min(last.end() << self.superblock().geometry().block_bits());
             let _map = inode.private::<Node>().change_map();
@@ -289,6 +291,7 @@ impl Ext4 {
         if size > self.max_file_bytes(&info) {
             return Err(Errno::EFBIG.into());
         }
+        self.end_window(inode);
         if info.is_inline() {
             if self.resize_inline(inode, &info, size, now)? {
                 return Ok(());
@@ -373,12 +376,13 @@ impl Change<'_> {
         logical: u32,
         blocks: u32,
         part: &Part<'_>,
+        growth: Option<&Growth<'_>>,
     ) -> Result<(Vec<Run>, Option<Error>)> {
         let mut runs: Vec<Run> = Vec::new();
         let (mut at, end) = (logical, logical + blocks);
         while at < end && runs.len() < to_usize(MAX_RUNS) {
             let near = runs.last().and_then(Run::mapped).map(|blocks| blocks.end);
-            let run = match self.claim(info, at, end - at, false, near) {
+            let run = match self.claim(info, at, end - at, false, Near { goal: near, growth }) {
                 Err(Error::Answer(_)) if !runs.is_empty() => break,
                 run => run?,
             };

@@ -1,12 +1,13 @@
 //! Which blocks of a group can be taken, and the search for a run of them.
 //!
 //! A block can be taken if the group's bitmap says that it is free and nobody holds it. The transaction that has freed a block holds
-//! it until it is durable. What is held is a bitmap, too, and a search goes through both word by word: so it makes no difference in
-//! how many pieces that is.
+//! it until it is durable, and a file that grows holds those of its [window](crate::window) until it takes them or others need them.
+//! What is held is a bitmap, too, and a search goes through both word by word: so it makes no difference in how many pieces that is.
 //!
 //! # Locks
 //! All of this is a part of the group, and so under the group's lock, as the bitmap is.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use extern4_disk::bitmap::{Bitmap, Union};
@@ -17,6 +18,8 @@ use crate::group::to_usize;
 /// What is known of a group's blocks besides its bitmap.
 pub(crate) struct FreeMap {
     held: Held,
+    /// Runs of what is held: the windows of files, by the numbers of their inodes. None is empty.
+    windows: BTreeMap<u32, Range<u32>>,
     /// No run that can be taken is longer.
     longest: u32,
     /// Where the search goes on if nobody says where.
@@ -60,7 +63,7 @@ impl Held {
 
 impl Default for FreeMap {
     fn default() -> Self {
-        Self { held: Held::default(), longest: u32::MAX, hand: 0 }
+        Self { held: Held::default(), windows: BTreeMap::new(), longest: u32::MAX, hand: 0 }
     }
 }
 
@@ -75,6 +78,44 @@ impl FreeMap {
         self.longest = u32::MAX;
         self.hand = self.hand.min(bits.start);
         self.held.remove(bits);
+    }
+
+    /// Opens the window of a file: blocks that could be taken until now.
+    pub(crate) fn open_window(&mut self, ino: u32, bits: Range<u32>) {
+        self.end_window(ino);
+        self.held.add(bits.clone());
+        self.windows.insert(ino, bits);
+    }
+
+    /// The first `want` blocks of a file's window, if that begins at `goal` and has so many.
+    pub(crate) fn in_window(&self, ino: u32, goal: u32, want: u32) -> Option<Range<u32>> {
+        let window = self.windows.get(&ino)?;
+        let fits = window.start == goal && window.end - window.start >= want;
+        fits.then(|| goal..goal + want)
+    }
+
+    /// Lets the first blocks of a file's window go, up to `end`, for it has taken them.
+    pub(crate) fn cut_window(&mut self, ino: u32, end: u32) {
+        let Some(window) = self.windows.get_mut(&ino) else { return };
+        self.held.remove(window.start..end);
+        window.start = end;
+        if window.start == window.end {
+            self.windows.remove(&ino);
+        }
+    }
+
+    /// Ends the window of a file: others may take its blocks.
+    pub(crate) fn end_window(&mut self, ino: u32) {
+        if let Some(bits) = self.windows.remove(&ino) {
+            self.settle(bits);
+        }
+    }
+
+    /// Ends all windows.
+    pub(crate) fn break_windows(&mut self) {
+        while let Some((_, bits)) = self.windows.pop_first() {
+            self.settle(bits);
+        }
     }
 
     /// Whether there may be a run of so many blocks.

@@ -77,7 +77,7 @@ impl Ext4 {
             let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
             empty.fields_mut().set_flags(flags);
             change.empty_map(&mut empty);
-            let (runs, failed) = change.claim_and_write(&empty, 0, blocks, &part)?;
+            let (runs, failed) = change.claim_and_write(&empty, 0, blocks, &part, None)?;
             if let Some(error) = failed {
                 return Ok(Err(error));
             }

@@ -76,6 +76,7 @@ mod symlink;
 mod system_zone;
 mod trim;
 pub mod tune;
+mod window;
 mod writer;
 mod xattr;
 mod xattr_change;

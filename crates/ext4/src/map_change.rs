@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::map::{Run, RunKind};
 use crate::mount::Ext4;
+use crate::window::Growth;
 use crate::{extent_change, indirect_change};
 
 /// The most nodes that one change of a leaf adds: one of each level, and one for a tree that grows.
@@ -92,7 +93,7 @@ impl Change<'_> {
         want: u32,
         unwritten: bool,
     ) -> Result<Run> {
-        let run = self.claim(info, logical, want, unwritten, None)?;
+        let run = self.claim(info, logical, want, unwritten, Near::default())?;
         self.enter(info, run)?;
         Ok(run)
     }
@@ -101,14 +102,13 @@ impl Change<'_> {
     /// them yet. So nobody reads them before their contents have been written. They are [entered](Self::enter) or
     /// freed in the same change.
     ///
-    /// They are looked for at block `near`, or if none is given where what stands before them in the file ends.
     pub(crate) fn claim(
         &self,
         info: &InodeInfo,
         logical: u32,
         want: u32,
         unwritten: bool,
-        near: Option<u64>,
+        near: Near<'_>,
     ) -> Result<Run> {
         let (goal, want) = match info.has_extents() {
             true => extent_change::goal(self, info, logical, want, unwritten)?,
@@ -118,7 +118,7 @@ impl Change<'_> {
         // OK: far fewer than 2^63 blocks.
         info.clone()
             .add_blocks(i64::from(want) + i64::from(MAP_BLOCKS), self.fs.superblock().block_size())?;
-        let blocks = self.allocate(near.unwrap_or(goal), want)?;
+        let blocks = self.allocate_growing(near.goal.unwrap_or(goal), want, near.growth)?;
         let physical = blocks.start;
         let kind = if unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
         Ok(Run { logical, len_blocks: blocks.end - blocks.start, kind })
@@ -200,6 +200,15 @@ impl Change<'_> {
         let group = geometry.inode_slot(info.ino()).map_or(0, |slot| slot.group);
         geometry.group_start(group).unwrap_or(0)
     }
+}
+
+/// Where a file is to be given blocks.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Near<'g> {
+    /// Near this block; by default where what stands before them in the file ends.
+    pub(crate) goal: Option<u64>,
+    /// In the file's window, or with a new one behind them.
+    pub(crate) growth: Option<&'g Growth<'g>>,
 }
 
 /// How much one change may still free: each group costs a bitmap and a descriptor, and each block of metadata a place in the list

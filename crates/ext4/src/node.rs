@@ -26,12 +26,14 @@ use extern4_vfs::Inode;
 
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
+use crate::window::Window;
 
 /// An inode in use.
 pub(crate) struct Node {
     current: Mutex<Current>,
     map: RwLock<()>,
     names: RwLock<()>,
+    pub(crate) window: Window,
 }
 
 /// A directory while its names are changed: nobody else changes or reads them until this is gone.
@@ -73,7 +75,7 @@ impl Node {
 
     fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
         let current = Mutex::new(Current { info: Arc::new(info), changed_in, is_freed: false });
-        Self { current, map: RwLock::new(()), names: RwLock::new(()) }
+        Self { current, map: RwLock::new(()), names: RwLock::new(()), window: Window::default() }
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {

@@ -238,6 +238,10 @@ impl FileOps for Ext4 {
         Ok(self.fallocate_file(inode, mode, offset, len, now, caps)?)
     }
 
+    fn release(&self, inode: &Inode) {
+        self.end_window(inode);
+    }
+
     fn sync_file(&self, inode: &Inode, data_only: bool) -> Result<()> {
         Ok(self.sync_file_data(inode, data_only)?)
     }

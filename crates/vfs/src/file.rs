@@ -6,6 +6,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use extern4_sync::primitive::{AtomicBool, Ordering::Relaxed};
+
 use crate::attr::{Attr, FileType, Timespec};
 use crate::cred::{Caps, Cred};
 use crate::dir_batch::{DirBatch, DirEntry};
@@ -72,6 +74,8 @@ pub struct OpenFile {
     /// A copy, so that no count is written that other users of the session write.
     cred: Cred,
     entry: Entry,
+    /// Something has been written through it. Relaxed: whoever drops it comes after all who used it.
+    has_written: AtomicBool,
 }
 
 impl OpenFile {
@@ -87,7 +91,10 @@ impl OpenFile {
             sb.gate.check()?;
         }
         match sb.files.enter(session, location.inode(), flags, path) {
-            Ok(entry) => Ok(Self { flags, cred: session.cred().clone(), entry, location }),
+            Ok(entry) => {
+                let has_written = AtomicBool::new(false);
+                Ok(Self { flags, cred: session.cred().clone(), entry, location, has_written })
+            }
             Err(error) => {
                 if writes {
                     sb.gate.close_for_writing();
@@ -299,6 +306,7 @@ impl OpenFile {
         check_range(offset, u64::try_from(data.len()).map_err(|_| Errno::EINVAL)?)?;
         let now = self.sb().now();
         drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
+        self.has_written.store(true, Relaxed);
         self.sb().fs_for(&self.cred).write_at(inode, data, offset, now, self.cred.caps())
     }
 
@@ -391,6 +399,9 @@ impl Drop for OpenFile {
         let sb = self.location.superblock();
         sb.files.leave(&self.entry);
         if self.flags.contains(OpenFlags::WRITE) {
+            if self.has_written.load(Relaxed) {
+                sb.fs().release(self.inode());
+            }
             sb.gate.close_for_writing();
         }
     }

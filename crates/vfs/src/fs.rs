@@ -411,6 +411,9 @@ pub trait FileOps {
         Err(Errno::EOPNOTSUPP.into())
     }
 
+    /// A file has been closed through which its contents were written. Others may have it open, and may be writing at this moment.
+    fn release(&self, _inode: &Inode) {}
+
     /// Makes a file durable; with `data_only`, its times need not be.
     fn sync_file(&self, _inode: &Inode, _data_only: bool) -> Result<()> {
         Ok(())

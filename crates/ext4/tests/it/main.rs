@@ -30,4 +30,5 @@ mod trim;
 mod turns;
 mod walk;
 mod watchdog;
+mod windows;
 mod zoo;
