@@ -135,7 +135,7 @@ impl<'f> Change<'f> {
     /// Does what has to be done about an error that is more than an answer.
     fn fail(&self, error: &Error) {
         // As Linux does with a policy that it does not know. A library stops no machine: "panic" is to turn read-only.
-        let policy = self.fs.superblock().error_policy();
+        let policy = self.fs.error_policy;
         let goes_on = matches!(policy, ErrorPolicy::Continue | ErrorPolicy::Unknown(_));
         if let Error::Corrupt(corrupt) = error
             && goes_on

@@ -83,6 +83,7 @@ mod xattr_change;
 
 pub use error::{Error, InUse, Result, Unsupported};
 pub use expert::HtreeEntry;
+pub use extern4_disk::superblock::ErrorPolicy;
 pub use extern4_jbd2::Stats as JournalStats;
 pub use map::{Run, RunKind};
 pub use mount::{Ext4, OpenOptions};

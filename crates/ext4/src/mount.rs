@@ -13,7 +13,7 @@ use extern4_block::{BlockDevice, BufferCache, CacheOptions};
 use extern4_disk::blocks::Blocks;
 use extern4_disk::feature::{Feature, Features, Incompat};
 use extern4_disk::indirect;
-use extern4_disk::superblock::{RawSuperblock, Superblock};
+use extern4_disk::superblock::{ErrorPolicy, RawSuperblock, Superblock};
 use extern4_disk::{Place, Structure};
 use extern4_jbd2::Replayed;
 
@@ -44,6 +44,10 @@ pub struct OpenOptions {
     /// How long times may be changed in memory only, where nothing else of an inode has changed (`lazytime`); Linux lets them
     /// be for 24 hours. That is looked at when more such times change. `None` stores them as everything else.
     pub lazy_times: Option<Duration>,
+    /// The longest time that a change stays in memory only (`commit=`); Linux's 5 seconds if `None`.
+    pub commit_interval: Option<Duration>,
+    /// What is done about damage that a change meets, in place of what the volume says (`errors=`).
+    pub errors: Option<ErrorPolicy>,
 }
 
 impl Default for OpenOptions {
@@ -55,6 +59,8 @@ impl Default for OpenOptions {
             ignore_journal: false,
             shared: false,
             lazy_times: None,
+            commit_interval: None,
+            errors: None,
         }
     }
 }
@@ -93,6 +99,8 @@ pub struct Ext4 {
     pub(crate) writer: Option<Writer>,
     /// Times that are not stored at once, if that was asked for.
     pub(crate) lazy_times: Option<LazyTimes>,
+    /// What is done about damage that a change meets.
+    pub(crate) error_policy: ErrorPolicy,
     /// Keeps other hosts from it.
     guard: Option<Guard>,
 }
@@ -157,7 +165,7 @@ impl Ext4 {
                 fs.replayed = replayed;
             }
         }
-        fs.writer = Some(Writer::open(&fs, journal)?);
+        fs.writer = Some(Writer::open(&fs, journal, options.commit_interval)?);
         fs.free_orphans()?;
         fs.lazy_times = options.lazy_times.map(LazyTimes::new);
         Ok(fs)
@@ -197,6 +205,7 @@ impl Ext4 {
             replayed: None,
             writer: None,
             lazy_times: None,
+            error_policy: options.errors.unwrap_or(superblock.error_policy()),
             guard: None,
             superblock,
         })

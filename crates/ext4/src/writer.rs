@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use extern4_block::{BlockDevice, Pin, Unsealed};
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
@@ -88,8 +89,13 @@ pub(crate) fn check_writable(sb: &Superblock, backup: bool) -> Result<(), Unsupp
 }
 
 impl Writer {
-    /// Begins to write to a volume with this journal, which is empty, or with none.
-    pub(crate) fn open(fs: &Ext4, journal: Option<Journal<Arc<dyn BlockDevice>>>) -> Result<Self> {
+    /// Begins to write to a volume with this journal, which is empty, or with none; commits after `interval` at the latest.
+    pub(crate) fn open(
+        fs: &Ext4,
+        journal: Option<Journal<Arc<dyn BlockDevice>>>,
+        interval: Option<Duration>,
+    ) -> Result<Self> {
+        let options = interval.map_or_else(Options::default, |interval| Options { interval });
         let space = Arc::new(Space::count(fs)?);
         let cache = Arc::clone(&fs.cache);
         let orphans: Arc<Orphans> = Arc::default();
@@ -105,8 +111,8 @@ impl Writer {
         let observer = Arc::clone(&totals) as _;
         let writer = Self {
             transactions: match journal {
-                Some(journal) => Transactions::journaled(cache, observer, journal, Options::default())?,
-                None => Transactions::new(cache, observer),
+                Some(journal) => Transactions::journaled(cache, observer, journal, options)?,
+                None => Transactions::unjournaled(cache, observer, options),
             },
             space,
             totals,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use extern4_block::partition::Table;
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
-use extern4_ext4::Ext4;
+use extern4_ext4::{ErrorPolicy, Ext4};
 use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Namespace, StatFs, SuperBlock, SuperOptions};
 
@@ -67,6 +67,7 @@ pub struct OpenOptions {
     offset_bytes: u64,
     write: bool,
     shared: bool,
+    cached_files: Option<usize>,
     ext4: extern4_ext4::OpenOptions,
 }
 
@@ -117,6 +118,26 @@ impl OpenOptions {
         self
     }
 
+    /// The longest time that a change is in memory only, unless the device is slower: a transaction is committed so long after its
+    /// first change; 5 seconds by default.
+    pub fn commit_interval(&mut self, interval: Duration) -> &mut Self {
+        self.ext4.commit_interval = Some(interval);
+        self
+    }
+
+    /// What is done when a change finds the volume damaged, in place of what the volume itself says.
+    /// [`Panic`](ErrorPolicy::Panic) is taken for [`RemountReadOnly`](ErrorPolicy::RemountReadOnly).
+    pub fn errors(&mut self, errors: ErrorPolicy) -> &mut Self {
+        self.ext4.errors = Some(errors);
+        self
+    }
+
+    /// How many names and inodes are kept in memory at most, beside those in use; 262,144 of each by default.
+    pub fn cached_files(&mut self, files: usize) -> &mut Self {
+        self.cached_files = Some(files);
+        self
+    }
+
     /// Reads the volume even while another program, or another host, writes to it: what is read may be half of a change.
     pub fn shared(&mut self, shared: bool) -> &mut Self {
         self.shared = shared;
@@ -163,6 +184,9 @@ impl OpenOptions {
         let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
         let mut options = SuperOptions { read_only: !self.write, ..SuperOptions::default() };
         options.atime = self.atime.unwrap_or(options.atime);
+        if let Some(files) = self.cached_files {
+            (options.max_dentries, options.max_inodes) = (files, files);
+        }
         let superblock =
             SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
         Ok(Volume { ext4, namespace: Namespace::new(superblock), image_offset: None })

@@ -146,6 +146,11 @@ pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// FUSE_SETXATTR_ACL_KILL_SGID: an access ACL takes the set-group-id bit off.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
+/// FUSE_NOTIFY_PRUNE: the kernel is to forget nodes that nobody uses.
+pub(crate) const NOTIFY_PRUNE: i32 = 9;
+/// The minor version that knows it.
+pub(crate) const MINOR_PRUNE: u32 = 45;
+
 macro_rules! wire {
     ($($(#[$doc:meta])* struct $name:ident = $size:literal { $($field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
@@ -202,6 +207,12 @@ wire! {
         max_stack_depth: u32,
         request_timeout: u16,
         unused: [u16; 11],
+    }
+    /// Before the node ids.
+    struct NotifyPruneOut = 16 {
+        count: u32,
+        padding: u32,
+        spare: u64,
     }
     struct WireAttr = 88 {
         ino: u64,

@@ -38,6 +38,7 @@ impl Server {
             self.log(&format!("the kernel's FUSE {}.{} is too old", init.major, init.minor));
             return Err(Errno::from_raw(EPROTO).into());
         }
+        self.note_minor(init.minor);
         let mut offered = Features::from_bits_truncate(u64::from(init.flags));
         if offered.contains(Features::INIT_EXT) {
             let (more, _) = InitInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;

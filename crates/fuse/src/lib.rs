@@ -31,6 +31,7 @@ mod ops;
 mod reply;
 mod request;
 mod server;
+mod surplus;
 #[cfg(test)]
 mod tests;
 mod transport;

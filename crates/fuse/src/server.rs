@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
-use extern4_vfs::{Cred, Errno, Namespace, Result, Session, SuperBlock};
+use extern4_vfs::{Attr, Cred, Errno, Location, Namespace, Result, Session, SuperBlock};
 
-use crate::abi::{Features, Opcode};
+use crate::abi::{Features, MINOR_PRUNE, Opcode};
 use crate::handles::Handles;
 use crate::meter::{Meter, Operation};
 use crate::nodes::Nodes;
@@ -36,6 +36,12 @@ pub struct Config {
     /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made, so
     /// nobody can use what is kept back for the superuser.
     pub idmap: bool,
+    /// How many files the kernel may remember, each of which is kept in memory here: as it comes to know more, it is asked to forget
+    /// what nobody uses. Kernels before 6.18 cannot be asked.
+    pub max_known: usize,
+    /// Show every file as this user's and this group's. What belongs to whom on the volume stays as it is, and so does what is made: it
+    /// belongs to who makes it.
+    pub owner: (Option<u32>, Option<u32>),
     /// Have the kernel tell of every file that is opened. Otherwise it opens files alone, which is faster; then flags that keep files
     /// from being written to count when somebody writes, not when he opens.
     pub opens: bool,
@@ -51,6 +57,8 @@ impl Default for Config {
             lifetime: Duration::from_secs(365 * 24 * 60 * 60),
             workers: 0,
             idmap: false,
+            max_known: usize::MAX,
+            owner: (None, None),
             opens: false,
             transport: Transport::default(),
             log: Box::new(|_| {}),
@@ -66,6 +74,8 @@ pub struct Server {
     pub(crate) handles: Handles,
     meter: Meter,
     agreed: OnceLock<Features>,
+    /// The kernel can be asked to forget.
+    prunes: OnceLock<bool>,
     /// A request met a fault in the program: nothing is changed any more.
     broken: AtomicBool,
 }
@@ -75,10 +85,11 @@ impl Server {
     pub fn new(namespace: &Arc<Namespace>, config: Config) -> Self {
         Self {
             base: Session::new(namespace, Cred::root()).with_umask(0),
-            nodes: Nodes::new(namespace),
+            nodes: Nodes::new(namespace, config.max_known),
             handles: Handles::new(),
             meter: Meter::new(),
             agreed: OnceLock::new(),
+            prunes: OnceLock::new(),
             broken: AtomicBool::new(false),
             config,
         }
@@ -93,6 +104,13 @@ impl Server {
     pub fn is_broken(&self) -> bool {
         // Relaxed: what was changed before is not asked through this.
         self.broken.load(Ordering::Relaxed)
+    }
+
+    /// The attributes as the kernel is told of them.
+    pub(crate) fn attr(&self, location: &Location) -> Attr {
+        let (uid, gid) = self.config.owner;
+        let attr = location.attr();
+        Attr { uid: uid.unwrap_or(attr.uid), gid: gid.unwrap_or(attr.gid), ..attr }
     }
 
     /// Lets go of every file that the kernel knew or had open, which it no longer does.
@@ -112,6 +130,19 @@ impl Server {
     /// Notes what was agreed on; the first time counts.
     pub(crate) fn agree(&self, features: Features) -> Features {
         *self.agreed.get_or_init(|| features)
+    }
+
+    /// Notes the kernel's minor version.
+    pub(crate) fn note_minor(&self, minor: u32) {
+        let prunes = *self.prunes.get_or_init(|| minor >= MINOR_PRUNE);
+        if !prunes && self.config.max_known != usize::MAX {
+            self.log("this kernel cannot be asked to forget files, so memory for those that it knows is not bounded");
+        }
+    }
+
+    /// Whether the kernel can be asked to forget nodes.
+    pub(crate) fn prunes(&self) -> bool {
+        self.prunes.get().copied().unwrap_or(false)
     }
 
     /// Whether that was agreed on.

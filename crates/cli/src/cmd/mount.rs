@@ -1,6 +1,7 @@
 //! `extern4 mount`: serves a volume as a directory.
 
 mod daemon;
+mod memory;
 mod options;
 
 use std::fs::File;
@@ -27,7 +28,8 @@ pub(crate) struct Args {
     #[arg(short, long)]
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
-    /// allow_other; and
+    /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered; uid=NUMBER and gid=NUMBER, to have all
+    /// files shown as theirs; memory=BYTES for caches, 192M by default;
     /// transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened;
     /// lifetime=0, to be asked for attributes and names each time
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
@@ -47,12 +49,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let image = &args.place.image;
+    let options = Options::of(&args.options);
+    let Some(image) = options.image(&args.place.image) else {
+        app.fail(Status::Usage, format_args!("{}: it says already where the volume is", args.place));
+        return Ok(());
+    };
+    let image = &image;
     if args.place.path.as_os_str() != "/" {
         app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
         return Ok(());
     }
-    let options = Options::of(&args.options);
     if options.remount {
         if let Err(error) = extern4_fuse::remount(&args.dir, &options.mount) {
             app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), host_reason(&error)));
@@ -90,8 +96,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         // Where nobody listens, there is nothing more to be done.
         let _ = writeln!(io::stderr().lock(), "extern4: mount: {message}");
     };
-    let Options { opens, lifetime, transport, .. } = options;
-    let config = Config { opens, lifetime, transport, log: Box::new(log), ..Config::default() };
+    let log = Box::new(log);
+    let Options { opens, lifetime, transport, owner, memory, .. } = options;
+    let max_known = memory.known;
+    let config = Config { opens, lifetime, transport, owner, max_known, log, ..Config::default() };
     let server = Arc::new(Server::new(volume.namespace(), config));
     end_on_signals(mounted)?;
     let note = |what: &str, error: &io::Error| {
@@ -123,6 +131,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     let mut open = Volume::options();
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
+    open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
+    if let Some(interval) = options.commit {
+        open.commit_interval(interval);
+    }
+    if let Some(errors) = options.errors {
+        open.errors(errors);
+    }
     part(&mut open, image);
     open.open(&image.file)
 }

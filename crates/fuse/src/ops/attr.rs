@@ -19,13 +19,13 @@ impl Server {
 
     fn put_attr(&self, location: &Location, body: &mut Body<'_>) -> Result<()> {
         let (attr_valid, attr_valid_nsec) = lifetime(self.config().lifetime);
-        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(&location.attr()) })
+        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(&self.attr(location)) })
     }
 
     pub(crate) fn statx(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let location = self.nodes.get(request.header.nodeid)?;
         let (attr_valid, attr_valid_nsec) = lifetime(self.config().lifetime);
-        let stat = wire_statx(&location.attr());
+        let stat = wire_statx(&self.attr(&location));
         body.put(&StatxOut { attr_valid, attr_valid_nsec, flags: 0, spare: [0; 2], stat })
     }
 

@@ -14,7 +14,7 @@ use crate::server::Server;
 impl Server {
     /// What the kernel is told of a node that it may name from then on.
     pub(crate) fn entry(&self, location: Location) -> EntryOut {
-        let attr = location.attr();
+        let attr = self.attr(&location);
         let nodeid = self.nodes.tell(location);
         self.entry_of(nodeid, &attr)
     }

@@ -11,8 +11,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use extern4_sync::primitive::thread;
+use rustix::io::Errno as OsErrno;
+use zerocopy::IntoBytes as _;
 
-use crate::abi::{Features, Opcode, OutHeader};
+use crate::abi::{Features, NOTIFY_PRUNE, NotifyPruneOut, Opcode, OutHeader};
 use crate::reply::Answer;
 use crate::request::Request;
 use crate::server::{Server, Transport};
@@ -35,6 +37,9 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     }
     let waiters = Arc::new(Waiters::default());
     let result = thread::scope(|scope| {
+        scope.spawn(|| server.nodes.surplus.each_batch(|ids| prune(server, &device, ids)));
+        // However this ends, so that the scope can.
+        let _ended = EndsSurplus(server);
         let mut threads = Vec::new();
         if rings {
             threads.extend(ring::start(scope, server, &device, &waiters)?);
@@ -56,6 +61,33 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     });
     waiters.finish();
     result
+}
+
+/// Ends the thread that has the kernel forget nodes.
+struct EndsSurplus<'a>(&'a Server);
+
+impl Drop for EndsSurplus<'_> {
+    fn drop(&mut self) {
+        self.0.nodes.surplus.end();
+    }
+}
+
+/// Asks the kernel to forget nodes that nobody uses.
+fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
+    if !server.prunes() {
+        return;
+    }
+    let count = u32::try_from(ids.len()).expect("a batch");
+    let prune = NotifyPruneOut { count, ..NotifyPruneOut::default() };
+    let len = size_of::<OutHeader>() + size_of::<NotifyPruneOut>() + size_of_val(ids);
+    let len = u32::try_from(len).expect("a batch");
+    let header = OutHeader { len, error: NOTIFY_PRUNE, unique: 0 };
+    let message = [header.as_bytes(), prune.as_bytes(), ids.as_bytes()].concat();
+    match rustix::io::write(device, &message) {
+        // The mount has gone.
+        Ok(_) | Err(OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
+        Err(error) => server.log(&format!("the kernel was not asked to forget files: {error}")),
+    }
 }
 
 fn workers(server: &Server) -> usize {

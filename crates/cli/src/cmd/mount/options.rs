@@ -1,16 +1,23 @@
 //! The words behind `-o`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use extern4::Atime;
+use extern4::{Atime, ErrorPolicy};
 use extern4_fuse::{Config, MountOptions, Transport};
+
+use super::memory::Memory;
+use crate::place::{Image, Part, offset};
 
 /// The words of one `-o`.
 #[derive(Clone)]
 pub(super) struct Words(Vec<Effect>);
 
 /// What a word does.
-type Effect = fn(&mut Options);
+type Effect = Arc<dyn Fn(&mut Options) + Send + Sync>;
+
+/// The same of a word without a value.
+type Plain = fn(&mut Options);
 
 /// What the words say. Later ones override earlier ones.
 pub(super) struct Options {
@@ -22,6 +29,16 @@ pub(super) struct Options {
     pub(super) atime: Atime,
     /// Times alone are written late.
     pub(super) lazytime: bool,
+    /// The longest time that a change is in memory only, if the usual one is not meant.
+    pub(super) commit: Option<Duration>,
+    /// What is done about damage, if not what the volume says.
+    pub(super) errors: Option<ErrorPolicy>,
+    /// Where in the image the volume starts, in bytes.
+    pub(super) offset: Option<u64>,
+    /// Whose all files are shown as: user and group.
+    pub(super) owner: (Option<u32>, Option<u32>),
+    /// Memory for caches.
+    pub(super) memory: Memory,
     /// The kernel tells of every file that is opened.
     pub(super) opens: bool,
     /// How long the kernel keeps attributes and names.
@@ -33,7 +50,7 @@ pub(super) struct Options {
 }
 
 /// Every word and what it does. Those that do nothing say what is so anyway.
-const WORDS: &[(&str, Effect)] = &[
+const WORDS: &[(&str, Plain)] = &[
     ("defaults", |_| {}),
     ("default_permissions", |_| {}),
     // What only mount(8) and the boot have to know.
@@ -45,8 +62,27 @@ const WORDS: &[(&str, Effect)] = &[
     ("owner", |_| {}),
     ("group", |_| {}),
     ("nofail", |_| {}),
+    ("nogroup", |_| {}),
+    ("noowner", |_| {}),
+    ("nousers", |_| {}),
+    ("fail", |_| {}),
     ("loop", |_| {}),
     ("_netdev", |_| {}),
+    ("silent", |_| {}),
+    ("loud", |_| {}),
+    // How a volume is always served.
+    ("acl", |_| {}),
+    ("user_xattr", |_| {}),
+    ("barrier", |_| {}),
+    ("barrier=1", |_| {}),
+    ("nodiscard", |_| {}),
+    ("diratime", |_| {}),
+    ("data=ordered", |_| {}),
+    // Stronger than what is asked for.
+    ("data=writeback", |_| {}),
+    ("errors=continue", |o| o.errors = Some(ErrorPolicy::Continue)),
+    ("errors=remount-ro", |o| o.errors = Some(ErrorPolicy::RemountReadOnly)),
+    ("errors=panic", |o| o.errors = Some(ErrorPolicy::Panic)),
     ("remount", |o| o.remount = true),
     ("allow_other", |o| o.mount.allow_other = true),
     ("ro", |o| o.read_only = true),
@@ -75,6 +111,44 @@ const WORDS: &[(&str, Effect)] = &[
     ("transport=ring", |o| o.transport = Transport::Ring),
 ];
 
+/// Reads the value of a word; `None` for what cannot be one.
+type Read = fn(&str) -> Option<Effect>;
+
+/// Every word that has a value of its own, how that is written, and what it does.
+const VALUES: &[(&str, &str, Read)] = &[
+    ("commit", "SECONDS", |text| {
+        // As Linux has it, none means the usual time.
+        let interval = Some(number(text)?).filter(|seconds| *seconds > 0);
+        let interval = interval.map(|seconds| Duration::from_secs(seconds.into()));
+        effect(move |o| o.commit = interval)
+    }),
+    ("offset", "BYTES", |text| {
+        let bytes = offset(text)?;
+        effect(move |o| o.offset = Some(bytes))
+    }),
+    ("uid", "NUMBER", |text| {
+        let uid = number(text)?;
+        effect(move |o| o.owner.0 = Some(uid))
+    }),
+    ("gid", "NUMBER", |text| {
+        let gid = number(text)?;
+        effect(move |o| o.owner.1 = Some(gid))
+    }),
+    ("memory", "BYTES", |text| {
+        let memory = Memory::of(offset(text)?)?;
+        effect(move |o| o.memory = memory)
+    }),
+];
+
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "so that a table of readers has no more than what they read")]
+fn effect(effect: impl Fn(&mut Options) + Send + Sync + 'static) -> Option<Effect> {
+    Some(Arc::new(effect))
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -82,6 +156,11 @@ impl Default for Options {
             remount: false,
             atime: Atime::Relative,
             lazytime: false,
+            commit: None,
+            errors: None,
+            offset: None,
+            owner: (None, None),
+            memory: Memory::default(),
             opens: false,
             lifetime: Config::default().lifetime,
             transport: Transport::Auto,
@@ -91,6 +170,16 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Where the volume is in `image`; `None` if that and the options both say it.
+    pub(super) fn image(&self, image: &Image) -> Option<Image> {
+        let part = match (self.offset, image.part) {
+            (None, part) => part,
+            (Some(bytes), Part::Whole) => Part::Offset(bytes),
+            (Some(_), _) => return None,
+        };
+        Some(Image { file: image.file.clone(), part })
+    }
+
     /// What all the lists say together.
     pub(super) fn of(lists: &[Words]) -> Self {
         let mut options = Self::default();
@@ -103,25 +192,32 @@ impl Options {
 
 /// Reads a list of words with commas between them.
 pub(super) fn parse(text: &str) -> Result<Words, String> {
-    let mut effects = Vec::new();
-    for word in text.split(',').filter(|word| !word.is_empty()) {
-        // Words that mount(8) leaves to whoever writes the table.
-        if word.starts_with("x-") || word.starts_with("comment=") {
-            continue;
-        }
-        let Some((_, effect)) = WORDS.iter().find(|(known, _)| *known == word) else {
-            let known: Vec<_> = WORDS.iter().map(|(known, _)| *known).collect();
-            return Err(format!("'{word}' is not known; there are {}", known.join(", ")));
-        };
-        effects.push(*effect);
+    // Words with a prefix mount(8) leaves to whoever writes the table.
+    let free = |word: &str| ["x-", "X-", "comment="].iter().any(|prefix| word.starts_with(prefix));
+    let words = text.split(',').filter(|word| !word.is_empty() && !free(word));
+    Ok(Words(words.map(word_effect).collect::<Result<_, _>>()?))
+}
+
+fn word_effect(word: &str) -> Result<Effect, String> {
+    if let Some((_, effect)) = WORDS.iter().find(|(known, _)| *known == word) {
+        return Ok(Arc::new(effect));
     }
-    Ok(Words(effects))
+    if word == "data=journal" {
+        return Err("'data=journal': contents do not go through the journal here".to_owned());
+    }
+    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    if let Some((_, form, read)) = VALUES.iter().find(|(known, ..)| *known == key) {
+        return read(value).ok_or_else(|| format!("'{word}': it is written {key}={form}"));
+    }
+    let known = WORDS.iter().map(|(known, _)| (*known).to_owned());
+    let known: Vec<_> = known.chain(VALUES.iter().map(|(key, form, _)| format!("{key}={form}"))).collect();
+    Err(format!("'{word}' is not known; there are {}", known.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Options, parse};
-    use extern4::Atime;
+    use extern4::{Atime, ErrorPolicy};
 
     fn read(lists: &[&str]) -> Options {
         Options::of(&lists.iter().map(|list| parse(list).expect("known words")).collect::<Vec<_>>())
@@ -141,6 +237,23 @@ mod tests {
 
     #[test]
     fn unknown_words_are_named() {
-        assert!(parse("ro,quickly").err().is_some_and(|why| why.contains("'quickly' is not known")));
+        let why = |text| parse(text).err().unwrap_or_default();
+        assert!(why("ro,quickly").contains("'quickly' is not known"));
+        assert!(why("nobarrier").contains("'nobarrier' is not known"));
+        assert!(why("data=journal").contains("'data=journal'"));
+        for bad in ["commit=soon", "commit", "uid=root", "uid=-1", "offset=1X", "memory=1", "errors=ignore"] {
+            assert!(why(bad).contains(&format!("'{bad}'")), "{bad}: {}", why(bad));
+        }
+    }
+
+    #[test]
+    fn words_have_values() {
+        let options = read(&["commit=30,uid=7,gid=0,offset=1M,errors=continue,data=ordered", "uid=8"]);
+        assert_eq!(options.commit.map(|time| time.as_secs()), Some(30));
+        assert_eq!((options.owner, options.offset), ((Some(8), Some(0)), Some(1 << 20)));
+        assert_eq!(options.errors, Some(ErrorPolicy::Continue));
+        assert_eq!(read(&["commit=30,commit=0"]).commit, None);
+        let table = "defaults,noauto,nofail,user,_netdev,x-systemd.automount,X-mount.mkdir,comment=mine";
+        assert!(parse(table).is_ok());
     }
 }

@@ -1,0 +1,117 @@
+//! Options of a mount, as `mount(8)` and fstab spell them: by what they do.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+
+use extern4_testkit::tools;
+
+use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports, users_can_mount};
+use crate::run::{extern4, failed, ok, partitioned, tool};
+
+#[test]
+fn files_are_shown_as_one_user_s() {
+    if !users_can_mount("files_are_shown_as_one_user_s") {
+        return;
+    }
+    for transport in transports() {
+        let image = EMPTY.build();
+        tools::run("chmod", ["755".as_ref(), image.scratch().as_os_str()]);
+        let served = Served::new(&image, &["-o", transport, "-o", "uid=1000,gid=50"]);
+        fs::write(served.path("root's"), "text").expect("a file");
+        let user = |uid, script: &str| as_user(uid, &served.dir, script).status().expect("setpriv").success();
+        assert!(user(
+            1000,
+            "echo more >> root*s; chmod 600 root*s; echo mine > mine; mkdir dir; mv mine dir"
+        ));
+        assert!(!user(2000, "cat root*s"));
+        for name in ["root's", "dir", "dir/mine"] {
+            let found = fs::metadata(served.path(name)).expect("attributes");
+            assert_eq!((found.uid(), found.gid()), (1000, 50), "{name}");
+        }
+        served.umount();
+        sound(&image);
+        // On the volume they belong to who made them.
+        let owners = ok(extern4(&image, ["stat", "-c", "%u:%g", "disk.img:/root's", "disk.img:/dir"]));
+        assert_eq!(String::from_utf8_lossy(&owners), "0:0\n1000:1000\n");
+    }
+}
+
+#[test]
+fn a_volume_begins_where_the_option_says() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let disk = partitioned(&image);
+    fs::rename(&disk, &image.path).expect("it takes the image's place");
+    let served =
+        Served::new(&image, &["-o", "offset=1M,commit=1,errors=remount-ro,data=ordered,strictatime"]);
+    fs::write(served.path("file"), "text").expect("a file");
+    served.umount();
+    assert_eq!(ok(extern4(&image, ["cat", "disk.img#2:/file"])), b"text");
+    let said = failed(&extern4(&image, ["mount", "-o", "offset=1M", "disk.img@1M", "."]), 2);
+    assert!(said.contains("disk.img@1048576"), "{said}");
+    for (words, named) in [("noauto,data=journal", "'data=journal'"), ("ro,nobarrier", "'nobarrier'")] {
+        let said = failed(&extern4(&image, ["mount", "-o", words, "disk.img", "."]), 2);
+        assert!(said.contains(named), "{said}");
+    }
+}
+
+/// Whether the kernel can be asked to forget files; says so if not.
+fn can_ask_to_forget() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < (6, 18) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "bounding memory skipped: kernels before 6.18 forget only by themselves"
+        );
+    }
+    version >= (6, 18)
+}
+
+#[test]
+fn what_the_kernel_knows_is_bounded() {
+    const FILES: usize = 12_000;
+    if !can_mount() || !can_ask_to_forget() {
+        return;
+    }
+    for transport in transports() {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", transport, "-o", "memory=4M"]);
+        let kept = fs::File::create(served.path("kept")).expect("a file");
+        for dir in 0..FILES / 1000 {
+            fs::create_dir(served.path(&format!("{dir}"))).expect("a directory");
+            for file in 0..1000 {
+                fs::write(served.path(&format!("{dir}/{file}")), format!("{file}")).expect("a file");
+            }
+        }
+        // So many inodes may be in memory; without a bound, all of them would be.
+        let known = || {
+            let stats = String::from_utf8(ok(extern4(&image, ["stats", "mnt"]))).expect("text");
+            let line =
+                stats.lines().find(|line| line.trim_end().ends_with(" inodes")).expect("a line").to_owned();
+            line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(usize::MAX)
+        };
+        let start = std::time::Instant::now();
+        while known() > 4000 && start.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(known() <= 4000, "{}", known());
+        // What was forgotten is found again, what is open is what it was.
+        for path in ["0/0", "0/999", "11/500"] {
+            let text = fs::read_to_string(served.path(path)).expect("a file");
+            assert!(path.ends_with(&format!("/{text}")), "{path}: {text}");
+        }
+        assert_eq!(
+            kept.metadata().expect("attributes").ino(),
+            fs::metadata(served.path("kept")).expect("it").ino()
+        );
+        drop(kept);
+        tool(&served.dir, "rm", ["-r", "0", "11"]);
+        served.umount();
+        sound(&image);
+    }
+}
