@@ -25,6 +25,8 @@ pub(crate) struct App {
     written: Vec<Image>,
     status: Status,
     script: Option<Script>,
+    /// Messages go to the log.
+    logs: bool,
 }
 
 /// The script that the command line stands in.
@@ -60,7 +62,7 @@ impl App {
     /// A run of subcommand `command` by `cred`.
     pub(crate) fn new(command: &'static str, cred: Cred) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
-        Self { command, cred, open, written, status: Status::Success, script: None }
+        Self { command, cred, open, written, status: Status::Success, script: None, logs: false }
     }
 
     /// What `text` names: a place as the command line gives it, or in a script a path of the script's volume.
@@ -87,6 +89,11 @@ impl App {
     /// From now on, command lines are those of a script whose paths are in `image`.
     pub(crate) fn begin_script(&mut self, image: &Image) {
         self.script = Some(Script { image: image.clone(), line: String::new() });
+    }
+
+    /// From now on, messages go to the log: nobody may be looking at standard error.
+    pub(crate) fn switch_to_log(&mut self) {
+        self.logs = true;
     }
 
     /// Whether this is a command line of a script.
@@ -229,6 +236,10 @@ impl App {
     }
 
     fn say(&self, message: impl Display) {
+        if self.logs {
+            tracing::error!("{message}");
+            return;
+        }
         // A message that cannot be written has nowhere else to go.
         let line = self.script.as_ref().map_or("", |script| &*script.line);
         let _ = writeln!(io::stderr().lock(), "extern4: {}: {line}{message}", self.command);

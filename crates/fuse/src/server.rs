@@ -106,6 +106,11 @@ impl Server {
         self.broken.load(Ordering::Relaxed)
     }
 
+    /// How requests come, once that was agreed on.
+    pub fn transport(&self) -> Transport {
+        if self.has(Features::OVER_IO_URING) { Transport::Ring } else { Transport::Device }
+    }
+
     /// The attributes as the kernel is told of them.
     pub(crate) fn attr(&self, location: &Location) -> Attr {
         let (uid, gid) = self.config.owner;

@@ -1,26 +1,32 @@
 //! `extern4 mount`: serves a volume as a directory.
 
 mod daemon;
+mod log;
 mod memory;
 mod options;
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
 use extern4::Volume;
-use extern4_fuse::{Config, MountOptions, Mounted, Server, serve};
+use extern4_fuse::{Config, MountOptions, Mounted, Server, Transport, serve};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
+use tracing::{debug, error, info, warn};
 
+use self::log::Log;
 use self::options::{Options, Words};
 use crate::app::{App, host_reason, part};
 use crate::control::Control;
 use crate::place::{Image, Place};
 use crate::status::Status;
+use crate::text::escape;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -43,6 +49,10 @@ pub(crate) struct Args {
     /// Serve metrics for Prometheus at http://ADDR/metrics; ADDR is of this machine only, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     metrics: Option<SocketAddr>,
+    /// Append what there is to tell to FILE, in place of standard error, or of the system's log from the background. EXTERN4_LOG says up to
+    /// which level: error, warn, info (the default) or debug
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Leave the terminal once the volume is mounted: how the command starts itself to stay in the background
     #[arg(long, hide = true)]
     detach: bool,
@@ -75,6 +85,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
+    if !start_log(args, app) {
+        return Ok(());
+    }
     let volume = match open(image, &options) {
         Ok(volume) => volume,
         Err(error) => {
@@ -82,6 +95,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
+    // Found out now: once it is mounted, it cannot be looked at before it is served.
+    let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
+    let dir = escape(dir.as_os_str().as_bytes());
     let (device, mounted) = match mount(image, &args.dir, &options) {
         Ok(mounted) => mounted,
         Err(error) => {
@@ -92,11 +108,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return end(volume, app, image);
         }
     };
-    let log = |message: &str| {
-        // Where nobody listens, there is nothing more to be done.
-        let _ = writeln!(io::stderr().lock(), "extern4: mount: {message}");
-    };
-    let log = Box::new(log);
+    let log = Box::new(|message: &str| warn!("{message}"));
     let Options { opens, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
     let config = Config { opens, lifetime, transport, owner, max_known, log, ..Config::default() };
@@ -105,17 +117,24 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let note = |what: &str, error: &io::Error| {
         app.note(format_args!("{}: {what}: {}", args.dir.display(), host_reason(error)));
     };
-    let mut control = None;
+    let (mut control, mut is_ready) = (None, false);
     let ready = || {
         control = Control::start(&args.dir, &server, &volume, image, metrics, note);
+        let way = if server.transport() == Transport::Ring { "io_uring" } else { "the device" };
+        info!("{image} is mounted on {dir}; requests come through {way}");
         if args.detach {
             daemon::detach();
         }
+        is_ready = true;
     };
     let served = serve(&server, device, ready);
     drop(control);
+    // Who was at the terminal knows that it is mounted, and may have gone since.
+    if is_ready {
+        app.switch_to_log();
+    }
     if let Err(error) = served {
-        app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), host_reason(&error)));
+        app.fail(Status::Failed, format_args!("{dir}: {}", host_reason(&error)));
     }
     server.forget_all();
     if server.is_broken() {
@@ -124,8 +143,31 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             format_args!("{image}: what was not durable when the fault was met is lost"),
         );
     }
+    for operation in server.operations() {
+        debug!("{}: {} times, {} errors", operation.name, operation.times.count(), operation.errors);
+    }
     drop(server);
-    end(volume, app, image)
+    end(volume, app, image)?;
+    info!("{image} is no longer mounted on {dir}");
+    Ok(())
+}
+
+/// Has things told where they are to be. A failure is reported.
+fn start_log(args: &Args, app: &mut App) -> bool {
+    let Some(level) = log::level() else {
+        app.fail(Status::Usage, "EXTERN4_LOG is error, warn, info or debug");
+        return false;
+    };
+    let log = match &args.log {
+        Some(file) => Log::File(file),
+        None if args.detach => Log::System,
+        None => Log::Terminal,
+    };
+    if let Err(error) = log.start(level) {
+        app.fail(Status::Failed, format_args!("cannot keep a log there: {}", host_reason(&error)));
+        return false;
+    }
+    true
 }
 
 fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
@@ -161,10 +203,10 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 fn end_on_signals(mounted: Mounted) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     thread::spawn(move || {
-        if signals.forever().next().is_some()
-            && let Err(error) = mounted.end()
-        {
-            let _ = writeln!(io::stderr().lock(), "extern4: mount: cannot unmount: {error}");
+        let Some(signal) = signals.forever().next() else { return };
+        info!("ends on {}", signal_name(signal).unwrap_or("a signal"));
+        if let Err(error) = mounted.end() {
+            error!("cannot unmount: {error}");
         }
     });
     Ok(())

@@ -12,6 +12,7 @@ mod hostile;
 mod ioctls;
 mod killing;
 mod listing;
+mod logging;
 mod mount_options;
 mod mounting;
 mod run;

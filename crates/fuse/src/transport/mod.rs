@@ -14,7 +14,7 @@ use extern4_sync::primitive::thread;
 use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes as _;
 
-use crate::abi::{Features, NOTIFY_PRUNE, NotifyPruneOut, Opcode, OutHeader};
+use crate::abi::{NOTIFY_PRUNE, NotifyPruneOut, Opcode, OutHeader};
 use crate::reply::Answer;
 use crate::request::Request;
 use crate::server::{Server, Transport};
@@ -31,7 +31,7 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     let mut channel = Channel::new(Arc::clone(&device));
     // INIT comes first, and alone.
     let alive = channel.step(server, None)?;
-    let rings = server.has(Features::OVER_IO_URING);
+    let rings = server.transport() == Transport::Ring;
     if server.config().transport == Transport::Ring && !rings {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel offers no rings for FUSE"));
     }

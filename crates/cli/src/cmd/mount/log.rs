@@ -1,0 +1,119 @@
+//! What the mount has to tell whoever looks after it: on standard error while it is in the foreground, to the system's log from the
+//! background, or to a file. `EXTERN4_LOG` says what is worth telling.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::{env, panic, process};
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Says which level is the last to be told.
+const LEVEL: &str = "EXTERN4_LOG";
+
+/// Where lines go.
+#[derive(Clone, Copy)]
+pub(super) enum Log<'a> {
+    /// To standard error.
+    Terminal,
+    /// To the system's log.
+    System,
+    /// To the end of this file.
+    File(&'a Path),
+}
+
+/// The level that is asked for; `None` if there is no such level.
+pub(super) fn level() -> Option<Level> {
+    match env::var_os(LEVEL) {
+        Some(text) => text.to_str()?.parse().ok(),
+        None => Some(Level::INFO),
+    }
+}
+
+impl Log<'_> {
+    /// Has everything told from now on, up to this level.
+    pub(super) fn start(self, level: Level) -> io::Result<()> {
+        let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_ansi(false);
+        let started = match self {
+            // Who reads this sees when it comes.
+            Self::Terminal => lines.without_time().with_writer(io::stderr).try_init(),
+            // It says both in its own way.
+            Self::System => lines.without_time().with_level(false).with_writer(Syslog::new()?).try_init(),
+            Self::File(path) => {
+                // Opened before anything is mounted, so it is in no mount that would have to be served to write it.
+                lines.with_writer(File::options().append(true).create(true).open(path)?).try_init()
+            }
+        };
+        started.map_err(io::Error::other)?;
+        if !matches!(self, Self::Terminal) {
+            // What a panic says on standard error would be lost.
+            panic::set_hook(Box::new(|fault| tracing::error!("{fault}")));
+        }
+        Ok(())
+    }
+}
+
+/// The system's log, by RFC 3164. Where there is none, lines are lost, as those of every other program.
+struct Syslog {
+    socket: UnixDatagram,
+}
+
+impl Syslog {
+    /// Where it listens.
+    const PATH: &str = "/dev/log";
+    /// What the lines are about: daemons.
+    const FACILITY: u8 = 3;
+
+    fn new() -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        // A line is lost, rather than that the mount waits for a log that may itself be in it.
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket })
+    }
+}
+
+impl<'a> MakeWriter<'a> for Syslog {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line { log: self, severity: severity(Level::INFO) }
+    }
+
+    fn make_writer_for(&'a self, about: &Metadata<'_>) -> Line<'a> {
+        Line { log: self, severity: severity(*about.level()) }
+    }
+}
+
+/// As syslog(3) counts.
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
+
+/// Takes a line, which is written in one piece.
+struct Line<'a> {
+    log: &'a Syslog,
+    severity: u8,
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let (priority, pid) = (Syslog::FACILITY * 8 + self.severity, process::id());
+        let time = jiff::Zoned::now().strftime("%b %e %H:%M:%S");
+        let mut message = format!("<{priority}>{time} extern4[{pid}]: ").into_bytes();
+        message.extend_from_slice(text.trim_ascii_end());
+        // It is looked for each time, for it may have been started again.
+        let _ = self.log.socket.send_to(&message, Syslog::PATH);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
