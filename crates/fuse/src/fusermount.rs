@@ -19,11 +19,10 @@ const PROGRAM: &str = "fusermount3";
 pub(crate) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
     fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
-    let mut child = Command::new(PROGRAM)
+    let mut child = program()
         .args(["-o", options, "--"])
         .arg(dir)
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
-        .stdin(Stdio::null())
         .spawn()
         .map_err(missing)?;
     drop(theirs);
@@ -36,7 +35,7 @@ pub(crate) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
 /// Takes the mount on `dir` away; where it is in use, and that is what `lazy` is for, as soon as nobody uses it any more.
 pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     let how = if lazy { "-uz" } else { "-u" };
-    let run = Command::new(PROGRAM).args([how, "--"]).arg(dir).stdin(Stdio::null()).output();
+    let run = program().args([how, "--"]).arg(dir).output();
     let run = run.map_err(missing)?;
     if run.status.success() {
         return Ok(());
@@ -47,6 +46,13 @@ pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
         return Err(rustix::io::Errno::BUSY.into());
     }
     Err(io::Error::other(said.trim_end().to_owned()))
+}
+
+fn program() -> Command {
+    let mut program = Command::new(PROGRAM);
+    // To the service manager only the server speaks.
+    program.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
+    program
 }
 
 fn missing(error: io::Error) -> io::Error {

@@ -4,6 +4,7 @@ mod daemon;
 mod log;
 mod memory;
 mod options;
+mod service;
 
 use std::fs::File;
 use std::io;
@@ -11,7 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
+use std::{process, thread};
 
 use extern4::Volume;
 use extern4_fuse::{Config, MountOptions, Mounted, Server, Transport, serve};
@@ -122,12 +123,15 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         control = Control::start(&args.dir, &server, &volume, image, metrics, note);
         let way = if server.transport() == Transport::Ring { "io_uring" } else { "the device" };
         info!("{image} is mounted on {dir}; requests come through {way}");
+        // In the background it is another process than the one that was started.
+        service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
         if args.detach {
             daemon::detach();
         }
         is_ready = true;
     };
     let served = serve(&server, device, ready);
+    service::tell("STOPPING=1");
     drop(control);
     // Who was at the terminal knows that it is mounted, and may have gone since.
     if is_ready {

@@ -16,6 +16,7 @@ mod logging;
 mod mount_options;
 mod mounting;
 mod run;
+mod service;
 mod terminal;
 mod watching;
 mod writing;

@@ -1,0 +1,27 @@
+//! The service manager that has started the mount, if one has: it is told how the mount is, as sd_notify(3) says.
+
+use std::ffi::OsStr;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::{env, io};
+
+/// Names the manager's socket.
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Tells the manager this, if there is one.
+pub(super) fn tell(state: &str) {
+    let Some(socket) = env::var_os(SOCKET) else { return };
+    if let Err(error) = send(&socket, state) {
+        tracing::warn!("the service manager was not told: {error}");
+    }
+}
+
+fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
+    Ok(())
+}
