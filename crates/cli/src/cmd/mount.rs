@@ -38,6 +38,7 @@ pub(crate) struct Args {
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default;
     /// transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened;
+    /// idmap, so that mounts of the mount can have users mapped, and nobody can use what is kept back for the superuser;
     /// lifetime=0, to be asked for attributes and names each time
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
@@ -110,9 +111,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     let log = Box::new(|message: &str| warn!("{message}"));
-    let Options { opens, lifetime, transport, owner, memory, .. } = options;
+    let Options { opens, idmap, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
-    let config = Config { opens, lifetime, transport, owner, max_known, log, ..Config::default() };
+    let config = Config { opens, idmap, lifetime, transport, owner, max_known, log, ..Config::default() };
     let server = Arc::new(Server::new(volume.namespace(), config));
     end_on_signals(mounted)?;
     let note = |what: &str, error: &io::Error| {

@@ -3,8 +3,10 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
+use std::time::Duration;
 
-use extern4_testkit::tools;
+use extern4_testkit::tools::{self, Need, can_run};
 
 use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports, users_can_mount};
 use crate::run::{extern4, failed, ok, partitioned, tool};
@@ -114,4 +116,65 @@ fn what_the_kernel_knows_is_bounded() {
         served.umount();
         sound(&image);
     }
+}
+
+/// Shows directory `$ARGV[1]` at `$ARGV[2]` with the users of the process `$ARGV[0]`'s namespace. The numbers are open_tree(2),
+/// mount_setattr(2) and move_mount(2), which are the same on all machines.
+const MAP: &str = r#"
+    my ($pid, $from, $to) = @ARGV;
+    open(my $users, "<", "/proc/$pid/ns/user") or die "namespace: $!";
+    my $empty = "";
+    my $tree = syscall(428, -100, $from, 0x80001);
+    $tree >= 0 or die "open_tree: $!";
+    my $how = pack("Q4", 0x100000, 0, 0, fileno($users));
+    syscall(442, $tree, $empty, 0x1000, $how, 32) == 0 or die "mount_setattr: $!";
+    syscall(429, $tree, $empty, -100, $to, 4) == 0 or die "move_mount: $!";
+"#;
+
+#[test]
+fn users_are_mapped_for_a_mount_of_the_mount() {
+    if !can_mount() || !can_run(&[Need::Tool("perl"), Need::Tool("unshare")]) {
+        return;
+    }
+    let image = EMPTY.build();
+    let scratch = image.scratch();
+    fs::create_dir(scratch.join("mapped")).expect("a directory");
+    // Its user 0 is 100000 here.
+    let mut users = Command::new("unshare").args(["-U", "sleep", "60"]).spawn().expect("a namespace");
+    let pid = users.id().to_string();
+    let own = fs::read_link("/proc/self/ns/user").expect("a namespace");
+    while fs::read_link(format!("/proc/{pid}/ns/user")).is_ok_and(|namespace| namespace == own) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    for map in ["uid_map", "gid_map"] {
+        fs::write(format!("/proc/{pid}/{map}"), "0 100000 65536").expect("a map");
+    }
+    let map = |from: &str| {
+        let mut perl = Command::new("perl");
+        let run = perl.current_dir(scratch).args(["-e", MAP, &pid, from, "mapped"]).output().expect("perl");
+        String::from_utf8_lossy(&run.stderr).into_owned()
+    };
+    let served = Served::new(&image, &["-o", "idmap"]);
+    fs::write(served.path("file"), "text").expect("a file");
+    let refused = map("mnt");
+    if refused.is_empty() {
+        let found = fs::metadata(scratch.join("mapped/file")).expect("attributes");
+        assert_eq!((found.uid(), found.gid()), (100_000, 100_000));
+        assert_eq!(fs::read_to_string(scratch.join("mapped/file")).expect("a file"), "text");
+        tool(scratch, "umount", ["mapped"]);
+        served.umount();
+        // Only who asks for it has it.
+        let served = Served::new(&image, &[]);
+        assert!(map("mnt").contains("mount_setattr"));
+        served.umount();
+    } else {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+        let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+        let version = (numbers.next(), numbers.next());
+        assert!(version < (Some(6), Some(12)), "{release}: {refused}");
+        let _ = writeln!(std::io::stderr(), "idmap skipped: Linux {release} does not map users through FUSE");
+        served.umount();
+    }
+    users.kill().and_then(|()| users.wait()).expect("it ends");
+    sound(&image);
 }

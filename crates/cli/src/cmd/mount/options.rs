@@ -41,6 +41,8 @@ pub(super) struct Options {
     pub(super) memory: Memory,
     /// The kernel tells of every file that is opened.
     pub(super) opens: bool,
+    /// The kernel may map users for mounts of the mount.
+    pub(super) idmap: bool,
     /// How long the kernel keeps attributes and names.
     pub(super) lifetime: Duration,
     /// How the kernel asks.
@@ -105,6 +107,8 @@ const WORDS: &[(&str, Plain)] = &[
     ("dirsync", |o| o.mount.dirsync = true),
     ("opens", |o| o.opens = true),
     ("noopens", |o| o.opens = false),
+    ("idmap", |o| o.idmap = true),
+    ("noidmap", |o| o.idmap = false),
     ("lifetime=0", |o| o.lifetime = Duration::ZERO),
     ("transport=auto", |o| o.transport = Transport::Auto),
     ("transport=device", |o| o.transport = Transport::Device),
@@ -162,6 +166,7 @@ impl Default for Options {
             owner: (None, None),
             memory: Memory::default(),
             opens: false,
+            idmap: false,
             lifetime: Config::default().lifetime,
             transport: Transport::Auto,
             mount: MountOptions::default(),
