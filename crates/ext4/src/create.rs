@@ -97,14 +97,16 @@ impl Ext4 {
                     change.admit_blocks(&names.info, new.caps, || self.blocks_for_name(&names.info, name))?;
                 }
                 let mut info = change.new_inode(&parent, new)?;
-                // So that what it says can be changed in its place below.
-                drop(parent);
                 if name.is_none() {
                     info.fields_mut().set_links(0);
-                    change.orphan_add(&mut info)?;
                 }
                 change.init_attributes(&mut info, new.acl, new.default_acl)?;
                 change.store_new(&info, new)?;
+                if name.is_none() {
+                    // Not before it is stored: from then on, who takes a neighbour off the list writes to its record.
+                    change.orphan_add(&mut info)?;
+                    change.store(&info)?;
+                }
                 if let Some(name) = name {
                     let kind = dirent::FileType::from_mode(info.fields().mode());
                     let mut names = names.unwrap_or_else(|| Names::lock(dir));

@@ -19,6 +19,7 @@ mod mmp;
 mod model;
 mod names;
 mod open;
+mod orphans;
 mod power;
 mod quota;
 mod reserve;
