@@ -29,7 +29,7 @@ impl Ext4 {
     ) -> Result<()> {
         let node = inode.private::<Node>();
         let _map = node.change_map();
-        let mut info = node.copy();
+        let mut info = node.info();
         let plan = self.plan_acl(&info, kind, acl.as_deref())?;
         let need = plan.need(self);
         let tid = self.changing(need.credits, need.blocks, |change| {

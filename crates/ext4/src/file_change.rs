@@ -66,7 +66,7 @@ impl Ext4 {
     /// The inode of a regular file whose contents may be changed.
     pub(crate) fn changeable(&self, inode: &Inode) -> Result<InodeInfo> {
         self.writer()?;
-        let info = inode.private::<Node>().copy();
+        let info = inode.private::<Node>().info();
         if info.is_encrypted() {
             return Err(Errno::ENOKEY.into());
         }

@@ -73,7 +73,7 @@ impl Ext4 {
         let blocks = u32::from(!contents.is_empty());
         self.changing(WRITE_CREDITS, blocks, |change| {
             change.admit_blocks(&info, caps, || Ok(blocks))?;
-            let mut empty = (*info).clone();
+            let mut empty = info.clone();
             let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
             empty.fields_mut().set_flags(flags);
             change.empty_map(&mut empty);
@@ -82,7 +82,7 @@ impl Ext4 {
                 return Ok(Err(error));
             }
             let _map = node.change_map();
-            let mut changed = (*info).clone();
+            let mut changed = info.clone();
             change.clear_inline_data(&mut changed)?;
             runs.iter().try_for_each(|run| change.enter(&mut changed, *run))?;
             change.show(inode, changed).map(Ok)

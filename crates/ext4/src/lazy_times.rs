@@ -108,7 +108,7 @@ impl Ext4 {
         if *set != (SetAttr { atime: Some(atime), ..SetAttr::default() }) {
             return Ok(false);
         }
-        let mut info = inode.private::<Node>().copy();
+        let mut info = inode.private::<Node>().info();
         info.fields_mut().set_atime(timestamp(atime));
         self.keep_times(inode, &info)
     }

@@ -18,7 +18,7 @@ use crate::quota::Owners;
 
 /// A copy of what is known of an inode, to be changed.
 fn copy(inode: &Inode) -> InodeInfo {
-    inode.private::<Node>().copy()
+    inode.private::<Node>().info()
 }
 
 /// The type that a directory entry keeps.

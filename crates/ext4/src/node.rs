@@ -1,11 +1,11 @@
 //! What this crate keeps with an inode of the VFS.
 //!
-//! An [`InodeInfo`] never changes once others see it: who changes the inode makes a new one and puts it in the old one's place.
-//! So a reader that has taken one works with fields that belong together, without a lock.
+//! Who reads an inode works with a copy of its [`InodeInfo`], and who changes it puts another in its place: so the fields that one
+//! works with belong together, without a lock. To copy one takes as long as to count a reference to it.
 //!
 //! # Locks
 //! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `current` is held
-//! for as long as it takes to copy or to replace a reference, and nothing is waited for under it. `map` is held shared by who
+//! for as long as it takes to copy it or to replace it, and nothing is waited for under it. `map` is held shared by who
 //! reads contents, from finding out where they are until they have been read, and exclusive by who takes blocks away from the
 //! file: so nobody reads a block that has become another's. Attributes, and contents inside the inode, are guarded by it in the
 //! same way, for they stand in several places that belong together. It is taken inside `rwsem`. Who
@@ -18,10 +18,11 @@
 //! lists them has it shared. It is taken inside a handle by who changes, and neither opens a handle nor waits for a commit under it.
 //! Who has two, for a rename, has the `rwsem` of both directories exclusive, so nobody else wants them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use extern4_disk::journal::Tid;
 use extern4_sync::lock_order::{Ordered, Rank};
+use extern4_sync::primitive::{Latch, LatchGuard};
 use extern4_vfs::Inode;
 
 use crate::inode::InodeInfo;
@@ -30,7 +31,7 @@ use crate::window::Window;
 
 /// An inode in use.
 pub(crate) struct Node {
-    current: Mutex<Current>,
+    current: Latch<Current>,
     map: RwLock<()>,
     names: RwLock<()>,
     pub(crate) window: Window,
@@ -50,7 +51,7 @@ impl<'d> Names<'d> {
         let node = dir.private::<Node>();
         let lock = || node.names.write().unwrap_or_else(PoisonError::into_inner);
         let names = Ordered::lock(Rank::DirectoryBlocks, lock);
-        Self { dir, info: node.copy(), _names: names }
+        Self { dir, info: node.info(), _names: names }
     }
 
     /// Shows the directory as transaction `tid` has changed it to those who have it in use.
@@ -61,7 +62,7 @@ impl<'d> Names<'d> {
 
 /// What is known of an inode now.
 struct Current {
-    info: Arc<InodeInfo>,
+    info: InodeInfo,
     /// The last transaction that changed it since it was read: what `fsync` waits for.
     changed_in: Option<Tid>,
     /// The inode has been given back; another file may have its number.
@@ -74,11 +75,11 @@ impl Node {
     }
 
     fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
-        let current = Mutex::new(Current { info: Arc::new(info), changed_in, is_freed: false });
+        let current = Latch::new(Current { info, changed_in, is_freed: false });
         Self { current, map: RwLock::new(()), names: RwLock::new(()), window: Window::default() }
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
+    fn current(&self) -> LatchGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,24 +89,15 @@ impl Node {
     }
 
     /// The inode as it stands.
-    pub(crate) fn info(&self) -> Arc<InodeInfo> {
-        Arc::clone(&self.current().info)
-    }
-
-    /// A copy of the inode as it stands, to be changed.
-    pub(crate) fn copy(&self) -> InodeInfo {
-        (*self.current().info).clone()
+    pub(crate) fn info(&self) -> InodeInfo {
+        self.current().info.clone()
     }
 
     /// Puts a changed inode in place, which transaction `tid` makes durable.
     pub(crate) fn set(&self, info: InodeInfo, tid: Tid) {
         let mut current = self.current();
         current.changed_in = Some(tid);
-        match Arc::get_mut(&mut current.info) {
-            // Nobody works with the old one.
-            Some(old) => *old = info,
-            None => current.info = Arc::new(info),
-        }
+        current.info = info;
     }
 
     /// Notes that the inode has been given back.
@@ -120,7 +112,7 @@ impl Node {
 
     /// Puts a changed inode in place, which is not part of a transaction yet.
     pub(crate) fn set_in_memory(&self, info: InodeInfo) {
-        self.current().info = Arc::new(info);
+        self.current().info = info;
     }
 
     /// The last transaction that changed it since it was read.

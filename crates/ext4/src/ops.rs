@@ -22,12 +22,12 @@ fn node(inode: &Inode) -> &Node {
     inode.private::<Node>()
 }
 
-fn info(inode: &Inode) -> Arc<InodeInfo> {
+fn info(inode: &Inode) -> InodeInfo {
     node(inode).info()
 }
 
 /// The inode of a directory; `ENOTDIR` for another.
-fn dir_info(inode: &Inode) -> Result<Arc<InodeInfo>> {
+fn dir_info(inode: &Inode) -> Result<InodeInfo> {
     let info = info(inode);
     if info.is_directory() { Ok(info) } else { Err(Errno::ENOTDIR.into()) }
 }
@@ -94,7 +94,7 @@ impl FileSystem for Ext4 {
         }
         if inode.nlink() == 0 {
             // If it fails the inode stays an orphan, and goes when the volume is opened next.
-            let _ = if node(inode).is_freed() { Ok(()) } else { self.delete(node(inode).copy()) };
+            let _ = if node(inode).is_freed() { Ok(()) } else { self.delete(node(inode).info()) };
         } else if self.lazy_times.is_some() {
             // If it fails they are lost, as in a crash.
             let _ = self.store_times(node(inode).info().ino());
@@ -105,7 +105,7 @@ impl FileSystem for Ext4 {
 impl InodeOps for Ext4 {
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>> {
         let _names = node(dir).read_names();
-        Ok(self.lookup_name(&*dir_info(dir)?, name)?.map(u64::from))
+        Ok(self.lookup_name(&dir_info(dir)?, name)?.map(u64::from))
     }
 
     fn canonical_name<'a>(&self, dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
@@ -215,7 +215,7 @@ impl FileOps for Ext4 {
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let _names = node(dir).read_names();
-        Ok(self.list_dir(&*dir_info(dir)?, cookie, each)?)
+        Ok(self.list_dir(&dir_info(dir)?, cookie, each)?)
     }
 
     fn write_at(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec, caps: Caps) -> Result<usize> {

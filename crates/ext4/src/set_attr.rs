@@ -43,7 +43,7 @@ impl Ext4 {
         }
         let node = inode.private::<Node>();
         let _map = set.acl.is_some().then(|| node.change_map());
-        let mut info = node.copy();
+        let mut info = node.info();
         let flags = set.flags.map(|flags| self.new_flags(&info, flags)).transpose()?;
         if let Some(flags) = flags {
             check_flags_and_project(info.fields(), flags, set.project)?;

@@ -34,7 +34,7 @@ impl Ext4 {
         let (index, rest) = split.ok_or(Errno::EOPNOTSUPP)?;
         let node = inode.private::<Node>();
         let _map = node.change_map();
-        let mut info = node.copy();
+        let mut info = node.info();
         let old = self.attributes(&info)?;
         match old.has(index, rest) {
             true if flags.contains(XattrFlags::CREATE) => return Err(Errno::EEXIST.into()),
