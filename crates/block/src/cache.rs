@@ -95,15 +95,31 @@ struct Counts {
 }
 
 /// The contents of a block at one moment.
-pub type Image = Arc<[u8]>;
+pub type Image = Arc<Box<[u8]>>;
 
 /// What whoever changes a block puts off until it is written, such as a checksum over all of it: all zeroes if nothing. What the
 /// numbers say is between him and the one who writes the block, who [seals](Pin::seal) it first.
 pub type Unsealed = [u32; 4];
 
 /// What a block has been changed to.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Newest {
+    bytes: Bytes,
+    unsealed: Unsealed,
+}
+
+/// The bytes of a block that has been changed.
+#[derive(Debug)]
+enum Bytes {
+    /// Nobody else has seen them since they were changed, which is known without a count.
+    Own(Box<[u8]>),
+    /// Others may look at them.
+    Lent(Image),
+}
+
+/// A look at [`Newest`].
+#[derive(Clone, Debug)]
+struct Glance {
     image: Image,
     unsealed: Unsealed,
 }
@@ -141,7 +157,7 @@ impl Block {
         let changed = self.changed.get().unwrap_or_else(|| {
             // Looked at before, since models may switch threads where it is.
             let (loaded, unsealed) = (self.loaded(), Unsealed::default());
-            self.changed.get_or_init(|| Box::new(Latch::new(Newest { image: Image::from(loaded), unsealed })))
+            self.changed.get_or_init(|| Box::new(Latch::new(Newest { bytes: Bytes::Own(loaded.into()), unsealed })))
         });
         // Nobody looks at the newest contents under the lock but who changes them, so if `change` panics there is nothing half
         // done that others must not see: they are what the caller's structures have to deal with.
@@ -150,9 +166,9 @@ impl Block {
 
     /// What it has been changed to, if it has.
     #[inline]
-    fn changed(&self) -> Option<Newest> {
+    fn changed(&self) -> Option<Glance> {
         let changed = self.changed.get()?;
-        Some(changed.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(changed.lock().unwrap_or_else(PoisonError::into_inner).lend())
     }
 }
 
@@ -160,13 +176,53 @@ impl Newest {
     /// Hands the bytes, which nobody else looks at, to `change`: a copy of them, if somebody does.
     #[inline]
     fn edit<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
-        if let Some(bytes) = Image::get_mut(&mut self.image) {
-            // Most of the time, and it takes a locked instruction to ask.
-            return change(bytes, &mut self.unsealed);
-        }
-        self.image = Image::from(&self.image[..]);
-        let bytes = Image::get_mut(&mut self.image).expect("the copy is nobody else's");
+        let bytes = match &mut self.bytes {
+            Bytes::Own(bytes) => bytes,
+            lent @ Bytes::Lent(_) => lent.take_back(),
+        };
         change(bytes, &mut self.unsealed)
+    }
+
+    /// Lets somebody look at it as it is now.
+    fn lend(&mut self) -> Glance {
+        Glance { image: self.bytes.lend(), unsealed: self.unsealed }
+    }
+}
+
+impl Bytes {
+    fn lend(&mut self) -> Image {
+        let image = match self {
+            Self::Lent(image) => return Image::clone(image),
+            Self::Own(bytes) => Image::new(std::mem::take(bytes)),
+        };
+        *self = Self::Lent(Image::clone(&image));
+        image
+    }
+
+    /// The bytes themselves, once nobody looks at them any more; until then a copy of them.
+    #[cold]
+    fn take_back(&mut self) -> &mut Box<[u8]> {
+        let bytes = match std::mem::replace(self, Self::Own(Box::default())) {
+            Self::Own(bytes) => bytes,
+            Self::Lent(image) => Image::try_unwrap(image).unwrap_or_else(|others| Box::clone(&others)),
+        };
+        *self = Self::Own(bytes);
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Lent(_) => unreachable!("they have just been taken back"),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Lent(image) => image,
+        }
     }
 }
 
@@ -182,7 +238,7 @@ impl fmt::Debug for Block {
 pub struct Buffer {
     held: Held<Block>,
     /// None if the block had not been changed since it was loaded.
-    newest: Option<Newest>,
+    newest: Option<Glance>,
 }
 
 impl Buffer {
@@ -219,7 +275,7 @@ impl Buffer {
     pub fn change<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
         // Not to be in one's own way.
         self.newest = None;
-        let (result, newest) = self.held.change(|newest| (newest.edit(change), newest.clone()));
+        let (result, newest) = self.held.change(|newest| (newest.edit(change), newest.lend()));
         self.newest = Some(newest);
         result
     }
@@ -269,7 +325,7 @@ impl Pin {
 
     /// The newest contents. Who changes the block later leaves this as it is.
     pub fn snapshot(&self) -> Image {
-        self.0.changed().map_or_else(|| Image::from(self.0.loaded()), |newest| newest.image)
+        self.0.changed().map_or_else(|| Image::new(self.0.loaded().into()), |newest| newest.image)
     }
 
     /// Calls `seal` to do what has been put off until the block is written, if anything has.
@@ -365,7 +421,7 @@ impl BufferCache {
             return Ok(match found.changed.get() {
                 None => f(found.loaded(), &found.flags),
                 Some(changed) => {
-                    f(&changed.lock().unwrap_or_else(PoisonError::into_inner).image, &found.flags)
+                    f(&changed.lock().unwrap_or_else(PoisonError::into_inner).bytes, &found.flags)
                 }
             });
         }
