@@ -157,7 +157,8 @@ impl Block {
         let changed = self.changed.get().unwrap_or_else(|| {
             // Looked at before, since models may switch threads where it is.
             let (loaded, unsealed) = (self.loaded(), Unsealed::default());
-            self.changed.get_or_init(|| Box::new(Latch::new(Newest { bytes: Bytes::Own(loaded.into()), unsealed })))
+            self.changed
+                .get_or_init(|| Box::new(Latch::new(Newest { bytes: Bytes::Own(loaded.into()), unsealed })))
         });
         // Nobody looks at the newest contents under the lock but who changes them, so if `change` panics there is nothing half
         // done that others must not see: they are what the caller's structures have to deal with.

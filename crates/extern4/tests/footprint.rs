@@ -5,9 +5,10 @@
 
 use std::hint::black_box;
 
-use extern4::{Access, Cred, Session, Volume};
+use extern4::{Access, Cred, OpenFlags, Session, Volume};
 use extern4_sync::allocations;
 use extern4_sync::audit::{conflicts, locked_instructions, record, side_by_side};
+use extern4_testkit::image::ImageSpec;
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -69,4 +70,47 @@ fn a_warm_walk_on_ext4_leaves_no_trace_in_shared_memory() {
             assert!(found.is_empty(), "{one_name} and {other_name}: {found:?}");
         }
     }
+}
+
+/// Makes and removes an empty file.
+fn come_and_go(session: &Session, dir: &str, name: u32) {
+    let path = format!("{dir}/{name}");
+    drop(session.open_with(&path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap());
+    session.remove_file(&path).unwrap();
+}
+
+/// Where threads make and remove files in directories of their own, there is nothing that they have to share. They may meet by
+/// chance, in a stripe of a cache, or because a commit comes between: so they get several chances not to.
+#[test]
+fn threads_that_change_directories_of_their_own_share_no_line() {
+    const TRIES: u32 = 12;
+    /// Enough for threads that meet in a group to go apart.
+    const PAIRS: u32 = 2000;
+    let spec = ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "1024"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let volume = Volume::options().write(true).open(&image.path).unwrap();
+    let session = volume.superuser();
+    ["/one", "/other"].iter().for_each(|dir| session.create_dir(dir).unwrap());
+    let mut met = Vec::new();
+    for name in 0..TRIES {
+        let both = ["/one", "/other"].map(|dir| (dir, session.clone()));
+        std::thread::scope(|scope| {
+            for (dir, session) in &both {
+                scope.spawn(move || (0..PAIRS).for_each(|_| come_and_go(session, dir, name)));
+            }
+        });
+        let [(one_dir, one), (other_dir, other)] = &both;
+        let [one, other] =
+            side_by_side(|| come_and_go(one, one_dir, name), || come_and_go(other, other_dir, name));
+        let found = conflicts(&one, &other);
+        println!("a file made and removed      {one}");
+        if found.is_empty() {
+            return;
+        }
+        met.push(found);
+    }
+    panic!("they always meet: {met:?}");
 }

@@ -34,10 +34,11 @@
 //! | `removals` | lock holders | `keep`, `recall` | `Release` / `Acquire` (K) |
 
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
-use crate::percpu::Padded;
+use crate::percpu::{Line, Padded};
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Latch, LatchGuard, Ordering, null_pointers};
 use crate::rcu::{Guard, pin};
 use crate::spare;
@@ -45,16 +46,19 @@ use crate::spare;
 /// Entries too many that [`Bucket::trim`] takes more steps for.
 const MOST_AT_ONCE: usize = 8;
 
-/// Locks that the buckets share: bucket `b` has lock `b % STRIPES`.
+/// Locks that the buckets share, at least and at most: of `n` locks, bucket `b` has lock `b % n`. So many that threads with names of
+/// their own seldom write the line of a lock in turns.
 #[cfg(not(feature = "loom"))]
-const STRIPES: usize = 128;
+const STRIPES: RangeInclusive<usize> = 128..=1024;
 /// One in models, which have two buckets.
 #[cfg(feature = "loom")]
-const STRIPES: usize = 1;
+const STRIPES: RangeInclusive<usize> = 1..=1;
+/// Buckets that share a lock at least, where there are more locks than the fewest.
+const SHARE: usize = 64;
 
-/// Numbers of removals that a table has. Each belongs to one stripe, so who counts holds its lock.
+/// Numbers of removals that a stripe has.
 #[cfg(not(feature = "loom"))]
-const PARTS: usize = 8 * STRIPES;
+const PARTS: usize = 8;
 #[cfg(feature = "loom")]
 const PARTS: usize = 1;
 
@@ -66,8 +70,15 @@ struct Node<T> {
     value: T,
 }
 
-/// What the lock of a stripe protects beside the chains.
+/// Some of the buckets, in which one thread at a time may change the chains.
 struct Stripe {
+    changing: Latch<Changing>,
+    /// Removals so far, from each part of the buckets. On a line of its own, which readers have.
+    removals: Line<[AtomicU64; PARTS]>,
+}
+
+/// What the lock of a stripe protects beside the chains.
+struct Changing {
     entries: usize,
     /// The bucket of the stripe where reclaiming goes on.
     hand: usize,
@@ -78,9 +89,8 @@ pub struct HashTable<T> {
     heads: Box<[AtomicPtr<Node<T>>]>,
     /// How far to shift a hash down to a bucket.
     shift: u32,
-    stripes: Box<[Padded<Latch<Stripe>>]>,
-    /// Removals so far: those from bucket `b` are in number `b % PARTS`.
-    removals: Box<[AtomicU64; PARTS]>,
+    /// As many as a power of two.
+    stripes: Box<[Padded<Stripe>]>,
     /// No other table has it, nor had.
     id: u64,
     owns: PhantomData<Box<Node<T>>>,
@@ -108,24 +118,30 @@ pub struct Bucket<'g, T> {
     table: &'g HashTable<T>,
     head: &'g AtomicPtr<Node<T>>,
     stripe: usize,
-    lock: LatchGuard<'g, Stripe>,
+    lock: LatchGuard<'g, Changing>,
     guard: &'g Guard,
 }
 
 /// Not of a model: what it counts is no part of any protocol.
 static LAST_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
+impl Stripe {
+    fn new() -> Self {
+        let removals = Line(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self { changing: Latch::new(Changing { entries: 0, hand: 0 }), removals }
+    }
+}
+
 impl<T: Send + Sync + 'static> HashTable<T> {
     /// An empty table for about `capacity` entries. It takes more, but then its chains grow.
     pub fn with_capacity(capacity: usize) -> Self {
-        let least = STRIPES.max(2);
-        let buckets = capacity.saturating_mul(2).clamp(least, 1 << 24).next_power_of_two();
-        let stripe = || Padded(Latch::new(Stripe { entries: 0, hand: 0 }));
+        let least = STRIPES.start().max(&2);
+        let buckets = capacity.saturating_mul(2).clamp(*least, 1 << 24).next_power_of_two();
+        let stripes = (buckets / SHARE).clamp(*STRIPES.start(), *STRIPES.end());
         Self {
             heads: null_pointers(buckets),
             shift: u64::BITS - buckets.trailing_zeros(),
-            stripes: (0..STRIPES).map(|_| stripe()).collect(),
-            removals: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
+            stripes: (0..stripes).map(|_| Padded(Stripe::new())).collect(),
             // Relaxed: only uniqueness counts.
             id: LAST_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             owns: PhantomData,
@@ -160,7 +176,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
         let Node { hash, .. } = *found.node();
         let part = self.part(hash);
         // Acquire: K.
-        let removals = self.removals[part].load(Ordering::Acquire);
+        let removals = self.removals(part).load(Ordering::Acquire);
         // Acquire: L. Only what stands in a chain of this table is kept.
         let mut at = self.head(hash).load(Ordering::Acquire);
         // SAFETY: as in `find`; `found` stands for the guard.
@@ -176,11 +192,9 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     /// An entry that was kept, if it is certain to have been in the table at some moment of this call. It is not after any
     /// removal from the entry's part of the table.
     #[inline(always)]
-    #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one part"))]
     pub fn recall<'g>(&'g self, kept: &Kept<T>, _guard: &'g Guard) -> Option<Found<'g, T>> {
         // Acquire: K.
-        if kept.table != self.id || kept.removals != self.removals[kept.part % PARTS].load(Ordering::Acquire)
-        {
+        if kept.table != self.id || kept.removals != self.removals(kept.part).load(Ordering::Acquire) {
             return None;
         }
         let found = Found { node: kept.node, guard: PhantomData };
@@ -189,10 +203,8 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     }
 
     /// Locks the bucket of `hash`. A thread may hold one bucket at a time.
-    #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one stripe"))]
     pub fn lock<'g>(&'g self, hash: u64, guard: &'g Guard) -> Bucket<'g, T> {
-        let stripe = self.bucket(hash) % STRIPES;
-        self.bucket_of(stripe, self.head(hash), guard)
+        self.bucket_of(self.stripe(self.bucket(hash)), self.head(hash), guard)
     }
 
     fn bucket_of<'g>(
@@ -202,27 +214,27 @@ impl<T: Send + Sync + 'static> HashTable<T> {
         guard: &'g Guard,
     ) -> Bucket<'g, T> {
         // A chain is whole whenever the lock is free, whatever panicked under it.
-        let lock = self.stripes[stripe].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = self.stripes[stripe].changing.lock().unwrap_or_else(PoisonError::into_inner);
         Bucket { table: self, head, stripe, lock, guard }
     }
 
     /// Goes round the whole table once; entries go by the rule of [`trim`](Bucket::trim).
     pub fn reclaim_all(&self, mut may_go: impl FnMut(&T) -> bool) -> usize {
         let mut gone = 0;
-        for stripe in 0..STRIPES {
+        for stripe in 0..self.stripes.len() {
             let guard = pin();
             let mut bucket = self.bucket_of(stripe, &self.heads[stripe], &guard);
-            gone += bucket.reclaim(usize::MAX, self.heads.len() / STRIPES, &mut may_go);
+            gone += bucket.reclaim(usize::MAX, self.share(self.heads.len()), &mut may_go);
         }
         gone
     }
 
     /// Takes out every entry, and calls `each` with it.
     pub fn remove_all(&self, mut each: impl FnMut(&T)) {
-        for stripe in 0..STRIPES {
+        for stripe in 0..self.stripes.len() {
             let guard = pin();
             let mut bucket = self.bucket_of(stripe, &self.heads[stripe], &guard);
-            for index in (stripe..self.heads.len()).step_by(STRIPES) {
+            for index in (stripe..self.heads.len()).step_by(self.stripes.len()) {
                 bucket.sweep(index, |_, value| {
                     each(value);
                     true
@@ -234,7 +246,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     /// Entries in the table; out of date at once.
     pub fn len(&self) -> usize {
         let entries =
-            |stripe: &Padded<Latch<Stripe>>| stripe.0.lock().unwrap_or_else(PoisonError::into_inner).entries;
+            |stripe: &Padded<Stripe>| stripe.changing.lock().unwrap_or_else(PoisonError::into_inner).entries;
         self.stripes.iter().map(entries).sum()
     }
 
@@ -249,10 +261,32 @@ impl<T: Send + Sync + 'static> HashTable<T> {
         (hash >> self.shift) as usize
     }
 
+    /// The stripe that a bucket belongs to.
+    #[inline]
+    fn stripe(&self, bucket: usize) -> usize {
+        bucket & (self.stripes.len() - 1)
+    }
+
+    /// What each stripe has of so many.
+    #[inline]
+    fn share(&self, of: usize) -> usize {
+        // A division would take long.
+        of >> self.stripes.len().trailing_zeros()
+    }
+
+    /// The part of the table that a hash belongs to, which is a part of one stripe.
     #[inline]
     #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one part"))]
     fn part(&self, hash: u64) -> usize {
-        self.bucket(hash) % PARTS
+        let bucket = self.bucket(hash);
+        self.stripe(bucket) * PARTS + self.share(bucket) % PARTS
+    }
+
+    /// How many entries were taken out of a part.
+    #[inline(always)]
+    #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one part"))]
+    fn removals(&self, part: usize) -> &AtomicU64 {
+        &self.stripes[part / PARTS].removals.0[part % PARTS]
     }
 
     #[inline]
@@ -322,7 +356,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
     ///
     /// However many are too many, the steps are few: it may be that none can go, and a caller trims for each entry that he adds.
     pub fn trim(&mut self, limit: usize, may_go: impl FnMut(&T) -> bool) {
-        let excess = self.lock.entries.saturating_sub((limit / STRIPES).max(1));
+        let excess = self.lock.entries.saturating_sub(self.table.share(limit).max(1));
         if excess > 0 {
             self.reclaim(excess, 16 + 4 * excess.min(MOST_AT_ONCE), may_go);
         }
@@ -335,13 +369,13 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
     /// nothing to write.
     fn reclaim(&mut self, want: usize, max_buckets: usize, mut may_go: impl FnMut(&T) -> bool) -> usize {
         let mut gone = 0;
-        let round = self.table.heads.len() / STRIPES;
+        let (round, stripes) = (self.table.share(self.table.heads.len()), self.table.stripes.len());
         for _ in 0..max_buckets {
             if gone >= want {
                 break;
             }
             self.lock.hand = (self.lock.hand + 1) % round;
-            let bucket = self.lock.hand * STRIPES + self.stripe;
+            let bucket = self.lock.hand * stripes + self.stripe;
             gone += self.sweep(bucket, |used, value| !used && may_go(value));
         }
         gone
@@ -381,7 +415,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         node.live.store(false, Ordering::Release);
         // Release: P for the entries behind, which a reader may meet through this link first.
         link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
-        let removals = &self.table.removals[self.table.part(node.hash)];
+        let removals = self.table.removals(self.table.part(node.hash));
         // Release: K. The lock is held, so nobody else counts there.
         removals.store(removals.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.lock.entries -= 1;

@@ -7,6 +7,7 @@
 //! - [`table`]: a hash table of shared values whose lookups take no lock.
 //! - [`mbcache`]: a bounded cache of numbers by hash, for contents that are to be found again.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
+//! - [`serial`]: numbers that are each given out once, without writing what others use.
 //! - [`tally`]: counters that each thread adds to alone.
 //! - [`supply`]: how many are left, where each thread takes from a part of its own while there is plenty.
 //! - [`asymmetric`]: two barriers, one for what is frequent and nearly free, one for what is rare.
@@ -44,6 +45,7 @@ pub mod percpu;
 pub mod primitive;
 pub mod rcu;
 pub mod seqcount;
+pub mod serial;
 pub mod shared;
 pub mod shares;
 mod spare;

@@ -8,7 +8,7 @@ use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
 
 use crate::attr::{Attr, FileFlags, FileType, Rdev, Timespec};
-use crate::lock::{self, Mutex, MutexGuard};
+use crate::lock::{self, Latch, LatchGuard};
 
 const WORDS: usize = 11;
 
@@ -24,13 +24,13 @@ pub(crate) struct AttrCell {
     words: [AtomicU64; WORDS],
     /// Nanoseconds of the four times.
     nsecs: [AtomicU32; 4],
-    writers: Mutex<()>,
+    writers: Latch<()>,
 }
 
 /// The right to change the attributes.
 pub(crate) struct Writer<'a> {
     cell: &'a AttrCell,
-    _writers: MutexGuard<'a, ()>,
+    _writers: LatchGuard<'a, ()>,
 }
 
 impl AttrCell {
@@ -43,7 +43,7 @@ impl AttrCell {
             seq: SeqCount::new(),
             words: words.map(AtomicU64::new),
             nsecs: nsecs.map(AtomicU32::new),
-            writers: Mutex::new(()),
+            writers: Latch::new(()),
         }
     }
 
@@ -88,13 +88,13 @@ impl AttrCell {
     }
 
     pub(crate) fn lock(&self) -> Writer<'_> {
-        Writer { cell: self, _writers: lock::lock(&self.writers) }
+        Writer { cell: self, _writers: lock::latch(&self.writers) }
     }
 
     #[inline]
     fn consistent<T>(&self, copy: impl Fn() -> T) -> T {
         self.seq.read(&copy).unwrap_or_else(|| {
-            let _writers = lock::lock(&self.writers);
+            let _writers = lock::latch(&self.writers);
             copy()
         })
     }

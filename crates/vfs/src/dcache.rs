@@ -41,8 +41,9 @@
 
 use extern4_sync::hash_table::{Bucket, Found, HashTable, Kept};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
-use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
 use extern4_sync::rcu::{Guard, pin};
+use extern4_sync::serial::Serial;
 use extern4_sync::shared::{Last, Link, Seen, Shared};
 
 use crate::dentry::Dentry;
@@ -57,7 +58,7 @@ pub(crate) struct DentryCache {
     seed: u64,
     limit: usize,
     negatives_per_dir: usize,
-    next_id: AtomicU64,
+    ids: Serial,
 }
 
 /// What a name in a directory stands for.
@@ -243,7 +244,7 @@ impl DentryCache {
             seed: new_seed(),
             limit,
             negatives_per_dir: negatives_per_dir.max(1),
-            next_id: AtomicU64::new(1),
+            ids: Serial::new(1),
         }
     }
 
@@ -254,8 +255,7 @@ impl DentryCache {
 
     /// A number for a new dentry.
     pub(crate) fn new_id(&self) -> u64 {
-        // Relaxed: only uniqueness counts.
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+        self.ids.take()
     }
 
     /// What names are hashed with.
@@ -449,7 +449,7 @@ impl DentryCache {
     /// may be gone already, such as when its name has been made since; a younger one of the same name stays.
     fn count_negative(&self, key: Key<'_>, id: u64) {
         let oldest = {
-            let mut negatives = lock::lock(&key.parent.negatives);
+            let mut negatives = lock::latch(&key.parent.negatives);
             negatives.push_back((key.hash, id));
             if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
         };
@@ -462,7 +462,7 @@ impl DentryCache {
     /// Lets go of what is known not to be in a directory that has been removed: negative dentries would keep it in use.
     /// Locks: its `rwsem` exclusive.
     pub(crate) fn forget_negatives(&self, dir: &Dentry) {
-        let negatives = std::mem::take(&mut *lock::lock(&dir.negatives));
+        let negatives = std::mem::take(&mut *lock::latch(&dir.negatives));
         for (hash, id) in negatives {
             let mut dropped = None;
             self.remove_if(hash, id, |entry| {

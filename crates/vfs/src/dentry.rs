@@ -17,7 +17,7 @@ use extern4_sync::rcu::{Guard, Rcu, pin};
 use extern4_sync::shared::{Lease, Release, Seen, Shared};
 
 use crate::inode::Inode;
-use crate::lock::Mutex;
+use crate::lock::{Latch, Mutex};
 use crate::name::Name;
 
 /// What path walks read comes first.
@@ -33,7 +33,7 @@ pub(crate) struct Dentry {
     gone: AtomicBool,
     place: Rcu<Place>,
     /// Hashes and numbers of the negative dentries below, oldest first. Some may be gone already.
-    pub(crate) negatives: Mutex<VecDeque<(u64, u64)>>,
+    pub(crate) negatives: Latch<VecDeque<(u64, u64)>>,
     /// Hashes of the prefixes that lead here, oldest first.
     pub(crate) prefixes: Mutex<Vec<u64>>,
 }
@@ -69,7 +69,7 @@ impl Dentry {
             walked: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             place: Rcu::new(place),
-            negatives: Mutex::default(),
+            negatives: Latch::new(VecDeque::new()),
             prefixes: Mutex::default(),
         }
     }

@@ -9,23 +9,28 @@
 //! them goes. Nobody can come to it by its number any more: who finds it without links before it has left the cache takes it
 //! out himself, for a file system may give the number to another file as soon as it has said that there are no links.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use extern4_sync::hash_table::HashTable;
 use extern4_sync::lock_order::Rank;
+use extern4_sync::per_thread::PerThread;
+use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
 use extern4_sync::shared::{Link, Shared};
 
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
-use crate::inode::{Inode, NewInode};
+use crate::inode::{FsRef, Inode, NewInode};
 use crate::lock::Stripes;
 
 pub(crate) struct InodeCache {
     table: HashTable<Entry>,
     stripes: Stripes,
     limit: usize,
+    /// What each thread makes references to the file system from.
+    fs: PerThread<OnceCell<FsRef>>,
     /// Inodes read from the file system.
     reads: AtomicU64,
 }
@@ -49,6 +54,7 @@ impl InodeCache {
             table: HashTable::with_capacity(limit),
             stripes: Stripes::new(),
             limit,
+            fs: PerThread::new(),
             reads: AtomicU64::new(0),
         }
     }
@@ -98,9 +104,14 @@ impl InodeCache {
 
     /// Takes in an inode that the file system has just made or read.
     pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, new: NewInode) -> Shared<Inode> {
-        let inode = Shared::new(Inode::of(fs, new));
+        let inode = Shared::new(Inode::of(self.refer_to(fs), new));
         self.links_changed(&inode);
         inode
+    }
+
+    fn refer_to(&self, fs: &Arc<dyn FileSystem>) -> FsRef {
+        let first = || FsRef::new(Padded(Arc::clone(fs)));
+        self.fs.with(|own| FsRef::clone(own.get_or_init(first))).unwrap_or_else(first)
     }
 
     /// Keeps an inode that has links, and lets go of one that has none.

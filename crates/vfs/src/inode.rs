@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use extern4_sync::lock_order::{Ordered, Rank};
+use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::shared::Release;
@@ -25,7 +26,7 @@ use crate::attr::{Attr, FileType};
 use crate::attr_cell::{AttrCell, Copied, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
-use crate::lock::{self, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::lock::{self, Latch, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::name::Name;
 use crate::perm_word::{AclState, PermBits, PermWord};
 
@@ -53,8 +54,11 @@ pub struct Inode {
     linkable: AtomicBool,
     private: Box<dyn Any + Send + Sync>,
     /// Who is told when nobody uses the inode any more.
-    fs: Mutex<Option<Arc<dyn FileSystem>>>,
+    fs: Latch<Option<FsRef>>,
 }
+
+/// A file system, as inodes refer to it. References that different threads make are counted on different lines.
+pub(crate) type FsRef = Arc<Padded<Arc<dyn FileSystem>>>;
 
 /// The one dentry that a directory may have in use, and where it hangs.
 pub(crate) struct Alias {
@@ -70,13 +74,13 @@ impl Inode {
     }
 
     /// An inode of `fs`, which hears when it is dropped.
-    pub(crate) fn of(fs: &Arc<dyn FileSystem>, new: NewInode) -> Self {
+    pub(crate) fn of(fs: FsRef, new: NewInode) -> Self {
         let has_acls = fs.traits().acl;
         let no_acl = new.no_acl || !has_acls;
-        Self::build(NewInode { no_acl, ..new }, Some(Arc::clone(fs)))
+        Self::build(NewInode { no_acl, ..new }, Some(fs))
     }
 
-    fn build(new: NewInode, fs: Option<Arc<dyn FileSystem>>) -> Self {
+    fn build(new: NewInode, fs: Option<FsRef>) -> Self {
         let NewInode { attr, no_acl, private } = new;
         // Symbolic links have no ACLs, and only directories have a default one.
         let no_access = no_acl || attr.kind == FileType::Symlink;
@@ -92,7 +96,7 @@ impl Inode {
             alias: Mutex::default(),
             linkable: AtomicBool::new(false),
             private,
-            fs: Mutex::new(fs),
+            fs: Latch::new(fs),
         }
     }
 
@@ -355,7 +359,7 @@ impl Inode {
 
 impl Release for Inode {
     fn release(&self) {
-        let fs = lock::lock(&self.fs).take();
+        let fs = lock::latch(&self.fs).take();
         if let Some(fs) = fs {
             fs.evict_inode(self);
         }

@@ -9,12 +9,20 @@ use std::sync::PoisonError;
 
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::Condvar;
-pub(crate) use extern4_sync::primitive::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use extern4_sync::primitive::{
+    Latch, LatchGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 /// Takes a mutex.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     note(mutex);
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a latch.
+#[inline]
+pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
+    latch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a lock shared.
