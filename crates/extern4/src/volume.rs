@@ -37,6 +37,7 @@ const MANY_INODES: usize = 4096;
 pub struct Volume {
     ext4: Arc<Ext4>,
     namespace: Arc<Namespace>,
+    bytes: Option<Range<u64>>,
     image_offset: Option<u64>,
 }
 
@@ -159,7 +160,9 @@ impl OpenOptions {
             options.len_bytes = Some(window.end - window.start).filter(|_| self.partition.is_some());
         }
         let device = FileDevice::open_with(path, &options).map_err(failed)?;
+        let device_end = options.offset_bytes + device.size_bytes();
         let mut volume = self.open_whole(Arc::new(device)).map_err(|e| e.at(path))?;
+        volume.bytes = Some(options.offset_bytes..device_end);
         // A journal that is replayed in memory has newer contents than the image.
         volume.image_offset = Some(options.offset_bytes).filter(|_| volume.ext4.replayed().is_none());
         Ok(volume)
@@ -189,7 +192,7 @@ impl OpenOptions {
         }
         let superblock =
             SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
-        Ok(Volume { ext4, namespace: Namespace::new(superblock), image_offset: None })
+        Ok(Volume { ext4, namespace: Namespace::new(superblock), bytes: None, image_offset: None })
     }
 
     /// The bytes of a disk that the offset and partition name.
@@ -275,6 +278,11 @@ impl Volume {
     /// volume whose journal has been replayed in memory, or one on a device of the caller's own.
     pub fn image_offset(&self) -> Option<u64> {
         self.image_offset
+    }
+
+    /// The bytes of the image file or block special file that was opened in which the volume is; `None` on a device of the caller's own.
+    pub fn bytes(&self) -> Option<Range<u64>> {
+        self.bytes.clone()
     }
 
     /// A view of the volume with the rights of `cred`.

@@ -24,6 +24,7 @@ mod handles;
 mod histogram;
 mod init;
 mod lock;
+mod loop_device;
 mod meter;
 mod mount;
 mod nodes;

@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsString};
 use std::fmt::Write as _;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,12 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 
-use crate::fusermount;
+use crate::{fusermount, loop_device};
 
 /// The type that the mount table shows: FUSE, and whose.
 const TYPE: &str = "fuse.extern4";
+/// The same of a mount of a block device.
+const BLOCK_TYPE: &str = "fuseblk.extern4";
 
 /// An attribute of the root that says which process serves it, in digits. It is never listed.
 pub(crate) const DAEMON: &str = "extern4.daemon";
@@ -42,12 +45,16 @@ pub struct MountOptions {
     pub sync: bool,
     /// Changes of names are synchronous.
     pub dirsync: bool,
+    /// The image, and the bytes of it that are the volume, for a mount as one of a block device: for that a loop device is made. It is
+    /// done where it can be; see [`Mounted::not_blk`]. `sync(2)` and the end of the mount come to the server then.
+    pub blk: Option<(PathBuf, Range<u64>)>,
 }
 
 /// A mount, known by where it is.
 #[derive(Debug)]
 pub struct Mounted {
     dir: PathBuf,
+    not_blk: Option<io::Error>,
 }
 
 /// Mounts on directory `dir`; gives the device through which the kernel asks. Who is not root needs `fusermount3` for it; then set-id
@@ -56,16 +63,34 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     let dir = dir.canonicalize()?;
     if !geteuid().is_root() {
         let device = fusermount::mount(&dir, &words(options))?;
-        return Ok((device, Mounted { dir }));
+        let not_blk = options.blk.as_ref().map(|_| Errno::PERM.into());
+        return Ok((device, Mounted { dir, not_blk }));
     }
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     write!(data, ",user_id={uid},group_id={gid},default_permissions,allow_other").expect("memory");
+    let attach = |(image, bytes): &(PathBuf, _)| loop_device::attach(image, bytes, !options.read_only);
+    let not_blk = match options.blk.as_ref().map(attach) {
+        Some(Ok((_attached, path))) => {
+            let data = CString::new(format!("{data},blksize={BLOCK_BYTES}")).expect("no zero byte");
+            match rustix::mount::mount(&path, &dir, BLOCK_TYPE, flags(options), &*data) {
+                Ok(()) => return Ok((device, Mounted { dir, not_blk: None })),
+                // A kernel without it.
+                Err(error @ Errno::NODEV) => Some(error.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Some(Err(error)) => Some(error),
+        None => None,
+    };
     let data = CString::new(data).expect("no zero byte");
     rustix::mount::mount(&options.source, &dir, TYPE, flags(options), &*data)?;
-    Ok((device, Mounted { dir }))
+    Ok((device, Mounted { dir, not_blk }))
 }
+
+/// What the kernel takes for the block size of a loop device that nothing is read from.
+const BLOCK_BYTES: usize = 4096;
 
 /// Changes how `dir` is mounted: whether anything may be changed, and what set-id bits, devices and programs count for. What was changed
 /// until then is durable when this returns. For root only.
@@ -114,6 +139,11 @@ fn flags(options: &MountOptions) -> MountFlags {
 }
 
 impl Mounted {
+    /// Why it is not the mount of a block device, where that was wished for.
+    pub fn not_blk(&self) -> Option<&io::Error> {
+        self.not_blk.as_ref()
+    }
+
     /// Takes it away, whoever uses it: for them, every call fails from then on. What they have written is served before.
     pub fn end(&self) -> io::Result<()> {
         match unmount_dir(&self.dir) {

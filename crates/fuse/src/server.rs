@@ -47,6 +47,9 @@ pub struct Config {
     pub opens: bool,
     /// How requests come.
     pub transport: Transport,
+    /// What is done before the kernel is told that the last of the mount is over, which it waits for; nothing is asked afterwards. Only
+    /// mounts of block devices have it.
+    pub destroy: Box<dyn Fn(&Server) + Send + Sync>,
     /// What is told to whoever looks after the mount.
     pub log: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -61,6 +64,7 @@ impl Default for Config {
             owner: (None, None),
             opens: false,
             transport: Transport::default(),
+            destroy: Box::new(|_| {}),
             log: Box::new(|_| {}),
         }
     }
@@ -216,7 +220,11 @@ impl Server {
         match opcode {
             Op::Init => self.init(request, body),
             // Nothing waits that could be cut short.
-            Op::Destroy | Op::Interrupt => Ok(()),
+            Op::Interrupt => Ok(()),
+            Op::Destroy => {
+                (self.config.destroy)(self);
+                Ok(())
+            }
             Op::Lookup => self.lookup(request, body),
             Op::Forget => self.forget(request),
             Op::BatchForget => self.batch_forget(request),

@@ -13,10 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
-use super::lock::{self, Refused};
+use super::lock::{self, PATIENCE, Refused};
 use super::{BlockDevice, check_range, check_span, total_len};
 use crate::{Error, Op, Result};
 
@@ -47,17 +49,43 @@ pub struct FileDevice {
     read_only: bool,
 }
 
+/// What the mount table shows as the type of a mount that a process of ours serves, with a loop device that nothing is read through.
+const SERVED: &str = " - fuseblk.extern4 ";
+
 /// The loop device that the kernel reads the file through, if there is one.
 fn loop_device_of(file: &Metadata) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     for entry in std::fs::read_dir("/sys/block").ok()?.flatten() {
         let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else { continue };
         let backing = Path::new(OsStr::from_bytes(backing.trim_ascii_end()));
-        if std::fs::metadata(backing).is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino())) {
+        let same =
+            std::fs::metadata(backing).is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()));
+        if same && !is_served(&entry.path()) {
             return Some(format!("/dev/{}", entry.file_name().to_string_lossy()));
         }
     }
     None
+}
+
+/// Whether a loop device is mounted as one of ours. Who serves it has the locks; if he was killed, nobody uses it any more.
+fn is_served(device: &Path) -> bool {
+    let Ok(number) = std::fs::read_to_string(device.join("dev")) else { return false };
+    let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return false };
+    let number = format!(" {} ", number.trim_end());
+    // proc_pid_mountinfo(5); what stands before and after these has no such words in it.
+    String::from_utf8_lossy(&table).lines().any(|line| line.contains(&number) && line.contains(SERVED))
+}
+
+/// [`loop_device_of`], but for one that is about to end: that is a moment after its mount has.
+fn lasting_loop_device_of(file: &Metadata) -> Option<String> {
+    let start = Instant::now();
+    loop {
+        let device = loop_device_of(file)?;
+        if start.elapsed() >= PATIENCE {
+            return Some(device);
+        }
+        sleep(Duration::from_millis(5));
+    }
 }
 
 impl FileDevice {
@@ -93,11 +121,6 @@ impl FileDevice {
                 if kind.is_dir() { "a directory" } else { "neither a regular file nor a block device" };
             return Err(refused(format!("it is {what}")));
         }
-        if options.write
-            && let Some(device) = loop_device_of(&file.metadata().map_err(failed)?)
-        {
-            return Err(refused(format!("the kernel has it in use, through {device}")));
-        }
         match lock::take(&file, options) {
             Ok(()) => {}
             Err(Refused::Taken) if options.write => {
@@ -108,6 +131,11 @@ impl FileDevice {
             }
             Err(Refused::Failed(source)) if options.write => return Err(failed(source)),
             Err(_) => {}
+        }
+        if options.write
+            && let Some(device) = lasting_loop_device_of(&file.metadata().map_err(failed)?)
+        {
+            return Err(refused(format!("the kernel has it in use, through {device}")));
         }
 
         // The end by seeking, since a block special file's metadata has no length.

@@ -19,7 +19,7 @@ use nix::libc;
 use super::file::FileOptions;
 
 /// How long a lock is asked for that somebody else has.
-const PATIENCE: Duration = Duration::from_millis(200);
+pub(super) const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Where a disk says what its partitions are.
 const FIRST_SECTOR: u64 = 512;

@@ -9,13 +9,15 @@ mod service;
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::{process, thread};
 
 use extern4::Volume;
 use extern4_fuse::{Config, MountOptions, Mounted, Server, Transport, serve};
+use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
@@ -37,7 +39,8 @@ pub(crate) struct Args {
     /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default;
-    /// transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened;
+    /// fuseblk or nofuseblk, for whether a loop device is made for it, so that sync and umount wait for the volume, which root has where
+    /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened;
     /// idmap, so that mounts of the mount can have users mapped, and nobody can use what is kept back for the superuser;
     /// lifetime=0, to be asked for attributes and names each time
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
@@ -100,20 +103,30 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // Found out now: once it is mounted, it cannot be looked at before it is served.
     let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
     let dir = escape(dir.as_os_str().as_bytes());
-    let (device, mounted) = match mount(image, &args.dir, &options) {
+    let (device, mounted) = match mount(image, &volume, &args.dir, &options) {
         Ok(mounted) => mounted,
         Err(error) => {
             app.fail(
                 Status::Failed,
                 format_args!("{}: cannot mount: {}", args.dir.display(), host_reason(&error)),
             );
-            return end(volume, app, image);
+            if let Err(error) = close(&volume) {
+                app.error(image, &error);
+            }
+            return Ok(());
         }
     };
     let log = Box::new(|message: &str| warn!("{message}"));
+    let closed = Arc::new(OnceLock::new());
+    let (last, closing) = (volume.clone(), Arc::clone(&closed));
+    let destroy = Box::new(move |server: &Server| {
+        server.forget_all();
+        closing.get_or_init(|| close(&last));
+    });
     let Options { opens, idmap, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
-    let config = Config { opens, idmap, lifetime, transport, owner, max_known, log, ..Config::default() };
+    let config =
+        Config { opens, idmap, lifetime, transport, owner, max_known, destroy, log, ..Config::default() };
     let server = Arc::new(Server::new(volume.namespace(), config));
     end_on_signals(mounted)?;
     let note = |what: &str, error: &io::Error| {
@@ -152,7 +165,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         debug!("{}: {} times, {} errors", operation.name, operation.times.count(), operation.errors);
     }
     drop(server);
-    end(volume, app, image)?;
+    // Where the kernel waited for it, it is done already.
+    if let Err(error) = closed.get_or_init(|| close(&volume)) {
+        app.error(image, error);
+    }
     info!("{image} is no longer mounted on {dir}");
     Ok(())
 }
@@ -189,10 +205,29 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     open.open(&image.file)
 }
 
-fn mount(image: &Image, dir: &Path, options: &Options) -> io::Result<(std::os::fd::OwnedFd, Mounted)> {
+fn mount(image: &Image, volume: &Volume, dir: &Path, options: &Options) -> io::Result<(OwnedFd, Mounted)> {
+    let file = image.file.canonicalize()?;
+    let blk = volume.bytes().filter(|_| options.fuseblk.unwrap_or(!options.read_only));
+    let blk = blk.map(|bytes| (file.clone(), bytes));
     // The image is named so that whoever reads the mount table finds it.
-    let source = Image { file: image.file.canonicalize()?, part: image.part }.to_string();
-    extern4_fuse::mount(dir, &MountOptions { source: source.into(), ..options.mount.clone() })
+    let source = Image { file, part: image.part }.to_string().into();
+    let (device, mounted) = extern4_fuse::mount(dir, &MountOptions { source, blk, ..options.mount.clone() })?;
+    let Some(reason) = mounted.not_blk() else { return Ok((device, mounted)) };
+    let reason = host_reason(reason);
+    if options.fuseblk == Some(true) {
+        mounted.end()?;
+        return Err(io::Error::other(format!("there is no loop device for it: {reason}")));
+    }
+    let lacks = format!(
+        "there is no loop device for it ({reason}): sync(2) and umount(8) do not wait for the volume"
+    );
+    // Users expect none.
+    if geteuid().is_root() {
+        info!("{lacks}")
+    } else {
+        debug!("{lacks}")
+    }
+    Ok((device, mounted))
 }
 
 /// Reads an address that only this machine can reach.
@@ -218,13 +253,8 @@ fn end_on_signals(mounted: Mounted) -> io::Result<()> {
 }
 
 /// Writes what is left, and closes the volume.
-fn end(volume: Volume, app: &mut App, image: &Image) -> io::Result<()> {
-    if !volume.is_read_only()
-        && let Err(error) = volume.close()
-    {
-        app.error(image, &error);
-    }
-    Ok(())
+fn close(volume: &Volume) -> extern4::Result<()> {
+    if volume.is_read_only() { Ok(()) } else { volume.clone().close() }
 }
 
 /// Takes what nobody reads any more.

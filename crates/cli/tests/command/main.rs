@@ -3,6 +3,7 @@
 //! Where GNU has the same tool, the kernel's mount of the same image and that tool say what is right.
 
 mod attributes;
+mod block_mount;
 mod copying;
 mod documents;
 mod experts;

@@ -61,6 +61,11 @@ impl Served {
         patiently(&[env!("CARGO_BIN_EXE_extern4"), "umount"], &self.dir);
         self.mounted = false;
     }
+
+    /// It was unmounted by somebody else.
+    pub(crate) fn forget(mut self) {
+        self.mounted = false;
+    }
 }
 
 impl Drop for Served {

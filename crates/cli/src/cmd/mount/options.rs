@@ -39,6 +39,8 @@ pub(super) struct Options {
     pub(super) owner: (Option<u32>, Option<u32>),
     /// Memory for caches.
     pub(super) memory: Memory,
+    /// Whether it has to be the mount of a block device; where it can be, if nothing is said.
+    pub(super) fuseblk: Option<bool>,
     /// The kernel tells of every file that is opened.
     pub(super) opens: bool,
     /// The kernel may map users for mounts of the mount.
@@ -105,6 +107,8 @@ const WORDS: &[(&str, Plain)] = &[
     ("sync", |o| o.mount.sync = true),
     ("async", |o| (o.mount.sync, o.mount.dirsync) = (false, false)),
     ("dirsync", |o| o.mount.dirsync = true),
+    ("fuseblk", |o| o.fuseblk = Some(true)),
+    ("nofuseblk", |o| o.fuseblk = Some(false)),
     ("opens", |o| o.opens = true),
     ("noopens", |o| o.opens = false),
     ("idmap", |o| o.idmap = true),
@@ -165,6 +169,7 @@ impl Default for Options {
             offset: None,
             owner: (None, None),
             memory: Memory::default(),
+            fuseblk: None,
             opens: false,
             idmap: false,
             lifetime: Config::default().lifetime,
