@@ -87,6 +87,7 @@ bitflags::bitflags! {
         const DO_READDIRPLUS = 1 << 13;
         const READDIRPLUS_AUTO = 1 << 14;
         const ASYNC_DIO = 1 << 15;
+        const WRITEBACK_CACHE = 1 << 16;
         const PARALLEL_DIROPS = 1 << 18;
         const POSIX_ACL = 1 << 20;
         const MAX_PAGES = 1 << 22;
@@ -111,6 +112,7 @@ bitflags::bitflags! {
         const FH = 1 << 6;
         const ATIME_NOW = 1 << 7;
         const MTIME_NOW = 1 << 8;
+        const CTIME = 1 << 10;
         const KILL_SUIDGID = 1 << 11;
     }
 }
@@ -139,6 +141,8 @@ pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 pub(crate) const FOPEN_CACHE_DIR: u32 = 1 << 3;
 /// FOPEN_PARALLEL_DIRECT_WRITES: direct writes to one file may come at the same time.
 pub(crate) const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+/// FUSE_WRITE_CACHE: pages that the kernel has kept.
+pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// FUSE_WRITE_KILL_SUIDGID: take the set-id bits off what is written to.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// FUSE_FSYNC_FDATASYNC: contents only.

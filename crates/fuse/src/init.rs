@@ -21,6 +21,7 @@ const MAX_BACKGROUND: u16 = 64;
 fn wanted(config: &Config) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);
+    wanted.set(Features::WRITEBACK_CACHE, config.writeback);
     wanted.set(Features::OVER_IO_URING, config.transport != Transport::Device);
     wanted
 }

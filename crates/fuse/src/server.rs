@@ -42,6 +42,9 @@ pub struct Config {
     /// Show every file as this user's and this group's. What belongs to whom on the volume stays as it is, and so does what is made: it
     /// belongs to who makes it.
     pub owner: (Option<u32>, Option<u32>),
+    /// Let the kernel keep what is written, and hand it over later in larger pieces; until then it alone knows sizes and times of files.
+    /// Where there is no room any more, only `fsync(2)` and `close(2)` tell. Goes with [`opens`](Self::opens).
+    pub writeback: bool,
     /// Have the kernel tell of every file that is opened. Otherwise it opens files alone, which is faster; then flags that keep files
     /// from being written to count when somebody writes, not when he opens.
     pub opens: bool,
@@ -62,6 +65,7 @@ impl Default for Config {
             idmap: false,
             max_known: usize::MAX,
             owner: (None, None),
+            writeback: false,
             opens: false,
             transport: Transport::default(),
             destroy: Box::new(|_| {}),
@@ -251,6 +255,8 @@ impl Server {
             // Data is written when it comes; a kernel that is told so does not ask again.
             Op::Flush => Err(Errno::ENOSYS.into()),
             Op::Fallocate => self.fallocate(request),
+            // What the kernel keeps would look like a hole. By itself it takes files for whole.
+            Op::Lseek if self.has(Features::WRITEBACK_CACHE) => Err(Errno::ENOSYS.into()),
             Op::Lseek => self.lseek(request, body),
             Op::CopyFileRange => self.copy_file_range(request, body, false),
             Op::CopyFileRange64 => self.copy_file_range(request, body, true),

@@ -78,6 +78,15 @@ pub struct OpenFile {
     has_written: AtomicBool,
 }
 
+/// Whose writing it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Write {
+    /// The caller's.
+    Now,
+    /// That of others, whom the caller has kept it for.
+    Back,
+}
+
 impl OpenFile {
     /// Enters a file into the registry that `session` opens by `path`. Permissions have been checked; `EROFS` if it is for
     /// writing and the file system no longer is.
@@ -295,6 +304,17 @@ impl OpenFile {
 
     /// Writes at `offset`, or at the end of a file that was opened to append; returns how much was written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        self.write(data, offset, Write::Now)
+    }
+
+    /// Writes at `offset`, also where the file was opened to append, and leaves the times of the file as they are: for who keeps what
+    /// others write in pages, of which the last is written again when it has become longer, and says when that was
+    /// ([`set_written`](Self::set_written)).
+    pub fn write_back(&self, data: &[u8], offset: u64) -> Result<usize> {
+        self.write(data, offset, Write::Back)
+    }
+
+    fn write(&self, data: &[u8], offset: u64, how: Write) -> Result<usize> {
         self.require(OpenFlags::WRITE)?;
         if data.is_empty() {
             return Ok(0);
@@ -302,12 +322,20 @@ impl OpenFile {
         let _writer = self.sb().gate.change_opened()?;
         let inode = self.inode();
         let _change = inode.lock_exclusive();
-        let offset = if self.flags.contains(OpenFlags::APPEND) { inode.attr().size } else { offset };
+        let before = inode.attr();
+        let append = how == Write::Now && self.flags.contains(OpenFlags::APPEND);
+        let offset = if append { before.size } else { offset };
         check_range(offset, u64::try_from(data.len()).map_err(|_| Errno::EINVAL)?)?;
-        let now = self.sb().now();
+        let now = if how == Write::Now { self.sb().now() } else { before.mtime };
         drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
         self.has_written.store(true, Relaxed);
-        self.sb().fs_for(&self.cred).write_at(inode, data, offset, now, self.cred.caps())
+        let fs = self.sb().fs_for(&self.cred);
+        let written = fs.write_at(inode, data, offset, now, self.cred.caps())?;
+        // What is written is given one time for both.
+        if how == Write::Back && before.ctime != before.mtime {
+            fs.set_attr(inode, &SetAttr { ctime: Some(before.ctime), ..SetAttr::default() })?;
+        }
+        Ok(written)
     }
 
     /// Makes the file `size` bytes long (`ftruncate(2)`).
@@ -320,6 +348,20 @@ impl OpenFile {
         }
         let _writer = self.sb().gate.change_opened()?;
         truncate(&self.cred, self.sb(), self.inode(), size)
+    }
+
+    /// Says when what has been written to the file was: for who has kept it for others. Neither the owner nor flags matter, for to write
+    /// sets these times, too.
+    pub fn set_written(&self, mtime: Timespec, ctime: Timespec) -> Result<()> {
+        self.require(OpenFlags::WRITE)?;
+        if [mtime, ctime].iter().any(|time| time.nsec > 999_999_999) {
+            return Err(Errno::EINVAL.into());
+        }
+        let _writer = self.sb().gate.change_opened()?;
+        let inode = self.inode();
+        let _change = inode.lock_exclusive();
+        let set = SetAttr { mtime: Some(mtime), ctime: Some(ctime), ..SetAttr::default() };
+        self.sb().fs_for(&self.cred).set_attr(inode, &set)
     }
 
     /// Changes what is allocated (`fallocate(2)`).

@@ -38,6 +38,9 @@ pub struct Attributes {
     pub atime: Option<Timespec>,
     /// Last change of the contents.
     pub mtime: Option<Timespec>,
+    /// Last change of anything: the present, if `None`. To say otherwise needs `CAP_SYS_ADMIN`; there is no such call in Linux. It is for
+    /// who keeps changes for others for a while.
+    pub ctime: Option<Timespec>,
 }
 
 impl Session {
@@ -125,14 +128,18 @@ impl Session {
     /// Does at once what [`chown`](Self::chown), [`chmod`](Self::chmod) and [`utimens`](Self::utimens) do one after the
     /// other: all of it, or if one of them would fail nothing.
     pub fn set_attributes(&self, path: impl AsRef<[u8]>, new: &Attributes, how: How) -> Result<()> {
-        if [new.atime, new.mtime].into_iter().flatten().any(|time| time.nsec > 999_999_999) {
+        if [new.atime, new.mtime, new.ctime].into_iter().flatten().any(|time| time.nsec > 999_999_999) {
             return Err(Errno::EINVAL.into());
+        }
+        if new.ctime.is_some() && !self.cred.has(Caps::SYS_ADMIN) {
+            return Err(Errno::EPERM.into());
         }
         let spot = self.walk(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&spot.mount)?;
         let (sb, inode) = (spot.sb(), spot.inode());
         let _change = inode.lock_exclusive();
-        let (atime, mtime, ctime, caps) = (new.atime, new.mtime, Some(sb.now()), self.cred.caps());
+        let (atime, mtime, caps) = (new.atime, new.mtime, self.cred.caps());
+        let ctime = Some(new.ctime.unwrap_or_else(|| sb.now()));
         let mut set = SetAttr { atime, mtime, ctime, caps, ..SetAttr::default() };
         if new.uid.is_some() || new.gid.is_some() {
             self.plan_owner(inode, new.uid, new.gid, &mut set)?;

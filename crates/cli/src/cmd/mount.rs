@@ -40,7 +40,8 @@ pub(crate) struct Args {
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default;
     /// fuseblk or nofuseblk, for whether a loop device is made for it, so that sync and umount wait for the volume, which root has where
-    /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened;
+    /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
+    /// the kernel keeps what is written for a while;
     /// idmap, so that mounts of the mount can have users mapped, and nobody can use what is kept back for the superuser;
     /// lifetime=0, to be asked for attributes and names each time
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
@@ -123,10 +124,20 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         server.forget_all();
         closing.get_or_init(|| close(&last));
     });
-    let Options { opens, idmap, lifetime, transport, owner, memory, .. } = options;
+    let Options { opens, writeback, idmap, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
-    let config =
-        Config { opens, idmap, lifetime, transport, owner, max_known, destroy, log, ..Config::default() };
+    let config = Config {
+        opens,
+        writeback,
+        idmap,
+        lifetime,
+        transport,
+        owner,
+        max_known,
+        destroy,
+        log,
+        ..Config::default()
+    };
     let server = Arc::new(Server::new(volume.namespace(), config));
     end_on_signals(mounted)?;
     let note = |what: &str, error: &io::Error| {

@@ -20,4 +20,5 @@ mod run;
 mod service;
 mod terminal;
 mod watching;
+mod writeback;
 mod writing;

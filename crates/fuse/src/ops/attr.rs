@@ -33,13 +33,18 @@ impl Server {
         let set: SetattrIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
         let valid = SetattrValid::from_bits_truncate(set.valid);
+        if valid == WRITTEN && set.fh != 0 {
+            let (mtime, ctime) = (timespec(set.mtime, set.mtimensec), timespec(set.ctime, set.ctimensec));
+            self.handles.get(set.fh)?.file.set_written(mtime, ctime)?;
+            return self.put_attr(&location, body);
+        }
         if valid.contains(SetattrValid::SIZE) {
             self.set_size(request, &location, &set, valid)?;
         }
         let owner_or_mode = SetattrValid::UID | SetattrValid::GID | SetattrValid::MODE;
         let times = SetattrValid::ATIME | SetattrValid::MTIME;
         let session = self.session(&request.header, &location);
-        if valid.intersects(owner_or_mode) {
+        if valid.intersects(owner_or_mode | SetattrValid::CTIME) {
             let time = |bit, now, sec, nsec| {
                 valid.contains(bit).then(|| if valid.contains(now) { present() } else { timespec(sec, nsec) })
             };
@@ -49,6 +54,7 @@ impl Server {
                 gid: valid.contains(SetattrValid::GID).then_some(set.gid),
                 atime: time(SetattrValid::ATIME, SetattrValid::ATIME_NOW, set.atime, set.atimensec),
                 mtime: time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, set.mtime, set.mtimensec),
+                ctime: valid.contains(SetattrValid::CTIME).then(|| timespec(set.ctime, set.ctimensec)),
             };
             session.set_attributes("", &new, How::EMPTY)?;
         } else if valid.intersects(times) {
@@ -95,6 +101,9 @@ impl Server {
         body.push(&self.base.at(&location).read_link("", How::EMPTY)?)
     }
 }
+
+/// What a kernel that keeps what is written knows of it, and no user asks for in this way.
+const WRITTEN: SetattrValid = SetattrValid::MTIME.union(SetattrValid::CTIME).union(SetattrValid::FH);
 
 fn present() -> Timespec {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -8,8 +8,8 @@ use extern4_vfs::{
 
 use crate::abi::{
     CopyFileRangeIn, CopyFileRangeOut, CreateIn, FOPEN_KEEP_CACHE, FOPEN_PARALLEL_DIRECT_WRITES,
-    FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, OpenIn, OpenOut, ReadIn, ReleaseIn,
-    WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    FSYNC_FDATASYNC, FallocateIn, Features, FsyncIn, LseekIn, LseekOut, OpenIn, OpenOut, ReadIn, ReleaseIn,
+    WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
 use crate::handles::Handle;
 use crate::init::MAX_DATA_BYTES;
@@ -64,7 +64,7 @@ impl Server {
     }
 
     pub(crate) fn open(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
-        if !self.config().opens {
+        if !self.hears_of_opens() {
             // A kernel that is told so does not ask again, and names no open files.
             return Err(Errno::ENOSYS.into());
         }
@@ -77,10 +77,16 @@ impl Server {
         body.put(&self.opened(request, request.header.nodeid, file))
     }
 
+    /// Flags that keep files from being written are looked at when a file is opened, for it is too late for that when the kernel
+    /// hands over what it has kept.
+    fn hears_of_opens(&self) -> bool {
+        self.config().opens || self.has(Features::WRITEBACK_CACHE)
+    }
+
     /// A kernel that opens files alone does not say either when one is closed that it had made: that is the node's own from then on.
     fn opened(&self, request: &Request<'_>, nodeid: u64, file: OpenFile) -> OpenOut {
         let handle = Handle::new(&request.header, file);
-        let fh = if self.config().opens {
+        let fh = if self.hears_of_opens() {
             self.handles.enter(handle)
         } else {
             self.nodes.set_file(nodeid, &handle);
@@ -150,7 +156,9 @@ impl Server {
             let session = self.session_without(&request.header, handle.file.location(), Caps::FSETID);
             session.drop_set_id_bits("", How::EMPTY)?;
         }
-        let written = write_all(&handle.file, data, write.offset)?;
+        let kept = write.write_flags & WRITE_CACHE != 0 && self.has(Features::WRITEBACK_CACHE);
+        let write_at = if kept { OpenFile::write_back } else { OpenFile::write_at };
+        let written = write_all(data, write.offset, |data, offset| write_at(&handle.file, data, offset))?;
         let size = u32::try_from(written).map_err(|_| Errno::EIO)?;
         body.put(&WriteOut { size, padding: 0 })
     }
@@ -226,10 +234,10 @@ fn may_write(handle: &Handle, offset: u64) -> Result<()> {
 }
 
 /// Writes all of `data`, or as much as there is room for.
-fn write_all(file: &OpenFile, data: &[u8], offset: u64) -> Result<usize> {
+fn write_all(data: &[u8], offset: u64, write_at: impl Fn(&[u8], u64) -> Result<usize>) -> Result<usize> {
     let mut written = 0;
     while written < data.len() {
-        match file.write_at(&data[written..], offset + written as u64) {
+        match write_at(&data[written..], offset + written as u64) {
             Ok(0) => break,
             Ok(more) => written += more,
             Err(error) if written == 0 => return Err(error),
@@ -246,7 +254,8 @@ fn copy_range(from: &Arc<Handle>, off_in: u64, to: &Arc<Handle>, off_out: u64, l
     while copied < len {
         let want = usize::try_from(len - copied).map_or(buffer.len(), |left| left.min(buffer.len()));
         let step = from.file.read_at(&mut buffer[..want], off_in + copied).and_then(|read| {
-            if read == 0 { Ok(0) } else { write_all(&to.file, &buffer[..read], off_out + copied) }
+            let write_at = |data: &[u8], offset| to.file.write_at(data, offset);
+            if read == 0 { Ok(0) } else { write_all(&buffer[..read], off_out + copied, write_at) }
         });
         match step {
             Ok(0) => break,

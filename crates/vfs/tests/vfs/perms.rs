@@ -179,12 +179,14 @@ fn attributes_are_set_together_or_not_at_all() {
         gid: Some(4),
         atime: Some(time),
         mtime: Some(Timespec { sec: -7, nsec: 0 }),
+        ctime: Some(Timespec { sec: 5, nsec: 1 }),
     };
     // The set-id bits are those of the new owner.
     assert_eq!(set(&root, all), Ok(()));
     let found = stat();
     assert_eq!((found.uid, found.gid, found.mode & 0o7777), (3, 4, 0o6751));
     assert_eq!((found.atime, found.mtime), (time, Timespec { sec: -7, nsec: 0 }));
+    assert_eq!(found.ctime, Timespec { sec: 5, nsec: 1 });
     // A change of the owner alone takes them off; no change at all leaves everything.
     assert_eq!(set(&root, Attributes { uid: Some(1), ..Attributes::default() }), Ok(()));
     assert_eq!((stat().uid, stat().mode & 0o7777), (1, 0o751));
@@ -196,6 +198,7 @@ fn attributes_are_set_together_or_not_at_all() {
         (&one, Attributes { mode: Some(0o600), gid: Some(6), ..Attributes::default() }, Errno::EPERM),
         (&user(&root, 2), Attributes { mode: Some(0o600), ..Attributes::default() }, Errno::EPERM),
         (&user(&root, 2), Attributes { mtime: Some(time), ..Attributes::default() }, Errno::EPERM),
+        (&one, Attributes { ctime: Some(time), ..Attributes::default() }, Errno::EPERM),
         (
             &root.with_cred(Cred::new(1, 1, &[]).with_caps(Caps::CHOWN)),
             Attributes { uid: Some(2), mode: Some(0o600), ..Attributes::default() },

@@ -474,6 +474,7 @@ impl<'a> IntoVolume<'a> {
                 gid: Some(node.gid),
                 atime: Some(node.atime),
                 mtime: Some(node.mtime),
+                ctime: None,
             };
             if directory.set_attributes(name, &new).is_ok() {
                 return Ok(());

@@ -41,6 +41,8 @@ pub(super) struct Options {
     pub(super) memory: Memory,
     /// Whether it has to be the mount of a block device; where it can be, if nothing is said.
     pub(super) fuseblk: Option<bool>,
+    /// The kernel keeps what is written.
+    pub(super) writeback: bool,
     /// The kernel tells of every file that is opened.
     pub(super) opens: bool,
     /// The kernel may map users for mounts of the mount.
@@ -109,6 +111,8 @@ const WORDS: &[(&str, Plain)] = &[
     ("dirsync", |o| o.mount.dirsync = true),
     ("fuseblk", |o| o.fuseblk = Some(true)),
     ("nofuseblk", |o| o.fuseblk = Some(false)),
+    ("writeback_cache", |o| o.writeback = true),
+    ("nowriteback_cache", |o| o.writeback = false),
     ("opens", |o| o.opens = true),
     ("noopens", |o| o.opens = false),
     ("idmap", |o| o.idmap = true),
@@ -170,6 +174,7 @@ impl Default for Options {
             owner: (None, None),
             memory: Memory::default(),
             fuseblk: None,
+            writeback: false,
             opens: false,
             idmap: false,
             lifetime: Config::default().lifetime,

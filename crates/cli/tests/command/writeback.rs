@@ -1,0 +1,150 @@
+//! `-o writeback_cache`: the kernel keeps what is written for a while, and nobody can tell but by how seldom it is written.
+
+use std::fs::{self, File, FileTimes};
+use std::io::Write as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::time::{Duration, Instant, SystemTime};
+
+use extern4_testkit::image::Image;
+use extern4_testkit::tools::{Need, can_run};
+
+use crate::mounting::{EMPTY, Served, can_mount, sound, transports};
+use crate::run::{extern4, ok, tool};
+
+/// Mounts, has `work` done in the mount, unmounts, and has everything checked.
+fn in_mounts(work: impl Fn(&Image, &Served) -> Vec<(&'static str, String)>) {
+    for transport in transports() {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", transport, "-o", "writeback_cache"]);
+        let files = work(&image, &served);
+        served.umount();
+        sound(&image);
+        for (name, stat) in files {
+            let found = ok(extern4(&image, ["stat", "-c", STAT, &format!("disk.img:/{name}")]));
+            assert_eq!(String::from_utf8_lossy(&found), stat, "{name}");
+        }
+    }
+}
+
+/// Size, and times of the last changes.
+const STAT: &str = "%s %y %z";
+
+/// What the mount says of a file, in the words of [`STAT`].
+fn stat(served: &Served, name: &'static str) -> (&'static str, String) {
+    (name, String::from_utf8(tool(&served.dir, "stat", ["-c", STAT, name])).expect("text"))
+}
+
+/// How often the server was asked to write.
+fn writes(image: &Image) -> u64 {
+    let stats = String::from_utf8(ok(extern4(image, ["stats", "mnt"]))).expect("text");
+    let line = stats.lines().find(|line| line.starts_with("write "));
+    line.map_or(0, |line| line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number"))
+}
+
+#[test]
+fn small_writes_come_as_large_ones() {
+    if !can_mount() {
+        return;
+    }
+    in_mounts(|image, served| {
+        let mut file = File::create(served.path("file")).expect("a file");
+        for number in 0..10_000 {
+            writeln!(file, "{number:6}").expect("it is written");
+        }
+        assert_eq!(file.metadata().expect("attributes").size(), 70_000);
+        file.sync_all().expect("it is synced");
+        assert!(writes(image) < 100, "{}", writes(image));
+        let text = fs::read_to_string(served.path("file")).expect("a file");
+        assert!(text.lines().enumerate().all(|(at, line)| line.trim() == at.to_string()));
+        vec![stat(served, "file")]
+    });
+}
+
+#[test]
+fn times_are_those_of_the_writes() {
+    if !can_mount() {
+        return;
+    }
+    in_mounts(|_, served| {
+        let path = |name| served.path(name);
+        fs::write(path("written"), "text").expect("a file");
+        let written = stat(served, "written");
+        fs::write(path("changed"), "text").expect("a file");
+        fs::set_permissions(path("changed"), fs::Permissions::from_mode(0o600)).expect("its mode");
+        let changed = stat(served, "changed");
+        // The time is set while what was written before has not come yet.
+        let file = File::create(path("dated")).expect("a file");
+        file.write_all_at(b"text", 0).expect("it is written");
+        let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+        file.set_times(FileTimes::new().set_modified(time)).expect("its time");
+        drop(file);
+        assert_eq!(fs::metadata(path("dated")).and_then(|found| found.modified()).expect("a time"), time);
+        let cut = File::create(path("cut")).expect("a file");
+        cut.write_all_at(&[b'x'; 10_000], 0).and_then(|()| cut.set_len(5000)).expect("it is cut");
+        let cut = stat(served, "cut");
+        // Whatever happens later, and when it is written.
+        std::thread::sleep(Duration::from_millis(30));
+        let dated = stat(served, "dated");
+        vec![written, changed, dated, cut]
+    });
+}
+
+#[test]
+fn what_is_kept_is_no_hole() {
+    if !can_mount() {
+        return;
+    }
+    in_mounts(|_, served| {
+        let file = File::create(served.path("file")).expect("a file");
+        file.write_all_at(b"end", 1 << 20).expect("it is written");
+        // Before it has been handed over.
+        tool(&served.dir, "cp", ["--sparse=auto", "file", "copy"]);
+        tool(&served.dir, "cmp", ["file", "copy"]);
+        vec![stat(served, "copy")]
+    });
+}
+
+#[test]
+fn what_may_only_be_appended_to_grows() {
+    if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
+        return;
+    }
+    in_mounts(|_, served| {
+        fs::write(served.path("log"), "one\n").expect("a file");
+        tool(&served.dir, "chattr", ["+a", "log"]);
+        // The kernel takes a change within one tick of its clock for none, and does not look at what flags have changed.
+        std::thread::sleep(Duration::from_millis(20));
+        for line in ["two\n", "three\n"] {
+            let mut log = File::options().append(true).open(served.path("log")).expect("it opens");
+            log.write_all(line.as_bytes()).and_then(|()| log.sync_all()).expect("it is appended to");
+            log.write_all(line.as_bytes()).expect("it is appended to");
+        }
+        assert_eq!(File::create(served.path("log")).unwrap_err().raw_os_error(), Some(1));
+        let text = fs::read_to_string(served.path("log")).expect("a file");
+        assert_eq!(text, "one\ntwo\ntwo\nthree\nthree\n");
+        vec![stat(served, "log")]
+    });
+}
+
+#[test]
+fn a_full_volume_is_told_when_it_is_synced() {
+    if !can_mount() {
+        return;
+    }
+    in_mounts(|_, served| {
+        let file = File::create(served.path("large")).expect("a file");
+        let written = (0..100).try_for_each(|at| file.write_all_at(&[b'x'; 1 << 20], at << 20));
+        let error = written.and_then(|()| file.sync_all()).expect_err("it does not fit");
+        assert_eq!(error.raw_os_error(), Some(28));
+        drop(file);
+        fs::remove_file(served.path("large")).expect("it goes");
+        // A moment later there is room again.
+        let start = Instant::now();
+        let small = File::create(served.path("small")).expect("a file");
+        while let Err(error) = small.write_all_at(b"text", 0).and_then(|()| small.sync_all()) {
+            assert_eq!((error.raw_os_error(), start.elapsed().as_secs() < 10), (Some(28), true));
+        }
+        drop(small);
+        vec![stat(served, "small")]
+    });
+}
