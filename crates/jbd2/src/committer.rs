@@ -71,6 +71,7 @@ impl Committer {
             let result = match self.shared.next_job(walking) {
                 Job::Commit => self.commit(),
                 Job::Checkpoint => self.step(),
+                Job::Settle(calls) => self.settle(calls),
                 Job::Close => {
                     let result = self.close();
                     if result.is_ok() {
@@ -142,6 +143,15 @@ impl Committer {
     fn step(&mut self) -> Result<(), Error> {
         self.shared.go_on()?;
         self.journaling.as_mut().map_or(Ok(()), |Journaling { log, checkpoint }| checkpoint.step(log))
+    }
+
+    fn settle(&mut self, calls: u64) -> Result<(), Error> {
+        self.commit()?;
+        if let Some(journaling) = &mut self.journaling {
+            journaling.checkpoint_all(&self.shared)?;
+        }
+        self.shared.settled(calls);
+        Ok(())
     }
 
     fn close(&mut self) -> Result<(), Error> {

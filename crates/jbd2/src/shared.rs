@@ -81,6 +81,9 @@ pub(crate) struct State {
     wanted: u64,
     pub(crate) closed: u64,
     done: u64,
+    /// How often everything was to be written home, and how many of these calls have been answered.
+    settle_wanted: u64,
+    settled: u64,
     pub(crate) end: End,
     pub(crate) error: Option<Error>,
 }
@@ -99,6 +102,8 @@ impl State {
             wanted: 0,
             closed: 0,
             done: 0,
+            settle_wanted: 0,
+            settled: 0,
             end: End::Open,
             error: None,
         }
@@ -117,6 +122,8 @@ impl State {
 pub(crate) enum Job {
     Commit,
     Checkpoint,
+    /// To commit and write home, for so many calls.
+    Settle(u64),
     Close,
     Stop,
 }
@@ -350,6 +357,26 @@ impl Shared {
         Ok(())
     }
 
+    /// Has all that was changed committed and written home, and waits for that.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        let mut state = self.state();
+        state.check()?;
+        state.settle_wanted += 1;
+        let target = state.settle_wanted;
+        self.work.notify_all();
+        while state.settled < target {
+            state.check()?;
+            state = wait(&self.done, state);
+        }
+        Ok(())
+    }
+
+    /// So many calls of `settle` have been answered.
+    pub(crate) fn settled(&self, calls: u64) {
+        self.state().settled = calls;
+        self.done.notify_all();
+    }
+
     /// Lets no handle be opened any more, has all that was changed committed and written home, and waits for that.
     pub(crate) fn close(&self) -> Result<(), Error> {
         let mut state = self.state();
@@ -376,6 +403,9 @@ impl Shared {
             let due = state.since.and_then(|since| since.checked_add(self.interval));
             if state.wanted > state.closed || due.is_some_and(|due| due <= now) {
                 return Job::Commit;
+            }
+            if state.settle_wanted > state.settled {
+                return Job::Settle(state.settle_wanted);
             }
             if state.end == End::Closing {
                 return Job::Close;

@@ -230,6 +230,15 @@ impl Transactions {
         self.shared.begin_sync();
     }
 
+    /// Does what [`sync`](Self::sync) does, and writes everything of it to where it belongs: when this returns, the log holds no copy
+    /// that recovery would write over what is written to those blocks from now on past the log.
+    ///
+    /// # Errors
+    /// As [`Transactions::start`].
+    pub fn settle(&self) -> Result<(), Error> {
+        self.shared.settle()
+    }
+
     /// So many bytes of file data were written. With much of it a commit begins, so that the device is at work while
     /// more is written, and whoever waits for the end waits for little.
     pub fn note_data(&self, bytes: u64) {

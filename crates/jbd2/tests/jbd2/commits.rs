@@ -216,6 +216,53 @@ fn freed_blocks_are_told_when_their_transaction_is_durable() {
     assert!(device_block(&closed, 10) == contents(77));
 }
 
+/// A block that has been settled may be written past the log, though it was never revoked.
+#[test]
+fn what_is_settled_stands_where_it_belongs_and_is_not_replayed() {
+    let device = Arc::new(CrashDevice::new(volume(ChecksumVersion::V3, true)));
+    let (cache, _, transactions) = open(&(Arc::clone(&device) as _), PATIENT);
+    for settles in [false, true] {
+        fill(&cache, &transactions, 10, 1);
+        fill(&cache, &transactions, 11, 5);
+        if settles {
+            transactions.settle().expect("written");
+            let home: Arc<dyn BlockDevice> = Arc::new(device.crash(device.moment(), |_| false));
+            assert!(device_block(&home, 10) == contents(1) && device_block(&home, 11) == contents(5));
+        } else {
+            transactions.sync().expect("written");
+        }
+        cache.write(10, &contents(77)).expect("written");
+        cache.device().flush().expect("flushed");
+        let crashed: Arc<dyn BlockDevice> = Arc::new(device.crash(device.moment(), |_| false));
+        recover(&crashed);
+        assert!(device_block(&crashed, 10) == contents(if settles { 77 } else { 1 }));
+        assert!(device_block(&crashed, 11) == contents(5));
+    }
+    // There is nothing to be done the second time, and nothing may be done after the end.
+    transactions.settle().expect("written");
+    transactions.close().expect("closed");
+    assert!(matches!(transactions.settle(), Err(Error::Closed)));
+}
+
+#[test]
+fn who_settles_while_others_change_blocks_waits_for_what_came_before() {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let (cache, _, transactions) = open(&device, Options { interval: Duration::from_millis(2) });
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (cache, transactions, device) = (&cache, &transactions, &device);
+            scope.spawn(move || {
+                for round in 1..40 {
+                    fill(cache, transactions, 10 + thread, round);
+                    transactions.settle().expect("written");
+                    assert!(device_block(device, 10 + thread) == contents(round), "{thread} {round}");
+                }
+            });
+        }
+    });
+    transactions.close().expect("closed");
+}
+
 #[test]
 fn a_revoked_block_that_is_metadata_again_is_replayed() {
     let device = Arc::new(CrashDevice::new(volume(ChecksumVersion::V3, true)));
