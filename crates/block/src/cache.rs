@@ -431,6 +431,36 @@ impl BufferCache {
         Ok(f(&buffer, buffer.flags()))
     }
 
+    /// Calls `f`, as [`with`](Self::with) does, with block `block` if that is in memory; `None` otherwise. A block that has been changed
+    /// is in memory until its new contents stand on the device, so who does not find it here finds its newest contents there.
+    pub fn with_cached<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let guard = rcu::pin();
+        let found = self.table.get(block, &guard).map(Seen::value).filter(|found| found.is_ready())?;
+        self.hits.add([1]);
+        Some(match found.changed.get() {
+            None => f(found.loaded()),
+            Some(changed) => f(&changed.lock().unwrap_or_else(PoisonError::into_inner).bytes),
+        })
+    }
+
+    /// Reads block `block` from the device once more if it is in memory, after it has been [written](Self::write) past the cache: as
+    /// after a load, nothing is known of it and nothing put off. No change of it waits to be written, and nobody writes it at the same
+    /// time.
+    pub fn reload(&self, block: u64) -> Result<()> {
+        if self.with_cached(block, |_| ()).is_none() {
+            return Ok(());
+        }
+        let mut images = [self.blank()];
+        self.read_images(block, &mut images)?;
+        let mut buffer = self.read(block)?;
+        buffer.change(|bytes, unsealed| {
+            bytes.copy_from_slice(&images[0]);
+            *unsealed = Unsealed::default();
+        });
+        buffer.flags().store(0, Relaxed);
+        Ok(())
+    }
+
     /// Changes block `block`, as [`Buffer::change`] does, if its [tag](Buffer::tag) is `tag`; gives `change` back otherwise. Who
     /// gave it the tag keeps a [`Pin`] of it as long as it has it, so it takes no count to change it.
     #[inline]
@@ -478,6 +508,17 @@ impl BufferCache {
         });
         buffer.flags().store(0, Relaxed);
         Ok(buffer)
+    }
+
+    /// The buffer of block `block`, for who is about to change it to `bytes`: if it is not in memory, it is not read for that, but
+    /// holds them already.
+    pub fn read_as(&self, block: u64, bytes: &[u8]) -> Result<Buffer> {
+        self.check(block)?;
+        let (held, mine) = self.find_or_insert(block);
+        if mine {
+            self.publish(&held, Ok(bytes.into()));
+        }
+        finish(held)
     }
 
     /// Writes `bytes` to the device from block `block` on, past the cache: contents that nobody reads through it, and
@@ -688,6 +729,46 @@ mod tests {
     #[test]
     fn what_a_lookup_reads_is_one_line() {
         assert!(std::mem::offset_of!(Block, changed) + size_of::<u64>() <= 56);
+    }
+
+    #[test]
+    fn what_is_in_memory_is_told_from_what_is_not() {
+        let cache = cache(8);
+        assert_eq!(cache.with_cached(3, |block| block[0]), None);
+        cache.reload(3).unwrap();
+        assert_eq!(cache.with_cached(3, |block| block[0]), None);
+        cache.read(3).unwrap();
+        assert_eq!(cache.with_cached(3, |block| block[0]), Some(3));
+        cache.write(3, &[9; 1024]).unwrap();
+        assert_eq!(cache.with_cached(3, |block| block[0]), Some(3));
+        cache.reload(3).unwrap();
+        assert_eq!(cache.with_cached(3, |block| block[0]), Some(9));
+        cache.read(3).unwrap().change(|bytes, _| bytes.fill(7));
+        assert_eq!(cache.with_cached(3, |block| block[0]), Some(7));
+    }
+
+    #[test]
+    fn what_is_written_over_is_not_read_before() {
+        let cache = cache(8);
+        cache.read(4).unwrap();
+        let before = cache.stats().device_reads;
+        assert_eq!(
+            (cache.read_as(3, &[9; 1024]).unwrap()[7], cache.read_as(4, &[9; 1024]).unwrap()[7]),
+            (9, 4)
+        );
+        assert_eq!(cache.stats().device_reads, before);
+        assert!(matches!(cache.read_as(8, &[9; 1024]), Err(Error::BlockOutOfRange { .. })));
+    }
+
+    #[test]
+    fn what_is_read_once_more_is_as_after_a_load() {
+        let cache = cache(8);
+        let mut buffer = cache.read(3).unwrap();
+        buffer.flags().store(5, Relaxed);
+        buffer.change(|_, unsealed| *unsealed = [1; 4]);
+        cache.reload(3).unwrap();
+        let again = cache.read(3).unwrap();
+        assert_eq!((again[0], again.unsealed(), again.flags().load(Relaxed)), (3, Unsealed::default(), 0));
     }
 
     #[test]
