@@ -1,8 +1,9 @@
 //! Contents of regular files.
 //!
 //! Data goes from the device straight into the caller's buffer, as many blocks in one read as stand together; the
-//! buffer cache only sees what it takes to find them. What was never written reads as zeroes. Behind the end of a file
-//! nothing is read, so what fs-verity keeps there stays hidden.
+//! buffer cache only sees what it takes to find them, unless the file's contents go
+//! [through the journal](crate::data_journal). What was never written reads as zeroes. Behind the end of a file nothing
+//! is read, so what fs-verity keeps there stays hidden.
 
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::{Span, SpanKind};
@@ -46,7 +47,10 @@ impl Ext4 {
                 RunKind::Mapped { physical } => {
                     // OK: the run lies inside the volume, whose size in bytes fits 63 bits.
                     let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
-                    self.device.read_at(target, start)?;
+                    match self.journals_contents(inode) {
+                        true => self.read_logged(target, start)?,
+                        false => self.device.read_at(target, start)?,
+                    }
                 }
                 RunKind::Hole | RunKind::Unwritten { .. } => target.fill(0),
             }

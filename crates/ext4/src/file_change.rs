@@ -4,6 +4,8 @@
 //! first. Blocks that are new to a file are written whole before its map knows of them, so nobody, not even after a
 //! crash, reads what their last owner left in them. Behind the end of a file its last block may hold anything, such as
 //! what was written just before a crash: it is filled with zeroes before the file grows.
+//!
+//! Contents that go through the journal are another matter: see `data_journal`.
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::InodeFlags;
@@ -97,6 +99,11 @@ impl Ext4 {
         part: &Part<'_>,
         now: Timespec,
     ) -> Result<usize> {
+        if self.journals_contents(info) {
+            let done = self.write_logged_part(inode, info, part, now)?;
+            self.writer()?.transactions.note_data(done as u64);
+            return Ok(done);
+        }
         let offset = part.offset;
         let most = usize::try_from(PART_BYTES - offset % PART_BYTES).unwrap_or(usize::MAX);
         let data = &part.data[..part.data.len().min(most)];
@@ -143,7 +150,7 @@ impl Ext4 {
     /// Writes the beginning of a part to blocks that hold nothing yet: to what has been allocated and not written, or
     /// to blocks for a hole. If there is no room for all, or a quota does not
     /// allow all, for as much as there is.
-    fn write_new(
+    pub(crate) fn write_new(
         &self,
         inode: &Inode,
         info: &mut InodeInfo,
@@ -182,7 +189,7 @@ impl Ext4 {
         now: Timespec,
     ) -> Result<usize> {
         let reserve = blocks + self.map_blocks_needed(info, logical, blocks)?;
-        self.changing(WRITE_CREDITS, reserve, |change| {
+        self.changing(WRITE_CREDITS + self.credits_for_contents(info), reserve, |change| {
             change.admit_blocks(info, part.caps, || Ok(blocks))?;
             let growth = Growth::of(self, inode, info, logical);
             let (runs, failed) = change.claim_and_write(info, logical, blocks, part, growth.as_ref())?;
@@ -213,8 +220,8 @@ impl Ext4 {
         let reserve = self.blocks_to_mark(info, &(u64::from(run.logical)..u64::from(end)))?;
         // Whoever had the room allocated is to be able to use it.
         let _allowed = reserve::allow(true);
-        self.changing(MARK_CREDITS + 1, reserve, |change| {
-            if let Err(error) = self.write_run(&run, part) {
+        self.changing(MARK_CREDITS + 1 + self.credits_for_contents(info), reserve, |change| {
+            if let Err(error) = change.write_run(info, &run, part) {
                 return Ok(Err(error));
             }
             let _map = inode.private::<Node>().change_map();
@@ -227,7 +234,7 @@ impl Ext4 {
     }
 
     /// Writes the blocks of a run whole: data where there is some, and zeroes before and behind it.
-    fn write_run(&self, run: &Run, part: &Part<'_>) -> Result<()> {
+    pub(crate) fn write_run(&self, run: &Run, part: &Part<'_>) -> Result<()> {
         let (RunKind::Mapped { physical } | RunKind::Unwritten { physical }) = run.kind else {
             return Ok(());
         };
@@ -273,6 +280,9 @@ impl Ext4 {
         if from >= to || from >> bits >= LOGICAL_END {
             return Ok(());
         }
+        if self.journals_contents(info) {
+            return self.zero_logged(info, from, to);
+        }
         let Some(mapped) = self.run_at(info, from)?.mapped() else { return Ok(()) };
         // OK: less than a block.
         let zeroes = vec![0; (to - from) as usize];
@@ -306,11 +316,20 @@ impl Ext4 {
             });
         }
         let _map = inode.private::<Node>().change_map();
-        self.zero_behind(&info, size)?;
+        let mut tail = None;
+        if self.journals_contents(&info) {
+            tail =
+                self.logged_part(&info, size, size.next_multiple_of(self.superblock().block_size().into()))?;
+        } else {
+            self.zero_behind(&info, size)?;
+        }
         info.fields_mut().set_size(size);
         let mut left = size.div_ceil(self.superblock().block_size().into())..LOGICAL_END;
         loop {
-            left = self.changing(UNMAP_CREDITS + 4, 0, |change| {
+            left = self.changing(UNMAP_CREDITS + 5, 0, |change| {
+                if let Some(tail) = tail.take() {
+                    change.zero_logged_part(tail);
+                }
                 let mut changed = change.stamped(info.clone(), size, now)?;
                 let left = change.unmap(&mut changed, left.clone(), false)?;
                 // A file without links is an orphan for good.
@@ -362,7 +381,7 @@ pub(crate) struct Part<'d> {
 }
 
 impl Part<'_> {
-    fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.offset + self.data.len() as u64
     }
 }
@@ -386,8 +405,8 @@ impl Change<'_> {
                 Err(Error::Answer(_)) if !runs.is_empty() => break,
                 run => run?,
             };
-            if let (Err(error), Some(mapped)) = (self.fs.write_run(&run, part), run.mapped()) {
-                self.free(mapped, false)?;
+            if let (Err(error), Some(mapped)) = (self.write_run(info, &run, part), run.mapped()) {
+                self.free(mapped, self.fs.journals_contents(info))?;
                 return Ok((runs, Some(error)));
             }
             runs.push(run);

@@ -71,7 +71,7 @@ impl Ext4 {
         let part = Part { data: &contents, offset: 0, caps };
         // A record is not longer than a block.
         let blocks = u32::from(!contents.is_empty());
-        self.changing(WRITE_CREDITS, blocks, |change| {
+        self.changing(WRITE_CREDITS + self.credits_for_contents(&info), blocks, |change| {
             change.admit_blocks(&info, caps, || Ok(blocks))?;
             let mut empty = info.clone();
             let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;

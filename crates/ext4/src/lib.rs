@@ -28,6 +28,7 @@ mod casefold;
 mod change;
 pub mod check;
 mod create;
+mod data_journal;
 mod dir;
 mod ea_inode;
 pub mod error;
@@ -81,6 +82,7 @@ mod writer;
 mod xattr;
 mod xattr_change;
 
+pub use data_journal::DataMode;
 pub use error::{Error, InUse, Result, Unsupported};
 pub use expert::HtreeEntry;
 pub use extern4_disk::superblock::ErrorPolicy;

@@ -37,7 +37,7 @@ pub(crate) const ALLOCATE_CREDITS: u32 = 2 * (1 + MAP_BLOCKS) + 2 * MAP_BLOCKS;
 pub(crate) const MARK_CREDITS: u32 = 2 * ALLOCATE_CREDITS;
 /// Groups that one [`Change::unmap`] begins to free blocks of.
 pub(crate) const UNMAP_GROUPS: u32 = 24;
-/// Blocks of metadata that one [`Change::unmap`] frees: the journal has to name each, and the smallest has little room for that.
+/// Blocks that may have been logged that one [`Change::unmap`] frees: the journal has to name each, and the smallest has little room for that.
 const UNMAP_REVOKES: u64 = 1024;
 /// Bitmaps and descriptors of these groups, of one more that the last extent reaches into and those of nodes that
 /// become empty, and the nodes at both ends.
@@ -156,8 +156,9 @@ impl Change<'_> {
     }
 
     /// Takes blocks away from the file and frees them, with what of the map becomes empty; `metadata` if they may
-    /// have been logged, as those of directories. Works from the end of the range towards its start, does as much as
-    /// one change should, and returns what is left of the range: empty, when all is done.
+    /// have been logged, as those of directories: those of a file whose contents are logged count as such in any case. Works
+    /// from the end of the range towards its start, does as much as one change should, and returns what is left of the
+    /// range: empty, when all is done.
     #[must_use = "what is left has to be done in another change"]
     pub(crate) fn unmap(
         &self,
@@ -165,6 +166,7 @@ impl Change<'_> {
         blocks: Range<u64>,
         metadata: bool,
     ) -> Result<Range<u64>> {
+        let metadata = metadata || self.fs.journals_contents(info);
         let revokes = if metadata { UNMAP_REVOKES } else { u64::MAX };
         let mut quota = Quota { groups: UNMAP_GROUPS, last: None, revokes };
         match info.has_extents() {

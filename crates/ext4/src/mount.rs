@@ -17,6 +17,7 @@ use extern4_disk::superblock::{ErrorPolicy, RawSuperblock, Superblock};
 use extern4_disk::{Place, Structure};
 use extern4_jbd2::Replayed;
 
+use crate::data_journal::DataMode;
 use crate::error::{Result, Unsupported};
 use crate::fast_commit::FastCommits;
 use crate::group::{Groups, to_usize};
@@ -48,6 +49,8 @@ pub struct OpenOptions {
     pub commit_interval: Option<Duration>,
     /// What is done about damage that a change meets, in place of what the volume says (`errors=`).
     pub errors: Option<ErrorPolicy>,
+    /// How contents of files become durable, on a volume that is opened for writing (`data=`); `None` for what the superblock says.
+    pub data: Option<DataMode>,
 }
 
 impl Default for OpenOptions {
@@ -61,6 +64,7 @@ impl Default for OpenOptions {
             lazy_times: None,
             commit_interval: None,
             errors: None,
+            data: None,
         }
     }
 }
@@ -165,7 +169,7 @@ impl Ext4 {
                 fs.replayed = replayed;
             }
         }
-        fs.writer = Some(Writer::open(&fs, journal, options.commit_interval)?);
+        fs.writer = Some(Writer::open(&fs, journal, options.commit_interval, options.data)?);
         fs.free_orphans()?;
         fs.lazy_times = options.lazy_times.map(LazyTimes::new);
         Ok(fs)

@@ -2,7 +2,7 @@
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode as Fields, InodeFlags};
-use extern4_vfs::{AclKind, Errno, FileFlags, Inode, SetAttr};
+use extern4_vfs::{AclKind, Caps, Errno, FileFlags, Inode, SetAttr};
 
 use crate::attrs::Need;
 use crate::change::Change;
@@ -42,11 +42,15 @@ impl Ext4 {
             return Ok(());
         }
         let node = inode.private::<Node>();
-        let _map = set.acl.is_some().then(|| node.change_map());
+        // Flags may say where contents are to be looked for.
+        let _map = (set.acl.is_some() || set.flags.is_some()).then(|| node.change_map());
         let mut info = node.info();
-        let flags = set.flags.map(|flags| self.new_flags(&info, flags)).transpose()?;
+        let flags = set.flags.map(|flags| self.new_flags(&info, flags, set.caps)).transpose()?;
         if let Some(flags) = flags {
             check_flags_and_project(info.fields(), flags, set.project)?;
+            if (flags ^ info.fields().flags()).contains(InodeFlags::JOURNAL_DATA) {
+                self.prepare_switch(&info)?;
+            }
         }
         let plan =
             set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, Some(acl))).transpose()?;
@@ -77,7 +81,7 @@ impl Ext4 {
     }
 
     /// The flags of the inode when users have set `wanted`.
-    fn new_flags(&self, info: &InodeInfo, wanted: FileFlags) -> Result<InodeFlags> {
+    fn new_flags(&self, info: &InodeInfo, wanted: FileFlags, caps: Caps) -> Result<InodeFlags> {
         let old = info.fields().flags();
         let wanted = InodeFlags::from_bits_retain(wanted.bits());
         let misplaced = !info.is_directory() && wanted.intersects(DIRECTORIES_ONLY);
@@ -85,14 +89,20 @@ impl Ext4 {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let changed = old ^ wanted;
-        if changed.contains(InodeFlags::JOURNAL_DATA) {
-            // Linux wants a capability for it that the VFS does not check.
+        if changed.contains(InodeFlags::JOURNAL_DATA) && !caps.contains(Caps::SYS_RESOURCE) {
             return Err(Errno::EPERM.into());
+        }
+        // What goes through the journal cannot be mapped as it stands on the device.
+        if changed.contains(InodeFlags::DAX) && (old | wanted).contains(InodeFlags::JOURNAL_DATA) {
+            return Err(Errno::EOPNOTSUPP.into());
         }
         if changed.contains(InodeFlags::CASEFOLD) {
             self.check_casefold(info)?;
         }
-        Ok((old - SETTABLE) | (wanted & SETTABLE))
+        // Without a journal it means nothing, and stays as it is.
+        let switch = if self.has_data_journal() { InodeFlags::JOURNAL_DATA } else { InodeFlags::empty() };
+        let settable = SETTABLE | switch;
+        Ok((old - settable) | (wanted & settable))
     }
 
     /// Whether folding of case may be switched: which names there are must not depend on it.

@@ -21,6 +21,7 @@ use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::balloc::Space;
 use crate::change::Change;
 use crate::create::now_seconds;
+use crate::data_journal::{DataMode, Journaling};
 use crate::error::{Result, Unsupported};
 use crate::mount::{Ext4, READABLE};
 use crate::orphan::Orphans;
@@ -39,6 +40,8 @@ pub(crate) struct Writer {
     pub(crate) quotas: Option<Arc<Quotas>>,
     pub(crate) sharing: Sharing,
     pub(crate) zones: SystemZones,
+    /// Whose contents go through the journal.
+    pub(crate) journaling: Journaling,
     spread: AtomicU32,
 }
 
@@ -94,7 +97,9 @@ impl Writer {
         fs: &Ext4,
         journal: Option<Journal<Arc<dyn BlockDevice>>>,
         interval: Option<Duration>,
+        data: Option<DataMode>,
     ) -> Result<Self> {
+        let journaling = Journaling::chosen(fs.superblock(), journal.is_some(), data)?;
         let options = interval.map_or_else(Options::default, |interval| Options { interval });
         let space = Arc::new(Space::count(fs)?);
         let cache = Arc::clone(&fs.cache);
@@ -120,6 +125,7 @@ impl Writer {
             quotas,
             sharing: Sharing::new(fs.superblock()),
             zones: SystemZones::of(fs)?,
+            journaling,
             spread: AtomicU32::new(0),
         };
         writer.mark(fs, true)?;

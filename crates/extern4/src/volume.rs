@@ -163,8 +163,8 @@ impl OpenOptions {
         let device_end = options.offset_bytes + device.size_bytes();
         let mut volume = self.open_whole(Arc::new(device)).map_err(|e| e.at(path))?;
         volume.bytes = Some(options.offset_bytes..device_end);
-        // A journal that is replayed in memory has newer contents than the image.
-        volume.image_offset = Some(options.offset_bytes).filter(|_| volume.ext4.replayed().is_none());
+        // A journal may have newer contents than the image.
+        volume.image_offset = Some(options.offset_bytes).filter(|_| volume.ext4.is_raw_current());
         Ok(volume)
     }
 
@@ -275,7 +275,8 @@ impl Volume {
 
     /// Where the volume starts in the image file or block special file that was opened, in bytes, if contents of files
     /// may be read there directly, at the offsets that [`File::span_at`](crate::File::span_at) tells. `None` for a
-    /// volume whose journal has been replayed in memory, or one on a device of the caller's own.
+    /// volume whose journal has been replayed, one that is open for writing and may have contents in its journal, or one on a
+    /// device of the caller's own.
     pub fn image_offset(&self) -> Option<u64> {
         self.image_offset
     }

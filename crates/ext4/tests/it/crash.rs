@@ -8,9 +8,16 @@ use extern4_vfs::Errno;
 
 use crate::walk;
 
-/// Plain replay, revoked and escaped blocks, fast commits of every kind of map.
-const NAMES: [&str; 6] =
-    ["ordered", "revokes", "data_journal_escapes_1k", "fast_commit", "fast_commit_1k", "fast_commit_inline"];
+/// Plain replay, revoked blocks, contents of files, escaped ones among them, fast commits of every kind of map.
+const NAMES: [&str; 7] = [
+    "ordered",
+    "revokes",
+    "data_journal",
+    "data_journal_escapes_1k",
+    "fast_commit",
+    "fast_commit_1k",
+    "fast_commit_inline",
+];
 
 #[test]
 fn crashed_images_are_what_the_kernel_recovers() {

@@ -14,7 +14,9 @@ use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::{Errno, Result, Session};
 
 use crate::memory;
-use crate::model::{ALL_QUOTAS, Habits, Op, Random, comparable, no_room, op, run, run_model, session};
+use crate::model::{
+    ALL_QUOTAS, Habits, LOG_CONTENTS, Op, Random, comparable, no_room, op, run, run_model, session,
+};
 use crate::walk;
 
 const OPERATIONS: usize = 40;
@@ -237,6 +239,12 @@ fn ext4_with_quotas_on_a_device_that_fails() {
 fn ext4_survives_a_device_that_fails() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=1"];
     seeds().for_each(|seed| explore(ImageSpec::new("faults-ext4", 8 << 20, mke2fs), HABITS, seed));
+}
+
+#[test]
+fn ext4_with_contents_in_the_journal_survives_a_device_that_fails() {
+    let spec = ImageSpec::new("faults-data", 8 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    seeds().for_each(|seed| explore(spec.then(LOG_CONTENTS), HABITS, seed + 60));
 }
 
 #[test]

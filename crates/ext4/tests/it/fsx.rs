@@ -1,6 +1,6 @@
 //! The algorithm of `fsx`: one file, read, written, cut and moved at random, beside an array of bytes, through sessions of the
 //! VFS. Every read has to give what the array has; now and then the file is closed, caches are dropped, or the volume is closed
-//! and opened again.
+//! and opened again. Where that is asked for, the file's contents go through the journal for a while, and past it again.
 
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use extern4_testkit::image::ImageSpec;
 use extern4_vfs::*;
 
 use crate::memory;
-use crate::model::{Random, open, session};
+use crate::model::{LOG_CONTENTS, Random, open, session};
 
 /// The longest that the file gets, as in the original.
 const MOST: u64 = 256 << 10;
 /// How many operations to show of those before a failure.
 const SHOWN: usize = 30;
+const JOURNAL_DATA: FileFlags = FileFlags::from_bits_retain(0x4000);
 
 struct Fsx {
     device: Arc<MemoryDevice>,
@@ -24,11 +25,13 @@ struct Fsx {
     model: Vec<u8>,
     random: Random,
     block: u64,
+    /// The file's flag is set and cleared.
+    switches: bool,
     log: Vec<String>,
 }
 
 impl Fsx {
-    fn new(spec: &ImageSpec, block: u64, seed: u64) -> Self {
+    fn new(spec: &ImageSpec, block: u64, switches: bool, seed: u64) -> Self {
         let device = Arc::new(MemoryDevice::new(memory::bytes_of(spec)));
         let fs = memory::open(spec.name, &device);
         let mut fsx = Self {
@@ -39,6 +42,7 @@ impl Fsx {
             model: Vec::new(),
             random: Random::new(seed),
             block,
+            switches,
             log: Vec::new(),
         };
         fsx.open_file();
@@ -145,6 +149,15 @@ impl Fsx {
         }
     }
 
+    /// Has contents go through the journal, or past it.
+    fn switch(&mut self) {
+        let flags = self.file().stat().flags ^ JOURNAL_DATA;
+        self.log.push(format!("flags {flags:?}"));
+        let session = self.session.as_ref().expect("the volume is open");
+        session.set_flags("/file", flags, How::FOLLOW).expect("the flag can be changed");
+        assert_eq!(self.file().stat().flags, flags);
+    }
+
     /// Closes the volume, and opens it again.
     fn reopen_volume(&mut self) {
         self.file = None;
@@ -190,6 +203,7 @@ impl Fsx {
                 self.log.push("fsync".to_owned());
                 self.file().sync(kind == 70).expect("fsync");
             }
+            71 if self.switches && self.random.one_in(2) => self.switch(),
             71 if self.random.one_in(8) => {
                 self.log.push("reopen the volume".to_owned());
                 self.reopen_volume();
@@ -218,13 +232,17 @@ impl Fsx {
 }
 
 fn check(spec: ImageSpec, block: u64, fallocate: bool) {
+    run(spec, block, fallocate, false);
+}
+
+fn run(spec: ImageSpec, block: u64, fallocate: bool, switches: bool) {
     if !spec.can_run() {
         return;
     }
     let (all, part) = (memory::number("EXTERN4_FSX", 3000), 20_000);
     // Parts, with a volume each: the kernel and e2fsck look at every one of them.
     for at in 0..all.div_ceil(part) {
-        let mut fsx = Fsx::new(&spec, block, at + 1);
+        let mut fsx = Fsx::new(&spec, block, switches, at + 1);
         for _ in 0..part.min(all - at * part) {
             fsx.step(fallocate);
         }
@@ -272,4 +290,24 @@ fn ext4_with_small_blocks() {
 #[test]
 fn ext4_with_large_blocks() {
     check(ImageSpec::new("fsx-ext4-4k", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]), 4096, true);
+}
+
+#[test]
+fn ext3_with_contents_in_the_journal() {
+    let spec = ImageSpec::new("fsx-ext3-data", 8 << 20, &["-t", "ext3", "-b", "1024", "-J", "size=1"]);
+    check(spec.then(LOG_CONTENTS), 1024, false);
+}
+
+#[test]
+fn ext4_with_contents_in_the_journal() {
+    let spec = ImageSpec::new("fsx-ext4-data", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
+    check(spec.then(LOG_CONTENTS), 4096, true);
+}
+
+#[test]
+fn ext4_with_contents_in_the_journal_and_past_it() {
+    let small = &["-t", "ext4", "-b", "1024", "-J", "size=1"];
+    run(ImageSpec::new("fsx-ext4-flag", 8 << 20, small), 1024, true, true);
+    let inline = &["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", "inline_data"];
+    run(ImageSpec::new("fsx-inline-flag", 16 << 20, inline), 4096, true, true);
 }

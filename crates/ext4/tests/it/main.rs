@@ -7,6 +7,7 @@ mod check;
 mod contents;
 mod crash;
 mod damage;
+mod data_journal;
 mod deadlocks;
 mod faults;
 mod fsx;

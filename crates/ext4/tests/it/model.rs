@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use extern4_block::{FileDevice, FileOptions};
 use extern4_ext4::{Ext4, OpenOptions};
-use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_testkit::tree::{self, Tree, assert_same};
 use extern4_vfs::memfs::{MemFs, MemLimits};
@@ -18,6 +18,9 @@ use crate::walk;
 
 /// What makes `mke2fs` keep quotas of every kind.
 pub(crate) const ALL_QUOTAS: &str = "quotatype=usrquota:grpquota:prjquota";
+
+/// What has a volume log the contents of all files.
+pub(crate) const LOG_CONTENTS: &[Step] = &[Step::Tune2fs(&["-o", "journal_data"])];
 
 /// A generator of numbers, the same from the same seed on.
 pub(crate) struct Random(u64);
@@ -457,7 +460,7 @@ fn spec_name(spec: &ImageSpec) -> &'static str {
     spec.name
 }
 
-/// Of each of the seven kinds of volume.
+/// Of each kind of volume.
 const SEQUENCES: u64 = 9;
 const OPERATIONS: usize = 400;
 
@@ -519,6 +522,15 @@ fn ext4_with_quotas_agrees_with_the_model() {
 #[test]
 fn ext4_without_a_journal_agrees_with_the_model() {
     check(ImageSpec::new("ext4-nojournal", 64 << 20, &["-t", "ext4", "-O", "^has_journal"]), HABITS);
+}
+
+#[test]
+fn ext4_with_contents_in_the_journal_agrees_with_the_model() {
+    let spec = ImageSpec::new("ext4-data", 64 << 20, &["-t", "ext4", "-b", "4096"]).then(LOG_CONTENTS);
+    check(spec, HABITS);
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "inline_data,ea_inode"];
+    let spec = ImageSpec::new("ext4-data-inline", 64 << 20, mke2fs).then(LOG_CONTENTS);
+    check(spec, Habits { value_size: 3000, ..SMALL });
 }
 
 #[test]

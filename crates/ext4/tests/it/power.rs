@@ -17,7 +17,9 @@ use extern4_testkit::tree::{self, Tree, assert_same};
 use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::{FallocateMode, OpenFlags, Session};
 
-use crate::model::{ALL_QUOTAS, Habits, Op, Random, comparable, no_room, op, open, run, run_model, session};
+use crate::model::{
+    ALL_QUOTAS, Habits, LOG_CONTENTS, Op, Random, comparable, no_room, op, open, run, run_model, session,
+};
 use crate::sharing::assert_counts;
 use crate::side_by_side::{is_of, make_shared, own};
 use crate::walk;
@@ -192,26 +194,7 @@ impl History {
     }
 
     fn check(&self, what: &str, moment: usize, random: &mut Random, thorough: bool) {
-        // All, none, or any of what is pending.
-        let (kind, mut coin) = (random.below(4), Random::new(random.below(u64::MAX)));
-        let mut superblock = (0, false);
-        let state = self.device.crash(moment, |pending| {
-            let keep = match kind {
-                0 => true,
-                1 => false,
-                2 => coin.below(2) == 0,
-                _ => coin.below(8) != 0,
-            };
-            // The superblock fills two sectors, and its checksum stands in the second. The format has no way to change it but to
-            // write both, and everybody who mounts a volume has to rely on a disk to do that as one.
-            match pending.sector {
-                2 => superblock = (pending.event, keep),
-                3 if superblock.0 == pending.event => return superblock.1,
-                _ => {}
-            }
-            keep
-        });
-        let bytes = state.into_bytes();
+        let (kind, bytes) = crash(&self.device, moment, random);
         let what = format!("{what}, moment {moment} of {}, {kind}", self.device.moment());
         let folder = tools::temporary("extern4-power-");
         let recovered = ours(&what, bytes.clone());
@@ -239,8 +222,31 @@ impl History {
     }
 }
 
+/// What a crash at `moment` may leave: all, none, or any of what is pending; and which of these.
+pub(crate) fn crash(device: &CrashDevice, moment: usize, random: &mut Random) -> (u64, Vec<u8>) {
+    let (kind, mut coin) = (random.below(4), Random::new(random.below(u64::MAX)));
+    let mut superblock = (0, false);
+    let state = device.crash(moment, |pending| {
+        let keep = match kind {
+            0 => true,
+            1 => false,
+            2 => coin.below(2) == 0,
+            _ => coin.below(8) != 0,
+        };
+        // The superblock fills two sectors, and its checksum stands in the second. The format has no way to change it but to
+        // write both, and everybody who mounts a volume has to rely on a disk to do that as one.
+        match pending.sector {
+            2 => superblock = (pending.event, keep),
+            3 if superblock.0 == pending.event => return superblock.1,
+            _ => {}
+        }
+        keep
+    });
+    (kind, state.into_bytes())
+}
+
 /// The volume after we have recovered and closed it.
-fn ours(what: &str, bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn ours(what: &str, bytes: Vec<u8>) -> Vec<u8> {
     let device = Arc::new(MemoryDevice::new(bytes));
     let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
         .unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -251,13 +257,13 @@ fn ours(what: &str, bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-fn fsck(what: &str, file: &Path, how: &str) {
+pub(crate) fn fsck(what: &str, file: &Path, how: &str) {
     tools::try_run("e2fsck", [how.as_ref(), file.as_os_str()])
         .unwrap_or_else(|e| panic!("{what}: e2fsck finds fault: {e}"));
 }
 
 /// Lets the kernel replay the journal and free the orphans.
-fn kernel(what: &str, file: &Path) {
+pub(crate) fn kernel(what: &str, file: &Path) {
     let point = tools::temporary("extern4-mnt-");
     let paths = [file.as_os_str(), point.path().as_os_str()];
     tools::try_run("mount", ["-t", "ext4", "-o", "loop"].map(std::ffi::OsStr::new).into_iter().chain(paths))
@@ -327,6 +333,12 @@ fn ext4_with_quotas_survives_power_loss() {
 }
 
 #[test]
+fn ext4_with_contents_in_the_journal_survives_power_loss() {
+    let ext4 = ImageSpec::new("ext4-data", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    explore(ext4.then(LOG_CONTENTS), HABITS, 10);
+}
+
+#[test]
 fn ext3_survives_power_loss() {
     let mke2fs = &["-t", "ext3", "-b", "1024", "-J", "size=4"];
     explore(ImageSpec::new("ext3", 16 << 20, mke2fs), Habits { fallocate: false, ..HABITS }, 10);
@@ -348,6 +360,8 @@ fn what_many_threads_do_survives_power_loss() {
     let habits = Habits { few_values: 3, ..HABITS };
     let few = ImageSpec::new("ext4-few", 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
     explore_crowds(few, habits, 10);
+    let data = ImageSpec::new("ext4-data", 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    explore_crowds(data.then(LOG_CONTENTS), HABITS, 10);
 }
 
 /// What was written behind the end of a file, whose size the crash left as it was, does not show when the file grows.

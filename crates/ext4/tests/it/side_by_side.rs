@@ -13,7 +13,7 @@ use extern4_testkit::tree::{Entry, Tree, assert_same};
 use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::*;
 
-use crate::model::{Habits, Op, Random, comparable, no_room, op, run, run_model, session};
+use crate::model::{Habits, LOG_CONTENTS, Op, Random, comparable, no_room, op, run, run_model, session};
 use crate::threads::check;
 use crate::watchdog::{Progress, watch};
 use crate::{memory, walk};
@@ -264,6 +264,12 @@ fn threads_with_contents_in_inodes_agree_with_their_models() {
     let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "inline_data,ea_inode", "-J", "size=4"];
     let habits = Habits { block_size: 4096, value_size: 9000, ..HABITS };
     side_by_side(ImageSpec::new("ext4-inline", 96 << 20, mke2fs), habits);
+}
+
+#[test]
+fn threads_with_contents_in_the_journal_agree_with_their_models() {
+    let spec = ImageSpec::new("ext4-data", 96 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    side_by_side(spec.then(LOG_CONTENTS), HABITS);
 }
 
 /// An operation on one of many names, which make directories large.
