@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use extern4_block::partition::Table;
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
-use extern4_ext4::{ErrorPolicy, Ext4};
+use extern4_ext4::{DataMode, ErrorPolicy, Ext4};
 use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Namespace, StatFs, SuperBlock, SuperOptions};
 
@@ -130,6 +130,13 @@ impl OpenOptions {
     /// [`Panic`](ErrorPolicy::Panic) is taken for [`RemountReadOnly`](ErrorPolicy::RemountReadOnly).
     pub fn errors(&mut self, errors: ErrorPolicy) -> &mut Self {
         self.ext4.errors = Some(errors);
+        self
+    }
+
+    /// How contents of files become durable, in place of what the volume itself says (`data=`). [`DataMode::Journal`] is refused on a
+    /// volume without a journal.
+    pub fn data(&mut self, data: DataMode) -> &mut Self {
+        self.ext4.data = Some(data);
         self
     }
 

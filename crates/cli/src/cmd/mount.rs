@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
-    /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered; uid=NUMBER and gid=NUMBER, to have all
+    /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default;
     /// fuseblk or nofuseblk, for whether a loop device is made for it, so that sync and umount wait for the volume, which root has where
     /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
@@ -211,6 +211,9 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     }
     if let Some(errors) = options.errors {
         open.errors(errors);
+    }
+    if let Some(data) = options.data {
+        open.data(data);
     }
     part(&mut open, image);
     open.open(&image.file)

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::time::Duration;
 
+use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, Need, can_run};
 
 use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports, users_can_mount};
@@ -54,10 +55,55 @@ fn a_volume_begins_where_the_option_says() {
     assert_eq!(ok(extern4(&image, ["cat", "disk.img#2:/file"])), b"text");
     let said = failed(&extern4(&image, ["mount", "-o", "offset=1M", "disk.img@1M", "."]), 2);
     assert!(said.contains("disk.img@1048576"), "{said}");
-    for (words, named) in [("noauto,data=journal", "'data=journal'"), ("ro,nobarrier", "'nobarrier'")] {
+    for (words, named) in [("noauto,data=none", "'data=none'"), ("ro,nobarrier", "'nobarrier'")] {
         let said = failed(&extern4(&image, ["mount", "-o", words, "disk.img", "."]), 2);
         assert!(said.contains(named), "{said}");
     }
+}
+
+/// Blocks of contents that are in the log, as the mount counts them.
+fn blocks_logged(image: &Image) -> u64 {
+    let stats = String::from_utf8(ok(extern4(image, ["stats", "mnt"]))).expect("text");
+    let count = stats.lines().find_map(|line| line.strip_suffix(" blocks_logged")).expect("a counter");
+    count.trim().parse().expect("a number")
+}
+
+#[test]
+fn contents_go_through_the_journal_where_that_is_asked_for() {
+    const SIZE: usize = 400_000;
+    if !can_mount() {
+        return;
+    }
+    let write = |served: &Served, name: &str| {
+        let mut file = fs::File::create(served.path(name)).expect("a file");
+        file.write_all(&[7; SIZE]).expect("there is room");
+        file.sync_all().expect("a sync");
+    };
+    for (option, all) in [("data=journal", true), ("data=ordered", false)] {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", option]);
+        write(&served, "file");
+        let most = SIZE as u64 / 4096;
+        assert_eq!(blocks_logged(&image) >= most, all, "{option}");
+        // What a crash would leave now has all of it.
+        let crashed = image.copy();
+        assert!(ok(extern4(&crashed, ["cat", "disk.img:/file"])) == [7; SIZE], "{option}");
+        // And by file: for the superuser to say.
+        let before = blocks_logged(&image);
+        write(&served, "flagged");
+        tool(&served.dir, "chattr", ["+j", "flagged"]);
+        assert!(String::from_utf8_lossy(&tool(&served.dir, "lsattr", ["flagged"])).contains('j'));
+        write(&served, "flagged");
+        assert!(blocks_logged(&image) >= before + most, "{option}");
+        tool(&served.dir, "chattr", ["-j", "flagged"]);
+        assert!(fs::read(served.path("flagged")).expect("it is read") == [7; SIZE]);
+        served.umount();
+        sound(&image);
+        assert!(ok(extern4(&image, ["cat", "disk.img:/flagged"])) == [7; SIZE], "{option}");
+    }
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "^has_journal"]).build();
+    let said = failed(&extern4(&image, ["mount", "-o", "data=journal", "disk.img", "."]), 3);
+    assert!(said.contains("no journal"), "{said}");
 }
 
 /// Whether the kernel can be asked to forget files; says so if not.

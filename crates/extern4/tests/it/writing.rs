@@ -3,7 +3,7 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use extern4::{Atime, Cred, Errno, ErrorKind, FallocateMode, OpenFlags, Volume, XattrFlags};
+use extern4::{Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, OpenFlags, Volume, XattrFlags};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, LoopDevice, Need};
 
@@ -84,6 +84,35 @@ fn a_file_is_replaced_whole() {
     assert_eq!(session.read_dir("/").unwrap().count(), 2, "nothing is left beside it");
     drop((old, session));
     judge(volume, &image);
+}
+
+/// Who reads contents straight from the image must not miss what is in the journal.
+#[test]
+fn contents_that_may_be_in_the_journal_are_not_looked_for_in_the_image() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    assert_eq!(Volume::open(&image.path).expect("it opens").image_offset(), Some(0));
+    let mut options = Volume::options();
+    let volume = options.write(true).data(DataMode::Journal).open(&image.path).expect("it opens");
+    assert_eq!(volume.image_offset(), None);
+    let session = volume.superuser();
+    let data: Vec<u8> = (0..300_000_u32).map(|at| (at / 5) as u8).collect();
+    session.write_file("/file", &data).expect("it is written");
+    volume.sync().expect("sync");
+    assert!(volume.stats().journal.expect("it is written").blocks_logged >= 300_000 / 4096);
+    let crashed = image.copy();
+    let again = Volume::open(&crashed.path).expect("it opens");
+    assert!(again.image_offset().is_none() && again.superuser().read("/file").expect("it is read") == data);
+    drop(session);
+    judge(volume, &image);
+    // Any file may get the flag, unless there is no journal.
+    assert_eq!(open(&image).image_offset(), None);
+    let plain = ImageSpec::new("library", 32 << 20, &["-t", "ext4", "-O", "^has_journal"]).build();
+    assert_eq!(open(&plain).image_offset(), Some(0));
+    let error = options.open(&plain.path).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use extern4::{Atime, ErrorPolicy};
+use extern4::{Atime, DataMode, ErrorPolicy};
 use extern4_fuse::{Config, MountOptions, Transport};
 
 use super::memory::Memory;
@@ -33,6 +33,8 @@ pub(super) struct Options {
     pub(super) commit: Option<Duration>,
     /// What is done about damage, if not what the volume says.
     pub(super) errors: Option<ErrorPolicy>,
+    /// How contents of files become durable, if not as the volume says.
+    pub(super) data: Option<DataMode>,
     /// Where in the image the volume starts, in bytes.
     pub(super) offset: Option<u64>,
     /// Whose all files are shown as: user and group.
@@ -83,9 +85,9 @@ const WORDS: &[(&str, Plain)] = &[
     ("barrier=1", |_| {}),
     ("nodiscard", |_| {}),
     ("diratime", |_| {}),
-    ("data=ordered", |_| {}),
-    // Stronger than what is asked for.
-    ("data=writeback", |_| {}),
+    ("data=ordered", |o| o.data = Some(DataMode::Ordered)),
+    ("data=writeback", |o| o.data = Some(DataMode::Writeback)),
+    ("data=journal", |o| o.data = Some(DataMode::Journal)),
     ("errors=continue", |o| o.errors = Some(ErrorPolicy::Continue)),
     ("errors=remount-ro", |o| o.errors = Some(ErrorPolicy::RemountReadOnly)),
     ("errors=panic", |o| o.errors = Some(ErrorPolicy::Panic)),
@@ -170,6 +172,7 @@ impl Default for Options {
             lazytime: false,
             commit: None,
             errors: None,
+            data: None,
             offset: None,
             owner: (None, None),
             memory: Memory::default(),
@@ -217,9 +220,6 @@ fn word_effect(word: &str) -> Result<Effect, String> {
     if let Some((_, effect)) = WORDS.iter().find(|(known, _)| *known == word) {
         return Ok(Arc::new(effect));
     }
-    if word == "data=journal" {
-        return Err("'data=journal': contents do not go through the journal here".to_owned());
-    }
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
     if let Some((_, form, read)) = VALUES.iter().find(|(known, ..)| *known == key) {
         return read(value).ok_or_else(|| format!("'{word}': it is written {key}={form}"));
@@ -232,7 +232,7 @@ fn word_effect(word: &str) -> Result<Effect, String> {
 #[cfg(test)]
 mod tests {
     use super::{Options, parse};
-    use extern4::{Atime, ErrorPolicy};
+    use extern4::{Atime, DataMode, ErrorPolicy};
 
     fn read(lists: &[&str]) -> Options {
         Options::of(&lists.iter().map(|list| parse(list).expect("known words")).collect::<Vec<_>>())
@@ -255,8 +255,16 @@ mod tests {
         let why = |text| parse(text).err().unwrap_or_default();
         assert!(why("ro,quickly").contains("'quickly' is not known"));
         assert!(why("nobarrier").contains("'nobarrier' is not known"));
-        assert!(why("data=journal").contains("'data=journal'"));
-        for bad in ["commit=soon", "commit", "uid=root", "uid=-1", "offset=1X", "memory=1", "errors=ignore"] {
+        for bad in [
+            "commit=soon",
+            "commit",
+            "uid=root",
+            "uid=-1",
+            "offset=1X",
+            "memory=1",
+            "errors=ignore",
+            "data=none",
+        ] {
             assert!(why(bad).contains(&format!("'{bad}'")), "{bad}: {}", why(bad));
         }
     }
@@ -266,7 +274,12 @@ mod tests {
         let options = read(&["commit=30,uid=7,gid=0,offset=1M,errors=continue,data=ordered", "uid=8"]);
         assert_eq!(options.commit.map(|time| time.as_secs()), Some(30));
         assert_eq!((options.owner, options.offset), ((Some(8), Some(0)), Some(1 << 20)));
-        assert_eq!(options.errors, Some(ErrorPolicy::Continue));
+        assert_eq!((options.errors, options.data), (Some(ErrorPolicy::Continue), Some(DataMode::Ordered)));
+        assert_eq!(read(&["data=journal"]).data, Some(DataMode::Journal));
+        assert_eq!(
+            (read(&["data=journal,data=writeback"]).data, read(&[]).data),
+            (Some(DataMode::Writeback), None)
+        );
         assert_eq!(read(&["commit=30,commit=0"]).commit, None);
         let table = "defaults,noauto,nofail,user,_netdev,x-systemd.automount,X-mount.mkdir,comment=mine";
         assert!(parse(table).is_ok());
