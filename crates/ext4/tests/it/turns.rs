@@ -1,7 +1,9 @@
 //! Back and forth: the kernel and we change the same volume in turns. After each turn `e2fsck` finds no fault and both see the
 //! same tree; every other time we leave without closing, and the kernel has our journal to replay.
 
-use std::os::unix::fs::symlink;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,12 +11,21 @@ use extern4_block::MemoryDevice;
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, Need};
 use extern4_testkit::tree::{self, assert_same};
+use rustix::fs::OFlags;
 
 use crate::model::{ALL_QUOTAS, Habits, Random, data, judge, op, path, run, session};
 use crate::{memory, walk};
 
 /// Operations of a turn.
 const OPERATIONS: u64 = 60;
+
+/// Opens what there is to write to; a FIFO that we have made is an error, where otherwise a reader would be waited for.
+fn to_write() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    // OK: a small number.
+    options.write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options
+}
 
 /// What the kernel does in a turn. Much of it cannot be done, as with us: names are there or are not.
 fn kernel(root: &Path, random: &mut Random) {
@@ -24,13 +35,16 @@ fn kernel(root: &Path, random: &mut Random) {
         let size = random.below(60_000) as usize;
         let _ = match random.below(12) {
             0..=2 => std::fs::create_dir(&one),
-            3..=5 => std::fs::write(&one, data(0, size)),
+            3..=5 => {
+                let file = to_write().create(true).truncate(true).open(&one);
+                file.and_then(|mut file| file.write_all(&data(0, size)))
+            }
             6 => std::fs::rename(&one, &two),
             7 => std::fs::remove_file(&one).or_else(|_| std::fs::remove_dir(&one)),
             8 => std::fs::hard_link(&one, &two),
             9 => symlink("t".repeat(size % 200 + 1), &one),
             10 => {
-                let file = std::fs::OpenOptions::new().write(true).open(&one);
+                let file = to_write().open(&one);
                 file.and_then(|file| file.set_len(size as u64))
             }
             _ => {
