@@ -24,6 +24,8 @@ pub(crate) struct FreeMap {
     longest: u32,
     /// Where the search goes on if nobody says where.
     hand: u32,
+    /// No block before this one can be taken.
+    full: u32,
 }
 
 /// Bits that are clear in the bitmap and must not be taken. Takes memory only while there are any.
@@ -63,7 +65,7 @@ impl Held {
 
 impl Default for FreeMap {
     fn default() -> Self {
-        Self { held: Held::default(), windows: BTreeMap::new(), longest: u32::MAX, hand: 0 }
+        Self { held: Held::default(), windows: BTreeMap::new(), longest: u32::MAX, hand: 0, full: 0 }
     }
 }
 
@@ -77,6 +79,7 @@ impl FreeMap {
     pub(crate) fn settle(&mut self, bits: Range<u32>) {
         self.longest = u32::MAX;
         self.hand = self.hand.min(bits.start);
+        self.full = self.full.min(bits.start);
         self.held.remove(bits);
     }
 
@@ -143,16 +146,18 @@ impl FreeMap {
     ) -> Option<Range<u32>> {
         let taken = self.held.and(bitmap);
         if let Some(goal) = goal
-            && let Some(run) = run_at(&taken, goal, want)
-            && run.start == goal
+            && taken.cut(goal.saturating_add(1)).next_clear(goal).is_some()
         {
-            return Some(run);
+            return run_at(&taken, goal, want);
         }
-        let first = goal.unwrap_or(self.hand);
+        let first = goal.unwrap_or(self.hand).max(self.full);
         let mut longest: Option<Range<u32>> = None;
-        for (from, to) in [(first, bitmap.len()), (0, first)] {
+        for (from, to) in [(first, bitmap.len()), (self.full, first)] {
             let mut at = from;
             while let Some(run) = run_at(&taken, at, want).filter(|run| run.start < to) {
+                if at == self.full {
+                    self.full = run.start;
+                }
                 at = run.end;
                 if longest.as_ref().is_none_or(|longest| run.len() > longest.len()) {
                     longest = Some(run);
@@ -173,4 +178,59 @@ fn run_at(taken: &Union<'_>, from: u32, want: u32) -> Option<Range<u32>> {
     // Looked at no further than is wanted: what is free may go on for long.
     let wanted = taken.cut(start.saturating_add(want));
     Some(start..wanted.next_set(start).unwrap_or(wanted.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BITS: u32 = 192;
+
+    impl FreeMap {
+        /// The same, knowing of no block that it cannot be taken but from the bitmaps.
+        fn forgetful(&self) -> Self {
+            let held = Held { bytes: self.held.bytes.clone(), count: self.held.count };
+            Self { held, windows: self.windows.clone(), longest: self.longest, hand: self.hand, full: 0 }
+        }
+    }
+
+    proptest! {
+        /// What is passed over, because it is known to be taken, holds no better run.
+        #[test]
+        fn searches_that_begin_behind_what_is_taken_find_the_same(
+            steps in prop::collection::vec((0..5_u8, 0..BITS, 1..12_u32), 1..120),
+        ) {
+            let (mut map, mut bytes) = (FreeMap::default(), vec![0; BITS as usize / 8]);
+            let (mut taken, mut freed): (Vec<Range<u32>>, Vec<Range<u32>>) = (Vec::new(), Vec::new());
+            for (step, at, want) in steps {
+                match step {
+                    0..=2 => {
+                        let bitmap = Bitmap::new(&bytes, BITS).unwrap();
+                        let goal = Some(at / 8).filter(|_| step != 0);
+                        let expected = map.forgetful().best_run(&bitmap, goal, want);
+                        let run = map.best_run(&bitmap, goal, want);
+                        prop_assert_eq!(&run, &expected);
+                        let Some(run) = run else { continue };
+                        let end = run.end.min(run.start + want.div_ceil(2));
+                        flip(&mut bytes, run.start..end, true);
+                        map.go_on_at(end);
+                        if end < run.end {
+                            map.open_window(at, end..run.end);
+                        }
+                        taken.push(run.start..end);
+                    }
+                    3 if !taken.is_empty() => {
+                        let bits = taken.swap_remove(at as usize % taken.len());
+                        flip(&mut bytes, bits.clone(), false);
+                        map.hold(bits.clone());
+                        freed.push(bits);
+                    }
+                    4 if at % 2 == 0 => map.end_window(at / 2),
+                    _ => freed.drain(..).for_each(|bits| map.settle(bits)),
+                }
+            }
+        }
+    }
 }
