@@ -4,6 +4,7 @@
 //! and to list files keeps none of them open.
 
 pub(crate) mod gate;
+#[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
 mod opened;
 #[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
 mod registry;
@@ -14,10 +15,11 @@ mod slabs;
 #[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
 mod lists;
 
-/// The registries, beside each other, to be measured.
+/// The registries, beside each other, to be measured, and the record that is entered in them.
 #[cfg(feature = "lab")]
 pub mod lab {
     pub use super::lists::{CpuLists, OneList};
+    pub use super::opened::Opened;
     pub use super::registry::Registry;
     pub use super::slabs::Slabs;
 }

@@ -17,7 +17,7 @@ const WORDS: usize = 1;
 
 /// The record of an open file.
 #[derive(Default)]
-pub(super) struct Opened {
+pub struct Opened {
     session: AtomicU64,
     /// The flags, and above them the user.
     uid_flags: AtomicU64,
@@ -31,7 +31,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Fills the record: with what `info` says, but for the path.
-    pub(super) fn fill(&self, info: &OpenFileInfo, path: &[u8]) {
+    pub fn fill(&self, info: &OpenFileInfo, path: &[u8]) {
         // Relaxed, within: the registry orders it.
         let store = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
         store(&self.session, info.session);
@@ -55,14 +55,14 @@ impl Opened {
     }
 
     /// Gives up what is not in the record itself.
-    pub(super) fn empty(&self) {
+    pub fn empty(&self) {
         if !self.long_path.is_none() {
             self.long_path.store(None);
         }
     }
 
     /// What the record says; `None` if it is being emptied.
-    pub(super) fn info(&self) -> Option<OpenFileInfo> {
+    pub fn info(&self) -> Option<OpenFileInfo> {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let uid_flags = load(&self.uid_flags);
         Some(OpenFileInfo {
