@@ -1,6 +1,6 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test bench bench-mount prove-mount soak ci
+.PHONY: run test bench bench-mount lab prove-mount soak ci
 .DEFAULT_GOAL := test
 
 run:
@@ -19,6 +19,13 @@ bench:
 
 bench-mount:
 	$(MAKE) bench ROWS=mount-
+
+# Counted in a build of its own, whose atomics take notes; then measured.
+lab:
+	./scripts/setup run
+	mkdir -p target/lab
+	cargo run --release --locked -q -p extern4-lab --features audit -- count target/lab/counted
+	cargo run --release --locked -q -p extern4-lab -- --counted target/lab/counted $(LAB)
 
 prove-mount:
 	./scripts/setup prove

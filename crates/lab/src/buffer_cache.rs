@@ -1,0 +1,267 @@
+//! The buffer cache: blocks of a device in memory.
+//!
+//! Before and Seed are made here, after what XFS did in 2011: a tree under one lock, buffers that are counted while they are looked
+//! at, and a lock in each buffer that is held meanwhile, also by who only reads. They evict as simply as can be, and a buffer is as
+//! small as ours. New is `extern4-block`'s cache, looked into by `with`, as the file system does.
+
+mod before;
+mod lookups;
+mod new;
+mod seed;
+mod tree;
+
+use std::sync::Arc;
+
+use extern4_block::{BlockDevice, Result};
+
+pub use before::Before;
+pub use new::New;
+pub use seed::Seed;
+
+use crate::chapter::Chapter;
+use crate::counted::Counted;
+use crate::plan::{Plan, Side};
+use crate::row::Row;
+use crate::verdict::Verdict;
+
+/// What a cache is over.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Where blocks come from.
+    pub device: Arc<dyn BlockDevice>,
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Blocks on the device.
+    pub block_count: u64,
+    /// Blocks to keep in memory.
+    pub capacity: usize,
+}
+
+/// Counts since a cache was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lookups answered from memory.
+    pub hits: u64,
+    /// Blocks read from the device.
+    pub misses: u64,
+    /// Buffers allocated.
+    pub allocations: u64,
+    /// Nanoseconds for which locks were held, where that is measured.
+    pub held_nanos: u64,
+}
+
+/// A cache of blocks.
+pub trait Cache: Sized + Send + Sync {
+    /// An empty one.
+    fn new(shape: &Shape) -> Result<Self>;
+
+    /// Lets `look` look at a block, which is read from the device if need be.
+    fn with<R>(&self, block: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R>;
+
+    /// What has been counted.
+    fn counts(&self) -> Counts;
+}
+
+const HIT: &str = "hit";
+/// Lookups of which one misses, by the name of the workload.
+const WORKLOADS: [(&str, Option<u64>); 3] =
+    [("lookups, no misses", None), (SEED_RATE, Some(333)), ("lookups, 1 of 10 misses", Some(10))];
+const SEED_RATE: &str = "lookups, 1 of 333 misses";
+
+/// Measures the buffer cache.
+pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
+    let mut rows = Vec::new();
+    for (workload, one_of) in WORKLOADS {
+        let (before, seed, new) =
+            (lookups::warm::<Before>(), lookups::warm::<Seed>(), lookups::warm::<New>());
+        for &threads in &plan.threads {
+            say(&format!("{workload}, {threads} threads"));
+            rows.push(Row::measure(plan, workload, threads, |side| match side {
+                Side::Before => lookups::take(&before, plan, threads, one_of),
+                Side::Seed => lookups::take(&seed, plan, threads, one_of),
+                Side::New => lookups::take(&new, plan, threads, one_of),
+            }));
+        }
+    }
+    say("how long locks are held");
+    rows.push(Row::measure(plan, HELD, 1, |side| match side {
+        Side::Before => lookups::held::<Before<true>>(plan),
+        Side::Seed => lookups::held::<Seed<true>>(plan),
+        Side::New => lookups::not_held(plan),
+    }));
+    let verdicts = verdicts(&rows, counted);
+    let counted = Side::ALL.into_iter().filter_map(|side| counted.get(HIT, side).cloned()).collect();
+    Chapter {
+        title: "Buffer cache",
+        name: "buffer-cache",
+        idea: IDEA,
+        sides: SIDES,
+        notes: NOTES,
+        rows,
+        counted,
+        verdicts,
+    }
+}
+
+const HELD: &str = "hits, with a clock in the locks";
+
+fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
+    let at_eight = |row: &&Row| row.workload == SEED_RATE && row.threads == 8;
+    let excess = rows.iter().filter_map(|row| {
+        let count = |name| row.counter(Side::New, name);
+        Some(count("buffers allocated/lookup")? - count("misses/lookup")?)
+    });
+    // What executes no locked instruction takes no lock.
+    let held = counted.get(HIT, Side::New).map(|figure| if figure.locked == 0.0 { 0.0 } else { f64::NAN });
+    vec![
+        Verdict::faster("8 threads, 1 of 333 misses", 3.0, rows.iter().find(at_eight)),
+        Verdict::at_most(
+            "buffers that New allocates for a lookup, beyond its misses",
+            0.0,
+            excess.reduce(f64::max),
+        ),
+        Verdict::at_most("ns that New holds locks for a hit", 0.0, held),
+        Verdict::nowhere_slower(rows.iter().filter(|row| row.workload != HELD)),
+    ]
+}
+
+const IDEA: &str = "Nearly every lookup finds its block in memory, so what a miss needs must not be made before it is known that there \
+    is a miss. New goes further than Seed: a hit takes no lock and no count either, for who looks does so in a read section of RCU, and a \
+    buffer that is given up is freed only when no such section can see it. A miss puts an empty buffer into the table first; one thread \
+    reads the device, and others who want the block wait for that buffer.";
+
+const SIDES: [&str; 3] = [
+    "allocates and initialises a buffer, then looks for the block in a tree under one lock, and frees the buffer if the block is there.",
+    "looks under the lock first, allocates on a miss without the lock, and uses the winner's buffer if another thread was faster.",
+    "`BufferCache::with` of `extern4-block` in production.",
+];
+
+const NOTES: &[(&str, &str)] = &[
+    (WORKLOADS[0].0, "512 blocks of 4 KiB in memory, of which all threads read one byte each."),
+    (
+        SEED_RATE,
+        "As the first, but one lookup of 333 is of one of 16,384 other blocks: the share that the patch reports.",
+    ),
+    (WORKLOADS[2].0, "The same with one of 10."),
+    (
+        HELD,
+        "Apart from the others, since to read the clock takes longer than a hit: how long locks are held, less what an empty look \
+         at the clock takes. New has no lock to put a clock into.",
+    ),
+];
+
+/// Counts what the sides do to shared memory.
+#[cfg(feature = "audit")]
+pub fn count(counted: &mut Counted) {
+    count_side::<Before>(counted, Side::Before);
+    count_side::<Seed>(counted, Side::Seed);
+    count_side::<New>(counted, Side::New);
+}
+
+#[cfg(feature = "audit")]
+fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
+    let cache = lookups::warm::<C>();
+    let hit = |block| {
+        std::hint::black_box(cache.with(block, |bytes| bytes[9]).expect("memory can be read"));
+    };
+    counted.count(HIT, side, || hit(5), || hit(6));
+}
+
+#[cfg(test)]
+mod tests {
+    use extern4_block::device::fault::{Effect, Fault};
+    use extern4_block::{Error, FaultDevice, MemoryDevice, Op};
+
+    use super::*;
+
+    const SIZE: u64 = 512;
+
+    fn shape(blocks: u64, capacity: usize) -> Shape {
+        let bytes = (0..blocks).flat_map(|block| [block as u8; SIZE as usize]).collect();
+        let device = Arc::new(MemoryDevice::new(bytes));
+        Shape { device, block_size: SIZE as u32, block_count: blocks, capacity }
+    }
+
+    fn what_is_read_is_what_stands_there<C: Cache>() {
+        let cache = C::new(&shape(64, 64)).unwrap();
+        for _ in 0..2 {
+            (0..64).for_each(|block| assert_eq!(cache.with(block, |bytes| bytes[3]).unwrap(), block as u8));
+        }
+        let counts = cache.counts();
+        assert_eq!((counts.hits, counts.misses), (64, 64));
+        assert!(matches!(cache.with(64, |_| ()), Err(Error::BlockOutOfRange { block: 64, block_count: 64 })));
+    }
+
+    fn more_than_fits_can_be_read_by_many<C: Cache>() {
+        let cache = &C::new(&shape(256, 40)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for n in 0..5000_u64 {
+                        let block = n.wrapping_mul(thread * 2 + 7) % 256;
+                        assert_eq!(cache.with(block, |bytes| bytes[3]).unwrap(), block as u8);
+                    }
+                });
+            }
+        });
+        assert!(cache.counts().misses > 256, "nothing was evicted");
+    }
+
+    /// One read of the device, however many ask.
+    fn one_reads_for_all<C: Cache>() {
+        for _ in 0..50 {
+            let cache = &C::new(&shape(8, 64)).unwrap();
+            std::thread::scope(|scope| {
+                (0..4).for_each(|_| {
+                    drop(scope.spawn(|| assert_eq!(cache.with(5, |bytes| bytes[3]).unwrap(), 5)))
+                });
+            });
+            assert_eq!(cache.counts().misses, 1);
+        }
+    }
+
+    fn what_could_not_be_read_is_read_later<C: Cache>() {
+        let mut shape = shape(8, 64);
+        let fault = Arc::new(FaultDevice::new(Arc::clone(&shape.device)));
+        shape.device = Arc::clone(&fault) as Arc<dyn BlockDevice>;
+        let cache = C::new(&shape).unwrap();
+        fault.inject(Fault::every(Op::Read, Effect::Error(5)));
+        assert!(cache.with(3, |_| ()).is_err());
+        fault.heal();
+        assert_eq!(cache.with(3, |bytes| bytes[3]).unwrap(), 3);
+    }
+
+    fn all<C: Cache>() {
+        what_is_read_is_what_stands_there::<C>();
+        more_than_fits_can_be_read_by_many::<C>();
+        one_reads_for_all::<C>();
+        what_could_not_be_read_is_read_later::<C>();
+    }
+
+    #[test]
+    fn before() {
+        all::<Before>();
+        all::<Before<true>>();
+    }
+
+    #[test]
+    fn seed() {
+        all::<Seed>();
+        all::<Seed<true>>();
+    }
+
+    #[test]
+    fn new() {
+        all::<New>();
+    }
+
+    #[test]
+    fn only_before_allocates_for_hits() {
+        fn allocated<C: Cache>() -> u64 {
+            let cache = C::new(&shape(8, 64)).unwrap();
+            (0..100).for_each(|_| cache.with(5, |_| ()).unwrap());
+            cache.counts().allocations
+        }
+        assert_eq!([allocated::<Before>(), allocated::<Seed>(), allocated::<New>()], [100, 1, 1]);
+    }
+}

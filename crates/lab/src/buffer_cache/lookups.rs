@@ -1,0 +1,127 @@
+//! Threads that look at blocks, most of which are in memory.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use extern4_block::MemoryDevice;
+
+use super::{Cache, Counts, Shape};
+use crate::crowd::{self, Done};
+use crate::plan::Plan;
+use crate::row::Sample;
+use crate::spread::Spread;
+
+const BLOCK_SIZE: u32 = 4096;
+/// Blocks that are in memory.
+const HOT: u64 = 512;
+/// Blocks of which hardly one is.
+const COLD: u64 = 16_384;
+const CAPACITY: usize = 1024;
+/// Lookups between two looks at whether the time is up.
+const BATCH: u64 = 256;
+
+/// Where a thread is.
+struct Place {
+    lookups: u64,
+    /// Never 0.
+    random: u64,
+}
+
+impl Place {
+    fn new(thread: usize) -> Self {
+        Self {
+            lookups: thread as u64 * 31,
+            random: 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(thread as u64 + 1),
+        }
+    }
+
+    /// The next block. One of `one_of` is cold.
+    fn next(&mut self, one_of: Option<u64>) -> u64 {
+        self.lookups += 1;
+        if one_of.is_some_and(|one_of| self.lookups.is_multiple_of(one_of)) {
+            // Marsaglia's xorshift.
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            return HOT + self.random % COLD;
+        }
+        self.lookups * 7 % HOT
+    }
+}
+
+/// A cache that has the hot blocks in memory.
+pub(super) fn warm<C: Cache>() -> C {
+    let block_count = HOT + COLD;
+    let bytes = usize::try_from(block_count).expect("few") * BLOCK_SIZE as usize;
+    let device = Arc::new(MemoryDevice::zeroed(bytes));
+    let shape = Shape { device, block_size: BLOCK_SIZE, block_count, capacity: CAPACITY };
+    let cache = C::new(&shape).expect("the block size is one");
+    (0..HOT).for_each(|block| look(&cache, block));
+    cache
+}
+
+fn look<C: Cache>(cache: &C, block: u64) {
+    black_box(cache.with(black_box(block), |bytes| bytes[9]).expect("memory can be read"));
+}
+
+fn run<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) -> (Done, Counts) {
+    let batch = |place: &mut Place| {
+        (0..BATCH).for_each(|_| look(cache, place.next(one_of)));
+        BATCH
+    };
+    let before = cache.counts();
+    let done = crowd::run(threads, || std::thread::sleep(plan.span), Place::new, batch);
+    let after = cache.counts();
+    let since = Counts {
+        hits: after.hits - before.hits,
+        misses: after.misses - before.misses,
+        allocations: after.allocations - before.allocations,
+        held_nanos: after.held_nanos - before.held_nanos,
+    };
+    (done, since)
+}
+
+/// One of `one_of` lookups misses, or none.
+pub(super) fn take<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) -> Sample {
+    let (done, counts) = run(cache, plan, threads, one_of);
+    // The batch that each thread begins with is counted by the cache, but not by the crowd.
+    let lookups = (done.ops + threads as u64 * BATCH) as f64;
+    let counters = vec![
+        ("CPU ns/op", done.cpu_nanos()),
+        ("allocator calls/op", done.per_op(done.allocations as f64)),
+        ("hits/lookup", counts.hits as f64 / lookups),
+        ("misses/lookup", counts.misses as f64 / lookups),
+        ("buffers allocated/lookup", counts.allocations as f64 / lookups),
+    ];
+    Sample { nanos: done.nanos(), counters }
+}
+
+/// How long locks are held for a hit, in a cache with a clock in its locks.
+pub(super) fn held<C: Cache>(plan: &Plan) -> Sample {
+    let (done, counts) = run(&warm::<C>(), plan, 1, None);
+    let empty = Spread::of((0..1000).map(|_| Instant::now().elapsed().as_nanos() as f64)).median;
+    // A hit takes two locks: the tree's, and the buffer's.
+    let held = counts.held_nanos as f64 / counts.hits as f64 - 2.0 * empty;
+    Sample { nanos: done.nanos(), counters: vec![("locks held, ns/hit", held.max(0.0))] }
+}
+
+/// The same work with the cache in production, which has no lock.
+pub(super) fn not_held(plan: &Plan) -> Sample {
+    let (done, _) = run(&warm::<super::New>(), plan, 1, None);
+    Sample { nanos: done.nanos(), counters: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_cold_blocks_is_as_wanted() {
+        let mut place = Place::new(3);
+        let cold = (0..10_000).filter(|_| place.next(Some(10)) >= HOT).count();
+        assert_eq!(cold, 1000);
+        assert!((0..1000).all(|_| place.next(None) < HOT));
+        assert!((0..1000).all(|_| place.next(Some(2)) < HOT + COLD));
+    }
+}

@@ -1,0 +1,27 @@
+//! Seed: a buffer is allocated on a miss.
+
+use extern4_block::Result;
+
+use super::tree::Tree;
+use super::{Cache, Counts, Shape};
+
+/// Looks under the lock; on a miss allocates without it, and takes it again to insert, or to find what another thread has inserted
+/// meanwhile.
+pub struct Seed<const TIMED: bool = false>(Tree<TIMED>);
+
+impl<const TIMED: bool> Cache for Seed<TIMED> {
+    fn new(shape: &Shape) -> Result<Self> {
+        Ok(Self(Tree::new(shape)))
+    }
+
+    fn with<R>(&self, block: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.0.check(block)?;
+        let found = self.0.find(block);
+        let buffer = found.unwrap_or_else(|| self.0.find_or_insert(self.0.allocate(block)));
+        self.0.look(&buffer, look)
+    }
+
+    fn counts(&self) -> Counts {
+        self.0.counts()
+    }
+}

@@ -1,0 +1,45 @@
+//! All that the report tells of one mechanism.
+
+use crate::counted::Figure;
+use crate::row::Row;
+use crate::verdict::Verdict;
+
+/// One mechanism: its idea, its figures, and how it stands to its goals.
+#[derive(Clone, Debug)]
+pub struct Chapter {
+    /// As it is told.
+    pub title: &'static str,
+    /// As files of the report are named.
+    pub name: &'static str,
+    /// The idea, in three sentences.
+    pub idea: &'static str,
+    /// What the three sides are, in a sentence each.
+    pub sides: [&'static str; 3],
+    /// What the number of threads means, and the like: a sentence for each workload, by its name.
+    pub notes: &'static [(&'static str, &'static str)],
+    /// What was measured.
+    pub rows: Vec<Row>,
+    /// What was counted.
+    pub counted: Vec<Figure>,
+    /// The goals.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Chapter {
+    /// The workloads, in order.
+    pub fn workloads(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.rows.iter().map(|row| row.workload).collect();
+        names.dedup();
+        names
+    }
+
+    /// The rows of a workload.
+    pub fn rows_of<'a>(&'a self, workload: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.workload == workload)
+    }
+
+    /// What there is to say about a workload.
+    pub fn note(&self, workload: &str) -> &'static str {
+        self.notes.iter().find(|(name, _)| *name == workload).map_or("", |(_, note)| note)
+    }
+}

@@ -1,0 +1,113 @@
+//! What an operation does to shared memory: counted in a build of its own, with the feature `audit`, whose atomics and locks take notes
+//! and so cannot be timed. A file carries it to the build that measures.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use crate::Result;
+use crate::plan::Side;
+
+/// What was counted for one operation of one side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What is done.
+    pub operation: String,
+    /// By whom.
+    pub side: Side,
+    /// Locked instructions that the CPU executes for it: a lock that nobody waits for takes two.
+    pub locked: f64,
+    /// Cache lines that one of two threads writes and the other uses, both at the operation with things of their own.
+    pub conflicts: f64,
+}
+
+/// All that was counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counted {
+    figures: Vec<Figure>,
+}
+
+impl Counted {
+    /// What was counted for an operation of a side, if it was.
+    pub fn get(&self, operation: &str, side: Side) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.operation == operation && figure.side == side)
+    }
+
+    /// Reads a file.
+    pub fn read(file: &Path) -> Result<Self> {
+        let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let figures = text.lines().map(|line| parse(line).ok_or_else(|| format!("what is {line:?}?").into()));
+        Ok(Self { figures: figures.collect::<Result<_>>()? })
+    }
+
+    /// Writes a file.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let mut text = String::new();
+        for Figure { operation, side, locked, conflicts } in &self.figures {
+            writeln!(text, "{operation}\t{}\t{locked}\t{conflicts}", side.name())?;
+        }
+        fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()).into())
+    }
+
+    /// Counts what `one` does, and what it and `other` do to each other on two threads.
+    #[cfg(feature = "audit")]
+    pub fn count(&mut self, operation: &str, side: Side, one: impl Fn(), other: impl Fn() + Send) {
+        use extern4_sync::audit;
+        const CALLS: u32 = 25;
+        let [ours, theirs] = audit::side_by_side(on_cpu(0, &one), on_cpu(1, other));
+        let conflicts = audit::conflicts(&ours, &theirs).len() as f64;
+        let stepped = audit::locked_instructions(|| (0..CALLS).for_each(|_| one()));
+        let locked = stepped.map_or(f64::NAN, |((), locked)| locked as f64 / f64::from(CALLS));
+        self.figures.push(Figure { operation: operation.to_owned(), side, locked, conflicts });
+    }
+}
+
+/// Has `act` done on the CPU of this number among those that the thread may run on, if there is one: what each CPU has for itself
+/// shows only so. Where threads may run is as before when it is done.
+#[cfg(feature = "audit")]
+fn on_cpu(number: usize, act: impl Fn()) -> impl Fn() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    move || {
+        let Ok(allowed) = sched_getaffinity(None) else { return act() };
+        if let Some(cpu) = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).nth(number) {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            // Where it is refused, lines are in conflict that need not be.
+            let _ = sched_setaffinity(None, &only);
+        }
+        act();
+        let _ = sched_setaffinity(None, &allowed);
+    }
+}
+
+fn parse(line: &str) -> Option<Figure> {
+    let mut fields = line.split('\t');
+    let figure = Figure {
+        operation: fields.next()?.to_owned(),
+        side: Side::of_name(fields.next()?)?,
+        locked: fields.next()?.parse().ok()?,
+        conflicts: fields.next()?.parse().ok()?,
+    };
+    fields.next().is_none().then_some(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let figure = |side, locked| Figure { operation: "hit".to_owned(), side, locked, conflicts: 1.0 };
+        let counted = Counted { figures: vec![figure(Side::Before, 4.25), figure(Side::New, 0.0)] };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counted");
+        counted.write(&file).unwrap();
+        let read = Counted::read(&file).unwrap();
+        assert_eq!(
+            (read.get("hit", Side::New), read.get("hit", Side::Seed)),
+            (Some(&counted.figures[1]), None)
+        );
+        fs::write(&file, "hit\tNew\n").unwrap();
+        assert!(Counted::read(&file).is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! Threads that do the same thing for a while, and what it took.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use extern4_sync::allocations;
+use extern4_sync::primitive::{AtomicBool, Ordering};
+use rustix::time::{ClockId, clock_gettime};
+
+/// What a crowd has done, and what it took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Operations of all threads.
+    pub ops: u64,
+    /// Time on the clock.
+    pub wall: Duration,
+    /// Time of CPUs, of all threads.
+    pub cpu: Duration,
+    /// Calls of the allocator, by all threads.
+    pub allocations: u64,
+}
+
+impl Done {
+    /// Nanoseconds of the clock for an operation of any thread.
+    pub fn nanos(&self) -> f64 {
+        self.per_op(self.wall.as_nanos() as f64)
+    }
+
+    /// Nanoseconds of a CPU for an operation.
+    pub fn cpu_nanos(&self) -> f64 {
+        self.per_op(self.cpu.as_nanos() as f64)
+    }
+
+    /// So much of something for an operation.
+    pub fn per_op(&self, of: f64) -> f64 {
+        of / self.ops as f64
+    }
+
+    /// With what a thread did beside.
+    fn with(self, other: &Self) -> Self {
+        Self {
+            ops: self.ops + other.ops,
+            cpu: self.cpu + other.cpu,
+            allocations: self.allocations + other.allocations,
+            ..self
+        }
+    }
+}
+
+/// Has `threads` threads call `batch`, which tells how many operations it did, over and over while `meanwhile` runs here.
+///
+/// Each begins with what `begin` makes of its number and with a batch that does not count, and then does at least one that does. The
+/// time ends when the last thread has ended, and everything counts that was done until then.
+pub fn run<S>(
+    threads: usize,
+    meanwhile: impl FnOnce(),
+    begin: impl Fn(usize) -> S + Sync,
+    batch: impl Fn(&mut S) -> u64 + Sync,
+) -> Done {
+    let (ready, stop) = (&Barrier::new(threads + 1), &AtomicBool::new(false));
+    let work = |thread| {
+        let mut state = begin(thread);
+        batch(&mut state);
+        ready.wait();
+        let (cpu, allocated) = (cpu_time(), allocations::of_this_thread());
+        let mut ops = batch(&mut state);
+        // Relaxed: it says when to stop, and orders nothing.
+        while !stop.load(Ordering::Relaxed) {
+            ops += batch(&mut state);
+        }
+        let allocations = allocations::of_this_thread() - allocated;
+        Done { ops, cpu: cpu_time() - cpu, allocations, wall: Duration::ZERO }
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        ready.wait();
+        let start = Instant::now();
+        meanwhile();
+        stop.store(true, Ordering::Relaxed);
+        let done: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("no panic")).collect();
+        let total = Done { wall: start.elapsed(), ..Done::default() };
+        done.iter().fold(total, Done::with)
+    })
+}
+
+/// CPU time of this thread.
+pub fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // OK: neither is negative.
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_threads_do_is_added_up() {
+        let meanwhile = || thread::sleep(Duration::from_millis(5));
+        let done = run(3, meanwhile, |thread| thread, |_| u64::from(*std::hint::black_box(Box::new(1_u8))));
+        assert!(done.ops > 0 && done.allocations == done.ops, "{done:?}");
+        assert!(done.wall >= Duration::from_millis(5) && done.cpu > Duration::ZERO);
+    }
+}

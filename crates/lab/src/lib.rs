@@ -1,0 +1,51 @@
+//! The lab: mechanisms on the hot paths of extern4, each beside what it replaces, measured.
+//!
+//! Of every mechanism there are three implementations behind one trait, which pass the same tests:
+//!
+//! | side | what it is |
+//! | --- | --- |
+//! | Before | what a patch to Linux replaced |
+//! | Seed | the idea of that patch, with its structures and its locking |
+//! | New | what extern4 does: the code in production, called as production calls it |
+//!
+//! * [`open_files`] and [`buffer_cache`] are the mechanisms.
+//! * [`plan`], [`crowd`] and [`row`] are the rules by which is measured: one binary, the three in turn, medians and quartiles.
+//! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`.
+//! * [`verdict`] compares with the goals, [`report`] tells.
+#![forbid(unsafe_code)]
+
+pub mod buffer_cache;
+pub mod chapter;
+pub mod counted;
+pub mod crowd;
+pub mod open_files;
+pub mod plan;
+pub mod report;
+pub mod row;
+pub mod spread;
+pub mod verdict;
+
+use std::path::Path;
+
+use chapter::Chapter;
+use counted::Counted;
+use plan::Plan;
+use report::machine::Machine;
+
+/// Counts, for the rows that tell of allocations.
+#[global_allocator]
+static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocations::Counting;
+
+/// What goes wrong is told, not handled.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Measures everything by `plan`, writes the report to `folder`, and returns the chapters.
+///
+/// `say` hears what is under way.
+pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Vec<Chapter>> {
+    let mut machine = Machine::look();
+    let chapters = vec![open_files::chapter(plan, counted, say), buffer_cache::chapter(plan, counted, say)];
+    machine.look_again();
+    report::write(&machine, plan, &chapters, folder)?;
+    Ok(chapters)
+}

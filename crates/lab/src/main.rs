@@ -1,0 +1,54 @@
+//! `extern4-lab`: measures, and writes the report.
+
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use extern4_lab::Result;
+use extern4_lab::counted::Counted;
+use extern4_lab::plan::Plan;
+use extern4_lab::report::headline;
+
+const USAGE: &str = "usage: extern4-lab [--quick] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
+
+fn main() -> ExitCode {
+    match run(std::env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
+    let (mut plan, mut folder, mut counted) = (Plan::full(), PathBuf::from("target/lab"), Counted::default());
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().map(PathBuf::from).ok_or(USAGE);
+        match arg.as_str() {
+            "--quick" => plan = Plan::quick(),
+            "--out" => folder = value()?,
+            "--counted" => counted = Counted::read(&value()?)?,
+            "count" => return count(&value()?),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    let chapters = extern4_lab::run(&plan, &counted, &folder, &mut |what| eprintln!("lab: {what}"))?;
+    print!("{}", headline::text(&chapters));
+    println!("\nThe report: {}", folder.join("report.md").display());
+    Ok(())
+}
+
+#[cfg(feature = "audit")]
+fn count(file: &std::path::Path) -> Result<()> {
+    let mut counted = Counted::default();
+    extern4_lab::open_files::count(&mut counted);
+    extern4_lab::buffer_cache::count(&mut counted);
+    counted.write(file)
+}
+
+#[cfg(not(feature = "audit"))]
+fn count(_: &std::path::Path) -> Result<()> {
+    Err("this was built without the feature `audit`, which counts".into())
+}

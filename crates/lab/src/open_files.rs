@@ -1,0 +1,221 @@
+//! Open files: who has what open on a file system.
+//!
+//! All three implementations are registries of `extern4-vfs`, which has the two that are not in production for this lab alone. The
+//! records are those of production, filled and emptied as `OpenFiles::enter` and `leave` do it there.
+
+mod hand_over;
+mod listing;
+mod pairs;
+
+use extern4_sync::percpu;
+use extern4_sync::tally::Tally;
+use extern4_vfs::open_files::lab::{CpuLists, OneList, Opened, Registry, Slabs};
+use extern4_vfs::{OpenFileInfo, OpenFlags};
+
+use crate::chapter::Chapter;
+use crate::counted::Counted;
+use crate::crowd::Done;
+use crate::plan::{Plan, Side};
+use crate::row::{Counter, Row, Sample};
+use crate::verdict::Verdict;
+
+/// One list, one lock.
+pub type Before = OneList<Opened>;
+/// A list for each CPU, under an lglock; a file remembers its list.
+pub type Seed = CpuLists<Opened>;
+/// Slabs, one a thread.
+pub type New = Slabs<Opened>;
+
+const PAIRS: &str = "open and close";
+const HAND_OVER: &str = "one opens, others close";
+const LISTING: &str = "open and close, all listed now and then";
+
+/// What a file is opened by.
+const PATH: &[u8] = b"/usr/include/linux/fs.h";
+
+/// Enters a file.
+fn open<R: Registry<Opened>>(registry: &R, ino: u64) -> R::Ticket {
+    let mut info = OpenFileInfo::default();
+    (info.session, info.uid, info.ino, info.flags) = (1, 1000, ino, OpenFlags::empty());
+    registry.add(|opened| opened.fill(&info, PATH)).expect("there is room")
+}
+
+/// Takes it out.
+fn close<R: Registry<Opened>>(registry: &R, ticket: &R::Ticket) {
+    assert!(registry.remove(ticket, Opened::empty), "it has been closed before");
+}
+
+/// Where files are closed that were opened on a CPU; a part of all of them.
+struct Moves(Tally<3>);
+
+impl Moves {
+    fn new() -> Self {
+        Self(Tally::new())
+    }
+
+    /// Notes that one which was opened on CPU `opened` is closed here.
+    fn note(&self, opened: usize) {
+        let here = percpu::cpu();
+        let same_node = percpu::node_of(here) == percpu::node_of(opened);
+        self.0.add([1, u64::from(here == opened), u64::from(same_node)]);
+    }
+
+    /// In percent.
+    fn counters(&self) -> [Counter; 2] {
+        let [all, on_cpu, on_node] = self.0.sum();
+        let percent = |part: u64| 100.0 * part as f64 / all as f64;
+        [("closed on the CPU that opened, %", percent(on_cpu)), ("closed on its node, %", percent(on_node))]
+    }
+}
+
+/// A repetition, with what is counted for each workload.
+fn sample(done: &Done, moves: &Moves) -> Sample {
+    let mut counters =
+        vec![("CPU ns/op", done.cpu_nanos()), ("allocations/op", done.per_op(done.allocations as f64))];
+    counters.extend(moves.counters());
+    Sample { nanos: done.nanos(), counters }
+}
+
+/// Measures open files.
+pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
+    let mut rows = Vec::new();
+    for workload in [PAIRS, HAND_OVER, LISTING] {
+        for &threads in &plan.threads {
+            say(&format!("{workload}, {threads} threads"));
+            rows.push(Row::measure(plan, workload, threads, |side| match side {
+                Side::Before => take::<Before>(plan, workload, threads),
+                Side::Seed => take::<Seed>(plan, workload, threads),
+                Side::New => take::<New>(plan, workload, threads),
+            }));
+        }
+    }
+    let of = |workload| rows.iter().filter(move |row: &&Row| row.workload == workload);
+    let verdicts = vec![
+        Verdict::faster("open and close, 2 threads", 3.0, of(PAIRS).find(|row| row.threads == 2)),
+        Verdict::faster_in_all("one opens, others close", 1.0, of(HAND_OVER)),
+        Verdict::nowhere_slower(of(PAIRS).chain(of(LISTING))),
+    ];
+    let operations = [PAIRS, CLOSE];
+    let counted = operations.into_iter().flat_map(|name| Side::ALL.map(|side| counted.get(name, side)));
+    let counted = counted.flatten().cloned().collect();
+    Chapter {
+        title: "Open files",
+        name: "open-files",
+        idea: IDEA,
+        sides: SIDES,
+        notes: NOTES,
+        rows,
+        counted,
+        verdicts,
+    }
+}
+
+fn take<R: Registry<Opened, Ticket: Send>>(plan: &Plan, workload: &str, threads: usize) -> Sample {
+    match workload {
+        PAIRS => pairs::take::<R>(plan, threads),
+        HAND_OVER => hand_over::take::<R>(plan, threads),
+        _ => listing::take::<R>(plan, threads),
+    }
+}
+
+const CLOSE: &str = "close what another thread opened";
+
+const IDEA: &str = "A file system has to be able to say what is open on it, but it is rarely asked, while files are opened and closed all \
+    the time. So each thread enters its files in places of its own by plain stores, and who wants the list walks through all places and \
+    finds out by sequence counts whether what it copied was one file, and still open. A file that another thread closes is marked in its \
+    place, and the owner looks for such places when it runs out of others: no list is shared by two threads.";
+
+const SIDES: [&str; 3] = [
+    "one list for the file system under one lock. The record of the file is filled under it, which the kernel did before.",
+    "a list for each CPU, under an lglock; a file remembers the list that it is on, and to list all takes all locks. Filled as Before.",
+    "the registry of `extern4-vfs` in production.",
+];
+
+const NOTES: &[(&str, &str)] = &[
+    (PAIRS, "Each thread opens a file and closes it again."),
+    (
+        HAND_OVER,
+        "One thread opens and hands over 64 files at a time; the threads of the table close them. This is the worst case of lists \
+         for each CPU.",
+    ),
+    (
+        LISTING,
+        "As the first, while 1,000 more files are open and one thread more lists all files three times, with 100 ms before each (1 ms in a \
+         quick run).",
+    ),
+];
+
+/// Counts what the sides do to shared memory.
+#[cfg(feature = "audit")]
+pub fn count(counted: &mut Counted) {
+    count_side::<Before>(counted, Side::Before);
+    count_side::<Seed>(counted, Side::Seed);
+    count_side::<New>(counted, Side::New);
+}
+
+#[cfg(feature = "audit")]
+fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut Counted, side: Side) {
+    let registry = &R::default();
+    let pair = |ino| close(registry, &open(registry, ino));
+    counted.count(PAIRS, side, || pair(1), || pair(2));
+    // A thread that lives as long as this opens what others close: enough for all calls of `count`.
+    let some = || std::cell::RefCell::new((0..200).map(|ino| open(registry, ino)).collect::<Vec<_>>());
+    std::thread::scope(|scope| {
+        let (sender, opened) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            sender.send([some(), some()]).expect("somebody waits");
+            // An error says that the other side is done.
+            let _ = ended.recv();
+        });
+        let [ours, theirs] = opened.recv().expect("it sends");
+        let close_one = |files: &std::cell::RefCell<Vec<R::Ticket>>| {
+            close(registry, &files.borrow_mut().pop().expect("there are enough"));
+        };
+        counted.count(CLOSE, side, || close_one(&ours), move || close_one(&theirs));
+        drop(end);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says_what_is_open<R: Registry<Opened, Ticket: Send>>() {
+        let registry = &R::default();
+        let mut stay: Vec<_> = (0..100).map(|ino| open(registry, ino)).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| (100..5000).for_each(|ino| close(registry, &open(registry, ino))));
+            for _ in 0..50 {
+                let list = registry.list(Opened::info);
+                assert!(list.iter().all(|info| info.path == PATH && info.uid == 1000));
+                assert!((0..100).all(|ino| list.iter().filter(|info| info.ino == ino).count() == 1));
+            }
+            let half = stay.split_off(50);
+            scope.spawn(move || half.iter().for_each(|ticket| close(registry, ticket)));
+        });
+        let mut left: Vec<u64> = registry.list(Opened::info).iter().map(|info| info.ino).collect();
+        left.sort_unstable();
+        assert_eq!(left, (0..50).collect::<Vec<_>>());
+        assert!(
+            !stay.is_empty()
+                && registry.remove(&stay[0], Opened::empty)
+                && !registry.remove(&stay[0], Opened::empty)
+        );
+    }
+
+    #[test]
+    fn before() {
+        says_what_is_open::<Before>();
+    }
+
+    #[test]
+    fn seed() {
+        says_what_is_open::<Seed>();
+    }
+
+    #[test]
+    fn new() {
+        says_what_is_open::<New>();
+    }
+}

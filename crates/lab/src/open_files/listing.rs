@@ -1,0 +1,36 @@
+//! Threads that open and close, while somebody wants to know now and then what is open.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use extern4_vfs::open_files::lab::{Opened, Registry};
+
+use super::{Moves, close, open, pairs, sample};
+use crate::crowd;
+use crate::plan::Plan;
+use crate::row::Sample;
+use crate::spread::Spread;
+
+/// Files that are open all the time.
+const OPEN: u64 = 1000;
+/// Lists while a figure is taken.
+const LISTS: usize = 3;
+
+pub(super) fn take<R: Registry<Opened>>(plan: &Plan, threads: usize) -> Sample {
+    let (registry, moves) = (R::default(), Moves::new());
+    let stay: Vec<_> = (0..OPEN).map(|ino| open(&registry, ino)).collect();
+    let mut micros = Vec::new();
+    let meanwhile = || {
+        for _ in 0..LISTS {
+            std::thread::sleep(plan.period);
+            let start = Instant::now();
+            black_box(registry.list(Opened::info));
+            micros.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+    };
+    let done = crowd::run(threads, meanwhile, |_| (), |()| pairs::batch(&registry, &moves));
+    stay.iter().for_each(|ticket| close(&registry, ticket));
+    let mut sample = sample(&done, &moves);
+    sample.counters.push(("a list, us", Spread::of(micros).median));
+    sample
+}

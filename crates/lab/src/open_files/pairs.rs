@@ -1,0 +1,30 @@
+//! Threads that open a file and close it again.
+
+use extern4_sync::percpu;
+use extern4_vfs::open_files::lab::{Opened, Registry};
+
+use super::{Moves, close, open, sample};
+use crate::crowd;
+use crate::plan::Plan;
+use crate::row::Sample;
+
+/// Pairs between two looks at whether the time is up.
+const BATCH: u64 = 256;
+
+pub(super) fn take<R: Registry<Opened>>(plan: &Plan, threads: usize) -> Sample {
+    let (registry, moves) = (R::default(), Moves::new());
+    let meanwhile = || std::thread::sleep(plan.span);
+    let done = crowd::run(threads, meanwhile, |_| (), |()| batch(&registry, &moves));
+    sample(&done, &moves)
+}
+
+/// So many pairs. Of the last is noted where it was closed.
+pub(super) fn batch<R: Registry<Opened>>(registry: &R, moves: &Moves) -> u64 {
+    for ino in 1..BATCH {
+        close(registry, &open(registry, ino));
+    }
+    let cpu = percpu::cpu();
+    close(registry, &open(registry, BATCH));
+    moves.note(cpu);
+    BATCH
+}

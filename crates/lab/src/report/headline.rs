@@ -1,0 +1,36 @@
+//! What one wants to know first.
+
+use std::fmt::Write as _;
+
+use super::figure;
+use crate::chapter::Chapter;
+use crate::plan::Side;
+use crate::verdict::Verdict;
+
+/// The tables of all chapters in short, and the verdicts, for a terminal.
+pub fn text(chapters: &[Chapter]) -> String {
+    let mut text = String::new();
+    for chapter in chapters {
+        // OK: a string takes everything, here and below.
+        let _ = writeln!(
+            text,
+            "{:<42} {:>3} {:>9} {:>9} {:>9} {:>10} {:>9}",
+            chapter.title, "n", "Before", "Seed", "New", "x Before", "x Seed"
+        );
+        for row in &chapter.rows {
+            let [before, seed, new] = Side::ALL.map(|side| figure(row.nanos(side).median));
+            let (to_before, to_seed) = (figure(row.ratio(Side::Before)), figure(row.ratio(Side::Seed)));
+            let _ = writeln!(
+                text,
+                "  {:<40} {:>3} {before:>9} {seed:>9} {new:>9} {to_before:>10} {to_seed:>9}",
+                row.workload, row.threads
+            );
+        }
+        for verdict in &chapter.verdicts {
+            let Verdict { goal, found, .. } = verdict;
+            let _ = writeln!(text, "  {:<6} {goal}: {found}", verdict.word());
+        }
+        text.push('\n');
+    }
+    text + "ns of the clock for an operation of any of n threads, medians; x: how many times as fast New is\n"
+}

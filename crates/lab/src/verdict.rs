@@ -1,0 +1,110 @@
+//! Goals, and whether the figures reach them.
+
+use crate::plan::Side;
+use crate::row::Row;
+
+/// A goal, and what was reached of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// What is wanted, with its bound.
+    pub goal: String,
+    /// What was found, as it is told.
+    pub found: String,
+    /// Whether it is reached; `None` if that was not measured.
+    pub met: Option<bool>,
+}
+
+impl Verdict {
+    /// New is at least `times` as fast as Before in `row`, if there is one.
+    pub fn faster(what: &str, times: f64, row: Option<&Row>) -> Self {
+        let ratio = row.map(|row| row.ratio(Side::Before));
+        Self {
+            goal: format!("{what}: New at least {times}x Before"),
+            found: ratio.map_or_else(not_measured, |ratio| format!("{ratio:.2}x")),
+            met: ratio.map(|ratio| ratio >= times),
+        }
+    }
+
+    /// The same in each of some rows.
+    pub fn faster_in_all<'a>(what: &str, times: f64, rows: impl Iterator<Item = &'a Row>) -> Self {
+        let worst = rows.min_by(|a, b| a.ratio(Side::Before).total_cmp(&b.ratio(Side::Before)));
+        let mut verdict = Self::faster(what, times, worst);
+        if let Some(worst) = worst {
+            verdict.found += &format!(" with {}, the least", worst.threads);
+        }
+        verdict
+    }
+
+    /// Something of New's is at most so much.
+    pub fn at_most(what: &str, bound: f64, figure: Option<f64>) -> Self {
+        Self {
+            goal: format!("{what}: at most {bound}"),
+            found: figure.map_or_else(not_measured, |figure| format!("{figure:.3}")),
+            met: figure.map(|figure| figure <= bound),
+        }
+    }
+
+    /// With one thread New is nowhere slower than another, beyond what noise explains.
+    pub fn nowhere_slower<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
+        let mut slower = Vec::new();
+        let mut compared = 0;
+        for row in rows.filter(|row| row.threads == 1) {
+            for rival in [Side::Before, Side::Seed] {
+                compared += 1;
+                if row.nanos(Side::New).exceeds(&row.nanos(rival)) {
+                    slower.push(format!("{}: {:.2}x {}", row.workload, row.ratio(rival), rival.name()));
+                }
+            }
+        }
+        let found = match (compared, slower.is_empty()) {
+            (0, _) => not_measured(),
+            (_, true) => "nowhere".to_owned(),
+            (_, false) => slower.join("; "),
+        };
+        let goal = "one thread: New nowhere slower than Before or Seed".to_owned();
+        Self { goal, found, met: (compared > 0).then_some(slower.is_empty()) }
+    }
+
+    /// The outcome in a word.
+    pub fn word(&self) -> &'static str {
+        match self.met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "open",
+        }
+    }
+}
+
+fn not_measured() -> String {
+    "not measured".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::row;
+
+    #[test]
+    fn a_goal_is_met_missed_or_open() {
+        let fast = row("x", 2, [9.0, 5.0, 3.0]);
+        assert_eq!(Verdict::faster("x", 3.0, Some(&fast)).word(), "met");
+        assert_eq!(Verdict::faster("x", 3.1, Some(&fast)).word(), "MISSED");
+        assert_eq!(Verdict::faster("x", 3.0, None).word(), "open");
+        assert_eq!(Verdict::at_most("x", 0.0, Some(0.0)).word(), "met");
+    }
+
+    #[test]
+    fn the_worst_row_counts() {
+        let rows = [row("x", 1, [9.0, 5.0, 3.0]), row("x", 4, [2.0, 5.0, 3.0])];
+        let verdict = Verdict::faster_in_all("x", 1.0, rows.iter());
+        assert_eq!((verdict.word(), verdict.found.as_str()), ("MISSED", "0.67x with 4, the least"));
+    }
+
+    #[test]
+    fn to_be_slower_with_one_thread_is_found() {
+        let rows = [row("x", 1, [4.0, 2.0, 3.0]), row("y", 2, [1.0, 1.0, 9.0])];
+        let verdict = Verdict::nowhere_slower(rows.iter());
+        assert_eq!((verdict.word(), verdict.found.as_str()), ("MISSED", "x: 0.67x Seed"));
+        assert_eq!(Verdict::nowhere_slower(rows[1..].iter()).word(), "open");
+    }
+}
