@@ -20,13 +20,14 @@ mod slot;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use extern4_sync::primitive::{Mutex, thread};
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::io::Errno as OsErrno;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 use zerocopy::IntoBytes as _;
 
 use self::slot::{Slot, answer_parts, push_poll};
@@ -37,6 +38,10 @@ use crate::server::Server;
 
 /// Requests that one CPU may have under way.
 const DEPTH: usize = 8;
+/// How long a queue looks for the next request before it sleeps: some times what waking takes.
+const PATIENCE: Duration = Duration::from_micros(100);
+/// A queue that sleeps longer than this does not look for the next request. So it takes a tenth of a CPU, at most, for nothing.
+const BUSY: Duration = Duration::from_millis(1);
 /// What the wake-up calls itself.
 const WAKE: u64 = u64::MAX;
 
@@ -75,6 +80,8 @@ struct Queue {
     /// Slots that the kernel has, or a thread that answers later.
     away: usize,
     late: Arc<Late>,
+    /// How long the next request is looked for before sleeping.
+    patience: Duration,
 }
 
 /// Answers that came later, and how their queue hears of them.
@@ -90,7 +97,7 @@ impl Queue {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let late = Arc::new(Late { answers: Mutex::default(), wake });
         let slots = (0..DEPTH).map(|_| Slot::new()).collect();
-        Ok(Self { number, device: Arc::clone(device), ring, slots, away: 0, late })
+        Ok(Self { number, device: Arc::clone(device), ring, slots, away: 0, late, patience: Duration::ZERO })
     }
 
     /// Answers requests until the mount is no more.
@@ -105,8 +112,8 @@ impl Queue {
         }
         let mut done = Vec::new();
         while self.away > 0 {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
+            match self.wait() {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
@@ -118,6 +125,28 @@ impl Queue {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Hands over what there is, and waits for a completion.
+    ///
+    /// Whoever asks and gets an answer mostly asks again at once. A CPU that has gone to sleep meanwhile takes longer to wake, in a
+    /// virtual machine, than the request itself; so a queue that was asked shortly before looks for the next request for
+    /// a moment, and lets whoever wants its CPU have it each time that it has looked. Where requests are
+    /// seldom it sleeps at once.
+    fn wait(&mut self) -> io::Result<()> {
+        let start = Instant::now();
+        if !self.patience.is_zero() {
+            self.ring.submit()?;
+            while start.elapsed() < self.patience {
+                if !self.ring.completion().is_empty() {
+                    return Ok(());
+                }
+                sched_yield();
+            }
+        }
+        self.ring.submit_and_wait(1)?;
+        self.patience = if start.elapsed() < BUSY { PATIENCE } else { Duration::ZERO };
         Ok(())
     }
 
