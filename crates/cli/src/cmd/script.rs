@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::{chmod, chown, cp, ln, mkdir, mv, rm, setfacl, setfattr, touch, truncate};
 use crate::app::{App, host_reason};
@@ -98,9 +98,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     let image = &args.image.image;
     app.begin_script(image);
-    let mut lines = Vec::new();
+    let (mut lines, mut grammar) = (Vec::new(), Line::command());
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        match parse(line) {
+        match parse(&mut grammar, line) {
             Ok(None) => {}
             Ok(Some(command)) => lines.push((index + 1, command)),
             Err(message) => app.fail(Status::Usage, format_args!("{shown}:{}: {message}", index + 1)),
@@ -132,13 +132,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// The command of a line; nothing for an empty one.
-fn parse(line: &[u8]) -> Result<Option<Command>, String> {
+/// The command of a line; nothing for an empty one. The grammar is that of [`Line`], which takes longer to make than a line to read.
+fn parse(grammar: &mut clap::Command, line: &[u8]) -> Result<Option<Command>, String> {
     let words: Vec<OsString> = words(line)?;
     if words.is_empty() {
         return Ok(None);
     }
-    let parsed = Line::try_parse_from(words).map_err(|error| match error.kind() {
+    let parsed = grammar.try_get_matches_from_mut(words).and_then(|found| Line::from_arg_matches(&found));
+    let parsed = parsed.map_err(|error| match error.kind() {
         clap::error::ErrorKind::DisplayHelp => "help is not for scripts".to_owned(),
         // Its first paragraph says what is wrong; the rest is about the command line.
         _ => {
@@ -152,8 +153,28 @@ fn parse(line: &[u8]) -> Result<Option<Command>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, parse};
     use clap::CommandFactory as _;
+
+    use super::{Command, Line};
+
+    fn parse(line: &[u8]) -> Result<Option<Command>, String> {
+        super::parse(&mut Line::command(), line)
+    }
+
+    #[test]
+    fn one_line_leaves_nothing_for_the_next() {
+        let grammar = &mut Line::command();
+        for line in [&b"chmod -R 700 /a"[..], b"chmod 888 /", b"mkdir -p /a", b"mkdir /a", b"chmod 644 /a"] {
+            let alone = super::parse(&mut Line::command(), line);
+            let after = super::parse(grammar, line);
+            match (alone, after) {
+                (Ok(Some(alone)), Ok(Some(after))) => {
+                    assert_eq!(std::mem::discriminant(&alone), std::mem::discriminant(&after));
+                }
+                (alone, after) => assert_eq!(alone.err(), after.err(), "{}", line.escape_ascii()),
+            }
+        }
+    }
 
     #[test]
     fn lines_are_commands() {
