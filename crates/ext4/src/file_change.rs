@@ -159,7 +159,9 @@ impl Ext4 {
     ) -> Result<usize> {
         let Part { data, offset, caps } = *whole;
         let bits = self.superblock().geometry().block_bits();
+        let wanted = (offset + data.len() as u64).div_ceil(1 << bits);
         let run = self.run_at(info, offset)?;
+        let run = if run.kind == RunKind::Hole { self.whole_hole(info, run, wanted)? } else { run };
         let end = (offset + data.len() as u64).min(run.end() << bits);
         // OK: no more than a part's blocks.
         let mut blocks = (end.div_ceil(1 << bits) - u64::from(run.logical)) as u32;
@@ -177,6 +179,21 @@ impl Ext4 {
                 result => return result,
             }
         }
+    }
+
+    /// The hole that a run begins, up to block `end` if it goes on so far. A map of block numbers tells of one in parts, which end
+    /// where the map goes on in another place.
+    fn whole_hole(&self, info: &InodeInfo, mut hole: Run, end: u64) -> Result<Run> {
+        while let Ok(next) = u32::try_from(hole.end())
+            && hole.end() < end.min(LOGICAL_END)
+        {
+            let more = self.map(info, next)?;
+            if more.kind != RunKind::Hole {
+                break;
+            }
+            hole.len_blocks += more.len_blocks;
+        }
+        Ok(hole)
     }
 
     fn fill_hole(

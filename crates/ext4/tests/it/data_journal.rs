@@ -282,6 +282,23 @@ fn a_write_is_there_after_a_crash_whole_or_not_at_all() {
     assert!(faults.iter().any(|fault| fault.contains("a part of")), "{faults:?}");
 }
 
+/// Also where the map of the file goes on in another place: behind what the inode itself names, and behind the first block of numbers.
+#[test]
+fn what_is_new_to_a_file_is_written_in_one_step() {
+    for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
+        let Some(volume) = Volume::new(&spec, Way::Option) else { return };
+        let handles = || volume.fs.journal_stats().expect("it is written").handles;
+        for block in [0, 12 + 256 - 10] {
+            let file = volume.create(&format!("/{block}"));
+            let before = handles();
+            let len = BLOCKS * block_size;
+            let done = file.write_at(&vec![0xaa; len], block * block_size as u64).expect("a write");
+            assert_eq!((done, handles() - before), (len, 1), "{}, block {block}", spec.name);
+        }
+        volume.close(spec.name);
+    }
+}
+
 /// Blocks of contents are freed in some way and become those of a file that is not logged.
 #[test]
 fn what_takes_the_place_of_logged_contents_is_not_written_over() {
