@@ -162,21 +162,6 @@ mod tests {
     }
 
     #[test]
-    fn one_line_leaves_nothing_for_the_next() {
-        let grammar = &mut Line::command();
-        for line in [&b"chmod -R 700 /a"[..], b"chmod 888 /", b"mkdir -p /a", b"mkdir /a", b"chmod 644 /a"] {
-            let alone = super::parse(&mut Line::command(), line);
-            let after = super::parse(grammar, line);
-            match (alone, after) {
-                (Ok(Some(alone)), Ok(Some(after))) => {
-                    assert_eq!(std::mem::discriminant(&alone), std::mem::discriminant(&after));
-                }
-                (alone, after) => assert_eq!(alone.err(), after.err(), "{}", line.escape_ascii()),
-            }
-        }
-    }
-
-    #[test]
     fn lines_are_commands() {
         Line::command().debug_assert();
         assert!(parse(b"mkdir -p '/a b'").is_ok_and(|line| line.is_some()));

@@ -590,6 +590,23 @@ fn a_script_does_it_all() {
 }
 
 #[test]
+fn a_line_of_a_script_leaves_nothing_for_the_next() {
+    let image = empty();
+    let script = "mkdir -p /a/b\nmkdir /c /c/d\nchmod -R 700 /a\nchmod 755 /a\nchmod 750 /c\nchmod 711 /c/d\n\
+                  cp -a /a /e\nmkdir /gone/f\n";
+    let output = fed(&image, &["script", "disk.img"], script.as_bytes());
+    let errors = failed(&output, 1);
+    assert_eq!(
+        errors, "extern4: script: standard input:8: disk.img:/gone/f: No such file or directory\n",
+        "only the first line had -p"
+    );
+    assert_eq!(stat(&image, "%a", "disk.img:/a"), "755");
+    assert_eq!(stat(&image, "%a", "disk.img:/a/b"), "700", "-R is of the line before");
+    assert_eq!(stat(&image, "%a", "disk.img:/c"), "750");
+    sound(&image);
+}
+
+#[test]
 fn a_script_stops_at_its_first_failure() {
     let image = machine();
     let script = "mkdir /one\nmkdir /two\nmkdir /gone/three\nmkdir /four\n";
