@@ -23,7 +23,7 @@
 //! - `audit`, with the feature of that name: what an operation does to shared memory, for tests.
 //!
 //! Most `unsafe` of the workspace lives here, each with its reason. Every protocol is written down in its module,
-//! with the orderings that pair, and has a loom model in `tests/loom.rs`; the epochs under [`rcu`] have theirs in
+//! with the orderings that pair, and has a loom model in `tests/loom`; the epochs under [`rcu`] have theirs in
 //! `src/epoch/tests.rs`.
 
 pub mod allocations;

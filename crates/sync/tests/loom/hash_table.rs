@@ -1,0 +1,202 @@
+//! Chains of a hash table.
+
+use extern4_sync::hash_table::{Found, HashTable};
+use extern4_sync::model::{race, race_for};
+use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::rcu::{self, pin};
+
+use crate::Poisoned;
+
+/// All entries have one hash: with it they are in one chain.
+const HASH: u64 = 9;
+
+fn chain(keys: impl IntoIterator<Item = u64>) -> HashTable<Poisoned> {
+    let table = HashTable::with_capacity(1);
+    for key in keys {
+        table.lock(HASH, &pin()).insert(HASH, Poisoned::new(key));
+    }
+    table
+}
+
+fn find<'g>(table: &'g HashTable<Poisoned>, key: u64, guard: &'g rcu::Guard) -> Option<Found<'g, Poisoned>> {
+    table.find(HASH, guard, |entry| entry.value() == key)
+}
+
+fn remove(table: &HashTable<Poisoned>, key: u64) {
+    let guard = pin();
+    let mut bucket = table.lock(HASH, &guard);
+    let found = bucket.find(HASH, |entry| entry.value() == key).unwrap();
+    assert!(bucket.remove(found) && !bucket.remove(found));
+}
+
+#[test]
+fn hash_replace_vs_find() {
+    race(
+        || chain([1]),
+        |table| {
+            let guard = pin();
+            let first = table.find(HASH, &guard, |_| true).expect("there is always one");
+            let second = table.find(HASH, &guard, |_| true).expect("there is always one");
+            assert!(second.value().value() >= first.value().value(), "back to an older one");
+        },
+        |table| {
+            for next in 2..4 {
+                let guard = pin();
+                let mut bucket = table.lock(HASH, &guard);
+                let old = bucket.find(HASH, |_| true).unwrap();
+                bucket.insert(HASH, Poisoned::new(next));
+                bucket.remove(old);
+            }
+        },
+        |table| {
+            assert_eq!(table.find(HASH, &pin(), |_| true).unwrap().value().value(), 3);
+            assert_eq!(table.len(), 1);
+        },
+    );
+}
+
+#[test]
+fn hash_remove_vs_reader_on_it() {
+    race(
+        || chain([1, 2, 3, 4]),
+        |table| {
+            let guard = pin();
+            // Behind both that go, one after the other.
+            assert!(find(table, 1, &guard).expect("it stays").is_live());
+            if let Some(gone) = find(table, 2, &guard) {
+                assert_eq!(gone.value().value(), 2);
+            }
+        },
+        |table| {
+            remove(table, 3);
+            remove(table, 2);
+            table.lock(HASH, &pin()).insert(HASH, Poisoned::new(5));
+        },
+        |table| {
+            let guard = pin();
+            let there: Vec<_> = (1..6).filter(|&key| find(table, key, &guard).is_some()).collect();
+            assert_eq!((there, table.len()), (vec![1, 4, 5], 3));
+        },
+    );
+}
+
+#[test]
+fn hash_remove_vs_remove() {
+    let remove = |table: &HashTable<Poisoned>| {
+        let guard = pin();
+        let Some(found) = find(table, 1, &guard) else { return false };
+        let gone = table.lock(HASH, &guard).remove(found);
+        assert!(!found.is_live());
+        gone
+    };
+    race_for(
+        || chain([1, 2]),
+        remove,
+        remove,
+        |table, a, b| assert!(a != b && table.len() == 1 && find(table, 1, &pin()).is_none()),
+    );
+}
+
+#[test]
+fn hash_insert_vs_find() {
+    race(
+        || chain([]),
+        |table| {
+            let guard = pin();
+            // The value's contents are plain: seen before they are whole, they are a race.
+            find(table, 1, &guard).inspect(|found| assert!(found.is_live()));
+        },
+        |table| _ = table.lock(HASH, &pin()).insert(HASH, Poisoned::new(1)),
+        |table| assert!(find(table, 1, &pin()).is_some()),
+    );
+}
+
+#[test]
+fn hash_reclaim_vs_find() {
+    race_for(
+        || chain([1, 2]),
+        |table| {
+            let guard = pin();
+            find(table, 1, &guard).map(|found| found.value().value())
+        },
+        // The first time round takes the marks off.
+        |table| (0..2).map(|_| table.reclaim_all(|entry| entry.value() == 1)).sum::<usize>(),
+        |table, seen, gone| {
+            assert!(seen.is_none_or(|seen| seen == 1));
+            assert_eq!((table.len(), find(table, 1, &pin()).is_none()), (2 - gone, gone == 1));
+            assert!(find(table, 2, &pin()).is_some(), "it may not go");
+        },
+    );
+}
+
+#[test]
+fn hash_kept_vs_remove() {
+    race(
+        || chain([1, 2]),
+        |table| {
+            let kept = {
+                let guard = pin();
+                find(table, 2, &guard).and_then(|found| table.keep(found))
+            };
+            let Some(kept) = kept else { return };
+            for _ in 0..2 {
+                let guard = pin();
+                if let Some(found) = table.recall(&kept, &guard) {
+                    assert_eq!(found.value().value(), 2);
+                }
+            }
+        },
+        |table| {
+            remove(table, 1);
+            remove(table, 2);
+        },
+        |table| assert!(table.is_empty()),
+    );
+}
+
+#[test]
+fn hash_keep_of_removed() {
+    race(
+        || chain([1, 2]),
+        |table| {
+            let guard = pin();
+            let Some(found) = find(table, 2, &guard) else { return };
+            let kept = table.keep(found);
+            drop(guard);
+            let guard = pin();
+            if let Some(found) = kept.and_then(|kept| table.recall(&kept, &guard)) {
+                assert_eq!(found.value().value(), 2);
+            }
+        },
+        |table| remove(table, 2),
+        |table| {
+            let guard = pin();
+            // What nobody has touched is had again.
+            let kept = find(table, 1, &guard).and_then(|found| table.keep(found)).expect("it stays");
+            assert!(table.recall(&kept, &guard).is_some_and(|found| found.is_live()));
+            table.lock(HASH, &guard).insert(HASH, Poisoned::new(3));
+            assert!(table.recall(&kept, &guard).is_some());
+            remove(table, 3);
+            assert!(table.recall(&kept, &guard).is_none());
+        },
+    );
+}
+
+#[test]
+fn hash_removed_vs_is_live() {
+    race(
+        || (chain([1]), AtomicU64::new(0)),
+        |(table, attribute)| {
+            let guard = pin();
+            let Some(found) = find(table, 1, &guard) else { return };
+            // Acquire: V.
+            let seen = attribute.load(Ordering::Acquire);
+            assert!(!found.is_live() || seen == 0, "changed after the removal, and seen under the old name");
+        },
+        |(table, attribute)| {
+            remove(table, 1);
+            attribute.store(1, Ordering::Release);
+        },
+        |(table, _)| assert!(table.is_empty()),
+    );
+}

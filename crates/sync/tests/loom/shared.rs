@@ -1,0 +1,248 @@
+//! Counted values.
+
+use std::sync::Arc as StdArc;
+
+use extern4_sync::model::{explore, race, race_for};
+use extern4_sync::primitive::{Mutex, Ordering, thread};
+use extern4_sync::rcu::pin;
+use extern4_sync::shared::{Lease, Link, Release, Shared};
+use loom::cell::UnsafeCell;
+
+use crate::Poisoned;
+
+/// A counted value that knows whether it has ended, and notices if it is used afterwards.
+struct Ending {
+    value: Poisoned,
+    /// What a holder does to the value: plain, so that an end that does not come after it is seen.
+    work: UnsafeCell<u64>,
+    ends: StdArc<std::sync::atomic::AtomicU64>,
+}
+
+// SAFETY: as for `Poisoned`; `work` has one writer in each model.
+unsafe impl Sync for Ending {}
+// SAFETY: the cells hold plain numbers.
+unsafe impl Send for Ending {}
+
+impl Ending {
+    fn new(value: u64) -> (Shared<Self>, Ends) {
+        let ends = StdArc::default();
+        let (value, work) = (Poisoned::new(value), UnsafeCell::new(0));
+        let watch = Ends { ends: StdArc::clone(&ends), alive: value.alive.clone() };
+        (Shared::new(Self { value, work, ends }), watch)
+    }
+
+    /// What only a holder may do. One thread of a model does.
+    fn work(&self) {
+        assert_eq!(self.ends.load(Ordering::Relaxed), 0, "held after its end");
+        // SAFETY: loom's cell gives a valid pointer, and panics where the write would be a race.
+        self.work.with_mut(|work| unsafe { *work += 1 });
+    }
+}
+
+impl Release for Ending {
+    fn release(&self) {
+        self.value.value();
+        // SAFETY: as in `work`.
+        self.work.with(|work| unsafe { *work });
+        assert_eq!(self.ends.fetch_add(1, Ordering::Relaxed), 0, "ended twice");
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        assert_eq!(self.ends.load(Ordering::Relaxed), 1, "freed before its end");
+    }
+}
+
+/// What became of a counted value.
+#[derive(Clone)]
+struct Ends {
+    ends: StdArc<std::sync::atomic::AtomicU64>,
+    alive: StdArc<std::sync::atomic::AtomicBool>,
+}
+
+impl Ends {
+    fn times(&self) -> u64 {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    /// After the last guard has gone.
+    fn check_freed(&self) {
+        drop(pin());
+        assert_eq!((self.times(), self.alive.load(Ordering::Relaxed)), (1, false), "ended, and freed");
+    }
+}
+
+fn link_of_one() -> (Link<Ending>, Ends) {
+    let (value, ends) = Ending::new(1);
+    (Link::new(Some(value)), ends)
+}
+
+/// Comes to the value as a reader, makes a reference if there is one, and uses both.
+fn see_and_hold((link, _): &(Link<Ending>, Ends)) -> bool {
+    let guard = pin();
+    let Some(seen) = link.see(&guard) else { return false };
+    assert_eq!(seen.value.value(), 1);
+    let held = seen.hold();
+    assert_eq!(seen.value.value(), 1);
+    drop(guard);
+    held.inspect(|held| held.work()).is_some()
+}
+
+#[test]
+fn shared_hold_vs_last_drop() {
+    race(
+        link_of_one,
+        |shared| _ = see_and_hold(shared),
+        |(link, _)| drop(link.take()),
+        |(link, ends)| {
+            assert!(link.see(&pin()).is_none());
+            ends.check_freed();
+        },
+    );
+}
+
+#[test]
+fn shared_drop_vs_drop() {
+    explore(|| {
+        let (value, ends) = Ending::new(1);
+        let second = value.clone();
+        let other = thread::spawn(move || {
+            second.work();
+            drop(second);
+        });
+        drop(value);
+        other.join().unwrap();
+        ends.check_freed();
+    });
+}
+
+#[test]
+fn shared_take_last_vs_hold() {
+    race_for(
+        link_of_one,
+        see_and_hold,
+        |(link, _)| {
+            let last = link.take_last();
+            last.inspect(|_| assert!(link.see(&pin()).is_none())).is_some()
+        },
+        |(link, ends), held, taken| {
+            assert!(held || taken || link.see(&pin()).is_some(), "lost");
+            assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
+            drop(link.take());
+            ends.check_freed();
+        },
+    );
+}
+
+#[test]
+fn shared_take_last_vs_drop() {
+    race(
+        || {
+            let shared = link_of_one();
+            let held = shared.0.see(&pin()).unwrap().hold();
+            (shared, Mutex::new(held))
+        },
+        |(_, held)| {
+            let held = held.lock().unwrap().take().unwrap();
+            held.work();
+            drop(held);
+        },
+        |((link, _), _)| drop(link.take_last()),
+        |((link, ends), _)| {
+            assert_eq!(u64::from(link.see(&pin()).is_none()), ends.times());
+            drop(link.take());
+            ends.check_freed();
+        },
+    );
+}
+
+#[test]
+fn shared_take_last_vs_set() {
+    race_for(
+        link_of_one,
+        |(link, _)| {
+            let (value, ends) = Ending::new(2);
+            drop(link.set(Some(value)));
+            ends
+        },
+        |(link, _)| drop(link.take_last()),
+        |(link, first), second, ()| {
+            first.check_freed();
+            let there = link.see(&pin()).map(|there| there.value.value());
+            assert_eq!(u64::from(there.is_none()), second.times(), "ended, or there");
+            drop(link.take());
+            second.check_freed();
+        },
+    );
+}
+
+#[test]
+fn shared_take_last_vs_hold_and_set() {
+    race_for(
+        link_of_one,
+        |(link, _)| {
+            let guard = pin();
+            // Unless it has been taken, who takes may find it held, and would put it back.
+            let held = link.see(&guard).and_then(|seen| seen.hold());
+            let (value, ends) = Ending::new(2);
+            drop(link.set(Some(value)));
+            drop(guard);
+            held.inspect(|held| held.work());
+            ends
+        },
+        |(link, _)| drop(link.take_last()),
+        |(link, first), second, ()| {
+            first.check_freed();
+            let there = link.see(&pin()).map(|there| there.value.value());
+            assert_eq!(there.unwrap_or(2), 2, "put back in place of the new one");
+            assert_eq!(u64::from(there.is_none()), second.times(), "ended, or there");
+            drop(link.take());
+            second.check_freed();
+        },
+    );
+}
+
+/// A value that keeps another in use.
+struct Owner {
+    value: Poisoned,
+    lease: Lease<Ending>,
+}
+
+impl Release for Owner {
+    fn release(&self) {
+        // SAFETY: the link that led to this has been emptied, and no reference is left.
+        unsafe { self.lease.release() };
+    }
+}
+
+// SAFETY: as for `Poisoned`.
+unsafe impl Send for Owner {}
+
+#[test]
+fn shared_lease_vs_end_of_its_owner() {
+    race(
+        || {
+            let (value, ends) = Ending::new(1);
+            let owner = Shared::new(Owner { value: Poisoned::new(2), lease: Lease::new(value) });
+            (Link::new(Some(owner)), ends)
+        },
+        |(link, _)| {
+            let guard = pin();
+            let Some(owner) = link.see(&guard) else { return };
+            assert_eq!(owner.get().lease.get().value.value(), 1);
+            let owner_held = owner.hold();
+            let held = owner.get().lease.get().hold();
+            // Who holds the owner can hold what it keeps.
+            assert!(owner_held.is_none() || held.is_some());
+            assert_eq!(owner.get().value.value(), 2);
+            drop(guard);
+            if let Some(owner) = owner_held {
+                assert_eq!((owner.lease.get().value.value(), owner.value.value()), (1, 2));
+            }
+            held.inspect(|held| held.work());
+        },
+        |(link, _)| drop(link.take()),
+        |(_, ends)| ends.check_freed(),
+    );
+}

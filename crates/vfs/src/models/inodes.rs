@@ -1,0 +1,145 @@
+//! Inodes that are read, reused and evicted.
+
+use extern4_sync::model::{race, race_for};
+use extern4_sync::rcu::pin;
+
+use crate::errno::Errno;
+use crate::file::OpenFlags;
+use crate::mount::Location;
+use crate::name::{hash_name, new_seed};
+use crate::namei::How;
+use crate::permission::Access;
+
+use super::{World, a_and_no_b, errno, is_there, make_file};
+
+#[test]
+fn stat_torn_attrs() {
+    // Two of the thirteen words are read, and the permission word: all are read the same way.
+    type Shared = (World, Location);
+    let read = |(_, a): &Shared| {
+        let (uid, gid, mode) = a.inode().owner();
+        assert!(uid == gid && gid == u32::from(mode & 0o7777), "torn: {uid} {gid} {mode:o}");
+        let (uid, _, bits, _) = a.inode().standing(&pin());
+        assert_eq!(uid, u32::from(bits.mode() & 0o7777), "torn");
+        uid
+    };
+    race(
+        || {
+            let world = a_and_no_b();
+            let a = world.root.locate("/a", How::FOLLOW).unwrap();
+            a.inode().update(|attr| (attr.uid, attr.gid, attr.mode) = (0, 0, 0));
+            (world, a)
+        },
+        |(_, a)| {
+            for number in 1..3 {
+                a.inode().update(|attr| {
+                    (attr.uid, attr.gid, attr.mode) = (number, number, u16::try_from(number).unwrap());
+                });
+            }
+        },
+        move |shared| {
+            let before = read(shared);
+            assert!(read(shared) >= before, "and back");
+        },
+        move |shared| assert_eq!(read(shared), 2),
+    );
+}
+
+#[test]
+fn inode_reuse_vs_walk() {
+    race_for(
+        || {
+            let world = a_and_no_b();
+            assert!(is_there(&world.user, "/a"));
+            world
+        },
+        |world| {
+            world.sb.drop_caches();
+            world.root.chmod("/a", 0o600, How::FOLLOW).unwrap();
+            assert_eq!(errno(world.user.access("/a", Access::READ, How::FOLLOW)), Some(Errno::EACCES));
+        },
+        |world| {
+            let may = |world: &World| errno(world.user.access("/a", Access::READ, How::FOLLOW)).is_none();
+            let (first, held, second) =
+                (may(world), world.root.locate("/a", How::FOLLOW).unwrap(), may(world));
+            assert!(first || !second, "refused, and granted again");
+            held
+        },
+        |world, (), held| {
+            let now = world.root.locate("/a", How::FOLLOW).unwrap();
+            assert!(std::ptr::eq(held.inode(), now.inode()), "two inodes of one number in use");
+        },
+    );
+}
+
+/// Who has opened a file reads what was in it, though its only name goes at the same time and the file with it.
+#[test]
+fn unlink_last_vs_open() {
+    race_for(
+        || {
+            World::new(|root| {
+                assert_eq!(make_file(root, "/a"), None);
+                let file = root.open("/a", OpenFlags::WRITE).unwrap();
+                assert_eq!(file.write_at(b"a", 0).unwrap(), 1);
+            })
+        },
+        |world| world.root.unlink("/a").unwrap(),
+        |world| {
+            let file = match world.root.open("/a", OpenFlags::READ | OpenFlags::NOATIME) {
+                Ok(file) => file,
+                Err(error) => return assert_eq!(error.errno(), Errno::ENOENT),
+            };
+            let mut byte = [0];
+            assert_eq!((file.read_at(&mut byte, 0).unwrap(), byte), (1, *b"a"));
+        },
+        |world, (), ()| {
+            assert!(!world.has("/a"));
+            assert_eq!(world.inodes(), 1);
+        },
+    );
+}
+
+/// A file of two names, neither of which is in the cache, and of which one does not wait for who asks for the other.
+fn two_names_of_a_file() -> (World, [String; 2]) {
+    // Models have two stripes.
+    let stripe = |name: &String| hash_name(new_seed(), 1, &name.as_bytes()[1..]) % 2;
+    let first = "/0".to_owned();
+    let other = (1..).map(|number| format!("/{number}")).find(|name| stripe(name) != stripe(&first)).unwrap();
+    let world = World::new(|root| {
+        assert_eq!(make_file(root, &first), None);
+        root.link(&first, How::NOFOLLOW, &other).unwrap();
+    });
+    (world, [first, other])
+}
+
+#[test]
+fn inode_read_vs_read() {
+    race_for(
+        || {
+            let shared = two_names_of_a_file();
+            shared.0.sb.drop_caches();
+            shared
+        },
+        |(world, [a, _])| world.root.locate(a, How::FOLLOW).unwrap(),
+        |(world, [_, b])| world.root.locate(b, How::FOLLOW).unwrap(),
+        |_, a, b| assert!(std::ptr::eq(a.inode(), b.inode()), "two inodes of one number in use"),
+    );
+}
+
+#[test]
+fn inode_evict_vs_read() {
+    race(
+        || {
+            let shared = two_names_of_a_file();
+            // So that the cache alone has the inode.
+            shared.0.sb.dcache.shrink();
+            shared
+        },
+        |(world, _)| world.sb.icache.shrink(),
+        |(world, names)| {
+            let [a, b] = names.each_ref().map(|name| world.root.locate(name, How::FOLLOW).unwrap());
+            assert!(std::ptr::eq(a.inode(), b.inode()), "two inodes of one number in use");
+        },
+        |(world, [a, _])| assert!(world.has(a)),
+    );
+}
