@@ -106,6 +106,16 @@ impl<'a> Root<'a> {
     /// # Errors
     /// Any broken rule of the format.
     pub fn decode(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
+        let root = Self::peek(block, expect, place)?;
+        root.node.check(INFO_OFFSET + INFO_SIZE, expect, place)?;
+        Ok(root)
+    }
+
+    /// The same for a block that is known to have passed [`decode`](Self::decode): its entries are not looked at one by one.
+    ///
+    /// # Errors
+    /// What is wrong outside the entries.
+    pub fn peek(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
         let info = root_info(block, place)?;
         let at = place.byte(INFO_OFFSET);
         let field = |field, value: u8| at.corrupt(CorruptKind::Field { field, value: u64::from(value) });
@@ -123,7 +133,7 @@ impl<'a> Root<'a> {
         if info.indirect_levels > most {
             return Err(field("indirect_levels", info.indirect_levels));
         }
-        let node = Node::decode_at(block, INFO_OFFSET + INFO_SIZE, expect, place)?;
+        let node = Node::peek_at(block, INFO_OFFSET + INFO_SIZE, expect, place)?;
         Ok(Self { hash_version, levels: info.indirect_levels, node })
     }
 
@@ -153,10 +163,10 @@ fn root_info(block: &[u8], place: Place) -> Result<&RawDxRootInfo, Corrupt> {
     Ok(info)
 }
 
-/// The checked entries of a root or of an interior node, borrowed from their block.
+/// The entries of a root or of an interior node, borrowed from their block.
 ///
-/// Invariants: there is at least one entry, hashes do not descend, and every block is one of the directory's, but
-/// never block 0, which is the root.
+/// Invariants: there is at least one entry. Once they have been checked, hashes do not descend, and every block is one of the
+/// directory's, but never block 0, which is the root.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     entries: &'a [RawDxEntry],
@@ -169,14 +179,24 @@ impl<'a> Node<'a> {
     /// # Errors
     /// Any broken rule of the format.
     pub fn decode(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
+        let node = Self::peek(block, expect, place)?;
+        node.check(NODE_ENTRIES_OFFSET, expect, place)?;
+        Ok(node)
+    }
+
+    /// The same for a block that is known to have passed [`decode`](Self::decode): its entries are not looked at one by one.
+    ///
+    /// # Errors
+    /// What is wrong outside the entries.
+    pub fn peek(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
         if !is_interior(block) {
             let what = "an interior node does not start with an unused record of its size";
             return Err(place.corrupt(CorruptKind::Mismatch { what }));
         }
-        Self::decode_at(block, NODE_ENTRIES_OFFSET, expect, place)
+        Self::peek_at(block, NODE_ENTRIES_OFFSET, expect, place)
     }
 
-    fn decode_at(block: &'a [u8], offset: usize, expect: &Expect, place: Place) -> Result<Self, Corrupt> {
+    fn peek_at(block: &'a [u8], offset: usize, expect: &Expect, place: Place) -> Result<Self, Corrupt> {
         let (limit, count) = count_limit(block, offset, place)?;
         let at = place.byte(offset);
         let field = |field, value: usize| at.corrupt(CorruptKind::Field { field, value: value as u64 });
@@ -189,22 +209,25 @@ impl<'a> Node<'a> {
         }
         let used = &block[offset..offset + count * ENTRY_SIZE];
         let entries = <[RawDxEntry]>::ref_from_bytes(used).map_err(|_| field("count", count))?;
+        // OK: limit came from 16 bits.
+        Ok(Self { entries, limit: limit as u16 })
+    }
+
+    /// Checks each entry; the first stands at byte `offset`.
+    fn check(&self, offset: usize, expect: &Expect, place: Place) -> Result<(), Corrupt> {
         let mut last = 0;
-        for (index, entry) in entries.iter().enumerate() {
+        for (index, (hash, block)) in self.iter().enumerate() {
             let place = place.byte(offset + index * ENTRY_SIZE);
-            let block = entry.block.get() & BLOCK_MASK;
             if block == 0 || block >= expect.blocks {
                 let kind = CorruptKind::Field { field: "dx_entry.block", value: u64::from(block) };
                 return Err(place.corrupt(kind));
             }
-            let hash = if index == 0 { 0 } else { entry.hash.get() };
             if hash < last {
                 return Err(place.corrupt(CorruptKind::Order { what: "hash tree entries" }));
             }
             last = hash;
         }
-        // OK: limit came from 16 bits.
-        Ok(Self { entries, limit: limit as u16 })
+        Ok(())
     }
 
     /// How many entries there are: at least one.
@@ -530,9 +553,22 @@ mod tests {
                 true => Root::decode(&bytes, &EXPECT, PLACE).map(|root| root.node),
                 false => Node::decode(&bytes, &EXPECT, PLACE),
             };
-            if let Ok(node) = read {
+            let seen = match is_root {
+                true => Root::peek(&bytes, &EXPECT, PLACE).map(|root| root.node),
+                false => Node::peek(&bytes, &EXPECT, PLACE),
+            };
+            if let Ok(node) = &read {
                 prop_assert!(node.iter().all(|(_, block)| (1..1000).contains(&block)));
                 prop_assert!(node.find(u32::MAX) < node.len());
+                prop_assert!(seen.as_ref().is_ok_and(|seen| seen.iter().eq(node.iter())));
+            }
+            if let Ok(seen) = seen {
+                prop_assert!(seen.find(u32::MAX) < seen.len(), "in bounds, whatever it is");
+                let of_entries = |kind| match kind {
+                    CorruptKind::Field { field, .. } => field == "dx_entry.block",
+                    kind => matches!(kind, CorruptKind::Order { .. }),
+                };
+                prop_assert!(read.is_ok() || read.is_err_and(|corrupt| of_entries(corrupt.kind)));
             }
         }
 

@@ -66,6 +66,7 @@ fn has_upper(name: &[u8]) -> bool {
 pub(crate) struct Tree<'a> {
     fs: &'a Ext4,
     dir: &'a InodeInfo,
+    expect: Expect,
     root: Buffer,
     levels: u8,
     /// How its names are hashed.
@@ -82,14 +83,15 @@ impl<'a> Tree<'a> {
     /// Reads the root of the tree of `dir`, which must be an indexed directory.
     pub(crate) fn open(fs: &'a Ext4, dir: &'a InodeInfo) -> Result<Self> {
         let root = node_block(fs, dir, 0)?;
-        let decoded = Root::decode(&root, &expect(fs, dir), place(dir, &root))?;
-        let hash = NameHash::new(fs, dir, decoded.hash_version);
-        Ok(Self { fs, dir, levels: decoded.levels, root: root.clone(), hash })
+        let expect = expect(fs, dir);
+        let facts = Root::peek(&root, &expect, place(dir, &root))?;
+        let (levels, hash) = (facts.levels, NameHash::new(fs, dir, facts.hash_version));
+        Ok(Self { fs, dir, expect, levels, root, hash })
     }
 
     /// What the root says.
     pub(crate) fn root(&self) -> Result<Root<'_>> {
-        Ok(Root::decode(&self.root, &expect(self.fs, self.dir), place(self.dir, &self.root))?)
+        Ok(Root::peek(&self.root, &self.expect, place(self.dir, &self.root))?)
     }
 
     /// The leaf in which names with hash `major` start.
@@ -99,12 +101,24 @@ impl<'a> Tree<'a> {
         Ok(cursor)
     }
 
-    fn decode<'b>(&self, depth: usize, block: &'b Buffer) -> Result<Node<'b>> {
-        let (expect, place) = (expect(self.fs, self.dir), place(self.dir, block));
+    /// A node that [`node_block`] has checked.
+    fn node<'b>(&self, depth: usize, block: &'b Buffer) -> Result<Node<'b>> {
+        let place = place(self.dir, block);
         Ok(match depth {
-            0 => Root::decode(block, &expect, place)?.node,
-            _ => Node::decode(block, &expect, place)?,
+            0 => Root::peek(block, &self.expect, place)?.node,
+            _ => Node::peek(block, &self.expect, place)?,
         })
+    }
+
+    /// The block below entry `at` of a node. It is looked at again, since the node may have been checked for who knew of more
+    /// blocks than the directory has for us.
+    fn child(&self, node: &Node<'_>, at: usize) -> Result<u32> {
+        let block = node.block(at);
+        if block == 0 || block >= self.expect.blocks {
+            let kind = CorruptKind::Field { field: "dx_entry.block", value: block.into() };
+            return Err(Place::new(Structure::HtreeNode).ino(self.dir.ino()).corrupt(kind).into());
+        }
+        Ok(block)
     }
 
     /// Checks every node of the tree, though no leaf.
@@ -131,7 +145,7 @@ impl<'a> Tree<'a> {
         each: &mut dyn FnMut(HtreeEntry),
     ) -> Result<()> {
         let leaf = depth == usize::from(self.levels);
-        let node = self.decode(depth, block)?;
+        let node = self.node(depth, block)?;
         for (hash, block) in node.iter() {
             if !seen.insert(block) {
                 return Err(loop_in(self.dir));
@@ -169,7 +183,7 @@ impl Cursor<'_> {
     pub(crate) fn range(&self) -> Result<(u32, u32)> {
         let (mut low, mut high) = (0, Hash::EOF_MAJOR - 2);
         for (depth, frame) in self.frames.iter().enumerate() {
-            let node = self.tree.decode(depth, &frame.block)?;
+            let node = self.tree.node(depth, &frame.block)?;
             low = low.max(node.hash(frame.at) & !1);
             if frame.at + 1 < node.len() {
                 // A next leaf that continues this one's last hash shares it; any other starts above.
@@ -184,10 +198,10 @@ impl Cursor<'_> {
     /// the end of the tree.
     pub(crate) fn advance(&mut self) -> Result<Option<u32>> {
         while let Some(mut frame) = self.frames.pop() {
-            let node = self.tree.decode(self.frames.len(), &frame.block)?;
+            let node = self.tree.node(self.frames.len(), &frame.block)?;
             let at = frame.at + 1;
             if at < node.len() {
-                let (hash, child) = (node.hash(at), node.block(at));
+                let (hash, child) = (node.hash(at), self.tree.child(&node, at)?);
                 frame.at = at;
                 self.frames.push(frame);
                 self.down(child, |_| 0)?;
@@ -199,9 +213,9 @@ impl Cursor<'_> {
 
     /// Takes from `block` on, in each node, the entry that `choose` picks.
     fn descend(&mut self, block: Buffer, choose: impl Fn(&Node<'_>) -> usize) -> Result<()> {
-        let node = self.tree.decode(self.frames.len(), &block)?;
+        let node = self.tree.node(self.frames.len(), &block)?;
         let at = choose(&node);
-        let child = node.block(at);
+        let child = self.tree.child(&node, at)?;
         self.frames.push(Frame { block, at });
         self.down(child, choose)
     }
@@ -211,9 +225,9 @@ impl Cursor<'_> {
         let mut child = child;
         while self.frames.len() <= usize::from(self.tree.levels) {
             let block = node_block(self.tree.fs, self.tree.dir, child)?;
-            let node = self.tree.decode(self.frames.len(), &block)?;
+            let node = self.tree.node(self.frames.len(), &block)?;
             let at = choose(&node);
-            child = node.block(at);
+            child = self.tree.child(&node, at)?;
             self.frames.push(Frame { block, at });
         }
         self.leaf = child;
@@ -221,13 +235,16 @@ impl Cursor<'_> {
     }
 }
 
-/// The block of the root (logical block 0) or of an interior node, its checksum verified.
+/// The block of the root (logical block 0) or of an interior node, its checksum and its entries verified.
 pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
     let physical = fs.dir_physical(dir, logical)?;
     let place = Place::new(Structure::HtreeNode).ino(dir.ino()).block(physical);
-    fs.verified(physical, Verified::HtreeNode, |bytes| match dir.seed() {
-        Some(seed) => verify_checksum(bytes, logical == 0, seed, place),
-        None => Ok(()),
+    fs.verified(physical, Verified::HtreeNode, |bytes| {
+        dir.seed().map_or(Ok(()), |seed| verify_checksum(bytes, logical == 0, seed, place))?;
+        match logical {
+            0 => Root::decode(bytes, &expect(fs, dir), place).map(drop),
+            _ => Node::decode(bytes, &expect(fs, dir), place).map(drop),
+        }
     })
 }
 

@@ -66,9 +66,18 @@ impl Way {
         Ok(root.levels < most_levels(&expect(fs, dir)) || root.node.len() < usize::from(root.node.limit()))
     }
 
-    /// Whether the tree of `dir` can have one more level, which is room for many names.
-    pub(crate) fn tree_can_grow(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
-        Ok(Tree::open(fs, dir)?.root()?.levels < most_levels(&expect(fs, dir)))
+    /// Whether the tree of `dir` has room for so many names, whatever they are; false is no answer.
+    pub(crate) fn tree_has_room_for(fs: &Ext4, dir: &InodeInfo, names: u64) -> Result<bool> {
+        let tree = Tree::open(fs, dir)?;
+        let (root, expect) = (tree.root()?, expect(fs, dir));
+        if root.levels < most_levels(&expect) {
+            return Ok(true);
+        }
+        // The root takes an entry when a node below it is split, because it is full. Each may be full now; afterwards, as many
+        // leaves have to be split before it is full again as half a node has room for, and a name splits one at most.
+        let half = NodeEntries::node_limit(to_usize(fs.superblock().block_size()), expect.checksum) / 2;
+        let splits = root.node.len() as u64 + names / half as u64 + 1;
+        Ok(root.node.len() as u64 + splits <= u64::from(root.node.limit()))
     }
 
     /// The way to the leaf of `name`.

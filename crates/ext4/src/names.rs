@@ -75,7 +75,7 @@ impl Ext4 {
         if !has_blocks || !dir.is_indexed() {
             return Ok(has_blocks);
         }
-        match Way::tree_can_grow(self, dir) {
+        match Way::tree_has_room_for(self, dir, OTHERS) {
             // The tree may be larger by now than `dir` knows. If that is not it, who asks with the names locked hears of it.
             Err(Error::Corrupt(_)) => Ok(false),
             answer => answer,

@@ -497,6 +497,7 @@ fn deep_trees() {
     };
     assert_eq!((refused.errno(), subject.levels()), (Errno::ENOSPC, Some(1)));
     assert!(subject.model.len() > 10_000);
+    assert!(!subject.fs().has_much_room(&subject.dir, b"name").expect("an answer"));
     // Where there is a gap, names still fit.
     for _ in 0..200 {
         let name = subject.any_name().expect("a name");
@@ -532,6 +533,9 @@ fn two_hundred_thousand_names() {
     let (early, late) = (counts[1], counts[19]);
     // The tree may have become one level deeper, which each name goes through a few times.
     assert!(early > 10_000 && late < early * 3 / 2, "{counts:?}");
+    // Nor do those who add names have to wait for each other then.
+    assert_eq!(subject.levels(), Some(1));
+    assert!(subject.fs().has_much_room(&subject.dir, b"name").expect("an answer"));
     subject.check();
 }
 
