@@ -31,8 +31,6 @@ pub struct Config {
     /// How long the kernel may remember attributes, and names that lead somewhere or nowhere. As long as only the kernel changes
     /// what is served, that may be for ever.
     pub lifetime: Duration,
-    /// Threads that answer; as many as there are CPUs if zero.
-    pub workers: usize,
     /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made, so
     /// nobody can use what is kept back for the superuser.
     pub idmap: bool,
@@ -61,7 +59,6 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             lifetime: Duration::from_secs(365 * 24 * 60 * 60),
-            workers: 0,
             idmap: false,
             max_known: usize::MAX,
             owner: (None, None),

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::{process, thread};
 
 use extern4::Volume;
@@ -126,20 +126,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     });
     let Options { opens, writeback, idmap, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
-    let config = Config {
-        opens,
-        writeback,
-        idmap,
-        lifetime,
-        transport,
-        owner,
-        max_known,
-        destroy,
-        log,
-        ..Config::default()
-    };
+    let config = Config { opens, writeback, idmap, lifetime, transport, owner, max_known, destroy, log };
     let server = Arc::new(Server::new(volume.namespace(), config));
-    end_on_signals(mounted)?;
+    let ending = end_on_signals(mounted)?;
     let note = |what: &str, error: &io::Error| {
         app.note(format_args!("{}: {what}: {}", args.dir.display(), host_reason(error)));
     };
@@ -156,6 +145,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         is_ready = true;
     };
     let served = serve(&server, device, ready);
+    // The serving ends before the last step of an unmount that is forced.
+    drop(ending.lock());
     service::tell("STOPPING=1");
     drop(control);
     // Who was at the terminal knows that it is mounted, and may have gone since.
@@ -253,17 +244,20 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Unmounts when the process is told to end; what then ends is the serving.
-fn end_on_signals(mounted: Mounted) -> io::Result<()> {
+/// Unmounts when the process is told to end; what then ends is the serving. The lock is held while it unmounts.
+fn end_on_signals(mounted: Mounted) -> io::Result<Arc<Mutex<()>>> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    let ending = Arc::new(Mutex::new(()));
+    let lock = Arc::clone(&ending);
     thread::spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
+        let _held = lock.lock();
         info!("ends on {}", signal_name(signal).unwrap_or("a signal"));
         if let Err(error) = mounted.end() {
             error!("cannot unmount: {error}");
         }
     });
-    Ok(())
+    Ok(ending)
 }
 
 /// Writes what is left, and closes the volume.

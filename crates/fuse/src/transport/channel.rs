@@ -4,13 +4,20 @@
 //! waits for the device, such as `fsync`, goes to further threads, so that others' requests do not wait for it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use extern4_sync::primitive::thread;
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno as OsErrno;
+use rustix::thread::sched_yield;
 use zerocopy::IntoBytes as _;
 
-use super::{SHORT_ANSWER_BYTES, Waiters, answer, waits};
+use super::clone::clone_channel;
+use super::cpus::run_on;
+use super::lookout::{Lookout, Next};
+use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, answer, waits};
 use crate::abi::{InHeader, OutHeader, WriteIn};
 use crate::init::MAX_DATA_BYTES;
 use crate::request::Request;
@@ -22,47 +29,179 @@ const REQUEST_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>() + MAX_
 const ANSWER_BYTES: usize = HEADER_BYTES + MAX_DATA_BYTES + 4096;
 const HEADER_BYTES: usize = size_of::<OutHeader>();
 
+/// Between two looks for a request of a thread that is alone on its CPU.
+const GLANCE: Duration = Duration::from_micros(30);
+/// If to let others have the CPU takes longer, they have had it.
+const SWITCH: Duration = Duration::from_nanos(800);
+
 /// A way to the kernel, and room for what goes through it.
 pub(super) struct Channel {
     device: Arc<OwnedFd>,
     request: Vec<u8>,
     answer: Vec<u8>,
+    /// How long the next request is looked for before sleeping.
+    patience: Duration,
+}
+
+/// Starts a thread on each CPU, with a channel of its own.
+pub(super) fn start<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    server: &Arc<Server>,
+    device: &Arc<OwnedFd>,
+    waiters: &Arc<Waiters>,
+) -> io::Result<Vec<Worker<'scope>>> {
+    let lookout = Arc::new(Lookout::new()?);
+    let start = |cpu| {
+        let own = clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new);
+        let (server, waiters, lookout) = (Arc::clone(server), Arc::clone(waiters), Arc::clone(&lookout));
+        scope.spawn(move || {
+            // Those that look for requests would else come to sit on one CPU, for they never sleep, and whoever asks on another
+            // would find it asleep.
+            run_on(cpu);
+            Channel::new(own).run_among(&server, &waiters, &lookout)
+        })
+    };
+    Ok(waiters.cpus().numbers().into_iter().map(start).collect())
 }
 
 impl Channel {
     pub(super) fn new(device: Arc<OwnedFd>) -> Self {
-        Self { device, request: vec![0; REQUEST_BYTES], answer: vec![0; ANSWER_BYTES] }
+        let (request, answer) = (vec![0; REQUEST_BYTES], vec![0; ANSWER_BYTES]);
+        Self { device, request, answer, patience: Duration::ZERO }
     }
 
     /// Answers requests until the mount is no more.
     pub(super) fn run(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
-        while self.step(server, Some(waiters))? {}
-        Ok(())
+        loop {
+            let received = self.receive()?;
+            if !self.take(server, waiters, received) {
+                return Ok(());
+            }
+        }
     }
 
-    /// Answers one request. False once the mount is no more.
-    pub(super) fn step(&mut self, server: &Arc<Server>, waiters: Option<&Waiters>) -> io::Result<bool> {
-        let len = match rustix::io::read(&*self.device, &mut self.request[..]) {
-            Ok(len) => len,
-            // One that was taken back before it was read.
-            Err(OsErrno::INTR | OsErrno::AGAIN | OsErrno::NOENT) => return Ok(true),
-            Err(OsErrno::NODEV | OsErrno::CONNABORTED) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
-        let Some(request) = Request::parse(&self.request[..len]) else { return Ok(true) };
-        if let Some(waiters) = waiters
-            && waits(request.header.opcode)
-        {
-            let (server, device) = (Arc::clone(server), Arc::clone(&self.device));
-            let bytes = self.request[..len].to_vec();
-            waiters.hand_over(Box::new(move || {
-                let request = Request::parse(&bytes).expect("it was parsed before");
-                respond(&server, &device, &request, &mut [0; SHORT_ANSWER_BYTES]);
-            }));
-            return Ok(true);
+    /// The same, as one of several threads that look for requests.
+    fn run_among(&mut self, server: &Arc<Server>, waiters: &Waiters, lookout: &Lookout) -> io::Result<()> {
+        // However this ends.
+        let _closes = Closes(lookout);
+        fcntl_setfl(&self.device, OFlags::NONBLOCK)?;
+        loop {
+            let received = self.look(lookout)?;
+            if !self.take(server, waiters, received) {
+                return Ok(());
+            }
         }
-        respond(server, &self.device, &request, &mut self.answer);
-        Ok(true)
+    }
+
+    /// Answers a request that has come. False if the mount is no more.
+    fn take(&mut self, server: &Arc<Server>, waiters: &Waiters, received: Received) -> bool {
+        match received {
+            Received::Request(len) => self.respond(server, waiters, len),
+            Received::Nothing => {}
+            Received::End => return false,
+        }
+        true
+    }
+
+    /// Waits for the first request, and answers it. False if the mount is no more.
+    pub(super) fn run_once(&mut self, server: &Server) -> io::Result<bool> {
+        loop {
+            match self.receive()? {
+                Received::Request(len) => {
+                    if let Some(request) = Request::parse(&self.request[..len]) {
+                        respond(server, &self.device, &request, &mut self.answer);
+                    }
+                    return Ok(true);
+                }
+                Received::Nothing => {}
+                Received::End => return Ok(false),
+            }
+        }
+    }
+
+    /// Looks for a request until there is one, and sleeps between if need be.
+    fn look(&mut self, lookout: &Lookout) -> io::Result<Received> {
+        let mut found = lookout.begin();
+        let received = loop {
+            match self.look_for_a_moment() {
+                Ok(Received::Nothing) => {}
+                received => break received,
+            }
+            let start = Instant::now();
+            let rested = match lookout.in_vain(&mut found) {
+                Next::Look => Duration::ZERO,
+                Next::Sleep => lookout.sleep(self.device.as_fd()).map(|()| start.elapsed())?,
+            };
+            self.patience = if rested < BUSY { PATIENCE } else { Duration::ZERO };
+        };
+        lookout.end();
+        received
+    }
+
+    fn look_for_a_moment(&mut self) -> io::Result<Received> {
+        let start = Instant::now();
+        loop {
+            match self.receive()? {
+                Received::Nothing if start.elapsed() < self.patience => step_aside(),
+                received => return Ok(received),
+            }
+        }
+    }
+
+    /// Reads a request.
+    fn receive(&mut self) -> io::Result<Received> {
+        match rustix::io::read(&*self.device, &mut self.request[..]) {
+            Ok(len) => Ok(Received::Request(len)),
+            // One that was taken back before it was read; or there is none.
+            Err(OsErrno::INTR | OsErrno::AGAIN | OsErrno::NOENT) => Ok(Received::Nothing),
+            Err(OsErrno::NODEV | OsErrno::CONNABORTED) => Ok(Received::End),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Answers the request that was read, or has it answered by a thread that may wait.
+    fn respond(&mut self, server: &Arc<Server>, waiters: &Waiters, len: usize) {
+        let Some(request) = Request::parse(&self.request[..len]) else { return };
+        if !waits(request.header.opcode) {
+            respond(server, &self.device, &request, &mut self.answer);
+            return;
+        }
+        let (server, device) = (Arc::clone(server), Arc::clone(&self.device));
+        let bytes = self.request[..len].to_vec();
+        waiters.hand_over(Box::new(move || {
+            let request = Request::parse(&bytes).expect("it was parsed before");
+            respond(&server, &device, &request, &mut [0; SHORT_ANSWER_BYTES]);
+        }));
+    }
+}
+
+/// Lets others have the CPU, and returns at once when they have had it: one may have asked for something, and the answer is best made
+/// where it waits, for to wake it from another CPU takes long. Who is alone on its CPU leaves that to others, for a while.
+fn step_aside() {
+    let start = Instant::now();
+    sched_yield();
+    if start.elapsed() < SWITCH {
+        while start.elapsed() < GLANCE {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// What reading from a channel gives.
+enum Received {
+    /// A request of so many bytes.
+    Request(usize),
+    Nothing,
+    /// The mount is no more.
+    End,
+}
+
+/// Lets the other threads end, too.
+struct Closes<'a>(&'a Lookout);
+
+impl Drop for Closes<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

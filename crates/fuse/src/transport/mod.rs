@@ -2,13 +2,15 @@
 
 mod channel;
 mod clone;
+mod cpus;
+mod lookout;
 mod ring;
 mod waiters;
 
 use std::io;
-use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use extern4_sync::primitive::thread;
 use rustix::io::Errno as OsErrno;
@@ -19,8 +21,16 @@ use crate::reply::Answer;
 use crate::request::Request;
 use crate::server::{Server, Transport};
 use channel::Channel;
-use clone::clone_channel;
+use cpus::Cpus;
 use waiters::Waiters;
+
+/// A thread that answers requests.
+type Worker<'scope> = thread::ScopedJoinHandle<'scope, io::Result<()>>;
+
+/// How long a thread looks for the next request before it sleeps: some times what waking takes.
+const PATIENCE: Duration = Duration::from_micros(100);
+/// Who sleeps longer than this does not look for the next request. So it takes a tenth of a CPU, at most, for nothing.
+const BUSY: Duration = Duration::from_millis(1);
 
 /// Answers what comes through `device`, which is mounted, until it is unmounted. `ready` is called when the kernel can use it.
 ///
@@ -30,29 +40,24 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     let device = Arc::new(device);
     let mut channel = Channel::new(Arc::clone(&device));
     // INIT comes first, and alone.
-    let alive = channel.step(server, None)?;
+    let alive = channel.run_once(server)?;
     let rings = server.transport() == Transport::Ring;
     if server.config().transport == Transport::Ring && !rings {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel offers no rings for FUSE"));
     }
-    let waiters = Arc::new(Waiters::default());
+    let waiters = Arc::new(Waiters::new(Cpus::of_this_thread()));
     let result = thread::scope(|scope| {
         scope.spawn(|| server.nodes.surplus.each_batch(|ids| prune(server, &device, ids)));
         // However this ends, so that the scope can.
         let _ended = EndsSurplus(server);
-        let mut threads = Vec::new();
-        if rings {
-            threads.extend(ring::start(scope, server, &device, &waiters)?);
-        } else {
-            for _ in 1..workers(server) {
-                let own = clone_channel(&device).map_or_else(|_| Arc::clone(&device), Arc::new);
-                let (server, waiters) = (Arc::clone(server), Arc::clone(&waiters));
-                threads.push(scope.spawn(move || Channel::new(own).run(&server, &waiters)));
-            }
-        }
+        let threads = match (alive, rings) {
+            (false, _) => Vec::new(),
+            (true, true) => ring::start(scope, server, &device, &waiters)?,
+            (true, false) => channel::start(scope, server, &device, &waiters)?,
+        };
         ready();
-        // Beside rings, too: what the kernel has forgotten comes only here.
-        let mut result = if alive { channel.run(server, &waiters) } else { Ok(()) };
+        // Beside rings, too: what the kernel has forgotten comes only here, and nobody waits for an answer to that.
+        let mut result = if alive && rings { channel.run(server, &waiters) } else { Ok(()) };
         for thread in threads {
             let other = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
             result = result.and(other);
@@ -87,13 +92,6 @@ fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
         // The mount has gone.
         Ok(_) | Err(OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
         Err(error) => server.log(&format!("the kernel was not asked to forget files: {error}")),
-    }
-}
-
-fn workers(server: &Server) -> usize {
-    match server.config().workers {
-        0 => thread::available_parallelism().map_or(1, NonZero::get),
-        workers => workers,
     }
 }
 

@@ -27,26 +27,22 @@ use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::io::Errno as OsErrno;
-use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
+use rustix::thread::sched_yield;
 use zerocopy::IntoBytes as _;
 
 use self::slot::{Slot, answer_parts, push_poll};
-use super::{SHORT_ANSWER_BYTES, Waiters, waits};
+use super::cpus::run_on;
+use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, waits};
 use crate::abi::{OutHeader, RING_COMMIT_AND_FETCH, RING_REGISTER};
 use crate::lock::lock;
 use crate::server::Server;
 
 /// Requests that one CPU may have under way.
 const DEPTH: usize = 8;
-/// How long a queue looks for the next request before it sleeps: some times what waking takes.
-const PATIENCE: Duration = Duration::from_micros(100);
-/// A queue that sleeps longer than this does not look for the next request. So it takes a tenth of a CPU, at most, for nothing.
-const BUSY: Duration = Duration::from_millis(1);
 /// What the wake-up calls itself.
 const WAKE: u64 = u64::MAX;
 
 type Ring = IoUring<Entry128, cqueue::Entry>;
-type Worker<'scope> = thread::ScopedJoinHandle<'scope, io::Result<()>>;
 
 /// Starts a thread for the queue of each CPU there may ever be: the kernel uses none before it has all.
 pub(super) fn start<'scope>(
@@ -102,10 +98,7 @@ impl Queue {
 
     /// Answers requests until the mount is no more.
     fn run(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
-        let mut cpu = CpuSet::new();
-        cpu.set(usize::from(self.number));
-        // Where that is not allowed, or the CPU is off, the queue works all the same, only slower.
-        let _ = sched_setaffinity(None, &cpu);
+        run_on(self.number.into());
         self.listen()?;
         for index in 0..self.slots.len() {
             self.hand_over(index, RING_REGISTER)?;

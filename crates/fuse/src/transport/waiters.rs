@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use extern4_sync::primitive::{Condvar, Mutex, thread};
 
+use super::cpus::Cpus;
 use crate::lock::lock;
 
 /// So many wait at a time; further ones wait for these.
@@ -14,8 +15,8 @@ const MAX_THREADS: usize = 16;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that come as they are needed, and stay.
-#[derive(Default)]
 pub(super) struct Waiters {
+    cpus: Cpus,
     shared: Arc<Shared>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
@@ -36,6 +37,16 @@ struct Queue {
 }
 
 impl Waiters {
+    /// Threads that run on these CPUs.
+    pub(super) fn new(cpus: Cpus) -> Self {
+        Self { cpus, shared: Arc::default(), threads: Mutex::default() }
+    }
+
+    /// The CPUs that they run on.
+    pub(super) fn cpus(&self) -> &Cpus {
+        &self.cpus
+    }
+
     /// Has another thread do `job`.
     pub(super) fn hand_over(&self, job: Job) {
         let mut queue = lock(&self.shared.queue);
@@ -50,8 +61,11 @@ impl Waiters {
     fn one_more(&self) {
         let mut threads = lock(&self.threads);
         if threads.len() < MAX_THREADS {
-            let shared = Arc::clone(&self.shared);
-            threads.push(thread::spawn(move || shared.work()));
+            let (shared, cpus) = (Arc::clone(&self.shared), self.cpus.clone());
+            threads.push(thread::spawn(move || {
+                cpus.run_on_any();
+                shared.work();
+            }));
         }
     }
 
@@ -92,7 +106,7 @@ mod tests {
 
     #[test]
     fn many_wait_at_a_time_and_all_are_done() {
-        let waiters = Waiters::default();
+        let waiters = Waiters::new(Cpus::of_this_thread());
         let (started, starts) = mpsc::channel();
         let (go, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));

@@ -1,0 +1,229 @@
+//! Which of the threads that serve `/dev/fuse` look for the next request.
+//!
+//! Whoever asks and gets an answer mostly asks again at once, and in a virtual machine a CPU that sleeps takes longer to wake than most
+//! requests take. So a thread that was asked shortly before looks for the next request for a moment ([`PATIENCE`](super::PATIENCE))
+//! before it sleeps. If all of them looked, they would meet at a lock of the kernel; if only one did, a request that takes long would
+//! keep the others waiting. So two look while there is something to do, and the others rest:
+//!
+//! * Who takes a request that nobody else looks for the next of calls one that rests. So either somebody looks, or all are at work.
+//! * Who has looked in vain for its moment rests if two others look; if one does, it rests once there was nothing for that one either.
+//! * The last never rests: once nobody finds anything it sleeps in the kernel, which wakes it. So one thread is woken for a request,
+//!   not all.
+//! * Who finds a request while another sleeps in the kernel has it look, too. The kernel would else wake it for every request that
+//!   this one finds, and it would sleep again without knowing.
+//!
+//! All of this is said under one lock, which is held for a few instructions.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use extern4_sync::primitive::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno as OsErrno;
+use zerocopy::IntoBytes as _;
+
+use crate::lock::lock;
+
+/// So many look for requests while there is something to do.
+const ENOUGH: usize = 2;
+
+/// The threads of a mount.
+pub(super) struct Lookout {
+    state: Mutex<State>,
+    called: Condvar,
+    /// Wakes who sleeps in the kernel.
+    wake: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    /// Threads that look for a request, be it asleep in the kernel.
+    looking: usize,
+    /// Threads that rest, and have not been called.
+    resting: usize,
+    /// Threads that have been called and do not know it yet. They look already.
+    calls: usize,
+    /// Requests that were found.
+    found: u64,
+    /// One that looks is asleep in the kernel, and nobody has woken it.
+    asleep: bool,
+    /// The mount has gone.
+    ended: bool,
+}
+
+/// What a thread that has looked in vain does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It looks again: others find something, or it rested and has been called.
+    Look,
+    /// It sleeps in the kernel.
+    Sleep,
+}
+
+impl Lookout {
+    pub(super) fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { state: Mutex::default(), called: Condvar::default(), wake })
+    }
+
+    /// The calling thread looks for a request from now on. How many have been found so far.
+    pub(super) fn begin(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.looking += 1;
+        state.found
+    }
+
+    /// It has found one, or gives up looking for good.
+    pub(super) fn end(&self) {
+        let mut state = lock(&self.state);
+        state.looking -= 1;
+        state.found += 1;
+        if std::mem::take(&mut state.asleep) {
+            self.wake_up();
+        }
+        if state.looking == 0 && state.resting > 0 {
+            state.resting -= 1;
+            state.looking += 1;
+            state.calls += 1;
+            drop(state);
+            self.called.notify_one();
+        }
+    }
+
+    /// It has looked in vain since `found` requests had been found, which is brought up to date.
+    pub(super) fn in_vain(&self, found: &mut u64) -> Next {
+        let mut state = lock(&self.state);
+        let others_found = std::mem::replace(found, state.found) != state.found;
+        if others_found && state.looking <= ENOUGH && !state.ended {
+            return Next::Look;
+        }
+        if state.ended || state.looking == 1 {
+            state.asleep = true;
+            return Next::Sleep;
+        }
+        state.looking -= 1;
+        state.resting += 1;
+        while state.calls == 0 && !state.ended {
+            state = self.called.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        if state.calls > 0 {
+            state.calls -= 1;
+        } else {
+            state.resting -= 1;
+            state.looking += 1;
+        }
+        *found = state.found;
+        Next::Look
+    }
+
+    /// Sleeps until there may be a request at `device`.
+    pub(super) fn sleep(&self, device: BorrowedFd<'_>) -> io::Result<()> {
+        let mut events = [device, self.wake.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let result = poll(&mut events, None);
+        // It may have been woken all the same, so that it looks once more than it had to.
+        lock(&self.state).asleep = false;
+        if events[1].revents().contains(PollFlags::IN) {
+            let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
+        }
+        match result {
+            Ok(_) | Err(OsErrno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn wake_up(&self) {
+        // It fails only where the counter is full, and then who sleeps is woken anyway.
+        let _ = rustix::io::write(&self.wake, 1_u64.as_bytes());
+    }
+
+    /// The mount has gone: nobody rests any more.
+    pub(super) fn close(&self) {
+        lock(&self.state).ended = true;
+        self.called.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const SOON: Duration = Duration::from_millis(50);
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// A lookout at which one thread looks, and another has come to look in vain and rests; it says so when it is called.
+    fn one_rests<'a>(scope: &'a std::thread::Scope<'a, '_>) -> (&'static Lookout, mpsc::Receiver<Next>) {
+        let lookout: &Lookout = Box::leak(Box::new(Lookout::new().unwrap()));
+        lookout.begin();
+        let (say, said) = mpsc::channel();
+        scope.spawn(move || {
+            let mut found = lookout.begin();
+            say.send(lookout.in_vain(&mut found)).unwrap();
+        });
+        assert!(said.recv_timeout(SOON).is_err(), "it rests");
+        (lookout, said)
+    }
+
+    #[test]
+    fn the_last_sleeps_in_the_kernel() {
+        let lookout = Lookout::new().unwrap();
+        let mut found = lookout.begin();
+        assert_eq!(lookout.in_vain(&mut found), Next::Sleep);
+    }
+
+    #[test]
+    fn who_takes_what_nobody_else_looks_for_calls_one_that_rests() {
+        std::thread::scope(|scope| {
+            let (lookout, said) = one_rests(scope);
+            lookout.end();
+            assert_eq!(said.recv_timeout(LONG), Ok(Next::Look));
+            lookout.begin();
+            let mut before = 0;
+            assert_eq!(lookout.in_vain(&mut before), Next::Look, "it is the second, and something was found");
+            assert_eq!(before, 1);
+        });
+    }
+
+    #[test]
+    fn nobody_is_called_while_another_looks() {
+        std::thread::scope(|scope| {
+            let (lookout, said) = one_rests(scope);
+            lookout.begin();
+            lookout.end();
+            assert!(said.recv_timeout(SOON).is_err(), "the other still looks");
+            lookout.end();
+            assert_eq!(said.recv_timeout(LONG), Ok(Next::Look));
+        });
+    }
+
+    #[test]
+    fn who_finds_something_wakes_who_sleeps() {
+        let lookout = Lookout::new().unwrap();
+        let (never, _end) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut found = lookout.begin();
+        assert_eq!(lookout.in_vain(&mut found), Next::Sleep);
+        std::thread::scope(|scope| {
+            let (say, said) = mpsc::channel();
+            let (lookout, never) = (&lookout, &never);
+            scope.spawn(move || say.send(lookout.sleep(never.as_fd()).is_ok()).unwrap());
+            lookout.begin();
+            assert!(said.recv_timeout(SOON).is_err(), "nothing has been found");
+            lookout.end();
+            assert_eq!(said.recv_timeout(LONG), Ok(true));
+        });
+        assert_eq!(lookout.in_vain(&mut found), Next::Look, "something has been found");
+        assert_eq!(lookout.in_vain(&mut found), Next::Sleep, "the other is at work");
+    }
+
+    #[test]
+    fn nobody_rests_once_the_mount_has_gone() {
+        std::thread::scope(|scope| {
+            let (lookout, said) = one_rests(scope);
+            lookout.close();
+            assert_eq!(said.recv_timeout(LONG), Ok(Next::Look));
+            let mut found = lookout.begin();
+            assert_eq!(lookout.in_vain(&mut found), Next::Sleep);
+        });
+    }
+}
