@@ -8,12 +8,13 @@
 //! | Seed | the idea of that patch, with its structures and its locking |
 //! | New | what extern4 does: the code in production, called as production calls it |
 //!
-//! * [`open_files`] and [`buffer_cache`] are the mechanisms.
+//! * [`open_files`], [`buffer_cache`] and [`acl`] are the mechanisms; [`volume`] is where the last is at home.
 //! * [`plan`], [`crowd`] and [`row`] are the rules by which is measured: one binary, the three in turn, medians and quartiles.
 //! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`.
 //! * [`verdict`] compares with the goals, [`report`] tells.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod buffer_cache;
 pub mod chapter;
 pub mod counted;
@@ -24,6 +25,7 @@ pub mod report;
 pub mod row;
 pub mod spread;
 pub mod verdict;
+pub mod volume;
 
 use std::path::Path;
 
@@ -44,7 +46,11 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 /// `say` hears what is under way.
 pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Vec<Chapter>> {
     let mut machine = Machine::look();
-    let chapters = vec![open_files::chapter(plan, counted, say), buffer_cache::chapter(plan, counted, say)];
+    let chapters = vec![
+        acl::chapter(plan, counted, say),
+        open_files::chapter(plan, counted, say),
+        buffer_cache::chapter(plan, counted, say),
+    ];
     machine.look_again();
     report::write(&machine, plan, &chapters, folder)?;
     Ok(chapters)

@@ -43,6 +43,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
 #[cfg(feature = "audit")]
 fn count(file: &std::path::Path) -> Result<()> {
     let mut counted = Counted::default();
+    extern4_lab::acl::count(&mut counted);
     extern4_lab::open_files::count(&mut counted);
     extern4_lab::buffer_cache::count(&mut counted);
     counted.write(file)

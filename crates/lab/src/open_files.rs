@@ -70,10 +70,9 @@ impl Moves {
 
 /// A repetition, with what is counted for each workload.
 fn sample(done: &Done, moves: &Moves) -> Sample {
-    let mut counters =
-        vec![("CPU ns/op", done.cpu_nanos()), ("allocations/op", done.per_op(done.allocations as f64))];
-    counters.extend(moves.counters());
-    Sample { nanos: done.nanos(), counters }
+    let mut sample = Sample::of(done);
+    sample.counters.extend(moves.counters());
+    sample
 }
 
 /// Measures open files.

@@ -1,5 +1,6 @@
 //! One line of a table: a workload with so many threads, of all three sides.
 
+use crate::crowd::Done;
 use crate::plan::{Plan, Side};
 use crate::spread::Spread;
 
@@ -13,6 +14,17 @@ pub struct Sample {
     pub nanos: f64,
     /// What was counted beside.
     pub counters: Vec<Counter>,
+}
+
+impl Sample {
+    /// That of what a crowd has done.
+    pub fn of(done: &Done) -> Self {
+        let allocations = done.per_op(done.allocations as f64);
+        Self {
+            nanos: done.nanos(),
+            counters: vec![("CPU ns/op", done.cpu_nanos()), ("allocations/op", allocations)],
+        }
+    }
 }
 
 /// A workload with so many threads.

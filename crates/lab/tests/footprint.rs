@@ -2,11 +2,12 @@
 
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Side;
-use extern4_lab::{buffer_cache, open_files};
+use extern4_lab::{acl, buffer_cache, open_files};
 
 #[test]
 fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
     let mut counted = Counted::default();
+    acl::count(&mut counted);
     open_files::count(&mut counted);
     buffer_cache::count(&mut counted);
     for operation in ["open and close", "close what another thread opened", "hit"] {
@@ -15,6 +16,16 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
         assert_eq!((new.locked, new.conflicts), (0.0, 0.0), "{new:?}");
         assert!(get(Side::Before).locked >= 2.0 && get(Side::Before).conflicts > 0.0);
         assert!(get(Side::Seed).locked >= 2.0);
+    }
+    for operation in ["stat, no ACL", "four search checks, no ACL", "four search checks, ACLs everywhere"] {
+        let get = |side| counted.get(operation, side).unwrap();
+        let new = get(Side::New);
+        assert_eq!((new.locked, new.conflicts), (0.0, 0.0), "{new:?}");
+        // A lock in each of four directories, and where there is an ACL, its count.
+        let least = if operation.ends_with("everywhere") { 12.0 } else { 8.0 };
+        assert!(get(Side::Before).locked >= least && get(Side::Before).conflicts >= 4.0);
+        let seed = get(Side::Seed);
+        assert_eq!((seed.locked >= least, seed.conflicts >= 4.0), (least > 8.0, least > 8.0), "{seed:?}");
     }
     // Lists of two CPUs do not meet.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {

@@ -177,6 +177,24 @@ impl Checker {
     }
 }
 
+/// The checks alone, to be measured.
+#[cfg(feature = "lab")]
+pub mod lab {
+    use super::{Access, Cred, Guard, Inode, Result};
+    use crate::superblock::SuperBlock;
+
+    /// May `cred` have these rights on an inode of `sb`?
+    pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+        sb.checker.check(cred, inode, want)
+    }
+
+    /// May `cred` look names up in a directory of `sb`, as a walk asks that must not wait?
+    #[inline]
+    pub fn search(sb: &SuperBlock, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<Result<()>> {
+        Some(sb.checker.search_seen(cred, dir, guard)?.map(drop))
+    }
+}
+
 /// In debug builds: checks the fast answer that `cred` may search `dir` against what mode and ACL say.
 #[inline]
 pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {

@@ -82,7 +82,7 @@ fn counted(text: &mut String, chapter: &Chapter) {
     text.push_str(
         "Locked instructions are those that the CPU executes for one operation, when nobody is in the way; a lock takes two. Lines in \
          conflict are cache lines that one of two threads writes and the other uses, both at this operation, each with a thing of its \
-         own; counts of `Arc` and what the allocator does are not among them.\n\n\
+         own where there are several; counts of `Arc` and what the allocator does are not among them.\n\n\
          | operation | side | locked instructions | lines in conflict |\n|---|---|---:|---:|\n",
     );
     for figures in &chapter.counted {

@@ -1,0 +1,195 @@
+//! ACLs: what it takes to learn that an inode has none.
+//!
+//! Before and Seed are inodes of a [`Model`], after what ext3 did before 2009 and then; New is `extern4-vfs` as calls of a session use
+//! it.
+
+mod before;
+mod calls;
+mod first;
+mod guarded;
+mod seed;
+
+use std::sync::Arc;
+
+use extern4_vfs::{Acl, Inode};
+
+pub use before::Locked;
+pub use guarded::Guarded;
+pub use seed::Speculative;
+
+use crate::chapter::Chapter;
+use crate::counted::Counted;
+use crate::plan::{Plan, Side};
+use crate::row::Row;
+use crate::verdict::Verdict;
+use crate::volume::{DIRECTORIES, Model, PATH, Production, Volume, headers};
+
+/// What is known of an inode's ACL. `None` if nobody has asked yet.
+pub type Known = Option<Option<Arc<Acl>>>;
+
+/// Where an inode keeps what is known of its ACL.
+pub trait Slot: Default + Send + Sync {
+    /// The ACL; from `ask`, if it is not known yet.
+    fn get(&self, ask: impl FnOnce() -> Option<Arc<Acl>>) -> Option<Arc<Acl>>;
+
+    /// Sets another, which no answer to an earlier question takes the place of. One call at a time.
+    fn set(&self, acl: Option<Arc<Acl>>);
+}
+
+/// An implementation.
+pub trait Mechanism {
+    /// A volume with it.
+    type Volume: Volume;
+
+    /// May the user read an inode that has just been read, and that nobody knows more of?
+    fn first(production: &Production, inode: &Inode) -> bool;
+}
+
+/// Every question takes a lock.
+pub struct Before;
+/// No lock, where a look without it tells that there is no ACL.
+pub struct Seed;
+/// The permission word.
+pub struct New;
+
+impl Mechanism for Before {
+    type Volume = Model<Guarded<Locked>>;
+
+    fn first(production: &Production, inode: &Inode) -> bool {
+        first::by_slot::<Locked>(production, inode)
+    }
+}
+
+impl Mechanism for Seed {
+    type Volume = Model<Guarded<Speculative>>;
+
+    fn first(production: &Production, inode: &Inode) -> bool {
+        first::by_slot::<Speculative>(production, inode)
+    }
+}
+
+impl Mechanism for New {
+    type Volume = Production;
+
+    fn first(production: &Production, inode: &Inode) -> bool {
+        first::by_word(production, inode)
+    }
+}
+
+/// Lets the user pass, by name.
+const NAMED: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::r-x";
+
+const STAT: &str = "stat, no ACL";
+const CHECKS: &str = "four search checks, no ACL";
+const STAT_ACLS: &str = "stat, ACLs everywhere";
+const CHECKS_ACLS: &str = "four search checks, ACLs everywhere";
+const OPEN: &str = "open and close, no ACL";
+const FIRST: &str = "the first question, ACL not read yet";
+const WORKLOADS: [&str; 6] = [STAT, CHECKS, STAT_ACLS, CHECKS_ACLS, OPEN, FIRST];
+
+/// A volume with and without ACLs.
+fn volume<V: Volume>(with_acls: bool) -> V {
+    let volume = V::new(&headers());
+    let acl = NAMED.parse().expect("an ACL");
+    let paths = DIRECTORIES.iter().chain([&PATH]);
+    paths.filter(|_| with_acls).for_each(|path| volume.set_acl(path, &acl));
+    volume
+}
+
+/// Measures ACLs.
+pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
+    let mut rows = Vec::new();
+    for workload in WORKLOADS {
+        let with_acls = [STAT_ACLS, CHECKS_ACLS, FIRST].contains(&workload);
+        let (before, seed, new) = (volume(with_acls), volume(with_acls), volume(with_acls));
+        for &threads in &plan.threads {
+            say(&format!("{workload}, {threads} threads"));
+            rows.push(Row::measure(plan, workload, threads, |side| match side {
+                _ if workload == FIRST => first::take(side, &new, plan, threads),
+                Side::Before => {
+                    calls::take::<<Before as Mechanism>::Volume>(&before, plan, workload, threads)
+                }
+                Side::Seed => calls::take::<<Seed as Mechanism>::Volume>(&seed, plan, workload, threads),
+                Side::New => calls::take::<Production>(&new, plan, workload, threads),
+            }));
+        }
+    }
+    let verdicts = verdicts(&rows);
+    let counted = COUNTED.into_iter().flat_map(|name| Side::ALL.map(|side| counted.get(name, side)));
+    let counted = counted.flatten().cloned().collect();
+    Chapter { title: "ACLs", name: "acl", idea: IDEA, sides: SIDES, notes: NOTES, rows, counted, verdicts }
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let of = |workload, threads| rows.iter().find(|row| row.workload == workload && row.threads == threads);
+    let share = of(STAT, 1).map(|row| row.ratio(Side::Before).recip());
+    vec![
+        Verdict::at_most("stat, no ACL, one thread: time of New by that of Before", 0.9, share),
+        Verdict::faster("stat, no ACL, 2 threads, one file", 3.0, of(STAT, 2)),
+        Verdict::nowhere_slower(rows.iter()),
+    ]
+}
+
+const IDEA: &str = "Hardly any file has an ACL, but who does not own one has to know that before it is looked at the permission bits. So \
+    whether there is an ACL stands beside those bits, in one word: who checks them has loaded it already, and there is no lock, no count \
+    and no pointer to follow. An ACL that is there is behind a pointer that readers follow in a read section of RCU; only to change one, or \
+    to read it for the first time, is something for who comes with a lock.";
+
+const SIDES: [&str; 3] = [
+    "a lock in the inode. Each check takes it to find out whether there is an ACL, and counts itself among who uses it if so.",
+    "looks without the lock first. If that says that there is no ACL, it is the answer; if it says anything else, as Before.",
+    "calls of a `Session` of `extern4-vfs` in production, on a file system in memory, with all that it remembers of paths.",
+];
+
+const NOTES: &[(&str, &str)] = &[
+    (
+        STAT,
+        "All threads ask for the attributes of `/usr/include/linux/fs.h`, which is root's, as a user. Before and Seed walk in a model of a \
+         volume that does little else than to find names and to check; New remembers where the path led, and checks nothing while no right \
+         changes.",
+    ),
+    (
+        CHECKS,
+        "The user is checked on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, which for New is one read section.",
+    ),
+    (STAT_ACLS, "As the first; each directory and the file have an ACL that names the user."),
+    (CHECKS_ACLS, "The same with the ACLs."),
+    (
+        OPEN,
+        "As the first, to open the file for reading and to close it. Before and Seed enter it in the registry of production, and count it \
+         in its inode; New also takes the mount into use, and looks whether reading is to change the time of the last access.",
+    ),
+    (
+        FIRST,
+        "Each thread reads the inode of the file from the file system, which is the same for all, and asks whether the user may read it; \
+         so its ACL has to be read, too. New makes equal ACLs one in memory, which is what it takes longer for.",
+    ),
+];
+
+const COUNTED: [&str; 4] = [STAT, CHECKS, STAT_ACLS, CHECKS_ACLS];
+
+/// Counts what the sides do to shared memory.
+#[cfg(feature = "audit")]
+pub fn count(counted: &mut Counted) {
+    count_side::<Before>(counted, Side::Before);
+    count_side::<Seed>(counted, Side::Seed);
+    count_side::<New>(counted, Side::New);
+}
+
+#[cfg(feature = "audit")]
+fn count_side<M: Mechanism>(counted: &mut Counted, side: Side) {
+    for workload in COUNTED {
+        let volume: M::Volume = volume([STAT_ACLS, CHECKS_ACLS].contains(&workload));
+        let directories = DIRECTORIES.map(|path| volume.directory(path));
+        let act = || match workload {
+            STAT | STAT_ACLS => calls::stat(&volume),
+            _ => calls::check(&volume, &directories),
+        };
+        // Until all that can be remembered is.
+        (0..4).for_each(|_| act());
+        counted.count(workload, side, act, act);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! What all three sides have to do.
+
+use std::thread;
+
+use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_vfs::{Access, Errno};
+
+use super::*;
+use crate::volume::tests::walks_as_it_should;
+use crate::volume::{PATH_BY_NAME, user};
+
+fn acl(text: &str) -> Acl {
+    text.parse().unwrap()
+}
+
+/// ACLs, whether they let the user search, and whether they let him read.
+const ACLS: [(&str, bool, bool); 7] = [
+    (NAMED, true, true),
+    ("u::rwx,g::r-x,o::r-x", true, true),
+    ("u::rwx,g::r-x,o::---", false, false),
+    ("u::rwx,u:1000:---,g::r-x,m::r-x,o::r-x", false, false),
+    ("u::rwx,u:1000:rwx,g::r-x,m::r--,o::---", false, true),
+    ("u::rwx,u:7:rwx,g::---,m::rwx,o::--x", true, false),
+    ("u::rwx,g::---,g:1000:r-x,m::r-x,o::---", true, true),
+];
+
+fn an_acl_decides<M: Mechanism>() {
+    let volume: M::Volume = volume(false);
+    for (text, searches, reads) in ACLS {
+        let answer = |may| if may { Ok(()) } else { Err(Errno::EACCES) };
+        volume.set_acl("/usr/include", &acl(text));
+        for path in [PATH, PATH_BY_NAME] {
+            assert_eq!(volume.stat(path).map(drop), answer(searches), "{text}");
+            assert_eq!(volume.open_and_close(path), answer(searches), "{text}");
+        }
+        volume.set_acl("/usr/include", &acl(NAMED));
+        volume.set_acl(PATH, &acl(text));
+        assert_eq!(volume.open_and_close(PATH), answer(reads), "{text}");
+        assert_eq!(volume.stat(PATH).unwrap().mode, acl(text).equiv_mode().0, "{text}");
+        volume.set_acl(PATH, &acl(NAMED));
+    }
+}
+
+/// The group bits are the mask of an ACL.
+fn a_mode_cuts_an_acl<M: Mechanism>() {
+    let volume: M::Volume = volume(true);
+    for (mode, passes) in [(0o755, true), (0o705, true), (0o700, false), (0o740, false), (0o710, true)] {
+        volume.chmod("/usr/include", mode);
+        // Without group bits, Linux does not ask the ACL, and others' decide.
+        assert_eq!(volume.stat(PATH).is_ok(), passes, "{mode:o}");
+    }
+}
+
+fn who_asks_first_gets_the_right_answer<M: Mechanism>() {
+    let production: Production = volume(false);
+    for (text, _, reads) in ACLS {
+        production.set_acl(PATH, &acl(text));
+        let ino = production.stat(PATH).unwrap().ino;
+        assert_eq!(M::first(&production, &first::read(&production, ino)), reads, "{text}");
+    }
+}
+
+/// Who asks after a change has returned is judged by it.
+fn a_change_counts_at_once<M: Mechanism>() {
+    const CHANGES: u64 = 2000;
+    let volume: &M::Volume = &volume(false);
+    // Changes that have begun, and that have ended: by an odd number, the user may not pass. And answers between two changes.
+    let [begun, ended, answers] = &[const { AtomicU64::new(0) }; 3];
+    let ask = || {
+        let mut last = 0;
+        while last < CHANGES {
+            last = ended.load(Ordering::SeqCst);
+            let passed = volume.stat(PATH_BY_NAME).is_ok();
+            if begun.load(Ordering::SeqCst) == last {
+                assert_eq!(passed, last % 2 == 0, "after {last} changes");
+                answers.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let asking = [scope.spawn(ask), scope.spawn(ask)];
+        for change in 1..=CHANGES {
+            begun.store(change, Ordering::SeqCst);
+            volume.set_acl("/usr", &acl(if change % 2 == 1 { ACLS[3].0 } else { ACLS[1].0 }));
+            ended.store(change, Ordering::SeqCst);
+            let answered = answers.load(Ordering::SeqCst);
+            // Now and then, somebody has to have asked. Who has found a fault asks no more.
+            while change % 50 < 2
+                && answers.load(Ordering::SeqCst) < answered + 2
+                && !asking.iter().any(|asking| asking.is_finished())
+            {
+                thread::yield_now();
+            }
+        }
+    });
+}
+
+/// An answer that was long under way does not take the place of what has been set meanwhile.
+fn a_slow_answer_changes_nothing<S: Slot>() {
+    let (slot, old, new) = (S::default(), Arc::new(acl(ACLS[3].0)), Arc::new(acl(NAMED)));
+    let got = slot.get(|| {
+        slot.set(Some(Arc::clone(&new)));
+        Some(Arc::clone(&old))
+    });
+    assert!(got.is_some_and(|got| got.allows(&user(), 0, Access::READ.bits())));
+    assert!(slot.get(|| panic!("it is known")).is_some_and(|got| Arc::ptr_eq(&got, &new)));
+    slot.set(None);
+    assert!(slot.get(|| panic!("it is known")).is_none());
+}
+
+fn all<M: Mechanism>(side: Side) {
+    walks_as_it_should::<M::Volume>(side);
+    an_acl_decides::<M>();
+    a_mode_cuts_an_acl::<M>();
+    who_asks_first_gets_the_right_answer::<M>();
+    a_change_counts_at_once::<M>();
+}
+
+#[test]
+fn before() {
+    all::<Before>(Side::Before);
+    a_slow_answer_changes_nothing::<Locked>();
+}
+
+#[test]
+fn seed() {
+    all::<Seed>(Side::Seed);
+    a_slow_answer_changes_nothing::<Speculative>();
+}
+
+#[test]
+fn new() {
+    all::<New>(Side::New);
+}

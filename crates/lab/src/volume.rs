@@ -1,0 +1,144 @@
+//! Volumes on which a user walks who owns little of them.
+//!
+//! [`Production`] is `extern4-vfs` over memory. What it replaces is a [`Model`]: names that nobody changes, found by the hash of
+//! directory and name, by a walk that asks the inode of each directory on the way whether it may be searched. What an inode does to
+//! answer is the mechanism that is measured. A model does nothing else that takes long: it has no lock but the mechanism's, counts
+//! nothing for a name that it passes, and has nothing to look at again in the end.
+
+mod model;
+mod production;
+mod tree;
+
+use extern4_vfs::{Acl, Attr, Cred, Errno, FileType};
+
+pub use model::{Model, Node, judge};
+pub use production::Production;
+
+/// A file that a volume has from the beginning.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Where it is. Directories come before what is in them.
+    pub path: String,
+    /// A directory, or a regular file.
+    pub kind: FileType,
+    /// Its owner. The group has the same number.
+    pub uid: u32,
+    /// Its permission bits.
+    pub mode: u16,
+}
+
+impl File {
+    /// A directory of root's that everybody may search.
+    pub fn directory(path: impl Into<String>) -> Self {
+        Self { path: path.into(), kind: FileType::Directory, uid: 0, mode: 0o755 }
+    }
+
+    /// A file of root's that everybody may read.
+    pub fn regular(path: impl Into<String>) -> Self {
+        Self { path: path.into(), kind: FileType::Regular, uid: 0, mode: 0o644 }
+    }
+}
+
+/// A volume, as root made it and [the user](user) walks on it.
+pub trait Volume: Sized + Send + Sync {
+    /// A volume with these files. There is a root directory already.
+    fn new(files: &[File]) -> Self;
+
+    /// A directory that has been found.
+    type Directory<'v>: Sync
+    where
+        Self: 'v;
+
+    /// Finds a directory.
+    fn directory(&self, path: &str) -> Self::Directory<'_>;
+
+    /// May the user search all of these?
+    fn may_search(&self, directories: &[Self::Directory<'_>]) -> bool;
+
+    /// Attributes of a file, asked by the user.
+    fn stat(&self, path: &str) -> Result<Attr, Errno>;
+
+    /// The user opens a file for reading, and closes it.
+    fn open_and_close(&self, path: &str) -> Result<(), Errno>;
+
+    /// Gives a file an ACL, and with it permission bits.
+    fn set_acl(&self, path: &str, acl: &Acl);
+
+    /// Gives a file other permission bits, and an ACL what goes with them.
+    fn chmod(&self, path: &str, mode: u16);
+}
+
+/// Who walks.
+pub fn user() -> Cred {
+    Cred::new(1000, 1000, &[])
+}
+
+/// The file that the patches' figures are of, and the directories above it.
+pub const PATH: &str = "/usr/include/linux/fs.h";
+/// The same, so that it is walked name by name by who would otherwise remember the way.
+pub const PATH_BY_NAME: &str = "/./usr/include/linux/fs.h";
+/// The directories on the way.
+pub const DIRECTORIES: [&str; 4] = ["/", "/usr", "/usr/include", "/usr/include/linux"];
+
+/// The file, what is above it, and a few beside it.
+pub fn headers() -> Vec<File> {
+    let mut files: Vec<_> = DIRECTORIES[1..].iter().map(|path| File::directory(*path)).collect();
+    for dir in DIRECTORIES {
+        let dir = dir.trim_end_matches('/');
+        files.extend((0..10).map(|n| File::regular(format!("{dir}/other{n}.h"))));
+    }
+    files.push(File::regular(PATH));
+    files
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::plan::Side;
+
+    /// What any volume does, whoever checks what is asked for.
+    pub(crate) fn walks_as_it_should<V: Volume>(side: Side) {
+        let mut files = headers();
+        files.push(File { uid: 1000, mode: 0o700, ..File::directory("/home") });
+        files.push(File { mode: 0o700, ..File::directory("/root") });
+        files.push(File { mode: 0o600, ..File::regular("/home/secret") });
+        files.push(File::regular("/root/open"));
+        let volume = V::new(&files);
+        for path in [PATH, PATH_BY_NAME, "/usr/../usr/include/linux/fs.h"] {
+            // Models know no way up.
+            if !path.contains("..") || side == Side::New {
+                let attr = volume.stat(path).unwrap();
+                assert_eq!((attr.kind, attr.mode, attr.uid), (FileType::Regular, 0o644, 0), "{path}");
+                assert_eq!(attr.ino, volume.stat(PATH).unwrap().ino);
+            }
+        }
+        assert_eq!(volume.stat("/usr").unwrap().kind, FileType::Directory);
+        assert_eq!(volume.stat("/home/secret").unwrap().mode, 0o600);
+        let errors = [
+            ("/usr/none", Errno::ENOENT),
+            ("/usr/none/fs.h", Errno::ENOENT),
+            ("/usr/include/linux/fs.h/x", Errno::ENOTDIR),
+            ("/root/open", Errno::EACCES),
+            ("/root/none", Errno::EACCES),
+        ];
+        for (path, errno) in errors {
+            assert_eq!(volume.stat(path).unwrap_err(), errno, "{path}");
+            assert_eq!(volume.open_and_close(path).unwrap_err(), errno, "{path}");
+        }
+        assert_eq!(volume.open_and_close(PATH), Ok(()));
+        assert_eq!(volume.open_and_close("/home/secret"), Err(Errno::EACCES));
+        let all = ["/", "/usr", "/root"].map(|path| volume.directory(path));
+        assert!(volume.may_search(&all[..2]) && !volume.may_search(&all));
+        volume.chmod("/root", 0o701);
+        assert!(volume.may_search(&all));
+        assert!(volume.stat("/root/open").is_ok() && volume.stat("/root/none") == Err(Errno::ENOENT));
+        volume.chmod("/usr/include", 0o744);
+        assert_eq!(volume.stat(PATH).unwrap_err(), Errno::EACCES);
+        assert_eq!(volume.stat(PATH_BY_NAME).unwrap_err(), Errno::EACCES);
+    }
+
+    #[test]
+    fn production_walks() {
+        walks_as_it_should::<Production>(Side::New);
+    }
+}

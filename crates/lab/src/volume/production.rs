@@ -1,0 +1,75 @@
+//! `extern4-vfs` over memory.
+
+use std::sync::Arc;
+
+use extern4_sync::rcu::pin;
+use extern4_vfs::permission::lab;
+use extern4_vfs::{
+    Acl, AclKind, Attr, Cred, Errno, FileType, How, Location, MemFs, MemLimits, Namespace, NewKind,
+    OpenFlags, Session, SuperBlock, SuperOptions,
+};
+
+use super::{File, Volume, user};
+
+/// The VFS in production, on a file system in memory, as calls of a session use it.
+pub struct Production {
+    /// The superuser's session.
+    pub root: Session,
+    /// The user's.
+    pub user: Session,
+}
+
+impl Production {
+    /// The file system in use.
+    pub fn superblock(&self) -> &Arc<SuperBlock> {
+        self.root.root().superblock()
+    }
+}
+
+impl Volume for Production {
+    fn new(files: &[File]) -> Self {
+        let fs = MemFs::new(MemLimits::default());
+        let sb = SuperBlock::new(fs, SuperOptions::default()).expect("a new volume");
+        let root = Session::new(&Namespace::new(sb), Cred::root()).with_umask(0);
+        for File { path, kind, uid, mode } in files {
+            match kind {
+                FileType::Directory => root.mkdir(path, *mode),
+                _ => root.mknod(path, NewKind::Regular, *mode),
+            }
+            .expect("a new name");
+            root.chown(path, Some(*uid), Some(*uid), How::FOLLOW).expect("it is there");
+        }
+        let user = root.with_cred(user());
+        Self { root, user }
+    }
+
+    type Directory<'v> = Location;
+
+    fn directory(&self, path: &str) -> Location {
+        self.root.locate(path, How::FOLLOW).expect("it is there")
+    }
+
+    #[inline]
+    fn may_search(&self, directories: &[Location]) -> bool {
+        let (guard, sb, cred) = (pin(), self.superblock(), self.user.cred());
+        directories.iter().all(|dir| matches!(lab::search(sb, cred, dir.inode(), &guard), Some(Ok(()))))
+    }
+
+    #[inline]
+    fn stat(&self, path: &str) -> Result<Attr, Errno> {
+        self.user.stat(path, How::FOLLOW).map_err(|error| error.errno())
+    }
+
+    #[inline]
+    fn open_and_close(&self, path: &str) -> Result<(), Errno> {
+        self.user.open(path, OpenFlags::READ).map(drop).map_err(|error| error.errno())
+    }
+
+    fn set_acl(&self, path: &str, acl: &Acl) {
+        self.root.set_acl(path, AclKind::Access, Some(acl.clone()), How::FOLLOW).expect("it is there");
+    }
+
+    fn chmod(&self, path: &str, mode: u16) {
+        self.root.chmod(path, mode, How::FOLLOW).expect("it is there");
+    }
+}
