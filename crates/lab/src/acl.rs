@@ -117,7 +117,17 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     let verdicts = verdicts(&rows);
     let counted = COUNTED.into_iter().flat_map(|name| Side::ALL.map(|side| counted.get(name, side)));
     let counted = counted.flatten().cloned().collect();
-    Chapter { title: "ACLs", name: "acl", idea: IDEA, sides: SIDES, notes: NOTES, rows, counted, verdicts }
+    Chapter {
+        title: "ACLs",
+        name: "acl",
+        idea: IDEA,
+        sides: SIDES,
+        notes: NOTES,
+        rows,
+        counted,
+        lengths: Vec::new(),
+        verdicts,
+    }
 }
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {

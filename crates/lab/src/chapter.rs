@@ -1,6 +1,6 @@
 //! All that the report tells of one mechanism.
 
-use crate::counted::Figure;
+use crate::counted::{Figure, Length};
 use crate::row::Row;
 use crate::verdict::Verdict;
 
@@ -21,6 +21,8 @@ pub struct Chapter {
     pub rows: Vec<Row>,
     /// What was counted.
     pub counted: Vec<Figure>,
+    /// Instructions, where those were counted.
+    pub lengths: Vec<Length>,
     /// The goals.
     pub verdicts: Vec<Verdict>,
 }

@@ -21,10 +21,22 @@ pub struct Figure {
     pub conflicts: f64,
 }
 
+/// How many instructions one operation of one side takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Length {
+    /// What is done.
+    pub operation: String,
+    /// By whom.
+    pub side: Side,
+    /// Instructions, on the average.
+    pub instructions: f64,
+}
+
 /// All that was counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     figures: Vec<Figure>,
+    lengths: Vec<Length>,
 }
 
 impl Counted {
@@ -33,11 +45,21 @@ impl Counted {
         self.figures.iter().find(|figure| figure.operation == operation && figure.side == side)
     }
 
+    /// How many instructions an operation of a side takes, if they were counted.
+    pub fn instructions(&self, operation: &str, side: Side) -> Option<&Length> {
+        self.lengths.iter().find(|length| length.operation == operation && length.side == side)
+    }
+
+    /// Notes how many instructions an operation of a side takes.
+    pub fn note_instructions(&mut self, operation: &str, side: Side, instructions: f64) {
+        self.lengths.push(Length { operation: operation.to_owned(), side, instructions });
+    }
+
     /// Reads a file.
     pub fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
         let figures = text.lines().map(|line| parse(line).ok_or_else(|| format!("what is {line:?}?").into()));
-        Ok(Self { figures: figures.collect::<Result<_>>()? })
+        Ok(Self { figures: figures.collect::<Result<_>>()?, lengths: Vec::new() })
     }
 
     /// Writes a file.
@@ -98,7 +120,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let figure = |side, locked| Figure { operation: "hit".to_owned(), side, locked, conflicts: 1.0 };
-        let counted = Counted { figures: vec![figure(Side::Before, 4.25), figure(Side::New, 0.0)] };
+        let figures = vec![figure(Side::Before, 4.25), figure(Side::New, 0.0)];
+        let counted = Counted { figures, lengths: Vec::new() };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counted");
         counted.write(&file).unwrap();

@@ -8,9 +8,10 @@
 //! | Seed | the idea of that patch, with its structures and its locking |
 //! | New | what extern4 does: the code in production, called as production calls it |
 //!
-//! * [`open_files`], [`buffer_cache`] and [`acl`] are the mechanisms; [`volume`] is where the last is at home.
+//! * [`acl`], [`may_exec`], [`open_files`] and [`buffer_cache`] are the mechanisms; [`volume`] is where the first two are at home.
 //! * [`plan`], [`crowd`] and [`row`] are the rules by which is measured: one binary, the three in turn, medians and quartiles.
-//! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`.
+//! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`; [`instructions`]
+//!   come from callgrind.
 //! * [`verdict`] compares with the goals, [`report`] tells.
 #![forbid(unsafe_code)]
 
@@ -19,8 +20,11 @@ pub mod buffer_cache;
 pub mod chapter;
 pub mod counted;
 pub mod crowd;
+pub mod instructions;
+pub mod may_exec;
 pub mod open_files;
 pub mod plan;
+pub mod random;
 pub mod report;
 pub mod row;
 pub mod spread;
@@ -48,6 +52,7 @@ pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&s
     let mut machine = Machine::look();
     let chapters = vec![
         acl::chapter(plan, counted, say),
+        may_exec::chapter(plan, counted, say),
         open_files::chapter(plan, counted, say),
         buffer_cache::chapter(plan, counted, say),
     ];

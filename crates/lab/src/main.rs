@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use extern4_lab::Result;
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Plan;
 use extern4_lab::report::headline;
+use extern4_lab::{Result, instructions};
 
 const USAGE: &str = "usage: extern4-lab [--quick] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
 
@@ -31,10 +31,13 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
             "--out" => folder = value()?,
             "--counted" => counted = Counted::read(&value()?)?,
             "count" => return count(&value()?),
+            instructions::REPEAT => return instructions::repeat(args),
             _ => return Err(USAGE.into()),
         }
     }
-    let chapters = extern4_lab::run(&plan, &counted, &folder, &mut |what| eprintln!("lab: {what}"))?;
+    let say = &mut |what: &str| eprintln!("lab: {what}");
+    instructions::count(&mut counted, say)?;
+    let chapters = extern4_lab::run(&plan, &counted, &folder, say)?;
     print!("{}", headline::text(&chapters));
     println!("\nThe report: {}", folder.join("report.md").display());
     Ok(())
@@ -44,6 +47,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
 fn count(file: &std::path::Path) -> Result<()> {
     let mut counted = Counted::default();
     extern4_lab::acl::count(&mut counted);
+    extern4_lab::may_exec::count(&mut counted);
     extern4_lab::open_files::count(&mut counted);
     extern4_lab::buffer_cache::count(&mut counted);
     counted.write(file)

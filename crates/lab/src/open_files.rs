@@ -105,6 +105,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         notes: NOTES,
         rows,
         counted,
+        lengths: Vec::new(),
         verdicts,
     }
 }

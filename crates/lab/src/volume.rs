@@ -93,6 +93,10 @@ pub fn headers() -> Vec<File> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::thread;
+
+    use extern4_sync::primitive::{AtomicU64, Ordering};
+
     use super::*;
     use crate::plan::Side;
 
@@ -135,6 +139,40 @@ pub(crate) mod tests {
         volume.chmod("/usr/include", 0o744);
         assert_eq!(volume.stat(PATH).unwrap_err(), Errno::EACCES);
         assert_eq!(volume.stat(PATH_BY_NAME).unwrap_err(), Errno::EACCES);
+    }
+
+    /// Who asks after a change has returned is judged by it. `set` lets the user pass `/usr`, or not.
+    pub(crate) fn a_change_counts_at_once<V: Volume>(volume: &V, set: impl Fn(bool)) {
+        const CHANGES: u64 = 2000;
+        // Changes that have begun, and that have ended: by an odd number, the user may not pass. And answers between two changes.
+        let [begun, ended, answers] = &[const { AtomicU64::new(0) }; 3];
+        let ask = || {
+            let mut last = 0;
+            while last < CHANGES {
+                last = ended.load(Ordering::SeqCst);
+                let passed = volume.stat(PATH_BY_NAME).is_ok();
+                if begun.load(Ordering::SeqCst) == last {
+                    assert_eq!(passed, last % 2 == 0, "after {last} changes");
+                    answers.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let asking = [scope.spawn(ask), scope.spawn(ask)];
+            for change in 1..=CHANGES {
+                begun.store(change, Ordering::SeqCst);
+                set(change % 2 == 0);
+                ended.store(change, Ordering::SeqCst);
+                let answered = answers.load(Ordering::SeqCst);
+                // Now and then, somebody has to have asked. Who has found a fault asks no more.
+                while change % 50 < 2
+                    && answers.load(Ordering::SeqCst) < answered + 2
+                    && !asking.iter().any(|asking| asking.is_finished())
+                {
+                    thread::yield_now();
+                }
+            }
+        });
     }
 
     #[test]

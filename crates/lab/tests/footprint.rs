@@ -2,12 +2,13 @@
 
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Side;
-use extern4_lab::{acl, buffer_cache, open_files};
+use extern4_lab::{acl, buffer_cache, may_exec, open_files};
 
 #[test]
 fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
     let mut counted = Counted::default();
     acl::count(&mut counted);
+    may_exec::count(&mut counted);
     open_files::count(&mut counted);
     buffer_cache::count(&mut counted);
     for operation in ["open and close", "close what another thread opened", "hit"] {
@@ -26,6 +27,11 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
         assert!(get(Side::Before).locked >= least && get(Side::Before).conflicts >= 4.0);
         let seed = get(Side::Seed);
         assert_eq!((seed.locked >= least, seed.conflicts >= 4.0), (least > 8.0, least > 8.0), "{seed:?}");
+    }
+    // Nor does a search check of anybody else's: that there is no ACL is known without a lock by then.
+    for side in Side::ALL {
+        let checks = counted.get("four search checks", side).unwrap();
+        assert_eq!((checks.locked, checks.conflicts), (0.0, 0.0), "{checks:?}");
     }
     // Lists of two CPUs do not meet.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {

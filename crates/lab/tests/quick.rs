@@ -3,6 +3,7 @@
 use std::fs;
 
 use extern4_lab::counted::Counted;
+use extern4_lab::may_exec;
 use extern4_lab::plan::{Plan, Side};
 use extern4_lab::report::headline;
 
@@ -11,10 +12,13 @@ fn a_quick_run_writes_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("counted");
     fs::write(&file, "hit\tNew\t0\t0\nhit\tBefore\t9\t3\n").unwrap();
-    let (plan, counted) = (Plan::quick(), Counted::read(&file).unwrap());
+    let (plan, mut counted) = (Plan::quick(), Counted::read(&file).unwrap());
+    for (operation, instructions) in may_exec::REPEATED.into_iter().zip([30.0, 200.0, 500.0]) {
+        Side::ALL.iter().for_each(|side| counted.note_instructions(operation, *side, instructions));
+    }
     let mut heard = 0;
     let chapters = extern4_lab::run(&plan, &counted, folder.path(), &mut |_| heard += 1).unwrap();
-    assert!(heard > 0 && chapters.len() == 3);
+    assert!(heard > 0 && chapters.len() == 4);
 
     let rows = || chapters.iter().flat_map(|chapter| &chapter.rows);
     assert!(rows().all(|row| Side::ALL.iter().all(|side| row.nanos(*side).median > 0.0)));

@@ -15,9 +15,16 @@ pub struct Guarded<S> {
     slot: S,
 }
 
-impl<S: Slot> Guarded<S> {
+impl<S> Guarded<S> {
+    /// What is known of its ACL.
     #[inline]
-    fn mode(&self) -> u16 {
+    pub fn slot(&self) -> &S {
+        &self.slot
+    }
+
+    /// Its permission bits.
+    #[inline]
+    pub fn mode(&self) -> u16 {
         // Acquire: pairs with the Release in `set_rights`. OK: it was sixteen bits.
         self.mode.load(Ordering::Acquire) as u16
     }
@@ -41,6 +48,7 @@ impl<S: Slot> Node for Guarded<S> {
         judge(cred, standing, want, || self.slot.get(|| None))
     }
 
+    #[inline]
     fn acl(&self) -> Option<Arc<Acl>> {
         self.slot.get(|| None)
     }

@@ -16,11 +16,19 @@ pub struct Speculative {
     known: Locked,
 }
 
+impl Speculative {
+    /// There is none. If this says that there may be one, that has to be looked up.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        // Relaxed: that there is none leads to no memory. Who sets one meanwhile may have come later.
+        self.none.load(Ordering::Relaxed)
+    }
+}
+
 impl Slot for Speculative {
     #[inline]
     fn get(&self, ask: impl FnOnce() -> Option<Arc<Acl>>) -> Option<Arc<Acl>> {
-        // Relaxed: that there is none leads to no memory. Who sets one meanwhile may have come later.
-        if self.none.load(Ordering::Relaxed) {
+        if self.is_none() {
             return None;
         }
         self.known.get(ask)

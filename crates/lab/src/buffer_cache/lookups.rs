@@ -9,6 +9,7 @@ use extern4_block::MemoryDevice;
 use super::{Cache, Counts, Shape};
 use crate::crowd::{self, Done};
 use crate::plan::Plan;
+use crate::random::Random;
 use crate::row::Sample;
 use crate::spread::Spread;
 
@@ -24,27 +25,19 @@ const BATCH: u64 = 256;
 /// Where a thread is.
 struct Place {
     lookups: u64,
-    /// Never 0.
-    random: u64,
+    random: Random,
 }
 
 impl Place {
     fn new(thread: usize) -> Self {
-        Self {
-            lookups: thread as u64 * 31,
-            random: 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(thread as u64 + 1),
-        }
+        Self { lookups: thread as u64 * 31, random: Random::new(thread) }
     }
 
     /// The next block. One of `one_of` is cold.
     fn next(&mut self, one_of: Option<u64>) -> u64 {
         self.lookups += 1;
         if one_of.is_some_and(|one_of| self.lookups.is_multiple_of(one_of)) {
-            // Marsaglia's xorshift.
-            self.random ^= self.random << 13;
-            self.random ^= self.random >> 7;
-            self.random ^= self.random << 17;
-            return HOT + self.random % COLD;
+            return HOT + self.random.below(COLD);
         }
         self.lookups * 7 % HOT
     }

@@ -32,6 +32,13 @@ fn chapter(chapter: &Chapter) -> String {
             ("lines_in_conflict", number(figure.conflicts)),
         ])
     });
+    let lengths = chapter.lengths.iter().map(|length| {
+        object([
+            ("operation", string(&length.operation)),
+            ("side", string(length.side.name())),
+            ("instructions", number(length.instructions)),
+        ])
+    });
     let verdicts = chapter.verdicts.iter().map(|verdict| {
         object([
             ("goal", string(&verdict.goal)),
@@ -43,6 +50,7 @@ fn chapter(chapter: &Chapter) -> String {
         ("name", string(chapter.name)),
         ("rows", array(chapter.rows.iter().map(row))),
         ("counted", array(counted)),
+        ("instructions", array(lengths)),
         ("verdicts", array(verdicts)),
     ])
 }

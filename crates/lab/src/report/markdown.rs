@@ -27,6 +27,7 @@ pub(super) fn text(machine: &Machine, plan: &Plan, chapters: &[Chapter]) -> Stri
             counters(&mut text, chapter.rows_of(workload));
         }
         counted(&mut text, chapter);
+        lengths(&mut text, chapter);
         verdicts(&mut text, chapter);
     }
     text
@@ -89,6 +90,21 @@ fn counted(text: &mut String, chapter: &Chapter) {
         let (locked, conflicts) = (figure(figures.locked), figure(figures.conflicts));
         let _ =
             writeln!(text, "| {} | {} | {locked} | {conflicts} |", figures.operation, figures.side.name());
+    }
+}
+
+fn lengths(text: &mut String, chapter: &Chapter) {
+    if chapter.lengths.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\n### {}: instructions\n\n| operation | side | instructions |\n|---|---|---:|",
+        chapter.title
+    );
+    for length in &chapter.lengths {
+        let instructions = figure(length.instructions);
+        let _ = writeln!(text, "| {} | {} | {instructions} |", length.operation, length.side.name());
     }
 }
 

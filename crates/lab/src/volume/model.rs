@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
+use extern4_sync::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
 use extern4_vfs::open_files::lab::{Opened, Registry, Slabs};
 use extern4_vfs::{Access, Acl, Attr, Cred, Errno, FileType, How, OpenFileInfo, OpenFlags};
 
@@ -20,8 +20,10 @@ pub trait Node: Send + Sync {
     /// May `cred`, who has no capabilities, have these rights?
     fn may(&self, cred: &Cred, want: Access) -> bool;
 
-    /// May `cred` look names up in this directory?
-    fn may_search(&self, cred: &Cred) -> bool {
+    /// May `cred` look names up in this directory? `fast` allows a shorter way to the answer, for who knows one.
+    #[inline]
+    fn may_search(&self, cred: &Cred, fast: bool) -> bool {
+        let _ = fast;
         self.may(cred, Access::EXEC)
     }
 
@@ -39,6 +41,8 @@ pub struct Model<N> {
     /// Those of production: what is open is not what is measured here.
     files: Slabs<Opened>,
     changing: Mutex<()>,
+    /// Search checks may be answered the short way.
+    fast: AtomicBool,
 }
 
 /// An inode, and by how many it is open.
@@ -62,12 +66,25 @@ impl<N: Node> Model<N> {
 
     #[inline]
     fn walk(&self, path: &str) -> Result<&Used<N>, Errno> {
-        self.find(path, |node| node.may_search(&self.user))
+        let fast = self.is_fast();
+        self.find(path, |node| node.may_search(&self.user, fast))
     }
 
     /// Attributes of a file, asked by the user, where `search` is asked of each directory.
     pub fn stat_by(&self, path: &str, search: impl FnMut(&N) -> bool) -> Result<Attr, Errno> {
         Ok(self.find(path, search)?.node.attr())
+    }
+
+    /// Whether search checks may be answered the short way.
+    #[inline]
+    pub fn is_fast(&self) -> bool {
+        // Relaxed: both ways give the same answers, so when the switch is seen does not matter.
+        self.fast.load(Ordering::Relaxed)
+    }
+
+    /// Switches that.
+    pub fn set_fast(&self, on: bool) {
+        self.fast.store(on, Ordering::Relaxed);
     }
 
     /// Changes the rights on a file by what it has for an ACL.
@@ -88,7 +105,13 @@ impl<N: Node> Volume for Model<N> {
         for File { path, kind, .. } in files {
             tree.insert(path, *kind == FileType::Directory, used(path));
         }
-        Self { tree, user: user(), files: Slabs::default(), changing: Mutex::new(()) }
+        Self {
+            tree,
+            user: user(),
+            files: Slabs::default(),
+            changing: Mutex::new(()),
+            fast: AtomicBool::new(true),
+        }
     }
 
     type Directory<'v>
@@ -102,7 +125,8 @@ impl<N: Node> Volume for Model<N> {
 
     #[inline]
     fn may_search(&self, directories: &[&N]) -> bool {
-        directories.iter().all(|node| node.may_search(&self.user))
+        let fast = self.is_fast();
+        directories.iter().all(|node| node.may_search(&self.user, fast))
     }
 
     #[inline]
