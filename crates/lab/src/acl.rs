@@ -126,6 +126,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         rows,
         counted,
         lengths: Vec::new(),
+        facts: Vec::new(),
         verdicts,
     }
 }

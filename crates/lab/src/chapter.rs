@@ -23,8 +23,19 @@ pub struct Chapter {
     pub counted: Vec<Figure>,
     /// Instructions, where those were counted.
     pub lengths: Vec<Length>,
+    /// What else there is to tell of the sides.
+    pub facts: Vec<Fact>,
     /// The goals.
     pub verdicts: Vec<Verdict>,
+}
+
+/// Something that is so without being measured, of all three sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// What.
+    pub name: &'static str,
+    /// How much, of each side.
+    pub figures: [f64; 3],
 }
 
 impl Chapter {

@@ -8,7 +8,7 @@
 //! | Seed | the idea of that patch, with its structures and its locking |
 //! | New | what extern4 does: the code in production, called as production calls it |
 //!
-//! * [`acl`], [`may_exec`], [`open_files`] and [`buffer_cache`] are the mechanisms; [`volume`] is where the first two are at home.
+//! * [`acl`], [`may_exec`], [`open_files`], [`mbcache`] and [`buffer_cache`] are the mechanisms; [`volume`] is where the first two are at home.
 //! * [`plan`], [`crowd`] and [`row`] are the rules by which is measured: one binary, the three in turn, medians and quartiles.
 //! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`; [`instructions`]
 //!   come from callgrind.
@@ -22,6 +22,7 @@ pub mod counted;
 pub mod crowd;
 pub mod instructions;
 pub mod may_exec;
+pub mod mbcache;
 pub mod open_files;
 pub mod plan;
 pub mod random;
@@ -54,6 +55,7 @@ pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&s
         acl::chapter(plan, counted, say),
         may_exec::chapter(plan, counted, say),
         open_files::chapter(plan, counted, say),
+        mbcache::chapter(plan, counted, say),
         buffer_cache::chapter(plan, counted, say),
     ];
     machine.look_again();

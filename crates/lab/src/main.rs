@@ -49,6 +49,7 @@ fn count(file: &std::path::Path) -> Result<()> {
     extern4_lab::acl::count(&mut counted);
     extern4_lab::may_exec::count(&mut counted);
     extern4_lab::open_files::count(&mut counted);
+    extern4_lab::mbcache::count(&mut counted);
     extern4_lab::buffer_cache::count(&mut counted);
     counted.write(file)
 }

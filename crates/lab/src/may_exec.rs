@@ -110,6 +110,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         rows,
         counted,
         lengths,
+        facts: Vec::new(),
         verdicts,
     }
 }

@@ -43,6 +43,8 @@ pub struct Plan {
     pub span: Duration,
     /// How long from one listing of all open files to the next.
     pub period: Duration,
+    /// All cells of a large table, or some.
+    pub every_cell: bool,
 }
 
 impl Plan {
@@ -53,6 +55,7 @@ impl Plan {
             repetitions: 11,
             span: Duration::from_millis(100),
             period: Duration::from_millis(100),
+            every_cell: true,
         }
     }
 
@@ -63,6 +66,7 @@ impl Plan {
             repetitions: 3,
             span: Duration::from_millis(4),
             period: Duration::from_millis(1),
+            every_cell: false,
         }
     }
 

@@ -17,9 +17,14 @@ pub struct Verdict {
 impl Verdict {
     /// New is at least `times` as fast as Before in `row`, if there is one.
     pub fn faster(what: &str, times: f64, row: Option<&Row>) -> Self {
-        let ratio = row.map(|row| row.ratio(Side::Before));
+        Self::faster_than(Side::Before, what, times, row)
+    }
+
+    /// New is at least `times` as fast as another in `row`, if there is one.
+    pub fn faster_than(rival: Side, what: &str, times: f64, row: Option<&Row>) -> Self {
+        let ratio = row.map(|row| row.ratio(rival));
         Self {
-            goal: format!("{what}: New at least {times}x Before"),
+            goal: format!("{what}: New at least {times}x {}", rival.name()),
             found: ratio.map_or_else(not_measured, |ratio| format!("{ratio:.2}x")),
             met: ratio.map(|ratio| ratio >= times),
         }
@@ -46,23 +51,34 @@ impl Verdict {
 
     /// With one thread New is nowhere slower than another, beyond what noise explains.
     pub fn nowhere_slower<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
-        let mut slower = Vec::new();
-        let mut compared = 0;
-        for row in rows.filter(|row| row.threads == 1) {
-            for rival in [Side::Before, Side::Seed] {
-                compared += 1;
-                if row.nanos(Side::New).exceeds(&row.nanos(rival)) {
-                    slower.push(format!("{}: {:.2}x {}", row.workload, row.ratio(rival), rival.name()));
-                }
-            }
-        }
-        let found = match (compared, slower.is_empty()) {
-            (0, _) => not_measured(),
+        let compared = rows.filter(|row| row.threads == 1);
+        let compared = compared.flat_map(|row| [(row, Side::Before), (row, Side::Seed)]);
+        Self::not_slower("one thread: New nowhere slower than Before or Seed", compared)
+    }
+
+    /// With any number of threads New is nowhere slower than one of them, beyond what noise explains.
+    pub fn no_row_slower<'a>(rival: Side, rows: impl Iterator<Item = &'a Row>) -> Self {
+        let goal = format!("any number of threads: New nowhere slower than {}", rival.name());
+        Self::not_slower(&goal, rows.map(|row| (row, rival)))
+    }
+
+    fn not_slower<'a>(goal: &str, compared: impl Iterator<Item = (&'a Row, Side)>) -> Self {
+        let compared: Vec<_> = compared.collect();
+        let slower: Vec<_> = compared
+            .iter()
+            .filter(|(row, rival)| row.nanos(Side::New).exceeds(&row.nanos(*rival)))
+            .map(|(row, rival)| {
+                let threads =
+                    if row.threads == 1 { String::new() } else { format!(", {} threads", row.threads) };
+                format!("{}{threads}: {:.2}x {}", row.workload, row.ratio(*rival), rival.name())
+            })
+            .collect();
+        let found = match (compared.is_empty(), slower.is_empty()) {
+            (true, _) => not_measured(),
             (_, true) => "nowhere".to_owned(),
             (_, false) => slower.join("; "),
         };
-        let goal = "one thread: New nowhere slower than Before or Seed".to_owned();
-        Self { goal, found, met: (compared > 0).then_some(slower.is_empty()) }
+        Self { goal: goal.to_owned(), found, met: (!compared.is_empty()).then_some(slower.is_empty()) }
     }
 
     /// The outcome in a word.
@@ -106,5 +122,7 @@ mod tests {
         let verdict = Verdict::nowhere_slower(rows.iter());
         assert_eq!((verdict.word(), verdict.found.as_str()), ("MISSED", "x: 0.67x Seed"));
         assert_eq!(Verdict::nowhere_slower(rows[1..].iter()).word(), "open");
+        let verdict = Verdict::no_row_slower(Side::Before, rows.iter());
+        assert_eq!((verdict.word(), verdict.found.as_str()), ("MISSED", "y, 2 threads: 0.11x Before"));
     }
 }

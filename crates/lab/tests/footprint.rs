@@ -2,7 +2,7 @@
 
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Side;
-use extern4_lab::{acl, buffer_cache, may_exec, open_files};
+use extern4_lab::{acl, buffer_cache, may_exec, mbcache, open_files};
 
 #[test]
 fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
@@ -10,6 +10,7 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
     acl::count(&mut counted);
     may_exec::count(&mut counted);
     open_files::count(&mut counted);
+    mbcache::count(&mut counted);
     buffer_cache::count(&mut counted);
     for operation in ["open and close", "close what another thread opened", "hit"] {
         let get = |side| counted.get(operation, side).unwrap();
@@ -33,6 +34,11 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
         let checks = counted.get("four search checks", side).unwrap();
         assert_eq!((checks.locked, checks.conflicts), (0.0, 0.0), "{checks:?}");
     }
+    // To join a block and to leave one takes an exchange each, whatever else a cache does.
+    let set = |side| counted.get("set an attribute to what another file has", side).unwrap();
+    assert_eq!((set(Side::New).locked, set(Side::New).conflicts), (2.0, 0.0), "{:?}", set(Side::New));
+    assert!(set(Side::Before).locked > set(Side::Seed).locked && set(Side::Seed).locked > 4.0);
+    assert!(set(Side::Before).conflicts > 0.0, "one list");
     // Lists of two CPUs do not meet.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         assert_eq!(counted.get("open and close", Side::Seed).unwrap().conflicts, 0.0);

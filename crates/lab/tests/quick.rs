@@ -18,7 +18,7 @@ fn a_quick_run_writes_a_report() {
     }
     let mut heard = 0;
     let chapters = extern4_lab::run(&plan, &counted, folder.path(), &mut |_| heard += 1).unwrap();
-    assert!(heard > 0 && chapters.len() == 4);
+    assert!(heard > 0 && chapters.len() == 5);
 
     let rows = || chapters.iter().flat_map(|chapter| &chapter.rows);
     assert!(rows().all(|row| Side::ALL.iter().all(|side| row.nanos(*side).median > 0.0)));

@@ -12,6 +12,8 @@ use crate::plan::Side;
 use crate::row::Row;
 
 const PANEL: (u32, u32) = (420, 340);
+/// Panels beside each other, where there are more than a handful.
+const COLUMNS: usize = 3;
 
 pub(super) fn file_name(chapter: &Chapter) -> String {
     format!("{}.svg", chapter.name)
@@ -23,10 +25,12 @@ pub(super) fn svg(chapter: &Chapter) -> Result<String> {
     workloads.retain(|workload| chapter.rows_of(workload).count() > 1);
     let mut text = String::new();
     {
-        let size = (PANEL.0 * u32::try_from(workloads.len())?.max(1), PANEL.1);
+        let columns = if workloads.len() > 5 { COLUMNS } else { workloads.len().max(1) };
+        let rows = workloads.len().div_ceil(columns).max(1);
+        let size = (PANEL.0 * u32::try_from(columns)?, PANEL.1 * u32::try_from(rows)?);
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
         area.fill(&WHITE)?;
-        for (panel, workload) in area.split_evenly((1, workloads.len().max(1))).iter().zip(workloads) {
+        for (panel, workload) in area.split_evenly((rows, columns)).iter().zip(workloads) {
             let rows: Vec<_> = chapter.rows_of(workload).collect();
             draw(panel, workload, &rows)?;
         }

@@ -39,6 +39,10 @@ fn chapter(chapter: &Chapter) -> String {
             ("instructions", number(length.instructions)),
         ])
     });
+    let facts = chapter.facts.iter().map(|fact| {
+        let figures = Side::ALL.map(|side| (side.name(), number(fact.figures[side as usize])));
+        object([("name", string(fact.name)), ("sides", object(figures))])
+    });
     let verdicts = chapter.verdicts.iter().map(|verdict| {
         object([
             ("goal", string(&verdict.goal)),
@@ -51,6 +55,7 @@ fn chapter(chapter: &Chapter) -> String {
         ("rows", array(chapter.rows.iter().map(row))),
         ("counted", array(counted)),
         ("instructions", array(lengths)),
+        ("facts", array(facts)),
         ("verdicts", array(verdicts)),
     ])
 }

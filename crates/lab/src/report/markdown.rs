@@ -28,6 +28,7 @@ pub(super) fn text(machine: &Machine, plan: &Plan, chapters: &[Chapter]) -> Stri
         }
         counted(&mut text, chapter);
         lengths(&mut text, chapter);
+        facts(&mut text, chapter);
         verdicts(&mut text, chapter);
     }
     text
@@ -105,6 +106,21 @@ fn lengths(text: &mut String, chapter: &Chapter) {
     for length in &chapter.lengths {
         let instructions = figure(length.instructions);
         let _ = writeln!(text, "| {} | {} | {instructions} |", length.operation, length.side.name());
+    }
+}
+
+fn facts(text: &mut String, chapter: &Chapter) {
+    if chapter.facts.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\n### {}: what it takes\n\n| | Before | Seed | New |\n|---|---:|---:|---:|",
+        chapter.title
+    );
+    for fact in &chapter.facts {
+        let [before, seed, new] = fact.figures.map(figure);
+        let _ = writeln!(text, "| {} | {before} | {seed} | {new} |", fact.name);
     }
 }
 

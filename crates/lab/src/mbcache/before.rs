@@ -1,0 +1,282 @@
+//! Before: two tables, a lock in each entry, and a list of those that nobody uses.
+//!
+//! An entry that is found is used by many, or by one for himself; who has to wait sleeps in one queue with all others who do. Who uses
+//! an entry has taken it off the list of the unused, and who is the last to use it puts it there. It is kept in memory by its place in
+//! the tables and by those who use it or wait for it.
+//!
+//! Locks: an entry's, then that of a block's buffer; the chain of a block, then that of a hash, then the list.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use extern4_sync::primitive::{AtomicU64, Latch, Ordering};
+
+use super::slab::{Chains, Ends, Slab, lock};
+use super::{Blocks, Cache};
+
+const BUCKETS: usize = 1024;
+/// Entries beyond which one goes for each that comes.
+const MAX: u64 = 16 * BUCKETS as u64;
+
+// The words of an entry.
+const LIST: usize = 0;
+const BY_BLOCK: usize = 2;
+const BY_KEY: usize = 4;
+const KEY: usize = 6;
+const BLOCK: usize = 7;
+/// On which device the block is.
+const DEVICE: usize = 8;
+/// By how many it is used, or [`ALONE`].
+const USED: usize = 9;
+/// How many wait for it.
+const QUEUED: usize = 10;
+/// How many keep it in memory.
+const HELD: usize = 11;
+const FLAGS: usize = 12;
+pub(super) const WORDS: usize = 13;
+
+const ALONE: u64 = 1 << 16;
+
+/// It is in the tables.
+const HASHED: u64 = 1;
+/// It is on the list. Under the lock of that.
+const LISTED: u64 = 2;
+
+/// How an entry is used.
+#[derive(Clone, Copy, PartialEq)]
+enum Use {
+    Shared,
+    Alone,
+}
+
+/// The cache.
+pub struct Before {
+    slab: Slab<WORDS>,
+    by_block: Chains,
+    by_key: Chains,
+    /// Entries that nobody uses, from the least lately used on.
+    unused: Latch<Ends>,
+    entries: AtomicU64,
+    queue: Mutex<()>,
+    released: Condvar,
+}
+
+impl Before {
+    fn is_hashed(&self, entry: u32) -> bool {
+        self.slab.word(entry, FLAGS).load(Ordering::Acquire) & HASHED != 0
+    }
+
+    /// Takes an entry into use, which is kept in memory, as soon as others allow it. False if it is not in the tables any more; then it
+    /// is not kept any longer either.
+    fn acquire(&self, entry: u32, how: Use) -> bool {
+        if !self.try_acquire(entry, how) {
+            self.wait(entry, how);
+        }
+        self.take_off_list(entry);
+        let is_hashed = self.is_hashed(entry);
+        if !is_hashed {
+            self.release(entry, how);
+        }
+        is_hashed
+    }
+
+    fn try_acquire(&self, entry: u32, how: Use) -> bool {
+        let used = |used: u64| match how {
+            Use::Shared => (used < ALONE).then_some(used + 1),
+            Use::Alone => (used == 0).then_some(ALONE),
+        };
+        // SeqCst: with that of `wait` and `release`, so that one of the two sees the other.
+        self.slab.word(entry, USED).fetch_update(Ordering::SeqCst, Ordering::SeqCst, used).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self, entry: u32, how: Use) {
+        let queued = self.slab.word(entry, QUEUED);
+        queued.fetch_add(1, Ordering::SeqCst);
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.try_acquire(entry, how) {
+            queue = self.released.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queued.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Lets go of an entry that was used.
+    fn release(&self, entry: u32, how: Use) {
+        let by = if how == Use::Alone { ALONE } else { 1 };
+        let was = self.slab.word(entry, USED).fetch_sub(by, Ordering::SeqCst);
+        if was == by && self.is_hashed(entry) {
+            self.put_on_list(entry);
+        }
+        if self.slab.word(entry, QUEUED).load(Ordering::SeqCst) > 0 {
+            let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            self.released.notify_all();
+        }
+        self.forget(entry);
+    }
+
+    /// Keeps an entry in memory. Locks: that of a chain that it is in, or of the list that it is on.
+    fn hold(&self, entry: u32) {
+        // Relaxed: it is kept already.
+        self.slab.word(entry, HELD).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Keeps it no longer. The last frees it.
+    fn forget(&self, entry: u32) {
+        // AcqRel: the last has seen what all others did.
+        if self.slab.word(entry, HELD).fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.slab.give(entry);
+        }
+    }
+
+    fn take_off_list(&self, entry: u32) {
+        let mut unused = lock(&self.unused);
+        if self.slab.word(entry, FLAGS).fetch_and(!LISTED, Ordering::AcqRel) & LISTED != 0 {
+            self.slab.unlink(&mut unused, entry, LIST);
+        }
+    }
+
+    fn put_on_list(&self, entry: u32) {
+        let mut unused = lock(&self.unused);
+        // Somebody may use it again, or have removed it; and whoever does so later finds it on the list.
+        let is_unused = self.slab.word(entry, USED).load(Ordering::SeqCst) == 0 && self.is_hashed(entry);
+        if is_unused && self.slab.word(entry, FLAGS).fetch_or(LISTED, Ordering::AcqRel) & LISTED == 0 {
+            self.slab.push_back(&mut unused, entry, LIST);
+        }
+    }
+
+    /// The next entry of a hash, behind `after` or from the beginning, to be used with others. Who asked uses `after` no longer.
+    fn find(&self, hash: u32, after: Option<u32>) -> Option<u32> {
+        let chain = self.by_key.lock(hash.into());
+        // It is used, and so stays where it is.
+        let from = after.map_or(chain.first, |after| self.slab.next(after, BY_KEY));
+        let found = self.slab.find(from, BY_KEY, |entry| self.slab.get(entry, KEY) == u64::from(hash));
+        found.inspect(|entry| self.hold(*entry));
+        drop(chain);
+        if let Some(after) = after {
+            self.release(after, Use::Shared);
+        }
+        found.filter(|entry| self.acquire(*entry, Use::Shared))
+    }
+
+    /// The entry of a block, to be used alone.
+    fn get(&self, block: u32) -> Option<u32> {
+        let chain = self.by_block.lock(block.into());
+        let found = self.find_block(&chain, block);
+        found.inspect(|entry| self.hold(*entry));
+        drop(chain);
+        found.filter(|entry| self.acquire(*entry, Use::Alone))
+    }
+
+    /// The entry of a block. Locks: that of the chain.
+    fn find_block(&self, chain: &Ends, block: u32) -> Option<u32> {
+        let is = |entry| self.slab.get(entry, BLOCK) == u64::from(block) && self.slab.get(entry, DEVICE) == 0;
+        self.slab.find(chain.first, BY_BLOCK, is)
+    }
+
+    /// Takes an entry, which is used alone, out of the tables.
+    fn unhash(&self, entry: u32) {
+        let mut by_block = self.by_block.lock(self.slab.get(entry, BLOCK));
+        let mut by_key = self.by_key.lock(self.slab.get(entry, KEY));
+        self.slab.unlink(&mut by_block, entry, BY_BLOCK);
+        self.slab.unlink(&mut by_key, entry, BY_KEY);
+        self.slab.word(entry, FLAGS).fetch_and(!HASHED, Ordering::AcqRel);
+        drop((by_block, by_key));
+        self.entries.fetch_sub(1, Ordering::Relaxed);
+        self.forget(entry);
+    }
+
+    /// Gives up the entry that was used least lately, among those that nobody uses.
+    fn evict(&self) {
+        let mut unused = lock(&self.unused);
+        while unused.first != 0 {
+            let oldest = unused.first;
+            // Also if somebody is about to use it: then it is he who puts it back.
+            self.slab.unlink(&mut unused, oldest, LIST);
+            self.slab.word(oldest, FLAGS).fetch_and(!LISTED, Ordering::AcqRel);
+            if self.try_acquire(oldest, Use::Alone) {
+                self.hold(oldest);
+                drop(unused);
+                if self.is_hashed(oldest) {
+                    self.unhash(oldest);
+                }
+                return self.release(oldest, Use::Alone);
+            }
+        }
+    }
+}
+
+impl Cache for Before {
+    fn new() -> Self {
+        Self {
+            slab: Slab::new(2 * MAX as usize),
+            by_block: Chains::new(BUCKETS),
+            by_key: Chains::new(BUCKETS),
+            unused: Latch::new(Ends::default()),
+            entries: AtomicU64::new(0),
+            queue: Mutex::new(()),
+            released: Condvar::new(),
+        }
+    }
+
+    fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32> {
+        let mut found = self.find(hash, None);
+        while let Some(entry) = found {
+            let block = self.slab.get(entry, BLOCK) as u32;
+            if blocks.join_locked(block, value).is_ok() {
+                self.release(entry, Use::Shared);
+                return Some(block);
+            }
+            found = self.find(hash, Some(entry));
+        }
+        None
+    }
+
+    fn add(&self, blocks: &Blocks, hash: u32, block: u32) {
+        blocks.locked(block, |count| *count = 1);
+        // Relaxed: a hint.
+        if self.entries.load(Ordering::Relaxed) >= MAX {
+            self.evict();
+        }
+        let Some(entry) = self.slab.take() else { return };
+        for (word, to) in [(KEY, hash.into()), (BLOCK, block.into()), (DEVICE, 0), (USED, ALONE), (QUEUED, 0)]
+        {
+            self.slab.set(entry, word, to);
+        }
+        // By the tables, and by who adds it.
+        self.slab.set(entry, HELD, 2);
+        self.slab.set(entry, FLAGS, HASHED);
+        let mut by_block = self.by_block.lock(block.into());
+        if self.find_block(&by_block, block).is_some() {
+            drop(by_block);
+            return self.slab.give(entry);
+        }
+        let mut by_key = self.by_key.lock(hash.into());
+        self.slab.push_back(&mut by_block, entry, BY_BLOCK);
+        self.slab.push_back(&mut by_key, entry, BY_KEY);
+        drop((by_block, by_key));
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.release(entry, Use::Alone);
+    }
+
+    fn leave(&self, blocks: &Blocks, _hash: u32, block: u32) -> bool {
+        let entry = self.get(block);
+        let is_last = blocks.locked(block, |count| {
+            *count -= 1;
+            *count == 0
+        });
+        if let Some(entry) = entry {
+            if is_last {
+                self.unhash(entry);
+            }
+            self.release(entry, Use::Alone);
+        }
+        is_last
+    }
+
+    fn count(&self, blocks: &Blocks, block: u32) -> u32 {
+        blocks.locked(block, |count| *count)
+    }
+
+    fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,109 @@
+//! Threads that set attributes of files of their own.
+
+use extern4_sync::tally::Tally;
+
+use super::{Blocks, Cache, Cell, hash};
+use crate::crowd;
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::row::Sample;
+
+/// Attributes set between two looks at whether the time is up.
+const BATCH: u64 = 256;
+/// Free blocks that a thread takes at once, and twice as many as it keeps at most.
+const HANDFUL: usize = 32;
+
+/// The files of a thread.
+pub(super) struct Files {
+    /// The block of each, or 0.
+    blocks: Vec<u32>,
+    next: usize,
+    random: Random,
+    /// Free blocks at hand.
+    free: Vec<u32>,
+    /// Attributes set, and those of them that a block was found for.
+    counts: [u64; 2],
+}
+
+impl Files {
+    pub(super) fn new(thread: usize, files: usize) -> Self {
+        let (blocks, random) = (vec![0; files], Random::new(thread));
+        Self { blocks, next: 0, random, free: Vec::with_capacity(2 * HANDFUL), counts: [0; 2] }
+    }
+
+    /// Sets the attribute of a file.
+    pub(super) fn set<C: Cache>(&mut self, cache: &C, blocks: &Blocks, file: usize, value: u32) {
+        let joined = cache.join(blocks, hash(value), value);
+        self.counts = [self.counts[0] + 1, self.counts[1] + u64::from(joined.is_some())];
+        let block = joined.unwrap_or_else(|| self.write(cache, blocks, value));
+        let old = std::mem::replace(&mut self.blocks[file], block);
+        if old != 0 {
+            self.leave(cache, blocks, old);
+        }
+    }
+
+    /// That of the next, to one of so many values.
+    pub(super) fn set_next<C: Cache>(&mut self, cache: &C, blocks: &Blocks, values: u32) {
+        let (file, value) = (self.next, self.random.below(values.into()) as u32);
+        self.next = if file + 1 == self.blocks.len() { 0 } else { file + 1 };
+        self.set(cache, blocks, file, value);
+    }
+
+    fn write<C: Cache>(&mut self, cache: &C, blocks: &Blocks, value: u32) -> u32 {
+        if self.free.is_empty() {
+            self.free = blocks.take(HANDFUL);
+        }
+        let block = self.free.pop().expect("there is a block for each file, and some more");
+        blocks.write(block, value);
+        cache.add(blocks, hash(value), block);
+        block
+    }
+
+    fn leave<C: Cache>(&mut self, cache: &C, blocks: &Blocks, block: u32) {
+        if cache.leave(blocks, hash(blocks.value(block)), block) {
+            self.free.push(block);
+            if self.free.len() == 2 * HANDFUL {
+                blocks.give(self.free.drain(HANDFUL..));
+            }
+        }
+    }
+
+    /// The blocks of the files.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> &[u32] {
+        &self.blocks
+    }
+
+    /// Blocks that the thread has at hand.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> &[u32] {
+        &self.free
+    }
+}
+
+/// Blocks for files of so many threads, whatever those have at hand.
+pub(super) fn room(threads: usize, files: usize) -> usize {
+    threads * (files + 1 + 2 * HANDFUL)
+}
+
+pub(super) fn take<C: Cache>(plan: &Plan, cell: Cell, threads: usize) -> Sample {
+    let (cache, blocks) = (C::new(), Blocks::new(room(threads, cell.files)));
+    let counts = Tally::<2>::new();
+    let begin = |thread| {
+        let mut files = Files::new(thread, cell.files);
+        // All have one before the time begins.
+        (0..cell.files).for_each(|_| files.set_next(&cache, &blocks, cell.values));
+        files
+    };
+    let batch = |files: &mut Files| {
+        (0..BATCH).for_each(|_| files.set_next(&cache, &blocks, cell.values));
+        counts.add(std::mem::take(&mut files.counts));
+        BATCH
+    };
+    let done = crowd::run(threads, || std::thread::sleep(plan.span / 2), begin, batch);
+    let [sets, found] = counts.sum();
+    let mut sample = Sample::of(&done);
+    sample.counters.push(("block found, %", 100.0 * found as f64 / sets as f64));
+    sample.counters.push(("entries in the end", cache.entries() as f64));
+    sample
+}

@@ -1,0 +1,130 @@
+//! What all three sides have to do.
+
+use std::collections::HashMap;
+use std::thread;
+
+use super::sets::{Files, room};
+use super::*;
+
+/// Each block is that of as many files as it counts, or free.
+fn check_counts<C: Cache>(cache: &C, blocks: &Blocks, all: &[Files], len: usize) {
+    let mut files = HashMap::<u32, u32>::new();
+    for block in all.iter().flat_map(Files::blocks) {
+        *files.entry(*block).or_default() += 1;
+    }
+    for (block, files) in &files {
+        assert_eq!(cache.count(blocks, *block), *files, "block {block}");
+        assert!(*files <= MOST);
+    }
+    let mut free = blocks.take(len);
+    free.extend(all.iter().flat_map(Files::free));
+    free.sort_unstable();
+    free.dedup();
+    assert_eq!(files.len() + free.len(), len, "a block is lost, or free twice");
+    assert!(free.iter().all(|block| !files.contains_key(block)));
+    // None of what is free can be found.
+    assert!(cache.entries() <= files.len() as u64);
+}
+
+fn files_have_what_was_set<C: Cache>() {
+    let len = room(1, 100);
+    let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, 100));
+    let mut random = crate::random::Random::new(7);
+    let mut values = vec![0; 100];
+    for _ in 0..20_000 {
+        let (file, value) = (random.below(100) as usize, random.below(40) as u32);
+        files.set(&cache, &blocks, file, value);
+        values[file] = value;
+        assert_eq!(blocks.value(files.blocks()[file]), value);
+    }
+    let set = || files.blocks().iter().zip(&values).filter(|(block, _)| **block != 0);
+    assert!(set().all(|(block, value)| blocks.value(*block) == *value));
+    // One block for each value.
+    let mut of = HashMap::new();
+    assert!(set().all(|(block, value)| of.insert(*value, *block).is_none_or(|other| other == *block)));
+    assert_eq!(set().count(), 100);
+    check_counts(&cache, &blocks, &[files], len);
+}
+
+/// No more than may share a block, and then another.
+fn a_block_is_shared_by_so_many_only<C: Cache>() {
+    let count = 3 * MOST as usize;
+    let len = room(1, count);
+    let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, count));
+    (0..count).for_each(|file| files.set(&cache, &blocks, file, 5));
+    let full = |files: &Files| files.blocks().iter().collect::<std::collections::HashSet<_>>().len();
+    assert_eq!(full(&files), 3);
+    // One leaves a full block, and another joins it instead.
+    files.set(&cache, &blocks, 17, 6);
+    files.set(&cache, &blocks, 17, 5);
+    assert_eq!(full(&files), 3);
+    check_counts(&cache, &blocks, &[files], len);
+}
+
+/// More values than there is room for: some blocks are not found, and nothing else is wrong.
+fn what_is_too_much_goes<C: Cache>() {
+    let len = room(1, 40_000);
+    let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, 40_000));
+    (0..40_000).for_each(|file| files.set(&cache, &blocks, file, file as u32));
+    assert!(cache.entries() >= 15_000, "{}", cache.entries());
+    (0..40_000).for_each(|file| files.set(&cache, &blocks, file, (file / 2) as u32));
+    check_counts(&cache, &blocks, &[files], len);
+}
+
+fn many_may_set<C: Cache>(values: u32, count: usize) {
+    const THREADS: usize = 4;
+    let len = room(THREADS, count);
+    let (cache, blocks) = (&C::new(), &Blocks::new(len));
+    let work = |number| {
+        let mut files = Files::new(number, count);
+        for _ in 0..20_000 {
+            files.set_next(cache, blocks, values);
+        }
+        // A block that a file has stays what it is.
+        let mut random = crate::random::Random::new(number + 50);
+        for round in 0..5_000 {
+            let (file, value) = (round % count, random.below(values.into()) as u32);
+            files.set(cache, blocks, file, value);
+            thread::yield_now();
+            assert_eq!(blocks.value(files.blocks()[file]), value);
+        }
+        files
+    };
+    let work = &work;
+    let all: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(move || work(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    check_counts(cache, blocks, &all, len);
+}
+
+fn all<C: Cache>() {
+    files_have_what_was_set::<C>();
+    a_block_is_shared_by_so_many_only::<C>();
+    what_is_too_much_goes::<C>();
+    // Every block is the last one's again and again; many join few; and entries come and go.
+    many_may_set::<C>(3, 2);
+    many_may_set::<C>(4, 2000);
+    many_may_set::<C>(100_000, 6000);
+}
+
+#[test]
+fn before() {
+    all::<Before>();
+}
+
+#[test]
+fn seed() {
+    all::<Seed>();
+}
+
+#[test]
+fn new() {
+    all::<New>();
+}
+
+#[test]
+fn hashes_differ() {
+    let hashes: std::collections::HashSet<_> = (0..100_000).map(hash).collect();
+    assert_eq!(hashes.len(), 100_000);
+}
