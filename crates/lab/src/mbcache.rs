@@ -118,7 +118,7 @@ const NOTES: &[(&str, &str)] = &[(
     CELLS[0].name,
     "Each of P threads sets an attribute of one of its F files in turn to one of V values by chance: it joins a block that has that value, \
      or writes one, and leaves the block that the file had. P are the threads, in this table and in those below. At most 1,024 files \
-     share a block. There is no setting through `setxattr` beside it, for Before and Seed have no file system: `extern4-xtask bench` \
+     share a block. There is no setting through `setxattr` beside it, for Before and Seed have no file system: `make bench` \
      has New with all that belongs to it, beside the kernel. Each turn takes half as long as in other chapters.",
 )];
 
