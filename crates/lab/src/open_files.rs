@@ -6,6 +6,7 @@
 mod hand_over;
 mod listing;
 mod pairs;
+mod remounts;
 
 use extern4_sync::percpu;
 use extern4_sync::tally::Tally;
@@ -19,6 +20,8 @@ use crate::plan::{Plan, Side};
 use crate::row::{Counter, Row, Sample};
 use crate::verdict::Verdict;
 
+use remounts::Telling;
+
 /// One list, one lock.
 pub type Before = OneList<Opened>;
 /// A list for each CPU, under an lglock; a file remembers its list.
@@ -29,6 +32,7 @@ pub type New = Slabs<Opened>;
 const PAIRS: &str = "open and close";
 const HAND_OVER: &str = "one opens, others close";
 const LISTING: &str = "open and close, all listed now and then";
+const REMOUNTS: &str = "open for writing and close, remounts now and then";
 
 /// What a file is opened by.
 const PATH: &[u8] = b"/usr/include/linux/fs.h";
@@ -78,7 +82,7 @@ fn sample(done: &Done, moves: &Moves) -> Sample {
 /// Measures open files.
 pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
-    for workload in [PAIRS, HAND_OVER, LISTING] {
+    for workload in [PAIRS, HAND_OVER, LISTING, REMOUNTS] {
         for &threads in &plan.threads {
             say(&format!("{workload}, {threads} threads"));
             rows.push(Row::measure(plan, workload, threads, |side| match side {
@@ -92,7 +96,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     let verdicts = vec![
         Verdict::faster("open and close, 2 threads", 3.0, of(PAIRS).find(|row| row.threads == 2)),
         Verdict::faster_in_all("one opens, others close", 1.0, of(HAND_OVER)),
-        Verdict::nowhere_slower(of(PAIRS).chain(of(LISTING))),
+        Verdict::nowhere_slower(of(PAIRS).chain(of(LISTING)).chain(of(REMOUNTS))),
     ];
     let operations = [PAIRS, CLOSE];
     let counted = operations.into_iter().flat_map(|name| Side::ALL.map(|side| counted.get(name, side)));
@@ -111,11 +115,12 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     }
 }
 
-fn take<R: Registry<Opened, Ticket: Send>>(plan: &Plan, workload: &str, threads: usize) -> Sample {
+fn take<R: Telling<Ticket: Send>>(plan: &Plan, workload: &str, threads: usize) -> Sample {
     match workload {
         PAIRS => pairs::take::<R>(plan, threads),
         HAND_OVER => hand_over::take::<R>(plan, threads),
-        _ => listing::take::<R>(plan, threads),
+        LISTING => listing::take::<R>(plan, threads),
+        _ => remounts::take::<R>(plan, threads),
     }
 }
 
@@ -143,6 +148,13 @@ const NOTES: &[(&str, &str)] = &[
         LISTING,
         "As the first, while 1,000 more files are open and one thread more lists all files three times, with 100 ms before each (1 ms in a \
          quick run).",
+    ),
+    (
+        REMOUNTS,
+        "As that, but files are opened for writing, and one thread more tries to make the file system read-only. Before and Seed look \
+         through their lists for who writes, and whoever wants to open a file waits. New counts writers by stores to lines of their \
+         threads, and who wants the number makes every thread execute a barrier and adds them up: that is `Holders` of `extern4-sync` as \
+         `extern4-vfs` uses it.",
     ),
 ];
 
@@ -180,6 +192,9 @@ fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut Counted, side: Si
 
 #[cfg(test)]
 mod tests {
+    use extern4_sync::primitive::{AtomicU64, Ordering};
+
+    use super::remounts::Volume;
     use super::*;
 
     fn says_what_is_open<R: Registry<Opened, Ticket: Send>>() {
@@ -205,18 +220,65 @@ mod tests {
         );
     }
 
+    /// Nobody writes while it is read-only, and it can be as soon as nobody does.
+    fn is_read_only_when_nobody_writes<R: Telling<Ticket: Send>>() {
+        const OPENED: u64 = 500;
+        let (volume, writing) = (&Volume::<R>::new(), &AtomicU64::new(0));
+        let reading = (0..20).map(|ino| open(volume.registry(), ino)).collect::<Vec<_>>();
+        let nobody_writes = || assert_eq!(writing.load(Ordering::SeqCst), 0);
+        assert!(volume.remount(nobody_writes), "who reads is not in the way");
+        let ticket = volume.open(7);
+        assert!(!volume.remount(|| panic!("somebody writes")));
+        volume.close(&ticket);
+        std::thread::scope(|scope| {
+            let opening = || {
+                let ticket = volume.open(8);
+                writing.store(1, Ordering::SeqCst);
+                volume.close(&ticket);
+            };
+            let is_closed = volume.remount(|| {
+                scope.spawn(opening);
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                nobody_writes();
+            });
+            assert!(is_closed);
+        });
+        assert_eq!(writing.swap(0, Ordering::SeqCst), 1, "who had to wait has opened it");
+        std::thread::scope(|scope| {
+            let write = || {
+                for ino in 0..OPENED {
+                    let ticket = volume.open(ino);
+                    writing.fetch_add(1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    writing.fetch_sub(1, Ordering::SeqCst);
+                    volume.close(&ticket);
+                }
+            };
+            let writers = [scope.spawn(write), scope.spawn(write)];
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                volume.remount(|| (0..100).for_each(|_| nobody_writes()));
+                std::thread::yield_now();
+            }
+        });
+        assert!(volume.remount(nobody_writes));
+        reading.iter().for_each(|ticket| close(volume.registry(), ticket));
+    }
+
     #[test]
     fn before() {
         says_what_is_open::<Before>();
+        is_read_only_when_nobody_writes::<Before>();
     }
 
     #[test]
     fn seed() {
         says_what_is_open::<Seed>();
+        is_read_only_when_nobody_writes::<Seed>();
     }
 
     #[test]
     fn new() {
         says_what_is_open::<New>();
+        is_read_only_when_nobody_writes::<New>();
     }
 }

@@ -67,13 +67,19 @@ impl Opened {
         let uid_flags = load(&self.uid_flags);
         Some(OpenFileInfo {
             session: load(&self.session),
-            // OK: the upper half, and the lower.
+            // OK: the upper half.
             uid: (uid_flags >> 32) as u32,
-            flags: OpenFlags::from_bits_truncate(uid_flags as u32),
+            flags: flags_of(uid_flags),
             ino: load(&self.ino),
             position: self.position(),
             path: self.path()?,
         })
+    }
+
+    /// How the file is open.
+    #[cfg(feature = "lab")]
+    pub fn flags(&self) -> OpenFlags {
+        flags_of(self.uid_flags.load(Ordering::Relaxed))
     }
 
     /// The path; `None` if the record is being emptied.
@@ -95,6 +101,12 @@ impl Opened {
     pub(super) fn set_position(&self, position: u64) {
         self.position.store(position, Ordering::Relaxed);
     }
+}
+
+/// How a file is open, of the word that also has the user.
+fn flags_of(uid_flags: u64) -> OpenFlags {
+    // OK: the lower half.
+    OpenFlags::from_bits_truncate(uid_flags as u32)
 }
 
 #[cfg(all(test, not(feature = "loom")))]
