@@ -161,7 +161,7 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         CHECKS,
-        "The user is checked on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, which for New is one read section.",
+        "The user is checked on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, in one read section.",
     ),
     (STAT_ACLS, "As the first; each directory and the file have an ACL that names the user."),
     (CHECKS_ACLS, "The same with the ACLs."),

@@ -124,7 +124,11 @@ fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
     let stat = rows.iter().find(|row| row.workload == STAT && row.threads == 1);
     vec![
         Verdict::at_most("instructions of a search check: New by Before", 0.6, share(&check)),
-        Verdict::at_most("instructions of stat for a component: New by Before", 0.6, share(&component)),
+        Verdict::at_most(
+            "instructions of stat for a component more, of a path that New remembers: New by Before",
+            0.6,
+            share(&component),
+        ),
         Verdict::faster("stat, one thread", 1.08, stat),
         // The others compare walks among names that may change with walks among names that cannot.
         Verdict::nowhere_slower(rows.iter().filter(|row| [STAT, CHECKS].contains(&row.workload))),
@@ -152,7 +156,7 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         CHECKS,
-        "The checks alone: on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, which for New is one read section.",
+        "The checks alone: on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, in one read section.",
     ),
     (
         BUILD,

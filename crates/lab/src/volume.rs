@@ -2,8 +2,9 @@
 //!
 //! [`Production`] is `extern4-vfs` over memory. What it replaces is a [`Model`]: names that nobody changes, found by the hash of
 //! directory and name, by a walk that asks the inode of each directory on the way whether it may be searched. What an inode does to
-//! answer is the mechanism that is measured. A model does nothing else that takes long: it has no lock but the mechanism's, counts
-//! nothing for a name that it passes, and has nothing to look at again in the end.
+//! answer is the mechanism that is measured. A model walks in a read section of RCU, as Linux does, though nothing of it is ever freed. It
+//! does nothing else that takes long: it has no lock but the mechanism's, counts nothing for a name that it passes, and has nothing to
+//! look at again in the end.
 
 mod model;
 mod production;

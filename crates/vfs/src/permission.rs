@@ -188,10 +188,25 @@ pub mod lab {
         sb.checker.check(cred, inode, want)
     }
 
-    /// May `cred` look names up in a directory of `sb`, as a walk asks that must not wait?
+    /// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`rcu_walk`): the
+    /// permission word first, where that decides.
     #[inline]
-    pub fn search(sb: &SuperBlock, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<Result<()>> {
-        Some(sb.checker.search_seen(cred, dir, guard)?.map(drop))
+    pub fn search<'i>(
+        sb: &SuperBlock,
+        cred: &Cred,
+        dirs: impl IntoIterator<Item = &'i Inode>,
+        guard: &Guard,
+    ) -> Option<Result<()>> {
+        let word_decides = sb.checker.word_decides();
+        for dir in dirs {
+            if word_decides && dir.perm().exec_all_plain() {
+                continue;
+            }
+            if let Err(error) = sb.checker.search_seen(cred, dir, guard)? {
+                return Some(Err(error));
+            }
+        }
+        Some(Ok(()))
     }
 }
 

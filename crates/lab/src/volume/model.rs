@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
+use extern4_sync::rcu::pin;
 use extern4_vfs::open_files::lab::{Opened, Registry, Slabs};
 use extern4_vfs::{Access, Acl, Attr, Cred, Errno, FileType, How, OpenFileInfo, OpenFlags};
 
@@ -66,7 +67,7 @@ impl<N: Node> Model<N> {
 
     #[inline]
     fn walk(&self, path: &str) -> Result<&Used<N>, Errno> {
-        let fast = self.is_fast();
+        let (_section, fast) = (pin(), self.is_fast());
         self.find(path, |node| node.may_search(&self.user, fast))
     }
 
@@ -125,7 +126,7 @@ impl<N: Node> Volume for Model<N> {
 
     #[inline]
     fn may_search(&self, directories: &[&N]) -> bool {
-        let fast = self.is_fast();
+        let (_section, fast) = (pin(), self.is_fast());
         directories.iter().all(|node| node.may_search(&self.user, fast))
     }
 

@@ -51,8 +51,8 @@ impl Volume for Production {
 
     #[inline]
     fn may_search(&self, directories: &[Location]) -> bool {
-        let (guard, sb, cred) = (pin(), self.superblock(), self.user.cred());
-        directories.iter().all(|dir| matches!(lab::search(sb, cred, dir.inode(), &guard), Some(Ok(()))))
+        let inodes = directories.iter().map(Location::inode);
+        matches!(lab::search(self.superblock(), self.user.cred(), inodes, &pin()), Some(Ok(())))
     }
 
     #[inline]
