@@ -177,7 +177,7 @@ const NOTES: &[(&str, &str)] = &[
     ),
 ];
 
-const COUNTED: [&str; 4] = [STAT, CHECKS, STAT_ACLS, CHECKS_ACLS];
+const COUNTED: [&str; 3] = [STAT, CHECKS, CHECKS_ACLS];
 
 /// Counts what the sides do to shared memory.
 #[cfg(feature = "audit")]
@@ -190,10 +190,10 @@ pub fn count(counted: &mut Counted) {
 #[cfg(feature = "audit")]
 fn count_side<M: Mechanism>(counted: &mut Counted, side: Side) {
     for workload in COUNTED {
-        let volume: M::Volume = volume([STAT_ACLS, CHECKS_ACLS].contains(&workload));
+        let volume: M::Volume = volume(workload == CHECKS_ACLS);
         let directories = DIRECTORIES.map(|path| volume.directory(path));
         let act = || match workload {
-            STAT | STAT_ACLS => calls::stat(&volume),
+            STAT => calls::stat(&volume),
             _ => calls::check(&volume, &directories),
         };
         // Until all that can be remembered is.

@@ -99,8 +99,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     let verdicts = verdicts(&rows, counted);
     let of = |operation| Side::ALL.map(|side| counted.instructions(operation, side).cloned());
     let lengths = REPEATED.into_iter().flat_map(of).flatten().collect();
-    let of = |operation| Side::ALL.map(|side| counted.get(operation, side).cloned());
-    let counted = [STAT, CHECKS].into_iter().flat_map(of).flatten().collect();
+    let counted = Side::ALL.into_iter().filter_map(|side| counted.get(CHECKS, side).cloned()).collect();
     Chapter {
         title: "Search checks",
         name: "may-exec",
@@ -220,10 +219,7 @@ pub fn count(counted: &mut Counted) {
 fn count_side<V: Volume>(counted: &mut Counted, side: Side) {
     let volume = V::new(&headers());
     let directories = crate::volume::DIRECTORIES.map(|path| volume.directory(path));
-    let (stat, check) = (|| calls::stat(&volume, PATH), || calls::check(&volume, &directories));
-    // Until all that can be remembered is.
-    (0..4).for_each(|_| stat());
-    counted.count(STAT, side, stat, stat);
+    let check = || calls::check(&volume, &directories);
     counted.count(CHECKS, side, check, check);
 }
 
