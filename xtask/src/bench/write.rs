@@ -409,13 +409,12 @@ pub(crate) fn write_loop(args: &[String]) -> Result<()> {
     if change.is_some() {
         Change::make_files(&session, &names)?;
     }
+    let files: Vec<_> = names.into_iter().map(|name| (format!("{name}-other"), name)).collect();
     let start = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    for (at, name) in names.iter().cycle().take(times).enumerate() {
+    for (at, (other, name)) in files.iter().cycle().take(times).enumerate() {
         match change {
             None => create_and_unlink(&session, name)?,
-            Some(change) => {
-                change.make(&session, name, &format!("{name}-other"), at / names.len() % 2 == 1)?
-            }
+            Some(change) => change.make(&session, name, other, at / files.len() % 2 == 1)?,
         }
     }
     let end = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
