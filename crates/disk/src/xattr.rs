@@ -16,6 +16,9 @@
 //! documentation, "Extended Attributes".
 
 pub mod hash;
+mod spot;
+
+pub use spot::Spot;
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -263,19 +266,41 @@ impl<'a> Attrs<'a> {
     /// Checks every entry; `lead` is how many bytes stand before `base`, for the place of what is wrong.
     fn check(&self, place: Place, lead: usize) -> Result<(), Corrupt> {
         let end = self.check_names(place, lead)?;
-        let mut values = Vec::new();
-        let mut at = self.first;
-        while let Some((raw, _)) = raw_entry(self.base, at) {
-            if let Some((start, len)) = value_range(raw, self.base.len(), end, place.byte(lead + at))? {
-                values.push((start, start + len));
-            }
-            at += entry_len(raw);
+        // Values are written from the back, so as a rule each ends before the one before it: then there is nothing to sort.
+        let (mut low, mut descend) = (usize::MAX, true);
+        self.check_values(end, place, lead, |start, end| {
+            descend &= end <= low;
+            low = start;
+        })?;
+        if descend {
+            return Ok(());
         }
+        let mut values = Vec::new();
+        self.check_values(end, place, lead, |start, end| values.push((start, end)))?;
         values.sort_unstable();
         if values.is_sorted_by(|a, b| a.1 <= b.0) {
             return Ok(());
         }
         Err(place.corrupt(CorruptKind::Order { what: "attribute values" }))
+    }
+
+    /// Checks that every value is behind the entries' end, and calls `each` with where it begins and, padded, ends.
+    fn check_values(
+        &self,
+        entries_end: usize,
+        place: Place,
+        lead: usize,
+        mut each: impl FnMut(usize, usize),
+    ) -> Result<(), Corrupt> {
+        let mut at = self.first;
+        while let Some((raw, _)) = raw_entry(self.base, at) {
+            if let Some((start, len)) = value_range(raw, self.base.len(), entries_end, place.byte(lead + at))?
+            {
+                each(start, start + len);
+            }
+            at += entry_len(raw);
+        }
+        Ok(())
     }
 
     /// Checks that the entries with their names fit, and returns where they end, the terminator included.

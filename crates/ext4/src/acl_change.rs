@@ -43,7 +43,7 @@ impl Ext4 {
             Ok(change.tid())
         })?;
         let attr = self.attr(&info)?;
-        node.set(info, tid);
+        node.set(&info, tid);
         inode.update_acl(kind, acl, |old| *old = attr);
         Ok(())
     }

@@ -4,9 +4,10 @@
 //! so. An entry in an inode has a hash only if its value is in an EA inode: Linux changes inline data where it stands
 //! and leaves the hash as it is.
 
+use extern4_disk::Corrupt;
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{FileKind, MAP_SIZE};
-use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value, hash};
+use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Spot, Value, hash};
 use extern4_vfs::Errno;
 
 use crate::error::Result;
@@ -148,14 +149,32 @@ impl Ext4 {
     pub(crate) fn attributes(&self, info: &InodeInfo) -> Result<Attributes> {
         let place = Self::xattr_area_place(info);
         let list = |attrs: &Attrs<'_>| attrs.iter().map(|attr| Attribute::read(&attr)).collect();
-        let (own, area) = self.with_xattr_area(info, |area| {
-            Ok((Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list), area.len()))
-        })?;
+        let (own, area) = self.peek_xattr_area(info, |area| {
+            Ok::<_, Corrupt>((Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list), area.len()))
+        })??;
         let Some((buffer, place)) = self.attribute_block(info)? else {
             return Ok(Attributes { own, block: Vec::new(), area });
         };
         let (_, attrs) = Attrs::in_block(&buffer, place)?;
         Ok(Attributes { own, block: list(&attrs), area })
+    }
+
+    /// Where in the record of an inode `value` can take the place of what the attribute has now, with nothing else changed. None for an
+    /// inode with a block of attributes, which could be there as well.
+    pub(crate) fn spot_for(
+        &self,
+        info: &InodeInfo,
+        (index, name): (NameIndex, &[u8]),
+        value: &[u8],
+    ) -> Result<Option<Spot>> {
+        if info.fields().xattr_block().is_some() {
+            return Ok(None);
+        }
+        let place = Self::xattr_area_place(info);
+        let spot = self.peek_xattr_area(info, |area| {
+            Ok::<_, Corrupt>(Attrs::in_inode(area, place)?.and_then(|attrs| attrs.spot(index, name)))
+        })??;
+        Ok(spot.filter(|spot| spot.fits(value.len())))
     }
 
     /// Finds out how to set an attribute, or without a value to remove it: in the inode if it fits there, else in its

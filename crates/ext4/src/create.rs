@@ -5,7 +5,7 @@ use extern4_disk::extent::EMPTY_ROOT;
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::inode::{DeviceNumber, Inode as DiskInode, InodeFlags, MAP_SIZE};
 use extern4_disk::time::Timestamp;
-use extern4_vfs::{Errno, FileType, Inode, NewInode, NewKind, NewNode, Timespec};
+use extern4_vfs::{Errno, FileType, Inode, NamesAttr, NewInode, NewKind, NewNode, Timespec};
 
 use crate::change::Change;
 use crate::error::Result;
@@ -128,25 +128,33 @@ impl Ext4 {
     pub(crate) fn publish(
         &self,
         inode: &Inode,
-        info: InodeInfo,
+        info: &InodeInfo,
         tid: extern4_disk::journal::Tid,
     ) -> Result<()> {
-        let attr = self.attr(&info)?;
+        let attr = self.attr(info)?;
         inode.private::<Node>().set(info, tid);
         inode.set_attr(&attr);
         Ok(())
     }
 
-    /// The same for a directory of which nothing has changed but its names, and what they take.
-    pub(crate) fn publish_names(&self, dir: &Inode, info: InodeInfo, tid: extern4_disk::journal::Tid) {
+    /// The same for one of which nothing that callers see has changed but its permission bits, its links, and when it was changed last.
+    pub(crate) fn publish_touched(&self, inode: &Inode, info: &InodeInfo, tid: extern4_disk::journal::Tid) {
         let fields = info.fields();
-        dir.update(|attr| {
-            attr.size = fields.size();
-            attr.blocks = fields.sectors();
-            attr.nlink = u32::from(fields.links());
-            attr.mtime = timespec(fields.mtime());
-            attr.ctime = timespec(fields.ctime());
-            attr.flags = shown_flags(fields.flags(), FileType::Directory);
+        let (mode, links, ctime) = (fields.permissions(), fields.links(), timespec(fields.ctime()));
+        inode.private::<Node>().set(info, tid);
+        inode.touch(mode, u32::from(links), ctime);
+    }
+
+    /// The same for a directory of which nothing has changed but its names, and what they take.
+    pub(crate) fn publish_names(&self, dir: &Inode, info: &InodeInfo, tid: extern4_disk::journal::Tid) {
+        let fields = info.fields();
+        dir.touch_names(&NamesAttr {
+            size: fields.size(),
+            blocks: fields.sectors(),
+            nlink: u32::from(fields.links()),
+            mtime: timespec(fields.mtime()),
+            ctime: timespec(fields.ctime()),
+            flags: shown_flags(fields.flags(), FileType::Directory),
         });
         dir.private::<Node>().set(info, tid);
     }

@@ -462,7 +462,7 @@ impl Change<'_> {
     /// Stores a changed inode and puts it in the old one's place.
     pub(crate) fn show(&self, inode: &Inode, info: InodeInfo) -> Result<InodeInfo> {
         self.store(&info)?;
-        self.fs.publish(inode, info.clone(), self.tid())?;
+        self.fs.publish(inode, &info, self.tid())?;
         Ok(info)
     }
 }

@@ -20,7 +20,7 @@ impl Ext4 {
         let mut list = self.attributes(info)?.own;
         put_in_inode(&mut list, data_attribute(&[]));
         let used = xattr::size_in_inode(&borrowed(&list));
-        let area = self.with_xattr_area(info, |area| Ok(area.len()))?;
+        let area = self.peek_xattr_area(info, <[u8]>::len)?;
         Ok(area.checked_sub(used).map(|free| HEAD_SIZE + free / 4 * 4))
     }
 }

@@ -57,7 +57,7 @@ impl Ext4 {
             let mut changed = change.stamped(info.clone(), 0, now)?;
             let fits = change.set_inline_data(&mut changed, &contents)?;
             if fits {
-                self.publish(inode, changed, change.tid())?;
+                self.publish(inode, &changed, change.tid())?;
             }
             Ok(fits)
         })

@@ -32,7 +32,7 @@ pub(crate) struct InodeInfo {
 }
 
 /// Where the bytes of an inode's record are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Record {
     /// In the inode table.
     Table(Position),
@@ -209,15 +209,19 @@ impl Ext4 {
         }
     }
 
+    /// The same, cheaper, for a `look` that waits for nothing: it may have the block locked.
+    pub(crate) fn peek_xattr_area<R>(&self, info: &InodeInfo, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        match &info.record {
+            Record::Table(at) => Ok(self
+                .cache
+                .with(at.block, |block| look(info.inode.xattr_area(self.record_in(block, at.offset))))?),
+            Record::FastCommit => self.with_xattr_area(info, |area| Ok(look(area))),
+        }
+    }
+
     /// Whether there are extended attributes in the inode's record.
     pub(crate) fn has_attributes_in_record(&self, info: &InodeInfo) -> Result<bool> {
-        let are_there = |area: &[u8]| area.starts_with(&xattr::MAGIC.to_le_bytes());
-        match &info.record {
-            Record::Table(at) => Ok(self.cache.with(at.block, |block| {
-                are_there(info.inode.xattr_area(self.record_in(block, at.offset)))
-            })?),
-            Record::FastCommit => self.with_xattr_area(info, |area| Ok(are_there(area))),
-        }
+        self.peek_xattr_area(info, |area| area.starts_with(&xattr::MAGIC.to_le_bytes()))
     }
 
     /// Where an error in the inode's own extended attributes stands.

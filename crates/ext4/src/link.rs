@@ -64,7 +64,8 @@ impl Ext4 {
             change.store(&info)?;
             Ok(change.tid())
         })?;
-        self.publish(inode, info, tid)
+        self.publish_touched(inode, &info, tid);
+        Ok(())
     }
 
     /// Removes a name of a file that is no directory. If `is_last`, the file goes with it.
@@ -94,7 +95,10 @@ impl Ext4 {
             change.drop_link(&mut info, now)?;
             Ok((change.tid(), false))
         })?;
-        if freed { Ok(()) } else { self.publish(inode, info, tid) }
+        if !freed {
+            self.publish_touched(inode, &info, tid);
+        }
+        Ok(())
     }
 
     /// Removes an empty directory.
@@ -112,7 +116,7 @@ impl Ext4 {
             change.drop_directory(&mut info, now)?;
             Ok(change.tid())
         })?;
-        self.publish(inode, info, tid)
+        self.publish(inode, &info, tid)
     }
 
     /// Renames, or exchanges two names.
@@ -207,13 +211,13 @@ impl<'d> Moving<'d> {
     }
 
     /// Shows what has changed to those who have the inodes in use.
-    fn publish(self, fs: &Ext4, rename: &Rename<'_>, tid: Tid) -> Result<()> {
-        self.from.publish(fs, tid);
-        if let Some(to) = self.to {
-            to.publish(fs, tid);
+    fn publish(&self, fs: &Ext4, rename: &Rename<'_>, tid: Tid) -> Result<()> {
+        self.from.show(fs, tid);
+        if let Some(to) = &self.to {
+            to.show(fs, tid);
         }
-        fs.publish(rename.inode, self.inode, tid)?;
-        match (rename.target, self.target) {
+        fs.publish_touched(rename.inode, &self.inode, tid);
+        match (rename.target, &self.target) {
             (Some(inode), Some(target)) => fs.publish(inode, target, tid),
             _ => Ok(()),
         }

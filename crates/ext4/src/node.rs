@@ -54,9 +54,15 @@ impl<'d> Names<'d> {
         Self { dir, info: node.info(), _names: names }
     }
 
-    /// Shows the directory as transaction `tid` has changed it to those who have it in use.
+    /// Shows the directory as transaction `tid` has changed it to those who have it in use, and lets them go on.
+    #[inline]
     pub(crate) fn publish(self, fs: &Ext4, tid: Tid) {
-        fs.publish_names(self.dir, self.info, tid);
+        self.show(fs, tid);
+    }
+
+    /// The same for who goes on itself.
+    pub(crate) fn show(&self, fs: &Ext4, tid: Tid) {
+        fs.publish_names(self.dir, &self.info, tid);
     }
 }
 
@@ -94,10 +100,10 @@ impl Node {
     }
 
     /// Puts a changed inode in place, which transaction `tid` makes durable.
-    pub(crate) fn set(&self, info: InodeInfo, tid: Tid) {
+    pub(crate) fn set(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
         current.changed_in = Some(tid);
-        current.info = info;
+        current.info.clone_from(info);
     }
 
     /// Notes that the inode has been given back.

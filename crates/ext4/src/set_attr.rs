@@ -55,10 +55,11 @@ impl Ext4 {
         let plan =
             set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, Some(acl))).transpose()?;
         let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(self));
-        let owners = Owners::of(info.fields()).after(set);
-        self.open_accounts(owners)?;
+        let counts = set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
+        let owners = counts.then(|| Owners::of(info.fields()).after(set));
+        owners.map_or(Ok(()), |owners| self.open_accounts(owners))?;
         let operate = |change: &Change<'_>| {
-            change.admit_transfer(&info, owners, set.caps)?;
+            owners.map_or(Ok(()), |owners| change.admit_transfer(&info, owners, set.caps))?;
             if let Some(plan) = &plan {
                 change.admit_plan(&info, set.caps, plan)?;
             }
@@ -73,9 +74,15 @@ impl Ext4 {
             Ok(change.tid())
         };
         let tid = self.changing(need.credits, need.blocks, operate)?;
-        let Some(acl) = &set.acl else { return self.publish(inode, info, tid) };
+        let Some(acl) = &set.acl else {
+            if !sets_only_mode(set) {
+                return self.publish(inode, &info, tid);
+            }
+            self.publish_touched(inode, &info, tid);
+            return Ok(());
+        };
         let attr = self.attr(&info)?;
-        node.set(info, tid);
+        node.set(&info, tid);
         inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
         Ok(())
     }
@@ -128,6 +135,12 @@ fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>
     }
     new.set_project(project);
     if new.project() == project { Ok(()) } else { Err(Errno::EOPNOTSUPP.into()) }
+}
+
+/// Whether nothing is set but the mode, and the time of that.
+fn sets_only_mode(set: &SetAttr) -> bool {
+    let ids = [set.uid, set.gid, set.project].iter().any(Option::is_some);
+    !ids && set.flags.is_none() && set.atime.is_none() && set.mtime.is_none()
 }
 
 fn set_fields(fields: &mut Fields, set: &SetAttr) {

@@ -5,7 +5,7 @@
 //! of `ea_inode`.
 
 use extern4_disk::feature::Compat;
-use extern4_disk::xattr::NameIndex;
+use extern4_disk::xattr::{NameIndex, Spot};
 use extern4_disk::{Place, Structure};
 use extern4_vfs::{Caps, Errno, Inode, Timespec, XattrFlags};
 
@@ -33,8 +33,18 @@ impl Ext4 {
         let split = NameIndex::split(name).filter(|(index, _)| LISTED.contains(index));
         let (index, rest) = split.ok_or(Errno::EOPNOTSUPP)?;
         let node = inode.private::<Node>();
-        let _map = node.change_map();
         let mut info = node.info();
+        if let Some(value) = value
+            && let Some(spot) = self.spot_for(&info, (index, rest), value)?
+        {
+            let exists = flags.contains(XattrFlags::CREATE);
+            return if exists {
+                Err(Errno::EEXIST.into())
+            } else {
+                self.overwrite_value(inode, info, spot, value, now)
+            };
+        }
+        let _map = node.change_map();
         let old = self.attributes(&info)?;
         match old.has(index, rest) {
             true if flags.contains(XattrFlags::CREATE) => return Err(Errno::EEXIST.into()),
@@ -51,7 +61,28 @@ impl Ext4 {
             change.apply(&mut info, plan)?;
             Ok(change.tid())
         })?;
-        self.publish(inode, info, tid)
+        self.publish(inode, &info, tid)
+    }
+
+    /// Writes a value over the one that an attribute in the record has. Whoever reads attributes sees one of the two, for it changes in one
+    /// step and nothing moves, so the map need not be locked.
+    fn overwrite_value(
+        &self,
+        inode: &Inode,
+        mut info: InodeInfo,
+        spot: Spot,
+        value: &[u8],
+        now: Timespec,
+    ) -> Result<()> {
+        info.fields_mut().set_ctime(timestamp(now));
+        // The record and the superblock.
+        let tid = self.changing(2, 0, |change| {
+            change.note_attributes()?;
+            change.store_with(&info, |area| spot.overwrite(area, value))?;
+            Ok(change.tid())
+        })?;
+        self.publish_touched(inode, &info, tid);
+        Ok(())
     }
 
     /// Gives up what attributes of a deleted inode have in EA inodes, each in a change of its own. What then is left

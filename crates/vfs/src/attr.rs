@@ -96,6 +96,18 @@ bitflags::bitflags! {
     }
 }
 
+/// What of a directory's attributes changes with the names in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as in `Attr`")]
+pub struct NamesAttr {
+    pub nlink: u32,
+    pub size: u64,
+    pub blocks: u64,
+    pub mtime: Timespec,
+    pub ctime: Timespec,
+    pub flags: FileFlags,
+}
+
 /// The attributes of an inode, as `statx` reports them.
 // In C's order, so that what `AttrCell` keeps in one word stands together here, and is stored as one.
 #[repr(C)]

@@ -7,15 +7,23 @@
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
 
-use crate::attr::{Attr, FileFlags, FileType, Rdev, Timespec};
+use crate::attr::{Attr, FileFlags, FileType, NamesAttr, Rdev, Timespec};
 use crate::lock::{self, Latch, LatchGuard};
 
 const WORDS: usize = 11;
+/// Where some of them are.
+const MODE: usize = 1;
+const SIZE: usize = 2;
+const BLOCKS: usize = 3;
+const FLAGS: usize = 5;
+const ATIME: usize = 6;
+const MTIME: usize = 7;
+const CTIME: usize = 8;
 
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
-/// | `seq` | `Writer::store` | `get`, `owner` | those of `SeqCount` |
-/// | `words`, `nsecs` | `Writer::store` | `get`, `owner` | Relaxed, ordered by `seq` |
+/// | `seq` | `Writer`'s methods | `get`, `owner` | those of `SeqCount` |
+/// | `words`, `nsecs` | `Writer`'s methods | `get`, `owner` | Relaxed, ordered by `seq` |
 pub(crate) struct AttrCell {
     ino: u64,
     generation: u32,
@@ -70,13 +78,13 @@ impl AttrCell {
 
     /// Owner, group and permission bits, of one moment.
     pub(crate) fn owner(&self) -> (u32, u32, u16) {
-        let (uid, gid, mode) = self.owner_with(|| self.load(1));
+        let (uid, gid, mode) = self.owner_with(|| self.load(MODE));
         (uid, gid, low16(halves(mode).0))
     }
 
     /// The number of links.
     pub(crate) fn nlink(&self) -> u32 {
-        halves(self.load(1)).1
+        halves(self.load(MODE)).1
     }
 
     /// Owner, group, and what `word` loads, of one moment: `word` is something that only [`Writer::store`] changes.
@@ -132,8 +140,8 @@ impl Copied {
     #[inline(always)]
     pub(crate) fn decode(self) -> Attr {
         let Self { ino, generation, kind, words, nsecs } = self;
-        let time = |index: usize| Timespec { sec: words[6 + index].cast_signed(), nsec: nsecs[index] };
-        let ((uid, gid), (mode, nlink)) = (halves(words[0]), halves(words[1]));
+        let time = |index: usize| Timespec { sec: words[ATIME + index].cast_signed(), nsec: nsecs[index] };
+        let ((uid, gid), (mode, nlink)) = (halves(words[0]), halves(words[MODE]));
         let ((major, minor), (blksize, flags)) = (halves(words[4]), halves(words[5]));
         let (project, has_btime) = halves(words[10]);
         Attr {
@@ -174,6 +182,32 @@ impl Writer<'_> {
         }
         for (nsec, value) in self.cell.nsecs.iter().zip(nsecs) {
             nsec.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes no more than mode, number of links, and when the inode was last changed, and with it what `publish` stores.
+    pub(crate) fn touch(&self, mode: u16, nlink: u32, ctime: Timespec, publish: impl FnOnce()) {
+        let _section = self.cell.seq.write();
+        publish();
+        // Relaxed, all: as in `store`.
+        self.cell.words[MODE].store(pair(u32::from(mode & 0o7777), nlink), Ordering::Relaxed);
+        self.cell.words[CTIME].store(ctime.sec.cast_unsigned(), Ordering::Relaxed);
+        self.cell.nsecs[CTIME - ATIME].store(ctime.nsec, Ordering::Relaxed);
+    }
+
+    /// Changes what changes with the names in a directory.
+    pub(crate) fn touch_names(&self, names: &NamesAttr) {
+        let cell = self.cell;
+        let _section = cell.seq.write();
+        let set = |word: usize, value: u64| cell.words[word].store(value, Ordering::Relaxed);
+        // Relaxed, all: as in `store`.
+        set(MODE, pair(halves(cell.load(MODE)).0, names.nlink));
+        set(SIZE, names.size);
+        set(BLOCKS, names.blocks);
+        set(FLAGS, pair(halves(cell.load(FLAGS)).0, names.flags.bits()));
+        for (word, time) in [(MTIME, names.mtime), (CTIME, names.ctime)] {
+            set(word, time.sec.cast_unsigned());
+            cell.nsecs[word - ATIME].store(time.nsec, Ordering::Relaxed);
         }
     }
 }
@@ -244,6 +278,15 @@ mod tests {
             cell.lock().store(&second, || ());
             prop_assert_eq!(cell.get(), Attr { ino: first.ino, ..second });
             prop_assert_eq!(cell.owner(), (second.uid, second.gid, second.mode));
+            cell.lock().touch(first.mode, first.nlink, first.ctime, || ());
+            let touched = Attr { ino: first.ino, mode: first.mode, nlink: first.nlink, ctime: first.ctime, ..second };
+            prop_assert_eq!(cell.get(), touched);
+            let Attr { size, blocks, nlink, mtime, ctime, flags, .. } = second;
+            let names = NamesAttr { size: size ^ 1, blocks: blocks ^ 1, nlink, mtime: ctime, ctime: mtime, flags: !flags };
+            cell.lock().touch_names(&names);
+            let renamed =
+                Attr { size: size ^ 1, blocks: blocks ^ 1, nlink, mtime: ctime, ctime: mtime, flags: !flags, ..touched };
+            prop_assert_eq!(cell.get(), renamed);
         }
     }
 }

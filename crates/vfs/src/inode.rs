@@ -22,7 +22,7 @@ use extern4_sync::shared::Release;
 
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
-use crate::attr::{Attr, FileType};
+use crate::attr::{Attr, FileType, NamesAttr, Timespec};
 use crate::attr_cell::{AttrCell, Copied, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
@@ -164,6 +164,23 @@ impl Inode {
         self.store(&self.attr.lock(), attr, |bits| bits, None::<fn()>);
     }
 
+    /// Sets no more than permission bits, number of links, and when the inode was last changed: as [`set_attr`](Self::set_attr), which takes
+    /// longer.
+    pub fn touch(&self, mode: u16, nlink: u32, ctime: Timespec) {
+        self.attr.lock().touch(mode, nlink, ctime, || {
+            let mode = self.kind().mode_bits() | mode & 0o7777;
+            self.perm.publish_if(|old| {
+                let new = old.with_mode(mode);
+                (new != old).then_some(new)
+            });
+        });
+    }
+
+    /// Sets what changes of a directory when its names do. The flags that permissions depend on stay as they are.
+    pub fn touch_names(&self, names: &NamesAttr) {
+        self.attr.lock().touch_names(names);
+    }
+
     /// Changes an ACL and the attributes together: nobody sees the new mode with the old ACL. For the file system whose
     /// inode this is, once its own structures have changed.
     pub fn update_acl<R>(
@@ -301,6 +318,9 @@ impl Inode {
 
     /// An ACL, from the cache or read by `fs`.
     pub(crate) fn acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+        if kind == AclKind::Access && self.perm().acl() == AclState::None {
+            return Ok(None);
+        }
         if let Some(known) = self.known_acl(kind) {
             return Ok(known);
         }

@@ -62,7 +62,7 @@ pub mod superblock;
 pub mod xattr;
 
 pub use acl::{Acl, AclEntry, AclError, AclKind, AclTag};
-pub use attr::{Attr, FileFlags, FileType, Rdev, StatFs, Timespec};
+pub use attr::{Attr, FileFlags, FileType, NamesAttr, Rdev, StatFs, Timespec};
 pub use cred::{Caps, Cred};
 pub use dir_batch::{DirBatch, DirEntry};
 pub use errno::{Errno, Error, Result};

@@ -62,9 +62,10 @@ impl Session {
             return Err(Errno::EOPNOTSUPP.into());
         }
         may_change_owner_things(inode)?;
-        self.owns_after(inode, set)?;
+        let (uid, gid, _) = inode.owner();
+        self.owns(set.uid.unwrap_or(uid))?;
         let mut mode = mode & 0o7777;
-        if !in_group_or_capable(&self.cred, set.gid.unwrap_or(inode.owner().1)) {
+        if !in_group_or_capable(&self.cred, set.gid.unwrap_or(gid)) {
             mode &= !0o2000;
         }
         // The ACL's owner, mask and other entries are the mode's bits.
@@ -74,9 +75,8 @@ impl Session {
         Ok(())
     }
 
-    /// `EPERM` unless the caller owns the file once `set` has been done, or may act as if.
-    fn owns_after(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
-        let owner = set.uid.unwrap_or(inode.owner().0);
+    /// `EPERM` unless the caller is `owner`, or may act as if.
+    fn owns(&self, owner: u32) -> Result<()> {
         if owner == self.cred.uid() || self.cred.has(Caps::FOWNER) {
             Ok(())
         } else {
@@ -149,7 +149,7 @@ impl Session {
         }
         if new.atime.is_some() || new.mtime.is_some() {
             may_change_owner_things(inode)?;
-            self.owns_after(inode, &set)?;
+            self.owns(set.uid.unwrap_or(inode.owner().0))?;
         }
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)

@@ -1,0 +1,114 @@
+//! Changing the value of an attribute where it stands in its inode.
+
+use zerocopy::FromBytes;
+
+use super::{Attrs, IBODY_HEADER_SIZE, NameIndex, RawXattrEntry, Value};
+
+/// Where an attribute stands in an inode, and the room that its value has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// Where its entry is, behind the header.
+    entry: usize,
+    /// Where its value is, behind the header.
+    value: usize,
+    len: usize,
+    /// Bytes up to the next value, or to the end.
+    room: usize,
+}
+
+impl Attrs<'_> {
+    /// Where the attribute of that name stands, if it is there and has a value that stands beside it and is not empty.
+    pub fn spot(&self, index: NameIndex, name: &[u8]) -> Option<Spot> {
+        let mut attrs = self.iter();
+        loop {
+            let entry = attrs.at;
+            let attr = attrs.next()?;
+            if attr.index != index || attr.name != name {
+                continue;
+            }
+            let Value::Here(bytes) = attr.value else { return None };
+            let (raw, _) = RawXattrEntry::ref_from_prefix(&self.base[entry..]).ok()?;
+            let value = usize::from(raw.e_value_offs.get());
+            let room = bytes.len().next_multiple_of(4).min(self.base.len().checked_sub(value)?);
+            return (!bytes.is_empty()).then_some(Spot { entry, value, len: bytes.len(), room });
+        }
+    }
+}
+
+impl Spot {
+    /// Whether a value of `len` bytes takes as much room as the one that is there.
+    pub fn fits(&self, len: usize) -> bool {
+        len.next_multiple_of(4) == self.len.next_multiple_of(4) && len <= self.room
+    }
+
+    /// Writes `value`, which [fits](Self::fits), over the one that is there. As in any entry of an inode whose value is beside it, there
+    /// is no hash. `space` is the one that [`Attrs::in_inode`] has found this in.
+    ///
+    /// # Panics
+    /// If it is another, or the value does not fit.
+    pub fn overwrite(&self, space: &mut [u8], value: &[u8]) {
+        assert!(self.fits(value.len()), "{} bytes in place of {}", value.len(), self.len);
+        let base = &mut space[IBODY_HEADER_SIZE..];
+        let (entry, _) = RawXattrEntry::mut_from_prefix(&mut base[self.entry..]).expect("an entry is there");
+        // OK: fewer than a block has.
+        entry.e_value_size.set(value.len() as u32);
+        entry.e_hash.set(0);
+        let (new, padding) = base[self.value..self.value + self.room].split_at_mut(value.len());
+        new.copy_from_slice(value);
+        padding.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Attr, encode_in_inode};
+    use super::*;
+    use crate::{Place, Structure};
+
+    const PLACE: Place = Place::new(Structure::Xattr);
+
+    fn attr<'a>(name: &'a [u8], value: Value<'a>) -> Attr<'a> {
+        Attr { index: NameIndex::USER, name, value, hash: 7 }
+    }
+
+    fn spot(space: &[u8], name: &[u8]) -> Option<Spot> {
+        Attrs::in_inode(space, PLACE).unwrap().unwrap().spot(NameIndex::USER, name)
+    }
+
+    #[test]
+    fn a_value_is_written_over_where_it_stands() {
+        let elsewhere = Value::EaInode { ino: 12, size: 70_000 };
+        let mut list = [
+            attr(b"one", Value::Here(b"first")),
+            attr(b"two", Value::Here(b"second")),
+            attr(b"three", Value::Here(b"")),
+            attr(b"four", elsewhere),
+        ];
+        let mut space = [0xEE; 120];
+        encode_in_inode(&list, &mut space).unwrap();
+        for value in [b"123456".as_slice(), b"12345", b"12345678"] {
+            let spot = spot(&space, b"two").unwrap();
+            assert!(spot.fits(value.len()) && !spot.fits(4) && !spot.fits(9) && !spot.fits(0));
+            spot.overwrite(&mut space, value);
+            // As if it had been written so.
+            list[1] = Attr { hash: 0, ..attr(b"two", Value::Here(value)) };
+            let mut anew = [0xEE; 120];
+            encode_in_inode(&list, &mut anew).unwrap();
+            assert_eq!(space, anew);
+        }
+        assert_eq!([&b"three"[..], b"four", b"five"].map(|name| spot(&space, name)), [None; 3]);
+    }
+
+    /// What the format allows, though nobody writes it: a value that begins anywhere.
+    #[test]
+    fn a_value_at_the_very_end_has_no_padding() {
+        let mut space = [0; 64];
+        encode_in_inode(&[attr(b"n", Value::Here(b"abc"))], &mut space).unwrap();
+        // Its offset, behind the header and the first two bytes of the entry.
+        space[6..8].copy_from_slice(&57u16.to_le_bytes());
+        let spot = spot(&space, b"n").unwrap();
+        assert!(spot.fits(3) && spot.fits(1) && !spot.fits(4));
+        spot.overwrite(&mut space, b"z");
+        assert_eq!(space[61..], *b"z\0\0");
+    }
+}
