@@ -275,15 +275,48 @@ impl<'a> Slots<'a> {
         Self { bytes, at: 0, layout: *layout, place }
     }
 
+    /// How they are laid out.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// The first record from here on that is the entry of `name`, byte by byte, and the record before it. It takes a fraction of
     /// the time that it takes to go through the records, for no more is checked of the others than that each leads to the next.
     ///
     /// # Errors
     /// A record before it after which nothing can be found.
     pub fn find_name(&self, name: &[u8]) -> Result<Option<(Option<Span>, Span)>, Corrupt> {
+        self.search(name, self.at, || true)
+    }
+
+    /// The same among no more than `most` records from the one at byte `offset` on.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_name_among(
+        &self,
+        name: &[u8],
+        offset: usize,
+        most: usize,
+    ) -> Result<Option<(Option<Span>, Span)>, Corrupt> {
+        let mut left = most;
+        self.search(name, offset, || {
+            let goes_on = left > 0;
+            left = left.saturating_sub(1);
+            goes_on
+        })
+    }
+
+    #[inline(always)]
+    fn search(
+        &self,
+        name: &[u8],
+        mut at: usize,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Option<(Option<Span>, Span)>, Corrupt> {
         let end = NameEnd::of(name);
-        let (mut before, mut at) = (None, self.at);
-        while at < self.bytes.len() {
+        let mut before = None;
+        while at < self.bytes.len() && goes_on() {
             let span = self.span_at(at)?;
             // Names in one directory often begin alike, so the end is compared first.
             if span.name_len(&self.layout) == name.len()
@@ -299,13 +332,13 @@ impl<'a> Slots<'a> {
         Ok(None)
     }
 
-    /// The first record from here on with at least `need` bytes that are not in use, and how many of it are. As much is checked as
-    /// by [`find_name`](Self::find_name), and that names fit into their records.
+    /// The first record from the one at byte `offset` on with at least `need` bytes that are not in use, and how many of it are. As much
+    /// is checked as by [`find_name`](Self::find_name), and that names fit into their records.
     ///
     /// # Errors
-    /// A record before it after which nothing can be found, or whose name does not fit into it.
-    pub fn find_room(&self, need: usize) -> Result<Option<(Span, usize)>, Corrupt> {
-        let mut at = self.at;
+    /// A record from there on after which nothing can be found, or whose name does not fit into it.
+    pub fn find_room(&self, offset: usize, need: usize) -> Result<Option<(Span, usize)>, Corrupt> {
+        let mut at = offset;
         while at < self.bytes.len() {
             let span = self.span_at(at)?;
             let used = self.used_of(span)?;
@@ -328,6 +361,11 @@ impl<'a> Slots<'a> {
             return Err(self.place.byte(span.offset).corrupt(kind));
         }
         Ok(span.ino)
+    }
+
+    /// How many bytes of a record of these are not in use; all, if its name does not fit into it.
+    pub fn slack_of(&self, span: Span) -> usize {
+        span.rec_len - self.used_of(span).unwrap_or(0)
     }
 
     /// How many bytes of a record are in use.
@@ -498,11 +536,13 @@ struct NameEnd {
 
 impl NameEnd {
     fn of(name: &[u8]) -> Self {
-        let len = name.len().min(8);
-        let mut bytes = [0; 8];
-        bytes[8 - len..].copy_from_slice(&name[name.len() - len..]);
-        let mask = if len == 0 { 0 } else { u64::MAX << (64 - 8 * len) };
-        Self { bytes: u64::from_le_bytes(bytes), mask }
+        if let Some(last) = name.last_chunk::<8>() {
+            return Self { bytes: u64::from_le_bytes(*last), mask: u64::MAX };
+        }
+        // Each byte comes in from above.
+        let bytes = name.iter().fold(0, |bytes, &byte| bytes >> 8 | u64::from(byte) << 56);
+        let mask = if name.is_empty() { 0 } else { u64::MAX << (64 - 8 * name.len()) };
+        Self { bytes, mask }
     }
 
     /// Whether the eight bytes from `at` on end like the name. Those of a short name have the end of the header before them.
@@ -882,6 +922,11 @@ mod tests {
                     if is_first {
                         let (found_before, span) = slots.find_name(entry.name).unwrap().unwrap();
                         prop_assert_eq!(found_before.map(|span| span.offset), before);
+                        let from = before.unwrap_or(0);
+                        let among = |most| slots.find_name_among(entry.name, from, most).unwrap();
+                        let (found_before, beside) = among(2).unwrap();
+                        prop_assert_eq!((found_before.map(|it| it.offset), beside.offset), (before, span.offset));
+                        prop_assert!(among(0).is_none() && among(1).is_some() == before.is_none());
                         prop_assert_eq!(
                             (span.offset, span.rec_len, slots.ino_of(span).unwrap()),
                             (slot.offset as usize, slot.rec_len as usize, entry.ino)
@@ -894,7 +939,7 @@ mod tests {
                         slot.rec_len as usize - slot.entry.map_or(0, |it| layout.rec_len(it.name)) >= need
                     };
                     if let Some(first) = seen.iter().find(room) {
-                        let (span, used) = slots.find_room(need).unwrap().unwrap();
+                        let (span, used) = slots.find_room(0, need).unwrap().unwrap();
                         prop_assert_eq!(span.offset, first.offset as usize);
                         prop_assert_eq!(used, first.entry.map_or(0, |it| layout.rec_len(it.name)));
                     }
@@ -908,7 +953,7 @@ mod tests {
             let slots = Slots::new(&bytes, &layout, PLACE);
             prop_assert!(slots.clone().count() <= bytes.len() / 12 + 1);
             for need in [12, 100, 1000] {
-                if let Ok(Some((span, used))) = slots.find_room(need) {
+                if let Ok(Some((span, used))) = slots.find_room(0, need) {
                     prop_assert!(used + need <= span.rec_len && span.offset + span.rec_len <= bytes.len());
                 }
             }

@@ -25,6 +25,7 @@ use crate::htree::{NameHash, Tree, expect};
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::names::{MOST_NEW_BLOCKS, encode_dots, names_len, names_place};
+use crate::near::Near;
 use crate::records;
 
 /// The superblock's flags that say whether hashes take bytes as signed or unsigned.
@@ -211,6 +212,8 @@ impl Change<'_> {
         });
         let flags = dir.fields().flags() | InodeFlags::INDEX;
         dir.fields_mut().set_flags(flags);
+        // Of its only block, which holds no names any more.
+        dir.near = Near::default();
         self.store_index_root(dir, &mut root, version, 0, &node)?;
         self.say_how_hashed()
     }

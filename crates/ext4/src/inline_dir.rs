@@ -65,7 +65,7 @@ impl Contents {
     fn add(&mut self, entry: &DirEntry<'_>) -> Result<()> {
         let need = self.layout.rec_len(entry.name);
         for chain in self.chains() {
-            if let Some(gap) = records::find_gap(&self.slots(chain), need)? {
+            if let Some(gap) = records::find_gap(&self.slots(chain), 0, need)? {
                 records::fill_gap(&mut self.bytes[chain.0..chain.1], gap, entry, &self.layout);
                 return Ok(());
             }

@@ -17,6 +17,7 @@ use extern4_vfs::{Attr, Errno, FileFlags, FileType, NewInode, Rdev, Timespec};
 use crate::error::{Error, Result};
 use crate::group::to_usize;
 use crate::mount::Ext4;
+use crate::near::Near;
 use crate::node::Node;
 use crate::{seal, symlink};
 
@@ -29,6 +30,8 @@ pub(crate) struct InodeInfo {
     inode: Inode,
     record: Record,
     seed: Option<ChecksumSeed>,
+    /// Of a directory, where its names have changed.
+    pub(crate) near: Near,
 }
 
 /// Where the bytes of an inode's record are.
@@ -64,7 +67,7 @@ impl InodeInfo {
     /// A new inode, whose record is at `position`.
     pub(crate) fn new(inode: Inode, position: Position, volume: Option<ChecksumSeed>) -> Self {
         let seed = volume.map(|volume| inode.checksum_seed(volume));
-        Self { inode, record: Record::Table(position), seed }
+        Self { inode, record: Record::Table(position), seed, near: Near::default() }
     }
 
     /// Where its record is in the inode table; `None` if it is in what fast commits say.
@@ -177,7 +180,7 @@ impl Ext4 {
             (decode(record, ino, self.superblock(), place)?, Record::Table(at))
         };
         let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
-        let info = InodeInfo { inode, record, seed };
+        let info = InodeInfo { inode, record, seed, near: Near::default() };
         if info.is_inline() && !self.superblock().features().incompat.contains(Incompat::INLINE_DATA) {
             return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
         }

@@ -61,6 +61,7 @@ mod mmp;
 mod mount;
 mod namei;
 mod names;
+mod near;
 mod node;
 mod nokey;
 mod ops;

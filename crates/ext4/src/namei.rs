@@ -68,7 +68,8 @@ impl<'a> Wanted<'a> {
 pub(crate) struct Found {
     /// The inode it stands for.
     pub(crate) ino: u32,
-    /// The block of the volume that has it.
+    /// The block that has it, in the directory and on the volume.
+    pub(crate) logical: u32,
     pub(crate) block: u64,
     /// Where in the block its record stands.
     pub(crate) record: Located,
@@ -170,7 +171,7 @@ impl Ext4 {
                 _ => records::find(slots, |entry| wanted.matches(entry.name))?
                     .map(|(record, entry)| (record, entry.ino)),
             };
-            Ok::<_, Corrupt>(found.map(|(record, ino)| Found { ino, block, record }))
+            Ok::<_, Corrupt>(found.map(|(record, ino)| Found { ino, logical, block, record }))
         });
         Ok(found??)
     }

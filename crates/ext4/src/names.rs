@@ -12,7 +12,7 @@ use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType, NAME_MAX, Slots};
 use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::htree;
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::change::Change;
@@ -112,12 +112,29 @@ impl Ext4 {
 
     /// A gap for `name` in block `logical` of a directory, and the block of the volume that has it.
     fn find_gap(&self, dir: &InodeInfo, logical: u32, name: &[u8]) -> Result<Option<(u64, Gap)>> {
-        let physical = self.dir_physical(dir, logical)?;
+        let physical = match dir.near.physical(logical) {
+            Some(physical) => physical,
+            None => self.dir_physical(dir, logical)?,
+        };
         let need = self.dir_layout(dir).rec_len(name);
         let gap = self.with_dir_block(dir, logical, physical, |bytes| {
-            records::find_gap(&self.dir_slots(dir, physical, bytes), need)
+            let slots = self.dir_slots(dir, physical, bytes);
+            let gap = records::find_gap(&slots, dir.near.room_from(logical, need), need)?;
+            debug_assert_eq!(Ok(gap), records::find_gap(&slots, 0, need), "{:?} of {}", dir.near, dir.ino());
+            Ok::<_, Corrupt>(gap)
         })??;
         Ok(gap.map(|gap| (physical, gap)))
+    }
+
+    /// The entry of a name that is about to be changed, in a directory that has blocks.
+    fn find_to_change(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Found> {
+        if let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) {
+            let look = |bytes: &[u8]| dir.near.find(&self.dir_slots(dir, block, bytes), name);
+            if let Some((record, ino)) = self.with_dir_block(dir, logical, block, look)?? {
+                return Ok(Found { ino, logical, block, record });
+            }
+        }
+        self.find_entry(dir, wanted)?.ok_or_else(|| Errno::ENOENT.into())
     }
 
     /// How many blocks a directory can have.
@@ -225,8 +242,11 @@ impl Change<'_> {
         if dir.is_inline() {
             return self.remove_inline(dir, &wanted);
         }
-        let Found { ino, block, record } = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
+        let Found { ino, logical, block, record } = self.fs.find_to_change(dir, &wanted)?;
         self.edit_names_at(dir, block, |bytes, _| records::remove(bytes, record))?;
+        if !dir.is_indexed() {
+            dir.near.note_removed(logical, block, record);
+        }
         Ok(ino)
     }
 
@@ -242,7 +262,7 @@ impl Change<'_> {
         if dir.is_inline() {
             return self.replace_inline(dir, &wanted, ino, kind);
         }
-        let Found { block, record, .. } = self.fs.find_entry(dir, &wanted)?.ok_or(Errno::ENOENT)?;
+        let Found { block, record, .. } = self.fs.find_to_change(dir, &wanted)?;
         self.edit_names_at(dir, block, |bytes, layout| records::replace(bytes, record, ino, kind, layout))
     }
 
@@ -269,9 +289,13 @@ impl Change<'_> {
     }
 
     /// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is none that is large enough.
-    pub(crate) fn put_name(&self, dir: &InodeInfo, logical: u32, entry: &DirEntry<'_>) -> Result<bool> {
+    pub(crate) fn put_name(&self, dir: &mut InodeInfo, logical: u32, entry: &DirEntry<'_>) -> Result<bool> {
         let Some((block, gap)) = self.fs.find_gap(dir, logical, entry.name)? else { return Ok(false) };
         self.edit_names_at(dir, block, |bytes, layout| records::fill_gap(bytes, gap, entry, layout))?;
+        if !dir.is_indexed() {
+            let need = self.fs.dir_layout(dir).rec_len(entry.name);
+            dir.near.note_added(logical, block, gap, need);
+        }
         Ok(true)
     }
 

@@ -5,7 +5,7 @@
 //! fits what was found. Who looks for room, or for a name byte by byte, passes the other records over by their lengths.
 
 use extern4_disk::Corrupt;
-use extern4_disk::dirent::{DirEntry, FileType, Layout, Slots};
+use extern4_disk::dirent::{DirEntry, FileType, Layout, Slots, Span};
 
 use crate::group::to_usize;
 
@@ -28,9 +28,16 @@ pub(crate) struct Gap {
     used: usize,
 }
 
-/// The first gap of at least `need` bytes.
-pub(crate) fn find_gap(slots: &Slots<'_>, need: usize) -> Result<Option<Gap>, Corrupt> {
-    let room = slots.find_room(need)?;
+impl Gap {
+    /// Where the record begins.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+}
+
+/// The first gap of at least `need` bytes from the record at `offset` on.
+pub(crate) fn find_gap(slots: &Slots<'_>, offset: usize, need: usize) -> Result<Option<Gap>, Corrupt> {
+    let room = slots.find_room(offset, need)?;
     Ok(room.map(|(span, used)| Gap { offset: span.offset, rec_len: span.rec_len, used }))
 }
 
@@ -48,14 +55,16 @@ pub(crate) fn find<'a>(
     slots: Slots<'a>,
     is: impl Fn(&DirEntry<'a>) -> bool,
 ) -> Result<Option<(Located, DirEntry<'a>)>, Corrupt> {
-    let mut before = None;
+    let (mut before, mut slack) = (None, 0);
+    let layout = *slots.layout();
     for slot in slots {
         let slot = slot?;
         let (start, rec_len) = (to_usize(slot.offset), to_usize(slot.rec_len));
         if let Some(entry) = slot.entry.filter(&is) {
-            return Ok(Some((Located { before, start, rec_len }, entry)));
+            return Ok(Some((Located { before, slack, start, rec_len }, entry)));
         }
         before = Some((start, rec_len));
+        slack = rec_len - slot.entry.map_or(0, |entry| layout.rec_len(entry.name));
     }
     Ok(None)
 }
@@ -63,22 +72,59 @@ pub(crate) fn find<'a>(
 /// Where the record of the entry `name` stands, byte by byte, and the inode of the entry. What the records before it say is not
 /// looked at.
 pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
-    let Some((before, span)) = slots.find_name(name)? else { return Ok(None) };
+    slots.find_name(name)?.map(|(before, span)| locate(slots, before, span)).transpose()
+}
+
+/// The same, if it is one of the first `most` records behind the one at `at`.
+pub(crate) fn find_name_beside(
+    slots: &Slots<'_>,
+    name: &[u8],
+    at: usize,
+    most: usize,
+) -> Result<Option<(Located, u32)>, Corrupt> {
+    let found = slots.find_name_among(name, at, most + 1)?;
+    // Of the one at `at` it is not known what is before it.
+    let found = found.filter(|(before, _)| before.is_some());
+    found.map(|(before, span)| locate(slots, before, span)).transpose()
+}
+
+/// Where a record stands, and the inode of its entry.
+fn locate(slots: &Slots<'_>, before: Option<Span>, span: Span) -> Result<(Located, u32), Corrupt> {
+    let slack = before.map_or(0, |before| slots.slack_of(before));
     let before = before.map(|before| (before.offset, before.rec_len));
-    Ok(Some((Located { before, start: span.offset, rec_len: span.rec_len }, slots.ino_of(span)?)))
+    Ok((Located { before, slack, start: span.offset, rec_len: span.rec_len }, slots.ino_of(span)?))
 }
 
 /// Where a record of a chain stands, and the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
     before: Option<(usize, usize)>,
+    /// How many bytes of the one before it are not in use.
+    slack: usize,
     start: usize,
     rec_len: usize,
 }
 
+impl Located {
+    /// Where the record begins.
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// How many bytes can be had there when it has been taken out.
+    pub(crate) fn room(&self) -> usize {
+        self.slack + self.rec_len
+    }
+
+    /// Where the record begins that has its bytes when it has been taken out.
+    pub(crate) fn left(&self) -> usize {
+        self.before.map_or(self.start, |(before, _)| before)
+    }
+}
+
 /// Takes a record out of the chain that it was found in; the one before it takes over its bytes.
 pub(crate) fn remove(bytes: &mut [u8], record: Located) {
-    let Located { before, start, rec_len } = record;
+    let Located { before, start, rec_len, .. } = record;
     // No more than the entry itself: the gap behind it may be most of the block. What entries have behind their names fits into 8
     // bytes.
     let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
@@ -176,7 +222,7 @@ mod tests {
                 let name = vec![b'a' + (ino % 26) as u8; 1 + ino as usize * 7 % 255];
                 let entry = entry(ino, &name);
                 let slots = Slots::without_tail(&bytes, &layout, PLACE);
-                let Some(gap) = find_gap(&slots, layout.rec_len(&name)).unwrap() else { break };
+                let Some(gap) = find_gap(&slots, 0, layout.rec_len(&name)).unwrap() else { break };
                 fill_gap(&mut bytes, gap, &entry, &layout);
                 model.push((name, ino));
                 assert_eq!(names(&bytes, &layout), model);
