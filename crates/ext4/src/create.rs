@@ -82,7 +82,9 @@ impl Ext4 {
             Ok((names, contents + for_name))
         };
         let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
-        let (info, tid) =
+        // Not handed from one to the other, for it is large.
+        let mut made = None;
+        let tid =
             self.changing_sparingly(NAME_CREDITS + acls.credits, blocks, exactly, |change, names| {
                 let mut names = names.flatten();
                 if asks_first && names.is_none() {
@@ -96,16 +98,16 @@ impl Ext4 {
                     }
                     change.admit_blocks(&names.info, new.caps, || self.blocks_for_name(&names.info, name))?;
                 }
-                let mut info = change.new_inode(&parent, new)?;
+                let info = made.insert(change.new_inode(&parent, new)?);
                 if name.is_none() {
                     info.fields_mut().set_links(0);
                 }
-                change.init_attributes(&mut info, new.acl, new.default_acl)?;
-                change.store_new(&info, new)?;
+                change.init_attributes(info, new.acl, new.default_acl)?;
+                change.store_new(info, new)?;
                 if name.is_none() {
                     // Not before it is stored: from then on, who takes a neighbour off the list writes to its record.
-                    change.orphan_add(&mut info)?;
-                    change.store(&info)?;
+                    change.orphan_add(info)?;
+                    change.store(info)?;
                 }
                 if let Some(name) = name {
                     let kind = dirent::FileType::from_mode(info.fields().mode());
@@ -117,8 +119,10 @@ impl Ext4 {
                     change.touch_names(&mut names.info, new.now)?;
                     names.publish(self, change.tid());
                 }
-                Ok((info, change.tid()))
+                Ok(change.tid())
             })?;
+        // OK: it has been made.
+        let info = made.ok_or(Errno::EIO)?;
         let attr = self.attr(&info)?;
         let no_acl = new.acl.is_none() && new.default_acl.is_none();
         Ok(NewInode { attr, no_acl, private: Box::new(Node::changed(info, tid)) })

@@ -143,20 +143,24 @@ impl Ext4 {
             Owners::of_new(&from, new)
         });
         left.map_or(Ok(()), |owners| self.open_accounts(owners))?;
-        self.changing_sparingly(2 * NAME_CREDITS, blocks, exactly, |change, moving| {
-            let mut moving = moving.unwrap_or_else(|| Moving::lock(rename));
-            self.check_rename(&moving, rename)?;
+        let operate = |change: &Change<'_>, moving: &mut Moving<'_>| {
+            self.check_rename(moving, rename)?;
             if rename.target.is_none() {
                 let dir = &moving.to_dir().info;
                 change.admit_blocks(dir, rename.caps, || self.blocks_for_name(dir, rename.to.name))?;
             }
             left.map_or(Ok(()), |owners| change.admit(owners, rename.caps, || Ok(change.amount(0, 1))))?;
             if exchange {
-                change.exchange(&mut moving, rename)?
+                change.exchange(moving, rename)?
             } else {
-                change.move_name(&mut moving, rename)?
+                change.move_name(moving, rename)?
             }
             moving.publish(self, rename, change.tid())
+        };
+        // Where it is made it stays, for it is large.
+        self.changing_sparingly(2 * NAME_CREDITS, blocks, exactly, |change, moving| match moving {
+            Some(mut moving) => operate(change, &mut moving),
+            None => operate(change, &mut Moving::lock(rename)),
         })
     }
 

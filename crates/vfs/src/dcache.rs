@@ -49,7 +49,7 @@ use extern4_sync::shared::{Last, Link, Seen, Shared};
 use crate::dentry::Dentry;
 use crate::inode::Inode;
 use crate::lock::{self, MutexGuard, Stripes, WaitingRooms};
-use crate::name::{Name, Scanned, hash_name, new_seed};
+use crate::name::{Name, Scanned, new_seed};
 
 pub(crate) struct DentryCache {
     table: HashTable<Entry>,
@@ -130,23 +130,25 @@ impl<'g> Hit<'g> {
 #[derive(Clone, Copy)]
 pub(crate) struct Key<'a> {
     pub(crate) parent: &'a Shared<Dentry>,
-    pub(crate) name: &'a [u8],
-    hash: u64,
+    name: Scanned<'a>,
 }
 
 impl Key<'_> {
     /// Means the same entry.
     pub(crate) fn same(&self, other: Key<'_>) -> bool {
-        self.parent.id() == other.parent.id() && self.name == other.name
+        self.parent.id() == other.parent.id() && self.name.bytes == other.name.bytes
     }
 
     /// Is locked before the other, where both are locked.
     pub(crate) fn precedes(&self, other: Key<'_>) -> bool {
-        (self.parent.id(), self.hash, self.name) < (other.parent.id(), other.hash, other.name)
+        fn place<'k>(key: &Key<'k>) -> (u64, u64, &'k [u8]) {
+            (key.parent.id(), key.name.hash, key.name.bytes)
+        }
+        place(self) < place(&other)
     }
 
     fn is(&self, entry: &Entry) -> bool {
-        entry.parent == self.parent.id() && entry.key.is(self.name)
+        entry.parent == self.parent.id() && entry.key.is_scanned(&self.name)
     }
 }
 
@@ -155,7 +157,7 @@ impl Key<'_> {
 pub(crate) struct LockedName<'a> {
     cache: &'a DentryCache,
     key: Key<'a>,
-    /// None once it has been [taken](Self::take_last).
+    /// None once it has been taken.
     dentry: Option<Shared<Dentry>>,
     /// The entry with the lock has left the table.
     is_bound: bool,
@@ -185,6 +187,11 @@ impl<'a> LockedName<'a> {
         let mine = self.dentry.take()?;
         let taken = self.cache.with_entry(self.key, |entry| entry.dentry.give_up_last(mine))?;
         taken.map_err(|mine| self.dentry = Some(mine)).ok()
+    }
+
+    /// Takes what the name stands for, to be put under another. The name must be bound anew then, whatever happens.
+    pub(crate) fn take(&mut self) -> Shared<Dentry> {
+        self.dentry.take().expect("it is taken once")
     }
 
     /// The name has been bound anew, and by that unlocked; gives back what it stood for, unless that has been taken.
@@ -250,7 +257,7 @@ impl DentryCache {
 
     /// `name` must be in its canonical form.
     pub(crate) fn key<'a>(&self, parent: &'a Shared<Dentry>, name: &'a [u8]) -> Key<'a> {
-        Key { parent, name, hash: hash_name(self.seed, parent.id(), name) }
+        Key { parent, name: Scanned::alone(self.seed, parent.id(), name) }
     }
 
     /// A number for a new dentry.
@@ -292,7 +299,7 @@ impl DentryCache {
     /// The same as [`see`](Self::see), in use.
     pub(crate) fn find(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
         let guard = pin();
-        let entry = self.table.find(key.hash, &guard, |entry| key.is(entry))?;
+        let entry = self.table.find(key.name.hash, &guard, |entry| key.is(entry))?;
         Hit(entry).dentry(&guard)?.hold()
     }
 
@@ -300,8 +307,8 @@ impl DentryCache {
     /// that is just being spared by the reclaiming hand could be missed.
     pub(crate) fn find_settled(&self, key: Key<'_>) -> Settled {
         let guard = pin();
-        let bucket = self.table.lock(key.hash, &guard);
-        let Some(found) = bucket.find(key.hash, |entry| key.is(entry)) else { return Settled::Unknown };
+        let bucket = self.table.lock(key.name.hash, &guard);
+        let Some(found) = bucket.find(key.name.hash, |entry| key.is(entry)) else { return Settled::Unknown };
         // Acquire: as in `Hit::dentry`.
         if found.value().hidden.load(Ordering::Acquire) {
             return Settled::Hidden;
@@ -311,7 +318,7 @@ impl DentryCache {
 
     /// Keeps others from asking the file system for the same name.
     pub(crate) fn single_flight(&self, key: Key<'_>) -> Ordered<MutexGuard<'_, ()>> {
-        self.stripes.lock(Rank::Lookup, key.hash)
+        self.stripes.lock(Rank::Lookup, key.name.hash)
     }
 
     /// Locks a name, once nobody else has it locked; `None` if it is not in the cache. Locks: see the top.
@@ -327,7 +334,7 @@ impl DentryCache {
 
     #[cold]
     fn wait_for_name(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
-        let room = self.waiting.room(key.hash);
+        let room = self.waiting.room(key.name.hash);
         loop {
             // Dropped with the mutex free.
             let _busy;
@@ -345,7 +352,7 @@ impl DentryCache {
     #[cold]
     pub(crate) fn wait_until_shown(&self, key: Key<'_>) {
         let _ranked = Ranked::take(Rank::Name);
-        let room = self.waiting.room(key.hash);
+        let room = self.waiting.room(key.name.hash);
         let mut waiting = room.enter();
         while self.with_entry(key, |entry| entry.hidden.load(Ordering::Acquire) && entry.ask()) == Some(true)
         {
@@ -357,7 +364,7 @@ impl DentryCache {
     fn try_lock_name(&self, key: Key<'_>, asks: bool) -> Attempt {
         loop {
             let guard = pin();
-            let found = self.table.find(key.hash, &guard, |entry| key.is(entry));
+            let found = self.table.find(key.name.hash, &guard, |entry| key.is(entry));
             let Some(entry) = found.map(Found::value) else { return Attempt::Unknown };
             // Held from before the lock is taken, so that an entry with a lock is not reclaimed.
             let Some(dentry) = entry.dentry.see(&guard).and_then(Seen::hold) else { return Attempt::Unknown };
@@ -377,13 +384,13 @@ impl DentryCache {
     fn unlock(&self, entry: &Entry, key: Key<'_>, next: u32) {
         // Release: pairs with the Acquire of the next holder.
         if entry.lock.swap(next, Ordering::Release) == AWAITED {
-            self.waiting.room(key.hash).wake_all();
+            self.waiting.room(key.name.hash).wake_all();
         }
     }
 
     fn with_entry<R>(&self, key: Key<'_>, then: impl FnOnce(&Entry) -> R) -> Option<R> {
         let guard = pin();
-        self.table.find(key.hash, &guard, |entry| key.is(entry)).map(|found| then(found.value()))
+        self.table.find(key.name.hash, &guard, |entry| key.is(entry)).map(|found| then(found.value()))
     }
 
     /// A dentry that is not in the cache yet. `name` is the spelling that paths show.
@@ -397,11 +404,21 @@ impl DentryCache {
     }
 
     /// Remembers that a name is not there.
-    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8]) -> Shared<Dentry> {
+    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8]) {
+        self.put_nothing(key, self.new_dentry(key, name, None));
+    }
+
+    /// The same for who looks on.
+    pub(crate) fn keep_nothing(&self, key: Key<'_>, name: &[u8]) -> Shared<Dentry> {
         let dentry = self.new_dentry(key, name, None);
-        self.put(key, dentry.clone());
-        self.count_negative(key, dentry.id());
+        self.put_nothing(key, dentry.clone());
         dentry
+    }
+
+    fn put_nothing(&self, key: Key<'_>, dentry: Shared<Dentry>) {
+        let id = dentry.id();
+        self.put(key, dentry);
+        self.count_negative(key, id);
     }
 
     /// Puts a dentry under a name, in place of what was there: then the caller has the name locked, and it becomes free.
@@ -409,15 +426,15 @@ impl DentryCache {
         let entry = Entry {
             parent: key.parent.id(),
             id: dentry.id(),
-            key: Name::new(key.name),
+            key: Name::new(key.name.bytes),
             hidden: AtomicBool::new(false),
             lock: AtomicU32::new(FREE),
             dentry: Link::new(Some(dentry)),
         };
         let mut dropped = Dropped::default();
         let guard = pin();
-        let mut bucket = self.table.lock(key.hash, &guard);
-        let old = bucket.replace(key.hash, entry, |entry| key.is(entry));
+        let mut bucket = self.table.lock(key.name.hash, &guard);
+        let old = bucket.replace(key.name.hash, entry, |entry| key.is(entry));
         dropped.replaced = old.and_then(|old| old.value().dentry.take());
         bucket.trim(self.limit, |entry| dropped.evict(entry));
         drop(bucket);
@@ -431,8 +448,8 @@ impl DentryCache {
     /// Forgets what a name stands for. Locks: the name.
     pub(crate) fn remove(&self, key: Key<'_>) {
         let guard = pin();
-        let mut bucket = self.table.lock(key.hash, &guard);
-        let found = bucket.find(key.hash, |entry| key.is(entry));
+        let mut bucket = self.table.lock(key.name.hash, &guard);
+        let found = bucket.find(key.name.hash, |entry| key.is(entry));
         let removed = found.and_then(|found| {
             bucket.remove(found);
             found.value().dentry.take()
@@ -450,7 +467,7 @@ impl DentryCache {
     fn count_negative(&self, key: Key<'_>, id: u64) {
         let oldest = {
             let mut negatives = lock::latch(&key.parent.negatives);
-            negatives.push_back((key.hash, id));
+            negatives.push_back((key.name.hash, id));
             if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
         };
         if let Some((hash, id)) = oldest {

@@ -49,7 +49,7 @@ impl Session {
                 return Err(Errno::EPERM.into());
             }
             let _change = inode.lock_exclusive();
-            if inode.attr().nlink == 0 && !inode.is_linkable() {
+            if inode.nlink() == 0 && !inode.is_linkable() {
                 return Err(Errno::ENOENT.into());
             }
             let kept = keep_inode(&source.dentry);
@@ -58,7 +58,7 @@ impl Session {
             sb.fs_for(&self.cred).link(inode, to, sb.now(), self.cred.caps())?;
             sb.icache.links_changed(&kept);
             kept.clear_linkable();
-            sb.bind(locked.key(), name, kept)?;
+            sb.enter(locked.key(), name, kept)?;
             locked.bound();
             Ok(())
         })
@@ -367,10 +367,13 @@ fn check_ends(
     if !directory(source).is_dir() && (from.last.slash || !exchange && to.last.slash) {
         return Err(Errno::ENOTDIR.into());
     }
-    if is_ancestor(source, &to.dir.dentry) {
+    // Nothing lies below what is no directory.
+    let is_above =
+        |dentry: &Shared<Dentry>, dir| dentry.inode().is_some_and(Inode::is_dir) && is_ancestor(dentry, dir);
+    if is_above(source, &to.dir.dentry) {
         return Err(Errno::EINVAL.into());
     }
-    if is_ancestor(target, &from.dir.dentry) {
+    if is_above(target, &from.dir.dentry) {
         return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into());
     }
     Ok(())
@@ -434,7 +437,7 @@ fn remove_name(
     let is_last = last.is_some() && inode.references() == 3;
     if let Err(error) = sb.fs().unlink(from, inode, sb.now(), is_last) {
         if last.is_some() {
-            sb.bind(locked.key(), from.name, inode.clone())?;
+            sb.enter(locked.key(), from.name, inode.clone())?;
             locked.bound();
         }
         return Err(error);
@@ -476,7 +479,7 @@ fn move_dentries(
     fs: &dyn FileSystem,
     from: &End<'_>,
     to: &End<'_>,
-    (from_name, to_name): (LockedName<'_>, LockedName<'_>),
+    (mut from_name, mut to_name): (LockedName<'_>, LockedName<'_>),
     rename: &Rename<'_>,
 ) -> Result<Shared<Dentry>> {
     let (from_dir, to_dir) = (&from.dir.dentry, &to.dir.dentry);
@@ -485,7 +488,7 @@ fn move_dentries(
     sb.note_dir_change(from_name.dentry());
     sb.note_dir_change(to_name.dentry());
     fs.rename(rename)?;
-    let (source, target) = (from_name.dentry().clone(), to_name.dentry().clone());
+    let (source, target) = (from_name.take(), to_name.take());
     source.move_to(to_dir, to.name);
     sb.dcache.put(to_name.key(), source);
     to_name.bound();
@@ -495,7 +498,7 @@ fn move_dentries(
     } else {
         // What was left behind is found when somebody asks for it.
         match rename.whiteout {
-            None => drop(sb.dcache.bind_nothing(from_name.key(), from.name)),
+            None => sb.dcache.bind_nothing(from_name.key(), from.name),
             Some(_) => sb.dcache.remove(from_name.key()),
         }
         if let Some(replaced) = target.inode() {

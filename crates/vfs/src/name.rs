@@ -34,6 +34,13 @@ pub(crate) struct Scanned<'a> {
     pub(crate) hash: u64,
 }
 
+impl<'a> Scanned<'a> {
+    /// A name that stands alone, in the way that [`scan_name`] finds one in a path.
+    pub(crate) fn alone(seed: u64, parent: u64, name: &'a [u8]) -> Self {
+        Self { bytes: name, first: load(name, 0), hash: hash_name(seed, parent, name) }
+    }
+}
+
 impl Name {
     pub(crate) fn new(name: &[u8]) -> Self {
         match u16::try_from(name.len()) {
@@ -302,6 +309,8 @@ mod tests {
                 let scanned = scan_name(seed, parent, path.as_bytes(), 2);
                 prop_assert_eq!((scanned.bytes, scanned.hash), want);
                 prop_assert!(Name::new(name.as_bytes()).is_scanned(&scanned));
+                let alone = Scanned::alone(seed, parent, name.as_bytes());
+                prop_assert_eq!((alone.bytes, alone.first, alone.hash), (scanned.bytes, scanned.first, scanned.hash));
             }
         }
     }

@@ -121,7 +121,11 @@ impl End<'_> {
     /// Takes the place into use, unless that has gone out of use meanwhile. `root` and `base` are what the walk was started
     /// with.
     pub(crate) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<Spot<'a>> {
-        let dentry = Ref::Owned(self.dentry.hold()?);
+        // Whoever starts a walk keeps its base in use.
+        let dentry = match base.dentry.seen().ptr_eq(self.dentry) {
+            true => Ref::Borrowed(&base.dentry),
+            false => Ref::Owned(self.dentry.hold()?),
+        };
         let mount = if self.mount.ptr_eq(&root.mount) { &root.mount } else { &base.mount };
         Some(Spot { mount: Ref::Borrowed(mount), dentry })
     }

@@ -546,13 +546,26 @@ impl SuperBlock {
         };
         match inode {
             Some(inode) => self.bind(key, name, inode),
-            None => Ok(self.dcache.bind_nothing(key, name)),
+            None => Ok(self.dcache.keep_nothing(key, name)),
         }
     }
 
     /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name already: such a tree has
     /// no way up, may have no end, and is damaged. Locks: `rwsem` of the directory held; the name, if it is in the cache.
     pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: Shared<Inode>) -> Result<Shared<Dentry>> {
+        let dentry = self.dentry_of(key, name, inode)?;
+        self.dcache.put(key, dentry.clone());
+        Ok(dentry)
+    }
+
+    /// The same for who has no use for the dentry.
+    pub(crate) fn enter(&self, key: Key<'_>, name: &[u8], inode: Shared<Inode>) -> Result<()> {
+        self.dcache.put(key, self.dentry_of(key, name, inode)?);
+        Ok(())
+    }
+
+    /// The dentry to bind a name by.
+    fn dentry_of(&self, key: Key<'_>, name: &[u8], inode: Shared<Inode>) -> Result<Shared<Dentry>> {
         let dentry = self.dcache.new_dentry(key, name, Some(inode));
         let inode = directory(&dentry);
         if inode.is_dir() {
@@ -564,7 +577,6 @@ impl SuperBlock {
                 return Err(two_names(inode));
             }
         }
-        self.dcache.put(key, dentry.clone());
         Ok(dentry)
     }
 }
