@@ -37,12 +37,10 @@ impl Ext4 {
         if let Some(value) = value
             && let Some(spot) = self.spot_for(&info, (index, rest), value)?
         {
-            let exists = flags.contains(XattrFlags::CREATE);
-            return if exists {
-                Err(Errno::EEXIST.into())
-            } else {
-                self.overwrite_value(inode, info, spot, value, now)
-            };
+            if flags.contains(XattrFlags::CREATE) {
+                return Err(Errno::EEXIST.into());
+            }
+            return self.overwrite_value(inode, info, spot, value, now);
         }
         let _map = node.change_map();
         let old = self.attributes(&info)?;

@@ -115,8 +115,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         }
     }
     let verdicts = verdicts(&rows);
-    let counted = COUNTED.into_iter().flat_map(|name| Side::ALL.map(|side| counted.get(name, side)));
-    let counted = counted.flatten().cloned().collect();
+    let counted = counted.of(&COUNTED);
     Chapter {
         title: "ACLs",
         name: "acl",

@@ -90,7 +90,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         Side::New => lookups::not_held(plan),
     }));
     let verdicts = verdicts(&rows, counted);
-    let counted = Side::ALL.into_iter().filter_map(|side| counted.get(HIT, side).cloned()).collect();
+    let counted = counted.of(&[HIT]);
     Chapter {
         title: "Buffer cache",
         name: "buffer-cache",

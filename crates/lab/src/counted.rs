@@ -45,6 +45,13 @@ impl Counted {
         self.figures.iter().find(|figure| figure.operation == operation && figure.side == side)
     }
 
+    /// What was counted for these operations, of each side.
+    pub fn of(&self, operations: &[&str]) -> Vec<Figure> {
+        let of_each_side =
+            |operation| Side::ALL.into_iter().filter_map(move |side| self.get(operation, side));
+        operations.iter().flat_map(|operation| of_each_side(operation)).cloned().collect()
+    }
+
     /// How many instructions an operation of a side takes, if they were counted.
     pub fn instructions(&self, operation: &str, side: Side) -> Option<&Length> {
         self.lengths.iter().find(|length| length.operation == operation && length.side == side)

@@ -99,7 +99,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     let verdicts = verdicts(&rows, counted);
     let of = |operation| Side::ALL.map(|side| counted.instructions(operation, side).cloned());
     let lengths = REPEATED.into_iter().flat_map(of).flatten().collect();
-    let counted = Side::ALL.into_iter().filter_map(|side| counted.get(CHECKS, side).cloned()).collect();
+    let counted = counted.of(&[CHECKS]);
     Chapter {
         title: "Search checks",
         name: "may-exec",

@@ -68,7 +68,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         }
     }
     let verdicts = verdicts(&rows, plan);
-    let counted = Side::ALL.into_iter().filter_map(|side| counted.get(SET, side).cloned()).collect();
+    let counted = counted.of(&[SET]);
     Chapter {
         title: "Shared attributes",
         name: "mbcache",

@@ -98,9 +98,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         Verdict::faster_in_all("one opens, others close", 1.0, of(HAND_OVER)),
         Verdict::nowhere_slower(of(PAIRS).chain(of(LISTING)).chain(of(REMOUNTS))),
     ];
-    let operations = [PAIRS, CLOSE];
-    let counted = operations.into_iter().flat_map(|name| Side::ALL.map(|side| counted.get(name, side)));
-    let counted = counted.flatten().cloned().collect();
+    let counted = counted.of(&[PAIRS, CLOSE]);
     Chapter {
         title: "Open files",
         name: "open-files",

@@ -256,29 +256,15 @@ impl Mount {
     /// When something still has a file of the volume open.
     pub fn unmount(mut self) {
         // A mount that stays busy is still taken out of sight when this panics.
-        self.patiently().unwrap_or_else(|e| panic!("{e}"));
+        tools::unmount(&self.path);
         self.mounted = false;
-    }
-
-    /// Unmounts, and waits for a moment if the volume is busy: another thread may close a file just now, or start a
-    /// program, which has all files of this process open until it begins to run.
-    fn patiently(&self) -> Result<(), String> {
-        let mut tried = Err(String::new());
-        for _ in 0..50 {
-            tried = tools::try_run("umount", [&self.path]).map(drop);
-            if tried.is_ok() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        tried
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
         // A mount that stays busy is taken out of sight at least, and goes with its last user.
-        if !self.mounted || self.patiently().is_ok() {
+        if !self.mounted || tools::try_unmount(&self.path).is_ok() {
             return;
         }
         if let Err(e) = tools::try_run("umount", [OsStr::new("-l"), self.path.as_os_str()]) {

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// Something a test needs from the machine it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,31 @@ fn try_mount(how: &str, mke2fs: &[&str]) -> Result<Vec<u8>, String> {
     try_run("mke2fs", made.chain([image.as_os_str(), OsStr::new("1M")]))?;
     let options = format!("loop,{how}");
     try_run("mount", [OsStr::new("-o"), OsStr::new(&options), image.as_os_str(), point.as_os_str()])?;
-    try_run("umount", [point.as_os_str()])
+    try_unmount(&point)?;
+    Ok(Vec::new())
+}
+
+/// Unmounts what is mounted at `point`, and waits for a moment if it is busy: another thread may close a file just now, or start a
+/// program, which has all files of this process open until it begins to run.
+///
+/// # Panics
+/// If it stays busy, or cannot be unmounted.
+#[track_caller]
+pub fn unmount(point: &Path) {
+    try_unmount(point).unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// As [`unmount`], with the failure as a sentence.
+pub fn try_unmount(point: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    loop {
+        match try_run("umount", [point]) {
+            Err(error) if error.contains("busy") && start.elapsed() < Duration::from_secs(10) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done.map(drop),
+        }
+    }
 }
 
 /// A new temporary directory, gone when dropped.

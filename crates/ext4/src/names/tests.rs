@@ -338,7 +338,7 @@ impl Subject {
             found.ok() != Some(self.files[*index].0.ino().into())
         });
         let missing = missing.count();
-        run("umount", [point.path()]);
+        tools::unmount(point.path());
         assert_eq!((missing, listed.expect("a listing")), (0, self.model.len()));
         self.open = Some(open(&self.image));
     }

@@ -70,7 +70,7 @@ fn files_grow_as_large_as_with_the_kernel() {
                 std::fs::File::options().write(true).open(mounted.path().join("file")).expect("the file");
             let theirs = largest(|size| file.set_len(size).is_ok());
             drop(file);
-            tools::run("umount", [mounted.path()]);
+            tools::unmount(mounted.path());
             assert_eq!(ours, theirs, "{kind} {block} {features}");
         }
     }

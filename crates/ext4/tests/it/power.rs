@@ -268,15 +268,7 @@ pub(crate) fn kernel(what: &str, file: &Path) {
     let paths = [file.as_os_str(), point.path().as_os_str()];
     tools::try_run("mount", ["-t", "ext4", "-o", "loop"].map(std::ffi::OsStr::new).into_iter().chain(paths))
         .unwrap_or_else(|e| panic!("{what}: {e}"));
-    let mut done = Err(String::new());
-    for _ in 0..50 {
-        done = tools::try_run("umount", [point.path()]).map(drop);
-        if done.is_ok() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    done.unwrap_or_else(|e| panic!("{what}: {e}"));
+    tools::try_unmount(point.path()).unwrap_or_else(|e| panic!("{what}: {e}"));
     fsck(&format!("{what}, by the kernel"), file, "-fn");
 }
 

@@ -174,7 +174,7 @@ fn external(dir: &Path, block_size: &str) -> (PathBuf, PathBuf) {
     let copies = (dir.join("journal.copy"), dir.join("volume.copy"));
     std::fs::copy(&journal, &copies.0).expect("copied");
     std::fs::copy(&volume, &copies.1).expect("copied");
-    tools::run("umount", [point]);
+    tools::unmount(&point);
     copies
 }
 

@@ -192,7 +192,7 @@ fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat
 fn check_kernel(name: &str, volume: &Volume, ours: &[u8]) {
     let point = tools::temporary("extern4-mnt-");
     tools::run("mount", ["-o".into(), "loop".into(), OsString::from(&volume.path), point.path().into()]);
-    tools::run("umount", [point.path()]);
+    tools::unmount(point.path());
     let theirs = volume.bytes();
     for block in &volume.free {
         let at = usize::try_from(*block).expect("small") * volume.block_size;
