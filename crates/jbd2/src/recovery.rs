@@ -13,6 +13,8 @@
 //! A log ends in one of these ways:
 //!
 //! * With a block that is none of the log, or of another transaction: the usual end.
+//! * With a descriptor of more copies than the ring has blocks left: no commit can follow. A crash leaves that where the last
+//!   transaction reaches to the end of a full log, and some sectors of its descriptor are older than others.
 //! * With a checksum that is wrong, of a transaction that was committed before the one ahead of it. That is what an
 //!   older lap around the ring left behind: an end as usual.
 //! * With a wrong checksum in a commit block. If commits are asynchronous, the crash may have come between its writing
@@ -283,8 +285,7 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
     }
 
     fn run(&mut self) -> Result<(), Error> {
-        while self.left > 0 {
-            let index = self.take()?;
+        while let Some(index) = self.take() {
             self.journal.read(index, &mut self.block)?;
             let next = match BlockHeader::recognise(&self.block) {
                 Some(header) if header.tid == self.due => match header.kind {
@@ -303,16 +304,12 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
         Ok(())
     }
 
-    /// The next block of the ring. A log that comes back to where it started is none: the writer never lets it.
-    fn take(&mut self) -> Result<u32, Corrupt> {
-        let index = self.at;
-        if self.left == 0 {
-            return Err(self.journal.place(index).corrupt(CorruptKind::Loop { what: "the log" }));
-        }
-        self.left -= 1;
-        let log = self.journal.superblock().log();
+    /// The next block of the ring; `None` where it comes back to where the log started.
+    fn take(&mut self) -> Option<u32> {
+        self.left = self.left.checked_sub(1)?;
+        let (index, log) = (self.at, self.journal.superblock().log());
         self.at = if index + 1 < log.end { index + 1 } else { log.start };
-        Ok(index)
+        Some(index)
     }
 
     fn descriptor(&mut self, index: u32) -> Result<Next, Error> {
@@ -324,7 +321,7 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
             self.checksum.update(&self.block);
         }
         for tag in descriptor.tags {
-            let index = self.take()?;
+            let Some(index) = self.take() else { return Ok(Next::End) };
             if version_1 {
                 self.journal.read(index, &mut self.block)?;
                 self.checksum.update(&self.block);

@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use extern4_disk::journal::{Descriptor, Tag, TagFlags};
 use extern4_jbd2::{Error, JournalMap};
 use extern4_testkit::image::{Image, ImageSpec};
 
@@ -123,6 +124,38 @@ fn damaged_logs_are_recovered_as_the_kernel_does() {
             case.iter().for_each(|change| flip(&damaged.path, &map, *change));
             assert_eq!(ours(&damaged.path), kernel(&damaged), "{kind} with {case:?}");
         }
+    }
+}
+
+/// A transaction without a commit goes through the rest of the ring, and its last descriptor claims more than is left.
+#[test]
+fn a_log_that_bites_its_tail_is_recovered_as_the_kernel_does() {
+    if !ImageSpec::new("damage", 0, &[]).can_run() {
+        return;
+    }
+    for (kind, features, options) in KINDS {
+        let image = image(features, options);
+        let map = oracle::map(&image.path);
+        let journal = oracle::open(&image.path).1.expect("a journal");
+        let (format, first) = (journal.superblock().format(), journal.superblock().sequence);
+        let file = OpenOptions::new().write(true).open(&image.path).expect("an image");
+        for (at, count) in [(7, 200), (208, 200), (409, 200), (610, 200), (811, 250)] {
+            let tag = |at: u64| Tag {
+                block: TARGET + 10 + at,
+                flags: if at == 0 { TagFlags::empty() } else { TagFlags::SAME_UUID }
+                    | if at + 1 == count { TagFlags::LAST } else { TagFlags::empty() },
+                checksum: 0,
+                uuid: (at == 0).then_some(journal.superblock().uuid),
+            };
+            let descriptor = Descriptor { tid: first.next().next(), tags: (0..count).map(tag).collect() };
+            let bytes = descriptor.encode(&format).expect("it fits");
+            let block = map.lookup(at).expect("mapped");
+            file.write_all_at(&bytes, block * BLOCK as u64).expect("writable");
+        }
+        assert_eq!(journal.superblock().log(), 1..1024, "{kind}");
+        let found = ours(&image.path);
+        assert_eq!(found, kernel(&image), "{kind}");
+        assert_eq!(found, ("AB.".into(), true), "{kind}");
     }
 }
 
