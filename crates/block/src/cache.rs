@@ -880,8 +880,12 @@ mod tests {
         (8..256).for_each(|block| drop(small.read(block).unwrap()));
         assert_eq!(small.read(7).unwrap()[5], 1);
         drop(pin);
-        (8..256).for_each(|block| drop(small.read(block).unwrap()));
-        assert_eq!(small.read(7).unwrap()[5], 7, "what nobody pinned is read anew");
+        // Which of those that nobody uses goes first is chance.
+        let is_read_anew = || {
+            (8..256).for_each(|block| drop(small.read(block).unwrap()));
+            small.read(7).unwrap()[5] == 7
+        };
+        assert!((0..100).any(|_| is_read_anew()), "nobody has pinned it");
     }
 
     #[test]
