@@ -101,8 +101,25 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cpus::run_on;
     use super::*;
     use std::sync::mpsc;
+
+    /// Whoever hands something over may be bound to one CPU.
+    #[test]
+    fn who_waits_may_run_on_any_cpu() {
+        let cpus = Cpus::of_this_thread();
+        let waiters = Waiters::new(cpus.clone());
+        let (say, said) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                run_on(cpus.numbers()[0]);
+                waiters.hand_over(Box::new(move || say.send(Cpus::of_this_thread().numbers()).unwrap()));
+            });
+        });
+        assert_eq!(said.recv().unwrap(), cpus.numbers());
+        waiters.finish();
+    }
 
     #[test]
     fn many_wait_at_a_time_and_all_are_done() {
