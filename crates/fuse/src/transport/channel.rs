@@ -72,12 +72,10 @@ impl Channel {
 
     /// Answers requests until the mount is no more.
     pub(super) fn run(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
-        loop {
-            let received = self.receive()?;
-            if !self.take(server, waiters, received) {
-                return Ok(());
-            }
+        while let Some(len) = self.wait()? {
+            self.respond(server, waiters, len);
         }
+        Ok(())
     }
 
     /// The same, as one of several threads that look for requests.
@@ -85,47 +83,41 @@ impl Channel {
         // However this ends.
         let _closes = Closes(lookout);
         fcntl_setfl(&self.device, OFlags::NONBLOCK)?;
-        loop {
-            let received = self.look(lookout)?;
-            if !self.take(server, waiters, received) {
-                return Ok(());
-            }
+        while let Some(len) = self.look(lookout)? {
+            self.respond(server, waiters, len);
         }
-    }
-
-    /// Answers a request that has come. False if the mount is no more.
-    fn take(&mut self, server: &Arc<Server>, waiters: &Waiters, received: Received) -> bool {
-        match received {
-            Received::Request(len) => self.respond(server, waiters, len),
-            Received::Nothing => {}
-            Received::End => return false,
-        }
-        true
+        Ok(())
     }
 
     /// Waits for the first request, and answers it. False if the mount is no more.
     pub(super) fn run_once(&mut self, server: &Server) -> io::Result<bool> {
+        let Some(len) = self.wait()? else { return Ok(false) };
+        if let Some(request) = Request::parse(&self.request[..len]) {
+            respond(server, &self.device, &request, &mut self.answer);
+        }
+        Ok(true)
+    }
+
+    /// Waits for a request in a read, and returns its length; `None` if the mount is no more.
+    fn wait(&mut self) -> io::Result<Option<usize>> {
         loop {
             match self.receive()? {
-                Received::Request(len) => {
-                    if let Some(request) = Request::parse(&self.request[..len]) {
-                        respond(server, &self.device, &request, &mut self.answer);
-                    }
-                    return Ok(true);
-                }
+                Received::Request(len) => return Ok(Some(len)),
                 Received::Nothing => {}
-                Received::End => return Ok(false),
+                Received::End => return Ok(None),
             }
         }
     }
 
-    /// Looks for a request until there is one, and sleeps between if need be.
-    fn look(&mut self, lookout: &Lookout) -> io::Result<Received> {
+    /// The same by looking for one, with sleep between if need be.
+    fn look(&mut self, lookout: &Lookout) -> io::Result<Option<usize>> {
         let mut found = lookout.begin();
         let received = loop {
             match self.look_for_a_moment() {
+                Ok(Received::Request(len)) => break Ok(Some(len)),
                 Ok(Received::Nothing) => {}
-                received => break received,
+                Ok(Received::End) => break Ok(None),
+                Err(error) => break Err(error),
             }
             let start = Instant::now();
             let rested = match lookout.in_vain(&mut found) {
