@@ -124,9 +124,8 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         notes: NOTES,
         rows,
         counted,
-        lengths: Vec::new(),
-        facts: Vec::new(),
         verdicts,
+        ..Chapter::default()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::row::Row;
 use crate::verdict::Verdict;
 
 /// One mechanism: its idea, its figures, and how it stands to its goals.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Chapter {
     /// As it is told.
     pub title: &'static str,

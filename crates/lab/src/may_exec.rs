@@ -109,8 +109,8 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         rows,
         counted,
         lengths,
-        facts: Vec::new(),
         verdicts,
+        ..Chapter::default()
     }
 }
 

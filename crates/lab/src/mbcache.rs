@@ -77,9 +77,9 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         notes: NOTES,
         rows,
         counted,
-        lengths: Vec::new(),
         facts: facts::all(),
         verdicts,
+        ..Chapter::default()
     }
 }
 
