@@ -7,6 +7,7 @@ mod hand_over;
 mod listing;
 mod pairs;
 mod remounts;
+mod traces;
 
 use extern4_sync::percpu;
 use extern4_sync::tally::Tally;
@@ -21,6 +22,7 @@ use crate::row::{Counter, Row, Sample};
 use crate::verdict::Verdict;
 
 use remounts::Telling;
+use traces::{Played, Trace};
 
 /// One list, one lock.
 pub type Before = OneList<Opened>;
@@ -33,6 +35,10 @@ const PAIRS: &str = "open and close";
 const HAND_OVER: &str = "one opens, others close";
 const LISTING: &str = "open and close, all listed now and then";
 const REMOUNTS: &str = "open for writing and close, remounts now and then";
+const BOOT: &str = "a machine boots";
+const BUILD: &str = "a project is built";
+const DBENCH: &str = "clients of a file server";
+const WORKLOADS: [&str; 7] = [PAIRS, HAND_OVER, LISTING, REMOUNTS, BOOT, BUILD, DBENCH];
 
 /// What a file is opened by.
 const PATH: &[u8] = b"/usr/include/linux/fs.h";
@@ -82,7 +88,7 @@ fn sample(done: &Done, moves: &Moves) -> Sample {
 /// Measures open files.
 pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
-    for workload in [PAIRS, HAND_OVER, LISTING, REMOUNTS] {
+    for workload in WORKLOADS {
         for &threads in &plan.threads {
             say(&format!("{workload}, {threads} threads"));
             rows.push(Row::measure(plan, workload, threads, |side| match side {
@@ -112,11 +118,14 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     }
 }
 
-fn take<R: Telling<Ticket: Send>>(plan: &Plan, workload: &str, threads: usize) -> Sample {
+fn take<R: Telling<Ticket: Send> + Played>(plan: &Plan, workload: &str, threads: usize) -> Sample {
     match workload {
         PAIRS => pairs::take::<R>(plan, threads),
         HAND_OVER => hand_over::take::<R>(plan, threads),
         LISTING => listing::take::<R>(plan, threads),
+        BOOT => traces::take::<R::Player>(plan, &Trace::boot(), threads),
+        BUILD => traces::take::<R::Player>(plan, &Trace::build(), threads),
+        DBENCH => traces::take::<R::Player>(plan, &Trace::dbench(), threads),
         _ => remounts::take::<R>(plan, threads),
     }
 }
@@ -152,6 +161,20 @@ const NOTES: &[(&str, &str)] = &[
          through their lists for who writes, and whoever wants to open a file waits. New counts writers by stores to lines of their \
          threads, and who wants the number makes every thread execute a barrier and adds them up: that is `Holders` of `extern4-sync` as \
          `extern4-vfs` uses it.",
+    ),
+    (
+        BOOT,
+        "Played back: 40 scripts start three commands each; every process loads libraries and reads some files, and two commands of a \
+         script have a file from it that it opened. Whoever has time runs the next process. New opens and closes through the VFS, with \
+         all that this asks and counts; Before and Seed find the file in a model of a volume, and enter it.",
+    ),
+    (
+        BUILD,
+        "The same for 60 compilers: 4 libraries, a source, 25 headers, and what an assembler takes over.",
+    ),
+    (
+        DBENCH,
+        "The same for 16 clients, each with one to three files open at a time, which nobody else closes.",
     ),
 ];
 

@@ -1,0 +1,32 @@
+//! Calls that have nothing to do with ACLs, after the first rows of lmbench.
+
+use std::hint::black_box;
+
+use extern4_vfs::{How, OpenFile, OpenFlags};
+
+use super::NULL_CALL;
+use crate::crowd;
+use crate::plan::Plan;
+use crate::row::Sample;
+use crate::volume::{PATH, Production};
+
+/// Calls between two looks at whether the time is up.
+const BATCH: u64 = 256;
+
+pub(super) fn take(production: &Production, plan: &Plan, workload: &str, threads: usize) -> Sample {
+    production.root.truncate(PATH, 1, How::FOLLOW).expect("there is room for a byte");
+    let open = |_| production.user.open(PATH, OpenFlags::READ).expect("the user may read");
+    let batch = |file: &mut OpenFile| {
+        for _ in 0..BATCH {
+            if workload == NULL_CALL {
+                black_box(black_box(&production.user).cred().uid());
+            } else {
+                let read = file.read_at(black_box(&mut [0]), 0).expect("memory can be read");
+                assert_eq!(read, 1, "a byte");
+            }
+        }
+        BATCH
+    };
+    let done = crowd::run(threads, || std::thread::sleep(plan.span), open, batch);
+    Sample::of(&done)
+}

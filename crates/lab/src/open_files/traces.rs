@@ -1,0 +1,302 @@
+//! What processes of a machine open and close, played back: while it boots, while it builds, and by the clients of a file server.
+//!
+//! A [`Trace`] says what each process does. A process runs on the thread that has nothing else to do, from its first step to its last, and
+//! has files from who started it, which it closes in the end: so some files are closed where others were opened. New plays a trace through
+//! the VFS; the others walk in a model of a volume, and enter what they come to in their registries.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
+use extern4_sync::percpu;
+use extern4_sync::primitive::Mutex;
+use extern4_vfs::open_files::lab::{Opened, Registry};
+use extern4_vfs::{OpenFile, OpenFlags};
+
+use super::{Moves, New, sample};
+use crate::crowd;
+use crate::may_exec;
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::row::Sample;
+use crate::volume::{File, Production, Volume};
+
+/// What a process does next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    /// Opens a file, by its number among the paths.
+    Open(usize),
+    /// Closes the one that it opened last.
+    Close,
+    /// Starts a process, by its number, which takes over so many of the files that it opened last.
+    Start(usize, usize),
+}
+
+use Step::{Close, Open, Start};
+
+/// What processes do. The first starts the others, and when nobody is left it is started again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trace {
+    processes: Vec<Vec<Step>>,
+}
+
+/// Paths of a trace: libraries and programs, then what is worked with.
+const LIBRARIES: usize = 40;
+const PATHS: usize = 400;
+
+fn path(number: usize) -> String {
+    if number < LIBRARIES { format!("/usr/lib/lib{number}.so") } else { format!("/usr/share/data/{number}") }
+}
+
+/// Everything that is opened, and where it is.
+fn files() -> Vec<File> {
+    let directories = ["/usr", "/usr/lib", "/usr/share", "/usr/share/data"].map(File::directory);
+    directories.into_iter().chain((0..PATHS).map(|number| File::regular(path(number)))).collect()
+}
+
+/// Opens and closes so many files by chance, of those from `from` to before `to`.
+fn look_at(steps: &mut Vec<Step>, random: &mut Random, files: usize, (from, to): (usize, usize)) {
+    for _ in 0..files {
+        steps.extend([Open(from + random.below((to - from) as u64) as usize), Close]);
+    }
+}
+
+/// A program is loaded.
+fn load(random: &mut Random, libraries: usize) -> Vec<Step> {
+    let mut steps = Vec::new();
+    look_at(&mut steps, random, libraries, (0, LIBRARIES));
+    steps
+}
+
+const DATA: (usize, usize) = (LIBRARIES, PATHS);
+
+impl Trace {
+    /// Adds a process, and tells its number.
+    fn add(&mut self, steps: Vec<Step>) -> usize {
+        self.processes.push(steps);
+        self.processes.len() - 1
+    }
+
+    /// A machine boots: scripts read a little, open what their commands write to, and each is gone before the last of its commands.
+    pub(super) fn boot() -> Self {
+        const SCRIPTS: usize = 40;
+        let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(1));
+        for _ in 0..SCRIPTS {
+            let mut script = load(&mut random, 5);
+            look_at(&mut script, &mut random, 3, DATA);
+            for handed_over in [0, 1, 1] {
+                let mut command = load(&mut random, 6);
+                look_at(&mut command, &mut random, 2, DATA);
+                let command = trace.add(command);
+                script.extend((0..handed_over).map(|_| Open(LIBRARIES)));
+                script.push(Start(command, handed_over));
+            }
+            let script = trace.add(script);
+            trace.processes[0].push(Start(script, 0));
+        }
+        trace
+    }
+
+    /// A compiler for each source looks at headers, and hands what it made to an assembler.
+    pub(super) fn build() -> Self {
+        const SOURCES: usize = 60;
+        const HEADERS: usize = 25;
+        let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(2));
+        for _ in 0..SOURCES {
+            let mut assembler = load(&mut random, 4);
+            look_at(&mut assembler, &mut random, 1, DATA);
+            let assembler = trace.add(assembler);
+            let mut compiler = load(&mut random, 4);
+            compiler.push(Open(LIBRARIES + random.below(60) as usize));
+            look_at(&mut compiler, &mut random, HEADERS, DATA);
+            compiler.extend([Close, Open(LIBRARIES), Start(assembler, 1)]);
+            let compiler = trace.add(compiler);
+            trace.processes[0].push(Start(compiler, 0));
+        }
+        trace
+    }
+
+    /// Clients of a file server, each with a few files open at a time.
+    pub(super) fn dbench() -> Self {
+        const CLIENTS: usize = 16;
+        let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(3));
+        for _ in 0..CLIENTS {
+            let mut client = Vec::new();
+            for _ in 0..100 {
+                let files = 1 + random.below(3) as usize;
+                client.extend((0..files).map(|_| Open(LIBRARIES + random.below(300) as usize)));
+                client.extend((0..files).map(|_| Close));
+            }
+            let client = trace.add(client);
+            trace.processes[0].push(Start(client, 0));
+        }
+        trace
+    }
+}
+
+/// Who opens and closes what a trace says.
+pub(super) trait Player: Sync {
+    /// A file that is open.
+    type File: Send;
+
+    /// A volume with these files.
+    fn new(files: &[File]) -> Self;
+
+    /// Opens a file for reading.
+    fn open(&self, path: &str) -> Self::File;
+
+    /// Closes it.
+    fn close(&self, file: Self::File);
+}
+
+/// A model of a volume, and a registry.
+pub(super) struct Listed<R> {
+    model: may_exec::Seed,
+    registry: R,
+}
+
+impl<R: Registry<Opened, Ticket: Send>> Player for Listed<R> {
+    type File = R::Ticket;
+
+    fn new(files: &[File]) -> Self {
+        Self { model: may_exec::Seed::new(files), registry: R::default() }
+    }
+
+    fn open(&self, path: &str) -> R::Ticket {
+        let ino = self.model.stat(path).expect("it is there").ino;
+        super::open(&self.registry, ino)
+    }
+
+    fn close(&self, file: R::Ticket) {
+        super::close(&self.registry, &file);
+    }
+}
+
+impl Player for Production {
+    type File = OpenFile;
+
+    fn new(files: &[File]) -> Self {
+        Volume::new(files)
+    }
+
+    fn open(&self, path: &str) -> OpenFile {
+        self.user.open(path, OpenFlags::READ).expect("it is there")
+    }
+
+    fn close(&self, file: OpenFile) {
+        drop(file);
+    }
+}
+
+/// An open file, and the CPU that it was opened on.
+type Held<P> = (<P as Player>::File, usize);
+
+/// A trace while it is played.
+pub(super) struct Stage<'t, P: Player> {
+    trace: &'t Trace,
+    paths: Vec<String>,
+    player: P,
+    /// Processes that have been started and that no thread runs yet, with what they have taken over.
+    ready: Mutex<VecDeque<(usize, Vec<Held<P>>)>>,
+    moves: Moves,
+}
+
+impl<'t, P: Player> Stage<'t, P> {
+    pub(super) fn new(trace: &'t Trace) -> Self {
+        let (player, paths) = (P::new(&files()), (0..PATHS).map(path).collect());
+        Self { trace, paths, player, ready: Mutex::default(), moves: Moves::new() }
+    }
+
+    /// Runs a process that is ready, or the first of all; tells how many files it closed.
+    fn run_one(&self) -> u64 {
+        let next = self.ready().pop_front();
+        let (process, mut held) = next.unwrap_or_default();
+        let taken_over = held.len();
+        let mut closed = 0;
+        for &step in &self.trace.processes[process] {
+            match step {
+                Open(path) => held.push((self.player.open(&self.paths[path]), percpu::cpu())),
+                Close => closed += self.close(held.pop()),
+                Start(other, files) => {
+                    let files = held.split_off(held.len().saturating_sub(files).max(taken_over));
+                    self.ready().push_back((other, files));
+                }
+            }
+        }
+        closed + held.into_iter().map(|file| self.close(Some(file))).sum::<u64>()
+    }
+
+    fn close(&self, file: Option<Held<P>>) -> u64 {
+        let Some((file, cpu)) = file else { return 0 };
+        self.player.close(file);
+        self.moves.note(cpu);
+        1
+    }
+
+    fn ready(&self) -> impl std::ops::DerefMut<Target = VecDeque<(usize, Vec<Held<P>>)>> + '_ {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Plays a trace with so many threads. An operation is a file that is opened and closed.
+pub(super) fn take<P: Player>(plan: &Plan, trace: &Trace, threads: usize) -> Sample {
+    let stage = &Stage::<P>::new(trace);
+    let meanwhile = || std::thread::sleep(plan.span);
+    let done = crowd::run(threads, meanwhile, |_| (), |()| stage.run_one());
+    sample(&done, &stage.moves)
+}
+
+/// A registry that traces are played on.
+pub(super) trait Played: Registry<Opened, Ticket: Send> {
+    /// What plays them.
+    type Player: Player;
+}
+
+impl Played for super::Before {
+    type Player = Listed<Self>;
+}
+
+impl Played for super::Seed {
+    type Player = Listed<Self>;
+}
+
+impl Played for New {
+    type Player = Production;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is opened is closed once, by whoever has it in the end.
+    fn closes_all<P: Player>(trace: &Trace) -> (u64, Stage<'_, P>) {
+        let stage = Stage::<P>::new(trace);
+        let mut closed = stage.run_one();
+        while !stage.ready().is_empty() {
+            closed += stage.run_one();
+        }
+        (closed, stage)
+    }
+
+    #[test]
+    fn what_is_opened_is_closed() {
+        for trace in [Trace::boot(), Trace::build(), Trace::dbench()] {
+            let steps = || trace.processes.iter().flatten();
+            let opened = steps().filter(|step| matches!(step, Open(_))).count() as u64;
+            let (closed, stage) = closes_all::<Listed<super::super::Seed>>(&trace);
+            assert_eq!((closed, stage.player.registry.list(Opened::info).len()), (opened, 0));
+            let (closed, stage) = closes_all::<Production>(&trace);
+            assert_eq!((closed, stage.player.superblock().open_files().len()), (opened, 0));
+            assert!(steps().all(|step| !matches!(step, Open(path) if *path >= PATHS)));
+        }
+    }
+
+    #[test]
+    fn some_files_are_handed_over() {
+        let handed_over = |trace: &Trace| {
+            let steps = trace.processes.iter().flatten();
+            steps.map(|step| if let Start(_, files) = step { *files } else { 0 }).sum::<usize>()
+        };
+        let all = [Trace::boot(), Trace::build(), Trace::dbench()];
+        assert_eq!(all.each_ref().map(handed_over), [80, 60, 0]);
+    }
+}
