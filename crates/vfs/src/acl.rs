@@ -49,6 +49,21 @@ pub struct AclEntry {
     pub perm: u8,
 }
 
+impl AclEntry {
+    /// All of it in one number.
+    pub(crate) fn word(&self) -> u64 {
+        let (tag, id) = match self.tag {
+            AclTag::UserObj => (0, 0),
+            AclTag::User(uid) => (1, uid),
+            AclTag::GroupObj => (2, 0),
+            AclTag::Group(gid) => (3, gid),
+            AclTag::Mask => (4, 0),
+            AclTag::Other => (5, 0),
+        };
+        u64::from(id) << 16 | tag << 8 | u64::from(self.perm)
+    }
+}
+
 /// A valid access control list: entries in the order of their tags, each of the three required ones once, a mask
 /// where there is a named user or group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -24,14 +24,14 @@
 //! Equal ACLs are interned, since trees made under a default ACL have thousands: they share memory, and are told equal by
 //! address.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
 
 use extern4_sync::rcu::{Guard, RcuOption};
 use hashbrown::HashTable;
 
-use crate::acl::{Acl, AclKind};
+use crate::acl::{Acl, AclEntry, AclKind};
 use crate::lock::{self, Mutex};
+use crate::name::{hash_words, new_seed};
 
 /// An answer of the file system, or what has been set. `None` is the answer that there is no ACL.
 struct Known(Option<Arc<Acl>>);
@@ -69,22 +69,34 @@ impl AclSlots {
 }
 
 /// The ACLs in use on one file system, each once.
+///
+/// Each shard has the ACLs of some hashes, under a lock that is held to look one up and to enter it.
 pub(crate) struct AclPool {
-    hasher: RandomState,
-    acls: Mutex<HashTable<Weak<Acl>>>,
+    /// So that nobody can choose ACLs that collide.
+    seed: u64,
+    shards: [Mutex<HashTable<Weak<Acl>>>; SHARDS],
 }
+
+/// A power of two.
+const SHARDS: usize = 16;
 
 impl AclPool {
     pub(crate) fn new() -> Self {
-        Self { hasher: RandomState::new(), acls: Mutex::default() }
+        Self { seed: new_seed(), shards: Default::default() }
     }
 
     /// The one copy of `acl`.
     pub(crate) fn intern(&self, acl: Acl) -> Arc<Acl> {
-        let hash = self.hasher.hash_one(&acl);
-        let mut acls = lock::lock(&self.acls);
-        let same = |other: &Weak<Acl>| other.upgrade().is_some_and(|other| *other == acl);
-        if let Some(known) = acls.find(hash, same).and_then(Weak::upgrade) {
+        let hash = self.hash(&acl);
+        let mut acls = lock::lock(self.shard(hash));
+        let mut known = None;
+        let same = |other: &Weak<Acl>| {
+            known = other.upgrade().filter(|other| **other == acl);
+            known.is_some()
+        };
+        if acls.find(hash, same).is_some()
+            && let Some(known) = known
+        {
             return known;
         }
         let acl = Arc::new(acl);
@@ -92,16 +104,25 @@ impl AclPool {
             // Before it grows: most of what is there may have gone.
             acls.retain(|acl| acl.strong_count() > 0);
         }
-        let rehash = |acl: &Weak<Acl>| acl.upgrade().map_or(0, |acl| self.hasher.hash_one(&*acl));
+        let rehash = |acl: &Weak<Acl>| acl.upgrade().map_or(0, |acl| self.hash(&acl));
         acls.insert_unique(hash, Arc::downgrade(&acl), rehash);
         acl
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<HashTable<Weak<Acl>>> {
+        // Bits that the table does not choose places by. OK: cut to the number of shards.
+        &self.shards[(hash >> 48) as usize % SHARDS]
+    }
+
+    fn hash(&self, acl: &Acl) -> u64 {
+        hash_words(self.seed, acl.entries.iter().map(AclEntry::word))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acl::{AclEntry, AclTag};
+    use crate::acl::AclTag;
     use extern4_sync::rcu::pin;
 
     fn acl(uid: u32) -> Acl {
@@ -125,7 +146,9 @@ mod tests {
         for uid in 0..10_000 {
             pool.intern(acl(uid));
         }
-        assert!(lock::lock(&pool.acls).capacity() < 1000, "what nobody uses goes");
+        let capacity: usize = pool.shards.iter().map(|shard| lock::lock(shard).capacity()).sum();
+        assert!(capacity < 1000, "what nobody uses goes: {capacity}");
+        assert!(pool.shards.iter().all(|shard| lock::lock(shard).capacity() > 0), "they spread");
         assert!(Arc::ptr_eq(&first, &pool.intern(acl(1))));
     }
 

@@ -128,6 +128,13 @@ pub(crate) fn hash_name(seed: u64, parent: u64, name: &[u8]) -> u64 {
     finish(seed, state, rest_of(name, rest), name.len())
 }
 
+/// Hashes words in the same way.
+pub(crate) fn hash_words(seed: u64, words: impl ExactSizeIterator<Item = u64>) -> u64 {
+    let len = words.len();
+    let state = words.fold(start(seed, 0), |state, word| fold(state ^ word, seed | 1));
+    finish(seed, state, 0, len)
+}
+
 /// Up to seven bytes that `bytes` ends with, by one load where there are eight to load.
 #[inline]
 pub(crate) fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
