@@ -6,6 +6,7 @@ use extern4_sync::shared::Shared;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::FileType;
+use crate::clock;
 use crate::cred::{Caps, Cred};
 use crate::dcache::LockedName;
 use crate::dentry::Dentry;
@@ -112,7 +113,7 @@ impl Session {
         let (sb, dir) = (parent.sb(), parent.inode());
         let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
         locked.hide();
-        let new = sb.fs_for(&self.cred).create(dir, Some(name), &new.node(sb, &self.cred, kind))?;
+        let new = sb.fs_for(&self.cred).create(dir, Some(name), &new.node(&self.cred, kind))?;
         let inode = sb.icache.insert(sb.fs(), new);
         let dentry = sb.bind(locked.key(), name, inode)?;
         locked.bound();
@@ -204,7 +205,7 @@ impl Session {
         let new = Blueprint::draw(sb, &self.cred, dir, kind, how.mode & 0o7777, self.umask)?;
         let new = {
             let _names = dir.lock_names();
-            sb.fs_for(&self.cred).create(dir, None, &new.node(sb, &self.cred, kind))?
+            sb.fs_for(&self.cred).create(dir, None, &new.node(&self.cred, kind))?
         };
         let inode = sb.icache.insert(sb.fs(), new);
         if !how.flags.contains(OpenFlags::EXCL) {
@@ -262,7 +263,7 @@ impl Blueprint {
         })
     }
 
-    fn node<'a>(&'a self, sb: &SuperBlock, cred: &Cred, kind: NewKind<'a>) -> NewNode<'a> {
+    fn node<'a>(&'a self, cred: &Cred, kind: NewKind<'a>) -> NewNode<'a> {
         NewNode {
             kind,
             mode: self.mode,
@@ -270,7 +271,7 @@ impl Blueprint {
             gid: self.gid,
             acl: self.acl.as_ref(),
             default_acl: self.default_acl.as_deref(),
-            now: sb.now(),
+            now: clock::now(),
             caps: cred.caps(),
         }
     }

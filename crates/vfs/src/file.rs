@@ -9,6 +9,7 @@ use std::sync::Arc;
 use extern4_sync::primitive::{AtomicBool, Ordering::Relaxed};
 
 use crate::attr::{Attr, FileType, Timespec};
+use crate::clock;
 use crate::cred::{Caps, Cred};
 use crate::dir_batch::{DirBatch, DirEntry};
 use crate::errno::{Errno, Result};
@@ -326,7 +327,7 @@ impl OpenFile {
         let append = how == Write::Now && self.flags.contains(OpenFlags::APPEND);
         let offset = if append { before.size } else { offset };
         check_range(offset, u64::try_from(data.len()).map_err(|_| Errno::EINVAL)?)?;
-        let now = if how == Write::Now { self.sb().now() } else { before.mtime };
+        let now = if how == Write::Now { clock::now() } else { before.mtime };
         drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
         self.has_written.store(true, Relaxed);
         let fs = self.sb().fs_for(&self.cred);
@@ -383,7 +384,7 @@ impl OpenFile {
         }
         let _writer = self.sb().gate.change_opened()?;
         let _change = inode.lock_exclusive();
-        let now = self.sb().now();
+        let now = clock::now();
         drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
         self.sb().fs_for(&self.cred).fallocate(inode, mode, offset, len, now, self.cred.caps())
     }
@@ -425,7 +426,7 @@ impl OpenFile {
             return;
         }
         let inode = self.inode();
-        let (attr, now) = (inode.attr(), sb.now());
+        let (attr, now) = (inode.attr(), clock::now());
         if attr.flags.contains(crate::attr::FileFlags::NOATIME) || !atime_is_due(sb.atime(), &attr, now) {
             return;
         }
@@ -483,7 +484,7 @@ pub(crate) fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now:
 pub(crate) fn truncate(cred: &Cred, sb: &SuperBlock, inode: &Inode, size: u64) -> Result<()> {
     check_range(size, 0)?;
     let _change = inode.lock_exclusive();
-    let now = sb.now();
+    let now = clock::now();
     drop_set_id_bits(cred, sb, inode, now)?;
     sb.fs_for(cred).truncate(inode, size, now, cred.caps())
 }

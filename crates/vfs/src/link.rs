@@ -6,6 +6,7 @@ use extern4_sync::lock_order::Ordered;
 use extern4_sync::shared::{self, Shared};
 
 use crate::attr::{FileType, Rdev, Timespec};
+use crate::clock;
 use crate::cred::Caps;
 use crate::dcache::LockedName;
 use crate::dentry::{Dentry, is_ancestor};
@@ -55,7 +56,7 @@ impl Session {
             let kept = keep_inode(&source.dentry);
             locked.hide();
             let to = NameRef { dir: parent.inode(), name };
-            sb.fs_for(&self.cred).link(inode, to, sb.now(), self.cred.caps())?;
+            sb.fs_for(&self.cred).link(inode, to, clock::now(), self.cred.caps())?;
             sb.icache.links_changed(&kept);
             kept.clear_linkable();
             sb.enter(locked.key(), name, kept)?;
@@ -131,7 +132,7 @@ impl Session {
                 return Err(Errno::EBUSY.into());
             }
             forget(sb, locked, name, || {
-                sb.fs().rmdir(NameRef { dir: parent.inode(), name }, &kept, sb.now())?;
+                sb.fs().rmdir(NameRef { dir: parent.inode(), name }, &kept, clock::now())?;
                 kept.mark_dead();
                 Ok(())
             })
@@ -263,8 +264,8 @@ impl Session {
                 flags,
                 whiteout: flags
                     .contains(RenameFlags::WHITEOUT)
-                    .then(|| self.whiteout(from.dir.inode(), sb.now())),
-                now: sb.now(),
+                    .then(|| self.whiteout(from.dir.inode(), clock::now())),
+                now: clock::now(),
                 caps: self.cred.caps(),
             };
             let Some(to_name) = to_name else { return Err(two_names(inode)) };
@@ -435,7 +436,7 @@ fn remove_name(
     // The dentry's, the cache's and the caller's. Nobody comes to it by its only name, which is hidden and whose dentry has
     // ended, nor by its number, which is found by names, or while nothing is changed (`handle`).
     let is_last = last.is_some() && inode.references() == 3;
-    if let Err(error) = sb.fs().unlink(from, inode, sb.now(), is_last) {
+    if let Err(error) = sb.fs().unlink(from, inode, clock::now(), is_last) {
         if last.is_some() {
             sb.enter(locked.key(), from.name, inode.clone())?;
             locked.bound();

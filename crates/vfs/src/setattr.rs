@@ -2,6 +2,7 @@
 
 use crate::acl::{Acl, AclError, AclKind};
 use crate::attr::{FileFlags, FileType, Timespec};
+use crate::clock;
 use crate::cred::Caps;
 use crate::errno::{Errno, Result};
 use crate::file::{drop_set_id_bits, truncate};
@@ -50,7 +51,7 @@ impl Session {
         let _writer = WriteGuard::take(&spot.mount)?;
         let (sb, inode) = (spot.sb(), spot.inode());
         let _change = inode.lock_exclusive();
-        let mut set = SetAttr { ctime: Some(sb.now()), caps: self.cred.caps(), ..SetAttr::default() };
+        let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
         self.plan_mode(sb, inode, mode, &mut set)?;
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
@@ -90,7 +91,7 @@ impl Session {
         let _writer = WriteGuard::take(&spot.mount)?;
         let (sb, inode) = (spot.sb(), spot.inode());
         let _change = inode.lock_exclusive();
-        let mut set = SetAttr { ctime: Some(sb.now()), caps: self.cred.caps(), ..SetAttr::default() };
+        let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
         self.plan_owner(inode, uid, gid, &mut set)?;
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
@@ -139,7 +140,7 @@ impl Session {
         let (sb, inode) = (spot.sb(), spot.inode());
         let _change = inode.lock_exclusive();
         let (atime, mtime, caps) = (new.atime, new.mtime, self.cred.caps());
-        let ctime = Some(new.ctime.unwrap_or_else(|| sb.now()));
+        let ctime = Some(new.ctime.unwrap_or_else(clock::now));
         let mut set = SetAttr { atime, mtime, ctime, caps, ..SetAttr::default() };
         if new.uid.is_some() || new.gid.is_some() {
             self.plan_owner(inode, new.uid, new.gid, &mut set)?;
@@ -182,7 +183,7 @@ impl Session {
                 return Err(Errno::EPERM.into());
             }
         }
-        let now = sb.now();
+        let now = clock::now();
         let moment = |time| match time {
             SetTime::Now => Some(now),
             SetTime::Omit => None,
@@ -215,7 +216,7 @@ impl Session {
         let spot = self.walk(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&spot.mount)?;
         let _change = spot.inode().lock_exclusive();
-        drop_set_id_bits(&self.cred, spot.sb(), spot.inode(), spot.sb().now())
+        drop_set_id_bits(&self.cred, spot.sb(), spot.inode(), clock::now())
     }
 
     /// Sets the inode flags (`FS_IOC_SETFLAGS`). Owners only; immutable and append-only need
@@ -244,7 +245,7 @@ impl Session {
         if (inode.attr().flags ^ flags).intersects(guarded) && !self.cred.has(Caps::LINUX_IMMUTABLE) {
             return Err(Errno::EPERM.into());
         }
-        let (flags, ctime, caps) = (Some(flags), Some(sb.now()), self.cred.caps());
+        let (flags, ctime, caps) = (Some(flags), Some(clock::now()), self.cred.caps());
         let set = SetAttr { flags, project, ctime, caps, ..SetAttr::default() };
         // Folding of case, where the file system allows to switch it, decides which names there are.
         let _search = sb.search_change(inode);
@@ -310,7 +311,7 @@ impl Session {
                 return Err(Errno::EPERM.into());
             }
         }
-        sb.fs_for(&self.cred).set_xattr(inode, name, value, flags, sb.now(), self.cred.caps())
+        sb.fs_for(&self.cred).set_xattr(inode, name, value, flags, clock::now(), self.cred.caps())
     }
 
     /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than permission bits becomes
@@ -363,7 +364,7 @@ impl Session {
         }
         let acl = acl.map(|acl| sb.checker.intern(acl));
         let _search = sb.search_change(inode);
-        sb.fs_for(&self.cred).set_acl(inode, kind, acl, mode, sb.now(), self.cred.caps())
+        sb.fs_for(&self.cred).set_acl(inode, kind, acl, mode, clock::now(), self.cred.caps())
     }
 }
 

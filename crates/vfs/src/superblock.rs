@@ -24,7 +24,6 @@
 
 use std::ops::Range;
 use std::sync::{self, Arc, PoisonError};
-use std::time::SystemTime;
 
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{AtomicU64, Ordering};
@@ -32,7 +31,7 @@ use extern4_sync::shared::Shared;
 use extern4_sync::tally::Tally;
 
 use crate::acl::{Acl, AclKind};
-use crate::attr::{StatFs, Timespec};
+use crate::attr::StatFs;
 use crate::dcache::{DentryCache, Key, LockedName, Settled};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
@@ -358,20 +357,6 @@ impl SuperBlock {
     /// An ACL, from the cache or read.
     pub(crate) fn acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Arc<Acl>>> {
         self.checker.acl(inode, kind)
-    }
-
-    /// The present moment.
-    pub(crate) fn now(&self) -> Timespec {
-        match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(since) => Timespec {
-                sec: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-                nsec: since.subsec_nanos(),
-            },
-            // A clock set before 1970 is not worth fractions of a second.
-            Err(before) => {
-                Timespec { sec: i64::try_from(before.duration().as_secs()).map_or(i64::MIN, |s| -s), nsec: 0 }
-            }
-        }
     }
 
     /// Serialises renames between directories.

@@ -216,7 +216,8 @@ fn changes_are_seen_in_the_times() {
     let check = |name: &str, path: &str, mtime: bool, ctime: bool, act: &dyn Fn()| {
         set_old(path);
         let before = times(path).1;
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        // Longer than from one tick of the clock to the next.
+        std::thread::sleep(std::time::Duration::from_millis(20));
         act();
         assert_eq!((times(path).0, times(path).1 > before), (mtime, ctime), "{name}: {path}");
     };
