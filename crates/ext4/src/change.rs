@@ -14,12 +14,13 @@ use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
 use extern4_disk::superblock::ErrorPolicy;
 use extern4_jbd2::Handle;
 use extern4_sync::lock_order::{Rank, Ranked};
-use extern4_vfs::Errno;
+use extern4_vfs::{self as vfs, Errno};
 
 use crate::balloc::Reserved;
 use crate::error::{Error, Result};
-use crate::inode::InodeInfo;
+use crate::inode::{InodeInfo, timespec};
 use crate::mount::Ext4;
+use crate::node::Node;
 use crate::quota::{Counted, Promises, QUOTA_CREDITS};
 use crate::seal;
 use crate::writer::{Writer, note};
@@ -219,6 +220,38 @@ impl<'f> Change<'f> {
         })
     }
 
+    /// Changes no more of an inode in use than permission bits, number of links, when it was changed, and the part of its record that is
+    /// for extended attributes: stores it, and shows it to those who have it in use. That takes less than to copy all of it, change,
+    /// [`store`](Self::store) and [`publish`](Ext4::publish) the copy.
+    pub(crate) fn touch(&self, inode: &vfs::Inode, edit: impl FnOnce(&mut Inode, &mut [u8])) -> Result<()> {
+        let node = inode.private::<Node>();
+        let at = node.position().ok_or(Errno::EROFS)?;
+        // OK: from such a number.
+        let ino = inode.ino() as u32;
+        let (mode, links, ctime) = self.edit_record(ino, at, |record, _| {
+            let next = self.writer.orphans.next_of(ino);
+            if let Some(lazy) = &self.fs.lazy_times {
+                // The fields have them.
+                lazy.take(ino);
+            }
+            node.edit(self.tid(), |info| {
+                let fields = info.fields_mut();
+                let from = record.len() - fields.xattr_area(record).len();
+                edit(fields, &mut record[from..]);
+                if asks_sync(fields) {
+                    self.asks_sync.set(true);
+                }
+                match next {
+                    Some(next) => as_orphan(fields, next).encode_fields(record),
+                    None => fields.encode_fields(record),
+                }
+                (fields.permissions(), fields.links(), fields.ctime())
+            })
+        })?;
+        inode.touch(mode, u32::from(links), timespec(ctime));
+        Ok(())
+    }
+
     fn encode<R>(
         &self,
         info: &InodeInfo,
@@ -233,11 +266,8 @@ impl<'f> Change<'f> {
         let mut before = Ok(None);
         let result = self.edit_record(info.ino(), at, |record, has_checksum| {
             // Asked for under the block's lock: see `orphan`.
-            let orphan = self.writer.orphans.next_of(info.ino()).map(|next| {
-                let mut fields = *info.fields();
-                fields.set_dtime(next);
-                fields
-            });
+            let next = self.writer.orphans.next_of(info.ino());
+            let orphan = next.map(|next| as_orphan(info.fields(), next));
             if counts && !is_new {
                 before = Counted::in_record(record, info.ino(), self.fs.superblock(), has_checksum);
             }
@@ -272,6 +302,13 @@ impl<'f> Change<'f> {
             result
         })
     }
+}
+
+/// What the record of an orphan says, which leads to the next: where another's says when it was deleted.
+fn as_orphan(fields: &Inode, next: u32) -> Inode {
+    let mut fields = *fields;
+    fields.set_dtime(next);
+    fields
 }
 
 /// Whether what changes of an inode, and of the names in a directory, is to be durable when the operation returns.

@@ -3,7 +3,7 @@
 //! Each operation finds out first whether it can be done, then does it under one handle, and last shows what has changed to
 //! those who have the inodes in use. The VFS holds the `rwsem` of every inode that is changed here.
 
-use extern4_disk::dirent;
+use extern4_disk::dirent::{self, DirEntry};
 use extern4_disk::inode::InodeFlags;
 use extern4_disk::journal::Tid;
 use extern4_vfs::{Caps, Errno, Inode, NameRef, Rename, RenameFlags, Timespec};
@@ -249,8 +249,37 @@ impl Change<'_> {
     }
 
     fn move_name(&self, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
-        let (ino, kind, is_dir) = (moving.inode.ino(), kind_of(&moving.inode), moving.inode.is_directory());
+        let is_dir = moving.inode.is_directory();
         let replaces_dir = moving.target.as_ref().is_some_and(InodeInfo::is_directory);
+        self.move_entry(moving, rename)?;
+        if replaces_dir {
+            self.uncount_link(moving.destination());
+        }
+        if is_dir && moving.to.is_some() {
+            let parent = moving.destination().ino();
+            self.set_parent(&mut moving.inode, parent)?;
+            self.uncount_link(&mut moving.from.info);
+            self.count_link(moving.destination());
+        }
+        self.touch_dirs(moving, rename.now)?;
+        moving.inode.fields_mut().set_ctime(timestamp(rename.now));
+        self.store(&moving.inode)?;
+        match &mut moving.target {
+            Some(target) if replaces_dir => self.drop_directory(target, rename.now),
+            Some(target) => self.drop_link(target, rename.now),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the entry from one name to the other.
+    fn move_entry(&self, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
+        let (ino, kind) = (moving.inode.ino(), kind_of(&moving.inode));
+        if moving.to.is_none() && moving.target.is_none() && rename.whiteout.is_none() {
+            let entry = DirEntry { ino, kind, name: rename.to.name, offset: 0, hash: None };
+            if self.rename_in_place(&mut moving.from.info, rename.from.name, &entry)? {
+                return Ok(());
+            }
+        }
         // First of all: there may be no inode for it.
         let whiteout =
             rename.whiteout.as_ref().map(|new| self.new_inode(&moving.from.info, new)).transpose()?;
@@ -273,23 +302,7 @@ impl Change<'_> {
             }
             None => drop(self.remove_name(&mut moving.from.info, rename.from.name)?),
         }
-        if replaces_dir {
-            self.uncount_link(moving.destination());
-        }
-        if is_dir && moving.to.is_some() {
-            let parent = moving.destination().ino();
-            self.set_parent(&mut moving.inode, parent)?;
-            self.uncount_link(&mut moving.from.info);
-            self.count_link(moving.destination());
-        }
-        self.touch_dirs(moving, rename.now)?;
-        moving.inode.fields_mut().set_ctime(timestamp(rename.now));
-        self.store(&moving.inode)?;
-        match &mut moving.target {
-            Some(target) if replaces_dir => self.drop_directory(target, rename.now),
-            Some(target) => self.drop_link(target, rename.now),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn exchange(&self, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {

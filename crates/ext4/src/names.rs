@@ -266,6 +266,28 @@ impl Change<'_> {
         self.edit_names_at(dir, block, |bytes, layout| records::replace(bytes, record, ino, kind, layout))
     }
 
+    /// Gives an entry, of inode `ino`, another name where it stands, which must not be there yet. False, and nothing is changed, if its
+    /// record is too short for that, or is where its name has it.
+    pub(crate) fn rename_in_place(
+        &self,
+        dir: &mut InodeInfo,
+        from: &[u8],
+        entry: &DirEntry<'_>,
+    ) -> Result<bool> {
+        if dir.is_inline() || dir.is_indexed() {
+            return Ok(false);
+        }
+        let wanted = Wanted::new(dir, from).ok_or(Errno::ENOENT)?;
+        let need = self.fs.dir_layout(dir).rec_len(entry.name);
+        let Found { logical, block, record, .. } = self.fs.find_to_change(dir, &wanted)?;
+        if record.rec_len() < need {
+            return Ok(false);
+        }
+        self.edit_names_at(dir, block, |bytes, layout| records::rename(bytes, record, entry, layout))?;
+        dir.near.note_renamed(logical, block, record, need);
+        Ok(true)
+    }
+
     /// Makes `..` stand for another directory.
     pub(crate) fn set_parent(&self, dir: &mut InodeInfo, parent: u32) -> Result<()> {
         if dir.is_inline() {

@@ -103,6 +103,21 @@ impl Near {
         true
     }
 
+    /// Notes that the entry of a record has another name, which takes `need` bytes of it.
+    pub(crate) fn note_renamed(&mut self, logical: u32, block: u64, record: Located, need: usize) {
+        let at = Offset::new(record.left());
+        if self.block != block && !self.turn_to(logical, block, at) {
+            return;
+        }
+        self.removed = at;
+        let (renamed, slack) = (Offset::new(record.start()), record.rec_len() - need);
+        for (room, least) in self.rooms.iter_mut().zip(NEEDS) {
+            if slack >= least {
+                *room = renamed.min(*room);
+            }
+        }
+    }
+
     /// Notes that a record has been taken out.
     pub(crate) fn note_removed(&mut self, logical: u32, block: u64, record: Located) {
         let at = Offset::new(record.left());
@@ -145,7 +160,8 @@ mod tests {
     /// Adds and removes names in an order that is drawn, and looks for room and names with and without what is known.
     #[test]
     fn what_is_found_is_what_a_search_from_the_beginning_finds() {
-        let (mut bytes, mut near, mut names, mut beside) = (vec![0; 1024], Near::default(), Vec::new(), 0);
+        let (mut bytes, mut near, mut names) = (vec![0; 1024], Near::default(), Vec::new());
+        let (mut beside, mut renamed) = (0, 0);
         records::free_record(&mut bytes);
         let mut random = 7_u64;
         for step in 0..20_000 {
@@ -168,16 +184,28 @@ mod tests {
                 near.note_added(3, 77, gap, need);
                 names.push(name);
             } else if !names.is_empty() {
-                let name = names.remove(drawn % 5 % names.len());
+                let place = drawn % 5 % names.len();
+                let name = names.remove(place);
                 let (record, ino) = records::find_name(&slots(&bytes), name.as_bytes()).unwrap().unwrap();
                 let found = near.find(&slots(&bytes), name.as_bytes()).unwrap();
                 assert!(found.is_none_or(|found| found == (record, ino)));
                 beside += usize::from(found.is_some());
+                let other = format!("{step:0$}r", 1 + drawn % 17);
+                let need = LAYOUT.rec_len(other.as_bytes());
+                if drawn.is_multiple_of(2) && need <= record.rec_len() {
+                    let name = other.as_bytes();
+                    let entry = DirEntry { ino: 12, kind: FileType::Regular, name, offset: 0, hash: None };
+                    records::rename(&mut bytes, record, &entry, &LAYOUT);
+                    near.note_renamed(3, 77, record, need);
+                    names.insert(place, other);
+                    renamed += 1;
+                    continue;
+                }
                 records::remove(&mut bytes, record);
                 near.note_removed(3, 77, record);
             }
         }
-        assert!(beside > 1000, "{beside}");
+        assert!(beside > 1000 && renamed > 1000, "{beside} {renamed}");
         assert_eq!((near.block(), near.physical(3), near.physical(4)), (Some((3, 77)), Some(77), None));
     }
 }

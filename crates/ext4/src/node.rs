@@ -20,6 +20,7 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use extern4_disk::geometry::Position;
 use extern4_disk::journal::Tid;
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{Latch, LatchGuard};
@@ -32,6 +33,7 @@ use crate::window::Window;
 /// An inode in use.
 pub(crate) struct Node {
     current: Latch<Current>,
+    position: Option<Position>,
     map: RwLock<()>,
     names: RwLock<()>,
     pub(crate) window: Window,
@@ -81,8 +83,9 @@ impl Node {
     }
 
     fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
+        let position = info.position();
         let current = Latch::new(Current { info, changed_in, is_freed: false });
-        Self { current, map: RwLock::new(()), names: RwLock::new(()), window: Window::default() }
+        Self { current, position, map: RwLock::new(()), names: RwLock::new(()), window: Window::default() }
     }
 
     fn current(&self) -> LatchGuard<'_, Current> {
@@ -104,6 +107,18 @@ impl Node {
         let mut current = self.current();
         current.changed_in = Some(tid);
         current.info.clone_from(info);
+    }
+
+    /// Changes the inode where it stands, as part of transaction `tid`. `edit` waits for nothing.
+    pub(crate) fn edit<R>(&self, tid: Tid, edit: impl FnOnce(&mut InodeInfo) -> R) -> R {
+        let mut current = self.current();
+        current.changed_in = Some(tid);
+        edit(&mut current.info)
+    }
+
+    /// Where its record is in the inode table, if it is there.
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.position
     }
 
     /// Notes that the inode has been given back.

@@ -111,6 +111,11 @@ impl Located {
         self.start
     }
 
+    /// How many bytes it is from there to the next record.
+    pub(crate) fn rec_len(&self) -> usize {
+        self.rec_len
+    }
+
     /// How many bytes can be had there when it has been taken out.
     pub(crate) fn room(&self) -> usize {
         self.slack + self.rec_len
@@ -125,14 +130,24 @@ impl Located {
 /// Takes a record out of the chain that it was found in; the one before it takes over its bytes.
 pub(crate) fn remove(bytes: &mut [u8], record: Located) {
     let Located { before, start, rec_len, .. } = record;
-    // No more than the entry itself: the gap behind it may be most of the block. What entries have behind their names fits into 8
-    // bytes.
-    let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
-    bytes[start..start + len.min(rec_len)].fill(0);
+    clear(bytes, record);
     match before {
         Some((before, len)) => set_rec_len(bytes, before, len + rec_len),
         None => free_record(&mut bytes[start..start + rec_len]),
     }
+}
+
+/// Gives the entry of a record another name, for which the record is long enough.
+pub(crate) fn rename(bytes: &mut [u8], record: Located, entry: &DirEntry<'_>, layout: &Layout) {
+    clear(bytes, record);
+    entry.encode(&mut bytes[record.start..record.start + record.rec_len], layout);
+}
+
+/// Clears the entry of a record, and no more: the gap behind it may be most of the block. What entries have behind their names fits into
+/// 8 bytes.
+fn clear(bytes: &mut [u8], Located { start, rec_len, .. }: Located) {
+    let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
+    bytes[start..start + len.min(rec_len)].fill(0);
 }
 
 /// Makes the entry of a record stand for another inode.

@@ -2,7 +2,7 @@
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode as Fields, InodeFlags};
-use extern4_vfs::{AclKind, Caps, Errno, FileFlags, Inode, SetAttr};
+use extern4_vfs::{AclKind, Caps, Errno, FileFlags, Inode, SetAttr, Timespec};
 
 use crate::attrs::Need;
 use crate::change::Change;
@@ -41,6 +41,9 @@ impl Ext4 {
         if self.note_read_lazily(inode, set)? {
             return Ok(());
         }
+        if let (Some(mode), true) = (set.mode, sets_only_mode(set)) {
+            return self.change_mode(inode, mode, set.ctime);
+        }
         let node = inode.private::<Node>();
         // Flags may say where contents are to be looked for.
         let _map = (set.acl.is_some() || set.flags.is_some()).then(|| node.change_map());
@@ -74,17 +77,22 @@ impl Ext4 {
             Ok(change.tid())
         };
         let tid = self.changing(need.credits, need.blocks, operate)?;
-        let Some(acl) = &set.acl else {
-            if !sets_only_mode(set) {
-                return self.publish(inode, &info, tid);
-            }
-            self.publish_touched(inode, &info, tid);
-            return Ok(());
-        };
+        let Some(acl) = &set.acl else { return self.publish(inode, &info, tid) };
         let attr = self.attr(&info)?;
         node.set(&info, tid);
         inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
         Ok(())
+    }
+
+    fn change_mode(&self, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> Result<()> {
+        self.changing(1, 0, |change| {
+            change.touch(inode, |fields, _| {
+                fields.set_permissions(mode);
+                if let Some(ctime) = ctime {
+                    fields.set_ctime(timestamp(ctime));
+                }
+            })
+        })
     }
 
     /// The flags of the inode when users have set `wanted`.
@@ -140,7 +148,7 @@ fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>
 /// Whether nothing is set but the mode, and the time of that.
 fn sets_only_mode(set: &SetAttr) -> bool {
     let ids = [set.uid, set.gid, set.project].iter().any(Option::is_some);
-    !ids && set.flags.is_none() && set.atime.is_none() && set.mtime.is_none()
+    !ids && set.flags.is_none() && set.acl.is_none() && set.atime.is_none() && set.mtime.is_none()
 }
 
 fn set_fields(fields: &mut Fields, set: &SetAttr) {

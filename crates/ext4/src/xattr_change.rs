@@ -40,7 +40,7 @@ impl Ext4 {
             if flags.contains(XattrFlags::CREATE) {
                 return Err(Errno::EEXIST.into());
             }
-            return self.overwrite_value(inode, info, spot, value, now);
+            return self.overwrite_value(inode, spot, value, now);
         }
         let _map = node.change_map();
         let old = self.attributes(&info)?;
@@ -64,23 +64,15 @@ impl Ext4 {
 
     /// Writes a value over the one that an attribute in the record has. Whoever reads attributes sees one of the two, for it changes in one
     /// step and nothing moves, so the map need not be locked.
-    fn overwrite_value(
-        &self,
-        inode: &Inode,
-        mut info: InodeInfo,
-        spot: Spot,
-        value: &[u8],
-        now: Timespec,
-    ) -> Result<()> {
-        info.fields_mut().set_ctime(timestamp(now));
+    fn overwrite_value(&self, inode: &Inode, spot: Spot, value: &[u8], now: Timespec) -> Result<()> {
         // The record and the superblock.
-        let tid = self.changing(2, 0, |change| {
+        self.changing(2, 0, |change| {
             change.note_attributes()?;
-            change.store_with(&info, |area| spot.overwrite(area, value))?;
-            Ok(change.tid())
-        })?;
-        self.publish_touched(inode, &info, tid);
-        Ok(())
+            change.touch(inode, |fields, area| {
+                fields.set_ctime(timestamp(now));
+                spot.overwrite(area, value);
+            })
+        })
     }
 
     /// Gives up what attributes of a deleted inode have in EA inodes, each in a change of its own. What then is left

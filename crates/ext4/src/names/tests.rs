@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use extern4_block::{FileDevice, FileOptions};
-use extern4_disk::dirent::FileType;
+use extern4_disk::dirent::{DirEntry, FileType};
 use extern4_disk::inode::{FileKind, Inode, InodeFlags, ROOT_INO};
 use extern4_testkit::tools::{self, Need, run};
 use extern4_vfs::Errno;
@@ -56,6 +56,8 @@ struct Subject {
     random: Random,
     letters: Letters,
     longest: usize,
+    /// How many have got another name where they stood.
+    renamed: usize,
 }
 
 const FILES: usize = 20;
@@ -135,6 +137,7 @@ impl Subject {
             random: Random(0x9E37_79B9_7F4A_7C15),
             letters,
             longest: 255,
+            renamed: 0,
         }
     }
 
@@ -240,6 +243,34 @@ impl Subject {
         self.files[index].2 += 1;
     }
 
+    /// Gives a file another name where it stands, or removes it if that cannot be.
+    fn rename(&mut self, name: &[u8]) {
+        if self.dir.is_indexed() {
+            // By its hash another name may belong elsewhere.
+            return self.remove(name);
+        }
+        let (asked, new) = (self.other_case(name), self.name());
+        if self.model.contains_key(&self.key(&new)) {
+            return;
+        }
+        let (_, index) = self.model[&self.key(name)];
+        let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
+        let entry = DirEntry { ino, kind, name: &new, offset: 0, hash: None };
+        let mut dir = self.dir.clone();
+        let stays = self.fs().changing(CREDITS, 0, |change| {
+            let stays = change.rename_in_place(&mut dir, &asked, &entry)?;
+            change.store(&dir)?;
+            Ok(stays)
+        });
+        self.dir = dir;
+        if !stays.expect("a name that is there") {
+            return self.remove(name);
+        }
+        self.renamed += 1;
+        self.model.remove(&self.key(name));
+        self.model.insert(self.key(&new), (new, index));
+    }
+
     /// This many changes, of which so many in a hundred are additions.
     fn churn(&mut self, changes: usize, additions: usize) {
         for _ in 0..changes {
@@ -250,7 +281,11 @@ impl Subject {
                     self.add(&name).expect("an addition");
                 }
             } else if let Some(name) = self.any_name() {
-                if what.is_multiple_of(4) { self.replace(&name) } else { self.remove(&name) }
+                match what % 8 {
+                    0 | 4 => self.replace(&name),
+                    2 | 6 => self.rename(&name),
+                    _ => self.remove(&name),
+                }
             }
             if self.random.below(16) == 0 {
                 self.look();
@@ -387,6 +422,7 @@ fn linear_directories() {
         let mut subject = Subject::new(size, args, "", InodeFlags::empty());
         subject.story(600);
         assert_eq!(subject.levels(), None);
+        assert!(subject.renamed > 20, "{}", subject.renamed);
     }
 }
 
