@@ -37,19 +37,25 @@ pub(crate) struct Look {
 
 const DEFAULTS: &str = "di=01;34:ln=01;36:pi=33:so=01;35:bd=01;33:cd=01;33:ex=01;32:su=37;41:sg=30;43:tw=30;42:ow=34;42:st=37;44";
 
-impl Colors {
-    /// The colours to use for standard output, if any.
-    pub(crate) fn new(when: When) -> Option<Self> {
-        let wanted = match when {
-            When::Always => true,
-            When::Never => false,
-            When::Auto => {
+impl When {
+    /// Whether standard output is to have colours.
+    pub(crate) fn is_wanted(self) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
                 std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
                     && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
                     && std::io::stdout().is_terminal()
             }
-        };
-        wanted.then(|| {
+        }
+    }
+}
+
+impl Colors {
+    /// The colours to use for standard output, if any.
+    pub(crate) fn new(when: When) -> Option<Self> {
+        when.is_wanted().then(|| {
             let mut colors = Self { by_kind: HashMap::new(), by_suffix: Vec::new() };
             colors.add(DEFAULTS);
             colors.add(&std::env::var("LS_COLORS").unwrap_or_default());

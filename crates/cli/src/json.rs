@@ -78,6 +78,12 @@ impl Object<'_> {
         self.out.push('"');
     }
 
+    /// An object.
+    pub(crate) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
+        self.key(key);
+        object(self.out, fill);
+    }
+
     /// An array of text.
     pub(crate) fn texts(&mut self, key: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
         self.array(key, values, |value, out| string(out, value.as_ref()));
@@ -145,6 +151,7 @@ mod tests {
             object.texts("list", ["a", "b"]);
             object.objects("objects", [1, 2], |value, item| item.raw("v", value));
             object.numbers("empty", [0_u8; 0]);
+            object.object("object", |item| item.raw("v", 3));
         });
         assert_eq!(
             text,
@@ -152,7 +159,7 @@ mod tests {
                 r#"{"n":1,"t":"a\"\\\n\u0001\u007fü","name":"x"#,
                 "\u{fffd}",
                 r#"","name_hex":"78ff","none":null,"#,
-                r#""list":["a","b"],"objects":[{"v":1},{"v":2}],"empty":[]}"#,
+                r#""list":["a","b"],"objects":[{"v":1},{"v":2}],"empty":[],"object":{"v":3}}"#,
                 "\n"
             )
         );

@@ -38,7 +38,8 @@ mod tests;
 mod transport;
 
 pub use histogram::{BUCKETS, Histogram};
+pub use loop_device::attach as attach_loop_device;
 pub use meter::Operation;
-pub use mount::{MountOptions, Mounted, mount, remount, unmount};
+pub use mount::{MountOptions, Mounted, detach, mount, remount, unmount};
 pub use server::{Config, Server, Transport};
 pub use transport::serve;

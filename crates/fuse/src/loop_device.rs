@@ -49,8 +49,9 @@ struct Config {
 
 const _: () = assert!(size_of::<Config>() == 304, "as the kernel has it");
 
-/// Has a free loop device stand for these bytes of a file. It is there as long as what is returned is open, or mounted.
-pub(crate) fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File, PathBuf)> {
+/// Has a free loop device stand for these bytes of a file, to be read and, with `write`, to be changed; gives it and its path. It is there
+/// as long as what is returned is open, or mounted. For root only.
+pub fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File, PathBuf)> {
     let open = |path: &Path| OpenOptions::new().read(true).write(write).open(path);
     let control = open(Path::new("/dev/loop-control"))?;
     let backing = open(image)?;

@@ -201,6 +201,14 @@ pub fn unmount(dir: &Path) -> io::Result<bool> {
     Ok(only)
 }
 
+/// Takes the mount on `dir` out of the tree of directories, whoever uses it and whether or not anybody serves it.
+pub fn detach(dir: &Path) -> io::Result<()> {
+    if geteuid().is_root() {
+        return Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?);
+    }
+    fusermount::unmount(dir, true)
+}
+
 /// How many entries of the mount table have this device number.
 fn mounts_of(device: u64) -> io::Result<usize> {
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));

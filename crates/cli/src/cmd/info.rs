@@ -8,6 +8,7 @@ mod groups;
 
 use std::io::{self, Write as _};
 
+pub(crate) use self::facts::type_name;
 use crate::app::{App, Opened};
 use crate::json;
 use crate::place::Place;

@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// Leave the terminal once the volume is mounted: how the command starts itself to stay in the background
     #[arg(long, hide = true)]
     detach: bool,
+    /// Unmount when the process that has started this one ends, however it does
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -83,6 +86,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     if !args.foreground && !args.detach {
         return daemon::start(app);
+    }
+    if args.with_parent {
+        // What the signal does before it is listened to is right, too.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     }
     let metrics = match args.metrics.map(TcpListener::bind).transpose() {
         Ok(metrics) => metrics,

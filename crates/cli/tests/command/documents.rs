@@ -126,6 +126,7 @@ fn completions_and_manual_pages_know_every_command() {
         "extern4-ls.1",
         "extern4-find.1",
         "extern4-cp.1",
+        "extern4-bench.1",
         "extern4-bench-walk.1",
         "extern4-setfacl.1",
         "extern4-bench-ops.1",

@@ -14,6 +14,7 @@ mod ioctls;
 mod killing;
 mod listing;
 mod logging;
+mod measuring;
 mod mount_options;
 mod mounting;
 mod run;

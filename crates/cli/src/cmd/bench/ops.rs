@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use extern4::{OpenFlags, Session, XattrFlags};
 use extern4_sync::allocations;
-use rustix::fs::{SeekFrom, seek};
 
+use super::copy;
 use crate::app::{App, host_reason, open};
 use crate::json;
 use crate::place::{Image, Place};
@@ -23,8 +23,6 @@ use crate::status::Status;
 /// Operations between two looks at whether the time is up.
 const BATCH: u64 = 16;
 const NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::EXCL);
-/// Bytes of the image copied at a time.
-const CHUNK_BYTES: usize = 1 << 20;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -110,39 +108,14 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// A copy of the image, holes left out, in a file without a name.
+/// A copy of the image in a file without a name.
 fn copy(image: &Path) -> io::Result<File> {
     let from = File::open(image)?;
     let size = io::Seek::seek(&mut &from, io::SeekFrom::End(0))?;
-    let directory = match std::env::var_os("TMPDIR").filter(|directory| !directory.is_empty()) {
-        Some(directory) => PathBuf::from(directory),
-        None if from.metadata()?.is_file() => {
-            let parent = image.parent().filter(|parent| !parent.as_os_str().is_empty());
-            parent.unwrap_or(Path::new(".")).to_owned()
-        }
-        None => std::env::temp_dir(),
-    };
-    let name = directory.join(format!(".extern4-bench.{}", std::process::id()));
+    let name = copy::directory(image, &from)?.join(format!(".extern4-bench.{}", std::process::id()));
     let to = File::options().read(true).write(true).create_new(true).open(&name)?;
     std::fs::remove_file(&name)?;
-    to.set_len(size)?;
-    let mut buffer = vec![0; CHUNK_BYTES];
-    let mut at = 0;
-    while at < size {
-        let (start, end) = match seek(&from, SeekFrom::Data(at)) {
-            Ok(start) => (start, seek(&from, SeekFrom::Hole(start)).unwrap_or(size)),
-            Err(rustix::io::Errno::NXIO) => break,
-            // A device has no holes.
-            Err(_) => (at, size),
-        };
-        at = start;
-        while at < end {
-            let wanted = usize::try_from(end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-            std::os::unix::fs::FileExt::read_exact_at(&from, &mut buffer[..wanted], at)?;
-            std::os::unix::fs::FileExt::write_all_at(&to, &buffer[..wanted], at)?;
-            at += wanted as u64;
-        }
-    }
+    copy::copy(&from, &(0..size), &to, |_| Ok(()))?;
     Ok(to)
 }
 

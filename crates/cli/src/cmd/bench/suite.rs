@@ -1,0 +1,157 @@
+//! `bench IMAGE`: a short suite, in this process, in our mount and in the kernel's, beside each other.
+//!
+//! All three work on one copy of the image, in turn: in each round each of them opens it, does everything, and closes it again, and each
+//! round another one begins. So they find the same contents, what disturbs the machine for a while disturbs all of them, and the room of
+//! one copy is enough. What a round finds is compared within the round.
+//!
+//! ```text
+//! image --choose, check--> Subjects --copy--> Scratch --make--> rounds x Side x Measure --> Figures --> Report
+//! ```
+//!
+//! Where there can be no copy, or the volume cannot be written, what only reads is measured on the image itself, opened for reading.
+
+mod figures;
+mod kernel;
+mod measure;
+mod progress;
+mod report;
+mod run;
+mod scratch;
+mod served;
+mod side;
+mod source;
+mod stop;
+mod subjects;
+mod table;
+mod tree;
+
+use std::io::{self, Write as _};
+
+use clap::ValueEnum as _;
+
+use self::report::Report;
+use self::run::Suite;
+use self::side::Side;
+use crate::app::{App, host_reason, open};
+use crate::color::When;
+use crate::place::Place;
+use crate::status::Status;
+use crate::text::escape;
+
+#[derive(clap::Args)]
+#[group(skip)]
+pub(super) struct Args {
+    /// The volume to measure; a copy of it is changed, never the image itself
+    ///
+    /// The copy is in a new directory where TMPDIR says, else beside the image, and takes as much room as what is not holes in it, and some
+    /// 200 MiB for what is written. Where there is no room for it, only what reads is measured. An image that is called walk or ops is
+    /// written ./walk.
+    #[arg(value_name = "IMAGE", value_parser = Place::parser(), required = true)]
+    place: Option<Place>,
+    /// Seconds for each figure, of which there are up to 66 in a round
+    #[arg(long, default_value_t = 0.1, value_parser = super::seconds)]
+    seconds: f64,
+    /// How often everything is measured
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Threads that do it at once, one or more numbers with commas between them (default: 1, and the number of CPUs)
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: Vec<u32>,
+    /// Where to measure (default: everywhere that it can be)
+    #[arg(long, value_name = "SIDE[,SIDE...]", value_delimiter = ',')]
+    on: Vec<Side>,
+    /// Write a JSON object with all figures
+    #[arg(long)]
+    json: bool,
+    /// Colour the bars
+    #[arg(long, value_name = "WHEN", default_value = "auto", default_missing_value = "always",
+        num_args = 0..=1, require_equals = true)]
+    color: When,
+}
+
+/// Why something was not measured.
+enum Failure {
+    /// The end was asked for.
+    Stopped,
+    /// For this reason, which is fit for a terminal.
+    Because(String),
+}
+
+type Result<T> = std::result::Result<T, Failure>;
+
+impl From<extern4::Error> for Failure {
+    fn from(error: extern4::Error) -> Self {
+        Self::Because(escape(error.to_string().as_bytes()).into_owned())
+    }
+}
+
+impl Args {
+    /// How many threads, from few to many.
+    fn threads(&self) -> Vec<u32> {
+        let mut threads = if self.threads.is_empty() {
+            vec![1, report::cpu_count().min(256)]
+        } else {
+            self.threads.clone()
+        };
+        threads.sort_unstable();
+        threads.dedup();
+        threads
+    }
+
+    /// Where, in the order of the columns.
+    fn sides(&self) -> Vec<Side> {
+        let wanted = |side: &&Side| self.on.is_empty() || self.on.contains(side);
+        Side::value_variants().iter().filter(wanted).copied().collect()
+    }
+}
+
+pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let Some(place) = &args.place else {
+        app.fail(Status::Usage, "name an image");
+        return Ok(());
+    };
+    if place.path.as_os_str() != "/" {
+        app.fail(Status::Usage, format_args!("{place}: name the image alone"));
+        return Ok(());
+    }
+    if !app.is_superuser() {
+        app.fail(Status::Usage, "mounts are used by who runs this: --as is for walk and ops");
+        return Ok(());
+    }
+    let image = &place.image;
+    let volume = match open(image, false) {
+        Ok(volume) => volume,
+        Err(error) => {
+            app.refused(image, &error);
+            return Ok(());
+        }
+    };
+    let mut suite = match Suite::new(args, image) {
+        Ok(suite) => suite,
+        Err(error) => {
+            app.fail(Status::Failed, format_args!("{image}: {}", host_reason(&error)));
+            return Ok(());
+        }
+    };
+    let done = suite.run(volume);
+    let failures = suite.end();
+    for (status, failure) in failures {
+        app.fail(status, format_args!("{image}: {failure}"));
+    }
+    match done {
+        Ok(report) => write(&report, args),
+        Err(Failure::Stopped) => {
+            app.fail(Status::Failed, format_args!("{image}: ended before all was measured"));
+            Ok(())
+        }
+        Err(Failure::Because(why)) => {
+            app.fail(Status::Failed, format_args!("{image}: {why}"));
+            Ok(())
+        }
+    }
+}
+
+fn write(report: &Report, args: &Args) -> io::Result<()> {
+    let text = if args.json { report.json() } else { report.text(args.color.is_wanted()) };
+    io::stdout().write_all(text.as_bytes())
+}

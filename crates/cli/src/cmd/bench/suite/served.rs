@@ -1,0 +1,152 @@
+//! Our own mount of a volume, served by a process of this same program, which ends with this one.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use super::scratch::Scratch;
+use super::side::Source;
+use super::stop::Stop;
+use super::{Failure, Result};
+use crate::app::host_reason;
+use crate::control::mounts::mount_of;
+
+/// How long it may take to begin, and to end after all has been written.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long it may take to end when it is not wanted any more.
+const IMPATIENCE: Duration = Duration::from_secs(10);
+
+/// What is mounted.
+pub(super) struct Served {
+    process: Child,
+    dir: PathBuf,
+    /// Its root; open while it is measured.
+    root: Option<OwnedFd>,
+    log: PathBuf,
+    ended: bool,
+}
+
+/// Why this cannot be, as far as that is known beforehand.
+pub(super) fn lacks() -> Option<String> {
+    if !Path::new("/dev/fuse").exists() {
+        return Some("there is no /dev/fuse".to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has_program = || std::env::split_paths(&path).any(|dir| dir.join("fusermount3").exists());
+    (!geteuid().is_root() && !has_program())
+        .then(|| "fusermount3 is not installed, and only root mounts without it".to_owned())
+}
+
+impl Served {
+    /// Mounts it, with the usual options.
+    pub(super) fn new(source: &Source, scratch: &Scratch, stop: &Stop) -> Result<Self> {
+        let (dir, log) = (scratch.mountpoint(), scratch.log());
+        let start = || {
+            let said = File::create(&log)?;
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["mount", "--foreground", "--with-parent", "-o"]);
+            let how = if source.writing { "rw" } else { "ro" };
+            command.arg(format!("{how},offset={}", source.bytes.start));
+            command.arg("--").args([&source.image.file, &dir]);
+            command.env("EXTERN4_LOG", "error").env_remove("NOTIFY_SOCKET");
+            // What a terminal sends to all who belong to it is for this process to pass on.
+            command.process_group(0);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn()
+        };
+        let process = start().map_err(|error| because("cannot be started", &error))?;
+        let mut served = Self { process, dir, root: None, log, ended: false };
+        served.wait_until_mounted(stop)?;
+        let root = rustix::fs::open(&served.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        served.root = Some(root.map_err(|error| because("cannot be entered", &error.into()))?);
+        Ok(served)
+    }
+
+    fn wait_until_mounted(&mut self, stop: &Stop) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            if mount_of(&self.dir).is_ok_and(|mount| mount.is_some()) {
+                return Ok(());
+            }
+            if let Some(status) = self.process.try_wait().map_err(|error| because("is lost", &error))? {
+                self.ended = true;
+                return Err(self.failure(status));
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(Failure::Because("it does not begin".to_owned()));
+            }
+            stop.check()?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Its root.
+    pub(super) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_ref().expect("it is open until the end").as_fd()
+    }
+
+    /// Unmounts it, and waits until everything is in the image.
+    pub(super) fn end(mut self) -> Result<()> {
+        self.root = None;
+        self.tell(Signal::TERM);
+        match self.wait(PATIENCE) {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(self.failure(status)),
+            None => Err(Failure::Because("it does not end".to_owned())),
+        }
+    }
+
+    /// Why it has ended like this.
+    fn failure(&self, status: ExitStatus) -> Failure {
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        match said.lines().last() {
+            Some(line) => Failure::Because(line.trim_start_matches("extern4: mount: ").to_owned()),
+            None => Failure::Because(format!("it ended with {status}")),
+        }
+    }
+
+    fn tell(&self, signal: Signal) {
+        // It is waited for only here, so the number is its own. Where it has ended already, there is nothing to tell.
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        let _ = pid.map(|pid| kill_process(pid, signal));
+    }
+
+    /// Waits until it has ended.
+    fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let start = Instant::now();
+        while start.elapsed() < patience {
+            if let Ok(Some(status)) = self.process.try_wait() {
+                self.ended = true;
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // After a failure, which is what is told.
+        self.root = None;
+        self.tell(Signal::TERM);
+        if self.wait(IMPATIENCE).is_some() {
+            return;
+        }
+        let _ = extern4_fuse::detach(&self.dir);
+        self.tell(Signal::KILL);
+        let _ = self.process.wait();
+    }
+}
+
+fn because(what: &str, error: &std::io::Error) -> Failure {
+    Failure::Because(format!("{what}: {}", host_reason(error)))
+}

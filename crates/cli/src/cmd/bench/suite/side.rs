@@ -1,0 +1,111 @@
+//! Where operations are measured: by the library in this process, in our mount, and in the kernel's own.
+
+use std::ops::Range;
+
+use clap::ValueEnum;
+use extern4::{Atime, Cred, Session, Volume};
+
+use super::kernel::{self, KernelMount};
+use super::measure::{Load, Measure};
+use super::scratch::Scratch;
+use super::served::{self, Served};
+use super::stop::Stop;
+use super::subjects::Subjects;
+use super::tree::{Host, Library};
+use super::{Failure, Result};
+use crate::app::part;
+use crate::place::Image;
+
+/// Where operations are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Side {
+    /// By the library, in this process
+    Library,
+    /// In a mount of ours
+    Mount,
+    /// In the kernel's own mount
+    Kernel,
+}
+
+/// The volume that is measured: the copy, or where nothing is written the image itself.
+pub(super) struct Source {
+    pub(super) image: Image,
+    /// The bytes of it that are the volume.
+    pub(super) bytes: Range<u64>,
+    /// It is the copy.
+    pub(super) writing: bool,
+}
+
+/// A volume that is open.
+pub(super) enum Open {
+    Library(Session, Volume),
+    Mount(Box<Served>),
+    Kernel(KernelMount),
+}
+
+impl Side {
+    /// What people call it.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Library => "in process",
+            Self::Mount => "mount",
+            Self::Kernel => "kernel",
+        }
+    }
+
+    /// As scripts get it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Library => "library",
+            Self::Mount => "mount",
+            Self::Kernel => "kernel",
+        }
+    }
+
+    /// Why nothing can be measured there, as far as that is known beforehand.
+    pub(super) fn lacks(self) -> Option<String> {
+        match self {
+            Self::Library => None,
+            Self::Mount => served::lacks(),
+            Self::Kernel => kernel::lacks(),
+        }
+    }
+
+    /// Opens the volume there, for `cred`, who is the user of this process.
+    pub(super) fn open(self, source: &Source, scratch: &Scratch, cred: &Cred, stop: &Stop) -> Result<Open> {
+        Ok(match self {
+            Self::Library => {
+                let mut options = Volume::options();
+                options.write(source.writing).atime(Atime::Relative);
+                part(&mut options, &source.image);
+                let volume = options.open(&source.image.file)?;
+                Open::Library(volume.session(cred.clone()), volume)
+            }
+            Self::Mount => Open::Mount(Box::new(Served::new(source, scratch, stop)?)),
+            Self::Kernel => Open::Kernel(KernelMount::new(source)?),
+        })
+    }
+}
+
+impl Open {
+    /// So many of its unit a second.
+    pub(super) fn rate(&self, measure: Measure, subjects: &Subjects, load: Load, stop: &Stop) -> Result<f64> {
+        match self {
+            Self::Library(session, _) => measure.rate(&Library(session), subjects, load, stop),
+            Self::Mount(served) => measure.rate(&Host::enter(served.root())?, subjects, load, stop),
+            Self::Kernel(mount) => measure.rate(&Host::enter(mount.root())?, subjects, load, stop),
+        }
+    }
+
+    /// Closes the volume; everything is written when this returns.
+    pub(super) fn end(self) -> Result<()> {
+        match self {
+            Self::Library(session, volume) => {
+                drop(session);
+                if volume.is_read_only() { Ok(()) } else { volume.close().map_err(Failure::from) }
+            }
+            Self::Mount(served) => served.end(),
+            Self::Kernel(mount) => mount.end(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What is measured on: a copy of the volume that can be written, or the image itself.
+
+use std::fs::File;
+use std::io;
+
+use extern4::Volume;
+use rustix::process::{getegid, geteuid};
+
+use super::progress::Progress;
+use super::scratch::Scratch;
+use super::side::Source;
+use super::stop::Stop;
+use super::subjects::{Subjects, write_bytes};
+use super::{Failure, Result};
+use crate::app::{host_reason, open};
+use crate::cmd::bench::copy;
+use crate::place::{Image, Part};
+use crate::text::human;
+
+/// What is changed in the copy beside what is measured: journal, directories, attributes.
+const SLACK_BYTES: u64 = 64 << 20;
+
+/// A copy and how many bytes of the volume are in it.
+pub(super) struct Copied {
+    pub(super) source: Source,
+    pub(super) bytes: u64,
+}
+
+/// Makes a copy with what is measured in it, for so many threads. Fails with the reason for which nothing can be written.
+pub(super) fn copy_volume(
+    image: &Image,
+    volume: &Volume,
+    scratch: &Scratch,
+    subjects: &mut Subjects,
+    threads: u32,
+    (progress, stop): (&Progress, &Stop),
+) -> Result<Copied> {
+    let lost = |error: &io::Error| Failure::Because(format!("it cannot be copied: {}", host_reason(error)));
+    let from = File::open(&image.file).map_err(|error| lost(&error))?;
+    let bytes = volume.bytes().ok_or(Failure::Because("it is not in a file".to_owned()))?;
+    let data = copy::data_bytes(&from, &bytes);
+    let room = scratch.free_bytes().map_err(|error| lost(&error))?;
+    let to = scratch.create_copy().map_err(|error| lost(&error))?;
+    // A large file may be made, and another one be written.
+    let needed = data + 2 * write_bytes(volume)? + SLACK_BYTES;
+    if room < needed {
+        return Err(Failure::Because(format!(
+            "a copy takes {}, and there are {} in {}; TMPDIR may name another directory",
+            human(needed),
+            human(room),
+            scratch.dir().display()
+        )));
+    }
+    progress.begin_copy(data);
+    let copied = copy::copy(&from, &bytes, &to, |piece| {
+        progress.done(piece);
+        if stop.is_told() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    });
+    stop.check()?;
+    copied.map_err(|error| lost(&error))?;
+    drop(to);
+    let source = Source {
+        image: Image { file: scratch.copy(), part: Part::Whole },
+        bytes: 0..bytes.end - bytes.start,
+        writing: true,
+    };
+    let volume = open(&source.image, true)?;
+    let owner = (geteuid().as_raw(), getegid().as_raw());
+    let made = subjects.make(&volume, owner, threads);
+    let closed = volume.close();
+    made?;
+    closed?;
+    Ok(Copied { source, bytes: data })
+}

@@ -1,0 +1,161 @@
+//! What in a volume is measured: a file, a directory and a large file that are there, and what is made beside them in a copy.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use extern4::{FileType, OpenFlags, Session, Volume};
+
+use super::stop::Stop;
+use super::tree::{CHUNK_BYTES, Library, Tree as _};
+use super::{Failure, Result};
+
+/// So many files are looked at to find those.
+const MOST_LOOKED_AT: usize = 50_000;
+/// The file is not deeper down than this.
+const MOST_DEEP: usize = 6;
+/// A directory has so many names to be listed.
+const NAMES: u64 = 1000;
+/// One with more takes too long.
+const MOST_NAMES: u64 = 20_000;
+/// A file is large from so many bytes on, and of one that is larger only so many are read.
+const LARGE_BYTES: u64 = 4 << 20;
+const MOST_READ_BYTES: u64 = 256 << 20;
+/// So many bytes are written, where there is room for four times as much.
+const WRITE_BYTES: u64 = 64 << 20;
+/// What is made in a copy is below this.
+const WORK: &str = ".extern4-bench";
+
+/// What is measured. Paths are relative to the root of the volume.
+#[derive(Debug, Default)]
+pub(super) struct Subjects {
+    /// A file to be found and opened.
+    pub(super) file: Option<PathBuf>,
+    /// A name beside it that is not there.
+    pub(super) missing: Option<PathBuf>,
+    /// A directory to be listed.
+    pub(super) dir: PathBuf,
+    /// How many names are in it.
+    pub(super) dir_names: u64,
+    /// A large file, and how many bytes of it are to be read.
+    pub(super) large: Option<(PathBuf, u64)>,
+    /// How many bytes are to be written, by all threads together.
+    pub(super) write_bytes: u64,
+    /// The directory for what is made; none where nothing is to be changed.
+    pub(super) work: Option<PathBuf>,
+}
+
+/// How many bytes this volume has room for, of those that are to be written.
+pub(super) fn write_bytes(volume: &Volume) -> Result<u64> {
+    let stat = volume.stat_fs()?;
+    let room = stat.blocks_available.saturating_mul(stat.block_size.into()) / 4;
+    let chunk = CHUNK_BYTES as u64;
+    Ok(room.min(WRITE_BYTES) / chunk * chunk)
+}
+
+impl Subjects {
+    /// Chooses among what is there, and may be looked at by who measures.
+    pub(super) fn choose(session: &Session, stop: &Stop) -> Result<Self> {
+        let mut found = Self { dir: PathBuf::from("."), ..Self::default() };
+        let (mut deepest, mut names) = (0, HashMap::<PathBuf, u64>::new());
+        // What cannot be read is met by the measures, which name it.
+        for entry in session.walk("/").with_metadata().take(MOST_LOOKED_AT).filter_map(extern4::Result::ok) {
+            stop.check()?;
+            let path = entry.path().strip_prefix("/").unwrap_or(entry.path());
+            if let Some(parent) = path.parent() {
+                *names.entry(parent.to_owned()).or_default() += 1;
+            }
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.file_type() != FileType::Regular {
+                continue;
+            }
+            let stored = metadata.len().min(metadata.blocks().saturating_mul(512));
+            let is_deeper = entry.depth() > deepest && entry.depth() <= MOST_DEEP;
+            let is_larger =
+                stored >= LARGE_BYTES && found.large.as_ref().is_none_or(|(_, bytes)| *bytes < stored);
+            if (is_deeper || is_larger) && session.open(path).is_err() {
+                continue;
+            }
+            if is_deeper {
+                deepest = entry.depth();
+                found.set_file(path.to_owned());
+            }
+            if is_larger {
+                found.large = Some((path.to_owned(), stored));
+            }
+        }
+        if let Some((_, bytes)) = &mut found.large {
+            *bytes = (*bytes).min(MOST_READ_BYTES);
+        }
+        let listed = names.into_iter().filter(|(path, names)| {
+            *names <= MOST_NAMES && session.read_dir(Path::new("/").join(path)).is_ok()
+        });
+        // The first of several by name, so that each run chooses the same.
+        if let Some((dir, names)) =
+            listed.max_by_key(|(path, names)| (*names, std::cmp::Reverse(path.clone())))
+        {
+            (found.dir, found.dir_names) = (Path::new(".").join(dir), names);
+        }
+        Ok(found)
+    }
+
+    fn set_file(&mut self, path: PathBuf) {
+        self.missing = path.parent().map(|parent| parent.join(".extern4-bench-missing"));
+        self.file = Some(path);
+    }
+
+    /// Makes in a copy what is worked with, for `owner` (user and group) and so many threads, and what is not there yet.
+    pub(super) fn make(&mut self, volume: &Volume, owner: (u32, u32), threads: u32) -> Result<()> {
+        let session = volume.superuser();
+        let work = new_name(&session)?;
+        session.create_dir(&work)?;
+        for thread in 0..threads {
+            let own = work.join(thread.to_string());
+            session.create_dir(&own)?;
+            make_file(&session, &own.join("file"), owner)?;
+            session.chown(&own, Some(owner.0), Some(owner.1))?;
+        }
+        if self.dir_names < NAMES / 10 {
+            let dir = work.join("names");
+            session.create_dir(&dir)?;
+            let room = volume.stat_fs()?.files_free / 2;
+            self.dir_names = room.min(NAMES);
+            for name in 0..self.dir_names {
+                make_file(&session, &dir.join(name.to_string()), owner)?;
+            }
+            self.dir = dir;
+        }
+        if self.file.is_none() {
+            self.set_file(work.join("0/file"));
+        }
+        self.write_bytes = write_bytes(volume)?;
+        if self.large.is_none() && self.write_bytes > 0 {
+            let large = work.join("large");
+            Library(&session).write(&large, self.write_bytes)?;
+            session.chown(&large, Some(owner.0), Some(owner.1))?;
+            self.large = Some((large, self.write_bytes));
+        }
+        self.work = Some(work);
+        Ok(())
+    }
+
+    /// A thread's own file of this name.
+    pub(super) fn own(&self, thread: u32, name: &str) -> PathBuf {
+        self.work.clone().unwrap_or_default().join(thread.to_string()).join(name)
+    }
+}
+
+/// A name in the root that nothing has.
+fn new_name(session: &Session) -> Result<PathBuf> {
+    let names = std::iter::once(WORK.to_owned()).chain((1..100).map(|number| format!("{WORK}-{number}")));
+    for name in names {
+        if !session.exists(&name)? {
+            return Ok(PathBuf::from(name));
+        }
+    }
+    Err(Failure::Because(format!("there is no name left beside {WORK}")))
+}
+
+fn make_file(session: &Session, path: &Path, owner: (u32, u32)) -> Result<()> {
+    drop(session.open_with(path, OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL, 0o644)?);
+    Ok(session.chown(path, Some(owner.0), Some(owner.1))?)
+}

@@ -1,0 +1,275 @@
+//! `bench IMAGE`: what it measures, where, and that nothing of it is left.
+
+use std::fs;
+use std::io::Result;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _, chown};
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::tools::{Need, can_run};
+use serde_json::Value;
+
+use crate::mounting::{as_user, copy_command, users_can_mount};
+use crate::run::{command, extern4, failed, ok, partitioned, tool};
+
+const MEASURES: [&str; 11] = [
+    "stat",
+    "open-close",
+    "missing-name",
+    "readdir",
+    "walk",
+    "read",
+    "create-unlink",
+    "rename",
+    "chmod",
+    "setxattr",
+    "write-fsync",
+];
+/// Those that change nothing.
+const READING: &[&str] = MEASURES.split_at(6).0;
+/// What makes it short.
+const SHORT: [&str; 6] = ["--seconds", "0.002", "--rounds", "2", "--threads", "1,2"];
+
+/// A volume with a few files, one of them large.
+fn volume() -> Image {
+    fn fill(root: &Path) -> Result<()> {
+        fs::create_dir_all(root.join("usr/include"))?;
+        for number in 0..200 {
+            fs::write(root.join(format!("usr/include/{number}.h")), "text")?;
+        }
+        fs::write(root.join("large"), vec![b'x'; 5 << 20])
+    }
+    ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]).from_directory(&[fill]).build()
+}
+
+/// Runs the suite on `place`, with what makes it short.
+fn bench(image: &Image, place: &str, more: &[&str]) -> Output {
+    extern4(image, [&["bench", place], &SHORT[..], more].concat())
+}
+
+fn json(output: &[u8]) -> Value {
+    let text = String::from_utf8_lossy(output);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Every row has figures of every side that there is, or says why not; the rows named have them.
+#[track_caller]
+fn complete(report: &Value, measured: &[&str], sides: &[&str]) {
+    let rows = report["rows"].as_array().expect("rows");
+    let names: Vec<_> = rows.iter().map(|row| (row["measure"].as_str(), row["threads"].as_u64())).collect();
+    let expected = MEASURES.iter().flat_map(|name| [(Some(*name), Some(1)), (Some(*name), Some(2))]);
+    assert_eq!(names, expected.collect::<Vec<_>>());
+    for row in rows {
+        let name = row["measure"].as_str().expect("a name");
+        assert_eq!(row["lacks"].is_null(), measured.contains(&name), "{row}");
+        for side in row["sides"].as_array().expect("sides") {
+            let there = measured.contains(&name) && sides.iter().any(|known| side["side"] == *known);
+            assert_eq!(side["median"].as_f64().is_some_and(|figure| figure > 0.0), there, "{name}: {side}");
+            assert_eq!(side["samples"].as_array().map(Vec::len), Some(if there { 2 } else { 0 }), "{side}");
+            assert!(side["failure"].is_null(), "{side}");
+            let compared = there && sides.contains(&"kernel") && side["side"] != "kernel";
+            assert_eq!(side["ratio_to_kernel"].is_f64(), compared, "{name}: {side}");
+        }
+    }
+    for side in report["sides"].as_array().expect("sides") {
+        assert_eq!(side["lacks"].is_null(), sides.iter().any(|known| side["side"] == *known), "{side}");
+    }
+}
+
+/// There is nothing beside the image but what is named, and no mount or loop device of anything there.
+#[track_caller]
+fn nothing_is_left(image: &Image, names: &[&str]) {
+    let entries = fs::read_dir(image.scratch()).expect("a directory");
+    let mut left: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+    left.sort();
+    assert_eq!(left, names);
+    assert!(!is_mounted(image) && !is_attached(image));
+}
+
+/// The sides that root has on this machine; says so if some are missing.
+fn sides() -> Vec<&'static str> {
+    let mut sides = vec!["library"];
+    if can_run(&[Need::Fuse]) {
+        sides.push("mount");
+    }
+    if can_run(&[Need::Mount]) {
+        sides.push("kernel");
+    }
+    sides
+}
+
+#[test]
+fn the_suite_compares_all_there_is_and_leaves_nothing() {
+    let image = volume();
+    let before = fs::read(&image.path).expect("an image");
+    let report = json(&ok(bench(&image, "disk.img", &["--json"])));
+    complete(&report, &MEASURES, &sides());
+    assert_eq!(report["faults"], 0);
+    assert!(report["volume"]["file"].as_str().is_some_and(|path| path.starts_with("usr/include/")));
+    assert_eq!(report["volume"]["directory"], "./usr/include");
+    assert_eq!(report["volume"]["large_file"], "large");
+    assert!(report["volume"]["features"].as_array().is_some_and(|all| all.iter().any(|one| one == "extent")));
+    assert!(fs::read(&image.path).expect("an image") == before);
+    nothing_is_left(&image, &["disk.img"]);
+}
+
+#[test]
+fn people_get_a_table_and_a_chart() {
+    let image = volume();
+    let text = |more: &[&str]| String::from_utf8(ok(bench(&image, "disk.img", more))).expect("text");
+    let shown = text(&["--on", "library"]);
+    for expected in ["in process", "readdir, 200 names", "MiB/s", "####", "nothing is wrong with it"] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    assert!(!shown.contains('\x1b') && !shown.contains("kernel") && !shown.contains("failed"), "{shown}");
+    assert!(text(&["--on", "library", "--color"]).contains("\x1b[32m####"));
+}
+
+#[test]
+fn a_partition_is_measured_and_one_without_files() {
+    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4"]).build();
+    let disk = partitioned(&image);
+    let before = fs::read(&disk).expect("a disk");
+    let report = json(&ok(bench(&image, "sdcard.img#2", &["--json"])));
+    complete(&report, &MEASURES, &sides());
+    assert_eq!(report["volume"]["bytes"], 64 << 20);
+    assert!(fs::read(&disk).expect("a disk") == before);
+    nothing_is_left(&image, &["disk.img", "sdcard.img"]);
+}
+
+#[test]
+fn without_room_for_a_copy_only_reading_is_measured() {
+    if !can_run(&[Need::Mount]) {
+        return;
+    }
+    let image = volume();
+    let small = image.scratch().join("small");
+    fs::create_dir(&small).expect("a directory");
+    tool(image.scratch(), "mount", ["-t", "tmpfs", "-o", "size=1M", "none", "small"]);
+    let run = command()
+        .current_dir(image.scratch())
+        .env("TMPDIR", &small)
+        .args(["bench", "disk.img", "--json"])
+        .args(SHORT)
+        .output()
+        .expect("the command runs");
+    let left = fs::read_dir(&small).expect("a directory").count();
+    tool(image.scratch(), "umount", ["small"]);
+    let report = json(&ok(run));
+    complete(&report, READING, &sides());
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("nothing is written: a copy takes") && notes.contains("TMPDIR"), "{notes}");
+    assert_eq!((left, &report["faults"], &report["copy_in"]), (0, &Value::Null, &Value::Null));
+}
+
+#[test]
+fn what_cannot_be_written_is_only_read() {
+    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-O", "bigalloc"]).build();
+    let report = json(&ok(bench(&image, "disk.img", &["--json", "--on", "library"])));
+    assert!(report["notes"].to_string().contains("bigalloc"), "{}", report["notes"]);
+    assert!(report["rows"][6]["sides"][0]["median"].is_f64() && report["rows"][16]["lacks"].is_string());
+    nothing_is_left(&image, &["disk.img"]);
+}
+
+#[test]
+fn a_damaged_volume_is_not_given_to_the_kernel() {
+    let image = volume();
+    // The bitmap of a group says that nothing is in use.
+    let stats = image.debugfs("stats");
+    let bitmap: u64 = stats
+        .lines()
+        .find_map(|line| line.split_once("block bitmap at ")?.1.split(',').next()?.trim().parse().ok())
+        .expect("debugfs tells where");
+    let file = fs::File::options().write(true).open(&image.path).expect("an image");
+    file.write_all_at(&[0; 4096], bitmap * 4096).expect("it is damaged");
+    drop(file);
+    let run = bench(&image, "disk.img", &["--json"]);
+    let said = failed(&run, 4);
+    assert!(said.contains("damaged"), "{said}");
+    let report = json(&run.stdout);
+    let there: Vec<_> = sides().into_iter().filter(|side| *side != "kernel").collect();
+    complete(&report, READING, &there);
+    nothing_is_left(&image, &["disk.img"]);
+}
+
+#[test]
+fn a_user_has_no_column_of_the_kernel() {
+    if !users_can_mount("a_user_has_no_column_of_the_kernel") {
+        return;
+    }
+    let image = volume();
+    let scratch = image.scratch();
+    fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
+    copy_command(scratch);
+    chown(&image.path, Some(1000), None).expect("its owner");
+    let script = format!("./extern4 bench disk.img --json {}", SHORT.join(" "));
+    let report = json(&ok(as_user(1000, scratch, &script).output().expect("setpriv")));
+    complete(&report, &MEASURES, &["library", "mount"]);
+    assert!(report["sides"][2]["lacks"].as_str().is_some_and(|why| why.contains("root")), "{report}");
+    nothing_is_left(&image, &["disk.img", "extern4"]);
+}
+
+/// Whether anything of the image's directory is mounted.
+fn is_mounted(image: &Image) -> bool {
+    let path = image.scratch().to_str().expect("a plain name");
+    fs::read_to_string("/proc/self/mountinfo").is_ok_and(|table| table.contains(path))
+}
+
+/// Whether a loop device stands for anything in the image's directory.
+fn is_attached(image: &Image) -> bool {
+    let path = image.scratch().to_str().expect("a plain name");
+    let backing = |device: fs::DirEntry| fs::read_to_string(device.path().join("loop/backing_file"));
+    let mut devices = fs::read_dir("/sys/block").expect("devices").flatten();
+    devices.any(|device| backing(device).is_ok_and(|file| file.contains(path)))
+}
+
+#[test]
+fn whoever_ends_it_is_left_with_no_mount() {
+    let ends =
+        [("-TERM", "mount"), ("-INT", "mount"), ("-KILL", "mount"), ("-TERM", "kernel"), ("-KILL", "kernel")];
+    let sides = sides();
+    for (signal, side) in ends.into_iter().filter(|(_, side)| sides.contains(side)) {
+        let is_there = if side == "mount" { is_mounted } else { is_attached };
+        let image = volume();
+        let mut child = command();
+        child.current_dir(image.scratch()).args(["bench", "disk.img", "--seconds", "2", "--on", side]);
+        let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+        within_a_minute("it is mounted", || is_there(&image));
+        tool(image.scratch(), "kill", [signal, &child.id().to_string()]);
+        let output = child.wait_with_output().expect("it ends");
+        if signal == "-KILL" {
+            // The kernel sees to that, and the process that serves the mount.
+            within_a_minute("it is unmounted", || !is_mounted(&image) && !is_attached(&image));
+        } else {
+            let said = failed(&output, 1);
+            assert!(said.contains("ended before all was measured"), "{said}");
+            nothing_is_left(&image, &["disk.img"]);
+        }
+    }
+}
+
+#[track_caller]
+fn within_a_minute(what: &str, so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let image = volume();
+    fs::write(image.scratch().join("zeroes"), [0; 8192]).expect("a file");
+    let check = |args: &[&str], code| drop(failed(&extern4(&image, [&["bench"], args].concat()), code));
+    check(&[], 2);
+    check(&["disk.img:/usr"], 2);
+    check(&["disk.img", "--as", "1000:1000"], 2);
+    check(&["disk.img", "--threads", "0"], 2);
+    check(&["disk.img", "--on", "nowhere"], 2);
+    check(&["gone.img"], 1);
+    check(&["zeroes"], 3);
+    nothing_is_left(&image, &["disk.img", "zeroes"]);
+}
