@@ -14,6 +14,7 @@
 pub(crate) mod client;
 pub(crate) mod holders;
 mod http;
+mod journaling;
 mod metrics;
 pub(crate) mod mounts;
 pub(crate) mod report;
@@ -30,6 +31,7 @@ use std::time::Instant;
 use extern4::Volume;
 use extern4_fuse::Server;
 
+pub(crate) use self::journaling::{Journaling, data_name};
 use self::report::{Report, error_line};
 use self::responder::{Responder, Service};
 use self::socket::Socket;
@@ -50,6 +52,8 @@ pub(crate) struct Served {
     pub(crate) volume: Volume,
     /// Its place, for people.
     pub(crate) image: String,
+    /// How its journal is used, if it has one.
+    pub(crate) journaling: Option<Journaling>,
     /// Since when.
     pub(crate) start: Instant,
     /// Where metrics are served.
@@ -70,6 +74,7 @@ impl Control {
         server: &Arc<Server>,
         volume: &Volume,
         image: &Image,
+        journaling: Option<Journaling>,
         metrics: Option<TcpListener>,
         note: impl Fn(&str, &io::Error),
     ) -> Option<Self> {
@@ -77,6 +82,7 @@ impl Control {
             server: Arc::clone(server),
             volume: volume.clone(),
             image: full_name(image),
+            journaling,
             start: Instant::now(),
             metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
         });

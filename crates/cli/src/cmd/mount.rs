@@ -4,6 +4,7 @@ mod daemon;
 mod log;
 mod memory;
 mod options;
+mod remount;
 mod service;
 
 use std::fs::File;
@@ -26,7 +27,7 @@ use tracing::{debug, error, info, warn};
 use self::log::Log;
 use self::options::{Options, Words};
 use crate::app::{App, host_reason, part};
-use crate::control::Control;
+use crate::control::{Control, Journaling};
 use crate::place::{Image, Place};
 use crate::status::Status;
 use crate::text::escape;
@@ -79,9 +80,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     if options.remount {
-        if let Err(error) = extern4_fuse::remount(&args.dir, &options.mount) {
-            app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), host_reason(&error)));
-        }
+        remount::remount(&args.dir, &options, app);
         return Ok(());
     }
     if !args.foreground && !args.detach {
@@ -131,6 +130,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         server.forget_all();
         closing.get_or_init(|| close(&last));
     });
+    let journaling = Journaling::chosen(&volume, options.data, options.commit_interval());
     let Options { opens, writeback, idmap, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
     let config = Config { opens, writeback, idmap, lifetime, transport, owner, max_known, destroy, log };
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     let (mut control, mut is_ready) = (None, false);
     let ready = || {
-        control = Control::start(&args.dir, &server, &volume, image, metrics, note);
+        control = Control::start(&args.dir, &server, &volume, image, journaling.clone(), metrics, note);
         let way = if server.transport() == Transport::Ring { "io_uring" } else { "the device" };
         info!("{image} is mounted on {dir}; requests come through {way}");
         // In the background it is another process than the one that was started.
@@ -204,7 +204,7 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     let mut open = Volume::options();
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
     open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
-    if let Some(interval) = options.commit {
+    if let Some(interval) = options.commit_interval() {
         open.commit_interval(interval);
     }
     if let Some(errors) = options.errors {

@@ -16,6 +16,7 @@ use crate::control::table::{Activity, open_files};
 use crate::json;
 use crate::place::Place;
 use crate::report::{flush, out};
+use crate::text::escape;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -66,6 +67,10 @@ fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
 fn mount_text(report: &Report, holders: &[Holder]) -> String {
     let activity = Activity::since_mount(report);
     let mut text = counter_lines(report.counters.iter().map(|(name, count)| (&**name, *count)));
+    if let Some(now) = &report.journaling {
+        text +=
+            &format!("{:>12} data\n{:>12} commit_seconds\n", escape(now.data.as_bytes()), now.commit_seconds);
+    }
     text += &per_commit(report.counter("transactions"), report.counter("handles"), report.counter("flushes"));
     for (name, rate) in activity.rates() {
         text += &rate.map_or(String::new(), |rate| format!("{rate:>12.4} {name}\n"));
@@ -81,6 +86,8 @@ fn mount_json(report: &Report, holders: &[Holder]) -> String {
         object.raw("daemon", report.daemon);
         object.raw("uptime_ms", report.uptime.as_millis());
         object.raw("read_only", report.read_only);
+        object.text_or_null("data", report.journaling.as_ref().map(|now| &*now.data));
+        object.maybe("commit_seconds", report.journaling.as_ref().map(|now| now.commit_seconds));
         object.text_or_null("metrics", report.metrics.as_deref());
         activity.write(object);
         activity.write_operations(object);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use extern4_fuse::{Histogram, Operation};
 use serde_json::Value;
 
-use super::Served;
+use super::{Journaling, Served};
 use crate::cmd::stats::counters;
 use crate::json;
 
@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) uptime: Duration,
     /// Nothing may be changed.
     pub(crate) read_only: bool,
+    /// How the volume's journal is used, if it has one.
+    pub(crate) journaling: Option<Journaling>,
     /// Where metrics are served.
     pub(crate) metrics: Option<String>,
     /// The counters of caches and journal, by name.
@@ -40,6 +42,7 @@ impl Report {
             daemon: std::process::id(),
             uptime: served.start.elapsed(),
             read_only: served.volume.is_read_only(),
+            journaling: served.journaling.clone(),
             metrics: served.metrics.map(|address| address.to_string()),
             counters: counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             operations: served.server.operations(),
@@ -59,6 +62,8 @@ impl Report {
             object.raw("daemon", self.daemon);
             object.raw("uptime_ms", self.uptime.as_millis());
             object.raw("read_only", self.read_only);
+            object.text_or_null("data", self.journaling.as_ref().map(|now| &*now.data));
+            object.maybe("commit_seconds", self.journaling.as_ref().map(|now| now.commit_seconds));
             object.text_or_null("metrics", self.metrics.as_deref());
             object.objects("counters", &self.counters, |(name, count), item| {
                 item.text("name", name);
@@ -91,6 +96,10 @@ impl Report {
             daemon: number(&value["daemon"]).try_into().unwrap_or(0),
             uptime: Duration::from_millis(number(&value["uptime_ms"])),
             read_only: value["read_only"] == true,
+            journaling: value["data"].as_str().map(|data| Journaling {
+                data: data.to_owned(),
+                commit_seconds: number(&value["commit_seconds"]),
+            }),
             metrics: value["metrics"].as_str().map(ToOwned::to_owned),
             counters: list("counters").iter().map(|c| (text(&c["name"]), number(&c["count"]))).collect(),
             operations: list("operations").iter().map(operation).collect(),
@@ -136,6 +145,7 @@ mod tests {
             daemon: 7,
             uptime: Duration::from_millis(1234),
             read_only: true,
+            journaling: Some(Journaling { data: "ordered".to_owned(), commit_seconds: 5 }),
             metrics: Some("127.0.0.1:1".to_owned()),
             counters: vec![("block_hits".to_owned(), u64::MAX), ("a".to_owned(), 0)],
             operations: vec![Operation { name: "read".to_owned(), errors: 1, times }],

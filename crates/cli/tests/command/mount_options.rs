@@ -224,3 +224,58 @@ fn users_are_mapped_for_a_mount_of_the_mount() {
     users.kill().and_then(|()| users.wait()).expect("it ends");
     sound(&image);
 }
+
+/// Mounts in another way what is mounted; what is said if that is refused.
+fn remount(image: &Image, words: &str) -> Option<String> {
+    let run = extern4(image, ["mount", "-o", &format!("remount,{words}"), "disk.img", "mnt"]);
+    (!run.status.success()).then(|| failed(&run, 1))
+}
+
+#[test]
+fn a_remount_does_not_pretend_to_change_how_contents_are_kept() {
+    if !can_mount() {
+        return;
+    }
+    // What the volume says, what the mount says, and what that comes to.
+    let cases = [
+        ("", "rw", "ordered", 5),
+        ("", "commit=30,data=journal", "journal", 30),
+        ("journal_data", "rw", "journal", 5),
+        ("journal_data_writeback", "commit=7", "writeback", 7),
+        ("journal_data", "data=ordered", "ordered", 5),
+    ];
+    for (volume, options, data, commit) in cases {
+        let image = EMPTY.build();
+        if !volume.is_empty() {
+            tool(image.scratch(), "tune2fs", ["-o", volume, "disk.img"]);
+        }
+        let served = Served::new(&image, &["-o", options]);
+        let stats = String::from_utf8(ok(extern4(&image, ["stats", "mnt", "--json"]))).expect("text");
+        assert!(stats.contains(&format!("\"data\":\"{data}\",\"commit_seconds\":{commit},")), "{stats}");
+        let stats = String::from_utf8(ok(extern4(&image, ["stats", "mnt"]))).expect("text");
+        assert!(stats.contains(&format!("{data:>12} data\n{commit:>12} commit_seconds\n")), "{stats}");
+        // What it is already may be said, as mount(8) does with what stands in fstab.
+        assert_eq!(remount(&image, &format!("ro,data={data},commit={commit}")), None, "{options}");
+        let read_only = || fs::write(served.path("file"), "text").is_err();
+        assert!(read_only());
+        for other in ["ordered", "writeback", "journal"].into_iter().filter(|other| *other != data) {
+            let said = remount(&image, &format!("rw,data={other}")).unwrap_or_default();
+            assert!(said.contains("data mode") && said.contains(&format!("data={data}")), "{other}: {said}");
+        }
+        for other in [0, 6].into_iter().filter(|other| (*other, commit) != (0, 5)) {
+            let said = remount(&image, &format!("rw,commit={other}")).unwrap_or_default();
+            assert!(said.contains(&format!("commit={commit}")), "{other}: {said}");
+        }
+        // What was refused has changed nothing.
+        assert!(read_only());
+        assert_eq!(remount(&image, "rw"), None);
+        assert!(!read_only());
+        served.umount();
+        sound(&image);
+    }
+    // Without a journal there is nothing to be changed, and as Linux has it, nothing is said of it.
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "^has_journal"]).build();
+    let served = Served::new(&image, &[]);
+    assert_eq!(remount(&image, "ro,data=journal,commit=9"), None);
+    served.umount();
+}

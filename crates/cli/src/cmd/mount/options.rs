@@ -29,8 +29,8 @@ pub(super) struct Options {
     pub(super) atime: Atime,
     /// Times alone are written late.
     pub(super) lazytime: bool,
-    /// The longest time that a change is in memory only, if the usual one is not meant.
-    pub(super) commit: Option<Duration>,
+    /// The longest time that a change is in memory only, in seconds, if anything is said of it; 0 for the usual one.
+    pub(super) commit: Option<u32>,
     /// What is done about damage, if not what the volume says.
     pub(super) errors: Option<ErrorPolicy>,
     /// How contents of files become durable, if not as the volume says.
@@ -131,10 +131,8 @@ type Read = fn(&str) -> Option<Effect>;
 /// Every word that has a value of its own, how that is written, and what it does.
 const VALUES: &[(&str, &str, Read)] = &[
     ("commit", "SECONDS", |text| {
-        // As Linux has it, none means the usual time.
-        let interval = Some(number(text)?).filter(|seconds| *seconds > 0);
-        let interval = interval.map(|seconds| Duration::from_secs(seconds.into()));
-        effect(move |o| o.commit = interval)
+        let seconds = number(text)?;
+        effect(move |o| o.commit = Some(seconds))
     }),
     ("offset", "BYTES", |text| {
         let bytes = offset(text)?;
@@ -196,6 +194,12 @@ impl Options {
             (Some(_), _) => return None,
         };
         Some(Image { file: image.file.clone(), part })
+    }
+
+    /// The longest time that a change is in memory only, if the usual one is not meant.
+    pub(super) fn commit_interval(&self) -> Option<Duration> {
+        // As Linux has it, none means the usual time.
+        self.commit.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
     }
 
     /// What all the lists say together.
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn words_have_values() {
         let options = read(&["commit=30,uid=7,gid=0,offset=1M,errors=continue,data=ordered", "uid=8"]);
-        assert_eq!(options.commit.map(|time| time.as_secs()), Some(30));
+        assert_eq!(options.commit_interval().map(|time| time.as_secs()), Some(30));
         assert_eq!((options.owner, options.offset), ((Some(8), Some(0)), Some(1 << 20)));
         assert_eq!((options.errors, options.data), (Some(ErrorPolicy::Continue), Some(DataMode::Ordered)));
         assert_eq!(read(&["data=journal"]).data, Some(DataMode::Journal));
@@ -280,7 +284,8 @@ mod tests {
             (read(&["data=journal,data=writeback"]).data, read(&[]).data),
             (Some(DataMode::Writeback), None)
         );
-        assert_eq!(read(&["commit=30,commit=0"]).commit, None);
+        let usual = read(&["commit=30,commit=0"]);
+        assert_eq!((usual.commit, usual.commit_interval()), (Some(0), None));
         let table = "defaults,noauto,nofail,user,_netdev,x-systemd.automount,X-mount.mkdir,comment=mine";
         assert!(parse(table).is_ok());
     }

@@ -1,0 +1,55 @@
+//! `mount -o remount`: what is mounted already, in another way.
+//!
+//! What was decided when the volume was opened stays as it is. Who asks for something else is refused before anything has changed, but may
+//! say what is so anyway, as `mount(8)` does with all that stands in fstab.
+
+use std::path::Path;
+
+use super::options::Options;
+use crate::app::{App, host_reason};
+use crate::control::client::{self, Error};
+use crate::control::{Journaling, data_name};
+use crate::status::Status;
+
+/// Mounts what is mounted on `dir` as the options say. A failure is reported.
+pub(super) fn remount(dir: &Path, options: &Options, app: &mut App) {
+    let shown = dir.display();
+    match contradiction(dir, options) {
+        Ok(None) => {}
+        Ok(Some(why)) => return app.fail(Status::Failed, format_args!("{shown}: {why}")),
+        Err(error) => return app.fail(error.status(), format_args!("{shown}: {error}")),
+    }
+    if let Err(error) = extern4_fuse::remount(dir, &options.mount) {
+        app.fail(Status::Failed, format_args!("{shown}: {}", host_reason(&error)));
+    }
+}
+
+/// What the options want that cannot be changed any more.
+fn contradiction(dir: &Path, options: &Options) -> Result<Option<String>, Error> {
+    if options.data.is_none() && options.commit.is_none() {
+        return Ok(None);
+    }
+    let report = client::ask(&client::find(dir)?)?;
+    // Without a journal there is neither. Source: ext4_remount() of fs/ext4/super.c, which ignores both then.
+    let Some(now) = report.journaling else { return Ok(None) };
+    Ok(data_contradiction(&now, options).or_else(|| commit_contradiction(&now, options)))
+}
+
+fn data_contradiction(now: &Journaling, options: &Options) -> Option<String> {
+    options.data.filter(|data| data_name(*data) != now.data).map(|_| {
+        format!(
+            "cannot change the data mode on remount: it is data={}; unmount it, and mount it anew",
+            now.data
+        )
+    })
+}
+
+fn commit_contradiction(now: &Journaling, options: &Options) -> Option<String> {
+    let wanted = options.commit.map(|_| Journaling::seconds(options.commit_interval()));
+    wanted.filter(|seconds| *seconds != now.commit_seconds).map(|_| {
+        format!(
+            "cannot change the time between commits on remount: it is commit={}; unmount it, and mount it anew",
+            now.commit_seconds
+        )
+    })
+}

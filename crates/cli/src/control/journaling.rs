@@ -1,0 +1,56 @@
+//! How a mount uses the journal of its volume: decided when it was made.
+
+use std::time::Duration;
+
+use extern4::{DataMode, Volume};
+use extern4_disk::superblock::DefaultMountOptions;
+
+/// The longest time that a change is in memory only, unless a mount says otherwise; the same as Linux has.
+const USUAL: Duration = Duration::from_secs(5);
+
+/// How the journal is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Journaling {
+    /// How contents of files become durable, as `data=` has it.
+    pub(crate) data: String,
+    /// The longest time that a change is in memory only.
+    pub(crate) commit_seconds: u64,
+}
+
+impl Journaling {
+    /// What was asked for, or what the volume says; `None` without a journal.
+    pub(crate) fn chosen(
+        volume: &Volume,
+        data: Option<DataMode>,
+        interval: Option<Duration>,
+    ) -> Option<Self> {
+        let superblock = volume.ext4().superblock();
+        superblock.journal()?;
+        let data = data.unwrap_or_else(|| usual_data(superblock.default_mount_options()));
+        Some(Self { data: data_name(data).to_owned(), commit_seconds: Self::seconds(interval) })
+    }
+
+    /// The seconds of an interval, if one is asked for, or of the usual one.
+    pub(crate) fn seconds(interval: Option<Duration>) -> u64 {
+        interval.unwrap_or(USUAL).as_secs()
+    }
+}
+
+/// What a volume says. Two bits stand for three modes, as in `EXT4_DEFM_JMODE` of the kernel.
+fn usual_data(options: DefaultMountOptions) -> DataMode {
+    let (journal, ordered) = (DefaultMountOptions::JOURNAL_DATA, DefaultMountOptions::JOURNAL_DATA_ORDERED);
+    match (options.contains(journal), options.contains(ordered)) {
+        (true, true) => DataMode::Writeback,
+        (true, false) => DataMode::Journal,
+        (false, _) => DataMode::Ordered,
+    }
+}
+
+/// A mode as `data=` has it.
+pub(crate) fn data_name(data: DataMode) -> &'static str {
+    match data {
+        DataMode::Ordered => "ordered",
+        DataMode::Writeback => "writeback",
+        DataMode::Journal => "journal",
+    }
+}
