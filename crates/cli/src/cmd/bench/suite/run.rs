@@ -97,6 +97,11 @@ impl<'a> Suite<'a> {
         // Its memory is not to be in the way.
         drop(volume);
         let columns = self.columns(faults);
+        if columns.iter().any(|column| column.side == Side::Kernel && column.lacks.is_none()) {
+            notes.push(
+                "the kernel's mount is of a loop device, which reads and writes the same file".to_owned(),
+            );
+        }
         let mut report = Report {
             image: self.shown.clone(),
             volume: facts,

@@ -32,7 +32,7 @@ impl Report {
         };
         let cpu = machine.cpu.as_ref().map_or(String::new(), |cpu| format!(" ({cpu})"));
         format!(
-            "{}: {}, {}, blocks of {} bytes{copy}\nLinux {}, {}, {} CPUs{cpu}\n{} rounds, {} s for each figure; a figure is \
+            "{}: {}, {}, blocks of {} bytes{copy}\nLinux {}, {}, {} CPUs{cpu}\n{}, {} s for each figure; a figure is \
              the median of the rounds, with how far half of them are from it\n",
             self.image,
             volume.kind,
@@ -41,7 +41,7 @@ impl Report {
             machine.kernel,
             machine.architecture,
             machine.cpus,
-            self.rounds,
+            if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) },
             self.seconds,
         )
     }
@@ -49,8 +49,8 @@ impl Report {
     /// A line each row; times against the kernel's mount behind.
     fn table(&self, text: &mut String) {
         let mut lines = vec![vec!["".to_owned(), "threads".to_owned()]];
-        let compared: Vec<_> = (0..self.columns.len()).filter(|at| Some(*at) != self.kernel()).collect();
-        let compared = if self.kernel().is_some() { compared } else { Vec::new() };
+        let is_compared = |at: &usize| self.rows.iter().any(|row| self.ratio(row, *at).is_some());
+        let compared: Vec<_> = (0..self.columns.len()).filter(is_compared).collect();
         lines[0].extend(self.columns.iter().map(|column| column.side.title().to_owned()));
         lines[0].extend(compared.iter().map(|at| format!("{} / kernel", self.columns[*at].side.title())));
         for row in self.rows.iter().filter(|row| row.lacks.is_none()) {
