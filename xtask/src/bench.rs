@@ -30,7 +30,7 @@ pub(crate) use write::write_loop;
 
 use image::Rival;
 use metadata::Change;
-use mount::{Transport, Work};
+use mount::{Memory, Transport, Work};
 use row::Row;
 use xattr::Cell;
 
@@ -88,7 +88,9 @@ macro_rules! mount_rows {
             "read-1gib-vs-kernel" 0.85 Read Kernel,
             "read-1gib-vs-fuse2fs" 4.0 Read Fuse2fs,
             "random-read-16-threads-vs-kernel" 0.6 RandomRead Kernel,
-            "dbench-8-clients-vs-fuse2fs" 5.0 Dbench Fuse2fs,
+            "dbench-8-clients-vs-fuse2fs" 5.0 Dbench(8) Fuse2fs,
+            "dbench-16-clients-vs-kernel" 0.4 Dbench(16) Kernel,
+            "dbench-16-clients-vs-fuse2fs" 5.0 Dbench(16) Fuse2fs,
         }
     };
     ($transport:ident, $prefix:literal,
@@ -108,14 +110,18 @@ macro_rules! mount_rows {
                     bench.mount(row, Transport::$transport, Work::$work $(($what))?, Rival::$rival)
                 },
             ),)*
-            (
-                concat!($prefix, "memory-of-1000000-files"),
-                &[Need::Mounts, Need::Fuse, Need::Transport(Transport::$transport)],
-                |bench: &Bench| {
-                    bench.mount_memory(concat!($prefix, "memory-of-1000000-files"), Transport::$transport)
-                },
-            ),
+            mount_memory!($transport, concat!($prefix, "memory-of-1000000-files"), Memory::USUAL),
+            mount_memory!($transport, concat!($prefix, "memory-of-1000000-files-bounded"), Memory::BOUNDED),
         ]
+    };
+}
+
+/// The row of the memory that a mount takes, requests coming by this way.
+macro_rules! mount_memory {
+    ($transport:ident, $name:expr, $memory:expr) => {
+        ($name, &[Need::Mounts, Need::Fuse, Need::Transport(Transport::$transport)], |bench: &Bench| {
+            bench.mount_memory($name, Transport::$transport, $memory)
+        })
     };
 }
 
@@ -288,7 +294,7 @@ impl Need {
     /// What is missing, if anything is.
     fn missing(self) -> Option<String> {
         let there = match self {
-            Self::Work(Work::Dbench) => return Self::Program("dbench").missing(),
+            Self::Work(Work::Dbench(_)) => return Self::Program("dbench").missing(),
             Self::Mounts => rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists(),
             Self::Fuse => Path::new("/dev/fuse").exists(),
             Self::Transport(Transport::Device) | Self::Rival(Rival::Kernel) | Self::Work(_) => true,

@@ -28,15 +28,12 @@ const PAIRS: u32 = 5_000;
 const READERS: u32 = 16;
 const READS: u32 = 4_000;
 const BLOCK_BYTES: usize = 4096;
-/// Clients of dbench, and for how many seconds they work.
-const CLIENTS: &str = "8";
+/// For how many seconds the clients of dbench work, and on what.
 const CLIENT_SECONDS: &str = "10";
 const LOAD: &str = "/usr/share/dbench/client.txt";
 /// Directories of the volume with many files, and files in each.
 const DIRECTORIES: u32 = 1000;
 const FILES: u32 = 1000;
-/// What the daemon may take for them, in MiB.
-const MEMORY_GOAL: f64 = 300.0;
 
 /// How requests reach us.
 #[derive(Clone, Copy)]
@@ -52,6 +49,22 @@ impl Transport {
             Self::Ring => "transport=ring",
         }
     }
+}
+
+/// What the daemon may take for many files.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    /// How it is told so.
+    option: &'static str,
+    /// In MiB.
+    goal: f64,
+}
+
+impl Memory {
+    /// Nothing is said.
+    pub(super) const USUAL: Self = Self { option: "rw", goal: 300.0 };
+    /// A third of the caches' usual memory, with as much again for all that is no cache.
+    pub(super) const BOUNDED: Self = Self { option: "memory=64M", goal: 128.0 };
 }
 
 /// What is done in the mount; by so many threads, where there is a number.
@@ -76,14 +89,14 @@ pub(super) enum Work {
     Read,
     /// Blocks of it by chance, past the cache.
     RandomRead,
-    /// What clients of a file server do; milliseconds for a megabyte of theirs.
-    Dbench,
+    /// What so many clients of a file server do; milliseconds for a megabyte of theirs.
+    Dbench(u32),
 }
 
 impl Work {
     fn unit(self) -> Unit {
         match self {
-            Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench => Unit::Milliseconds,
+            Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_) => Unit::Milliseconds,
             _ => Unit::Nanoseconds,
         }
     }
@@ -96,8 +109,8 @@ impl Work {
     /// How many runs are counted; one more comes before, unless it would take minutes.
     fn runs(self, rival: Rival) -> usize {
         match (self, rival) {
-            (Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench, Rival::Fuse2fs) => 1,
-            (Self::Tar(_) | Self::Find | Self::Write | Self::Read, _) => LONG_RUNS,
+            (Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_), Rival::Fuse2fs) => 1,
+            (Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_), _) => LONG_RUNS,
             _ => SHORT_RUNS,
         }
     }
@@ -176,13 +189,20 @@ impl Bench {
     }
 
     /// What the daemon has taken at most when every file of many was looked at.
-    pub(super) fn mount_memory(&self, name: &'static str, transport: Transport) -> Result<Row> {
-        let mut row = Row::below(name, Unit::Mebibytes, MEMORY_GOAL);
+    pub(super) fn mount_memory(
+        &self,
+        name: &'static str,
+        transport: Transport,
+        memory: Memory,
+    ) -> Result<Row> {
+        let mut row = Row::below(name, Unit::Mebibytes, memory.goal);
+        let options = format!("{},{}", transport.option(), memory.option);
         let image = self.fresh("mount.img", "4G", DIRECTORIES * (FILES + 1) + 1000)?;
         make_files(&image)?;
-        let mounted = Mounted::by_us(&self.extern4()?, transport.option(), &image, &self.folder.join("mnt"))?;
+        let mounted = Mounted::by_us(&self.extern4()?, &options, &image, &self.folder.join("mnt"))?;
         find(&mounted.path)?;
-        row.add(mounted.peak_memory()?, MEMORY_GOAL);
+        row.add(mounted.peak_memory()?, memory.goal);
+        row.set_note(format!("mounted with {options}"));
         mounted.end()?;
         remove([image])?;
         Ok(row)
@@ -201,7 +221,7 @@ fn change(work: Work, root: &Path) -> Result<f64> {
         Work::AskedStat(threads) => calls(root, threads, ASKED, stat),
         Work::AskedOpenClose(threads) => calls(root, threads, ASKED, open_and_close),
         Work::CreateUnlink(threads) => create_and_unlink(root, threads),
-        Work::Dbench => dbench(root),
+        Work::Dbench(clients) => dbench(root, clients),
         _ => write_large_below(root, BIG_BYTES).map(milliseconds),
     }
 }
@@ -284,9 +304,9 @@ fn random_reads(path: &Path) -> Result<f64> {
 }
 
 /// Milliseconds for a megabyte of the clients' reading and writing.
-fn dbench(root: &Path) -> Result<f64> {
+fn dbench(root: &Path, clients: u32) -> Result<f64> {
     let mut dbench = Command::new("dbench");
-    dbench.args(["-t", CLIENT_SECONDS, "-c", LOAD, "-D"]).arg(root).arg(CLIENTS);
+    dbench.args(["-t", CLIENT_SECONDS, "-c", LOAD, "-D"]).arg(root).arg(clients.to_string());
     let output = dbench.stdin(Stdio::null()).output().map_err(|e| format!("dbench: {e}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let rate =

@@ -109,7 +109,7 @@ impl Row {
     /// The line above the rows.
     pub(crate) fn header() -> String {
         format!(
-            "{:<32} {:>10} {:>17} {:>10} {:>17} {:>6} {:>7} {:>7}  met",
+            "{:<46} {:>10} {:>17} {:>10} {:>17} {:>6} {:>7} {:>7}  met",
             "row", "ours", "(min..max)", "rival", "(min..max)", "unit", "ratio", "goal"
         )
     }
@@ -145,7 +145,7 @@ impl fmt::Display for Row {
         let goal = if self.against_rival { format!(">={}x", self.goal) } else { format!("<={}", self.goal) };
         write!(
             f,
-            "{:<32} {:>10.2} {:>17} {:>10.2} {:>17} {:>6} {:>7} {:>7}  {}{}",
+            "{:<46} {:>10.2} {:>17} {:>10.2} {:>17} {:>6} {:>7} {:>7}  {}{}",
             self.name,
             ours.median,
             ours.range(),
