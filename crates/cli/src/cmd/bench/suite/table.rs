@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use super::report::{Report, Row, rate, threads};
+use super::side::Side;
 use crate::text::human;
 
 /// Characters of the longest bar.
 const BAR: usize = 48;
-/// Colours of the sides' bars, in their order.
-const COLORS: [&str; 3] = ["32", "36", "33"];
 
 impl Report {
     /// For people.
@@ -96,7 +95,7 @@ impl Report {
                 let bar = "#".repeat(((median / most * BAR as f64).round() as usize).max(1));
                 let space = " ".repeat(BAR - bar.len());
                 let bar =
-                    if colored { format!("\x1b[{}m{bar}\x1b[0m", COLORS[at % COLORS.len()]) } else { bar };
+                    if colored { format!("\x1b[{}m{bar}\x1b[0m", color(self.columns[at].side)) } else { bar };
                 let title = self.columns[at].side.title();
                 let shown = rate(median, row.measure.unit());
                 writeln!(text, "{label:<labels$}  {title:<titles$}  {bar}{space}  {shown}")
@@ -144,5 +143,14 @@ fn cell(row: &Row, column: usize) -> String {
         (Some(median), None) => rate(median, row.measure.unit()),
         _ if cell.failure.is_some() => "failed".to_owned(),
         _ => "-".to_owned(),
+    }
+}
+
+/// The colour of a side's bars, as a terminal has it: green, cyan, yellow.
+fn color(side: Side) -> &'static str {
+    match side {
+        Side::Library => "32",
+        Side::Mount => "36",
+        Side::Kernel => "33",
     }
 }
