@@ -9,6 +9,7 @@ use std::path::Path;
 use extern4_testkit::tools::find;
 use extern4_testkit::tree::{self, Tree};
 
+use crate::mounting::copy_command;
 use crate::run::{everything, extern4, extern4_in, failed, machine, ok, tool};
 
 /// What a copy can keep: inode numbers become those of the first name, and what a copy has of its own is left out.
@@ -251,8 +252,9 @@ fn without_root_owners_are_given_up_once() {
     // The test's own directories let nobody else in, so the image, the command and the copy go where anybody may.
     let open = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o777)).expect("a mode");
-    for (from, to) in [(at("disk.img"), "disk.img"), (env!("CARGO_BIN_EXE_extern4").into(), "extern4")] {
-        std::fs::copy(from, open.path().join(to)).expect("a copy");
+    std::fs::copy(at("disk.img"), open.path().join("disk.img")).expect("a copy");
+    copy_command(open.path());
+    for to in ["disk.img", "extern4"] {
         std::fs::set_permissions(open.path().join(to), std::fs::Permissions::from_mode(0o755))
             .expect("a mode");
     }

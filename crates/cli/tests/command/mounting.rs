@@ -332,9 +332,10 @@ pub(crate) fn users_can_mount(test: &str) -> bool {
     true
 }
 
-/// Puts the command beside an image: the build's own directory may be closed to users.
+/// Puts the command beside an image: the build's own directory may be closed to users. Another process copies it: a program that this one
+/// has open for writing cannot be run, and what another test starts just then keeps it open for a moment.
 pub(crate) fn copy_command(scratch: &Path) {
-    fs::copy(env!("CARGO_BIN_EXE_extern4"), scratch.join("extern4")).expect("a copy");
+    tool(scratch, "cp", [env!("CARGO_BIN_EXE_extern4"), "extern4"]);
 }
 
 /// A script of the shell that a user without other groups runs in `scratch`.

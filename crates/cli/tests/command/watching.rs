@@ -262,7 +262,7 @@ fn who_may_not_look_is_told_so() {
     // Others come there only if they may pass the directories above, and run what they may read.
     fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o755)).expect("its mode");
     let program = image.scratch().join("extern4");
-    fs::copy(env!("CARGO_BIN_EXE_extern4"), &program).expect("a copy");
+    copy_command(image.scratch());
     let served = Served::new(&image, &[]);
     for subcommand in ["stats", "top"] {
         let mut other = Command::new("setpriv");
