@@ -11,7 +11,7 @@ use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{Need, can_run};
 use serde_json::Value;
 
-use crate::mounting::{as_user, copy_command, users_can_mount};
+use crate::mounting::{Served, as_user, copy_command, users_can_mount};
 use crate::run::{command, extern4, failed, ok, partitioned, tool};
 
 const MEASURES: [&str; 11] = [
@@ -145,29 +145,52 @@ fn a_partition_is_measured_and_one_without_files() {
     nothing_is_left(&image, &["disk.img", "sdcard.img"]);
 }
 
+/// What is found out where there is room for 1 MiB.
+#[track_caller]
+fn bench_without_room(image: &Image) -> Value {
+    let small = image.scratch().join("small");
+    fs::create_dir(&small).expect("a directory");
+    tool(image.scratch(), "mount", ["-t", "tmpfs", "-o", "size=1M", "none", "small"]);
+    let mut run = command();
+    run.current_dir(image.scratch()).env("TMPDIR", &small).args(["bench", "disk.img", "--json"]).args(SHORT);
+    let run = run.output();
+    let left = fs::read_dir(&small).expect("a directory").count();
+    tool(image.scratch(), "umount", ["small"]);
+    assert_eq!(left, 0);
+    json(&ok(run.expect("the command runs")))
+}
+
 #[test]
 fn without_room_for_a_copy_only_reading_is_measured() {
     if !can_run(&[Need::Mount]) {
         return;
     }
-    let image = volume();
-    let small = image.scratch().join("small");
-    fs::create_dir(&small).expect("a directory");
-    tool(image.scratch(), "mount", ["-t", "tmpfs", "-o", "size=1M", "none", "small"]);
-    let run = command()
-        .current_dir(image.scratch())
-        .env("TMPDIR", &small)
-        .args(["bench", "disk.img", "--json"])
-        .args(SHORT)
-        .output()
-        .expect("the command runs");
-    let left = fs::read_dir(&small).expect("a directory").count();
-    tool(image.scratch(), "umount", ["small"]);
-    let report = json(&ok(run));
+    let report = bench_without_room(&volume());
     complete(&report, READING, &sides());
     let notes = report["notes"].to_string();
     assert!(notes.contains("nothing is written: a copy takes") && notes.contains("TMPDIR"), "{notes}");
-    assert_eq!((left, &report["faults"], &report["copy_in"]), (0, &Value::Null, &Value::Null));
+    assert_eq!((&report["faults"], &report["copy_in"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_crashed_image_stays_as_it_is() {
+    if !can_run(&[Need::Mount, Need::Fuse]) {
+        return;
+    }
+    let image = volume();
+    let served = Served::new(&image, &[]);
+    fs::write(served.path("file"), "text").expect("a file");
+    tool(&served.dir, "sync", ["-f", "."]);
+    let crashed = image.copy();
+    served.umount();
+    let before = fs::read(&crashed.path).expect("an image");
+    // A copy is recovered by who opens it first.
+    complete(&json(&ok(bench(&crashed, "disk.img", &["--json"]))), &MEASURES, &sides());
+    // Of the image itself the kernel would have to replay the journal.
+    let report = bench_without_room(&crashed);
+    complete(&report, READING, &["library", "mount"]);
+    assert!(report["sides"][2]["lacks"].as_str().is_some_and(|why| why.contains("journal")), "{report}");
+    assert!(fs::read(&crashed.path).expect("an image") == before);
 }
 
 #[test]

@@ -96,12 +96,7 @@ impl<'a> Suite<'a> {
         let facts = facts(&volume, &subjects);
         // Its memory is not to be in the way.
         drop(volume);
-        let columns = self.columns(faults);
-        if columns.iter().any(|column| column.side == Side::Kernel && column.lacks.is_none()) {
-            notes.push(
-                "the kernel's mount is of a loop device, which reads and writes the same file".to_owned(),
-            );
-        }
+        let columns = self.columns(faults, &facts, source.writing);
         let mut report = Report {
             image: self.shown.clone(),
             volume: facts,
@@ -118,6 +113,10 @@ impl<'a> Suite<'a> {
         self.rounds(&mut report, &source, &scratch, &subjects)?;
         if source.writing {
             self.check_copy(&source, &mut report)?;
+        }
+        if report.columns.iter().any(|column| column.side == Side::Kernel && column.lacks.is_none()) {
+            let loops = "the kernel's mount is of a loop device, which reads and writes the same file";
+            report.notes.push(loops.to_owned());
         }
         report.note_figures();
         Ok(report)
@@ -143,13 +142,18 @@ impl<'a> Suite<'a> {
         Ok(Source { image: Image { file: self.image.file.clone(), part }, bytes, writing: false })
     }
 
-    fn columns(&self, faults: u64) -> Vec<Column> {
+    fn columns(&self, faults: u64, facts: &Facts, writing: bool) -> Vec<Column> {
+        let is_dirty = facts.features.iter().any(|feature| feature == "needs_recovery");
         let column = |side: Side| {
             let lacks = match side {
                 // Damage that somebody has made up could be meant for it.
                 Side::Kernel if faults > 0 => {
                     Some(format!("the kernel is not given it: {}", damaged(faults)))
                 }
+                Side::Kernel if is_dirty && !writing => Some(
+                    "the journal has to be replayed, which the kernel does only where it may write"
+                        .to_owned(),
+                ),
                 _ => side.lacks(),
             };
             Column { side, lacks }
@@ -299,18 +303,22 @@ fn count(faults: u64) -> String {
 
 /// What people call a measure of these.
 fn label(measure: Measure, subjects: &Subjects) -> String {
+    let sized = |what: &str, bytes: u64| match bytes {
+        0 => what.to_owned(),
+        bytes => format!("{what} {}", human(bytes)),
+    };
     match measure {
         Measure::Stat => "stat".to_owned(),
         Measure::OpenClose => "open + close".to_owned(),
         Measure::Missing => "missing name".to_owned(),
         Measure::ReadDir => format!("readdir, {} names", subjects.dir_names),
         Measure::Walk => "walk + stat".to_owned(),
-        Measure::Read => format!("read {}", human(subjects.large.as_ref().map_or(0, |(_, bytes)| *bytes))),
+        Measure::Read => sized("read", subjects.large.as_ref().map_or(0, |(_, bytes)| *bytes)),
         Measure::CreateUnlink => "create + unlink".to_owned(),
         Measure::Rename => "rename".to_owned(),
         Measure::Chmod => "chmod".to_owned(),
         Measure::SetXattr => "setxattr".to_owned(),
-        Measure::Write => format!("write {} + fsync", human(subjects.write_bytes)),
+        Measure::Write => sized("write", subjects.write_bytes) + " + fsync",
     }
 }
 
