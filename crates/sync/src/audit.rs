@@ -7,8 +7,8 @@
 //! that can be shown on a machine with any number of CPUs, because nothing is timed.
 //!
 //! What is noted and what is not:
-//! 1. Atomics and mutexes of [`crate::primitive`]; the unlocking of a mutex is taken as one with its locking. Locks
-//!    that do not come from there are noted by who takes them ([`note_lock`]).
+//! 1. Atomics and locks of [`crate::primitive`], in order and with the place in the source ([`Access`]); the unlocking of a lock is
+//!    counted as one with its locking. Locks that do not come from there are noted by who takes them ([`note_lock`]).
 //! 2. Not plain loads, as of a name or a pointer inside a box. They conflict with plain stores only, and those need
 //!    exclusive access, so that nobody else has the line at that time; or they share a line with an atomic that is
 //!    stored to, which is why the tests also look at which lines an operation stores to. A warm one has two: the
@@ -21,6 +21,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::Location;
 
 pub(crate) mod atomic;
 pub(crate) mod lock;
@@ -42,6 +43,41 @@ impl Line {
     pub fn of<T: ?Sized>(value: &T) -> Self {
         Self(std::ptr::from_ref(value).addr() / LINE_BYTES)
     }
+}
+
+/// What is done to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A load.
+    Load,
+    /// A plain store.
+    Store,
+    /// A read-modify-write, a failing one too.
+    Rmw,
+    /// A lock is taken; it is one read-modify-write.
+    Lock,
+    /// A lock is taken that others may take, too, at that time.
+    LockShared,
+    /// It is released. That is not counted as another access.
+    Unlock,
+}
+
+impl Kind {
+    /// Needs the line for itself.
+    pub fn writes(self) -> bool {
+        self != Self::Load
+    }
+}
+
+/// One access.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// The line.
+    pub line: Line,
+    /// What was done to it.
+    pub kind: Kind,
+    /// Where in the source: the call of the atomic's or the lock's method.
+    pub site: &'static Location<'static>,
 }
 
 /// Accesses, by kind.
@@ -66,6 +102,7 @@ impl Uses {
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
     lines: BTreeMap<Line, Uses>,
+    trace: Vec<Access>,
     full_fences: u64,
 }
 
@@ -79,6 +116,31 @@ pub struct Conflict {
 }
 
 impl Footprint {
+    /// What `trace` did.
+    fn of(trace: Vec<Access>, full_fences: u64) -> Self {
+        let mut lines = BTreeMap::<Line, Uses>::new();
+        for access in &trace {
+            let uses = lines.entry(access.line).or_default();
+            match access.kind {
+                Kind::Load => uses.loads += 1,
+                Kind::Store => uses.stores += 1,
+                Kind::Rmw | Kind::Lock | Kind::LockShared => uses.rmws += 1,
+                Kind::Unlock => {}
+            }
+        }
+        Self { lines, trace, full_fences }
+    }
+
+    /// All accesses, in order.
+    pub fn trace(&self) -> &[Access] {
+        &self.trace
+    }
+
+    /// The accesses to a line.
+    pub fn accesses(&self, line: Line) -> impl Iterator<Item = &Access> {
+        self.trace.iter().filter(move |access| access.line == line && access.kind != Kind::Unlock)
+    }
+
     /// The lines and what was done to each.
     pub fn lines(&self) -> impl Iterator<Item = (Line, Uses)> {
         self.lines.iter().map(|(&line, &uses)| (line, uses))
@@ -134,9 +196,8 @@ pub fn conflicts(one: &Footprint, other: &Footprint) -> Vec<Conflict> {
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
-    static SO_FAR: RefCell<Footprint> = const {
-        RefCell::new(Footprint { lines: BTreeMap::new(), full_fences: 0 })
-    };
+    static SO_FAR: RefCell<Vec<Access>> = const { RefCell::new(Vec::new()) };
+    static FULL_FENCES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What `act` returns and what it did to shared memory, on this thread. The notes allocate, so allocations are counted
@@ -150,30 +211,37 @@ pub fn record<R>(act: impl FnOnce() -> R) -> (R, Footprint) {
         }
     }
     SO_FAR.take();
+    FULL_FENCES.set(0);
     RECORDING.set(true);
     let recording = Recording;
     let result = act();
     drop(recording);
-    (result, SO_FAR.take())
+    (result, Footprint::of(SO_FAR.take(), FULL_FENCES.get()))
 }
 
 /// Notes that a lock which is not of [`crate::primitive`] is taken: a locked instruction on the line where it stands.
+#[track_caller]
 pub fn note_lock<T: ?Sized>(lock: &T) {
-    note(lock, |uses| uses.rmws += 1);
+    note(lock, Kind::Rmw);
 }
 
 /// Notes an access to `at`.
 #[inline]
-fn note<T: ?Sized>(at: &T, access: impl FnOnce(&mut Uses)) {
+#[track_caller]
+fn note<T: ?Sized>(at: &T, kind: Kind) {
+    note_access(Access { line: Line::of(at), kind, site: Location::caller() });
+}
+
+#[inline]
+fn note_access(access: Access) {
     if RECORDING.get() {
-        let line = Line::of(at);
         // A thread that is ending has nothing to note any more.
-        let _ = SO_FAR.try_with(|so_far| access(so_far.borrow_mut().lines.entry(line).or_default()));
+        let _ = SO_FAR.try_with(|so_far| so_far.borrow_mut().push(access));
     }
 }
 
 fn note_full_fence() {
     if RECORDING.get() {
-        let _ = SO_FAR.try_with(|so_far| so_far.borrow_mut().full_fences += 1);
+        FULL_FENCES.set(FULL_FENCES.get() + 1);
     }
 }

@@ -40,8 +40,6 @@ impl<T> LgLock<T> {
     /// It never gave that number.
     pub fn named(&self, index: usize) -> MutexGuard<'_, T> {
         let value = self.0.at(index);
-        #[cfg(all(feature = "audit", not(feature = "loom")))]
-        crate::audit::note_lock(value);
         value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

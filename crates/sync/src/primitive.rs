@@ -6,16 +6,14 @@
 //! hence their variables are the scheduler's own, too.
 
 #[cfg(not(any(feature = "loom", feature = "audit")))]
+pub use std::sync::{Condvar, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(any(feature = "loom", feature = "audit")))]
 pub use std::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence},
 };
 #[cfg(not(feature = "loom"))]
-pub use std::{
-    sync::atomic::Ordering,
-    sync::{Condvar, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    thread,
-};
+pub use std::{sync::OnceLock, sync::atomic::Ordering, thread};
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::thread_local;
@@ -39,7 +37,7 @@ pub(crate) use shuttle as scheduled;
 #[cfg(all(feature = "audit", not(feature = "loom")))]
 pub use crate::audit::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence},
-    lock::Mutex,
+    lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 #[cfg(not(all(

@@ -1,7 +1,7 @@
 //! The instrument itself: that the audit sees what there is to see.
 
-use extern4_sync::audit::{Line, Uses, conflicts, locked_instructions, record, side_by_side};
-use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, fence};
+use extern4_sync::audit::{Kind, Line, Uses, conflicts, locked_instructions, record, side_by_side};
+use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, RwLock, fence};
 use extern4_sync::rcu;
 use extern4_sync::tally::Tally;
 
@@ -66,4 +66,25 @@ fn pins_and_counts_of_two_threads_share_nothing() {
     assert_eq!((one.written().count(), other.written().count()), (2, 2));
     assert_eq!((one.total().rmws, one.full_fences()), (0, 0));
     assert!(conflicts(&one, &other).is_empty());
+}
+
+/// The trace tells the order of accesses and where in the source each is, and when locks are released.
+#[test]
+fn a_trace_has_the_accesses_in_order_with_their_places() {
+    let (word, lock, shared) = (AtomicU64::new(0), Mutex::new(()), RwLock::new(()));
+    let (_, footprint) = record(|| {
+        let held = lock.lock().unwrap();
+        word.fetch_add(1, Ordering::Relaxed);
+        drop(held);
+        drop(shared.read().unwrap());
+        assert_eq!(word.load(Ordering::Relaxed), 1);
+    });
+    let kinds: Vec<_> = footprint.trace().iter().map(|access| access.kind).collect();
+    use Kind::{Load, Lock, LockShared, Rmw, Unlock};
+    assert_eq!(kinds, [Lock, Rmw, Unlock, LockShared, Unlock, Load]);
+    let lines: Vec<_> = footprint.trace().iter().map(|access| access.site.line()).collect();
+    assert_eq!([1, 2, 4, 5].map(|at| lines[at] - lines[0]), [1, 0, 3, 4]);
+    assert!(footprint.trace().iter().all(|access| access.site.file() == file!()));
+    // An unlocking counts as one with its locking.
+    assert_eq!(footprint.total(), Uses { loads: 1, stores: 0, rmws: 3 });
 }

@@ -14,34 +14,28 @@ pub(crate) use extern4_sync::primitive::{
 };
 
 /// Takes a mutex.
+#[cfg_attr(feature = "audit", track_caller)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    note(mutex);
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a latch.
 #[inline]
+#[cfg_attr(feature = "audit", track_caller)]
 pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
     latch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a lock shared.
+#[cfg_attr(feature = "audit", track_caller)]
 pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    note(lock);
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a lock exclusive.
+#[cfg_attr(feature = "audit", track_caller)]
 pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    note(lock);
     lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Tells the audit, where there is one, that a lock is taken.
-#[inline]
-fn note<T: ?Sized>(_lock: &T) {
-    #[cfg(feature = "audit")]
-    extern4_sync::audit::note_lock(_lock);
 }
 
 /// Where threads sleep until something changes that they cannot wait for otherwise; chosen by hash.

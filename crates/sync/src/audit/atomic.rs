@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{self as real, Ordering};
 
-use super::{note, note_full_fence};
+use super::{Kind, note, note_full_fence};
 
 /// An access by a read-modify-write, also one that fails: it has had the line for itself.
 macro_rules! rmw {
     ($self:ident . $method:ident ( $($argument:expr),* )) => {{
-        note($self, |uses| uses.rmws += 1);
+        note($self, Kind::Rmw);
         $self.0.$method($($argument),*)
     }};
 }
@@ -17,30 +17,31 @@ macro_rules! accesses {
     ($value:ty) => {
         /// Loads.
         #[inline]
+        #[track_caller]
         pub fn load(&self, order: Ordering) -> $value {
-            note(self, |uses| uses.loads += 1);
+            note(self, Kind::Load);
             self.0.load(order)
         }
 
         /// Stores.
         #[inline]
+        #[track_caller]
         pub fn store(&self, value: $value, order: Ordering) {
             // On x86 a sequentially consistent store is an exchange.
-            note(self, |uses| match order {
-                Ordering::SeqCst => uses.rmws += 1,
-                _ => uses.stores += 1,
-            });
+            note(self, if order == Ordering::SeqCst { Kind::Rmw } else { Kind::Store });
             self.0.store(value, order);
         }
 
         /// Exchanges.
         #[inline]
+        #[track_caller]
         pub fn swap(&self, value: $value, order: Ordering) -> $value {
             rmw!(self.swap(value, order))
         }
 
         /// Exchanges if it is `current`.
         #[inline]
+        #[track_caller]
         pub fn compare_exchange(
             &self,
             current: $value,
@@ -53,6 +54,7 @@ macro_rules! accesses {
 
         /// Exchanges if it is `current`, or fails for no reason.
         #[inline]
+        #[track_caller]
         pub fn compare_exchange_weak(
             &self,
             current: $value,
@@ -79,12 +81,14 @@ macro_rules! bits {
     ($value:ty) => {
         /// And.
         #[inline]
+        #[track_caller]
         pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
             rmw!(self.fetch_and(value, order))
         }
 
         /// Or.
         #[inline]
+        #[track_caller]
         pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
             rmw!(self.fetch_or(value, order))
         }
@@ -109,18 +113,21 @@ macro_rules! integer {
 
             /// Adds, wrapping.
             #[inline]
+            #[track_caller]
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 rmw!(self.fetch_add(value, order))
             }
 
             /// Subtracts, wrapping.
             #[inline]
+            #[track_caller]
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                 rmw!(self.fetch_sub(value, order))
             }
 
             /// Exchanges for what `change` makes of it, until nobody has come between.
             #[inline]
+            #[track_caller]
             pub fn fetch_update(
                 &self,
                 set: Ordering,
