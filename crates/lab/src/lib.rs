@@ -28,6 +28,7 @@ pub mod plan;
 pub mod random;
 pub mod report;
 pub mod row;
+pub mod spec;
 pub mod spread;
 pub mod verdict;
 pub mod volume;

@@ -1,0 +1,147 @@
+//! Which calls commute.
+
+use super::call::{Call, Kind, Outcome};
+use super::state::{Start, starts};
+use crate::random::Random;
+
+/// Two calls that commute, each by a thread of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// What there is in the beginning.
+    pub start: Start,
+    /// The calls.
+    pub calls: [Call; 2],
+    /// What they return, in either order.
+    pub outcomes: [Outcome; 2],
+}
+
+impl Pair {
+    /// The rows of the calls.
+    pub fn kinds(&self) -> [Kind; 2] {
+        [0, 1].map(|who| self.calls[who].kind(self.outcomes[who]))
+    }
+}
+
+/// What two calls return, if that and what they leave are the same in either order.
+pub fn commute(start: &Start, calls: [Call; 2]) -> Option<[Outcome; 2]> {
+    let run = |first: usize| {
+        let (mut state, second) = (start.state(), 1 - first);
+        let mut outcomes = [Outcome::Done; 2];
+        for who in [first, second] {
+            outcomes[who] = state.apply(who, calls[who]);
+        }
+        (outcomes, state.canonical())
+    };
+    let (one, other) = (run(0), run(1));
+    (one == other).then_some(one.0)
+}
+
+/// The pairs that commute, in an order that looks like chance: of those with the same two [`Kind`]s, at most so many.
+pub fn pairs(most_of_a_cell: usize) -> Vec<Pair> {
+    let mut all = Vec::new();
+    let calls = Call::all();
+    for start in starts() {
+        for (index, &one) in calls.iter().enumerate() {
+            for &other in &calls[index..] {
+                // What the threads have open makes no difference to paths.
+                if start.open == [0, 0] && ![one, other].iter().any(|call| call.uses_descriptor()) {
+                    continue;
+                }
+                let commuting = commute(&start, [one, other]);
+                all.extend(commuting.map(|outcomes| Pair { start, calls: [one, other], outcomes }));
+            }
+        }
+    }
+    shuffle(&mut all);
+    let mut taken = std::collections::BTreeMap::<_, usize>::new();
+    all.retain(|pair| {
+        let mut kinds = pair.kinds();
+        kinds.sort();
+        let taken = taken.entry(kinds).or_default();
+        *taken += 1;
+        *taken <= most_of_a_cell
+    });
+    all
+}
+
+fn shuffle(pairs: &mut [Pair]) {
+    let mut random = Random::new(0);
+    for last in (1..pairs.len()).rev() {
+        pairs.swap(last, random.below(last as u64 + 1) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Place;
+    use super::*;
+
+    const A: Place = Place { dir: 0, name: 0 };
+    const B: Place = Place { dir: 0, name: 1 };
+    const C: Place = Place { dir: 1, name: 0 };
+    const D: Place = Place { dir: 1, name: 1 };
+
+    #[test]
+    fn what_is_known_to_commute_does_and_what_is_known_not_to_does_not() {
+        let half = Start { names: [Some(0), None, Some(1), None], open: [0, 1] };
+        let same = Start { open: [0, 0], ..half };
+        let linked = Start { names: [Some(0), None, Some(0), Some(1)], open: [0, 1] };
+        let commuting = [
+            // The example of the paper: files of different names in one directory.
+            (half, Call::Create(B), Call::Create(D)),
+            (Start { names: [None; 4], open: [0, 0] }, Call::Stat(A), Call::Create(B)),
+            (half, Call::Stat(A), Call::Stat(A)),
+            (half, Call::Open(A), Call::Open(A)),
+            (half, Call::Unlink(A), Call::Unlink(C)),
+            // Who fails changes nothing.
+            (half, Call::Create(A), Call::Create(A)),
+            // The last word is the same.
+            (half, Call::Chmod(A, 0o600), Call::Chmod(A, 0o600)),
+            (same, Call::Write(0, 1), Call::Write(1, 1)),
+            (same, Call::Write(0, 1), Call::Read(1)),
+            (half, Call::Write(0, 1), Call::Write(0, 2)),
+            (half, Call::Rename(A, B), Call::Rename(C, D)),
+            (linked, Call::Rename(A, C), Call::Stat(A)),
+            (half, Call::Close, Call::Unlink(A)),
+            (half, Call::ReadDir(0), Call::Create(D)),
+        ];
+        for (start, one, other) in commuting {
+            assert!(commute(&start, [one, other]).is_some(), "{one} and {other} commute");
+        }
+        let not = [
+            // One of them finds it there.
+            (half, Call::Create(B), Call::Create(B)),
+            (half, Call::Stat(B), Call::Create(B)),
+            (half, Call::Unlink(A), Call::Unlink(A)),
+            (half, Call::Open(A), Call::Unlink(A)),
+            (half, Call::Chmod(A, 0o600), Call::Chmod(A, 0o640)),
+            // The change time tells.
+            (half, Call::Stat(A), Call::SetXattr(A, 1)),
+            (same, Call::Write(0, 1), Call::Write(0, 2)),
+            (same, Call::Write(0, 1), Call::Read(0)),
+            (half, Call::ReadDir(0), Call::Create(B)),
+            (half, Call::Rename(A, B), Call::Rename(C, B)),
+            // The number of names tells, under whichever name.
+            (linked, Call::Unlink(A), Call::Stat(C)),
+        ];
+        for (start, one, other) in not {
+            assert_eq!(commute(&start, [one, other]), None, "{one} and {other} do not commute");
+        }
+    }
+
+    #[test]
+    fn pairs_are_the_same_each_time_and_fill_every_cell() {
+        let few = pairs(5);
+        assert_eq!(few, pairs(5));
+        for (index, one) in Kind::ALL.into_iter().enumerate() {
+            for other in &Kind::ALL[index..] {
+                let of_cell = few.iter().filter(|pair| {
+                    let kinds = pair.kinds();
+                    kinds == [one, *other] || kinds == [*other, one]
+                });
+                let found = of_cell.count();
+                assert!((1..=5).contains(&found), "{} and {}: {found}", one.name(), other.name());
+            }
+        }
+    }
+}
