@@ -18,6 +18,7 @@
 pub mod acl;
 pub mod buffer_cache;
 pub mod chapter;
+pub mod conflicts;
 pub mod counted;
 pub mod crowd;
 pub mod instructions;

@@ -1,0 +1,163 @@
+//! Makes the pairs on a volume, and looks which lines they meet on.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use extern4_sync::audit::{Conflict, Footprint, conflicts};
+use extern4_vfs::{How, NewKind, OpenFlags, Session};
+
+use super::field::Fields;
+use super::volume::Empty;
+use super::worker::{BLOCK_BYTES, Seen, Told, Worker};
+use super::{Matrix, On, TRIES, Test};
+use crate::Result;
+use crate::spec::{BLOCKS, Outcome, Pair, Place};
+
+/// Makes all pairs; `None` where there can be no such volume here.
+pub fn run(on: On, pairs: &[Pair]) -> Result<Option<Matrix>> {
+    let Some(volume) = Empty::new(on)? else { return Ok(None) };
+    let mut bench = Bench { root: volume.session(), fields: Fields::default(), made: 0 };
+    let tests = thread::scope(|scope| {
+        let workers = [0, 1].map(|number| Worker::start(scope, number, volume.session()));
+        bench.settle(&workers)?;
+        pairs.iter().map(|pair| bench.test(&workers, pair)).collect::<Result<_>>()
+    })?;
+    Ok(Some(Matrix { on, tests }))
+}
+
+/// Where pairs are made.
+struct Bench {
+    root: Session,
+    fields: Fields,
+    /// Directories so far.
+    made: usize,
+}
+
+impl Bench {
+    /// Lets the threads find places of their own: those that make files at once go apart, where they have met.
+    fn settle(&mut self, workers: &[Worker; 2]) -> Result<()> {
+        const TIMES: usize = 50;
+        let at = Place { dir: 0, name: 0 };
+        for _ in 0..TIMES {
+            let base = self.directory()?;
+            self.root.mknod(format!("{base}/{}", at.path()), NewKind::Regular, 0o644)?;
+            Worker::prepare_at_once(workers, &base, at);
+            workers.iter().for_each(Worker::forget);
+            self.remove(&base)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a pair, again with other directories while the two meet.
+    fn test(&mut self, workers: &[Worker; 2], pair: &Pair) -> Result<Test> {
+        let mut met = Vec::new();
+        for number in 0..TRIES {
+            met.push(self.attempt(workers, pair, number)?);
+            if met.last().is_some_and(BTreeSet::is_empty) {
+                break;
+            }
+        }
+        let at_first = met[0].is_empty();
+        // What is there whenever they meet is no chance.
+        let always = met.into_iter().reduce(|one, other| match one.intersection(&other).next() {
+            _ if other.is_empty() => other,
+            Some(_) => one.intersection(&other).cloned().collect(),
+            None => other,
+        });
+        Ok(Test { kinds: pair.kinds(), at_first, fields: always.unwrap_or_default() })
+    }
+
+    /// Makes a pair once. The names of what they meet on.
+    fn attempt(&mut self, workers: &[Worker; 2], pair: &Pair, number: usize) -> Result<BTreeSet<String>> {
+        let base = self.directory()?;
+        let numbers = self.furnish(&base, pair)?;
+        for (worker, file) in workers.iter().zip(pair.start.open) {
+            let at = Place::all().find(|at| pair.start.names[at.index()] == Some(file));
+            worker.prepare(&base, at.expect("what is open has a name"));
+        }
+        // In turns, so that who comes second is not always the same.
+        let first = number % 2;
+        let mut told = [None, None];
+        for who in [first, 1 - first] {
+            told[who] = Some(workers[who].call(pair.calls[who]));
+        }
+        let told = told.map(|told| told.expect("both have called"));
+        for who in [0, 1] {
+            check(pair, who, &told[who], &numbers)?;
+        }
+        workers.iter().for_each(Worker::forget);
+        self.remove(&base)?;
+        let footprints = told.map(|told| told.footprint);
+        let found = conflicts(&footprints[0], &footprints[1]);
+        Ok(found.iter().map(|conflict| self.name(conflict, &footprints)).collect())
+    }
+
+    /// What stands on a line that two meet on: who writes it says it best.
+    fn name(&mut self, conflict: &Conflict, footprints: &[Footprint; 2]) -> String {
+        let of_line = || footprints.iter().flat_map(|footprint| footprint.accesses(conflict.line));
+        let names: BTreeSet<_> = of_line()
+            .filter(|access| access.kind.writes())
+            .map(|access| self.fields.name(access.site))
+            .collect();
+        names.into_iter().collect::<Vec<_>>().join(" + ")
+    }
+
+    /// A directory with the two of the specification.
+    fn directory(&mut self) -> Result<String> {
+        self.made += 1;
+        let base = format!("/t{}", self.made);
+        self.root.mkdir(&base, 0o755)?;
+        for dir in [0, 1] {
+            self.root.mkdir(format!("{base}/d{dir}"), 0o755)?;
+        }
+        Ok(base)
+    }
+
+    /// Makes what there is in the beginning. The numbers that the files have.
+    fn furnish(&self, base: &str, pair: &Pair) -> Result<Vec<u64>> {
+        let mut first: Vec<Option<(String, u64)>> = vec![None; pair.start.files()];
+        for at in Place::all() {
+            let path = format!("{base}/{}", at.path());
+            let Some(file) = pair.start.names[at.index()] else { continue };
+            if let Some((other, _)) = &first[file] {
+                self.root.link(other, How::FOLLOW, &path)?;
+                continue;
+            }
+            let open = self.root.open(&path, OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL)?;
+            open.write_at(&vec![0; BLOCKS * BLOCK_BYTES as usize], 0)?;
+            self.root.chmod(&path, 0o644, How::FOLLOW)?;
+            first[file] = Some((path, open.stat().ino));
+        }
+        Ok(first.into_iter().flatten().map(|(_, ino)| ino).collect())
+    }
+
+    fn remove(&self, base: &str) -> Result<()> {
+        for at in Place::all() {
+            // It may have gone.
+            let _ = self.root.unlink(format!("{base}/{}", at.path()));
+        }
+        for dir in ["/d0", "/d1", ""] {
+            self.root.rmdir(format!("{base}{dir}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The volume does what the specification says.
+fn check(pair: &Pair, who: usize, told: &Told, numbers: &[u64]) -> Result<()> {
+    let call = pair.calls[who];
+    let seen = told.outcome.clone()?;
+    let is_as_specified = match (pair.outcomes[who], seen) {
+        (Outcome::Attributes { file, links, mode, .. }, Seen::Attributes(ino, nlink, bits)) => {
+            (numbers[file], links, mode) == (ino, nlink, bits)
+        }
+        (specified, Seen::As(seen)) => specified == seen,
+        _ => false,
+    };
+    match is_as_specified {
+        true => Ok(()),
+        false => {
+            Err(format!("{call} returned {seen:?} and not {:?}, in {pair:?}", pair.outcomes[who]).into())
+        }
+    }
+}

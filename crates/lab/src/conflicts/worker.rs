@@ -1,0 +1,241 @@
+//! A thread that makes the calls of one side of each pair, and keeps what it has open.
+//!
+//! Threads live as long as the volume: what a thread has for itself is warm, as it is in a program that runs.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use extern4_sync::audit::{Footprint, record};
+use extern4_vfs::{DirBatch, Errno, How, NewKind, OpenFile, OpenFlags, RenameFlags, Session, XattrFlags};
+
+use crate::spec::{Call, Outcome, PLACES, Place};
+
+/// Bytes in a block of [`spec`](crate::spec).
+pub(super) const BLOCK_BYTES: u64 = 4096;
+/// The extended attribute of [`spec`](crate::spec).
+const ATTRIBUTE: &str = "user.lab";
+/// So often each thread does beforehand what a call may do, on things that stay as they are and on names of its own.
+const ROUNDS: usize = 3;
+
+/// What the worker is to do.
+enum Order {
+    /// Get warm below a directory, with this file open.
+    Prepare { base: String, open: Place },
+    /// Make a call, and tell.
+    Call(Call),
+    /// Close everything.
+    Forget,
+}
+
+/// What a call did.
+pub(super) struct Told {
+    /// What it returned; an error that no specification knows as text.
+    pub(super) outcome: Result<Seen, String>,
+    /// What it did to shared memory.
+    pub(super) footprint: Footprint,
+}
+
+/// An outcome as the volume tells it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Seen {
+    /// As the specification does.
+    As(Outcome),
+    /// Attributes: number, names, permission bits.
+    Attributes(u64, u32, u16),
+}
+
+/// The thread, from outside.
+pub(super) struct Worker {
+    orders: Sender<Order>,
+    told: Receiver<Option<Told>>,
+}
+
+impl Worker {
+    /// Begins one, which ends with this.
+    pub(super) fn start<'s>(scope: &'s thread::Scope<'s, '_>, number: usize, session: Session) -> Self {
+        let ((orders, ordered), (tell, told)) = (channel(), channel());
+        scope.spawn(move || {
+            let mut hands = Hands::new(number, session);
+            for order in ordered {
+                let told = hands.follow(order);
+                if tell.send(told).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { orders, told }
+    }
+
+    fn order(&self, order: Order) -> Option<Told> {
+        self.begin(order);
+        self.end()
+    }
+
+    fn begin(&self, order: Order) {
+        self.orders.send(order).expect("the worker lives");
+    }
+
+    fn end(&self) -> Option<Told> {
+        self.told.recv().expect("the worker has not panicked")
+    }
+
+    /// Has it get warm.
+    pub(super) fn prepare(&self, base: &str, open: Place) {
+        self.order(Order::Prepare { base: base.to_owned(), open });
+    }
+
+    /// Has all of them get warm at once.
+    pub(super) fn prepare_at_once(workers: &[Self], base: &str, open: Place) {
+        workers.iter().for_each(|worker| worker.begin(Order::Prepare { base: base.to_owned(), open }));
+        workers.iter().for_each(|worker| drop(worker.end()));
+    }
+
+    /// Has it make a call.
+    pub(super) fn call(&self, call: Call) -> Told {
+        self.order(Order::Call(call)).expect("a call is told of")
+    }
+
+    /// Has it close everything.
+    pub(super) fn forget(&self) {
+        self.order(Order::Forget);
+    }
+}
+
+/// What the thread has.
+struct Hands {
+    number: usize,
+    session: Session,
+    /// Paths of the places, without an allocation while it is recorded.
+    paths: [String; PLACES],
+    directories: Vec<OpenFile>,
+    descriptor: Option<OpenFile>,
+    opened: Option<OpenFile>,
+    batch: DirBatch,
+}
+
+impl Hands {
+    fn new(number: usize, session: Session) -> Self {
+        Self {
+            number,
+            session,
+            paths: Default::default(),
+            directories: Vec::new(),
+            descriptor: None,
+            opened: None,
+            batch: DirBatch::new(),
+        }
+    }
+
+    fn follow(&mut self, order: Order) -> Option<Told> {
+        match order {
+            Order::Prepare { base, open } => {
+                self.prepare(&base, open);
+                None
+            }
+            Order::Call(call) => {
+                let (outcome, footprint) = record(|| self.act(call));
+                let outcome = match outcome {
+                    Ok(seen) => Ok(seen),
+                    Err(error) => match error.errno() {
+                        Errno::ENOENT => Ok(Seen::As(Outcome::Absent)),
+                        Errno::EEXIST => Ok(Seen::As(Outcome::Exists)),
+                        errno => Err(format!("{call}: {errno:?}")),
+                    },
+                };
+                Some(Told { outcome, footprint })
+            }
+            Order::Forget => {
+                (self.descriptor, self.opened) = (None, None);
+                self.directories.clear();
+                None
+            }
+        }
+    }
+
+    fn prepare(&mut self, base: &str, open: Place) {
+        Place::all().for_each(|at| self.paths[at.index()] = format!("{base}/{}", at.path()));
+        let session = &self.session;
+        let open_dir = |dir| session.open(format!("{base}/d{dir}"), OpenFlags::READ | OpenFlags::DIRECTORY);
+        self.directories = [0, 1].map(|dir| open_dir(dir).expect("it is there")).into();
+        let open = &self.paths[open.index()];
+        let descriptor = session.open(open, OpenFlags::READ | OpenFlags::WRITE);
+        self.descriptor = Some(descriptor.expect("it is there"));
+        for _ in 0..ROUNDS {
+            self.look_around();
+            [0, 1].iter().for_each(|dir| self.come_and_go(&format!("{base}/d{dir}")));
+        }
+        self.look_around();
+    }
+
+    /// Looks at all there is.
+    fn look_around(&mut self) {
+        for at in Place::all() {
+            // Some are not there; what comes of the calls does not matter here.
+            let _ = self.act(Call::Stat(at));
+            let _ = self.act(Call::Open(at));
+        }
+        self.opened = None;
+        for call in [Call::Read(0), Call::Read(1), Call::ReadDir(0), Call::ReadDir(1)] {
+            self.act(call).expect("it can be read");
+        }
+    }
+
+    /// Makes, changes and removes files of the thread's own.
+    fn come_and_go(&self, dir: &str) {
+        let [one, two, three] =
+            ["x", "y", "z"].map(|name| format!("{dir}/of thread {}: {name}", self.number));
+        let session = &self.session;
+        let work = || {
+            session.mknod(&one, NewKind::Regular, 0o644)?;
+            session.set_xattr(&one, ATTRIBUTE, &[0; 8], XattrFlags::empty(), How::FOLLOW)?;
+            session.set_xattr(&one, ATTRIBUTE, &[1; 8], XattrFlags::empty(), How::FOLLOW)?;
+            session.chmod(&one, 0o600, How::FOLLOW)?;
+            session.open(&one, OpenFlags::WRITE)?.write_at(&[1; 64], 0)?;
+            session.link(&one, How::FOLLOW, &two)?;
+            session.rename(&two, &three, RenameFlags::empty())?;
+            session.unlink(&one)?;
+            session.unlink(&three)
+        };
+        work().expect("nobody is in the way");
+    }
+
+    fn act(&mut self, call: Call) -> extern4_vfs::Result<Seen> {
+        let Self { session, paths, .. } = self;
+        let path = |at: Place| &paths[at.index()];
+        let done = Seen::As(Outcome::Done);
+        match call {
+            Call::Stat(at) => {
+                let attr = session.stat(path(at), How::FOLLOW)?;
+                return Ok(Seen::Attributes(attr.ino, attr.nlink, attr.mode));
+            }
+            Call::Open(at) => self.opened = Some(session.open(path(at), OpenFlags::READ)?),
+            Call::Close => self.descriptor = None,
+            Call::Create(at) => drop(session.mknod(path(at), NewKind::Regular, 0o644)?),
+            Call::Unlink(at) => session.unlink(path(at))?,
+            Call::Link(from, to) => session.link(path(from), How::FOLLOW, path(to))?,
+            Call::Rename(from, to) => session.rename(path(from), path(to), RenameFlags::empty())?,
+            Call::Chmod(at, mode) => session.chmod(path(at), mode, How::FOLLOW)?,
+            Call::SetXattr(at, value) => {
+                session.set_xattr(path(at), ATTRIBUTE, &[value; 8], XattrFlags::empty(), How::FOLLOW)?;
+            }
+            Call::Read(block) => {
+                let mut bytes = [0; 64];
+                self.descriptor().read_at(&mut bytes, block as u64 * BLOCK_BYTES)?;
+                return Ok(Seen::As(Outcome::Block(bytes[0])));
+            }
+            Call::Write(block, value) => {
+                self.descriptor().write_at(&[value; 64], block as u64 * BLOCK_BYTES)?;
+            }
+            Call::ReadDir(dir) => {
+                self.directories[dir].read_dir(0, 64, &mut self.batch)?;
+                let has = |name: &[u8]| self.batch.iter().any(|entry| entry.name == name);
+                return Ok(Seen::As(Outcome::Names([has(b"a"), has(b"b")])));
+            }
+        }
+        Ok(done)
+    }
+
+    fn descriptor(&self) -> &OpenFile {
+        self.descriptor.as_ref().expect("nobody reads what he has closed")
+    }
+}
