@@ -22,7 +22,7 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::spec::Kind;
+use crate::spec::{Kind, Nearness};
 use crate::verdict::Verdict;
 
 #[cfg(feature = "audit")]
@@ -85,6 +85,8 @@ impl On {
 pub struct Test {
     /// The calls.
     pub kinds: [Kind; 2],
+    /// What the calls share.
+    pub nearness: Nearness,
     /// They did not meet when they were made for the first time.
     pub at_first: bool,
     /// What they meet on each time, by name; nothing, if they did not meet in one of the tries.
@@ -162,6 +164,11 @@ impl Matrix {
         Share::of(self.tests.iter().filter(|test| test.is_of(one, other)))
     }
 
+    /// Those whose calls share so much.
+    pub fn near(&self, nearness: Nearness) -> Share {
+        Share::of(self.tests.iter().filter(|test| test.nearness == nearness))
+    }
+
     /// What calls meet on, and in how many pairs: most first.
     pub fn offenders(&self) -> Vec<(&str, usize)> {
         let mut counts = BTreeMap::<&str, usize>::new();
@@ -184,5 +191,35 @@ impl Matrix {
             at_least("pairs of calls that only read", 99.0, self.reading()),
             at_least("all pairs", 95.0, self.all()),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test(kinds: [Kind; 2], at_first: bool, fields: &[&str]) -> Test {
+        let fields = fields.iter().map(|field| (*field).to_owned()).collect();
+        Test { kinds, nearness: Nearness::File, at_first, fields }
+    }
+
+    #[test]
+    fn a_matrix_counts_cells_shares_and_offenders() {
+        let (reads, mixed) = ([Kind::Stat, Kind::Read], [Kind::Write, Kind::Stat]);
+        let tests = vec![
+            test(reads, true, &[]),
+            test(reads, false, &[]),
+            test(mixed, false, &["A.b", "C.d"]),
+            test(mixed, false, &["C.d"]),
+        ];
+        let matrix = Matrix { on: On::Ext4, tests };
+        assert_eq!(matrix.all(), Share { tests: 4, at_first: 1, free: 2 });
+        assert_eq!(matrix.reading(), Share { tests: 2, at_first: 1, free: 2 });
+        assert_eq!(matrix.cell(Kind::Stat, Kind::Write), Share { tests: 2, at_first: 0, free: 0 });
+        assert_eq!(matrix.near(Nearness::Apart).tests, 0);
+        assert_eq!(matrix.offenders(), [("C.d", 2), ("A.b", 1)]);
+        let [reading, all] = matrix.verdicts();
+        assert_eq!((reading.met, all.met), (Some(true), Some(false)));
+        assert_eq!(all.found, "50.0 % (2 of 4)");
     }
 }

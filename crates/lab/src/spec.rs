@@ -20,5 +20,5 @@ mod commute;
 mod state;
 
 pub use call::{Call, Kind, Outcome, Place};
-pub use commute::{Pair, commute, pairs};
+pub use commute::{Nearness, Pair, commute, pairs};
 pub use state::{BLOCKS, FileState, PLACES, Start, State, starts};

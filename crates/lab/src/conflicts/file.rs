@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Matrix, On, Test};
-use crate::spec::Kind;
+use crate::spec::{Kind, Nearness};
 
 impl Matrix {
     /// The tests, a line each.
@@ -11,7 +11,8 @@ impl Matrix {
         let line = |test: &Test| {
             let [one, other] = test.kinds.map(Kind::name);
             let fields: Vec<_> = test.fields.iter().map(String::as_str).collect();
-            format!("{}\t{one}\t{other}\t{}\t{}\n", self.on.name(), test.at_first, fields.join("; "))
+            let (on, near) = (self.on.name(), test.nearness.name());
+            format!("{on}\t{one}\t{other}\t{near}\t{}\t{}\n", test.at_first, fields.join("; "))
         };
         self.tests.iter().map(line).collect()
     }
@@ -28,8 +29,31 @@ impl Matrix {
 }
 
 fn test(line: &str) -> Option<(On, Test)> {
-    let [on, one, other, at_first, fields] = line.split('\t').collect::<Vec<_>>()[..] else { return None };
+    let [on, one, other, near, at_first, fields] = line.split('\t').collect::<Vec<_>>()[..] else {
+        return None;
+    };
     let fields: BTreeSet<_> = fields.split("; ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let kinds = [Kind::of_name(one)?, Kind::of_name(other)?];
-    Some((On::of_name(on)?, Test { kinds, at_first: at_first.parse().ok()?, fields }))
+    let (nearness, at_first) = (Nearness::of_name(near)?, at_first.parse().ok()?);
+    Some((On::of_name(on)?, Test { kinds, nearness, at_first, fields }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let test = |fields: &[&str]| Test {
+            kinds: [Kind::Miss, Kind::Rename],
+            nearness: Nearness::Directory,
+            at_first: fields.is_empty(),
+            fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+        };
+        let ext4 = Matrix { on: On::Ext4, tests: vec![test(&[]), test(&["A.b (c.rs) + D.e", "F.g"])] };
+        let memory = Matrix { on: On::Memory, tests: vec![test(&["A.b"])] };
+        assert_eq!(Matrix::of_text(&(memory.to_text() + &ext4.to_text())), Some(vec![ext4, memory]));
+        assert_eq!(Matrix::of_text(""), Some(Vec::new()));
+        assert_eq!(Matrix::of_text("ext4\tstat\tfly\tapart\ttrue\t\n"), None);
+    }
 }

@@ -64,7 +64,12 @@ impl Bench {
             Some(_) => one.intersection(&other).cloned().collect(),
             None => other,
         });
-        Ok(Test { kinds: pair.kinds(), at_first, fields: always.unwrap_or_default() })
+        Ok(Test {
+            kinds: pair.kinds(),
+            nearness: pair.nearness(),
+            at_first,
+            fields: always.unwrap_or_default(),
+        })
     }
 
     /// Makes a pair once. The names of what they meet on.
@@ -92,14 +97,29 @@ impl Bench {
         Ok(found.iter().map(|conflict| self.name(conflict, &footprints)).collect())
     }
 
-    /// What stands on a line that two meet on: who writes it says it best.
+    /// What stands on a line that two meet on: what is written there and, where the other uses none of it, what he uses instead,
+    /// which the line need not be shared for.
     fn name(&mut self, conflict: &Conflict, footprints: &[Footprint; 2]) -> String {
-        let of_line = || footprints.iter().flat_map(|footprint| footprint.accesses(conflict.line));
-        let names: BTreeSet<_> = of_line()
-            .filter(|access| access.kind.writes())
-            .map(|access| self.fields.name(access.site))
-            .collect();
-        names.into_iter().collect::<Vec<_>>().join(" + ")
+        let [ours, theirs] = footprints.each_ref().map(|footprint| {
+            let of_line = footprint.accesses(conflict.line);
+            of_line.map(|access| (self.fields.name(access.site), access.kind.writes())).collect::<Vec<_>>()
+        });
+        let both = || ours.iter().chain(&theirs);
+        let written: BTreeSet<_> =
+            both().filter(|(_, writes)| *writes).map(|(name, _)| name.as_str()).collect();
+        let meet =
+            |name: &str| [&ours, &theirs].iter().all(|side| side.iter().any(|(known, _)| known == name));
+        let mut text = written.iter().copied().collect::<Vec<_>>().join(" + ");
+        if !written.iter().any(|name| meet(name)) {
+            let beside: BTreeSet<_> = both()
+                .filter(|(name, _)| !written.contains(name.as_str()))
+                .map(|(name, _)| name.as_str())
+                .collect();
+            if !beside.is_empty() {
+                text += &format!(", on the line of {}", beside.into_iter().collect::<Vec<_>>().join(" + "));
+            }
+        }
+        text
     }
 
     /// A directory with the two of the specification.

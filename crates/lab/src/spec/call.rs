@@ -202,6 +202,24 @@ impl Call {
         }
     }
 
+    /// The places that it names.
+    pub fn places(self) -> Vec<Place> {
+        match self {
+            Self::Stat(at) | Self::Open(at) | Self::Create(at) | Self::Unlink(at) => vec![at],
+            Self::Chmod(at, _) | Self::SetXattr(at, _) => vec![at],
+            Self::Link(from, to) | Self::Rename(from, to) => vec![from, to],
+            Self::Close | Self::Read(_) | Self::Write(..) | Self::ReadDir(_) => Vec::new(),
+        }
+    }
+
+    /// The directories that it looks into.
+    pub fn directories(self) -> Vec<usize> {
+        match self {
+            Self::ReadDir(dir) => vec![dir],
+            _ => self.places().into_iter().map(|at| at.dir).collect(),
+        }
+    }
+
     /// Goes through the thread's descriptor.
     pub fn uses_descriptor(self) -> bool {
         matches!(self, Self::Close | Self::Read(_) | Self::Write(..))

@@ -15,7 +15,54 @@ pub struct Pair {
     pub outcomes: [Outcome; 2],
 }
 
+/// What two calls share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearness {
+    /// Nothing but the file system.
+    Apart,
+    /// A directory, and no file.
+    Directory,
+    /// A file.
+    File,
+}
+
+impl Nearness {
+    /// All, the least first.
+    pub const ALL: [Self; 3] = [Self::Apart, Self::Directory, Self::File];
+
+    /// As it is told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Apart => "other files in other directories",
+            Self::Directory => "other files in one directory",
+            Self::File => "the same file",
+        }
+    }
+
+    /// The one that has this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|nearness| nearness.name() == name)
+    }
+}
+
 impl Pair {
+    /// What the calls share.
+    pub fn nearness(&self) -> Nearness {
+        let files = [0, 1].map(|who| {
+            let named = self.calls[who].places().into_iter().filter_map(|at| self.start.names[at.index()]);
+            let open = self.calls[who].uses_descriptor().then_some(self.start.open[who]);
+            named.chain(open).collect::<Vec<_>>()
+        });
+        let dirs = self.calls.map(Call::directories);
+        if files[0].iter().any(|file| files[1].contains(file)) {
+            Nearness::File
+        } else if dirs[0].iter().any(|dir| dirs[1].contains(dir)) {
+            Nearness::Directory
+        } else {
+            Nearness::Apart
+        }
+    }
+
     /// The rows of the calls.
     pub fn kinds(&self) -> [Kind; 2] {
         [0, 1].map(|who| self.calls[who].kind(self.outcomes[who]))
@@ -127,6 +174,21 @@ mod tests {
         for (start, one, other) in not {
             assert_eq!(commute(&start, [one, other]), None, "{one} and {other} do not commute");
         }
+    }
+
+    #[test]
+    fn what_calls_share_is_found_under_any_name() {
+        let start = Start { names: [Some(0), None, Some(0), Some(1)], open: [1, 1] };
+        let check = |one, other, expected| {
+            let pair = Pair { start, calls: [one, other], outcomes: [Outcome::Done; 2] };
+            assert_eq!(pair.nearness(), expected, "{one} and {other}");
+        };
+        check(Call::Stat(A), Call::Chmod(C, 0o600), Nearness::File);
+        check(Call::Read(0), Call::Stat(D), Nearness::File);
+        check(Call::Close, Call::Stat(A), Nearness::Apart);
+        check(Call::Stat(A), Call::Create(B), Nearness::Directory);
+        check(Call::ReadDir(1), Call::Rename(A, C), Nearness::Directory);
+        check(Call::ReadDir(1), Call::Create(B), Nearness::Apart);
     }
 
     #[test]
