@@ -17,7 +17,7 @@
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError};
 
 use extern4_block::{Buffer, Pin};
 use extern4_disk::bitmap::{self, Bitmap};
@@ -28,7 +28,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Closing;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU64, Latch, LatchGuard, Ordering};
+use extern4_sync::primitive::{AtomicU64, Latch, LatchGuard, Mutex, Ordering};
 use extern4_sync::supply::Supply;
 use extern4_sync::tally::{Tally, thread_number};
 use extern4_vfs::{Errno, reserve};

@@ -8,12 +8,13 @@
 //! only; writes are, too, by the manual.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use extern4_disk::inode::Inode as Fields;
 use extern4_disk::time::Timestamp;
 use extern4_disk::{Place, Structure};
+use extern4_sync::primitive::{Mutex, MutexGuard};
 use extern4_vfs::{Inode, SetAttr, Timespec};
 
 use crate::create::timestamp;

@@ -18,12 +18,12 @@
 //! lists them has it shared. It is taken inside a handle by who changes, and neither opens a handle nor waits for a commit under it.
 //! Who has two, for a rename, has the `rwsem` of both directories exclusive, so nobody else wants them.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::PoisonError;
 
 use extern4_disk::geometry::Position;
 use extern4_disk::journal::Tid;
 use extern4_sync::lock_order::{Ordered, Rank};
-use extern4_sync::primitive::{Latch, LatchGuard};
+use extern4_sync::primitive::{Latch, LatchGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use extern4_vfs::Inode;
 
 use crate::inode::InodeInfo;

@@ -14,14 +14,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
 
 use crate::change::Change;
 use crate::create::NAME_CREDITS;

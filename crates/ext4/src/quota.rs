@@ -18,7 +18,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use extern4_block::Pin;
 use extern4_disk::inode::{FileKind, Inode as Fields, InodeFlags, is_blank};
@@ -27,6 +27,7 @@ pub use extern4_disk::quota::{Entry, Kind, Resource};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_jbd2::Closing;
+use extern4_sync::primitive::{Mutex, MutexGuard};
 use extern4_vfs::{Caps, Errno, NewNode, SetAttr};
 
 use crate::attrs::Plan;

@@ -6,13 +6,13 @@
 //! decided by one word in its buffer ([`extern4_sync::shares`]), as `attr_block` says. EA inodes are few and large: their counts
 //! change under a lock, as `ea_inode` says.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::journal::Tid;
 use extern4_disk::superblock::Superblock;
 use extern4_sync::mbcache::{MbCache, MbCacheStats};
-use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
 use extern4_sync::tally::Tally;
 
 use crate::mount::Ext4;

@@ -5,7 +5,7 @@
 //! after a crash, too.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use extern4_block::{BlockDevice, Pin, Unsealed};
@@ -16,7 +16,7 @@ use extern4_disk::superblock::{
 };
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_jbd2::{Closing, Journal, Observer, Options, Transactions};
-use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
 
 use crate::balloc::Space;
 use crate::change::Change;
