@@ -20,7 +20,6 @@ mod volume;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use crate::spec::{Kind, Nearness};
 use crate::verdict::Verdict;
@@ -33,24 +32,18 @@ pub const TRIES: usize = 4;
 /// Pairs with the same two kinds of calls, at most.
 pub const PAIRS_OF_A_CELL: usize = 40;
 
-/// The file beside that of [`Counted`](crate::counted::Counted) which carries the matrices.
-pub fn beside(counted: &Path) -> PathBuf {
-    counted.with_extension("conflicts")
-}
-
-/// Makes all pairs on both volumes, and writes the matrices to a file.
+/// Makes all pairs on both volumes.
 #[cfg(feature = "audit")]
-pub fn count(file: &Path, say: &mut dyn FnMut(&str)) -> crate::Result<()> {
+pub fn count(counted: &mut crate::counted::Counted, say: &mut dyn FnMut(&str)) -> crate::Result<()> {
     let pairs = crate::spec::pairs(PAIRS_OF_A_CELL);
-    let mut text = String::new();
     for on in On::ALL {
         say(&format!("{} pairs of calls on {}", pairs.len(), on.name()));
         match run(on, &pairs)? {
-            Some(matrix) => text += &matrix.to_text(),
+            Some(matrix) => counted.matrices.push(matrix),
             None => say("no such volume can be made here"),
         }
     }
-    std::fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()).into())
+    Ok(())
 }
 
 /// What a volume is.

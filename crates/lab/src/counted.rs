@@ -6,7 +6,14 @@ use std::fs;
 use std::path::Path;
 
 use crate::Result;
+use crate::coherence::Replay;
+use crate::conflicts::Matrix;
 use crate::plan::Side;
+
+/// What the file is called that has operations in order, for the [simulation](crate::coherence).
+const TRACES: &str = "traces";
+/// And that with the [matrices](crate::conflicts).
+const CONFLICTS: &str = "conflicts";
 
 /// What was counted for one operation of one side.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +44,9 @@ pub struct Length {
 pub struct Counted {
     figures: Vec<Figure>,
     lengths: Vec<Length>,
+    replays: Vec<Replay>,
+    /// Calls that commute, and whether they meet.
+    pub matrices: Vec<Matrix>,
 }
 
 impl Counted {
@@ -57,25 +67,45 @@ impl Counted {
         self.lengths.iter().find(|length| length.operation == operation && length.side == side)
     }
 
+    /// What was noted of an operation of a side, in order, if it was.
+    pub fn replay(&self, operation: &str, side: Side) -> Option<&Replay> {
+        self.replays.iter().find(|replay| replay.operation == operation && replay.side == side)
+    }
+
     /// Notes how many instructions an operation of a side takes.
     pub fn note_instructions(&mut self, operation: &str, side: Side, instructions: f64) {
         self.lengths.push(Length { operation: operation.to_owned(), side, instructions });
     }
 
-    /// Reads a file.
+    /// Reads a file, and those beside it, where they are.
     pub fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let figures = text.lines().map(|line| parse(line).ok_or_else(|| format!("what is {line:?}?").into()));
-        Ok(Self { figures: figures.collect::<Result<_>>()?, lengths: Vec::new() })
+        let beside = |extension| fs::read_to_string(file.with_extension(extension)).unwrap_or_default();
+        let what = |line: &str| format!("what is {line:?}?");
+        let figures = text.lines().map(|line| parse(line).ok_or_else(|| what(line)));
+        let traces = beside(TRACES);
+        let replays = traces.lines().map(|line| Replay::of_text(line).ok_or_else(|| what(line)));
+        Ok(Self {
+            figures: figures.collect::<std::result::Result<_, _>>()?,
+            lengths: Vec::new(),
+            replays: replays.collect::<std::result::Result<_, _>>()?,
+            matrices: Matrix::of_text(&beside(CONFLICTS)).ok_or("what are these conflicts?")?,
+        })
     }
 
-    /// Writes a file.
+    /// Writes a file, and two beside it.
     pub fn write(&self, file: &Path) -> Result<()> {
         let mut text = String::new();
         for Figure { operation, side, locked, conflicts } in &self.figures {
             writeln!(text, "{operation}\t{}\t{locked}\t{conflicts}", side.name())?;
         }
-        fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()).into())
+        let traces: String = self.replays.iter().map(|replay| replay.to_text() + "\n").collect();
+        let conflicts: String = self.matrices.iter().map(Matrix::to_text).collect();
+        let (trace_file, conflict_file) = (file.with_extension(TRACES), file.with_extension(CONFLICTS));
+        for (file, text) in [(file, text), (&trace_file, traces), (&conflict_file, conflicts)] {
+            fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+        }
+        Ok(())
     }
 
     /// Counts what `one` does, and what it and `other` do to each other on two threads.
@@ -85,6 +115,7 @@ impl Counted {
         const CALLS: u32 = 25;
         let [ours, theirs] = audit::side_by_side(on_cpu(0, &one), on_cpu(1, other));
         let conflicts = audit::conflicts(&ours, &theirs).len() as f64;
+        self.replays.push(Replay::of(operation, side, [&ours, &theirs]));
         let stepped = audit::locked_instructions(|| (0..CALLS).for_each(|_| one()));
         let locked = stepped.map_or(f64::NAN, |((), locked)| locked as f64 / f64::from(CALLS));
         self.figures.push(Figure { operation: operation.to_owned(), side, locked, conflicts });
@@ -128,7 +159,9 @@ mod tests {
     fn what_is_written_is_read() {
         let figure = |side, locked| Figure { operation: "hit".to_owned(), side, locked, conflicts: 1.0 };
         let figures = vec![figure(Side::Before, 4.25), figure(Side::New, 0.0)];
-        let counted = Counted { figures, lengths: Vec::new() };
+        let replays = vec![Replay::of_text("hit\tNew\tr0 w-1\tr0 w-2").unwrap()];
+        let matrices = Matrix::of_text("ext4\tstat\twrite\tthe same file\tfalse\tA.b").unwrap();
+        let counted = Counted { figures, replays, matrices, ..Counted::default() };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counted");
         counted.write(&file).unwrap();
@@ -137,6 +170,7 @@ mod tests {
             (read.get("hit", Side::New), read.get("hit", Side::Seed)),
             (Some(&counted.figures[1]), None)
         );
+        assert_eq!(read, counted);
         fs::write(&file, "hit\tNew\n").unwrap();
         assert!(Counted::read(&file).is_err());
     }

@@ -18,6 +18,7 @@
 pub mod acl;
 pub mod buffer_cache;
 pub mod chapter;
+pub mod coherence;
 pub mod conflicts;
 pub mod counted;
 pub mod crowd;

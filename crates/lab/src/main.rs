@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Plan;
 use extern4_lab::report::headline;
-use extern4_lab::{Result, conflicts, instructions};
+use extern4_lab::{Result, instructions};
 
 const USAGE: &str = "usage: extern4-lab [--quick] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
 
@@ -51,8 +51,8 @@ fn count(file: &std::path::Path) -> Result<()> {
     extern4_lab::open_files::count(&mut counted);
     extern4_lab::mbcache::count(&mut counted);
     extern4_lab::buffer_cache::count(&mut counted);
-    counted.write(file)?;
-    conflicts::count(&conflicts::beside(file), &mut |what| eprintln!("lab: {what}"))
+    extern4_lab::conflicts::count(&mut counted, &mut |what| eprintln!("lab: {what}"))?;
+    counted.write(file)
 }
 
 #[cfg(not(feature = "audit"))]

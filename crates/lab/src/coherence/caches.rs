@@ -1,0 +1,109 @@
+//! Which cache has which line, and since when.
+
+use std::collections::HashMap;
+
+use super::latencies::{Latencies, Picos};
+
+/// CPUs, a bit each.
+#[derive(Clone, Debug, Default)]
+struct Cpus([u64; 4]);
+
+impl Cpus {
+    fn has(&self, cpu: usize) -> bool {
+        self.0[cpu / 64] >> (cpu % 64) & 1 != 0
+    }
+
+    fn add(&mut self, cpu: usize) {
+        self.0[cpu / 64] |= 1 << (cpu % 64);
+    }
+
+    fn others(&self, cpu: usize) -> impl Iterator<Item = usize> {
+        (0..256).filter(move |&other| other != cpu && self.has(other))
+    }
+}
+
+/// A line.
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// Who has a copy.
+    holders: Cpus,
+    /// There is one copy, and who has it may write it.
+    exclusive: bool,
+    /// A transfer is under way until then.
+    busy_until: Picos,
+}
+
+/// All lines.
+#[derive(Debug)]
+pub(super) struct Caches {
+    latencies: Latencies,
+    lines: HashMap<u64, State>,
+}
+
+impl Caches {
+    pub(super) fn new(latencies: Latencies) -> Self {
+        Self { latencies, lines: HashMap::new() }
+    }
+
+    /// A CPU reads a line from `now` on. When it has it.
+    pub(super) fn read(&mut self, cpu: usize, line: u64, now: Picos) -> Picos {
+        let state = self.lines.entry(line).or_default();
+        if state.holders.has(cpu) {
+            return now;
+        }
+        let nearest = state.holders.others(cpu).map(|other| self.latencies.between(cpu, other)).min();
+        // Only the one copy is waited for: of several, each reader gets one at once.
+        let begun = now.max(state.busy_until);
+        let done = begun + nearest.unwrap_or_default();
+        if state.exclusive {
+            state.busy_until = done;
+        }
+        state.exclusive = nearest.is_none();
+        state.holders.add(cpu);
+        done
+    }
+
+    /// A CPU writes a line from `now` on. When it has done so.
+    pub(super) fn write(&mut self, cpu: usize, line: u64, now: Picos) -> Picos {
+        let state = self.lines.entry(line).or_default();
+        if state.exclusive && state.holders.has(cpu) {
+            return now;
+        }
+        // Who has a copy has to give it up.
+        let farthest = state.holders.others(cpu).map(|other| self.latencies.between(cpu, other)).max();
+        let done = now.max(state.busy_until) + farthest.unwrap_or_default();
+        *state = State { holders: Cpus::default(), exclusive: true, busy_until: done };
+        state.holders.add(cpu);
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINE: Latencies = Latencies { same_socket: 10, other_socket: 100, cpus_of_socket: 2 };
+
+    #[test]
+    fn a_line_comes_from_where_it_is() {
+        let mut caches = Caches::new(MACHINE);
+        assert_eq!(caches.write(0, 7, 5), 5, "nobody has it");
+        assert_eq!(caches.write(0, 7, 6), 6, "its own");
+        assert_eq!(caches.read(1, 7, 20), 30, "from the same socket");
+        assert_eq!(caches.read(1, 7, 31), 31, "it has a copy");
+        assert_eq!(caches.read(2, 7, 40), 140, "from the other");
+        assert_eq!(caches.read(3, 7, 150), 160, "from the nearest");
+        assert_eq!(caches.write(0, 7, 200), 300, "when the farthest has given it up");
+        assert_eq!(caches.read(0, 8, 0), 0, "another line");
+    }
+
+    #[test]
+    fn who_writes_the_same_line_waits_for_his_turn_and_readers_of_copies_do_not() {
+        let mut caches = Caches::new(MACHINE);
+        caches.write(0, 7, 0);
+        assert_eq!(caches.write(1, 7, 5), 15);
+        assert_eq!(caches.write(0, 7, 6), 25, "after that");
+        assert_eq!(caches.read(1, 7, 50), 60);
+        assert_eq!([caches.read(2, 7, 200), caches.read(3, 7, 200)], [300, 210]);
+    }
+}

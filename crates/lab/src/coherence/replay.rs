@@ -1,0 +1,149 @@
+//! What an operation does to cache lines, in order.
+
+use crate::plan::Side;
+
+/// What is done to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It is read.
+    Read,
+    /// It is written.
+    Write,
+    /// It is a lock, which is taken.
+    Lock,
+    /// It is a lock, which is taken together with others that take it so.
+    LockShared,
+    /// It is a lock, which is released.
+    Unlock,
+}
+
+/// A cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Line {
+    /// The same for all CPUs.
+    Shared(u32),
+    /// Another for each.
+    Own(u32),
+}
+
+/// One access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// To what.
+    pub line: Line,
+    /// How.
+    pub how: Use,
+}
+
+/// An operation of a side, as two threads have done it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    /// What is done.
+    pub operation: String,
+    /// By whom.
+    pub side: Side,
+    /// What each of the threads did.
+    pub threads: [Vec<Step>; 2],
+}
+
+const LETTERS: [(Use, char); 5] =
+    [(Use::Read, 'r'), (Use::Write, 'w'), (Use::Lock, 'l'), (Use::LockShared, 's'), (Use::Unlock, 'u')];
+
+impl Replay {
+    /// What two threads did by what was noted of them.
+    #[cfg(feature = "audit")]
+    pub fn of(operation: &str, side: Side, footprints: [&extern4_sync::audit::Footprint; 2]) -> Self {
+        use extern4_sync::audit::{Access, Kind};
+        let mut known = Vec::new();
+        let steps = |who: usize| {
+            let mut step = |access: &Access| {
+                let number = known.iter().position(|line| *line == access.line).unwrap_or_else(|| {
+                    known.push(access.line);
+                    known.len() - 1
+                });
+                let number = u32::try_from(number).expect("few");
+                let other = footprints[1 - who].accesses(access.line).next();
+                let line = if other.is_some() { Line::Shared(number) } else { Line::Own(number) };
+                let how = match access.kind {
+                    Kind::Load => Use::Read,
+                    Kind::Store | Kind::Rmw => Use::Write,
+                    Kind::Lock => Use::Lock,
+                    Kind::LockShared => Use::LockShared,
+                    Kind::Unlock => Use::Unlock,
+                };
+                Step { line, how }
+            };
+            footprints[who].trace().iter().map(&mut step).collect()
+        };
+        let mut steps = steps;
+        let threads = [steps(0), steps(1)];
+        Self { operation: operation.to_owned(), side, threads }
+    }
+
+    /// As a line of a file.
+    pub fn to_text(&self) -> String {
+        let word = |step: &Step| {
+            let (_, letter) = LETTERS.iter().find(|(how, _)| *how == step.how).expect("all have one");
+            match step.line {
+                Line::Shared(number) => format!("{letter}{number}"),
+                Line::Own(number) => format!("{letter}-{number}"),
+            }
+        };
+        let words = |steps: &Vec<Step>| steps.iter().map(word).collect::<Vec<_>>().join(" ");
+        let [one, other] = self.threads.each_ref().map(words);
+        format!("{}\t{}\t{one}\t{other}", self.operation, self.side.name())
+    }
+
+    /// That of a line of a file.
+    pub fn of_text(text: &str) -> Option<Self> {
+        let [operation, side, one, other] = text.split('\t').collect::<Vec<_>>()[..] else { return None };
+        let steps = |words: &str| words.split_whitespace().map(step).collect::<Option<Vec<_>>>();
+        let threads = [steps(one)?, steps(other)?];
+        Some(Self { operation: operation.to_owned(), side: Side::of_name(side)?, threads })
+    }
+}
+
+fn step(word: &str) -> Option<Step> {
+    let mut rest = word.chars();
+    let letter = rest.next()?;
+    let (how, _) = *LETTERS.iter().find(|(_, known)| *known == letter)?;
+    let line = match rest.as_str().strip_prefix('-') {
+        Some(number) => Line::Own(number.parse().ok()?),
+        None => Line::Shared(rest.as_str().parse().ok()?),
+    };
+    Some(Step { line, how })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let step = |line, how| Step { line, how };
+        let lines = [Line::Shared(0), Line::Own(12)];
+        let one = LETTERS.iter().flat_map(|(how, _)| lines.map(|line| step(line, *how))).collect();
+        let replay = Replay { operation: "a b".to_owned(), side: Side::Seed, threads: [one, Vec::new()] };
+        assert_eq!(Replay::of_text(&replay.to_text()), Some(replay));
+        assert_eq!((Replay::of_text("a\tNew\tq1\t"), Replay::of_text("a\tNew")), (None, None));
+    }
+
+    #[cfg(feature = "audit")]
+    #[test]
+    fn lines_that_both_use_are_shared() {
+        use extern4_sync::audit::record;
+        use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
+
+        #[repr(align(64))]
+        #[derive(Default)]
+        struct Apart<T>(T);
+        let (shared, own): (Apart<AtomicU64>, [Apart<Mutex<()>>; 2]) = Default::default();
+        let act = |who: usize| {
+            let _held = own[who].0.lock();
+            shared.0.fetch_add(1, Ordering::Relaxed);
+        };
+        let footprints = [0, 1].map(|who| record(|| act(who)).1);
+        let replay = Replay::of("x", Side::New, footprints.each_ref());
+        assert_eq!(replay.to_text(), "x\tNew\tl-0 w1 u-0\tl-2 w1 u-2");
+    }
+}

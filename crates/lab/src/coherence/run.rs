@@ -1,0 +1,205 @@
+//! CPUs that repeat what was noted.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::caches::Caches;
+use super::latencies::{Latencies, Picos};
+use super::locks::Locks;
+use super::replay::{Line, Replay, Step, Use};
+
+/// Operations of each CPU that do not count, on the average, until every line is where it belongs.
+const WARM_UP: usize = 8;
+/// Operations of each that do.
+const MEASURED: usize = 24;
+
+/// Nanoseconds for an operation of any of so many CPUs, if one alone takes `alone` nanoseconds.
+pub fn nanos(replay: &Replay, alone: f64, cpus: usize, latencies: Latencies) -> f64 {
+    let mut run = Run::new(replay, (alone * 1000.0).round() as Picos, cpus, latencies);
+    let begun = run.until(WARM_UP * cpus);
+    let done = run.until((WARM_UP + MEASURED) * cpus);
+    (done - begun) as f64 / 1000.0 / (MEASURED * cpus) as f64
+}
+
+/// A CPU at work.
+#[derive(Clone, Debug, Default)]
+struct Cpu {
+    /// The next step; as many as there are when the operation ends.
+    at: usize,
+    /// It has been given the lock of that step, and only has to fetch it.
+    given: bool,
+}
+
+struct Run<'r> {
+    threads: &'r [Vec<Step>; 2],
+    alone: Picos,
+    caches: Caches,
+    locks: Locks,
+    cpus: Vec<Cpu>,
+    /// When which CPU goes on: the earliest first, and of those the lowest number.
+    events: BinaryHeap<Reverse<(Picos, usize)>>,
+    done: usize,
+}
+
+impl<'r> Run<'r> {
+    fn new(replay: &'r Replay, alone: Picos, cpus: usize, latencies: Latencies) -> Self {
+        let mut run = Self {
+            threads: &replay.threads,
+            alone,
+            caches: Caches::new(latencies),
+            locks: Locks::default(),
+            cpus: vec![Cpu::default(); cpus],
+            events: BinaryHeap::new(),
+            done: 0,
+        };
+        for cpu in 0..cpus {
+            // Not all at the same moment.
+            let begin = alone * cpu as Picos / cpus as Picos;
+            run.events.push(Reverse((begin + run.gap(cpu, 0), cpu)));
+        }
+        run
+    }
+
+    /// When so many operations are done.
+    fn until(&mut self, operations: usize) -> Picos {
+        loop {
+            let Reverse((now, cpu)) = self.events.pop().expect("somebody always goes on");
+            self.go_on(cpu, now);
+            if self.done >= operations {
+                return now;
+            }
+        }
+    }
+
+    fn steps(&self, cpu: usize) -> &'r [Step] {
+        &self.threads[cpu % 2]
+    }
+
+    /// Time from the step before to this one, without what lines take: the parts make up `alone`.
+    fn gap(&self, cpu: usize, step: usize) -> Picos {
+        let parts = self.steps(cpu).len() as Picos + 1;
+        let until = |step: usize| self.alone * step as Picos / parts;
+        until(step + 1) - until(step)
+    }
+
+    /// A CPU makes its step, or ends its operation.
+    fn go_on(&mut self, cpu: usize, now: Picos) {
+        let steps = self.steps(cpu);
+        let Some(step) = steps.get(self.cpus[cpu].at) else {
+            // What the operation keeps locked is not for the next one.
+            for lock in self.locks.of(cpu) {
+                self.release(cpu, lock, now);
+            }
+            self.done += 1;
+            self.cpus[cpu].at = 0;
+            return self.next(cpu, now);
+        };
+        let line = match step.line {
+            Line::Shared(number) => u64::from(number),
+            Line::Own(number) => (cpu as u64 + 1) << 32 | u64::from(number),
+        };
+        let had = match step.how {
+            Use::Read => self.caches.read(cpu, line, now),
+            _ => self.caches.write(cpu, line, now),
+        };
+        match step.how {
+            Use::Lock | Use::LockShared if !std::mem::take(&mut self.cpus[cpu].given) => {
+                if !self.locks.take(cpu, line, step.how == Use::Lock) {
+                    // Whoever releases it says when to go on.
+                    return;
+                }
+            }
+            Use::Unlock => self.release(cpu, line, had),
+            _ => {}
+        }
+        self.cpus[cpu].at += 1;
+        self.next(cpu, had);
+    }
+
+    /// The next step of a CPU comes in its time.
+    fn next(&mut self, cpu: usize, now: Picos) {
+        let at = now + self.gap(cpu, self.cpus[cpu].at);
+        self.events.push(Reverse((at, cpu)));
+    }
+
+    fn release(&mut self, cpu: usize, lock: u64, now: Picos) {
+        for next in self.locks.release(cpu, lock) {
+            self.cpus[next].given = true;
+            self.events.push(Reverse((now, next)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Side;
+
+    /// One socket of four.
+    const MACHINE: Latencies = Latencies { same_socket: 50_000, other_socket: 100_000, cpus_of_socket: 4 };
+
+    fn replay(one: &str, other: &str) -> Replay {
+        Replay::of_text(&format!("x\t{}\t{one}\t{other}", Side::New.name())).expect("steps")
+    }
+
+    /// Nanoseconds an operation, of which one CPU alone takes 100 ns.
+    fn run(steps: &str, cpus: usize) -> f64 {
+        nanos(&replay(steps, steps), 100.0, cpus, MACHINE)
+    }
+
+    #[track_caller]
+    fn check(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 0.02 * expected, "{found} and not {expected}");
+    }
+
+    #[test]
+    fn one_cpu_takes_what_one_thread_took() {
+        for steps in ["", "r0 w1 r-2", "l0 w1 u0", "s0 u0 w-3 w-3"] {
+            check(run(steps, 1), 100.0);
+        }
+    }
+
+    #[test]
+    fn cpus_with_lines_of_their_own_are_not_in_each_others_way() {
+        check(run("w-0 l-1 u-1", 2), 50.0);
+        check(run("w-0 l-1 u-1", 256), 100.0 / 256.0);
+        // What is only read may be everywhere.
+        check(run("r0 r1 r0", 8), 100.0 / 8.0);
+    }
+
+    #[test]
+    fn a_shared_counter_is_as_fast_as_its_line_travels() {
+        // Two: 100 ns of work and 50 ns for the line, each.
+        check(run("w0", 2), 75.0);
+        // Many: the line is always under way.
+        check(run("w0", 4), 50.0);
+        // And from one socket to the other and back, for who asks in the order of their numbers: 3 in 4 stay.
+        let two_sockets = run("w0", 8);
+        assert!((50.0..100.0).contains(&two_sockets), "{two_sockets}");
+    }
+
+    #[test]
+    fn readers_fetch_what_a_writer_has_changed() {
+        // The writer takes it back from a reader, and the reader fetches it again: both take 150 ns.
+        check(nanos(&replay("w0", "r0"), 100.0, 2, MACHINE), 75.0);
+    }
+
+    #[test]
+    fn who_has_a_lock_keeps_the_others_out() {
+        // Of the 100 ns, a third before the lock, a third in it and a third behind it. With four, there is always one in it: who comes
+        // next fetches the line (until 50), and works (until 83.3). But who had it before him has asked again at 66.7, so that the line is
+        // with that one at 116.7, and back to be unlocked at 166.7.
+        let with_four = run("l0 u0", 4);
+        check(with_four, 166.7);
+        assert!(with_four > run("w0 w0", 4), "without a lock, the work is done side by side");
+        // Readers of a lock only pass its line around: twice each.
+        let shared = run("s0 u0", 4);
+        assert!(shared < with_four && shared > 99.0, "{shared}");
+    }
+
+    #[test]
+    fn a_lock_that_is_kept_is_free_for_the_next_operation() {
+        check(run("l-0", 2), 50.0);
+        check(run("u0", 1), 100.0);
+    }
+}
