@@ -19,6 +19,7 @@ pub use new::New;
 pub use seed::Seed;
 
 use crate::chapter::Chapter;
+use crate::coherence::curves;
 use crate::counted::Counted;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
@@ -90,6 +91,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         Side::New => lookups::not_held(plan),
     }));
     let verdicts = verdicts(&rows, counted);
+    let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[HIT]);
     Chapter {
         title: "Buffer cache",
@@ -97,7 +99,9 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         idea: IDEA,
         sides: SIDES,
         notes: NOTES,
+        published: PUBLISHED,
         rows,
+        simulated,
         counted,
         verdicts,
         ..Chapter::default()
@@ -150,6 +154,13 @@ const NOTES: &[(&str, &str)] = &[
          at the clock takes. New has no lock to put a clock into.",
     ),
 ];
+
+/// Operations that are noted in order, each for the workload that does them.
+const REPLAYED: [(&str, &str); 1] = [(HIT, WORKLOADS[0].0)];
+
+const PUBLISHED: &str = "On a machine of 8 CPUs that removes 80,000 files a second, 1,000,000 lookups a second found their block and 3,000 did not. The allocator's share \
+    of the samples:\n\n\
+    | | kmem_cache_alloc | kmem_cache_free |\n|---|---:|---:|\n| before | 5.6 % | 3.7 % |\n| after | 3.8 % | 2.2 % |\n";
 
 /// Counts what the sides do to shared memory.
 #[cfg(feature = "audit")]

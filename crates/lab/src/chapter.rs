@@ -1,5 +1,6 @@
 //! All that the report tells of one mechanism.
 
+use crate::coherence::Curve;
 use crate::counted::{Figure, Length};
 use crate::row::Row;
 use crate::verdict::Verdict;
@@ -17,12 +18,16 @@ pub struct Chapter {
     pub sides: [&'static str; 3],
     /// What the number of threads means, and the like: a sentence for each workload, by its name.
     pub notes: &'static [(&'static str, &'static str)],
+    /// What the patch said of itself, in Markdown, with its own figures.
+    pub published: &'static str,
     /// What was measured.
     pub rows: Vec<Row>,
     /// What was counted.
     pub counted: Vec<Figure>,
     /// Instructions, where those were counted.
     pub lengths: Vec<Length>,
+    /// What more CPUs would do.
+    pub simulated: Vec<Curve>,
     /// What else there is to tell of the sides.
     pub facts: Vec<Fact>,
     /// The goals.

@@ -13,9 +13,9 @@
 mod field;
 mod file;
 #[cfg(feature = "audit")]
-mod run;
+mod ground;
 #[cfg(feature = "audit")]
-mod volume;
+mod run;
 #[cfg(feature = "audit")]
 mod worker;
 
@@ -25,7 +25,7 @@ use crate::spec::{Kind, Nearness};
 use crate::verdict::Verdict;
 
 #[cfg(feature = "audit")]
-pub use run::run;
+pub use self::{ground::Ground, run::run};
 
 /// So often a pair is made, while its calls meet.
 pub const TRIES: usize = 4;
@@ -35,11 +35,16 @@ pub const PAIRS_OF_A_CELL: usize = 40;
 /// Makes all pairs on both volumes.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut crate::counted::Counted, say: &mut dyn FnMut(&str)) -> crate::Result<()> {
+    use extern4_vfs::SuperOptions;
     let pairs = crate::spec::pairs(PAIRS_OF_A_CELL);
     for on in On::ALL {
         say(&format!("{} pairs of calls on {}", pairs.len(), on.name()));
-        match run(on, &pairs)? {
-            Some(matrix) => counted.matrices.push(matrix),
+        let ground = match on {
+            On::Memory => Some(Ground::memory(SuperOptions::default())?),
+            On::Ext4 => Ground::ext4()?,
+        };
+        match ground {
+            Some(ground) => counted.matrices.push(run(&ground, &pairs)?),
             None => say("no such volume can be made here"),
         }
     }
@@ -82,7 +87,7 @@ pub struct Test {
     pub nearness: Nearness,
     /// They did not meet when they were made for the first time.
     pub at_first: bool,
-    /// What they meet on each time, by name; nothing, if they did not meet in one of the tries.
+    /// What they meet on, by name: each time, or if that differs, the last time. Nothing, if they did not meet in one of the tries.
     pub fields: BTreeSet<String>,
 }
 
@@ -132,6 +137,17 @@ impl Share {
     }
 }
 
+/// Fields on a line that calls meet on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offender<'m> {
+    /// Which.
+    pub field: &'m str,
+    /// Pairs that meet there.
+    pub pairs: usize,
+    /// Those of them whose calls share nothing but the file system.
+    pub apart: usize,
+}
+
 /// All tests on a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matrix {
@@ -162,15 +178,19 @@ impl Matrix {
         Share::of(self.tests.iter().filter(|test| test.nearness == nearness))
     }
 
-    /// What calls meet on, and in how many pairs: most first.
-    pub fn offenders(&self) -> Vec<(&str, usize)> {
-        let mut counts = BTreeMap::<&str, usize>::new();
-        for field in self.tests.iter().flat_map(|test| &test.fields) {
-            *counts.entry(field).or_default() += 1;
+    /// What calls meet on: what most pairs do first.
+    pub fn offenders(&self) -> Vec<Offender<'_>> {
+        let mut offenders = BTreeMap::<&str, Offender<'_>>::new();
+        for test in &self.tests {
+            for field in &test.fields {
+                let offender = offenders.entry(field).or_insert(Offender { field, pairs: 0, apart: 0 });
+                offender.pairs += 1;
+                offender.apart += usize::from(test.nearness == Nearness::Apart);
+            }
         }
-        let mut counts: Vec<_> = counts.into_iter().collect();
-        counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        counts
+        let mut offenders: Vec<_> = offenders.into_values().collect();
+        offenders.sort_by_key(|offender| std::cmp::Reverse(offender.pairs));
+        offenders
     }
 
     /// The goals.
@@ -210,7 +230,8 @@ mod tests {
         assert_eq!(matrix.reading(), Share { tests: 2, at_first: 1, free: 2 });
         assert_eq!(matrix.cell(Kind::Stat, Kind::Write), Share { tests: 2, at_first: 0, free: 0 });
         assert_eq!(matrix.near(Nearness::Apart).tests, 0);
-        assert_eq!(matrix.offenders(), [("C.d", 2), ("A.b", 1)]);
+        let offender = |field, pairs| Offender { field, pairs, apart: 0 };
+        assert_eq!(matrix.offenders(), [offender("C.d", 2), offender("A.b", 1)]);
         let [reading, all] = matrix.verdicts();
         assert_eq!((reading.met, all.met), (Some(true), Some(false)));
         assert_eq!(all.found, "50.0 % (2 of 4)");

@@ -12,6 +12,8 @@
 //! * [`plan`], [`crowd`] and [`row`] are the rules by which is measured: one binary, the three in turn, medians and quartiles.
 //! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`; [`instructions`]
 //!   come from callgrind.
+//! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a cache line; [`coherence`] simulates
+//!   more CPUs than there are.
 //! * [`verdict`] compares with the goals, [`report`] tells.
 #![forbid(unsafe_code)]
 
@@ -40,6 +42,7 @@ use std::path::Path;
 use chapter::Chapter;
 use counted::Counted;
 use plan::Plan;
+use report::Report;
 use report::machine::Machine;
 
 /// Counts, for the rows that tell of allocations.
@@ -62,6 +65,7 @@ pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&s
         buffer_cache::chapter(plan, counted, say),
     ];
     machine.look_again();
-    report::write(&machine, plan, &chapters, folder)?;
+    let report = Report { machine: &machine, plan, chapters: &chapters, matrices: &counted.matrices };
+    report::write(&report, folder)?;
     Ok(chapters)
 }

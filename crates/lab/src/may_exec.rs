@@ -15,6 +15,7 @@ pub use seed::Flagged;
 
 use crate::Result;
 use crate::chapter::Chapter;
+use crate::coherence::curves;
 use crate::counted::Counted;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
@@ -99,6 +100,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     let verdicts = verdicts(&rows, counted);
     let of = |operation| Side::ALL.map(|side| counted.instructions(operation, side).cloned());
     let lengths = REPEATED.into_iter().flat_map(of).flatten().collect();
+    let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[CHECKS]);
     Chapter {
         title: "Search checks",
@@ -106,7 +108,9 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         idea: IDEA,
         sides: SIDES,
         notes: NOTES,
+        published: PUBLISHED,
         rows,
+        simulated,
         counted,
         lengths,
         verdicts,
@@ -206,6 +210,14 @@ fn repeat_on<V: Volume>(operation: &str, times: u32) -> Result<()> {
     (0..times).for_each(|_| act());
     Ok(())
 }
+
+/// Operations that are noted in order, each for the workload that does them.
+const REPLAYED: [(&str, &str); 1] = [(CHECKS, CHECKS)];
+
+const PUBLISHED: &str = "Compiling a kernel, 60,579,018 of 66,676,145 checks took the short way: 90.9 %. stat of `/usr/include/linux/fs.h` in a loop, on ext4, on a \
+    Sapphire Rapids:\n\n\
+    | | operations a second |\n|---|---:|\n| before | 3,640,352 |\n| after | 3,797,258 (+4 %) |\n\n\
+    What was merged later, in another form, has 5 % for access(2).";
 
 /// Counts what the sides do to shared memory.
 #[cfg(feature = "audit")]

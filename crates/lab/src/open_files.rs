@@ -15,6 +15,7 @@ use extern4_vfs::open_files::lab::{CpuLists, OneList, Opened, Registry, Slabs};
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
 use crate::chapter::Chapter;
+use crate::coherence::curves;
 use crate::counted::Counted;
 use crate::crowd::Done;
 use crate::plan::{Plan, Side};
@@ -104,6 +105,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         Verdict::faster_in_all("one opens, others close", 1.0, of(HAND_OVER)),
         Verdict::nowhere_slower(of(PAIRS).chain(of(LISTING)).chain(of(REMOUNTS))),
     ];
+    let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[PAIRS, CLOSE]);
     Chapter {
         title: "Open files",
@@ -111,7 +113,9 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         idea: IDEA,
         sides: SIDES,
         notes: NOTES,
+        published: PUBLISHED,
         rows,
+        simulated,
         counted,
         verdicts,
         ..Chapter::default()
@@ -177,6 +181,18 @@ const NOTES: &[(&str, &str)] = &[
         "The same for 16 clients, each with one to three files open at a time, which nobody else closes.",
     ),
 ];
+
+/// Operations that are noted in order, each for the workload that does them.
+const REPLAYED: [(&str, &str); 1] = [(PAIRS, PAIRS)];
+
+const PUBLISHED: &str = "On an Opteron of two sockets and eight cores:\n\n\
+    | workload | locks taken to remove a file | on the CPU that added it | on the same node |\n|---|---:|---:|---:|\n\
+    | booting | 25,049 | 92.5 % | 95.6 % |\n\
+    | kbuild -j16 | 2,281,913 | 96.8 % | 98.7 % |\n\
+    | dbench 64 | 4,306,582 | 99.6 % | 99.8 % |\n\n\
+    Compiling a kernel with 64 threads, throughput went from 24.5 to 24.9, system time from 28.25 % to 18.5 %, idle time from 17.25 % to 19 %; one \
+    thread was within noise. The worst case that the author names is one CPU that opens what others close, which was to be no worse \
+    than one lock.";
 
 /// Counts what the sides do to shared memory.
 #[cfg(feature = "audit")]

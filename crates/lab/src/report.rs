@@ -1,6 +1,8 @@
 //! The report: Markdown with charts, for readers, and JSON, for programs.
 
 mod chart;
+mod conflicts;
+mod curves;
 pub mod headline;
 mod json;
 pub mod machine;
@@ -11,22 +13,42 @@ use std::path::Path;
 
 use crate::Result;
 use crate::chapter::Chapter;
+use crate::conflicts::Matrix;
 use crate::plan::Plan;
 
 use machine::Machine;
 
-/// Writes `report.md`, `report.json` and a chart for each chapter to `folder`.
-pub fn write(machine: &Machine, plan: &Plan, chapters: &[Chapter], folder: &Path) -> Result<()> {
+/// All that is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// Where it was measured.
+    pub machine: &'a Machine,
+    /// How.
+    pub plan: &'a Plan,
+    /// The mechanisms.
+    pub chapters: &'a [Chapter],
+    /// Calls that commute.
+    pub matrices: &'a [Matrix],
+}
+
+/// Writes `report.md`, `report.json`, charts for each chapter and a picture of each matrix to `folder`.
+pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let write = |name: &str, text: String| {
         let file = folder.join(name);
         fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))
     };
-    for chapter in chapters {
+    for chapter in report.chapters {
         write(&chart::file_name(chapter), chart::svg(chapter)?)?;
+        if let Some(svg) = curves::svg(chapter)? {
+            write(&curves::file_name(chapter), svg)?;
+        }
     }
-    write("report.md", markdown::text(machine, plan, chapters))?;
-    write("report.json", json::text(machine, plan, chapters))?;
+    for matrix in report.matrices {
+        write(&conflicts::file_name(matrix), conflicts::svg(matrix)?)?;
+    }
+    write("report.md", markdown::text(report))?;
+    write("report.json", json::text(report))?;
     Ok(())
 }
 

@@ -12,6 +12,11 @@ fn a_quick_run_writes_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("counted");
     fs::write(&file, "hit\tNew\t0\t0\nhit\tBefore\t9\t3\n").unwrap();
+    let noted = Side::ALL.map(|side| format!("hit\t{}\tr0 w1 r-2\tr0 w1 r-3\n", side.name()));
+    fs::write(folder.path().join("counted.traces"), noted.concat()).unwrap();
+    let met =
+        "ext4\tstat\tread\tthe same file\ttrue\t\next4\tstat\twrite\tthe same file\tfalse\tA.b (c.rs)\n";
+    fs::write(folder.path().join("counted.conflicts"), met).unwrap();
     let (plan, mut counted) = (Plan::quick(), Counted::read(&file).unwrap());
     for (operation, instructions) in may_exec::REPEATED.into_iter().zip([30.0, 200.0, 500.0]) {
         Side::ALL.iter().for_each(|side| counted.note_instructions(operation, *side, instructions));
@@ -36,5 +41,13 @@ fn a_quick_run_writes_a_report() {
         let chart = read(&format!("{}.svg", chapter.name));
         assert!(chart.starts_with("<svg") && chart.contains("operations in a microsecond"));
     }
-    assert!(headline::text(&chapters).contains("x Before"));
+    let headline = headline::text(&chapters, &counted.matrices);
+    assert!(headline.contains("x Before") && headline.contains("50.0 % (1 of 2)"), "{headline}");
+    assert!(read("conflicts-ext4.svg").starts_with("<svg") && report.contains("A.b (c.rs)"));
+    assert!(json.contains(r#""free_at_first":1"#));
+    let curves = &chapters[4].simulated;
+    assert!(curves.len() == 3 && curves.iter().all(|curve| curve.of_two_by_measured().is_some()));
+    // What all write gets no faster with more.
+    assert!(curves.iter().all(|curve| curve.nanos[8] > 50.0), "{curves:?}");
+    assert!(read("buffer-cache-simulated.svg").contains("CPUs") && report.contains("predicted by measured"));
 }

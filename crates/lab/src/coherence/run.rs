@@ -102,15 +102,14 @@ impl<'r> Run<'r> {
             Use::Read => self.caches.read(cpu, line, now),
             _ => self.caches.write(cpu, line, now),
         };
-        match step.how {
-            Use::Lock | Use::LockShared if !std::mem::take(&mut self.cpus[cpu].given) => {
-                if !self.locks.take(cpu, line, step.how == Use::Lock) {
-                    // Whoever releases it says when to go on.
-                    return;
-                }
-            }
-            Use::Unlock => self.release(cpu, line, had),
-            _ => {}
+        let locks = matches!(step.how, Use::Lock | Use::LockShared);
+        let given = locks && std::mem::take(&mut self.cpus[cpu].given);
+        if locks && !given && !self.locks.take(cpu, line, step.how == Use::Lock) {
+            // Whoever releases it says when to go on.
+            return;
+        }
+        if step.how == Use::Unlock {
+            self.release(cpu, line, had);
         }
         self.cpus[cpu].at += 1;
         self.next(cpu, had);

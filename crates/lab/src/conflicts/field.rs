@@ -23,11 +23,10 @@ impl Fields {
             return name.clone();
         }
         let lines = self.files.entry(site.file()).or_insert_with(|| read(site.file()));
-        let place =
-            format!("{}:{}", site.file().trim_start_matches("crates/").replace("/src/", "/"), site.line());
+        let file = site.file().trim_start_matches("crates/").replace("/src/", "/");
         let name = match name_at(lines, site.line() as usize, site.column() as usize) {
-            Some(name) => format!("{name} ({place})"),
-            None => place,
+            Some(name) => format!("{name} ({file})"),
+            None => format!("{file}:{}", site.line()),
         };
         self.names.insert(key, name.clone());
         name

@@ -7,22 +7,24 @@ use extern4_sync::audit::{Conflict, Footprint, conflicts};
 use extern4_vfs::{How, NewKind, OpenFlags, Session};
 
 use super::field::Fields;
-use super::volume::Empty;
+use super::ground::Ground;
 use super::worker::{BLOCK_BYTES, Seen, Told, Worker};
-use super::{Matrix, On, TRIES, Test};
+use super::{Matrix, TRIES, Test};
 use crate::Result;
 use crate::spec::{BLOCKS, Outcome, Pair, Place};
 
-/// Makes all pairs; `None` where there can be no such volume here.
-pub fn run(on: On, pairs: &[Pair]) -> Result<Option<Matrix>> {
-    let Some(volume) = Empty::new(on)? else { return Ok(None) };
-    let mut bench = Bench { root: volume.session(), fields: Fields::default(), made: 0 };
+/// Makes all pairs.
+///
+/// # Errors
+/// A call that fails as no specification says, or returns something else.
+pub fn run(ground: &Ground, pairs: &[Pair]) -> Result<Matrix> {
+    let mut bench = Bench { root: ground.session(), fields: Fields::default(), made: 0 };
     let tests = thread::scope(|scope| {
-        let workers = [0, 1].map(|number| Worker::start(scope, number, volume.session()));
+        let workers = [0, 1].map(|number| Worker::start(scope, number, ground.session()));
         bench.settle(&workers)?;
         pairs.iter().map(|pair| bench.test(&workers, pair)).collect::<Result<_>>()
     })?;
-    Ok(Some(Matrix { on, tests }))
+    Ok(Matrix { on: ground.on(), tests })
 }
 
 /// Where pairs are made.
@@ -58,18 +60,11 @@ impl Bench {
             }
         }
         let at_first = met[0].is_empty();
+        let common = met.iter().skip(1).fold(met[0].clone(), |common, fields| &common & fields);
+        let last = met.pop().expect("there was a try");
         // What is there whenever they meet is no chance.
-        let always = met.into_iter().reduce(|one, other| match one.intersection(&other).next() {
-            _ if other.is_empty() => other,
-            Some(_) => one.intersection(&other).cloned().collect(),
-            None => other,
-        });
-        Ok(Test {
-            kinds: pair.kinds(),
-            nearness: pair.nearness(),
-            at_first,
-            fields: always.unwrap_or_default(),
-        })
+        let fields = if common.is_empty() { last } else { common };
+        Ok(Test { kinds: pair.kinds(), nearness: pair.nearness(), at_first, fields })
     }
 
     /// Makes a pair once. The names of what they meet on.

@@ -11,7 +11,7 @@ use crate::chapter::Chapter;
 use crate::plan::Side;
 use crate::row::Row;
 
-const PANEL: (u32, u32) = (420, 340);
+pub(super) const PANEL: (u32, u32) = (420, 340);
 /// Panels beside each other, where there are more than a handful.
 const COLUMNS: usize = 3;
 
@@ -40,11 +40,11 @@ pub(super) fn svg(chapter: &Chapter) -> Result<String> {
 }
 
 /// Operations in a microsecond.
-fn throughput(nanos: f64) -> f64 {
+pub(super) fn throughput(nanos: f64) -> f64 {
     1000.0 / nanos
 }
 
-fn color(side: Side) -> RGBColor {
+pub(super) fn color(side: Side) -> RGBColor {
     match side {
         Side::Before => RGBColor(150, 150, 150),
         Side::Seed => RGBColor(31, 119, 180),

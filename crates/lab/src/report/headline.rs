@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use super::figure;
 use crate::chapter::Chapter;
+use crate::conflicts::Matrix;
 use crate::plan::Side;
 use crate::verdict::Verdict;
 
 /// The tables of all chapters in short, and the verdicts, for a terminal.
-pub fn text(chapters: &[Chapter]) -> String {
+pub fn text(chapters: &[Chapter], matrices: &[Matrix]) -> String {
     let mut text = String::new();
     for chapter in chapters {
         // OK: a string takes everything, here and below.
@@ -26,11 +27,20 @@ pub fn text(chapters: &[Chapter]) -> String {
                 row.workload, row.threads
             );
         }
-        for verdict in &chapter.verdicts {
-            let Verdict { goal, found, .. } = verdict;
-            let _ = writeln!(text, "  {:<6} {goal}: {found}", verdict.word());
-        }
-        text.push('\n');
+        goals(&mut text, &chapter.verdicts);
+    }
+    for matrix in matrices {
+        let _ = writeln!(text, "Calls that commute, on {}", matrix.on.name());
+        goals(&mut text, &matrix.verdicts());
     }
     text + "ns of the clock for an operation of any of n threads, medians; x: how many times as fast New is\n"
+}
+
+fn goals(text: &mut String, verdicts: &[Verdict]) {
+    for verdict in verdicts {
+        let Verdict { goal, found, .. } = verdict;
+        // OK: as above.
+        let _ = writeln!(text, "  {:<6} {goal}: {found}", verdict.word());
+    }
+    text.push('\n');
 }

@@ -1,12 +1,17 @@
 //! The report as programs read it: every repetition of every row.
 
+use super::Report;
 use super::machine::Machine;
 use crate::chapter::Chapter;
-use crate::plan::{Plan, Side};
+use crate::coherence::CPUS;
+use crate::conflicts::{Matrix, Share};
+use crate::plan::Side;
 use crate::row::{Row, Sample};
+use crate::spec::{Kind, Nearness};
+use crate::verdict::Verdict;
 
-pub(super) fn text(machine: &Machine, plan: &Plan, chapters: &[Chapter]) -> String {
-    let Machine { processor, cpus, kernel, commit, load, build } = machine;
+pub(super) fn text(report: &Report<'_>) -> String {
+    let Machine { processor, cpus, kernel, commit, load, build } = report.machine;
     let machine = object([
         ("processor", string(processor)),
         ("cpus", cpus.to_string()),
@@ -15,12 +20,15 @@ pub(super) fn text(machine: &Machine, plan: &Plan, chapters: &[Chapter]) -> Stri
         ("build", string(build)),
         ("load", array(load.iter().map(|load| string(load)))),
     ]);
+    let plan = report.plan;
     let plan = object([
         ("repetitions", plan.repetitions.to_string()),
         ("span_ms", plan.span.as_millis().to_string()),
         ("period_ms", plan.period.as_millis().to_string()),
     ]);
-    object([("machine", machine), ("plan", plan), ("chapters", array(chapters.iter().map(chapter)))]) + "\n"
+    let chapters = array(report.chapters.iter().map(chapter));
+    let matrices = array(report.matrices.iter().map(matrix));
+    object([("machine", machine), ("plan", plan), ("chapters", chapters), ("conflicts", matrices)]) + "\n"
 }
 
 fn chapter(chapter: &Chapter) -> String {
@@ -43,11 +51,13 @@ fn chapter(chapter: &Chapter) -> String {
         let figures = Side::ALL.map(|side| (side.name(), number(fact.figures[side as usize])));
         object([("name", string(fact.name)), ("sides", object(figures))])
     });
-    let verdicts = chapter.verdicts.iter().map(|verdict| {
+    let simulated = chapter.simulated.iter().map(|curve| {
         object([
-            ("goal", string(&verdict.goal)),
-            ("found", string(&verdict.found)),
-            ("met", verdict.met.map_or_else(|| "null".to_owned(), |met| met.to_string())),
+            ("workload", string(curve.workload)),
+            ("side", string(curve.side.name())),
+            ("cpus", array(CPUS.iter().map(usize::to_string))),
+            ("ns", array(curve.nanos.iter().map(|nanos| number(*nanos)))),
+            ("measured_ns_of_2", number(curve.measured_with_two.unwrap_or(f64::NAN))),
         ])
     });
     object([
@@ -56,7 +66,51 @@ fn chapter(chapter: &Chapter) -> String {
         ("counted", array(counted)),
         ("instructions", array(lengths)),
         ("facts", array(facts)),
-        ("verdicts", array(verdicts)),
+        ("simulated", array(simulated)),
+        ("verdicts", array(chapter.verdicts.iter().map(verdict))),
+    ])
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    object([
+        ("goal", string(&verdict.goal)),
+        ("found", string(&verdict.found)),
+        ("met", verdict.met.map_or_else(|| "null".to_owned(), |met| met.to_string())),
+    ])
+}
+
+fn matrix(matrix: &Matrix) -> String {
+    let nearness = Nearness::ALL.map(|near| (near.name(), share(matrix.near(near))));
+    let cells = Kind::ALL.into_iter().enumerate().flat_map(|(row, one)| {
+        Kind::ALL[row..].iter().map(move |other| {
+            let calls = array([one, *other].map(|kind| string(kind.name())).into_iter());
+            object([("calls", calls), ("pairs", share(matrix.cell(one, *other)))])
+        })
+    });
+    let offenders = matrix.offenders();
+    let offenders = offenders.iter().map(|offender| {
+        object([
+            ("fields", string(offender.field)),
+            ("pairs", offender.pairs.to_string()),
+            ("apart", offender.apart.to_string()),
+        ])
+    });
+    object([
+        ("on", string(matrix.on.name())),
+        ("all", share(matrix.all())),
+        ("reading", share(matrix.reading())),
+        ("by_what_calls_share", object(nearness)),
+        ("cells", array(cells)),
+        ("offenders", array(offenders)),
+        ("verdicts", array(matrix.verdicts().iter().map(verdict))),
+    ])
+}
+
+fn share(share: Share) -> String {
+    object([
+        ("made", share.tests.to_string()),
+        ("free_at_first", share.at_first.to_string()),
+        ("free", share.free.to_string()),
     ])
 }
 

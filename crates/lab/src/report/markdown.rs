@@ -3,33 +3,41 @@
 use std::fmt::Write as _;
 
 use super::machine::Machine;
-use super::{chart, figure};
+use super::{Report, chart, conflicts, curves, figure};
 use crate::chapter::Chapter;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
+use crate::verdict::Verdict;
 
 /// Numbers of threads whose counters are shown; the JSON has all.
 const COUNTERS_OF: [usize; 3] = [1, 2, 8];
 
 /// The whole report. Writing to a string never fails, so nothing here looks at what `writeln` says.
-pub(super) fn text(machine: &Machine, plan: &Plan, chapters: &[Chapter]) -> String {
+pub(super) fn text(report: &Report<'_>) -> String {
     let mut text = String::from("# The lab\n\n");
-    head(&mut text, machine, plan);
-    for chapter in chapters {
+    head(&mut text, report.machine, report.plan);
+    for chapter in report.chapters {
         let _ = writeln!(text, "## {}\n\n{}\n", chapter.title, chapter.idea);
         for (side, says) in Side::ALL.iter().zip(chapter.sides) {
             let _ = writeln!(text, "- **{}**: {says}", side.name());
         }
         let _ = writeln!(text, "\n![{}]({})", chapter.title, chart::file_name(chapter));
+        let _ = writeln!(text, "\n### {}: what the patch reports\n\n{}", chapter.title, chapter.published);
         for workload in chapter.workloads() {
             let _ = writeln!(text, "\n### {}: {workload}\n\n{}\n", chapter.title, chapter.note(workload));
             times(&mut text, chapter.rows_of(workload));
             counters(&mut text, chapter.rows_of(workload));
         }
+        curves::markdown(&mut text, chapter);
         counted(&mut text, chapter);
         lengths(&mut text, chapter);
         facts(&mut text, chapter);
-        verdicts(&mut text, chapter);
+        let _ = writeln!(text, "\n### {}: verdict\n", chapter.title);
+        goals(&mut text, &chapter.verdicts);
+    }
+    conflicts::markdown(&mut text, report.matrices);
+    if report.chapters.iter().any(|chapter| !chapter.simulated.is_empty()) {
+        curves::how(&mut text);
     }
     text
 }
@@ -124,9 +132,10 @@ fn facts(text: &mut String, chapter: &Chapter) {
     }
 }
 
-fn verdicts(text: &mut String, chapter: &Chapter) {
-    let _ = writeln!(text, "\n### {}: verdict\n\n| goal | found | |\n|---|---|---|", chapter.title);
-    for verdict in &chapter.verdicts {
+/// Goals, and how they were reached.
+pub(super) fn goals(text: &mut String, verdicts: &[Verdict]) {
+    text.push_str("| goal | found | |\n|---|---|---|\n");
+    for verdict in verdicts {
         let _ = writeln!(text, "| {} | {} | {} |", verdict.goal, verdict.found, verdict.word());
     }
     text.push('\n');

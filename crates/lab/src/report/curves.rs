@@ -1,0 +1,129 @@
+//! What the simulation of more CPUs says: a chart and a table for a chapter.
+
+use std::fmt::Write as _;
+
+use plotters::coord::Shift;
+use plotters::prelude::{
+    BLACK, ChartBuilder, DrawingArea, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, SVGBackend,
+    SeriesLabelPosition, WHITE,
+};
+
+use super::chart::{PANEL, color, throughput};
+use super::figure;
+use crate::Result;
+use crate::chapter::Chapter;
+use crate::coherence::{CPUS, Curve, Latencies};
+
+pub(super) fn file_name(chapter: &Chapter) -> String {
+    format!("{}-simulated.svg", chapter.name)
+}
+
+fn workloads(chapter: &Chapter) -> Vec<&'static str> {
+    let mut names: Vec<_> = chapter.simulated.iter().map(|curve| curve.workload).collect();
+    names.dedup();
+    names
+}
+
+fn of<'a>(chapter: &'a Chapter, workload: &'a str) -> Vec<&'a Curve> {
+    chapter.simulated.iter().filter(|curve| curve.workload == workload).collect()
+}
+
+/// A panel for each workload; nothing, where none was simulated.
+pub(super) fn svg(chapter: &Chapter) -> Result<Option<String>> {
+    let workloads = workloads(chapter);
+    if workloads.is_empty() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    {
+        let size = (PANEL.0 * u32::try_from(workloads.len())?, PANEL.1);
+        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        area.fill(&WHITE)?;
+        for (panel, workload) in area.split_evenly((1, workloads.len())).iter().zip(workloads) {
+            draw(panel, workload, &of(chapter, workload))?;
+        }
+        area.present()?;
+    }
+    Ok(Some(text))
+}
+
+fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, curves: &[&Curve]) -> Result<()> {
+    let all = || curves.iter().flat_map(|curve| curve.nanos).map(throughput);
+    // Room for the legend above the curves.
+    let (top, bottom) = (all().fold(0.0, f64::max) * 4.0, all().fold(f64::MAX, f64::min) / 1.3);
+    let most = CPUS[CPUS.len() - 1] as f64;
+    let mut chart = ChartBuilder::on(panel)
+        .caption(format!("{title}, simulated"), ("sans-serif", 16))
+        .margin(12)
+        .x_label_area_size(36)
+        .y_label_area_size(52)
+        .build_cartesian_2d((1.0..most).log_scale().base(2.0), (bottom..top).log_scale())?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .max_light_lines(0)
+        .x_desc("CPUs")
+        .y_desc("operations in a microsecond")
+        .x_label_formatter(&|n| format!("{n:.0}"))
+        .y_label_formatter(&|n| if *n < 1.0 { figure(*n) } else { format!("{n:.0}") })
+        .draw()?;
+    for curve in curves {
+        let color = color(curve.side);
+        let points = CPUS.iter().zip(curve.nanos).map(|(cpus, nanos)| (*cpus as f64, throughput(nanos)));
+        chart
+            .draw_series(LineSeries::new(points, color))?
+            .label(curve.side.name())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE)
+        .border_style(BLACK)
+        .draw()?;
+    Ok(())
+}
+
+/// The chart and the figures.
+pub(super) fn markdown(text: &mut String, chapter: &Chapter) {
+    if chapter.simulated.is_empty() {
+        return;
+    }
+    let title = chapter.title;
+    // OK: a string takes everything, here and below.
+    let _ = writeln!(
+        text,
+        "\n### {title}: more CPUs, simulated\n\n![{title}, simulated]({})\n\nNanoseconds for an operation of any of so many CPUs, and what two \
+         threads took beside it. How it is made, and what is not in it, is said at the end.\n\n\
+         | workload | side | {} | measured with 2 | predicted by measured |\n|---|---|{}---:|---:|",
+        file_name(chapter),
+        CPUS.map(|cpus| cpus.to_string()).join(" | "),
+        "---:|".repeat(CPUS.len())
+    );
+    for curve in &chapter.simulated {
+        let measured = figure(curve.measured_with_two.unwrap_or(f64::NAN));
+        let share = figure(curve.of_two_by_measured().unwrap_or(f64::NAN));
+        let nanos = curve.nanos.map(figure).join(" | ");
+        let (workload, side) = (curve.workload, curve.side.name());
+        let _ = writeln!(text, "| {workload} | {side} | {nanos} | {measured} | {share} |");
+    }
+}
+
+/// What the simulation is, for the end of the report.
+pub(super) fn how(text: &mut String) {
+    let Latencies { cpus_of_socket, .. } = Latencies::PUBLISHED;
+    let _ = writeln!(
+        text,
+        "## How more CPUs were simulated\n\n\
+         The audit notes in order which cache lines an operation uses, on two threads; any number of CPUs repeats that. A line that both \
+         threads used is the same for all, any other is each CPU's own. One CPU takes the time that was measured with one thread, spread \
+         evenly between the accesses. A line that another cache has takes a time that others have measured ({}); who wants it \
+         meanwhile waits for his turn, and who wants a lock waits for its holder. There are two sockets of {cpus_of_socket} CPUs, of which the \
+         first fills up first.\n\n\
+         Not in it: lines that a cache has no room for, memory, the width of buses and how lines are spread over them, accesses that a CPU makes \
+         at the same time, stores that wait in a buffer, prefetching, hyperthreads, sleeping and waking of who waits for a lock, and what takes \
+         no notes: names, counts of `Arc`, the allocator. So it says which lines keep threads from going faster together, and about how \
+         much, and is no measurement. The curve of one CPU is the measurement itself; with two, the tables have both.\n",
+        Latencies::SOURCE
+    );
+}

@@ -1,0 +1,69 @@
+//! Calls that commute, in short: what has nothing to do with each other shares no line, and what is made to share one is named.
+
+use std::sync::Arc;
+
+use extern4_lab::conflicts::{Ground, Matrix, run};
+use extern4_lab::spec::{Kind, Nearness, pairs};
+use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_vfs::{Access, Cred, Inode, Result, SecurityHook, SuperOptions};
+
+const PAIRS_OF_A_CELL: usize = 6;
+
+/// On every volume.
+fn check(matrix: &Matrix) {
+    println!("{:?}: {:?}, reading {:?}", matrix.on, matrix.all(), matrix.reading());
+    matrix.offenders().iter().take(10).for_each(|offender| println!("{offender:?}"));
+    // Of names, whether they are there or not, anybody may ask at any time.
+    for other in [Kind::Stat, Kind::Miss, Kind::Open, Kind::Close, Kind::Chmod, Kind::SetXattr, Kind::Write] {
+        for one in [Kind::Stat, Kind::Miss] {
+            let share = matrix.cell(one, other);
+            assert!(share.tests > 0 && share.free == share.tests, "{one:?} and {other:?}: {share:?}");
+        }
+    }
+    // And what writes what others use is seen.
+    let same = matrix.near(Nearness::File);
+    assert!(same.free < same.tests && !matrix.offenders().is_empty());
+}
+
+#[test]
+fn questions_of_names_meet_nobody_in_memory() {
+    let ground = Ground::memory(SuperOptions::default()).unwrap();
+    let matrix = run(&ground, &pairs(PAIRS_OF_A_CELL)).unwrap();
+    check(&matrix);
+    let apart = matrix.near(Nearness::Apart);
+    assert!(apart.percent() > 97.0, "{apart:?}");
+}
+
+#[test]
+fn questions_of_names_meet_nobody_on_ext4() {
+    if let Some(ground) = Ground::ext4().unwrap() {
+        check(&run(&ground, &pairs(PAIRS_OF_A_CELL)).unwrap());
+    }
+}
+
+/// Counts who is checked, as nobody should.
+#[derive(Default)]
+struct Busybody {
+    asked: AtomicU64,
+}
+
+impl SecurityHook for Busybody {
+    fn permission(&self, _: &Cred, _: &Inode, _: Access) -> Result<()> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_count_that_all_share_is_found_and_named() {
+    let hook = Arc::new(Busybody::default());
+    let options = SuperOptions { security: Some(Arc::clone(&hook) as _), ..SuperOptions::default() };
+    let ground = Ground::memory(options).unwrap();
+    let mut pairs = pairs(PAIRS_OF_A_CELL);
+    pairs.retain(|pair| pair.kinds() == [Kind::Stat, Kind::Stat] && pair.nearness() == Nearness::Apart);
+    let matrix = run(&ground, &pairs).unwrap();
+    assert!(hook.asked.load(Ordering::Relaxed) > 0);
+    assert!(!pairs.is_empty() && matrix.all().free == 0, "{:?}", matrix.all());
+    let named = matrix.offenders()[0];
+    assert_eq!((named.field, named.pairs), ("Busybody.asked (lab/tests/conflicts.rs)", pairs.len()));
+}
