@@ -25,12 +25,30 @@ impl Cpus {
 /// A line.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Who has a copy.
+    /// Who has a copy, or will have the next one.
     holders: Cpus,
     /// There is one copy, and who has it may write it.
     exclusive: bool,
     /// A transfer is under way until then.
     busy_until: Picos,
+    /// Who has it still, until when, and whether he may write it: a request takes half of a transfer to come to him.
+    leaving: Vec<(usize, Picos, bool)>,
+}
+
+impl State {
+    fn is_still_at(&self, cpu: usize, now: Picos, to_write: bool) -> bool {
+        self.leaving.iter().any(|&(who, until, may)| who == cpu && now < until && (may || !to_write))
+    }
+
+    /// The copies of others go by `until`; or only the right to write, if `copies` stay.
+    fn leave(&mut self, cpu: usize, now: Picos, until: Picos, copies_stay: bool) {
+        self.leaving.retain(|&(_, until, _)| now < until);
+        if copies_stay && !self.exclusive {
+            return;
+        }
+        let exclusive = self.exclusive;
+        self.leaving.extend(self.holders.others(cpu).map(|other| (other, until, exclusive)));
+    }
 }
 
 /// All lines.
@@ -48,13 +66,14 @@ impl Caches {
     /// A CPU reads a line from `now` on. When it has it.
     pub(super) fn read(&mut self, cpu: usize, line: u64, now: Picos) -> Picos {
         let state = self.lines.entry(line).or_default();
-        if state.holders.has(cpu) {
+        if state.holders.has(cpu) || state.is_still_at(cpu, now, false) {
             return now;
         }
         let nearest = state.holders.others(cpu).map(|other| self.latencies.between(cpu, other)).min();
+        let latency = nearest.unwrap_or_default();
         // Only the one copy is waited for: of several, each reader gets one at once.
-        let begun = now.max(state.busy_until);
-        let done = begun + nearest.unwrap_or_default();
+        let done = now.max(state.busy_until) + latency;
+        state.leave(cpu, now, done - latency / 2, true);
         if state.exclusive {
             state.busy_until = done;
         }
@@ -66,13 +85,15 @@ impl Caches {
     /// A CPU writes a line from `now` on. When it has done so.
     pub(super) fn write(&mut self, cpu: usize, line: u64, now: Picos) -> Picos {
         let state = self.lines.entry(line).or_default();
-        if state.exclusive && state.holders.has(cpu) {
+        if state.exclusive && state.holders.has(cpu) || state.is_still_at(cpu, now, true) {
             return now;
         }
         // Who has a copy has to give it up.
         let farthest = state.holders.others(cpu).map(|other| self.latencies.between(cpu, other)).max();
-        let done = now.max(state.busy_until) + farthest.unwrap_or_default();
-        *state = State { holders: Cpus::default(), exclusive: true, busy_until: done };
+        let latency = farthest.unwrap_or_default();
+        let done = now.max(state.busy_until) + latency;
+        state.leave(cpu, now, done - latency / 2, false);
+        (state.holders, state.exclusive, state.busy_until) = (Cpus::default(), true, done);
         state.holders.add(cpu);
         done
     }
@@ -102,8 +123,20 @@ mod tests {
         let mut caches = Caches::new(MACHINE);
         caches.write(0, 7, 0);
         assert_eq!(caches.write(1, 7, 5), 15);
-        assert_eq!(caches.write(0, 7, 6), 25, "after that");
+        assert_eq!(caches.write(0, 7, 12), 25, "after that");
         assert_eq!(caches.read(1, 7, 50), 60);
         assert_eq!([caches.read(2, 7, 200), caches.read(3, 7, 200)], [300, 210]);
+    }
+
+    #[test]
+    fn a_line_is_still_there_until_the_request_comes() {
+        let mut caches = Caches::new(MACHINE);
+        caches.write(0, 7, 0);
+        assert_eq!(caches.write(1, 7, 5), 15);
+        assert_eq!((caches.write(0, 7, 9), caches.read(0, 7, 9)), (9, 9), "half of the way");
+        assert_eq!(caches.read(0, 7, 10), 25, "it has gone");
+        // It stays readable for who had it, but not writable.
+        assert_eq!((caches.write(1, 7, 19), caches.read(1, 7, 21)), (19, 21));
+        assert_eq!(caches.write(1, 7, 30), 40);
     }
 }

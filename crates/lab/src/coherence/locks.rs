@@ -18,7 +18,8 @@ impl Locks {
     /// A CPU takes a lock, for itself or with others. False if it has to wait; then a later [`release`](Self::release) names it.
     pub(super) fn take(&mut self, cpu: usize, lock: u64, exclusive: bool) -> bool {
         let state = self.0.entry(lock).or_default();
-        if state.holders.is_empty() || !(exclusive || state.exclusive) && state.waiting.is_empty() {
+        let writer_waits = state.waiting.iter().any(|(_, exclusive)| *exclusive);
+        if state.holders.is_empty() || !exclusive && !state.exclusive && !writer_waits {
             state.exclusive = exclusive;
             state.holders.push(cpu);
             return true;
@@ -27,20 +28,20 @@ impl Locks {
         false
     }
 
-    /// A CPU releases a lock, if it has it. Who has it now: they were first to ask.
+    /// A CPU releases a lock, if it has it. Who may try again: who has waited longest, and where it was readers, all of them in a row.
+    /// Somebody else may be faster.
     pub(super) fn release(&mut self, cpu: usize, lock: u64) -> Vec<usize> {
         let Some(state) = self.0.get_mut(&lock) else { return Vec::new() };
         let Some(place) = state.holders.iter().position(|holder| *holder == cpu) else { return Vec::new() };
         state.holders.swap_remove(place);
         let mut next = Vec::new();
-        while let Some(&(cpu, exclusive)) = state.waiting.front() {
-            if !state.holders.is_empty() && (exclusive || state.exclusive) {
+        while state.holders.is_empty()
+            && let Some((cpu, exclusive)) = state.waiting.pop_front()
+        {
+            next.push(cpu);
+            if exclusive || state.waiting.front().is_none_or(|(_, exclusive)| *exclusive) {
                 break;
             }
-            state.waiting.pop_front();
-            state.exclusive = exclusive;
-            state.holders.push(cpu);
-            next.push(cpu);
         }
         next
     }
@@ -60,15 +61,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_are_handed_on_in_order() {
+    fn who_waits_longest_is_called_first() {
         let mut locks = Locks::default();
         assert!(locks.take(0, 7, true) && locks.take(0, 8, true));
         assert!(!locks.take(1, 7, false) && !locks.take(2, 7, false) && !locks.take(3, 7, true));
         assert_eq!(locks.of(0), [7, 8]);
         assert_eq!(locks.release(1, 7), [], "it waits");
         assert_eq!(locks.release(0, 7), [1, 2], "both together");
-        assert!(!locks.take(4, 7, false), "not past who waits");
-        assert_eq!((locks.release(1, 7), locks.release(2, 7)), (vec![], vec![3]));
-        assert_eq!((locks.release(3, 7), locks.release(4, 7)), (vec![4], vec![]));
+        // The writer is still waiting, so only the first reader of a free lock gets in.
+        assert!(locks.take(1, 7, false) && !locks.take(2, 7, false));
+        assert_eq!(locks.release(1, 7), [3]);
+        // Somebody was faster.
+        assert!(locks.take(4, 7, true) && !locks.take(3, 7, true));
+        assert_eq!(locks.release(4, 7), [2]);
     }
 }

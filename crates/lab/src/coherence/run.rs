@@ -7,6 +7,7 @@ use super::caches::Caches;
 use super::latencies::{Latencies, Picos};
 use super::locks::Locks;
 use super::replay::{Line, Replay, Step, Use};
+use crate::random::Random;
 
 /// Operations of each CPU that do not count, on the average, until every line is where it belongs.
 const WARM_UP: usize = 8;
@@ -21,21 +22,13 @@ pub fn nanos(replay: &Replay, alone: f64, cpus: usize, latencies: Latencies) -> 
     (done - begun) as f64 / 1000.0 / (MEASURED * cpus) as f64
 }
 
-/// A CPU at work.
-#[derive(Clone, Debug, Default)]
-struct Cpu {
-    /// The next step; as many as there are when the operation ends.
-    at: usize,
-    /// It has been given the lock of that step, and only has to fetch it.
-    given: bool,
-}
-
 struct Run<'r> {
     threads: &'r [Vec<Step>; 2],
     alone: Picos,
     caches: Caches,
     locks: Locks,
-    cpus: Vec<Cpu>,
+    /// The next step of each CPU; as many as there are when the operation ends.
+    at: Vec<usize>,
     /// When which CPU goes on: the earliest first, and of those the lowest number.
     events: BinaryHeap<Reverse<(Picos, usize)>>,
     done: usize,
@@ -48,13 +41,13 @@ impl<'r> Run<'r> {
             alone,
             caches: Caches::new(latencies),
             locks: Locks::default(),
-            cpus: vec![Cpu::default(); cpus],
+            at: vec![0; cpus],
             events: BinaryHeap::new(),
             done: 0,
         };
         for cpu in 0..cpus {
-            // Not all at the same moment.
-            let begin = alone * cpu as Picos / cpus as Picos;
+            // Not all at the same moment, nor one socket before the other: who asks first keeps his place in the queue.
+            let begin = Random::new(cpu).below(alone.max(1));
             run.events.push(Reverse((begin + run.gap(cpu, 0), cpu)));
         }
         run
@@ -85,45 +78,52 @@ impl<'r> Run<'r> {
     /// A CPU makes its step, or ends its operation.
     fn go_on(&mut self, cpu: usize, now: Picos) {
         let steps = self.steps(cpu);
-        let Some(step) = steps.get(self.cpus[cpu].at) else {
+        let Some(step) = steps.get(self.at[cpu]) else {
             // What the operation keeps locked is not for the next one.
             for lock in self.locks.of(cpu) {
                 self.release(cpu, lock, now);
             }
             self.done += 1;
-            self.cpus[cpu].at = 0;
+            self.at[cpu] = 0;
             return self.next(cpu, now);
         };
         let line = match step.line {
             Line::Shared(number) => u64::from(number),
             Line::Own(number) => (cpu as u64 + 1) << 32 | u64::from(number),
         };
-        let had = match step.how {
-            Use::Read => self.caches.read(cpu, line, now),
-            _ => self.caches.write(cpu, line, now),
-        };
+        if step.how == Use::Read {
+            let had = self.caches.read(cpu, line, now);
+            return self.step_done(cpu, had);
+        }
+        let had = self.caches.write(cpu, line, now);
         let locks = matches!(step.how, Use::Lock | Use::LockShared);
-        let given = locks && std::mem::take(&mut self.cpus[cpu].given);
-        if locks && !given && !self.locks.take(cpu, line, step.how == Use::Lock) {
-            // Whoever releases it says when to go on.
+        if had > now && (locks || step.how == Use::Unlock) {
+            // Whether the lock is free shows when the line is there, and it is released there.
+            return self.events.push(Reverse((had, cpu)));
+        }
+        if locks && !self.locks.take(cpu, line, step.how == Use::Lock) {
+            // Whoever releases it says when to try again.
             return;
         }
         if step.how == Use::Unlock {
             self.release(cpu, line, had);
         }
-        self.cpus[cpu].at += 1;
+        self.step_done(cpu, had);
+    }
+
+    fn step_done(&mut self, cpu: usize, had: Picos) {
+        self.at[cpu] += 1;
         self.next(cpu, had);
     }
 
     /// The next step of a CPU comes in its time.
     fn next(&mut self, cpu: usize, now: Picos) {
-        let at = now + self.gap(cpu, self.cpus[cpu].at);
+        let at = now + self.gap(cpu, self.at[cpu]);
         self.events.push(Reverse((at, cpu)));
     }
 
     fn release(&mut self, cpu: usize, lock: u64, now: Picos) {
         for next in self.locks.release(cpu, lock) {
-            self.cpus[next].given = true;
             self.events.push(Reverse((now, next)));
         }
     }
@@ -185,15 +185,18 @@ mod tests {
 
     #[test]
     fn who_has_a_lock_keeps_the_others_out() {
-        // Of the 100 ns, a third before the lock, a third in it and a third behind it. With four, there is always one in it: who comes
-        // next fetches the line (until 50), and works (until 83.3). But who had it before him has asked again at 66.7, so that the line is
-        // with that one at 116.7, and back to be unlocked at 166.7.
-        let with_four = run("l0 u0", 4);
-        check(with_four, 166.7);
-        assert!(with_four > run("w0 w0", 4), "without a lock, the work is done side by side");
-        // Readers of a lock only pass its line around: twice each.
-        let shared = run("s0 u0", 4);
-        assert!(shared < with_four && shared > 99.0, "{shared}");
+        // Of 100 ns, the lock is held for 80, whoever has it; without a lock, all work side by side.
+        let (held, free) = ("l0 r-1 r-1 r-1 r-1 r-1 r-1 r-1 u0", "w0 r-1 r-1 r-1 r-1 r-1 r-1 r-1 w0");
+        for cpus in [2, 4, 8] {
+            let with_lock = run(held, cpus);
+            assert!((80.0..250.0).contains(&with_lock), "{cpus}: {with_lock}");
+            assert!(with_lock > 1.3 * run(free, cpus), "{cpus}");
+        }
+        // Readers of a lock only pass its line around.
+        let shared = run(&held.replace('l', "s"), 4);
+        assert!(shared < run(held, 4), "{shared}");
+        // Two with one lock for 10 of 100 ns, in time to have it when nobody wants it: the line comes once an operation.
+        check(run("l0 u0 r-1 r-1 r-1 r-1 r-1 r-1 r-1", 2), 75.0);
     }
 
     #[test]

@@ -117,8 +117,8 @@ pub(super) fn how(text: &mut String) {
         "## How more CPUs were simulated\n\n\
          The audit notes in order which cache lines an operation uses, on two threads; any number of CPUs repeats that. A line that both \
          threads used is the same for all, any other is each CPU's own. One CPU takes the time that was measured with one thread, spread \
-         evenly between the accesses. A line that another cache has takes a time that others have measured ({}); who wants it \
-         meanwhile waits for his turn, and who wants a lock waits for its holder. There are two sockets of {cpus_of_socket} CPUs, of which the \
+         evenly between the accesses. A line that another cache has takes a time that others have measured ({}), of which \
+         that cache keeps it for the first half; who wants it meanwhile waits for his turn, and who wants a lock waits for its holder. There are two sockets of {cpus_of_socket} CPUs, of which the \
          first fills up first.\n\n\
          Not in it: lines that a cache has no room for, memory, the width of buses and how lines are spread over them, accesses that a CPU makes \
          at the same time, stores that wait in a buffer, prefetching, hyperthreads, sleeping and waking of who waits for a lock, and what takes \
