@@ -149,12 +149,15 @@ pub struct Offender<'m> {
 }
 
 /// All tests on a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     /// The volume.
     pub on: On,
     /// The tests.
     pub tests: Vec<Test>,
+    /// Locked instructions of a call that took no notes, on the average of some: counts of `Arc`, the allocator's. What they are done
+    /// to may be what two calls meet on, unseen.
+    pub unseen: Vec<(Kind, f64)>,
 }
 
 impl Matrix {
@@ -225,7 +228,7 @@ mod tests {
             test(mixed, false, &["A.b", "C.d"]),
             test(mixed, false, &["C.d"]),
         ];
-        let matrix = Matrix { on: On::Ext4, tests };
+        let matrix = Matrix { on: On::Ext4, tests, unseen: Vec::new() };
         assert_eq!(matrix.all(), Share { tests: 4, at_first: 1, free: 2 });
         assert_eq!(matrix.reading(), Share { tests: 2, at_first: 1, free: 2 });
         assert_eq!(matrix.cell(Kind::Stat, Kind::Write), Share { tests: 2, at_first: 0, free: 0 });

@@ -165,6 +165,13 @@ impl Footprint {
         })
     }
 
+    /// Locked instructions that the accesses stand for, unlocking and fences among them: what the CPU executes beyond that takes
+    /// no notes.
+    pub fn locked_instructions(&self) -> u64 {
+        let locked = |access: &&Access| !matches!(access.kind, Kind::Load | Kind::Store);
+        self.trace.iter().filter(locked).count() as u64 + self.full_fences
+    }
+
     /// Sequentially consistent fences, which cost what a locked instruction costs.
     pub fn full_fences(&self) -> u64 {
         self.full_fences
@@ -210,7 +217,8 @@ pub fn record<R>(act: impl FnOnce() -> R) -> (R, Footprint) {
             RECORDING.set(false);
         }
     }
-    SO_FAR.take();
+    // Room for most, so that the notes themselves hardly call the allocator.
+    SO_FAR.replace(Vec::with_capacity(4096));
     FULL_FENCES.set(0);
     RECORDING.set(true);
     let recording = Recording;

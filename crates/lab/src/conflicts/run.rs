@@ -1,6 +1,6 @@
 //! Makes the pairs on a volume, and looks which lines they meet on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use extern4_sync::audit::{Conflict, Footprint, conflicts};
@@ -11,20 +11,26 @@ use super::ground::Ground;
 use super::worker::{BLOCK_BYTES, Seen, Told, Worker};
 use super::{Matrix, TRIES, Test};
 use crate::Result;
-use crate::spec::{BLOCKS, Outcome, Pair, Place};
+use crate::spec::{BLOCKS, Kind, Outcome, Pair, Place};
+
+/// Calls of a kind that are made instruction by instruction, to count those that are locked.
+const STEPPED: usize = 2;
 
 /// Makes all pairs.
 ///
 /// # Errors
 /// A call that fails as no specification says, or returns something else.
 pub fn run(ground: &Ground, pairs: &[Pair]) -> Result<Matrix> {
-    let mut bench = Bench { root: ground.session(), fields: Fields::default(), made: 0 };
+    let mut bench =
+        Bench { root: ground.session(), fields: Fields::default(), made: 0, unseen: BTreeMap::new() };
     let tests = thread::scope(|scope| {
         let workers = [0, 1].map(|number| Worker::start(scope, number, ground.session()));
         bench.settle(&workers)?;
         pairs.iter().map(|pair| bench.test(&workers, pair)).collect::<Result<_>>()
     })?;
-    Ok(Matrix { on: ground.on(), tests })
+    let mean =
+        |(kind, counts): (Kind, Vec<u64>)| (kind, counts.iter().sum::<u64>() as f64 / counts.len() as f64);
+    Ok(Matrix { on: ground.on(), tests, unseen: bench.unseen.into_iter().map(mean).collect() })
 }
 
 /// Where pairs are made.
@@ -33,6 +39,8 @@ struct Bench {
     fields: Fields,
     /// Directories so far.
     made: usize,
+    /// Locked instructions that took no notes, of the first calls of each kind.
+    unseen: BTreeMap<Kind, Vec<u64>>,
 }
 
 impl Bench {
@@ -79,7 +87,11 @@ impl Bench {
         let first = number % 2;
         let mut told = [None, None];
         for who in [first, 1 - first] {
-            told[who] = Some(workers[who].call(pair.calls[who]));
+            let kind = pair.kinds()[who];
+            let step = self.unseen.get(&kind).is_none_or(|counts| counts.len() < STEPPED);
+            let call = workers[who].call(pair.calls[who], step);
+            self.unseen.entry(kind).or_default().extend(call.unseen);
+            told[who] = Some(call);
         }
         let told = told.map(|told| told.expect("both have called"));
         for who in [0, 1] {

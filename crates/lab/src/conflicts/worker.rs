@@ -5,7 +5,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use extern4_sync::audit::{Footprint, record};
+use extern4_sync::audit::{Footprint, locked_instructions, record};
 use extern4_vfs::{DirBatch, Errno, How, NewKind, OpenFile, OpenFlags, RenameFlags, Session, XattrFlags};
 
 use crate::spec::{Call, Outcome, PLACES, Place};
@@ -21,8 +21,8 @@ const ROUNDS: usize = 3;
 enum Order {
     /// Get warm below a directory, with this file open.
     Prepare { base: String, open: Place },
-    /// Make a call, and tell.
-    Call(Call),
+    /// Make a call, and tell; instruction by instruction, or as fast as one can.
+    Call { call: Call, step: bool },
     /// Close everything.
     Forget,
 }
@@ -33,6 +33,8 @@ pub(super) struct Told {
     pub(super) outcome: Result<Seen, String>,
     /// What it did to shared memory.
     pub(super) footprint: Footprint,
+    /// Locked instructions that took no notes, if they were counted.
+    pub(super) unseen: Option<u64>,
 }
 
 /// An outcome as the volume tells it.
@@ -90,9 +92,9 @@ impl Worker {
         workers.iter().for_each(|worker| drop(worker.end()));
     }
 
-    /// Has it make a call.
-    pub(super) fn call(&self, call: Call) -> Told {
-        self.order(Order::Call(call)).expect("a call is told of")
+    /// Has it make a call, and count locked instructions if `step`, which takes long.
+    pub(super) fn call(&self, call: Call, step: bool) -> Told {
+        self.order(Order::Call { call, step }).expect("a call is told of")
     }
 
     /// Has it close everything.
@@ -132,8 +134,19 @@ impl Hands {
                 self.prepare(&base, open);
                 None
             }
-            Order::Call(call) => {
-                let (outcome, footprint) = record(|| self.act(call));
+            Order::Call { call, step } => {
+                let mut locked = None;
+                let (outcome, footprint) = record(|| match step {
+                    true => match locked_instructions(|| self.act(call)) {
+                        Some((outcome, count)) => {
+                            locked = Some(count);
+                            outcome
+                        }
+                        None => self.act(call),
+                    },
+                    false => self.act(call),
+                });
+                let unseen = locked.map(|locked| locked.saturating_sub(footprint.locked_instructions()));
                 let outcome = match outcome {
                     Ok(seen) => Ok(seen),
                     Err(error) => match error.errno() {
@@ -142,7 +155,7 @@ impl Hands {
                         errno => Err(format!("{call}: {errno:?}")),
                     },
                 };
-                Some(Told { outcome, footprint })
+                Some(Told { outcome, footprint, unseen })
             }
             Order::Forget => {
                 (self.descriptor, self.opened) = (None, None);

@@ -20,7 +20,7 @@ pub(super) fn file_name(matrix: &Matrix) -> String {
     format!("conflicts-{}.svg", matrix.on.name())
 }
 
-/// A square for each two kinds of calls: green where all pairs are free of conflicts, red where none is.
+/// A square for each two kinds of calls: green where all pairs are free of conflicts, yellow where half are, red where none is.
 pub(super) fn svg(matrix: &Matrix) -> Result<String> {
     let side = LABELS + CELL * i32::try_from(Kind::ALL.len())? + 10;
     let mut text = String::new();
@@ -54,9 +54,13 @@ pub(super) fn svg(matrix: &Matrix) -> Result<String> {
 }
 
 fn color(share: Share) -> RGBColor {
-    let (red, green) = ((226.0, 102.0, 90.0), (118.0, 186.0, 120.0));
-    let mix = |from: f64, to: f64| (from + (to - from) * share.percent() / 100.0) as u8;
-    RGBColor(mix(red.0, green.0), mix(red.1, green.1), mix(red.2, green.2))
+    const RED: [f64; 3] = [226.0, 102.0, 90.0];
+    const YELLOW: [f64; 3] = [250.0, 224.0, 130.0];
+    const GREEN: [f64; 3] = [104.0, 186.0, 116.0];
+    let half = share.percent() / 50.0;
+    let (from, to, part) = if half < 1.0 { (RED, YELLOW, half) } else { (YELLOW, GREEN, half - 1.0) };
+    let [red, green, blue] = [0, 1, 2].map(|at| (from[at] + (to[at] - from[at]) * part) as u8);
+    RGBColor(red, green, blue)
 }
 
 /// All matrices; a word on how to get them, where there are none.
@@ -121,5 +125,20 @@ fn one(text: &mut String, matrix: &Matrix) {
         let _ = writeln!(text, "| {} | {} | {} |", offender.pairs, offender.apart, offender.field);
     }
     text.push('\n');
+    unseen(text, matrix);
     super::markdown::goals(text, &matrix.verdicts());
+}
+
+/// How much takes no notes, so that one knows how much to trust the rest.
+fn unseen(text: &mut String, matrix: &Matrix) {
+    if matrix.unseen.is_empty() {
+        return;
+    }
+    let unseen = |(kind, count): &(Kind, f64)| format!("{} {}", kind.name(), super::figure(*count));
+    let _ = writeln!(
+        text,
+        "Locked instructions of a call that took no notes, on the average of some, as the CPU counts them when it goes step by step: {}. They \
+         are counts of `Arc` and the allocator's; what they are done to may be a line that two calls meet on, unseen.\n",
+        matrix.unseen.iter().map(unseen).collect::<Vec<_>>().join("; ")
+    );
 }

@@ -95,8 +95,10 @@ fn matrix(matrix: &Matrix) -> String {
             ("apart", offender.apart.to_string()),
         ])
     });
+    let unseen = matrix.unseen.iter().map(|(kind, count)| (kind.name(), number(*count)));
     object([
         ("on", string(matrix.on.name())),
+        ("locked_instructions_without_a_note", object(unseen)),
         ("all", share(matrix.all())),
         ("reading", share(matrix.reading())),
         ("by_what_calls_share", object(nearness)),

@@ -1,5 +1,7 @@
 //! What the mechanisms in production do to shared memory: nothing, where threads have things of their own.
 
+mod conflicts;
+
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Side;
 use extern4_lab::{acl, buffer_cache, may_exec, mbcache, open_files};

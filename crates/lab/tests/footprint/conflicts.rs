@@ -20,6 +20,12 @@ fn check(matrix: &Matrix) {
             assert!(share.tests > 0 && share.free == share.tests, "{one:?} and {other:?}: {share:?}");
         }
     }
+    // What takes no notes is not hidden there.
+    let unseen = |kind| matrix.unseen.iter().find(|(known, _)| *known == kind).map(|(_, unseen)| *unseen);
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!([Kind::Stat, Kind::Miss].map(unseen), [Some(0.0); 2], "{:?}", matrix.unseen);
+        assert!(unseen(Kind::Create).is_some_and(|unseen| unseen < 100.0), "{:?}", matrix.unseen);
+    }
     // And what writes what others use is seen.
     let same = matrix.near(Nearness::File);
     assert!(same.free < same.tests && !matrix.offenders().is_empty());
@@ -65,5 +71,8 @@ fn a_count_that_all_share_is_found_and_named() {
     assert!(hook.asked.load(Ordering::Relaxed) > 0);
     assert!(!pairs.is_empty() && matrix.all().free == 0, "{:?}", matrix.all());
     let named = matrix.offenders()[0];
-    assert_eq!((named.field, named.pairs), ("Busybody.asked (lab/tests/conflicts.rs)", pairs.len()));
+    assert_eq!(
+        (named.field, named.pairs),
+        ("Busybody.asked (lab/tests/footprint/conflicts.rs)", pairs.len())
+    );
 }
