@@ -47,7 +47,7 @@ fn a_quick_run_writes_a_report() {
     assert!(json.contains(r#""free_at_first":1"#));
     let curves = &chapters[4].simulated;
     assert!(curves.len() == 3 && curves.iter().all(|curve| curve.of_two_by_measured().is_some()));
-    // What all write gets no faster with more.
-    assert!(curves.iter().all(|curve| curve.nanos[8] > 50.0), "{curves:?}");
+    // What all write gets no faster with 256 CPUs than with 8, however long it takes.
+    assert!(curves.iter().all(|curve| curve.nanos[8] > 0.9 * curve.nanos[3]), "{curves:?}");
     assert!(read("buffer-cache-simulated.svg").contains("CPUs") && report.contains("predicted by measured"));
 }
