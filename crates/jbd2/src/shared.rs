@@ -1,5 +1,6 @@
 //! What handles and the committer share: which transaction is running, who waits for what, and how far commits have come.
 
+use std::cell::Cell;
 use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use extern4_block::BufferCache;
 use extern4_disk::journal::Tid;
+use extern4_sync::per_thread::PerThread;
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::Relaxed};
 
 use crate::committer::{Closed, Unwritten};
@@ -31,6 +33,8 @@ pub(crate) struct Shared {
     is_dated: AtomicBool,
     /// Bytes of file data that were written since a commit was last asked for on their account.
     pub(crate) data: AtomicU64,
+    /// Those of each thread that are not in `data` yet, so that threads that write little at a time do not share a line.
+    pub(crate) small_data: PerThread<Cell<u64>>,
     /// Nothing more may be made durable.
     halted: AtomicBool,
     /// What the committer has left behind. Put there once, and never looked at.
@@ -150,6 +154,7 @@ impl Shared {
             cache,
             is_dated: AtomicBool::new(false),
             data: AtomicU64::new(0),
+            small_data: PerThread::new(),
             halted: AtomicBool::new(false),
             unwritten: OnceLock::new(),
             limits,

@@ -32,6 +32,7 @@
 //! atomic flag so that the committer can look at it between two writes; nothing is published through it, so its
 //! accesses are relaxed, and who must know that nothing more is written waits for the thread to end.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -54,6 +55,8 @@ use crate::{Error, Handle, Journal};
 const UNJOURNALED_LIMIT: u64 = 16384;
 /// Bytes of file data after which a commit begins.
 const DATA_LIMIT: u64 = 64 << 20;
+/// How many of them a thread may have written before it counts them with those of others.
+const DATA_LOT: u64 = 1 << 20;
 
 /// What is told when a transaction has become durable.
 pub trait Observer: Send + Sync {
@@ -242,9 +245,16 @@ impl Transactions {
     /// So many bytes of file data were written. With much of it a commit begins, so that the device is at work while
     /// more is written, and whoever waits for the end waits for little.
     pub fn note_data(&self, bytes: u64) {
+        let count = |own: &Cell<u64>| {
+            let sum = own.get().saturating_add(bytes);
+            let is_much = sum >= DATA_LOT;
+            own.set(if is_much { 0 } else { sum });
+            is_much.then_some(sum)
+        };
+        let Some(lot) = self.shared.small_data.with(count).unwrap_or(Some(bytes)) else { return };
         // Relaxed: nothing but the number counts, and a commit too many or too late does no harm.
-        let before = self.shared.data.fetch_add(bytes, Relaxed);
-        if before.saturating_add(bytes) >= DATA_LIMIT {
+        let before = self.shared.data.fetch_add(lot, Relaxed);
+        if before.saturating_add(lot) >= DATA_LIMIT {
             self.shared.data.store(0, Relaxed);
             self.begin_sync();
         }
