@@ -450,12 +450,16 @@ impl Drop for OpenFile {
     }
 }
 
-/// Linux's `relatime`: a read is noted if the last one noted is not later than the last change, or is a day old.
+/// Linux's `relatime`: a read is noted if the last one noted is not later than the last change, or is a day old. What would be noted again
+/// is not: many reads come between two ticks of the clock.
 fn atime_is_due(policy: Atime, attr: &Attr, now: Timespec) -> bool {
     const DAY: i64 = 24 * 60 * 60;
+    if attr.atime == now {
+        return false;
+    }
     match policy {
         Atime::Never => false,
-        Atime::Strict => attr.atime != now,
+        Atime::Strict => true,
         Atime::Relative => {
             attr.atime <= attr.mtime
                 || attr.atime <= attr.ctime
@@ -487,4 +491,30 @@ pub(crate) fn truncate(cred: &Cred, sb: &SuperBlock, inode: &Inode, size: u64) -
     let now = clock::now();
     drop_set_id_bits(cred, sb, inode, now)?;
     sb.fs_for(cred).truncate(inode, size, now, cred.caps())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_is_noted_once_a_tick() {
+        let time = |sec| Timespec { sec, nsec: 4_000_000 };
+        let attr = |atime, changed| Attr {
+            atime: time(atime),
+            mtime: time(changed),
+            ctime: time(changed),
+            ..Attr::default()
+        };
+        // Changed and read in one tick, and read later.
+        assert!(!atime_is_due(Atime::Relative, &attr(5, 5), time(5)));
+        assert!(atime_is_due(Atime::Relative, &attr(5, 5), time(6)));
+        assert!(!atime_is_due(Atime::Relative, &attr(6, 5), time(7)));
+        assert!(atime_is_due(Atime::Relative, &attr(6, 5), time(6 + 24 * 60 * 60)));
+        assert!(
+            atime_is_due(Atime::Strict, &attr(6, 5), time(7))
+                && !atime_is_due(Atime::Strict, &attr(6, 5), time(6))
+        );
+        assert!(!atime_is_due(Atime::Never, &attr(5, 5), time(9)));
+    }
 }
