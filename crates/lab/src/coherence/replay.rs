@@ -55,7 +55,7 @@ impl Replay {
     pub fn of(operation: &str, side: Side, footprints: [&extern4_sync::audit::Footprint; 2]) -> Self {
         use extern4_sync::audit::{Access, Kind};
         let mut known = Vec::new();
-        let steps = |who: usize| {
+        let mut steps = |who: usize| {
             let mut step = |access: &Access| {
                 let number = known.iter().position(|line| *line == access.line).unwrap_or_else(|| {
                     known.push(access.line);
@@ -75,7 +75,6 @@ impl Replay {
             };
             footprints[who].trace().iter().map(&mut step).collect()
         };
-        let mut steps = steps;
         let threads = [steps(0), steps(1)];
         Self { operation: operation.to_owned(), side, threads }
     }

@@ -10,6 +10,7 @@ use crate::Result;
 use crate::chapter::Chapter;
 use crate::plan::Side;
 use crate::row::Row;
+use crate::spread::Spread;
 
 pub(super) const PANEL: (u32, u32) = (420, 340);
 /// Panels beside each other, where there are more than a handful.
@@ -32,7 +33,7 @@ pub(super) fn svg(chapter: &Chapter) -> Result<String> {
         area.fill(&WHITE)?;
         for (panel, workload) in area.split_evenly((rows, columns)).iter().zip(workloads) {
             let rows: Vec<_> = chapter.rows_of(workload).collect();
-            draw(panel, workload, &rows)?;
+            draw(panel, workload, "threads", &lines(&rows))?;
         }
         area.present()?;
     }
@@ -40,11 +41,11 @@ pub(super) fn svg(chapter: &Chapter) -> Result<String> {
 }
 
 /// Operations in a microsecond.
-pub(super) fn throughput(nanos: f64) -> f64 {
+fn throughput(nanos: f64) -> f64 {
     1000.0 / nanos
 }
 
-pub(super) fn color(side: Side) -> RGBColor {
+fn color(side: Side) -> RGBColor {
     match side {
         Side::Before => RGBColor(150, 150, 150),
         Side::Seed => RGBColor(31, 119, 180),
@@ -52,13 +53,53 @@ pub(super) fn color(side: Side) -> RGBColor {
     }
 }
 
-fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, rows: &[&Row]) -> Result<()> {
-    let threads = |row: &Row| row.threads as f64;
-    let most = rows.iter().map(|row| threads(row)).fold(2.0, f64::max);
-    let spreads = || rows.iter().flat_map(|row| Side::ALL.map(|side| row.nanos(side)));
+/// A curve.
+pub(super) struct Line {
+    pub(super) side: Side,
+    pub(super) points: Vec<Point>,
+}
+
+/// A place on a curve.
+pub(super) struct Point {
+    /// Threads, or CPUs.
+    pub(super) x: f64,
+    pub(super) nanos: f64,
+    /// Quartiles of what was measured.
+    pub(super) spread: Option<Spread>,
+}
+
+impl Point {
+    /// Operations in a microsecond: fewest and most.
+    fn range(&self) -> (f64, f64) {
+        let nanos = self.spread.map_or((self.nanos, self.nanos), |spread| (spread.upper, spread.lower));
+        (throughput(nanos.0), throughput(nanos.1))
+    }
+}
+
+/// The curves of the measured rows.
+fn lines(rows: &[&Row]) -> Vec<Line> {
+    let line = |side| {
+        let point = |row: &&Row| {
+            let spread = row.nanos(side);
+            Point { x: row.threads as f64, nanos: spread.median, spread: Some(spread) }
+        };
+        Line { side, points: rows.iter().map(point).collect() }
+    };
+    Side::ALL.map(line).into()
+}
+
+/// Draws curves, with what they are by.
+pub(super) fn draw(
+    panel: &DrawingArea<SVGBackend<'_>, Shift>,
+    title: &str,
+    by: &str,
+    lines: &[Line],
+) -> Result<()> {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let most = points().map(|point| point.x).fold(2.0, f64::max);
     // Room for the legend above the curves.
-    let top = spreads().map(|spread| throughput(spread.lower)).fold(0.0, f64::max) * 4.0;
-    let bottom = spreads().map(|spread| throughput(spread.upper)).fold(top, f64::min) / 1.3;
+    let top = points().map(|point| point.range().1).fold(0.0, f64::max) * 4.0;
+    let bottom = points().map(|point| point.range().0).fold(top, f64::min) / 1.3;
     let mut chart = ChartBuilder::on(panel)
         .caption(title, ("sans-serif", 16))
         .margin(12)
@@ -69,22 +110,22 @@ fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, rows: &[&Row]) 
         .configure_mesh()
         .disable_x_mesh()
         .max_light_lines(0)
-        .x_desc("threads")
+        .x_desc(by)
         .y_desc("operations in a microsecond")
         .x_label_formatter(&|n| format!("{n:.0}"))
         .y_label_formatter(&|n| if *n < 1.0 { super::figure(*n) } else { format!("{n:.0}") })
         .draw()?;
-    for side in Side::ALL {
-        let color = color(side);
-        let line = rows.iter().map(|row| (threads(row), throughput(row.nanos(side).median)));
-        let line = LineSeries::new(line, color);
+    for Line { side, points } in lines {
+        let color = color(*side);
+        let curve = points.iter().map(|point| (point.x, throughput(point.nanos)));
         chart
-            .draw_series(line)?
+            .draw_series(LineSeries::new(curve, color))?
             .label(side.name())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
-        let quartiles = rows.iter().map(|row| {
-            let (x, spread) = (threads(row), row.nanos(side));
-            PathElement::new([(x, throughput(spread.upper)), (x, throughput(spread.lower))], color)
+        let measured = points.iter().filter(|point| point.spread.is_some());
+        let quartiles = measured.map(|point| {
+            let (fewest, most) = point.range();
+            PathElement::new([(point.x, fewest), (point.x, most)], color)
         });
         chart.draw_series(quartiles)?;
     }

@@ -2,13 +2,9 @@
 
 use std::fmt::Write as _;
 
-use plotters::coord::Shift;
-use plotters::prelude::{
-    BLACK, ChartBuilder, DrawingArea, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, SVGBackend,
-    SeriesLabelPosition, WHITE,
-};
+use plotters::prelude::{IntoDrawingArea, SVGBackend, WHITE};
 
-use super::chart::{PANEL, color, throughput};
+use super::chart::{Line, PANEL, Point, draw};
 use super::figure;
 use crate::Result;
 use crate::chapter::Chapter;
@@ -24,10 +20,6 @@ fn workloads(chapter: &Chapter) -> Vec<&'static str> {
     names
 }
 
-fn of<'a>(chapter: &'a Chapter, workload: &'a str) -> Vec<&'a Curve> {
-    chapter.simulated.iter().filter(|curve| curve.workload == workload).collect()
-}
-
 /// A panel for each workload; nothing, where none was simulated.
 pub(super) fn svg(chapter: &Chapter) -> Result<Option<String>> {
     let workloads = workloads(chapter);
@@ -40,48 +32,18 @@ pub(super) fn svg(chapter: &Chapter) -> Result<Option<String>> {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
         area.fill(&WHITE)?;
         for (panel, workload) in area.split_evenly((1, workloads.len())).iter().zip(workloads) {
-            draw(panel, workload, &of(chapter, workload))?;
+            let of_workload = chapter.simulated.iter().filter(|curve| curve.workload == workload);
+            let lines: Vec<_> = of_workload.map(line).collect();
+            draw(panel, &format!("{workload}, simulated"), "CPUs", &lines)?;
         }
         area.present()?;
     }
     Ok(Some(text))
 }
 
-fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, curves: &[&Curve]) -> Result<()> {
-    let all = || curves.iter().flat_map(|curve| curve.nanos).map(throughput);
-    // Room for the legend above the curves.
-    let (top, bottom) = (all().fold(0.0, f64::max) * 4.0, all().fold(f64::MAX, f64::min) / 1.3);
-    let most = CPUS[CPUS.len() - 1] as f64;
-    let mut chart = ChartBuilder::on(panel)
-        .caption(format!("{title}, simulated"), ("sans-serif", 16))
-        .margin(12)
-        .x_label_area_size(36)
-        .y_label_area_size(52)
-        .build_cartesian_2d((1.0..most).log_scale().base(2.0), (bottom..top).log_scale())?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .max_light_lines(0)
-        .x_desc("CPUs")
-        .y_desc("operations in a microsecond")
-        .x_label_formatter(&|n| format!("{n:.0}"))
-        .y_label_formatter(&|n| if *n < 1.0 { figure(*n) } else { format!("{n:.0}") })
-        .draw()?;
-    for curve in curves {
-        let color = color(curve.side);
-        let points = CPUS.iter().zip(curve.nanos).map(|(cpus, nanos)| (*cpus as f64, throughput(nanos)));
-        chart
-            .draw_series(LineSeries::new(points, color))?
-            .label(curve.side.name())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE)
-        .border_style(BLACK)
-        .draw()?;
-    Ok(())
+fn line(curve: &Curve) -> Line {
+    let point = |(cpus, nanos): (&usize, f64)| Point { x: *cpus as f64, nanos, spread: None };
+    Line { side: curve.side, points: CPUS.iter().zip(curve.nanos).map(point).collect() }
 }
 
 /// The chart and the figures.
