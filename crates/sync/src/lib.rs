@@ -13,6 +13,7 @@
 //! - [`asymmetric`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
+//! - [`bravo`]: a lock for readers and writers that readers take without writing what other readers use.
 //! - [`lglock`]: a lock for each CPU; one's own, a certain one, or all of them.
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
 //! - [`per_thread`]: a value for each thread that no other sees.
@@ -31,6 +32,7 @@ pub mod anchor;
 pub mod asymmetric;
 #[cfg(all(feature = "audit", not(feature = "loom")))]
 pub mod audit;
+pub mod bravo;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
 pub mod hash_table;

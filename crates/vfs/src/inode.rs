@@ -14,6 +14,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ use crate::attr::{Attr, FileType, NamesAttr, Timespec};
 use crate::attr_cell::{AttrCell, Copied, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
-use crate::lock::{self, Latch, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::lock::{self, Latch, Mutex};
 use crate::name::Name;
 use crate::perm_word::{AclState, PermBits, PermWord};
 
@@ -47,7 +48,7 @@ pub struct Inode {
     attr: AttrCell,
     acls: AclSlots,
     link: OnceLock<Arc<[u8]>>,
-    rwsem: RwLock<()>,
+    rwsem: Bravo,
     /// The dentry of a directory, to notice a second one.
     alias: Mutex<Option<Alias>>,
     /// Made without a name, and may get one.
@@ -92,7 +93,7 @@ impl Inode {
             attr: AttrCell::new(&attr),
             acls: AclSlots::default(),
             link: OnceLock::new(),
-            rwsem: RwLock::new(()),
+            rwsem: Bravo::new(()),
             alias: Mutex::default(),
             linkable: AtomicBool::new(false),
             private,
@@ -362,18 +363,18 @@ impl Inode {
     }
 
     /// Takes the `rwsem` of a directory whose names are to be looked up or changed, shared.
-    pub(crate) fn lock_names(&self) -> Ordered<RwLockReadGuard<'_, ()>> {
-        Ordered::lock(Rank::Directory, || lock::read(&self.rwsem))
+    pub(crate) fn lock_names(&self) -> Ordered<BravoReadGuard<'_>> {
+        Ordered::lock(Rank::Directory, || self.rwsem.read())
     }
 
     /// The same exclusive.
-    pub(crate) fn lock_names_exclusive(&self) -> Ordered<RwLockWriteGuard<'_, ()>> {
-        Ordered::lock(Rank::Directory, || lock::write(&self.rwsem))
+    pub(crate) fn lock_names_exclusive(&self) -> Ordered<BravoWriteGuard<'_>> {
+        Ordered::lock(Rank::Directory, || self.rwsem.write())
     }
 
     /// Takes `rwsem` exclusive, to change the inode itself.
-    pub(crate) fn lock_exclusive(&self) -> Ordered<RwLockWriteGuard<'_, ()>> {
-        Ordered::lock(Rank::Child, || lock::write(&self.rwsem))
+    pub(crate) fn lock_exclusive(&self) -> Ordered<BravoWriteGuard<'_>> {
+        Ordered::lock(Rank::Child, || self.rwsem.write())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use extern4_sync::bravo::BravoWriteGuard;
 use extern4_sync::lock_order::Ordered;
 use extern4_sync::shared::{self, Shared};
 
@@ -13,7 +14,6 @@ use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
 use crate::fs::{FileSystem, NameRef, NewKind, NewNode, Rename, RenameFlags};
 use crate::inode::Inode;
-use crate::lock::RwLockWriteGuard;
 use crate::namei::{Component, How, Last, Resolve, Spot};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
@@ -324,7 +324,7 @@ impl Session {
 }
 
 /// An inode's `rwsem`, exclusive.
-type ExclusiveLock<'a> = Ordered<RwLockWriteGuard<'a, ()>>;
+type ExclusiveLock<'a> = Ordered<BravoWriteGuard<'a>>;
 
 /// How a rename ended that did not fail.
 enum Renamed {

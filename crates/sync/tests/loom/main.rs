@@ -2,6 +2,7 @@
 #![cfg(feature = "loom")]
 
 mod anchor;
+mod bravo;
 mod hash_table;
 mod holders;
 mod latch;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
+
 use super::BLOCK;
 use super::data::Data;
 use super::dir::Dir;
@@ -11,7 +13,7 @@ use crate::attr::{Attr, FileFlags, Rdev};
 use crate::errno::{Errno, Result};
 use crate::fs::{NewKind, NewNode};
 use crate::inode::NewInode;
-use crate::lock::{self, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::lock::{self, Mutex, RwLock};
 
 pub(super) struct Node {
     pub(super) attr: Mutex<Attr>,
@@ -27,8 +29,8 @@ struct Acls {
 }
 
 pub(super) enum Body {
-    File(RwLock<Data>),
-    Dir(RwLock<Dir>),
+    File(Bravo<Data>),
+    Dir(Bravo<Dir>),
     Link(Box<[u8]>),
     Special,
 }
@@ -36,8 +38,8 @@ pub(super) enum Body {
 impl Body {
     pub(super) fn of(kind: NewKind<'_>, parent: u64) -> Self {
         match kind {
-            NewKind::Regular => Self::File(RwLock::default()),
-            NewKind::Directory => Self::Dir(RwLock::new(Dir::new(parent))),
+            NewKind::Regular => Self::File(Bravo::default()),
+            NewKind::Directory => Self::Dir(Bravo::new(Dir::new(parent))),
             NewKind::Symlink(target) => Self::Link(target.into()),
             NewKind::CharDevice(_) | NewKind::BlockDevice(_) | NewKind::Fifo | NewKind::Socket => {
                 Self::Special
@@ -91,30 +93,30 @@ impl Node {
         NewInode { attr: *lock::lock(&node.attr), no_acl, private: Box::new(Arc::clone(node)) }
     }
 
-    pub(super) fn dir(&self) -> Result<RwLockReadGuard<'_, Dir>> {
+    pub(super) fn dir(&self) -> Result<BravoReadGuard<'_, Dir>> {
         match &self.body {
-            Body::Dir(dir) => Ok(lock::read(dir)),
+            Body::Dir(dir) => Ok(dir.read()),
             _ => Err(Errno::ENOTDIR.into()),
         }
     }
 
-    pub(super) fn dir_mut(&self) -> Result<RwLockWriteGuard<'_, Dir>> {
+    pub(super) fn dir_mut(&self) -> Result<BravoWriteGuard<'_, Dir>> {
         match &self.body {
-            Body::Dir(dir) => Ok(lock::write(dir)),
+            Body::Dir(dir) => Ok(dir.write()),
             _ => Err(Errno::ENOTDIR.into()),
         }
     }
 
-    pub(super) fn data(&self) -> Result<RwLockReadGuard<'_, Data>> {
+    pub(super) fn data(&self) -> Result<BravoReadGuard<'_, Data>> {
         match &self.body {
-            Body::File(data) => Ok(lock::read(data)),
+            Body::File(data) => Ok(data.read()),
             _ => Err(Errno::EINVAL.into()),
         }
     }
 
-    pub(super) fn data_mut(&self) -> Result<RwLockWriteGuard<'_, Data>> {
+    pub(super) fn data_mut(&self) -> Result<BravoWriteGuard<'_, Data>> {
         match &self.body {
-            Body::File(data) => Ok(lock::write(data)),
+            Body::File(data) => Ok(data.write()),
             _ => Err(Errno::EINVAL.into()),
         }
     }

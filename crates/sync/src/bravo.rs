@@ -1,0 +1,470 @@
+//! A lock for readers and writers that readers take without writing what other readers use, as long as nobody writes.
+//!
+//! Readers of an ordinary lock count themselves in the lock, so that two who read the same file pull one cache line to and fro. Here a
+//! lock that is read again and again becomes *biased*: from then on a reader notes the lock at a [desk](Desks) of its own thread, by
+//! a plain store, and is done. Who wants to write takes the ordinary lock, ends the bias, and waits until no desk has the lock.
+//! (D. Dice and A. Kogan, "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019; there the desks are places of one
+//! table that readers choose by hash and take by compare-and-swap.)
+//!
+//! To end a bias costs a barrier that all threads execute, microseconds. So a lock becomes biased only when 16 readers have come
+//! in a row, without a writer between; and once a bias has been ended, not before the next millisecond. What is read and written in turns
+//! has an ordinary lock.
+//!
+//! # Why a writer is alone
+//! 1. Only who has `lock` shared sets `bias`, and only who has it exclusive clears it. So nobody sets it while somebody writes.
+//! 2. A reader notes the lock at its desk, executes LIGHT, and looks at `bias` again ([`asymmetric`](crate::asymmetric)). A writer clears
+//!    `bias`, executes HEAVY, and looks at all desks. So either the reader sees that the bias is over, and takes its note back, or
+//!    the writer sees the note, and waits.
+//! 3. A reader that goes takes its note back, executes LIGHT, and looks at `bias`; if that is cleared, a writer may sleep, and is woken.
+//!    The same handshake: the writer sees the desk empty, or the reader sees that it has to wake.
+//!
+//! | store | load | orderings |
+//! | --- | --- | --- |
+//! | `bias` set, by a reader after the last writer | by readers | Release, Acquire: who relies on the bias sees what that writer did |
+//! | desk cleared, by a reader | by a writer | Release, Acquire: the writer comes after all that the reader did |
+//! | `bias` cleared, by a writer | by readers | ordered by the barriers; who sees it too late is waited for |
+//!
+//! `streak` only decides when to be biased: a count that is lost is a bias that comes later.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+#[cfg(not(feature = "loom"))]
+use std::{sync::LazyLock, time::Instant};
+
+use crate::asymmetric::{announce, heavy, seen};
+use crate::percpu::Padded;
+use crate::primitive::{
+    AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+#[cfg(not(feature = "loom"))]
+use crate::tally::thread_number;
+
+/// Threads with a desk; others take the ordinary lock.
+#[cfg(not(feature = "loom"))]
+const DESKS: usize = 64;
+/// Locks that a thread may have noted at the same time.
+const NOTES: usize = if cfg!(feature = "loom") { 1 } else { 4 };
+/// So many readers in a row make a lock biased; few in models.
+const STREAK: u32 = if cfg!(feature = "loom") { 2 } else { 16 };
+
+/// A lock for readers and writers. It protects a value; or, without one, what its owner says.
+pub struct Bravo<T = ()> {
+    side: Side,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock owns the value.
+unsafe impl<T: Send> Send for Bravo<T> {}
+// SAFETY: who has the lock shared has `&T` at the same time as others; who has it exclusive has `&mut T`, on any thread.
+unsafe impl<T: Send + Sync> Sync for Bravo<T> {}
+
+/// The lock beside the value.
+#[derive(Debug)]
+struct Side {
+    lock: RwLock<()>,
+    /// Readers are at their desks.
+    bias: AtomicBool,
+    /// A [`Streak`].
+    streak: AtomicU32,
+}
+
+/// Who reads without a writer between: 27 bits for the moment when a bias was ended last, 5 for how many have read.
+#[derive(Clone, Copy)]
+struct Streak(u32);
+
+impl Streak {
+    const COUNT: u32 = 0x1f;
+
+    /// With one more reader.
+    #[inline]
+    fn with_one_more(self) -> Self {
+        Self(self.0 & !Self::COUNT | ((self.0 & Self::COUNT) + 1).min(STREAK))
+    }
+
+    /// Nobody has read since now.
+    fn ended_now() -> Self {
+        Self(now() << 5)
+    }
+
+    /// Nobody has read.
+    #[inline]
+    fn broken(self) -> Self {
+        Self(self.0 & !Self::COUNT)
+    }
+
+    /// It is worth a bias.
+    #[inline]
+    fn is_worth_it(self) -> bool {
+        self.0 & Self::COUNT >= STREAK && Self::ended_now().0 != self.broken().0
+    }
+}
+
+/// The lock held shared.
+#[must_use = "the lock is held as long as this lives"]
+pub struct BravoReadGuard<'a, T = ()> {
+    _held: Held<'a>,
+    lock: &'a Bravo<T>,
+}
+
+/// The lock held exclusive.
+#[must_use = "the lock is held as long as this lives"]
+pub struct BravoWriteGuard<'a, T = ()> {
+    _held: RwLockWriteGuard<'a, ()>,
+    lock: &'a Bravo<T>,
+}
+
+/// A note at a desk.
+#[derive(Debug)]
+struct Note<'a> {
+    side: &'a Side,
+    place: &'a AtomicU64,
+    desks: &'a Desks,
+}
+
+/// How a reader has it. Neither goes to another thread.
+#[derive(Debug)]
+enum Held<'a> {
+    Noted(#[expect(dead_code, reason = "held until it is dropped")] Note<'a>),
+    Locked(#[expect(dead_code, reason = "as the other")] RwLockReadGuard<'a, ()>),
+}
+
+/// Where the threads of the process, or of a model, note which locks they read under.
+#[derive(Debug)]
+pub struct Desks {
+    desks: Box<[Padded<Desk>]>,
+    /// Taken by who looks at desks before he sleeps, and by who wakes him.
+    door: Mutex<()>,
+    emptied: Condvar,
+}
+
+/// Addresses of locks that the thread reads under. Only the thread stores here.
+type Desk = [AtomicU64; NOTES];
+
+impl Desks {
+    /// Desks for the threads up to this number.
+    pub fn new(len: usize) -> Self {
+        let desk = |_| Padded(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self { desks: (0..len).map(desk).collect(), door: Mutex::new(()), emptied: Condvar::new() }
+    }
+
+    /// A place at the desk of thread `number` that is not used.
+    #[inline]
+    fn place(&self, number: usize) -> Option<&AtomicU64> {
+        // Relaxed: nobody else stores here.
+        self.desks.get(number)?.iter().find(|place| place.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Waits until no desk has `lock`, whose bias is over.
+    #[cold]
+    fn wait_for(&self, lock: u64) {
+        while !heavy() {
+            // Want of memory, which passes.
+            std::thread::yield_now();
+        }
+        let has = |place: &AtomicU64| seen(place) == lock;
+        let is_read = || self.desks.iter().any(|desk| desk.iter().any(has));
+        // Whom it does not see reading will see that the bias is over.
+        if !is_read() {
+            return;
+        }
+        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        while is_read() {
+            door = self.emptied.wait(door).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        drop(self.door.lock().unwrap_or_else(PoisonError::into_inner));
+        self.emptied.notify_all();
+    }
+}
+
+/// The desks of this process.
+#[cfg(not(feature = "loom"))]
+static OF_PROCESS: LazyLock<Desks> = LazyLock::new(|| Desks::new(DESKS));
+
+impl<T> Bravo<T> {
+    /// A lock of `value` that nobody holds.
+    pub fn new(value: T) -> Self {
+        let side = Side { lock: RwLock::new(()), bias: AtomicBool::new(false), streak: AtomicU32::new(0) };
+        Self { side, value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the lock shared. Not to be taken twice by one thread.
+    #[cfg(not(feature = "loom"))]
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    pub fn read(&self) -> BravoReadGuard<'_, T> {
+        self.read_at(&OF_PROCESS, thread_number())
+    }
+
+    /// Takes the lock exclusive.
+    #[cfg(not(feature = "loom"))]
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    pub fn write(&self) -> BravoWriteGuard<'_, T> {
+        self.write_beside(&OF_PROCESS)
+    }
+
+    /// Takes the lock shared: in models of what uses it, without what has a model of its own.
+    #[cfg(feature = "loom")]
+    pub fn read(&self) -> BravoReadGuard<'_, T> {
+        let held = self.side.lock.read().unwrap_or_else(PoisonError::into_inner);
+        BravoReadGuard { _held: Held::Locked(held), lock: self }
+    }
+
+    /// Takes the lock exclusive: as `read`.
+    #[cfg(feature = "loom")]
+    pub fn write(&self) -> BravoWriteGuard<'_, T> {
+        let held = self.side.lock.write().unwrap_or_else(PoisonError::into_inner);
+        BravoWriteGuard { _held: held, lock: self }
+    }
+
+    /// Takes the lock shared for thread `number`, which has its desk there.
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    pub fn read_at<'a>(&'a self, desks: &'a Desks, number: usize) -> BravoReadGuard<'a, T> {
+        BravoReadGuard { _held: self.side.read(desks, number), lock: self }
+    }
+
+    /// Takes the lock exclusive, from readers at `desks` too.
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    pub fn write_beside(&self, desks: &Desks) -> BravoWriteGuard<'_, T> {
+        BravoWriteGuard { _held: self.side.write(desks), lock: self }
+    }
+}
+
+impl Side {
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    fn read<'a>(&'a self, desks: &'a Desks, number: usize) -> Held<'a> {
+        // Acquire: pairs with the Release of who set it.
+        if self.bias.load(Ordering::Acquire)
+            && let Some(note) = self.note(desks, number)
+        {
+            return Held::Noted(note);
+        }
+        let held = self.lock.read().unwrap_or_else(PoisonError::into_inner);
+        self.count();
+        Held::Locked(held)
+    }
+
+    /// Takes the lock by a note, if there is room for one, and the lock is still biased then.
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    fn note<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<Note<'a>> {
+        let place = desks.place(number)?;
+        announce(place, self.address());
+        // From here on, whatever happens, it is taken back.
+        let note = Note { side: self, place, desks };
+        // Acquire: as in `read`. After LIGHT.
+        self.bias.load(Ordering::Acquire).then_some(note)
+    }
+
+    /// Counts a reader, and makes the lock biased if that seems worth it. Locks: `lock` shared.
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    fn count(&self) {
+        // Relaxed, both: it decides when to be biased, and guards nothing.
+        let streak = Streak(self.streak.load(Ordering::Relaxed)).with_one_more();
+        self.streak.store(streak.0, Ordering::Relaxed);
+        if streak.is_worth_it() {
+            // Release: who sees it sees what the last writer did, whom the lock has let this one see.
+            self.bias.store(true, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    fn write(&self, desks: &Desks) -> RwLockWriteGuard<'_, ()> {
+        let held = self.lock.write().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed, all: stored by who had the lock.
+        let streak = Streak(self.streak.load(Ordering::Relaxed));
+        if self.bias.load(Ordering::Relaxed) {
+            // Relaxed: ordered by HEAVY.
+            self.bias.store(false, Ordering::Relaxed);
+            desks.wait_for(self.address());
+            self.streak.store(Streak::ended_now().0, Ordering::Relaxed);
+        } else if streak.0 != streak.broken().0 {
+            self.streak.store(streak.broken().0, Ordering::Relaxed);
+        }
+        held
+    }
+
+    /// What stands for the lock at a desk: nothing else has this address while somebody has the lock.
+    fn address(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+}
+
+impl<T: Default> Default for Bravo<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> fmt::Debug for Bravo<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bravo").field("side", &self.side).finish_non_exhaustive()
+    }
+}
+
+impl<T> Deref for BravoReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held shared.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> Deref for BravoWriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held exclusive.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for BravoWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and nobody has the value by this guard.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl Drop for Note<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        announce(self.place, 0);
+        // Relaxed: after LIGHT.
+        if !self.side.bias.load(Ordering::Relaxed) {
+            self.desks.wake();
+        }
+    }
+}
+
+/// Milliseconds since some moment.
+#[cfg(not(feature = "loom"))]
+fn now() -> u32 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    // OK: its low bits are used. Where they are the same by chance, a bias begins a millisecond later. A new lock has zeroes.
+    START.elapsed().as_millis() as u32 + 1
+}
+
+/// In models each moment is another.
+#[cfg(feature = "loom")]
+fn now() -> u32 {
+    static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+    CALLS.fetch_add(1, Ordering::Relaxed)
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn is_biased(lock: &Bravo) -> bool {
+        lock.side.bias.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_streak_of_readers_makes_it_biased_and_a_writer_ends_that_for_a_while() {
+        let lock = Bravo::new(());
+        for _ in 0..STREAK {
+            assert!(!is_biased(&lock));
+            drop(lock.read());
+        }
+        assert!(is_biased(&lock));
+        assert!(matches!(lock.read()._held, Held::Noted(..)));
+        let began = now();
+        drop(lock.write());
+        assert!(!is_biased(&lock));
+        (0..3 * STREAK).for_each(|_| drop(lock.read()));
+        assert!(!is_biased(&lock) || now() != began);
+        thread::sleep(Duration::from_millis(4));
+        (0..STREAK).for_each(|_| drop(lock.read()));
+        assert!(is_biased(&lock));
+    }
+
+    #[test]
+    fn it_is_small() {
+        assert!(size_of::<Bravo>() <= size_of::<RwLock<()>>() + 8);
+    }
+
+    #[test]
+    fn who_reads_and_writes_in_turns_has_an_ordinary_lock() {
+        let lock = Bravo::new(());
+        for _ in 0..10 * STREAK {
+            drop(lock.read());
+            drop(lock.write());
+            assert!(!is_biased(&lock));
+        }
+    }
+
+    #[test]
+    fn a_thread_with_a_full_desk_takes_the_lock_itself() {
+        let locks: Vec<_> = (0..NOTES + 2).map(|_| Bravo::new(())).collect();
+        locks.iter().for_each(|lock| (0..STREAK).for_each(|_| drop(lock.read())));
+        let held: Vec<_> = locks.iter().map(|lock| lock.read()).collect();
+        let noted = held.iter().filter(|guard| matches!(guard._held, Held::Noted(..))).count();
+        assert_eq!(noted, NOTES);
+        drop(held);
+        locks.iter().for_each(|lock| drop(lock.write()));
+    }
+
+    #[test]
+    fn a_writer_waits_for_who_reads_by_a_note() {
+        let lock = &Bravo::new(());
+        (0..STREAK).for_each(|_| drop(lock.read()));
+        let reading = lock.read();
+        let has_written = &AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _writing = lock.write();
+                has_written.store(true, Ordering::Release);
+            });
+            thread::sleep(Duration::from_millis(20));
+            assert!(!has_written.load(Ordering::Acquire));
+            drop(reading);
+        });
+        assert!(has_written.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn readers_see_what_writers_leave_whole() {
+        let lock = &Bravo::new((0_u64, 0_u64));
+        let end = Instant::now() + Duration::from_millis(if cfg!(miri) { 20 } else { 300 });
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        let (a, b) = *lock.read();
+                        assert_eq!(a, b);
+                    }
+                });
+            }
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    {
+                        let mut halves = lock.write();
+                        halves.0 += 1;
+                        std::hint::black_box(&mut *halves);
+                        halves.1 += 1;
+                    }
+                    thread::sleep(Duration::from_micros(500));
+                }
+            });
+        });
+    }
+}

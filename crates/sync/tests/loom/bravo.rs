@@ -1,0 +1,76 @@
+//! Readers at their desks.
+
+use std::sync::Arc;
+
+use extern4_sync::bravo::{Bravo, Desks};
+use extern4_sync::model::{explore, race};
+use extern4_sync::primitive::thread;
+use loom::cell::UnsafeCell;
+
+/// What a lock guards: loom panics where a write and another access are not ordered.
+struct Guarded {
+    lock: Bravo,
+    desks: Desks,
+    value: UnsafeCell<u64>,
+}
+
+// SAFETY: used under the lock; that this orders everything is what the models check.
+unsafe impl Sync for Guarded {}
+// SAFETY: numbers.
+unsafe impl Send for Guarded {}
+
+impl Guarded {
+    /// Not biased.
+    fn new() -> Self {
+        Self { lock: Bravo::new(()), desks: Desks::new(3), value: UnsafeCell::new(0) }
+    }
+
+    /// Biased, for two have read.
+    fn biased() -> Self {
+        let new = Self::new();
+        (0..2).for_each(|number| drop(new.lock.read_at(&new.desks, number)));
+        new
+    }
+
+    fn read(&self, number: usize) -> u64 {
+        let _reading = self.lock.read_at(&self.desks, number);
+        // SAFETY: held shared.
+        self.value.with(|value| unsafe { *value })
+    }
+
+    fn write(&self) {
+        let _writing = self.lock.write_beside(&self.desks);
+        // SAFETY: held exclusive.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+    }
+}
+
+/// A writer has the value alone, and wakes up when the reader has gone. Mutations that this catches: a reader that does not look again
+/// after LIGHT, either barrier left out, a reader that wakes nobody, a desk cleared `Relaxed`.
+#[test]
+fn bravo_noted_reader_vs_writer() {
+    race(
+        Guarded::biased,
+        |guarded| _ = guarded.read(0),
+        |guarded| guarded.write(),
+        |guarded| assert_eq!(guarded.read(1), 1),
+    );
+}
+
+/// Who makes the lock biased again, and who relies on it, has seen the writer. Mutation that this catches: `bias` set `Relaxed`.
+#[test]
+fn bravo_bias_begins_vs_reader() {
+    explore(|| {
+        let guarded = Arc::new(Guarded::new());
+        let reader = |numbers: &'static [usize]| {
+            let guarded = Arc::clone(&guarded);
+            thread::spawn(move || numbers.iter().for_each(|&number| _ = guarded.read(number)))
+        };
+        // As two threads, whose second finds that the lock is to be biased, and one that may come after that.
+        let others = [reader(&[0, 1]), reader(&[2])];
+        guarded.write();
+        for other in others {
+            other.join().expect("it reads");
+        }
+    });
+}
