@@ -1,11 +1,13 @@
 //! What this crate keeps with an inode of the VFS.
 //!
 //! Who reads an inode works with a copy of its [`InodeInfo`], and who changes it puts another in its place: so the fields that one
-//! works with belong together, without a lock. To copy one takes as long as to count a reference to it.
+//! works with belong together, without a lock. To copy one takes as long as to count a reference to it. Of an inode that is read and
+//! read again, a further copy is [shown](Node::shown) to readers, who need not even take the latch for it; the next change takes it away.
 //!
 //! # Locks
 //! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `current` is held
-//! for as long as it takes to copy it or to replace it, and nothing is waited for under it. `map` is held shared by who
+//! for as long as it takes to copy it or to replace it, and nothing is waited for under it; `shown` is changed only under it, and so is
+//! what `current` says, or nothing. `map` is held shared by who
 //! reads contents, from finding out where they are until they have been read, and exclusive by who takes blocks away from the
 //! file: so nobody reads a block that has become another's. Attributes, and contents inside the inode, are guarded by it in the
 //! same way, for they stand in several places that belong together. It is taken inside `rwsem`. Who
@@ -22,8 +24,10 @@ use std::sync::PoisonError;
 
 use extern4_disk::geometry::Position;
 use extern4_disk::journal::Tid;
+use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
 use extern4_sync::lock_order::{Ordered, Rank};
-use extern4_sync::primitive::{Latch, LatchGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use extern4_sync::primitive::{Latch, LatchGuard};
+use extern4_sync::rcu::{RcuOption, pin};
 use extern4_vfs::Inode;
 
 use crate::inode::InodeInfo;
@@ -32,10 +36,12 @@ use crate::window::Window;
 
 /// An inode in use.
 pub(crate) struct Node {
+    /// For readers, what `current` says; nothing, as long as hardly anybody reads it.
+    shown: RcuOption<InodeInfo>,
     current: Latch<Current>,
     position: Option<Position>,
-    map: RwLock<()>,
-    names: RwLock<()>,
+    map: Bravo,
+    names: Bravo,
     pub(crate) window: Window,
 }
 
@@ -44,15 +50,14 @@ pub(crate) struct Names<'d> {
     dir: &'d Inode,
     /// The directory's inode, to be changed.
     pub(crate) info: InodeInfo,
-    _names: Ordered<RwLockWriteGuard<'d, ()>>,
+    _names: Ordered<BravoWriteGuard<'d>>,
 }
 
 impl<'d> Names<'d> {
     /// Locks the names of `dir`.
     pub(crate) fn lock(dir: &'d Inode) -> Self {
         let node = dir.private::<Node>();
-        let lock = || node.names.write().unwrap_or_else(PoisonError::into_inner);
-        let names = Ordered::lock(Rank::DirectoryBlocks, lock);
+        let names = Ordered::lock(Rank::DirectoryBlocks, || node.names.write());
         Self { dir, info: node.info(), _names: names }
     }
 
@@ -75,7 +80,12 @@ struct Current {
     changed_in: Option<Tid>,
     /// The inode has been given back; another file may have its number.
     is_freed: bool,
+    /// How often it has been read in a row, since it was changed.
+    readers: u32,
 }
+
+/// So many readers in a row are shown a copy.
+const STREAK: u32 = 16;
 
 impl Node {
     pub(crate) fn new(info: InodeInfo) -> Self {
@@ -84,12 +94,31 @@ impl Node {
 
     fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
         let position = info.position();
-        let current = Latch::new(Current { info, changed_in, is_freed: false });
-        Self { current, position, map: RwLock::new(()), names: RwLock::new(()), window: Window::default() }
+        let current = Latch::new(Current { info, changed_in, is_freed: false, readers: 0 });
+        let shown = RcuOption::default();
+        Self {
+            shown,
+            current,
+            position,
+            map: Bravo::new(()),
+            names: Bravo::new(()),
+            window: Window::default(),
+        }
     }
 
     fn current(&self) -> LatchGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks it to be changed, and shows readers nothing until they ask again and again.
+    #[inline]
+    fn change(&self) -> LatchGuard<'_, Current> {
+        let mut current = self.current();
+        current.readers = 0;
+        if !self.shown.is_none() {
+            self.shown.store(None);
+        }
+        current
     }
 
     /// An inode that transaction `tid` has made.
@@ -97,21 +126,35 @@ impl Node {
         Self::with(info, Some(tid))
     }
 
-    /// The inode as it stands.
+    /// The inode as it stands, for who is going to change it.
     pub(crate) fn info(&self) -> InodeInfo {
         self.current().info.clone()
     }
 
+    /// The inode as it stands, for who only reads: where that is done often, without a store to memory that others use.
+    pub(crate) fn shown(&self) -> InodeInfo {
+        if let Some(info) = self.shown.load(&pin()) {
+            return info.clone();
+        }
+        let mut current = self.current();
+        current.readers += 1;
+        // One who was before may have shown it while this one waited.
+        if current.readers == STREAK {
+            self.shown.store(Some(current.info.clone()));
+        }
+        current.info.clone()
+    }
+
     /// Puts a changed inode in place, which transaction `tid` makes durable.
     pub(crate) fn set(&self, info: &InodeInfo, tid: Tid) {
-        let mut current = self.current();
+        let mut current = self.change();
         current.changed_in = Some(tid);
         current.info.clone_from(info);
     }
 
     /// Changes the inode where it stands, as part of transaction `tid`. `edit` waits for nothing.
     pub(crate) fn edit<R>(&self, tid: Tid, edit: impl FnOnce(&mut InodeInfo) -> R) -> R {
-        let mut current = self.current();
+        let mut current = self.change();
         current.changed_in = Some(tid);
         edit(&mut current.info)
     }
@@ -133,7 +176,7 @@ impl Node {
 
     /// Puts a changed inode in place, which is not part of a transaction yet.
     pub(crate) fn set_in_memory(&self, info: InodeInfo) {
-        self.current().info = info;
+        self.change().info = info;
     }
 
     /// The last transaction that changed it since it was read.
@@ -142,18 +185,17 @@ impl Node {
     }
 
     /// Blocks stay where they are as long as this lives.
-    pub(crate) fn read_map(&self) -> RwLockReadGuard<'_, ()> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn read_map(&self) -> BravoReadGuard<'_> {
+        self.map.read()
     }
 
     /// Names stay as they are as long as this lives.
-    pub(crate) fn read_names(&self) -> Ordered<RwLockReadGuard<'_, ()>> {
-        let lock = || self.names.read().unwrap_or_else(PoisonError::into_inner);
-        Ordered::lock(Rank::DirectoryBlocks, lock)
+    pub(crate) fn read_names(&self) -> Ordered<BravoReadGuard<'_>> {
+        Ordered::lock(Rank::DirectoryBlocks, || self.names.read())
     }
 
     /// Nobody reads contents as long as this lives.
-    pub(crate) fn change_map(&self) -> RwLockWriteGuard<'_, ()> {
-        self.map.write().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn change_map(&self) -> BravoWriteGuard<'_> {
+        self.map.write()
     }
 }

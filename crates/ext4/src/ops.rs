@@ -22,8 +22,9 @@ fn node(inode: &Inode) -> &Node {
     inode.private::<Node>()
 }
 
+/// The inode, to be read.
 fn info(inode: &Inode) -> InodeInfo {
-    node(inode).info()
+    node(inode).shown()
 }
 
 /// The inode of a directory; `ENOTDIR` for another.
@@ -122,7 +123,7 @@ impl InodeOps for Ext4 {
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
         let node = node(inode);
         let _map = node.read_map();
-        let info = node.info();
+        let info = node.shown();
         let value = self.xattr_value(&info, name)?;
         self.note_block(&info);
         Ok(value)
@@ -131,7 +132,7 @@ impl InodeOps for Ext4 {
     fn list_xattr(&self, inode: &Inode, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let node = node(inode);
         let _map = node.read_map();
-        let info = node.info();
+        let info = node.shown();
         self.list_xattrs(&info, each)?;
         self.note_block(&info);
         Ok(())
@@ -140,7 +141,7 @@ impl InodeOps for Ext4 {
     fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>> {
         let node = node(inode);
         let _map = node.read_map();
-        let info = node.info();
+        let info = node.shown();
         let acl = self.acl(&info, kind)?;
         self.note_block(&info);
         Ok(acl)
@@ -199,13 +200,13 @@ impl FileOps for Ext4 {
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize> {
         let node = node(inode);
         let _map = node.read_map();
-        Ok(self.read_file(&node.info(), buf, offset)?)
+        Ok(self.read_file(&node.shown(), buf, offset)?)
     }
 
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {
         let node = node(inode);
         let _map = node.read_map();
-        Ok(self.file_span(&node.info(), offset)?)
+        Ok(self.file_span(&node.shown(), offset)?)
     }
 
     fn read_dir(

@@ -4,6 +4,7 @@
 //! `cargo test -p extern4 --features audit --test footprint -- --nocapture` prints the figures.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use extern4::{Access, Cred, OpenFlags, Session, Volume};
 use extern4_sync::allocations;
@@ -70,6 +71,42 @@ fn a_warm_walk_on_ext4_leaves_no_trace_in_shared_memory() {
             assert!(found.is_empty(), "{one_name} and {other_name}: {found:?}");
         }
     }
+}
+
+/// Two threads read a file that was changed a while ago, and has been read often since.
+#[test]
+fn threads_that_read_one_file_share_no_line() {
+    /// More reads than make a lock and an inode be read as what nobody changes.
+    const READS: usize = 40;
+    /// For so long nothing is taken for that which has been changed.
+    const MOMENT: Duration = Duration::from_millis(20);
+    let spec = ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "1024"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let volume = Volume::options().write(true).open(&image.path).unwrap();
+    let session = volume.superuser();
+    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+    let files = [(); 2].map(|()| session.open_with("/file", flags, 0o644).unwrap());
+    files[0].write_at(&[7; 5000], 0).unwrap();
+    let read = |who: usize| {
+        let mut bytes = [0; 64];
+        assert_eq!((files[who].read_at(&mut bytes, 4090).unwrap(), bytes), (64, [7; 64]));
+    };
+    let meet = || {
+        let [one, other] = side_by_side(|| read(0), || read(1));
+        println!("read, by two threads         {one}");
+        conflicts(&one, &other)
+    };
+    assert!(!meet().is_empty(), "nothing has been read often");
+    // The first read may note its time, which is a change.
+    for reads in [1, READS] {
+        std::thread::sleep(MOMENT);
+        (0..reads).for_each(|_| read(0));
+    }
+    let found = meet();
+    assert!(found.is_empty(), "{found:?}");
 }
 
 /// Makes and removes an empty file.
