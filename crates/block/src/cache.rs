@@ -13,10 +13,13 @@
 //!    on a copy, which then takes its place. So a [`Buffer`], and the snapshot of a [`Pin`], stay what they are.
 //! 8. Who changes a block keeps a [`Pin`] of it until the new contents stand on the device.
 //!
-//! A block that has been changed is read and changed under a lock of its own, until it is evicted. Of any other, a hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that other CPUs read, as
+//! A hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that other CPUs read, as
 //! `tests/footprint.rs` shows: [`BufferCache::with`] and [`BufferCache::peek`] look at the buffer under an RCU guard.
 //! Only [`BufferCache::read`], whose buffer may be kept, counts itself in the buffer. The table and its orderings are
 //! [`extern4_sync::table`].
+//!
+//! A block that has been changed is read and changed under a lock of its own, until it is evicted; but one that is read again
+//! and again shows what it has been changed to, and is read as any other until the next change.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -25,8 +28,10 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, PoisonError};
 
 use extern4_sync::percpu::{Padded, PerCpu};
-use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Latch, OnceLock, Ordering::Relaxed};
-use extern4_sync::rcu::{self, Guard};
+use extern4_sync::primitive::{
+    AtomicU32, AtomicU64, AtomicUsize, Latch, LatchGuard, OnceLock, Ordering::Relaxed,
+};
+use extern4_sync::rcu::{self, Guard, RcuOption};
 use extern4_sync::shares::Shares;
 use extern4_sync::table::{Held, Seen, Table};
 use extern4_sync::tally::Tally;
@@ -101,11 +106,25 @@ pub type Image = Arc<Box<[u8]>>;
 /// numbers say is between him and the one who writes the block, who [seals](Pin::seal) it first.
 pub type Unsealed = [u32; 4];
 
+/// So many looks in a row make a changed block show its contents: as many as cost, by the lock, what the copy costs that the next
+/// change has to make.
+const STREAK: u32 = 16;
+
+/// A block that has been changed since it was loaded.
+#[derive(Debug)]
+struct Changed {
+    newest: Latch<Newest>,
+    /// What `newest` says, or nothing. Written under that lock, and read without.
+    shown: RcuOption<Image>,
+}
+
 /// What a block has been changed to.
 #[derive(Debug)]
 struct Newest {
     bytes: Bytes,
     unsealed: Unsealed,
+    /// Looks since the last change.
+    looks: u32,
 }
 
 /// The bytes of a block that has been changed.
@@ -133,7 +152,7 @@ pub struct Block {
     /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
     image: OnceLock<Result<Box<[u8]>, Box<Error>>>,
     /// What it has been changed to since.
-    changed: std::sync::OnceLock<Box<Latch<Newest>>>,
+    changed: std::sync::OnceLock<Box<Changed>>,
     tag: AtomicU64,
 }
 
@@ -156,20 +175,71 @@ impl Block {
     fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
         let changed = self.changed.get().unwrap_or_else(|| {
             // Looked at before, since models may switch threads where it is.
-            let (loaded, unsealed) = (self.loaded(), Unsealed::default());
-            self.changed
-                .get_or_init(|| Box::new(Latch::new(Newest { bytes: Bytes::Own(loaded.into()), unsealed })))
+            let loaded = self.loaded();
+            self.changed.get_or_init(|| Box::new(Changed::new(loaded)))
         });
-        // Nobody looks at the newest contents under the lock but who changes them, so if `change` panics there is nothing half
-        // done that others must not see: they are what the caller's structures have to deal with.
-        change(&mut changed.lock().unwrap_or_else(PoisonError::into_inner))
+        changed.change(change)
     }
 
     /// What it has been changed to, if it has.
     #[inline]
     fn changed(&self) -> Option<Glance> {
-        let changed = self.changed.get()?;
-        Some(changed.lock().unwrap_or_else(PoisonError::into_inner).lend())
+        Some(self.changed.get()?.lock().lend())
+    }
+
+    /// Hands the newest contents to `look`, which is not to wait for anything.
+    #[inline]
+    fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
+        match self.changed.get() {
+            None => look(self.loaded()),
+            Some(changed) => changed.look(guard, look),
+        }
+    }
+}
+
+impl Changed {
+    fn new(loaded: &[u8]) -> Self {
+        let newest = Newest { bytes: Bytes::Own(loaded.into()), unsealed: Unsealed::default(), looks: 0 };
+        Self { newest: Latch::new(newest), shown: RcuOption::default() }
+    }
+
+    #[inline]
+    fn lock(&self) -> LatchGuard<'_, Newest> {
+        // Nobody looks at the newest contents under the lock but who changes them, so if a change panics there is nothing half
+        // done that others must not see: they are what the caller's structures have to deal with.
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands the contents to `change`, and shows them no more.
+    #[inline]
+    fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
+        let mut newest = self.lock();
+        self.hide(&mut newest);
+        change(&mut newest)
+    }
+
+    /// Shows the contents, which are about to be changed, no more.
+    #[inline]
+    fn hide(&self, newest: &mut Newest) {
+        newest.looks = 0;
+        if !self.shown.is_none() {
+            self.shown.store(None);
+        }
+    }
+
+    /// Hands them to `look`, without the lock if they are shown.
+    #[inline]
+    fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
+        if let Some(image) = self.shown.load(guard) {
+            return look(image);
+        }
+        let mut newest = self.lock();
+        newest.looks += 1;
+        // One who was before may have shown them while this one waited.
+        if newest.looks == STREAK {
+            self.shown.store(Some(newest.bytes.lend()));
+        }
+        look(&newest.bytes)
     }
 }
 
@@ -332,8 +402,9 @@ impl Pin {
     /// Calls `seal` to do what has been put off until the block is written, if anything has.
     pub fn seal(&self, seal: impl FnOnce(&mut [u8], Unsealed)) {
         let Some(changed) = self.0.changed.get() else { return };
-        let mut newest = changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = changed.lock();
         if newest.unsealed != Unsealed::default() {
+            changed.hide(&mut newest);
             newest.edit(|bytes, unsealed| seal(bytes, std::mem::take(unsealed)));
         }
     }
@@ -393,20 +464,24 @@ impl BufferCache {
         self.options.block_count
     }
 
-    /// Block `block` if it is in memory and has not been changed, for as long as the guard lives. Never reads and never
+    /// Block `block` if it is in memory, and not just being changed, for as long as the guard lives. Never reads and never
     /// waits.
     #[inline]
     pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g [u8]> {
         let found = self.table.get(block, guard)?.value();
-        if !found.is_ready() || found.changed.get().is_some() {
+        if !found.is_ready() {
             return None;
         }
+        let bytes = match found.changed.get() {
+            None => found.loaded(),
+            Some(changed) => changed.shown.load(guard)?,
+        };
         self.hits.add([1]);
-        Some(found.loaded())
+        Some(bytes)
     }
 
     /// Calls `f` with block `block`, read from the device if need be: the cheapest way to look at a block. `f` must
-    /// not wait for anything, since on a hit it runs in a read section of RCU, and if the block has been changed, under its lock: nor
+    /// not wait for anything, since on a hit it runs in a read section of RCU, and if the block has been changed, perhaps under its lock: nor
     /// may it change the block.
     #[inline]
     pub fn with<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
@@ -419,12 +494,7 @@ impl BufferCache {
         let guard = rcu::pin();
         if let Some(found) = self.table.get(block, &guard).map(Seen::value).filter(|found| found.is_ready()) {
             self.hits.add([1]);
-            return Ok(match found.changed.get() {
-                None => f(found.loaded(), &found.flags),
-                Some(changed) => {
-                    f(&changed.lock().unwrap_or_else(PoisonError::into_inner).bytes, &found.flags)
-                }
-            });
+            return Ok(found.look(&guard, |bytes| f(bytes, &found.flags)));
         }
         drop(guard);
         let buffer = self.read(block)?;
@@ -437,10 +507,7 @@ impl BufferCache {
         let guard = rcu::pin();
         let found = self.table.get(block, &guard).map(Seen::value).filter(|found| found.is_ready())?;
         self.hits.add([1]);
-        Some(match found.changed.get() {
-            None => f(found.loaded()),
-            Some(changed) => f(&changed.lock().unwrap_or_else(PoisonError::into_inner).bytes),
-        })
+        Some(found.look(&guard, f))
     }
 
     /// Reads block `block` from the device once more if it is in memory, after it has been [written](Self::write) past the cache: as
@@ -847,6 +914,31 @@ mod tests {
         cache.write(3, &pin.snapshot()).unwrap();
         cache.device().read_at(&mut on_device, 3 * 1024).unwrap();
         assert_eq!(on_device, [9, 8]);
+    }
+
+    #[test]
+    fn what_is_read_again_and_again_is_shown_until_it_is_changed() {
+        let cache = cache(8);
+        let mut buffer = cache.read(3).unwrap();
+        let guard = rcu::pin();
+        for change in 0..3 {
+            buffer.change(|bytes, _| bytes.fill(10 + change));
+            for _ in 0..STREAK {
+                assert!(cache.peek(3, &guard).is_none());
+                assert_eq!(cache.with(3, |bytes| bytes[1]).unwrap(), 10 + change);
+            }
+            let shown = cache.peek(3, &guard).unwrap();
+            assert_eq!((shown[1], cache.with(3, |bytes| bytes[1]).unwrap()), (10 + change, 10 + change));
+            buffer.pin().seal(|_, _| panic!("nothing has been put off"));
+            assert!(cache.peek(3, &guard).is_some());
+            buffer.change(|bytes, unsealed| (bytes[1], unsealed[0]) = (99, 1));
+            assert_eq!((shown[1], cache.with(3, |bytes| bytes[1]).unwrap()), (10 + change, 99));
+            (1..STREAK).for_each(|_| cache.with(3, |_| ()).unwrap());
+            assert!(cache.peek(3, &guard).is_some());
+            buffer.pin().seal(|bytes, _| bytes[1] = 100);
+            assert!(cache.peek(3, &guard).is_none());
+            assert_eq!((cache.with(3, |bytes| bytes[1]).unwrap(), shown[1]), (100, 10 + change));
+        }
     }
 
     #[test]

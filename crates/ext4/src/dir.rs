@@ -37,6 +37,12 @@ const FIRST_HASH: u64 = 2;
 /// How many blocks of a directory are fetched at once.
 const READ_AHEAD: u32 = 64;
 
+/// A block of a directory as it stood when it was read.
+struct BlockCopy {
+    number: u64,
+    bytes: Box<[u8]>,
+}
+
 /// What a listing calls with each entry.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>;
 
@@ -85,6 +91,12 @@ impl Ext4 {
     ) -> Result<R> {
         let verify = |bytes: &[u8]| verify_block(dir, logical, physical, bytes);
         self.with_verified(physical, Verified::DirectoryBlock, verify, look)
+    }
+
+    /// A copy of that block, for a listing: who hands out names may wait for something, and holds nothing that others count.
+    fn copy_dir_block(&self, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
+        let bytes = self.with_dir_block(dir, logical, physical, |bytes| bytes.into())?;
+        Ok(BlockCopy { number: physical, bytes })
     }
 
     /// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree, which is then not
@@ -198,7 +210,8 @@ impl Ext4 {
             if is_root(dir, logical) && self.list_dots_of_root(dir, from, each).is_break() {
                 return Ok(());
             }
-            if let Some(block) = self.names_block(dir, logical)? {
+            if let Some(physical) = self.names_physical(dir, logical)? {
+                let block = self.copy_dir_block(dir, logical, physical)?;
                 let start = u64::from(logical) * block_size;
                 if self.list_block(dir, &block, start, from, each)?.is_break() {
                     return Ok(());
@@ -213,12 +226,12 @@ impl Ext4 {
     fn list_block(
         &self,
         dir: &InodeInfo,
-        block: &Buffer,
+        block: &BlockCopy,
         start: u64,
         from: u64,
         each: Each<'_>,
     ) -> Result<ControlFlow<()>> {
-        for slot in self.dir_slots(dir, block.number(), block) {
+        for slot in self.dir_slots(dir, block.number, &block.bytes) {
             let slot = slot?;
             // A cookie may point between entries that have since been merged: what counts is where they start.
             let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
@@ -357,7 +370,7 @@ impl HashOrder<'_> {
                 self.list_batch(batch, position, each).map(drop)
             }),
             None => {
-                let block = self.fs.dir_block(self.dir, 0)?;
+                let block = self.copy(0)?;
                 let mut batch = Batch::new();
                 self.fill(&mut batch, &block, ALL)?;
                 self.push_new_names(&mut batch, ALL)?;
@@ -374,9 +387,11 @@ impl HashOrder<'_> {
         if self.dir.is_inline() {
             return self.fs.with_inline_dir(self.dir, |inline, _, _| Ok((self.dir.ino(), inline.parent)));
         }
-        let block = self.fs.dir_block(self.dir, 0)?;
-        let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino()).block(block.number());
-        Ok(dirent::dot_and_dotdot(&block, &self.fs.dir_layout(self.dir), place)?)
+        let physical = self.fs.dir_physical(self.dir, 0)?;
+        let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino()).block(physical);
+        let layout = self.fs.dir_layout(self.dir);
+        let dots = |bytes: &[u8]| dirent::dot_and_dotdot(bytes, &layout, place);
+        Ok(self.fs.with_dir_block(self.dir, 0, physical, dots)??)
     }
 
     fn list_tree(&self, tree: &Tree<'_>, position: u64, each: Each<'_>) -> Result<()> {
@@ -413,16 +428,20 @@ impl HashOrder<'_> {
     }
 
     /// Reads a leaf, after counting it: a tree with more leaves than the directory has blocks names some twice.
-    fn leaf(&self, leaves: &mut u32, len_blocks: u32, logical: u32) -> Result<Buffer> {
+    fn leaf(&self, leaves: &mut u32, len_blocks: u32, logical: u32) -> Result<BlockCopy> {
         *leaves += 1;
         if *leaves > len_blocks {
             return Err(loop_in(self.dir));
         }
-        self.fs.dir_block(self.dir, logical)
+        self.copy(logical)
     }
 
-    fn fill<'b>(&self, batch: &mut Batch<'b>, block: &'b Buffer, range: (u32, u32)) -> Result<()> {
-        for entry in self.fs.dir_entries(self.dir, block) {
+    fn copy(&self, logical: u32) -> Result<BlockCopy> {
+        self.fs.copy_dir_block(self.dir, logical, self.fs.dir_physical(self.dir, logical)?)
+    }
+
+    fn fill<'b>(&self, batch: &mut Batch<'b>, block: &'b BlockCopy, range: (u32, u32)) -> Result<()> {
+        for entry in Entries::from(self.fs.dir_slots(self.dir, block.number, &block.bytes)) {
             let entry = entry?;
             if !entry.is_dot_or_dotdot() {
                 self.push(batch, entry, range);
