@@ -4,6 +4,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use extern4_sync::audit::{Footprint, locked_instructions, record};
 use extern4_vfs::{DirBatch, Errno, How, NewKind, OpenFile, OpenFlags, RenameFlags, Session, XattrFlags};
@@ -16,11 +17,18 @@ pub(super) const BLOCK_BYTES: u64 = 4096;
 const ATTRIBUTE: &str = "user.lab";
 /// So often each thread does beforehand what a call may do, on things that stay as they are and on names of its own.
 const ROUNDS: usize = 3;
+/// So often it then looks at what it is to call upon: until what is read again and again is read as such.
+const LOOKS: usize = 16;
+/// After that time what has been changed is read as what has not: longer than the millisecond for which [`bravo`](extern4_sync::bravo)
+/// remembers a writer, and than a tick, within which a time of access is not yet later than that of the change.
+const MOMENT: Duration = Duration::from_millis(12);
 
 /// What the worker is to do.
 enum Order {
     /// Get warm below a directory, with this file open.
     Prepare { base: String, open: Place },
+    /// Look at all there is once more.
+    LookAround,
     /// Make a call, and tell; instruction by instruction, or as fast as one can.
     Call { call: Call, step: bool },
     /// Close everything.
@@ -92,6 +100,18 @@ impl Worker {
         workers.iter().for_each(|worker| drop(worker.end()));
     }
 
+    /// Has all of them, in turns, look again at what all of them have changed while they got warm, until it is as it is where
+    /// nothing changes.
+    pub(super) fn settle(workers: &[Self]) {
+        // The first who looks at something may note the time of that, which is a change, too.
+        for times in [1, LOOKS] {
+            thread::sleep(MOMENT);
+            for _ in 0..times {
+                workers.iter().for_each(|worker| drop(worker.order(Order::LookAround)));
+            }
+        }
+    }
+
     /// Has it make a call, and count locked instructions if `step`, which takes long.
     pub(super) fn call(&self, call: Call, step: bool) -> Told {
         self.order(Order::Call { call, step }).expect("a call is told of")
@@ -132,6 +152,10 @@ impl Hands {
         match order {
             Order::Prepare { base, open } => {
                 self.prepare(&base, open);
+                None
+            }
+            Order::LookAround => {
+                self.look_around();
                 None
             }
             Order::Call { call, step } => {
