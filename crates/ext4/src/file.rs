@@ -6,7 +6,7 @@
 //! is read, so what fs-verity keeps there stays hidden.
 
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_vfs::{Span, SpanKind};
+use extern4_vfs::{Lent, Span, SpanKind, Take};
 
 use crate::error::Result;
 use crate::inode::InodeInfo;
@@ -57,6 +57,43 @@ impl Ext4 {
             done += part;
         }
         Ok(len)
+    }
+
+    /// Lends `take` up to `len` bytes at `offset` of a regular file, where they stand on the device. False if it does not take them; or if
+    /// not all that is not zeroes stands in a file of the host's, or a part of it elsewhere, too, in a later state. Locks: the map lock
+    /// shared until `take` returns: blocks that a file loses go to others only by a change of its map.
+    pub(crate) fn lend_file(
+        &self,
+        inode: &InodeInfo,
+        offset: u64,
+        len: usize,
+        take: &mut Take<'_>,
+    ) -> Result<bool> {
+        if inode.is_encrypted() || inode.is_inline() || self.journals_contents(inode) {
+            return Ok(false);
+        }
+        let left = inode.size().saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+        let bits = self.superblock().geometry().block_bits();
+        let (mut pieces, mut done) = (Vec::new(), 0);
+        while done < len {
+            let at = offset + done as u64;
+            let run = self.run_at(inode, at)?;
+            // As in `read_contents`.
+            let left = (run.end() << bits) - at;
+            let part = usize::try_from(left).unwrap_or(usize::MAX).min(len - done);
+            pieces.push(match run.kind {
+                RunKind::Mapped { physical } => {
+                    let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
+                    let lent = self.device.file_range(start..start + part as u64);
+                    let Some((file, offset)) = lent else { return Ok(false) };
+                    Lent::Host { file, offset, len: part }
+                }
+                RunKind::Hole | RunKind::Unwritten { .. } => Lent::Zeroes(part),
+            });
+            done += part;
+        }
+        Ok(take(&pieces))
     }
 
     /// The span of a regular file that holds byte `offset`, cut to start there; `None` at or behind the end.

@@ -9,7 +9,7 @@ use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::inode::ROOT_INO;
 use extern4_vfs::{
     Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
-    NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Timespec, XattrFlags,
+    NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Take, Timespec, XattrFlags,
 };
 
 use crate::casefold;
@@ -201,6 +201,12 @@ impl FileOps for Ext4 {
         let node = node(inode);
         let _map = node.read_map();
         Ok(self.read_file(&node.shown(), buf, offset)?)
+    }
+
+    fn lend(&self, inode: &Inode, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
+        let node = node(inode);
+        let _map = node.read_map();
+        Ok(self.lend_file(&node.info(), offset, len, take)?)
     }
 
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {

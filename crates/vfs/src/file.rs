@@ -13,7 +13,7 @@ use crate::clock;
 use crate::cred::{Caps, Cred};
 use crate::dir_batch::{DirBatch, DirEntry};
 use crate::errno::{Errno, Result};
-use crate::fs::{FallocateMode, SetAttr, Span, SpanKind};
+use crate::fs::{FallocateMode, SetAttr, Span, SpanKind, Take};
 use crate::inode::Inode;
 use crate::mount::Location;
 use crate::namei::Resolve;
@@ -167,6 +167,19 @@ impl OpenFile {
         let len = self.sb().fs().read_at(self.inode(), buf, offset)?;
         self.touch_atime();
         Ok(len)
+    }
+
+    /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes, where it stands, so that it need not be
+    /// copied twice; false if it was not taken, or cannot be lent, and has to be read. The file's time of access is set before, also if
+    /// nothing is taken: who has what he has taken may ask for that time at once.
+    pub fn lend_at(&self, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
+        self.require(OpenFlags::READ)?;
+        if self.inode().is_dir() {
+            return Err(Errno::EISDIR.into());
+        }
+        self.sb().gate.check()?;
+        self.touch_atime();
+        self.sb().fs().lend(self.inode(), offset, len, take)
     }
 
     /// What stands at byte `offset` and how far it goes; `None` at or behind the end of the file.

@@ -12,6 +12,7 @@
 //! of the caller, for [`Caps::SYS_RESOURCE`] decides whether quotas limit it.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -76,6 +77,34 @@ pub enum SpanKind {
     /// Data that is kept elsewhere: inside the inode, or in memory.
     Inline,
 }
+
+/// A piece of a file's contents, lent where it stands.
+#[derive(Clone, Copy, Debug)]
+pub enum Lent<'a> {
+    /// Bytes of a file of the host's, from `offset` on.
+    Host {
+        /// That file; it is for reading only.
+        file: &'a File,
+        /// The first byte.
+        offset: u64,
+        /// How many bytes.
+        len: usize,
+    },
+    /// So many zeroes, which stand nowhere.
+    Zeroes(usize),
+}
+
+impl Lent<'_> {
+    /// Length in bytes.
+    pub fn len_bytes(&self) -> usize {
+        match *self {
+            Self::Host { len, .. } | Self::Zeroes(len) => len,
+        }
+    }
+}
+
+/// Takes contents that are lent to it, one piece behind the other, while it is called; false if it wants none of them.
+pub type Take<'t> = dyn FnMut(&[Lent<'_>]) -> bool + 't;
 
 /// What kind of node to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -367,6 +396,13 @@ pub trait InodeOps {
 pub trait FileOps {
     /// Reads up to `buf.len()` bytes at `offset`; short only at the end of the file, holes are zeroes.
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes, where it stands; until `take` returns
+    /// nothing else comes to stand there that is not the file's own. False if it was not taken, or stands nowhere that can be lent;
+    /// errors are those of reading, but for what only `take` finds out.
+    fn lend(&self, _inode: &Inode, _offset: u64, _len: usize, _take: &mut Take<'_>) -> Result<bool> {
+        Ok(false)
+    }
 
     /// The span that holds byte `offset` of a regular file, cut to start there; `None` at or behind the end.
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>>;

@@ -69,8 +69,8 @@ pub use dir_batch::{DirBatch, DirEntry};
 pub use errno::{Errno, Error, Result};
 pub use file::{OpenFile, OpenFlags, OpenHow};
 pub use fs::{
-    FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind, NewNode, RawDirEntry, Rename,
-    RenameFlags, SetAttr, Span, SpanKind, XattrFlags,
+    FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, Lent, NameRef, NewKind, NewNode, RawDirEntry,
+    Rename, RenameFlags, SetAttr, Span, SpanKind, Take, XattrFlags,
 };
 pub use inode::{Inode, NewInode};
 pub use memfs::{MemFs, MemLimits};

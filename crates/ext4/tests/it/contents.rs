@@ -7,7 +7,7 @@ use extern4_block::{FileDevice, FileOptions};
 use extern4_ext4::{Ext4, OpenOptions, check};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
-use extern4_vfs::{Caps, Errno, FallocateMode, FileOps, FileSystem, Inode, Timespec};
+use extern4_vfs::{Caps, Errno, FallocateMode, FileOps, FileSystem, Inode, Lent, Timespec};
 
 use crate::model::Random;
 use crate::walk;
@@ -90,6 +90,9 @@ impl Pair {
         assert_eq!(read, self.model.len());
         if let Some(at) = (0..read).find(|&at| bytes[at] != self.model[at]) {
             panic!("{what}: byte {at} is {} and not {}", bytes[at], self.model[at]);
+        }
+        if let Some(lent) = walk::lent(fs, &self.inode, 0, self.model.len() + 1).unwrap() {
+            assert!(lent == self.model, "{what}: what is lent");
         }
     }
 }
@@ -451,6 +454,33 @@ fn speed_of_writing() {
     println!("{:.2} us each", time.as_secs_f64() * 1e6 / count as f64);
     println!("{} extents", extents(&fs, &inode));
     fs.truncate(&inode, 0, NOW, Caps::all()).unwrap();
+    fs.close().unwrap();
+}
+
+#[test]
+fn what_is_lent_stays_until_it_has_been_taken() {
+    let image = image("lent", 16 << 20, &["-t", "ext4", "-b", "4096"]);
+    let fs = open(&image);
+    let mut pair = Pair { inode: walk::resolve(&fs, "/f0").unwrap(), model: Vec::new() };
+    pair.write(&fs, &[b'a'; 3 * 4096 + 5], 4096).unwrap();
+    let want = pair.model[10..].to_vec();
+    assert_eq!(walk::lent(&fs, &pair.inode, 10, 1 << 20).unwrap(), Some(want));
+    assert_eq!(walk::lent(&fs, &pair.inode, 1 << 20, 1 << 20).unwrap(), Some(Vec::new()), "behind the end");
+    let is_cut = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let taken = fs.lend(&pair.inode, 0, 1 << 20, &mut |pieces| {
+            assert!(matches!(pieces, [Lent::Zeroes(4096), Lent::Host { len: 12293, .. }]), "{pieces:?}");
+            scope.spawn(|| {
+                fs.truncate(&pair.inode, 0, NOW, Caps::all()).unwrap();
+                is_cut.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert!(!is_cut.load(std::sync::atomic::Ordering::Relaxed), "blocks go while they are lent");
+            false
+        });
+        assert!(!taken.unwrap());
+    });
+    assert_eq!(pair.inode.attr().size, 0);
     fs.close().unwrap();
 }
 

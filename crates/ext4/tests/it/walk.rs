@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use extern4_block::FileDevice;
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::tree::{Content, ContentDigest, Entry, Kind, Time, Tree, join};
-use extern4_vfs::{AclKind, FileSystem, FileType, Inode, InodeOps, Result, SpanKind, Timespec};
+use extern4_vfs::{AclKind, FileSystem, FileType, Inode, InodeOps, Lent, Result, SpanKind, Timespec};
 
 /// Opens the image at `path` with the default options.
 pub(crate) fn open(path: &Path) -> Ext4 {
@@ -129,6 +130,9 @@ fn content(fs: &impl FileSystem, inode: &Inode) -> Content {
                 let want = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
                 let got = fs.read_at(inode, &mut buffer[..want], at)?;
                 assert_eq!(got, want);
+                if let Some(lent) = lent(fs, inode, at, want)? {
+                    assert!(lent == buffer[..want], "inode {}: what is lent from byte {at} on", inode.ino());
+                }
                 digest.add(at, &buffer[..want]);
                 at += want as u64;
             }
@@ -139,6 +143,22 @@ fn content(fs: &impl FileSystem, inode: &Inode) -> Content {
         Ok((digest, data)) => Content { digest: Ok(digest), data: Some(data) },
         Err(e) => Content { digest: Err(i32::from(e.errno().raw())), data: None },
     }
+}
+
+/// What is lent of a file, if it is.
+pub(crate) fn lent(fs: &impl FileSystem, inode: &Inode, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let taken = fs.lend(inode, offset, len, &mut |pieces| {
+        for piece in pieces {
+            let start = bytes.len();
+            bytes.resize(start + piece.len_bytes(), 0);
+            if let Lent::Host { file, offset, .. } = *piece {
+                file.read_exact_at(&mut bytes[start..], offset).expect("the image has it");
+            }
+        }
+        true
+    })?;
+    Ok(taken.then_some(bytes))
 }
 
 /// Where there is data, as `SEEK_DATA` and `SEEK_HOLE` find it: neighbouring spans of it make one range.
