@@ -206,7 +206,7 @@ impl FileOps for Ext4 {
     fn lend(&self, inode: &Inode, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
         let node = node(inode);
         let _map = node.read_map();
-        Ok(self.lend_file(&node.info(), offset, len, take)?)
+        Ok(self.lend_file(&node.shown(), offset, len, take)?)
     }
 
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {

@@ -1,18 +1,30 @@
 //! Replies: what is sent back, put together.
 
-use extern4_vfs::{Errno, Result};
+use extern4_vfs::{Errno, Lent, Result, Take};
 use zerocopy::{Immutable, IntoBytes};
 
 /// The body of a reply, which follows its header. It is written to where the transport wants it.
 pub(crate) struct Body<'a> {
     space: &'a mut [u8],
     len: usize,
+    outlet: Option<&'a mut dyn Outlet>,
+    is_sent: bool,
 }
+
+/// The way of a transport on which a large body goes to the kernel from where it stands.
+pub(crate) trait Outlet {
+    /// Sends the whole reply to request `unique`, with a header. When it returns, nothing looks at what was lent any more. False if it has
+    /// not gone; then nobody has been answered, unless with an error.
+    fn send(&mut self, unique: u64, body: &[Lent<'_>]) -> bool;
+}
+
+/// What is shorter is copied: to find out where it stands and to pass that on takes as long as to copy so much.
+const LENT_BYTES: usize = 32 << 10;
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Nothing: nobody waits.
+    /// Nothing: nobody waits, or the reply has gone.
     None,
     /// An error, without a body.
     Error(Errno),
@@ -21,8 +33,29 @@ pub(crate) enum Answer {
 }
 
 impl<'a> Body<'a> {
-    pub(crate) fn new(space: &'a mut [u8]) -> Self {
-        Self { space, len: 0 }
+    pub(crate) fn new(space: &'a mut [u8], outlet: Option<&'a mut dyn Outlet>) -> Self {
+        Self { space, len: 0, outlet, is_sent: false }
+    }
+
+    /// The whole reply has gone already.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent
+    }
+
+    /// Has the reply to request `unique` go with a body of up to `max` bytes that `lend` lends. False if it cannot: then
+    /// [`fill`](Self::fill) it.
+    pub(crate) fn send_lent(
+        &mut self,
+        unique: u64,
+        max: usize,
+        lend: impl FnOnce(&mut Take<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        let Some(outlet) = self.outlet.as_mut().filter(|_| max >= LENT_BYTES) else { return Ok(false) };
+        self.is_sent = lend(&mut |pieces| {
+            let len: usize = pieces.iter().map(Lent::len_bytes).sum();
+            (LENT_BYTES..=max).contains(&len) && outlet.send(unique, pieces)
+        })?;
+        Ok(self.is_sent)
     }
 
     /// How long it is so far.

@@ -11,7 +11,7 @@ use crate::abi::{Features, MINOR_PRUNE, Opcode};
 use crate::handles::Handles;
 use crate::meter::{Meter, Operation};
 use crate::nodes::Nodes;
-use crate::reply::{Answer, Body};
+use crate::reply::{Answer, Body, Outlet};
 use crate::request::Request;
 
 /// How requests come from the kernel.
@@ -165,23 +165,27 @@ impl Server {
         self.meter.sum()
     }
 
-    /// Answers a request; the body of the answer goes to `space`.
-    pub(crate) fn answer(&self, request: &Request<'_>, space: &mut [u8]) -> Answer {
+    /// Answers a request; the body of the answer goes to `space`, or where it is lent, with all of the answer through `outlet`.
+    pub(crate) fn answer<'a>(
+        &self,
+        request: &Request<'_>,
+        space: &'a mut [u8],
+        outlet: Option<&'a mut dyn Outlet>,
+    ) -> Answer {
         let Some(opcode) = Opcode::from_raw(request.header.opcode) else {
             return Answer::Error(Errno::ENOSYS);
         };
         let start = Instant::now();
-        let answer = self.try_answer(opcode, request, space);
+        let answer = self.try_answer(opcode, request, Body::new(space, outlet));
         self.meter.note(opcode, start.elapsed(), matches!(answer, Answer::Error(_)));
         answer
     }
 
-    fn try_answer(&self, opcode: Opcode, request: &Request<'_>, space: &mut [u8]) -> Answer {
-        let mut body = Body::new(space);
+    fn try_answer(&self, opcode: Opcode, request: &Request<'_>, mut body: Body<'_>) -> Answer {
         let done = catch_unwind(AssertUnwindSafe(|| self.dispatch(opcode, request, &mut body)));
         let len = body.len();
         match done {
-            Ok(Ok(())) if has_no_reply(opcode) => Answer::None,
+            Ok(Ok(())) if has_no_reply(opcode) || body.is_sent() => Answer::None,
             Ok(Ok(())) => Answer::Body(len),
             Ok(Err(_)) if has_no_reply(opcode) => Answer::None,
             Ok(Err(error)) => self.refuse(opcode, &error),

@@ -38,7 +38,7 @@ impl Served {
         let header = InHeader { len, opcode: opcode as u32, nodeid, unique: 1, ..InHeader::default() };
         let bytes = [header.as_bytes(), &args].concat();
         let mut space = vec![0; 1 << 13];
-        match self.server.answer(&Request::parse(&bytes).expect("a request"), &mut space) {
+        match self.server.answer(&Request::parse(&bytes).expect("a request"), &mut space, None) {
             Answer::None => Ok(Vec::new()),
             Answer::Error(errno) => Err(errno),
             Answer::Body(len) => Ok(space[..len].to_vec()),

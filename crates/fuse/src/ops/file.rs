@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use extern4_vfs::{
-    Caps, Errno, FallocateMode, FileFlags, How, Location, OpenFile, OpenFlags, OpenHow, Resolve, Result,
+    Caps, Errno, FallocateMode, FileFlags, How, Location, OpenFile, OpenFlags, OpenHow, Resolve, Result, Take,
 };
 
 use crate::abi::{
@@ -140,6 +140,10 @@ impl Server {
         let read: ReadIn = request.arg()?;
         let handle = self.file(request, request.header.nodeid, read.fh, OpenFlags::READ)?;
         let size = usize::try_from(read.size).map_err(|_| Errno::EINVAL)?;
+        let lend = |take: &mut Take<'_>| handle.file.lend_at(read.offset, size, take);
+        if body.send_lent(request.header.unique, size, lend)? {
+            return Ok(());
+        }
         body.fill(size, |space| handle.file.read_at(space, read.offset))
     }
 

@@ -17,9 +17,11 @@ use zerocopy::IntoBytes as _;
 use super::clone::clone_channel;
 use super::cpus::run_on;
 use super::lookout::{Lookout, Next};
+use super::pipe::Pipe;
 use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, answer, waits};
 use crate::abi::{InHeader, OutHeader, WriteIn};
 use crate::init::MAX_DATA_BYTES;
+use crate::reply::Outlet;
 use crate::request::Request;
 use crate::server::Server;
 
@@ -39,6 +41,7 @@ pub(super) struct Channel {
     device: Arc<OwnedFd>,
     request: Vec<u8>,
     answer: Vec<u8>,
+    pipe: Pipe,
     /// How long the next request is looked for before sleeping.
     patience: Duration,
 }
@@ -67,7 +70,7 @@ pub(super) fn start<'scope>(
 impl Channel {
     pub(super) fn new(device: Arc<OwnedFd>) -> Self {
         let (request, answer) = (vec![0; REQUEST_BYTES], vec![0; ANSWER_BYTES]);
-        Self { device, request, answer, patience: Duration::ZERO }
+        Self { device, request, answer, pipe: Pipe::default(), patience: Duration::ZERO }
     }
 
     /// Answers requests until the mount is no more.
@@ -93,7 +96,7 @@ impl Channel {
     pub(super) fn run_once(&mut self, server: &Server) -> io::Result<bool> {
         let Some(len) = self.wait()? else { return Ok(false) };
         if let Some(request) = Request::parse(&self.request[..len]) {
-            respond(server, &self.device, &request, &mut self.answer);
+            respond(server, &self.device, &request, &mut self.answer, None);
         }
         Ok(true)
     }
@@ -155,14 +158,14 @@ impl Channel {
     fn respond(&mut self, server: &Arc<Server>, waiters: &Waiters, len: usize) {
         let Some(request) = Request::parse(&self.request[..len]) else { return };
         if !waits(request.header.opcode) {
-            respond(server, &self.device, &request, &mut self.answer);
+            respond(server, &self.device, &request, &mut self.answer, Some(&mut self.pipe));
             return;
         }
         let (server, device) = (Arc::clone(server), Arc::clone(&self.device));
         let bytes = self.request[..len].to_vec();
         waiters.hand_over(Box::new(move || {
             let request = Request::parse(&bytes).expect("it was parsed before");
-            respond(&server, &device, &request, &mut [0; SHORT_ANSWER_BYTES]);
+            respond(&server, &device, &request, &mut [0; SHORT_ANSWER_BYTES], None);
         }));
     }
 }
@@ -198,8 +201,16 @@ impl Drop for Closes<'_> {
 }
 
 /// Answers a request. Whether anybody takes the answer is not ours to know.
-fn respond(server: &Server, device: &OwnedFd, request: &Request<'_>, space: &mut [u8]) {
-    let Some((header, body)) = answer(server, request, &mut space[HEADER_BYTES..]) else { return };
+fn respond(
+    server: &Server,
+    device: &OwnedFd,
+    request: &Request<'_>,
+    space: &mut [u8],
+    pipe: Option<&mut Pipe>,
+) {
+    let mut outlet = pipe.map(|pipe| pipe.outlet(device));
+    let outlet = outlet.as_mut().map(|outlet| -> &mut dyn Outlet { outlet });
+    let Some((header, body)) = answer(server, request, &mut space[HEADER_BYTES..], outlet) else { return };
     space[..HEADER_BYTES].copy_from_slice(header.as_bytes());
     match rustix::io::write(device, &space[..HEADER_BYTES + body]) {
         // Nobody waits for it any more; or the mount has gone, which the next read tells.

@@ -4,6 +4,7 @@ mod channel;
 mod clone;
 mod cpus;
 mod lookout;
+mod pipe;
 mod ring;
 mod waiters;
 
@@ -17,7 +18,7 @@ use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes as _;
 
 use crate::abi::{NOTIFY_PRUNE, NotifyPruneOut, Opcode, OutHeader};
-use crate::reply::Answer;
+use crate::reply::{Answer, Outlet};
 use crate::request::Request;
 use crate::server::{Server, Transport};
 use channel::Channel;
@@ -95,9 +96,15 @@ fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
     }
 }
 
-/// Has a request answered, with the body in `space`; gives the header of the answer, and how long the body is. `None` if nobody waits.
-fn answer(server: &Server, request: &Request<'_>, space: &mut [u8]) -> Option<(OutHeader, usize)> {
-    let (error, body) = match server.answer(request, space) {
+/// Has a request answered, with the body in `space`; gives the header of the answer, and how long the body is. `None` if nobody
+/// waits, or it has gone through `outlet`.
+fn answer<'a>(
+    server: &Server,
+    request: &Request<'_>,
+    space: &'a mut [u8],
+    outlet: Option<&'a mut dyn Outlet>,
+) -> Option<(OutHeader, usize)> {
+    let (error, body) = match server.answer(request, space, outlet) {
         Answer::None => return None,
         Answer::Error(errno) => (-i32::from(errno.raw()), 0),
         Answer::Body(len) => (0, len),

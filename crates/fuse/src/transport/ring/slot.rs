@@ -201,7 +201,7 @@ pub(super) fn answer_parts(
 ) -> (OutHeader, usize) {
     let request = Request::of_parts(&parts.header, &parts.argument, payload).expect("room for a header");
     // Nothing comes this way that nobody waits for; if it did, an empty answer would free its slot.
-    answer(server, &request, space)
+    answer(server, &request, space, None)
         .unwrap_or((OutHeader { unique: request.header.unique, ..OutHeader::default() }, 0))
 }
 
