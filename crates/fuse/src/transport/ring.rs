@@ -2,7 +2,8 @@
 //!
 //! A request is put into memory that the kernel has been given for it, and comes as a completion; the answer is put in its place, and
 //! goes back with the same step that waits for the next one. A program that asks sleeps on the CPU on which its answer is made, so that
-//! nobody has to be woken elsewhere. The layout is that of the kernel's document on FUSE over io_uring and of `linux/fuse.h`.
+//! nobody has to be woken elsewhere. That is best also for large reads, though the kernel asks ahead for them: what comes from another CPU
+//! is in no cache of the reader's. The layout is that of the kernel's document on FUSE over io_uring and of `linux/fuse.h`.
 //!
 //! ```text
 //! thread of CPU n          kernel
