@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::plan::pattern;
 
-use crate::mounting::{EMPTY, Served, as_user, can_mount, copy_command, sound, transports, users_can_mount};
+use crate::mounting::{
+    EMPTY, Served, as_user, can_mount, copy_command, in_foreground, patiently, sound, transports,
+    users_can_mount,
+};
 use crate::run::{partitioned, tool};
 
 const SMALL_BLOCKS: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "1024"]);
@@ -171,6 +174,38 @@ fn parts_of_disks_are_read_from_where_they_begin() {
         cases.iter().for_each(|case| assert_reads(&served, case));
         served.umount();
     }
+}
+
+/// Bytes that a process has written from its memory; what is spliced is not among them.
+fn written_by(process: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/io")).expect("a process");
+    let count = text.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("it is counted");
+    count.parse().expect("a number")
+}
+
+#[test]
+fn large_answers_do_not_pass_through_the_daemon() {
+    const LEN: usize = 8 << 20;
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.from_directory(&[|root| fs::write(root.join("file"), pattern(4, 0, LEN))]).build();
+    let dir = image.scratch().join("mnt");
+    let mut daemon = in_foreground(&image, &dir, "transport=device");
+    let written = [512 << 10, 4 << 10].map(|part| {
+        let (file, before) = (uncached(&dir.join("file")), written_by(daemon.id()));
+        let mut bytes = vec![0; part];
+        for at in (0..LEN).step_by(part) {
+            file.read_exact_at(&mut bytes, at as u64).expect("it is read");
+            assert!(bytes == pattern(4, at as u64, part), "{part} bytes at {at}");
+        }
+        written_by(daemon.id()) - before
+    });
+    patiently(&["umount"], &dir);
+    assert!(daemon.wait().expect("it ends").success());
+    let [large, small] = written;
+    assert!(large < 1 << 20, "{large} bytes were copied");
+    assert!(small > LEN as u64, "only {small} bytes were copied");
 }
 
 #[test]
