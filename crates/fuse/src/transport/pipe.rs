@@ -217,6 +217,16 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_can_be_spliced_it_is_not_tried_again() {
+        let directory = File::open("/").expect("a directory");
+        let mut pipe = Pipe::default();
+        assert_eq!(sent(&mut pipe, &[Lent::Host { file: &directory, offset: 0, len: 1 }]), None);
+        assert!(pipe.ends.is_none());
+        assert_eq!(sent(&mut pipe, &[Lent::Zeroes(3)]), None);
+        assert!(pipe.ends.is_none());
+    }
+
+    #[test]
     fn what_has_no_room_is_not_begun() {
         let file = scratch(&[b'x'; 4096]);
         let body = vec![Lent::Host { file: &file, offset: 1, len: 1 }; 1000];
