@@ -50,7 +50,8 @@ impl Server {
         body.put(&InitOut {
             major: MAJOR,
             minor: MINOR,
-            max_readahead: init.max_readahead,
+            // No less than the mount has by then; the kernel keeps to that.
+            max_readahead: init.max_readahead.max(MAX_DATA_BYTES as u32),
             flags: low,
             max_background: MAX_BACKGROUND,
             congestion_threshold: MAX_BACKGROUND / 4 * 3,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 
+use crate::init::MAX_DATA_BYTES;
 use crate::{fusermount, loop_device};
 
 /// The type that the mount table shows: FUSE, and whose.
@@ -75,7 +77,10 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
         Some(Ok((_attached, path))) => {
             let data = CString::new(format!("{data},blksize={BLOCK_BYTES}")).expect("no zero byte");
             match rustix::mount::mount(&path, &dir, BLOCK_TYPE, flags(options), &*data) {
-                Ok(()) => return Ok((device, Mounted { dir, not_blk: None })),
+                Ok(()) => {
+                    read_far_ahead(&dir);
+                    return Ok((device, Mounted { dir, not_blk: None }));
+                }
                 // A kernel without it.
                 Err(error @ Errno::NODEV) => Some(error.into()),
                 Err(error) => return Err(error.into()),
@@ -86,7 +91,60 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     };
     let data = CString::new(data).expect("no zero byte");
     rustix::mount::mount(&options.source, &dir, TYPE, flags(options), &*data)?;
+    read_far_ahead(&dir);
     Ok((device, Mounted { dir, not_blk }))
+}
+
+/// Has the kernel read as far ahead of who reads a file from end to end as one request carries: by default that is an eighth, and it
+/// asks for a part when the one before has been read. Nothing is lost where that cannot be said.
+fn read_far_ahead(dir: &Path) {
+    const KIB: usize = MAX_DATA_BYTES / 1024;
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let Some(device) = device_of(&table, dir) else { return };
+    // That of a block device's mount is told by its name from the block device's own.
+    for name in [format!("{device}-fuseblk"), device] {
+        let path = format!("/sys/class/bdi/{name}/read_ahead_kb");
+        let Some(now) = std::fs::read_to_string(&path).ok().and_then(|kib| kib.trim().parse().ok()) else {
+            continue;
+        };
+        if KIB > now {
+            // Without sysfs to be written, as in a container, it stays what it is.
+            let _ = std::fs::write(path, KIB.to_string());
+        }
+        return;
+    }
+}
+
+/// The number of what is mounted on `dir`, as the mount table has it: "major:minor". Nobody is asked for it, for nobody answers yet.
+fn device_of(table: &[u8], dir: &Path) -> Option<String> {
+    let mut lines = table.rsplit(|byte| *byte == b'\n');
+    // proc_pid_mountinfo(5): the fifth field, and the third. What was mounted last stands behind the others.
+    lines.find_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let device = fields.nth(2)?;
+        let is_there = unescaped(fields.nth(1)?) == dir.as_os_str().as_bytes();
+        is_there.then(|| String::from_utf8_lossy(device).into_owned())
+    })
+}
+
+/// A path of the mount table, where space, tab, newline and backslash are three octal digits behind a backslash.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, tail @ ..] = rest {
+        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
+        match (first, tail.get(..3).and_then(octal)) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    bytes
 }
 
 /// What the kernel takes for the block size of a loop device that nothing is read from.
@@ -216,4 +274,22 @@ fn mounts_of(device: u64) -> io::Result<usize> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     let lines = table.split(|byte| *byte == b'\n');
     Ok(lines.filter(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes())).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mounted_is_found_by_where() {
+        let table = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw
+40 22 0:51 / /mnt/a\\040b rw shared:1 - fuse.extern4 x rw
+41 22 0:52 / /mnt/a\\134b rw - fuse.extern4 x rw
+42 40 7:3 / /mnt/a\\040b rw - fuseblk.extern4 /dev/loop3 rw
+";
+        let device = |dir: &str| device_of(table, Path::new(dir));
+        assert_eq!(device("/mnt/a b").as_deref(), Some("7:3"), "the last");
+        assert_eq!(device("/mnt/a\\b").as_deref(), Some("0:52"));
+        assert_eq!((device("/").as_deref(), device("/mnt")), (Some("8:1"), None));
+    }
 }

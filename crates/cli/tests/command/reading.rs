@@ -1,7 +1,7 @@
 //! Large reads in a mount: what they give is what the file holds, however it lies on the volume and however the answer comes.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -317,6 +317,27 @@ fn a_volume_that_ends_early_is_an_error_of_that_read() {
         assert_eq!(last.read_at(&mut bytes, 39 << 20).expect("it is read"), 1 << 20);
         assert!(bytes.iter().all(|byte| *byte == 0), "what it ended before");
         drop(last);
+        served.umount();
+    }
+}
+
+#[test]
+fn files_are_read_far_ahead() {
+    if !can_mount() {
+        return;
+    }
+    for (transport, kind) in transports().into_iter().flat_map(|by| [(by, "rw"), (by, "nofuseblk")]) {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", &format!("{transport},{kind}")]);
+        // What is agreed upon at the first request is known once another has been answered.
+        let device = fs::metadata(&served.dir).expect("the root").dev();
+        let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let names = [format!("{device}-fuseblk"), device];
+        let said = names
+            .iter()
+            .find_map(|name| fs::read_to_string(format!("/sys/class/bdi/{name}/read_ahead_kb")).ok());
+        let kib: u32 = said.expect("it is told").trim().parse().expect("a number");
+        assert!(kib >= 1024, "{transport}, {kind}: {kib} KiB");
         served.umount();
     }
 }
