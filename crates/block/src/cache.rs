@@ -31,8 +31,9 @@ use extern4_sync::percpu::{Padded, PerCpu};
 use extern4_sync::primitive::{
     AtomicU32, AtomicU64, AtomicUsize, Latch, LatchGuard, OnceLock, Ordering::Relaxed,
 };
-use extern4_sync::rcu::{self, Guard, RcuOption};
+use extern4_sync::rcu::{self, Guard};
 use extern4_sync::shares::Shares;
+use extern4_sync::shown::Shown;
 use extern4_sync::table::{Held, Seen, Table};
 use extern4_sync::tally::Tally;
 
@@ -106,16 +107,12 @@ pub type Image = Arc<Box<[u8]>>;
 /// numbers say is between him and the one who writes the block, who [seals](Pin::seal) it first.
 pub type Unsealed = [u32; 4];
 
-/// So many looks in a row make a changed block show its contents: as many as cost, by the lock, what the copy costs that the next
-/// change has to make.
-const STREAK: u32 = 16;
-
 /// A block that has been changed since it was loaded.
 #[derive(Debug)]
 struct Changed {
     newest: Latch<Newest>,
-    /// What `newest` says, or nothing. Written under that lock, and read without.
-    shown: RcuOption<Image>,
+    /// What `newest` says.
+    shown: Shown<Image>,
 }
 
 /// What a block has been changed to.
@@ -123,8 +120,6 @@ struct Changed {
 struct Newest {
     bytes: Bytes,
     unsealed: Unsealed,
-    /// Looks since the last change.
-    looks: u32,
 }
 
 /// The bytes of a block that has been changed.
@@ -199,8 +194,8 @@ impl Block {
 
 impl Changed {
     fn new(loaded: &[u8]) -> Self {
-        let newest = Newest { bytes: Bytes::Own(loaded.into()), unsealed: Unsealed::default(), looks: 0 };
-        Self { newest: Latch::new(newest), shown: RcuOption::default() }
+        let newest = Newest { bytes: Bytes::Own(loaded.into()), unsealed: Unsealed::default() };
+        Self { newest: Latch::new(newest), shown: Shown::nothing() }
     }
 
     #[inline]
@@ -214,31 +209,18 @@ impl Changed {
     #[inline]
     fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
         let mut newest = self.lock();
-        self.hide(&mut newest);
+        self.shown.hide();
         change(&mut newest)
-    }
-
-    /// Shows the contents, which are about to be changed, no more.
-    #[inline]
-    fn hide(&self, newest: &mut Newest) {
-        newest.looks = 0;
-        if !self.shown.is_none() {
-            self.shown.store(None);
-        }
     }
 
     /// Hands them to `look`, without the lock if they are shown.
     #[inline]
     fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
-        if let Some(image) = self.shown.load(guard) {
+        if let Some(image) = self.shown.get(guard) {
             return look(image);
         }
         let mut newest = self.lock();
-        newest.looks += 1;
-        // One who was before may have shown them while this one waited.
-        if newest.looks == STREAK {
-            self.shown.store(Some(newest.bytes.lend()));
-        }
+        self.shown.count(|| newest.bytes.lend());
         look(&newest.bytes)
     }
 }
@@ -404,7 +386,7 @@ impl Pin {
         let Some(changed) = self.0.changed.get() else { return };
         let mut newest = changed.lock();
         if newest.unsealed != Unsealed::default() {
-            changed.hide(&mut newest);
+            changed.shown.hide();
             newest.edit(|bytes, unsealed| seal(bytes, std::mem::take(unsealed)));
         }
     }
@@ -474,7 +456,7 @@ impl BufferCache {
         }
         let bytes = match found.changed.get() {
             None => found.loaded(),
-            Some(changed) => changed.shown.load(guard)?,
+            Some(changed) => changed.shown.get(guard)?,
         };
         self.hits.add([1]);
         Some(bytes)
@@ -920,6 +902,8 @@ mod tests {
     fn what_is_read_again_and_again_is_shown_until_it_is_changed() {
         let cache = cache(8);
         let mut buffer = cache.read(3).unwrap();
+        // The looks that it takes: see `shown`.
+        const STREAK: u32 = 16;
         let guard = rcu::pin();
         for change in 0..3 {
             buffer.change(|bytes, _| bytes.fill(10 + change));

@@ -27,7 +27,8 @@ use extern4_disk::journal::Tid;
 use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{Latch, LatchGuard};
-use extern4_sync::rcu::{RcuOption, pin};
+use extern4_sync::rcu::pin;
+use extern4_sync::shown::Shown;
 use extern4_vfs::Inode;
 
 use crate::inode::InodeInfo;
@@ -36,8 +37,8 @@ use crate::window::Window;
 
 /// An inode in use.
 pub(crate) struct Node {
-    /// For readers, what `current` says; nothing, as long as hardly anybody reads it.
-    shown: RcuOption<InodeInfo>,
+    /// For readers, what `current` says.
+    shown: Shown<InodeInfo>,
     current: Latch<Current>,
     position: Option<Position>,
     map: Bravo,
@@ -80,12 +81,7 @@ struct Current {
     changed_in: Option<Tid>,
     /// The inode has been given back; another file may have its number.
     is_freed: bool,
-    /// How often it has been read in a row, since it was changed.
-    readers: u32,
 }
-
-/// So many readers in a row are shown a copy.
-const STREAK: u32 = 16;
 
 impl Node {
     pub(crate) fn new(info: InodeInfo) -> Self {
@@ -94,10 +90,9 @@ impl Node {
 
     fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
         let position = info.position();
-        let current = Latch::new(Current { info, changed_in, is_freed: false, readers: 0 });
-        let shown = RcuOption::default();
+        let current = Latch::new(Current { info, changed_in, is_freed: false });
         Self {
-            shown,
+            shown: Shown::nothing(),
             current,
             position,
             map: Bravo::new(()),
@@ -113,11 +108,8 @@ impl Node {
     /// Locks it to be changed, and shows readers nothing until they ask again and again.
     #[inline]
     fn change(&self) -> LatchGuard<'_, Current> {
-        let mut current = self.current();
-        current.readers = 0;
-        if !self.shown.is_none() {
-            self.shown.store(None);
-        }
+        let current = self.current();
+        self.shown.hide();
         current
     }
 
@@ -133,15 +125,11 @@ impl Node {
 
     /// The inode as it stands, for who only reads: where that is done often, without a store to memory that others use.
     pub(crate) fn shown(&self) -> InodeInfo {
-        if let Some(info) = self.shown.load(&pin()) {
+        if let Some(info) = self.shown.get(&pin()) {
             return info.clone();
         }
-        let mut current = self.current();
-        current.readers += 1;
-        // One who was before may have shown it while this one waited.
-        if current.readers == STREAK {
-            self.shown.store(Some(current.info.clone()));
-        }
+        let current = self.current();
+        self.shown.count(|| current.info.clone());
         current.info.clone()
     }
 

@@ -14,6 +14,7 @@
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
 //! - [`bravo`]: a lock for readers and writers that readers take without writing what other readers use.
+//! - [`shown`]: what is changed under a lock, shown without it to who looks again and again.
 //! - [`lglock`]: a lock for each CPU; one's own, a certain one, or all of them.
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
 //! - [`per_thread`]: a value for each thread that no other sees.
@@ -50,6 +51,7 @@ pub mod seqcount;
 pub mod serial;
 pub mod shared;
 pub mod shares;
+pub mod shown;
 mod spare;
 pub mod supply;
 pub mod table;

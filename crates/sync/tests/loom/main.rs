@@ -11,6 +11,7 @@ mod percpu;
 mod rcu;
 mod seqcount;
 mod shared;
+mod shown;
 mod supply;
 mod table;
 
