@@ -19,24 +19,28 @@
 //! [`extern4_sync::table`].
 //!
 //! A block that has been changed is read and changed under a lock of its own, until it is evicted; but one that is read again
-//! and again shows what it has been changed to, and is read as any other until the next change.
+//! and again shows what it has been changed to, and is read as any other until the next change (`changed`).
+
+mod buffer;
+mod changed;
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::iter;
-use std::ops::{Deref, Range};
-use std::sync::{Arc, PoisonError};
+use std::ops::Range;
+use std::sync::Arc;
 
 use extern4_sync::percpu::{Padded, PerCpu};
-use extern4_sync::primitive::{
-    AtomicU32, AtomicU64, AtomicUsize, Latch, LatchGuard, OnceLock, Ordering::Relaxed,
-};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering::Relaxed};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::shares::Shares;
-use extern4_sync::shown::Shown;
 use extern4_sync::table::{Held, Seen, Table};
 use extern4_sync::tally::Tally;
 
+pub use self::buffer::{Buffer, Pin};
+pub use self::changed::{Image, Unsealed};
+
+use self::buffer::Block;
 use crate::{BlockDevice, Error, Op, Result};
 
 /// Blocks that one device read fetches at most.
@@ -100,303 +104,6 @@ struct Counts {
     device_reads: AtomicU64,
 }
 
-/// The contents of a block at one moment.
-pub type Image = Arc<Box<[u8]>>;
-
-/// What whoever changes a block puts off until it is written, such as a checksum over all of it: all zeroes if nothing. What the
-/// numbers say is between him and the one who writes the block, who [seals](Pin::seal) it first.
-pub type Unsealed = [u32; 4];
-
-/// A block that has been changed since it was loaded.
-#[derive(Debug)]
-struct Changed {
-    newest: Latch<Newest>,
-    /// What `newest` says.
-    shown: Shown<Image>,
-}
-
-/// What a block has been changed to.
-#[derive(Debug)]
-struct Newest {
-    bytes: Bytes,
-    unsealed: Unsealed,
-}
-
-/// The bytes of a block that has been changed.
-#[derive(Debug)]
-enum Bytes {
-    /// Nobody else has seen them since they were changed, which is known without a count.
-    Own(Box<[u8]>),
-    /// Others may look at them.
-    Lent(Image),
-}
-
-/// A look at [`Newest`].
-#[derive(Clone, Debug)]
-struct Glance {
-    image: Image,
-    unsealed: Unsealed,
-}
-
-/// One block in memory.
-#[repr(C)]
-pub struct Block {
-    number: u64,
-    flags: AtomicU32,
-    shares: Shares,
-    /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
-    image: OnceLock<Result<Box<[u8]>, Box<Error>>>,
-    /// What it has been changed to since.
-    changed: std::sync::OnceLock<Box<Changed>>,
-    tag: AtomicU64,
-}
-
-impl Block {
-    fn is_ready(&self) -> bool {
-        matches!(self.image.get(), Some(Ok(_)))
-    }
-
-    /// What was read from the device.
-    #[inline]
-    fn loaded(&self) -> &[u8] {
-        match self.image.get() {
-            Some(Ok(image)) => image,
-            _ => unreachable!("block {} was handed out without contents", self.number),
-        }
-    }
-
-    /// Hands its newest contents to `change`.
-    #[inline]
-    fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
-        let changed = self.changed.get().unwrap_or_else(|| {
-            // Looked at before, since models may switch threads where it is.
-            let loaded = self.loaded();
-            self.changed.get_or_init(|| Box::new(Changed::new(loaded)))
-        });
-        changed.change(change)
-    }
-
-    /// What it has been changed to, if it has.
-    #[inline]
-    fn changed(&self) -> Option<Glance> {
-        Some(self.changed.get()?.lock().lend())
-    }
-
-    /// Hands the newest contents to `look`, which is not to wait for anything.
-    #[inline]
-    fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
-        match self.changed.get() {
-            None => look(self.loaded()),
-            Some(changed) => changed.look(guard, look),
-        }
-    }
-}
-
-impl Changed {
-    fn new(loaded: &[u8]) -> Self {
-        let newest = Newest { bytes: Bytes::Own(loaded.into()), unsealed: Unsealed::default() };
-        Self { newest: Latch::new(newest), shown: Shown::nothing() }
-    }
-
-    #[inline]
-    fn lock(&self) -> LatchGuard<'_, Newest> {
-        // Nobody looks at the newest contents under the lock but who changes them, so if a change panics there is nothing half
-        // done that others must not see: they are what the caller's structures have to deal with.
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Hands the contents to `change`, and shows them no more.
-    #[inline]
-    fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
-        let mut newest = self.lock();
-        self.shown.hide();
-        change(&mut newest)
-    }
-
-    /// Hands them to `look`, without the lock if they are shown.
-    #[inline]
-    fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
-        if let Some(image) = self.shown.get(guard) {
-            return look(image);
-        }
-        let mut newest = self.lock();
-        self.shown.count(|| newest.bytes.lend());
-        look(&newest.bytes)
-    }
-}
-
-impl Newest {
-    /// Hands the bytes, which nobody else looks at, to `change`: a copy of them, if somebody does.
-    #[inline]
-    fn edit<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
-        let bytes = match &mut self.bytes {
-            Bytes::Own(bytes) => bytes,
-            lent @ Bytes::Lent(_) => lent.take_back(),
-        };
-        change(bytes, &mut self.unsealed)
-    }
-
-    /// Lets somebody look at it as it is now.
-    fn lend(&mut self) -> Glance {
-        Glance { image: self.bytes.lend(), unsealed: self.unsealed }
-    }
-}
-
-impl Bytes {
-    fn lend(&mut self) -> Image {
-        let image = match self {
-            Self::Lent(image) => return Image::clone(image),
-            Self::Own(bytes) => Image::new(std::mem::take(bytes)),
-        };
-        *self = Self::Lent(Image::clone(&image));
-        image
-    }
-
-    /// The bytes themselves, once nobody looks at them any more; until then a copy of them.
-    #[cold]
-    fn take_back(&mut self) -> &mut Box<[u8]> {
-        let bytes = match std::mem::replace(self, Self::Own(Box::default())) {
-            Self::Own(bytes) => bytes,
-            Self::Lent(image) => Image::try_unwrap(image).unwrap_or_else(|others| Box::clone(&others)),
-        };
-        *self = Self::Own(bytes);
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Lent(_) => unreachable!("they have just been taken back"),
-        }
-    }
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Lent(image) => image,
-        }
-    }
-}
-
-impl fmt::Debug for Block {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block").field("number", &self.number).field("ready", &self.is_ready()).finish()
-    }
-}
-
-/// A block held in memory for as long as this lives, as it stood when it was read or last changed through this. Derefs to its
-/// bytes.
-#[derive(Clone, Debug)]
-pub struct Buffer {
-    held: Held<Block>,
-    /// None if the block had not been changed since it was loaded.
-    newest: Option<Glance>,
-}
-
-impl Buffer {
-    fn new(held: Held<Block>) -> Self {
-        let newest = held.changed();
-        Self { held, newest }
-    }
-
-    /// The block's number.
-    pub fn number(&self) -> u64 {
-        self.held.number
-    }
-
-    /// Bits that belong to the caller and live as long as the block is in memory: all clear after a load. A user that
-    /// verified the block's checksum notes it here, so that it does so once a load.
-    pub fn flags(&self) -> &AtomicU32 {
-        &self.held.flags
-    }
-
-    /// Who shares the block: for the caller, as long as the block is in memory. Not known after a load; closed, and renewed, when
-    /// the block is made anew.
-    pub fn shares(&self) -> &Shares {
-        &self.held.shares
-    }
-
-    /// A number that belongs to who changes the block, and lives as long as the block is in memory: 0 after a load.
-    pub fn tag(&self) -> &AtomicU64 {
-        &self.held.tag
-    }
-
-    /// Changes the newest contents of the block, which are then what this derefs to. The caller sees to it that they reach the
-    /// device, and keeps a [`Pin`] until then. Changes of one block exclude each other; what else they may not meet is for the
-    /// caller's locks.
-    pub fn change<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
-        // Not to be in one's own way.
-        self.newest = None;
-        let (result, newest) = self.held.change(|newest| (newest.edit(change), newest.lend()));
-        self.newest = Some(newest);
-        result
-    }
-
-    /// What is put off until the block is written.
-    pub fn unsealed(&self) -> Unsealed {
-        self.newest.as_ref().map_or_else(Unsealed::default, |newest| newest.unsealed)
-    }
-
-    /// Keeps the block in memory.
-    pub fn pin(&self) -> Pin {
-        Pin(self.held.clone())
-    }
-}
-
-impl Deref for Buffer {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match &self.newest {
-            Some(newest) => &newest.image,
-            None => self.held.loaded(),
-        }
-    }
-}
-
-/// A block that stays in memory as long as this lives, whatever it is changed to.
-#[derive(Clone, Debug)]
-pub struct Pin(Held<Block>);
-
-impl Pin {
-    /// The block's number.
-    pub fn number(&self) -> u64 {
-        self.0.number
-    }
-
-    /// As [`Buffer::shares`].
-    pub fn shares(&self) -> &Shares {
-        &self.0.shares
-    }
-
-    /// As [`Buffer::tag`].
-    pub fn tag(&self) -> &AtomicU64 {
-        &self.0.tag
-    }
-
-    /// The newest contents. Who changes the block later leaves this as it is.
-    pub fn snapshot(&self) -> Image {
-        self.0.changed().map_or_else(|| Image::new(self.0.loaded().into()), |newest| newest.image)
-    }
-
-    /// Calls `seal` to do what has been put off until the block is written, if anything has.
-    pub fn seal(&self, seal: impl FnOnce(&mut [u8], Unsealed)) {
-        let Some(changed) = self.0.changed.get() else { return };
-        let mut newest = changed.lock();
-        if newest.unsealed != Unsealed::default() {
-            changed.shown.hide();
-            newest.edit(|bytes, unsealed| seal(bytes, std::mem::take(unsealed)));
-        }
-    }
-
-    /// The block as it stands now.
-    pub fn buffer(&self) -> Buffer {
-        Buffer::new(self.0.clone())
-    }
-}
-
 /// A cache of the blocks of one volume.
 pub struct BufferCache {
     device: Arc<dyn BlockDevice>,
@@ -450,14 +157,8 @@ impl BufferCache {
     /// waits.
     #[inline]
     pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g [u8]> {
-        let found = self.table.get(block, guard)?.value();
-        if !found.is_ready() {
-            return None;
-        }
-        let bytes = match found.changed.get() {
-            None => found.loaded(),
-            Some(changed) => changed.shown.get(guard)?,
-        };
+        let found = self.table.get(block, guard).map(Seen::value).filter(|found| found.is_ready())?;
+        let bytes = found.shown(guard)?;
         self.hits.add([1]);
         Some(bytes)
     }
