@@ -9,7 +9,7 @@ use std::time::Duration;
 use extern4::{Access, Cred, OpenFlags, Session, Volume};
 use extern4_sync::allocations;
 use extern4_sync::audit::{conflicts, locked_instructions, record, side_by_side};
-use extern4_testkit::image::ImageSpec;
+use extern4_testkit::image::{Image, ImageSpec};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -73,6 +73,16 @@ fn a_warm_walk_on_ext4_leaves_no_trace_in_shared_memory() {
     }
 }
 
+/// An empty volume to be changed, where one can be made.
+fn empty_volume() -> Option<(Image, Volume)> {
+    let spec = ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "1024"]);
+    spec.can_run().then(|| {
+        let image = spec.build();
+        let volume = Volume::options().write(true).open(&image.path).unwrap();
+        (image, volume)
+    })
+}
+
 /// Two threads read a file that was changed a while ago, and has been read often since.
 #[test]
 fn threads_that_read_one_file_share_no_line() {
@@ -80,12 +90,7 @@ fn threads_that_read_one_file_share_no_line() {
     const READS: usize = 40;
     /// For so long nothing is taken for that which has been changed.
     const MOMENT: Duration = Duration::from_millis(20);
-    let spec = ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "1024"]);
-    if !spec.can_run() {
-        return;
-    }
-    let image = spec.build();
-    let volume = Volume::options().write(true).open(&image.path).unwrap();
+    let Some((_image, volume)) = empty_volume() else { return };
     let session = volume.superuser();
     let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
     let files = [(); 2].map(|()| session.open_with("/file", flags, 0o644).unwrap());
@@ -123,12 +128,7 @@ fn threads_that_change_directories_of_their_own_share_no_line() {
     const TRIES: u32 = 12;
     /// Enough for threads that meet in a group to go apart.
     const PAIRS: u32 = 2000;
-    let spec = ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "1024"]);
-    if !spec.can_run() {
-        return;
-    }
-    let image = spec.build();
-    let volume = Volume::options().write(true).open(&image.path).unwrap();
+    let Some((_image, volume)) = empty_volume() else { return };
     let session = volume.superuser();
     ["/one", "/other"].iter().for_each(|dir| session.create_dir(dir).unwrap());
     let mut met = Vec::new();
