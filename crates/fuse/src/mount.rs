@@ -117,34 +117,24 @@ fn read_far_ahead(dir: &Path) {
 
 /// The number of what is mounted on `dir`, as the mount table has it: "major:minor". Nobody is asked for it, for nobody answers yet.
 fn device_of(table: &[u8], dir: &Path) -> Option<String> {
+    let dir = escaped(dir);
     let mut lines = table.rsplit(|byte| *byte == b'\n');
     // proc_pid_mountinfo(5): the fifth field, and the third. What was mounted last stands behind the others.
     lines.find_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
         let device = fields.nth(2)?;
-        let is_there = unescaped(fields.nth(1)?) == dir.as_os_str().as_bytes();
-        is_there.then(|| String::from_utf8_lossy(device).into_owned())
+        (fields.nth(1)? == dir).then(|| String::from_utf8_lossy(device).into_owned())
     })
 }
 
-/// A path of the mount table, where space, tab, newline and backslash are three octal digits behind a backslash.
-fn unescaped(path: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let [first, tail @ ..] = rest {
-        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
-        match (first, tail.get(..3).and_then(octal)) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    bytes
+/// A path as the mount table has it: space, tab, newline and backslash as three octal digits behind a backslash.
+fn escaped(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes().iter();
+    let escape = |&byte: &u8| match byte {
+        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+        _ => vec![byte],
+    };
+    bytes.flat_map(escape).collect()
 }
 
 /// What the kernel takes for the block size of a loop device that nothing is read from.
