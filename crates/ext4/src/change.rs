@@ -146,9 +146,12 @@ impl<'f> Change<'f> {
             return;
         }
         // While the handle is open, so that no commit takes what is half done.
-        self.writer.transactions.abort();
-        if let Error::Corrupt(corrupt) = error {
-            self.writer.note_error(self.fs, corrupt);
+        match error {
+            Error::Corrupt(corrupt) => {
+                self.writer.transactions.give_up();
+                self.writer.note_error(self.fs, corrupt);
+            }
+            _ => self.writer.transactions.abort(),
         }
     }
 

@@ -62,6 +62,10 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
 /// The journal of `fs`, after what it held has been written to where it belongs, and what that was; `None` if it has no journal.
 pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<Device>, Option<Replayed>)>> {
     let Some(journal) = open(fs, options.journal_device.as_ref())? else { return Ok(None) };
+    if journal.superblock().errno == JournalSuperblock::EUCLEAN {
+        let why = "its journal says that damage has been found on it; e2fsck mends it";
+        return Err(Unsupported::WritingTo(why).into());
+    }
     let recovered = journal.recover(fs.superblock().blocks_count())?;
     if !fs.superblock().features().incompat.contains(Incompat::RECOVER) {
         // Whatever it still holds, nobody needs it.

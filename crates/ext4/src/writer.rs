@@ -167,7 +167,7 @@ impl Writer {
     }
 
     /// Notes in the superblock on the device that the volume is damaged, so that everybody knows that `e2fsck` is due: at once, for
-    /// transactions have come to an end. What cannot be noted is lost.
+    /// transactions have come to an end, and nobody writes an older superblock. What cannot be noted is lost.
     pub(crate) fn note_error(&self, fs: &Ext4, corrupt: &Corrupt) {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         let read = fs.cache.device().read_at(&mut bytes, SUPERBLOCK_OFFSET);

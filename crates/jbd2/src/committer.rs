@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use extern4_block::{BlockWriter, Image, Pin};
-use extern4_disk::journal::Tid;
+use extern4_disk::journal::{JournalSuperblock, Tid};
 
 use crate::Error;
 use crate::checkpoint::Checkpoint;
@@ -88,7 +88,10 @@ impl Committer {
         }
     }
 
-    fn leave(self) {
+    fn leave(mut self) {
+        if let Some(journaling) = self.journaling.as_mut().filter(|_| self.shared.is_damaged()) {
+            journaling.log.note_failure(JournalSuperblock::EUCLEAN);
+        }
         self.shared.keep(Unwritten(self.closed, self.journaling));
     }
 
@@ -97,7 +100,7 @@ impl Committer {
         let stopped = self.shared.is_halted();
         self.shared.fail(error);
         if let (false, Some(journaling)) = (stopped, &mut self.journaling) {
-            journaling.log.note_failure();
+            journaling.log.note_failure(JournalSuperblock::EIO);
         }
     }
 

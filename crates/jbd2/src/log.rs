@@ -361,11 +361,10 @@ impl Log {
         self.flush_log()
     }
 
-    /// Says in the superblock that the journal was aborted by an I/O error, if that can still be written.
-    pub(crate) fn note_failure(&mut self) {
-        const EIO: i32 = -5;
+    /// Says in the superblock that the journal was aborted, and why, if that can still be written.
+    pub(crate) fn note_failure(&mut self, errno: i32) {
         let mut superblock = self.superblock.clone();
-        superblock.errno = EIO;
+        superblock.errno = errno;
         // The error that led here is told; this one adds nothing to it.
         let _ = self.write_superblock(superblock).and_then(|()| self.flush_log());
     }

@@ -288,6 +288,13 @@ impl Transactions {
         self.join();
     }
 
+    /// The same as [`halt`](Self::halt), because the volume is damaged. The journal's superblock says so, too: recovery may write an older
+    /// superblock of the volume over the one that does.
+    pub fn give_up(&self) {
+        self.shared.fail_damaged();
+        self.join();
+    }
+
     /// Why nothing can be changed any more, if so.
     pub fn error(&self) -> Option<Error> {
         self.shared.state().error.clone()

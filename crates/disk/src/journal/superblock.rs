@@ -204,6 +204,12 @@ impl JournalSuperblock {
     /// Size on the disk, in bytes.
     pub const SIZE: usize = SIZE;
 
+    /// [`errno`](Self::errno) of a device that failed. The log is good up to there.
+    pub const EIO: i32 = -5;
+
+    /// [`errno`](Self::errno) of a volume that was found to be damaged; `EUCLEAN`, which the kernel also calls `EFSCORRUPTED`.
+    pub const EUCLEAN: i32 = -117;
+
     /// Decodes the first 1024 bytes of `bytes`, and checks that the numbers in it agree with each other.
     ///
     /// Features that this crate does not know are no error here; whoever replays the journal asks for

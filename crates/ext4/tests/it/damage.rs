@@ -3,12 +3,13 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use extern4_disk::superblock::State;
+use extern4_disk::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
+use extern4_disk::{Place, Structure};
 use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_vfs::*;
 
-use crate::model::{Op, open_for_writing, run, session};
+use crate::model::{Op, open_for_writing, run, session, try_open_for_writing};
 use crate::walk;
 
 /// Which bitmap of the first group is damaged.
@@ -66,6 +67,37 @@ fn damage_is_the_end_of_changes_where_the_volume_says_so() {
         let fs = walk::open(&image.path);
         assert!(walk::resolve(&fs, "/f").is_err(), "nothing of it was made durable");
     }
+}
+
+/// The log may hold a superblock that says nothing of the damage, and recovery writes it over the one that does.
+#[test]
+fn what_is_noted_of_damage_outlives_recovery() {
+    let Some((image, _)) = damaged(true, "remount-ro", &Bitmap::Inodes) else { return };
+    let fs = open_for_writing(&image.path);
+    let root = session(Arc::clone(&fs) as _);
+    fs.set_label(b"before").expect("nothing is damaged there");
+    fs.sync().expect("durable, and in the log");
+    root.mknod("/f", NewKind::Regular, 0o644).map(drop).expect_err("the bitmap is damaged");
+    drop((root, fs));
+    let refused = || try_open_for_writing(&image.path).map(drop).expect_err("e2fsck is due").to_string();
+    assert!(refused().contains("errors have been found"), "{}", refused());
+    // As if the superblock of the log stood there already.
+    let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image opens");
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).expect("it is read");
+    let mut sb = Superblock::decode(&bytes, Place::new(Structure::Superblock)).expect("it is right");
+    sb.raw_mut().s_state.set(State::VALID.bits());
+    file.write_all_at(&sb.encode(), SUPERBLOCK_OFFSET).expect("it is written");
+    assert!(refused().contains("its journal says"), "{}", refused());
+    // e2fsck replays the log, and believes the journal.
+    let _ = tools::try_run("e2fsck", ["-y", "-E", "journal_only", image.path.to_str().expect("UTF-8")]);
+    let facts = tools::run("dumpe2fs", ["-h".as_ref(), image.path.as_os_str()]);
+    let facts = String::from_utf8_lossy(&facts);
+    let has = |what: &str, value: &str| {
+        facts.lines().any(|line| line.split_once(':').is_some_and(|it| it.0 == what && it.1.trim() == value))
+    };
+    assert!(has("Filesystem volume name", "before"), "{facts}");
+    assert!(has("Filesystem state", "clean with errors"), "{facts}");
 }
 
 #[test]

@@ -374,10 +374,13 @@ pub(crate) fn session(fs: Arc<dyn FileSystem>) -> Session {
 }
 
 pub(crate) fn open_for_writing(path: &Path) -> Arc<Ext4> {
+    Arc::new(try_open_for_writing(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+}
+
+pub(crate) fn try_open_for_writing(path: &Path) -> extern4_ext4::Result<Ext4> {
     let options = FileOptions { write: true, ..FileOptions::default() };
     let device = FileDevice::open_with(path, &options).expect("the image opens");
-    let fs = Ext4::open_for_writing(Arc::new(device), &OpenOptions::default());
-    Arc::new(fs.unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+    Ext4::open_for_writing(Arc::new(device), &OpenOptions::default())
 }
 
 /// What two file systems of different kinds can agree on.
