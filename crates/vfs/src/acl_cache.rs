@@ -24,8 +24,10 @@
 //! Equal ACLs are interned, since trees made under a default ACL have thousands: they share memory, and are told equal by
 //! address.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use extern4_sync::per_thread::PerThread;
 use extern4_sync::rcu::{Guard, RcuOption};
 use hashbrown::HashTable;
 
@@ -70,11 +72,13 @@ impl AclSlots {
 
 /// The ACLs in use on one file system, each once.
 ///
-/// Each shard has the ACLs of some hashes, under a lock that is held to look one up and to enter it.
+/// Each shard has the ACLs of some hashes, under a lock that is held to look one up and to enter it. Files that are read one after
+/// the other have the same ACL as a rule, so each thread keeps the last one it has got, and looks there first.
 pub(crate) struct AclPool {
     /// So that nobody can choose ACLs that collide.
     seed: u64,
     shards: [Mutex<HashTable<Weak<Acl>>>; SHARDS],
+    last: PerThread<RefCell<Option<Arc<Acl>>>>,
 }
 
 /// A power of two.
@@ -82,11 +86,23 @@ const SHARDS: usize = 16;
 
 impl AclPool {
     pub(crate) fn new() -> Self {
-        Self { seed: new_seed(), shards: Default::default() }
+        Self { seed: new_seed(), shards: Default::default(), last: PerThread::new() }
     }
 
     /// The one copy of `acl`.
     pub(crate) fn intern(&self, acl: Acl) -> Arc<Acl> {
+        let known =
+            |last: &RefCell<Option<Arc<Acl>>>| last.borrow().as_ref().filter(|last| ***last == acl).cloned();
+        if let Some(known) = self.last.with(known).flatten() {
+            return known;
+        }
+        let acl = self.intern_shared(acl);
+        self.last.with(|last| last.replace(Some(Arc::clone(&acl))));
+        acl
+    }
+
+    /// The same, without a look at what this thread has got last.
+    fn intern_shared(&self, acl: Acl) -> Arc<Acl> {
         let hash = self.hash(&acl);
         let mut acls = lock::lock(self.shard(hash));
         let mut known = None;
