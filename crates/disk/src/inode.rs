@@ -15,6 +15,8 @@
 
 mod set;
 
+use std::ops::Range;
+
 use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -608,10 +610,16 @@ impl Inode {
     ///
     /// It begins with a magic number if there are any.
     pub fn xattr_area<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        record.get(self.xattr_range()).unwrap_or_default()
+    }
+
+    /// Where in the record that is; it may be empty.
+    pub fn xattr_range(&self) -> Range<usize> {
+        let end = usize::from(self.rules.inode_size);
         // Without extra fields the rest of the record has never been initialized.
         match usize::from(self.extra_isize()) {
-            0 => &[],
-            extra => record.get(BASE_SIZE + extra..usize::from(self.rules.inode_size)).unwrap_or_default(),
+            0 => end..end,
+            extra => (BASE_SIZE + extra).min(end)..end,
         }
     }
 }

@@ -197,14 +197,16 @@ impl<'a> Attrs<'a> {
     /// # Errors
     /// Any broken rule of the format.
     pub fn in_inode(space: &'a [u8], place: Place) -> Result<Option<Self>, Corrupt> {
-        match RawXattrIbodyHeader::ref_from_prefix(space) {
-            Ok((header, base)) if header.h_magic.get() == MAGIC => {
-                let attrs = Self { base, first: 0 };
-                attrs.check(place, IBODY_HEADER_SIZE)?;
-                Ok(Some(attrs))
-            }
-            _ => Ok(None),
-        }
+        let attrs = Self::unchecked(space);
+        attrs.as_ref().map_or(Ok(()), |attrs| attrs.check(place, IBODY_HEADER_SIZE, |_, _, _| ()))?;
+        Ok(attrs)
+    }
+
+    /// The same, not checked yet.
+    #[inline]
+    fn unchecked(space: &'a [u8]) -> Option<Self> {
+        let (header, base) = RawXattrIbodyHeader::ref_from_prefix(space).ok()?;
+        (header.h_magic.get() == MAGIC).then_some(Self { base, first: 0 })
     }
 
     /// Checks an attribute block. Its checksum is checked apart, by [`verify_checksum`].
@@ -222,7 +224,7 @@ impl<'a> Attrs<'a> {
             return Err(field("h_refcount", refcount));
         }
         let attrs = Self { base: block, first: HEADER_SIZE };
-        attrs.check(place, 0)?;
+        attrs.check(place, 0, |_, _, _| ())?;
         Ok((Header { refcount, hash: header.h_hash.get() }, attrs))
     }
 
@@ -263,9 +265,16 @@ impl<'a> Attrs<'a> {
         low.saturating_sub(end + TERMINATOR_SIZE)
     }
 
-    /// Checks every entry; `lead` is how many bytes stand before `base`, for the place of what is wrong.
-    fn check(&self, place: Place, lead: usize) -> Result<(), Corrupt> {
-        let end = self.check_names(place, lead)?;
+    /// Checks every entry; `lead` is how many bytes stand before `base`, for the place of what is wrong. Calls `each` with where an
+    /// entry begins, its prefix and the rest of its name, before it is known that all of them are right.
+    #[inline]
+    fn check(
+        &self,
+        place: Place,
+        lead: usize,
+        each: impl FnMut(usize, NameIndex, &[u8]),
+    ) -> Result<(), Corrupt> {
+        let end = self.check_names(place, lead, each)?;
         // Values are written from the back, so as a rule each ends before the one before it: then there is nothing to sort.
         let (mut low, mut descend) = (usize::MAX, true);
         self.check_values(end, place, lead, |start, end| {
@@ -304,7 +313,13 @@ impl<'a> Attrs<'a> {
     }
 
     /// Checks that the entries with their names fit, and returns where they end, the terminator included.
-    fn check_names(&self, place: Place, lead: usize) -> Result<usize, Corrupt> {
+    #[inline]
+    fn check_names(
+        &self,
+        place: Place,
+        lead: usize,
+        mut each: impl FnMut(usize, NameIndex, &[u8]),
+    ) -> Result<usize, Corrupt> {
         let mut at = self.first;
         loop {
             let truncated = |need: usize| {
@@ -333,6 +348,7 @@ impl<'a> Attrs<'a> {
                 let what = "an attribute's name holds a NUL";
                 return Err(place.byte(lead + at).corrupt(CorruptKind::Mismatch { what }));
             }
+            each(at, index, name);
             at += entry_len(raw);
         }
     }

@@ -4,16 +4,17 @@
 //! so. An entry in an inode has a hash only if its value is in an EA inode: Linux changes inline data where it stands
 //! and leaves the hash as it is.
 
-use extern4_disk::Corrupt;
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{FileKind, MAP_SIZE};
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Spot, Value, hash};
-use extern4_vfs::Errno;
+use extern4_disk::{Corrupt, Place, Structure};
+use extern4_vfs::{Errno, Inode};
 
 use crate::error::Result;
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
+use crate::node::Node;
 
 /// An attribute to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,17 +164,17 @@ impl Ext4 {
     /// inode with a block of attributes, which could be there as well.
     pub(crate) fn spot_for(
         &self,
-        info: &InodeInfo,
-        (index, name): (NameIndex, &[u8]),
+        inode: &Inode,
+        name: (NameIndex, &[u8]),
         value: &[u8],
     ) -> Result<Option<Spot>> {
-        if info.fields().xattr_block().is_some() {
-            return Ok(None);
-        }
-        let place = Self::xattr_area_place(info);
-        let spot = self.peek_xattr_area(info, |area| {
-            Ok::<_, Corrupt>(Attrs::in_inode(area, place)?.and_then(|attrs| attrs.spot(index, name)))
-        })??;
+        let look = |info: &InodeInfo| (info.ino(), info.fields().xattr_block(), info.fields().xattr_range());
+        let node = inode.private::<Node>();
+        let ((ino, None, area), Some(at)) = (node.peek(look), node.position()) else { return Ok(None) };
+        let place = Place::new(Structure::Xattr).ino(ino).block(at.block);
+        let spot = self
+            .cache
+            .with(at.block, |block| Spot::find(&self.record_in(block, at.offset)[area], place, name))??;
         Ok(spot.filter(|spot| spot.fits(value.len())))
     }
 

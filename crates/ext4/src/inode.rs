@@ -236,7 +236,7 @@ impl Ext4 {
         }
     }
 
-    fn record_in<'a>(&self, buffer: &'a [u8], offset: u32) -> &'a [u8] {
+    pub(crate) fn record_in<'a>(&self, buffer: &'a [u8], offset: u32) -> &'a [u8] {
         let size = usize::from(self.superblock().inode_size());
         // OK: sizes of records are powers of two up to a block's, so a record that starts in a block ends in it.
         &buffer[to_usize(offset)..to_usize(offset) + size]

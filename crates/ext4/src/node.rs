@@ -123,6 +123,11 @@ impl Node {
         self.current().info.clone()
     }
 
+    /// Hands the inode as it stands to `look`, which waits for nothing.
+    pub(crate) fn peek<R>(&self, look: impl FnOnce(&InodeInfo) -> R) -> R {
+        look(&self.current().info)
+    }
+
     /// The inode as it stands, for who only reads: where that is done often, without a store to memory that others use.
     pub(crate) fn shown(&self) -> InodeInfo {
         if let Some(info) = self.shown.get(&pin()) {

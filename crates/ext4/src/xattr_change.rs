@@ -32,16 +32,16 @@ impl Ext4 {
     ) -> Result<()> {
         let split = NameIndex::split(name).filter(|(index, _)| LISTED.contains(index));
         let (index, rest) = split.ok_or(Errno::EOPNOTSUPP)?;
-        let node = inode.private::<Node>();
-        let mut info = node.info();
         if let Some(value) = value
-            && let Some(spot) = self.spot_for(&info, (index, rest), value)?
+            && let Some(spot) = self.spot_for(inode, (index, rest), value)?
         {
             if flags.contains(XattrFlags::CREATE) {
                 return Err(Errno::EEXIST.into());
             }
             return self.overwrite_value(inode, spot, value, now);
         }
+        let node = inode.private::<Node>();
+        let mut info = node.info();
         let _map = node.change_map();
         let old = self.attributes(&info)?;
         match old.has(index, rest) {

@@ -2,7 +2,8 @@
 
 use zerocopy::FromBytes;
 
-use super::{Attrs, IBODY_HEADER_SIZE, NameIndex, RawXattrEntry, Value};
+use super::{Attrs, IBODY_HEADER_SIZE, NameIndex, RawXattrEntry};
+use crate::{Corrupt, Place};
 
 /// Where an attribute stands in an inode, and the room that its value has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,33 +17,42 @@ pub struct Spot {
     room: usize,
 }
 
-impl Attrs<'_> {
-    /// Where the attribute of that name stands, if it is there and has a value that stands beside it and is not empty.
-    pub fn spot(&self, index: NameIndex, name: &[u8]) -> Option<Spot> {
-        let mut attrs = self.iter();
-        loop {
-            let entry = attrs.at;
-            let attr = attrs.next()?;
-            if attr.index != index || attr.name != name {
-                continue;
-            }
-            let Value::Here(bytes) = attr.value else { return None };
-            let (raw, _) = RawXattrEntry::ref_from_prefix(&self.base[entry..]).ok()?;
-            let value = usize::from(raw.e_value_offs.get());
-            let room = bytes.len().next_multiple_of(4).min(self.base.len().checked_sub(value)?);
-            return (!bytes.is_empty()).then_some(Spot { entry, value, len: bytes.len(), room });
-        }
-    }
-}
-
 impl Spot {
+    /// Where the attribute of that name stands in `space`, which is checked as [`Attrs::in_inode`] does; `None` unless it is there and
+    /// has a value that stands beside it and is not empty.
+    ///
+    /// # Errors
+    /// Any broken rule of the format.
+    pub fn find(
+        space: &[u8],
+        place: Place,
+        (index, name): (NameIndex, &[u8]),
+    ) -> Result<Option<Self>, Corrupt> {
+        let Some(attrs) = Attrs::unchecked(space) else { return Ok(None) };
+        let mut found = None;
+        attrs.check(place, IBODY_HEADER_SIZE, |at, its_index, its_name| {
+            if found.is_none() && its_index == index && its_name == name {
+                found = Some(at);
+            }
+        })?;
+        Ok(found.and_then(|at| Self::of_entry(attrs.base, at)))
+    }
+
+    /// That of the entry at `entry`, which has been checked.
+    fn of_entry(base: &[u8], entry: usize) -> Option<Self> {
+        let (raw, _) = RawXattrEntry::ref_from_prefix(base.get(entry..)?).ok()?;
+        let (value, len) = (usize::from(raw.e_value_offs.get()), raw.e_value_size.get() as usize);
+        let room = len.next_multiple_of(4).min(base.len().checked_sub(value)?);
+        (raw.e_value_inum.get() == 0 && len > 0).then_some(Self { entry, value, len, room })
+    }
+
     /// Whether a value of `len` bytes takes as much room as the one that is there.
     pub fn fits(&self, len: usize) -> bool {
         len.next_multiple_of(4) == self.len.next_multiple_of(4) && len <= self.room
     }
 
     /// Writes `value`, which [fits](Self::fits), over the one that is there. As in any entry of an inode whose value is beside it, there
-    /// is no hash. `space` is the one that [`Attrs::in_inode`] has found this in.
+    /// is no hash. `space` is the one that [`find`](Self::find) has found this in.
     ///
     /// # Panics
     /// If it is another, or the value does not fit.
@@ -61,9 +71,9 @@ impl Spot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Attr, encode_in_inode};
+    use super::super::{Attr, Value, encode_in_inode};
     use super::*;
-    use crate::{Place, Structure};
+    use crate::Structure;
 
     const PLACE: Place = Place::new(Structure::Xattr);
 
@@ -72,7 +82,7 @@ mod tests {
     }
 
     fn spot(space: &[u8], name: &[u8]) -> Option<Spot> {
-        Attrs::in_inode(space, PLACE).unwrap().unwrap().spot(NameIndex::USER, name)
+        Spot::find(space, PLACE, (NameIndex::USER, name)).unwrap()
     }
 
     #[test]
