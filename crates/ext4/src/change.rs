@@ -241,9 +241,7 @@ impl<'f> Change<'f> {
                 let fields = info.fields_mut();
                 let from = record.len() - fields.xattr_area(record).len();
                 edit(fields, &mut record[from..]);
-                if asks_sync(fields) {
-                    self.asks_sync.set(true);
-                }
+                self.note_sync(fields);
                 match next {
                     Some(next) => as_orphan(fields, next).encode_fields(record),
                     None => fields.encode_fields(record),
@@ -255,6 +253,17 @@ impl<'f> Change<'f> {
         Ok(())
     }
 
+    /// Notes whether what changes of an inode, and of the names in a directory, is to be durable when the operation returns.
+    pub(crate) fn note_sync(&self, inode: &Inode) {
+        let flags = match inode.kind() {
+            FileKind::Directory => InodeFlags::SYNC.union(InodeFlags::DIRSYNC),
+            _ => InodeFlags::SYNC,
+        };
+        if inode.flags().intersects(flags) {
+            self.asks_sync.set(true);
+        }
+    }
+
     fn encode<R>(
         &self,
         info: &InodeInfo,
@@ -262,9 +271,7 @@ impl<'f> Change<'f> {
         encode: impl FnOnce(&mut [u8], &Inode) -> R,
     ) -> Result<R> {
         let at = info.position().ok_or(Errno::EROFS)?;
-        if asks_sync(info.fields()) {
-            self.asks_sync.set(true);
-        }
+        self.note_sync(info.fields());
         let counts = self.writer.quotas.is_some();
         let mut before = Ok(None);
         let result = self.edit_record(info.ino(), at, |record, has_checksum| {
@@ -312,13 +319,4 @@ fn as_orphan(fields: &Inode, next: u32) -> Inode {
     let mut fields = *fields;
     fields.set_dtime(next);
     fields
-}
-
-/// Whether what changes of an inode, and of the names in a directory, is to be durable when the operation returns.
-fn asks_sync(inode: &Inode) -> bool {
-    let flags = match inode.kind() {
-        FileKind::Directory => InodeFlags::SYNC.union(InodeFlags::DIRSYNC),
-        _ => InodeFlags::SYNC,
-    };
-    inode.flags().intersects(flags)
 }

@@ -143,6 +143,9 @@ impl Ext4 {
 
     /// The same for one of which nothing that callers see has changed but its permission bits, its links, and when it was changed last.
     pub(crate) fn publish_touched(&self, inode: &Inode, info: &InodeInfo, tid: extern4_disk::journal::Tid) {
+        if !info.is_touched() {
+            return inode.private::<Node>().note(info, tid);
+        }
         let fields = info.fields();
         let (mode, links, ctime) = (fields.permissions(), fields.links(), timespec(fields.ctime()));
         inode.private::<Node>().set(info, tid);
@@ -151,6 +154,9 @@ impl Ext4 {
 
     /// The same for a directory of which nothing has changed but its names, and what they take.
     pub(crate) fn publish_names(&self, dir: &Inode, info: &InodeInfo, tid: extern4_disk::journal::Tid) {
+        if !info.is_touched() {
+            return dir.private::<Node>().note(info, tid);
+        }
         let fields = info.fields();
         dir.touch_names(&NamesAttr {
             size: fields.size(),
@@ -372,14 +378,30 @@ impl Change<'_> {
         }
     }
 
-    /// Stores a directory whose names have changed.
+    /// Stores a directory whose names have changed, unless the last change was within the same tick of the clock and its record says
+    /// all that already. So its version counts the ticks in which it has changed: nobody sees it while the volume is in use here.
     pub(crate) fn touch_names(&self, dir: &mut InodeInfo, now: Timespec) -> Result<()> {
         let now = timestamp(now);
+        if !dir.is_touched() && (dir.fields().mtime(), dir.fields().ctime()) == (now, now) {
+            self.note_sync(dir.fields());
+            return Ok(());
+        }
         dir.fields_mut().set_mtime(now);
         dir.fields_mut().set_ctime(now);
         let version = dir.fields().version();
         dir.fields_mut().set_version(version.wrapping_add(1));
         self.store(dir)
+    }
+
+    /// Stores an inode that is another since `now`, unless its record says so already.
+    pub(crate) fn touch_ctime(&self, info: &mut InodeInfo, now: Timespec) -> Result<()> {
+        let now = timestamp(now);
+        if !info.is_touched() && info.fields().ctime() == now {
+            self.note_sync(info.fields());
+            return Ok(());
+        }
+        info.fields_mut().set_ctime(now);
+        self.store(info)
     }
 }
 

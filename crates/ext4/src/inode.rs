@@ -32,6 +32,8 @@ pub(crate) struct InodeInfo {
     seed: Option<ChecksumSeed>,
     /// Of a directory, where its names have changed.
     pub(crate) near: Near,
+    /// The fields may be others than the inode's in use ([`Node`]), from which this was copied.
+    is_touched: bool,
 }
 
 /// Where the bytes of an inode's record are.
@@ -61,13 +63,24 @@ impl InodeInfo {
 
     /// The fields, to be changed and then stored.
     pub(crate) fn fields_mut(&mut self) -> &mut Inode {
+        self.is_touched = true;
         &mut self.inode
+    }
+
+    /// Whether the fields have been changed since this was copied from the inode in use.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.is_touched
+    }
+
+    /// Notes that the inode in use is as this is.
+    pub(crate) fn set_untouched(&mut self) {
+        self.is_touched = false;
     }
 
     /// A new inode, whose record is at `position`.
     pub(crate) fn new(inode: Inode, position: Position, volume: Option<ChecksumSeed>) -> Self {
         let seed = volume.map(|volume| inode.checksum_seed(volume));
-        Self { inode, record: Record::Table(position), seed, near: Near::default() }
+        Self { inode, record: Record::Table(position), seed, near: Near::default(), is_touched: true }
     }
 
     /// Where its record is in the inode table; `None` if it is in what fast commits say.
@@ -81,7 +94,7 @@ impl InodeInfo {
     /// Counts blocks that the file has been given, or that have been taken from it. `EFBIG` if the volume cannot say so many.
     pub(crate) fn add_blocks(&mut self, blocks: i64, block_size: u32) -> Result<()> {
         let sectors = self.inode.sectors().saturating_add_signed(blocks * i64::from(block_size / 512));
-        if self.inode.set_sectors(sectors) { Ok(()) } else { Err(Errno::EFBIG.into()) }
+        if self.fields_mut().set_sectors(sectors) { Ok(()) } else { Err(Errno::EFBIG.into()) }
     }
 
     /// The bytes that hold the map, or what stands in its place.
@@ -180,7 +193,7 @@ impl Ext4 {
             (decode(record, ino, self.superblock(), place)?, Record::Table(at))
         };
         let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
-        let info = InodeInfo { inode, record, seed, near: Near::default() };
+        let info = InodeInfo { inode, record, seed, near: Near::default(), is_touched: true };
         if info.is_inline() && !self.superblock().features().incompat.contains(Incompat::INLINE_DATA) {
             return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
         }

@@ -262,8 +262,7 @@ impl Change<'_> {
             self.count_link(moving.destination());
         }
         self.touch_dirs(moving, rename.now)?;
-        moving.inode.fields_mut().set_ctime(timestamp(rename.now));
-        self.store(&moving.inode)?;
+        self.touch_ctime(&mut moving.inode, rename.now)?;
         match &mut moving.target {
             Some(target) if replaces_dir => self.drop_directory(target, rename.now),
             Some(target) => self.drop_link(target, rename.now),

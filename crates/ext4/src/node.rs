@@ -90,6 +90,8 @@ impl Node {
 
     fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
         let position = info.position();
+        let mut info = info;
+        info.set_untouched();
         let current = Latch::new(Current { info, changed_in, is_freed: false });
         Self {
             shown: Shown::nothing(),
@@ -143,13 +145,24 @@ impl Node {
         let mut current = self.change();
         current.changed_in = Some(tid);
         current.info.clone_from(info);
+        current.info.set_untouched();
+    }
+
+    /// Notes that transaction `tid` has changed something that belongs to the inode, and of the inode nothing but what `info` says of where
+    /// its names have changed.
+    pub(crate) fn note(&self, info: &InodeInfo, tid: Tid) {
+        let mut current = self.current();
+        current.changed_in = Some(tid);
+        current.info.near = info.near;
     }
 
     /// Changes the inode where it stands, as part of transaction `tid`. `edit` waits for nothing.
     pub(crate) fn edit<R>(&self, tid: Tid, edit: impl FnOnce(&mut InodeInfo) -> R) -> R {
         let mut current = self.change();
         current.changed_in = Some(tid);
-        edit(&mut current.info)
+        let result = edit(&mut current.info);
+        current.info.set_untouched();
+        result
     }
 
     /// Where its record is in the inode table, if it is there.
@@ -169,7 +182,9 @@ impl Node {
 
     /// Puts a changed inode in place, which is not part of a transaction yet.
     pub(crate) fn set_in_memory(&self, info: InodeInfo) {
-        self.change().info = info;
+        let mut current = self.change();
+        current.info = info;
+        current.info.set_untouched();
     }
 
     /// The last transaction that changed it since it was read.

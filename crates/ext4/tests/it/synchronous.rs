@@ -123,3 +123,26 @@ fn a_sync_of_a_file_that_was_forgotten_makes_it_durable() {
         assert_same(spec.name, &memory::tree(spec.name, &left), &walk::tree(&*fs));
     }
 }
+
+/// Names that come within one tick of the clock leave the directory as it is, but for them.
+#[test]
+fn a_sync_of_a_directory_makes_names_of_the_same_tick_durable() {
+    for spec in VOLUMES.iter().filter(|spec| spec.can_run()) {
+        let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+        let session = session(Arc::new(fs) as _);
+        run(&session, &Op::Mkdir("/dir".to_owned(), 0o755)).expect("a directory");
+        let dir = open(&session, "/dir", OpenFlags::READ | OpenFlags::DIRECTORY, 0).expect("it opens");
+        let changed = || session.stat("/dir", How::FOLLOW).expect("it is there").ctime;
+        let mut in_one_tick = 0;
+        for number in 0..100 {
+            let (before, name) = (changed(), format!("/dir/{number}"));
+            run(&session, &Op::Mknod(name.clone(), NewKind::Fifo)).expect("a name");
+            in_one_tick += u32::from(before == changed());
+            dir.sync(false).expect("a sync");
+            let left = memory::open(&name, &Arc::new(device.crash(device.moment(), |_| false)));
+            assert!(walk::resolve(&left, &name).is_ok(), "{}: {name} after a sync", spec.name);
+        }
+        assert!(in_one_tick > 0, "each change is in a tick of its own");
+    }
+}
