@@ -74,7 +74,7 @@ impl Ext4 {
         };
         let contents = blocks_for_contents(&new.kind) + acls.blocks;
         let exactly = || {
-            let names = name.map(|_| Names::lock(dir));
+            let names = name.map(|_| Box::new(Names::lock(dir)));
             let for_name = match (&names, name) {
                 (Some(names), Some(name)) => self.blocks_for_name(&names.info, name)?,
                 _ => 0,
@@ -86,12 +86,12 @@ impl Ext4 {
         let mut made = None;
         let tid =
             self.changing_sparingly(NAME_CREDITS + acls.credits, blocks, exactly, |change, names| {
-                let mut names = names.flatten();
-                if asks_first && names.is_none() {
-                    names = Some(Names::lock(dir));
+                let mut early = names.flatten();
+                if asks_first && early.is_none() {
+                    early = Some(Box::new(Names::lock(dir)));
                 }
                 change.admit(owners, new.caps, || Ok(change.amount(contents, 1)))?;
-                if let (Some(names), Some(name)) = (&names, name) {
+                if let (Some(names), Some(name)) = (&early, name) {
                     self.check_new_name(&names.info, name)?;
                     if is_dir {
                         self.check_room_for_link(&names.info)?;
@@ -111,13 +111,20 @@ impl Ext4 {
                 }
                 if let Some(name) = name {
                     let kind = dirent::FileType::from_mode(info.fields().mode());
-                    let mut names = names.unwrap_or_else(|| Names::lock(dir));
+                    let mut late;
+                    let names = match &mut early {
+                        Some(names) => names,
+                        None => {
+                            late = Names::lock(dir);
+                            &mut late
+                        }
+                    };
                     change.add_name(&mut names.info, name, info.ino(), kind)?;
                     if is_dir {
                         change.count_link(&mut names.info);
                     }
                     change.touch_names(&mut names.info, new.now)?;
-                    names.publish(self, change.tid());
+                    names.show(self, change.tid());
                 }
                 Ok(change.tid())
             })?;

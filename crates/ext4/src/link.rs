@@ -10,7 +10,7 @@ use extern4_vfs::{Caps, Errno, Inode, NameRef, Rename, RenameFlags, Timespec};
 
 use crate::change::Change;
 use crate::create::{LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, timestamp};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::node::{Names, Node};
@@ -44,17 +44,23 @@ impl Ext4 {
         }
         check_project(&to.dir.private::<Node>().info(), &info)?;
         let exactly = || {
-            let dir = Names::lock(to.dir);
+            let dir = Box::new(Names::lock(to.dir));
             let blocks = self.blocks_for_name(&dir.info, to.name)?;
             Ok((dir, blocks))
         };
         let tid = self.changing_sparingly(NAME_CREDITS, NAME_BLOCKS, exactly, |change, dir| {
-            let mut dir = dir.unwrap_or_else(|| Names::lock(to.dir));
-            self.check_new_name(&dir.info, to.name)?;
-            change.admit_blocks(&dir.info, caps, || self.blocks_for_name(&dir.info, to.name))?;
-            change.add_name(&mut dir.info, to.name, info.ino(), kind_of(&info))?;
-            change.touch_names(&mut dir.info, now)?;
-            dir.publish(self, change.tid());
+            let add = |dir: &mut Names<'_>| {
+                self.check_new_name(&dir.info, to.name)?;
+                change.admit_blocks(&dir.info, caps, || self.blocks_for_name(&dir.info, to.name))?;
+                change.add_name(&mut dir.info, to.name, info.ino(), kind_of(&info))?;
+                change.touch_names(&mut dir.info, now)?;
+                dir.show(self, change.tid());
+                Ok::<_, Error>(())
+            };
+            match dir {
+                Some(mut dir) => add(&mut dir)?,
+                None => add(&mut Names::lock(to.dir))?,
+            }
             if info.fields().links() == 0 {
                 change.orphan_remove(&mut info)?;
             }
@@ -80,10 +86,12 @@ impl Ext4 {
         let is_last = is_last && info.fields().links() == 1;
         let to_free = if is_last { self.credits_to_free_at_once(&info)? } else { None };
         let (tid, freed) = self.changing(NAME_CREDITS + to_free.unwrap_or(0), 0, |change| {
-            let mut dir = Names::lock(from.dir);
-            change.remove_name(&mut dir.info, from.name)?;
-            change.touch_names(&mut dir.info, now)?;
-            dir.publish(self, change.tid());
+            {
+                let mut dir = Names::lock(from.dir);
+                change.remove_name(&mut dir.info, from.name)?;
+                change.touch_names(&mut dir.info, now)?;
+                dir.show(self, change.tid());
+            }
             if to_free.is_some() {
                 // Before the number is free. There is nobody to look at anything else.
                 inode.update(|attr| attr.nlink = 0);
@@ -108,11 +116,13 @@ impl Ext4 {
             return Err(Errno::ENOTEMPTY.into());
         }
         let tid = self.changing(NAME_CREDITS, 0, |change| {
-            let mut dir = Names::lock(from.dir);
-            change.remove_name(&mut dir.info, from.name)?;
-            change.uncount_link(&mut dir.info);
-            change.touch_names(&mut dir.info, now)?;
-            dir.publish(self, change.tid());
+            {
+                let mut dir = Names::lock(from.dir);
+                change.remove_name(&mut dir.info, from.name)?;
+                change.uncount_link(&mut dir.info);
+                change.touch_names(&mut dir.info, now)?;
+                dir.show(self, change.tid());
+            }
             change.drop_directory(&mut info, now)?;
             Ok(change.tid())
         })?;

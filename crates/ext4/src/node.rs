@@ -59,16 +59,11 @@ impl<'d> Names<'d> {
     pub(crate) fn lock(dir: &'d Inode) -> Self {
         let node = dir.private::<Node>();
         let names = Ordered::lock(Rank::DirectoryBlocks, || node.names.write());
-        Self { dir, info: node.info(), _names: names }
+        // Where it is made it stays, for it is large.
+        node.peek(|info| Self { dir, info: info.clone(), _names: names })
     }
 
-    /// Shows the directory as transaction `tid` has changed it to those who have it in use, and lets them go on.
-    #[inline]
-    pub(crate) fn publish(self, fs: &Ext4, tid: Tid) {
-        self.show(fs, tid);
-    }
-
-    /// The same for who goes on itself.
+    /// Shows the directory as transaction `tid` has changed it to those who have it in use.
     pub(crate) fn show(&self, fs: &Ext4, tid: Tid) {
         fs.publish_names(self.dir, &self.info, tid);
     }
