@@ -322,21 +322,25 @@ impl Inode {
         if kind == AclKind::Access && self.perm().acl() == AclState::None {
             return Ok(None);
         }
-        if let Some(known) = self.known_acl(kind) {
-            return Ok(known);
+        loop {
+            if let Some(known) = self.known_acl(kind) {
+                return Ok(known);
+            }
+            self.learn_acl(fs, pool, kind)?;
         }
+    }
+
+    /// Reads an ACL, which is known from now on. If it has become known meanwhile, that stays: what was read here may be newer than what
+    /// others still see, and who has seen the new ACL must not see the old one.
+    pub(crate) fn learn_acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<()> {
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
-        if !self.acls.fill(kind, acl.clone(), &pin()) {
-            // Ours may be newer than what others still see, and who has seen the new ACL must not see the old one.
-            return Ok(self.known_acl(kind).unwrap_or(acl));
-        }
-        if kind == AclKind::Access {
+        let none = acl.is_none();
+        if self.acls.fill(kind, acl, &pin()) && kind == AclKind::Access {
             // Only from unknown: who has set another meanwhile has said so in the word, or is about to.
-            self.perm.publish_if(|bits| {
-                (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, acl.is_none()))
-            });
+            self.perm
+                .publish_if(|bits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, none)));
         }
-        Ok(acl)
+        Ok(())
     }
 
     /// What is known of an ACL at one moment. A slot that is read under the permission word of an earlier one could be

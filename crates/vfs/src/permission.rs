@@ -154,8 +154,7 @@ impl Checker {
             if let Some(answer) = self.check_seen(cred, inode, want, &pin()) {
                 return answer;
             }
-            // From now on it is known.
-            self.acl(inode, AclKind::Access)?;
+            inode.learn_acl(&*self.fs, &self.acls, AclKind::Access)?;
         }
     }
 
