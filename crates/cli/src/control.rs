@@ -52,12 +52,20 @@ pub(crate) struct Served {
     pub(crate) volume: Volume,
     /// Its place, for people.
     pub(crate) image: String,
-    /// How its journal is used, if it has one.
-    pub(crate) journaling: Option<Journaling>,
+    /// What was decided when it was mounted.
+    pub(crate) setting: Setting,
     /// Since when.
     pub(crate) start: Instant,
     /// Where metrics are served.
     pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// What is decided when a volume is mounted.
+pub(crate) struct Setting {
+    /// The options as words, as they were given.
+    pub(crate) options: String,
+    /// How the journal is used, if the volume has one.
+    pub(crate) journaling: Option<Journaling>,
 }
 
 /// Answers questions about a mount until it is dropped.
@@ -74,7 +82,7 @@ impl Control {
         server: &Arc<Server>,
         volume: &Volume,
         image: &Image,
-        journaling: Option<Journaling>,
+        setting: Setting,
         metrics: Option<TcpListener>,
         note: impl Fn(&str, &io::Error),
     ) -> Option<Self> {
@@ -82,7 +90,7 @@ impl Control {
             server: Arc::clone(server),
             volume: volume.clone(),
             image: full_name(image),
-            journaling,
+            setting,
             start: Instant::now(),
             metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
         });

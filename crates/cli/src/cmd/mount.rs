@@ -27,7 +27,7 @@ use tracing::{debug, error, info, warn};
 use self::log::Log;
 use self::options::{Options, Words};
 use crate::app::{App, host_reason, part};
-use crate::control::{Control, Journaling};
+use crate::control::{Control, Journaling, Setting};
 use crate::place::{Image, Place};
 use crate::status::Status;
 use crate::text::escape;
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     if options.remount {
-        remount::remount(&args.dir, &options, app);
+        remount::remount(&args.dir, &args.options, app);
         return Ok(());
     }
     if !args.foreground && !args.detach {
@@ -131,6 +131,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         closing.get_or_init(|| close(&last));
     });
     let journaling = Journaling::chosen(&volume, options.data, options.commit_interval());
+    let words = words(&args.options, &options, &volume);
     let Options { opens, writeback, idmap, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
     let config = Config { opens, writeback, idmap, lifetime, transport, owner, max_known, destroy, log };
@@ -141,7 +142,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     let (mut control, mut is_ready) = (None, false);
     let ready = || {
-        control = Control::start(&args.dir, &server, &volume, image, journaling.clone(), metrics, note);
+        let setting = Setting { options: words.clone(), journaling: journaling.clone() };
+        control = Control::start(&args.dir, &server, &volume, image, setting, metrics, note);
         let way = if server.transport() == Transport::Ring { "io_uring" } else { "the device" };
         info!("{image} is mounted on {dir}; requests come through {way}");
         // In the background it is another process than the one that was started.
@@ -180,6 +182,15 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     info!("{image} is no longer mounted on {dir}");
     Ok(())
+}
+
+/// The options as words, with what the volume says where they say nothing.
+fn words(lists: &[Words], options: &Options, volume: &Volume) -> String {
+    let usual = volume.ext4().superblock().error_policy();
+    match options::errors_name(usual).filter(|_| options.errors.is_none()) {
+        Some(errors) => format!("errors={errors},{}", options::text(lists)),
+        None => options::text(lists),
+    }
 }
 
 /// Has things told where they are to be. A failure is reported.

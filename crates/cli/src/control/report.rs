@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) uptime: Duration,
     /// Nothing may be changed.
     pub(crate) read_only: bool,
+    /// The words behind `-o` that it was mounted with.
+    pub(crate) options: String,
     /// How the volume's journal is used, if it has one.
     pub(crate) journaling: Option<Journaling>,
     /// Where metrics are served.
@@ -42,7 +44,8 @@ impl Report {
             daemon: std::process::id(),
             uptime: served.start.elapsed(),
             read_only: served.volume.is_read_only(),
-            journaling: served.journaling.clone(),
+            options: served.setting.options.clone(),
+            journaling: served.setting.journaling.clone(),
             metrics: served.metrics.map(|address| address.to_string()),
             counters: counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             operations: served.server.operations(),
@@ -62,6 +65,7 @@ impl Report {
             object.raw("daemon", self.daemon);
             object.raw("uptime_ms", self.uptime.as_millis());
             object.raw("read_only", self.read_only);
+            object.text("options", &self.options);
             object.text_or_null("data", self.journaling.as_ref().map(|now| &*now.data));
             object.maybe("commit_seconds", self.journaling.as_ref().map(|now| now.commit_seconds));
             object.text_or_null("metrics", self.metrics.as_deref());
@@ -96,6 +100,7 @@ impl Report {
             daemon: number(&value["daemon"]).try_into().unwrap_or(0),
             uptime: Duration::from_millis(number(&value["uptime_ms"])),
             read_only: value["read_only"] == true,
+            options: text(&value["options"]),
             journaling: value["data"].as_str().map(|data| Journaling {
                 data: data.to_owned(),
                 commit_seconds: number(&value["commit_seconds"]),
@@ -145,6 +150,7 @@ mod tests {
             daemon: 7,
             uptime: Duration::from_millis(1234),
             read_only: true,
+            options: "ro,commit=5".to_owned(),
             journaling: Some(Journaling { data: "ordered".to_owned(), commit_seconds: 5 }),
             metrics: Some("127.0.0.1:1".to_owned()),
             counters: vec![("block_hits".to_owned(), u64::MAX), ("a".to_owned(), 0)],

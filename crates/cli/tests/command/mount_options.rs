@@ -279,3 +279,31 @@ fn a_remount_does_not_pretend_to_change_how_contents_are_kept() {
     assert_eq!(remount(&image, "ro,data=journal,commit=9"), None);
     served.umount();
 }
+
+#[test]
+fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    tool(image.scratch(), "tune2fs", ["-e", "remount-ro", "disk.img"]);
+    let served = Served::new(&image, &["-o", "lazytime,memory=32M"]);
+    for (words, name) in [
+        ("nolazytime", "lazytime"),
+        ("ro,errors=continue", "errors"),
+        ("memory=64M", "memory"),
+        ("ro,uid=7", "uid"),
+        ("writeback_cache", "writeback_cache"),
+        ("transport=device", "transport"),
+        ("lifetime=0", "lifetime"),
+    ] {
+        let said = remount(&image, words).unwrap_or_default();
+        assert!(said.contains(&format!("cannot change {name} on remount")), "{words}: {said}");
+    }
+    assert!(fs::write(served.path("file"), "text").is_ok(), "what was refused has changed nothing");
+    // What it is already may be said, and what is not so fixed is changed.
+    assert_eq!(remount(&image, "ro,lazytime,errors=remount-ro,memory=32M,nosuid"), None);
+    assert!(fs::write(served.path("file"), "text").is_err());
+    served.umount();
+    sound(&image);
+}

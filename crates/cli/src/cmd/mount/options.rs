@@ -11,7 +11,11 @@ use crate::place::{Image, Part, offset};
 
 /// The words of one `-o`.
 #[derive(Clone)]
-pub(super) struct Words(Vec<Effect>);
+pub(super) struct Words {
+    /// As they were written.
+    text: String,
+    effects: Vec<Effect>,
+}
 
 /// What a word does.
 type Effect = Arc<dyn Fn(&mut Options) + Send + Sync>;
@@ -202,10 +206,34 @@ impl Options {
         self.commit.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
     }
 
+    /// What is decided when a volume is mounted, and cannot be changed by mounting it in another way: by name, for people to read. How its
+    /// journal is used comes beside it.
+    pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
+        let number = |number: Option<u32>| number.map_or("its own".to_owned(), |number| number.to_string());
+        let errors = self.errors.and_then(errors_name).unwrap_or("as the volume says");
+        let transport = match self.transport {
+            Transport::Auto => "auto",
+            Transport::Device => "device",
+            Transport::Ring => "ring",
+        };
+        vec![
+            ("errors", errors.to_owned()),
+            ("lazytime", self.lazytime.to_string()),
+            ("memory", self.memory.blocks_bytes.to_string()),
+            ("uid", number(self.owner.0)),
+            ("gid", number(self.owner.1)),
+            ("writeback_cache", self.writeback.to_string()),
+            ("opens", self.opens.to_string()),
+            ("idmap", self.idmap.to_string()),
+            ("lifetime", self.lifetime.as_secs().to_string()),
+            ("transport", transport.to_owned()),
+        ]
+    }
+
     /// What all the lists say together.
     pub(super) fn of(lists: &[Words]) -> Self {
         let mut options = Self::default();
-        lists.iter().flat_map(|Words(effects)| effects).for_each(|effect| effect(&mut options));
+        lists.iter().flat_map(|words| &words.effects).for_each(|effect| effect(&mut options));
         options.mount.read_only = options.read_only;
         options.mount.noatime = options.atime == Atime::Never;
         options
@@ -217,7 +245,22 @@ pub(super) fn parse(text: &str) -> Result<Words, String> {
     // Words with a prefix mount(8) leaves to whoever writes the table.
     let free = |word: &str| ["x-", "X-", "comment="].iter().any(|prefix| word.starts_with(prefix));
     let words = text.split(',').filter(|word| !word.is_empty() && !free(word));
-    Ok(Words(words.map(word_effect).collect::<Result<_, _>>()?))
+    Ok(Words { text: text.to_owned(), effects: words.map(word_effect).collect::<Result<_, _>>()? })
+}
+
+/// The words as they were written.
+pub(super) fn text(lists: &[Words]) -> String {
+    lists.iter().map(|words| &*words.text).collect::<Vec<_>>().join(",")
+}
+
+/// An error policy as `errors=` has it; `None` for one that has no meaning.
+pub(super) fn errors_name(errors: ErrorPolicy) -> Option<&'static str> {
+    match errors {
+        ErrorPolicy::Continue => Some("continue"),
+        ErrorPolicy::RemountReadOnly => Some("remount-ro"),
+        ErrorPolicy::Panic => Some("panic"),
+        ErrorPolicy::Unknown(_) => None,
+    }
 }
 
 fn word_effect(word: &str) -> Result<Effect, String> {

@@ -5,16 +5,16 @@
 
 use std::path::Path;
 
-use super::options::Options;
+use super::options::{self, Options, Words};
 use crate::app::{App, host_reason};
 use crate::control::client::{self, Error};
 use crate::control::{Journaling, data_name};
 use crate::status::Status;
 
 /// Mounts what is mounted on `dir` as the options say. A failure is reported.
-pub(super) fn remount(dir: &Path, options: &Options, app: &mut App) {
-    let shown = dir.display();
-    match contradiction(dir, options) {
+pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
+    let (options, shown) = (Options::of(words), dir.display());
+    match contradiction(dir, words, &options) {
         Ok(None) => {}
         Ok(Some(why)) => return app.fail(Status::Failed, format_args!("{shown}: {why}")),
         Err(error) => return app.fail(error.status(), format_args!("{shown}: {error}")),
@@ -25,14 +25,37 @@ pub(super) fn remount(dir: &Path, options: &Options, app: &mut App) {
 }
 
 /// What the options want that cannot be changed any more.
-fn contradiction(dir: &Path, options: &Options) -> Result<Option<String>, Error> {
-    if options.data.is_none() && options.commit.is_none() {
+fn contradiction(dir: &Path, words: &[Words], options: &Options) -> Result<Option<String>, Error> {
+    if options.data.is_none() && options.commit.is_none() && !says_fixed(words) {
         return Ok(None);
     }
     let report = client::ask(&client::find(dir)?)?;
+    if let Some(why) = fixed_contradiction(&report.options, words) {
+        return Ok(Some(why));
+    }
     // Without a journal there is neither. Source: ext4_remount() of fs/ext4/super.c, which ignores both then.
     let Some(now) = report.journaling else { return Ok(None) };
     Ok(data_contradiction(&now, options).or_else(|| commit_contradiction(&now, options)))
+}
+
+/// Whether anything is said that cannot be changed any more, be it what is so anyway.
+fn says_fixed(words: &[Words]) -> bool {
+    let fixed = Options::default().fixed();
+    let is_fixed =
+        |key: &str| fixed.iter().any(|(name, _)| key == *name || key.strip_prefix("no") == Some(*name));
+    options::text(words).split(',').any(|word| is_fixed(word.split('=').next().unwrap_or(word)))
+}
+
+/// What the words would change of `before`, the words that it was mounted with.
+fn fixed_contradiction(before: &str, words: &[Words]) -> Option<String> {
+    // A later version may have other words.
+    let before = options::parse(before).ok()?;
+    let now = Options::of(std::slice::from_ref(&before)).fixed();
+    let all: Vec<_> = std::iter::once(before).chain(words.iter().cloned()).collect();
+    let mut changes = now.into_iter().zip(Options::of(&all).fixed()).filter(|(now, wanted)| now != wanted);
+    changes.next().map(|((name, now), (_, wanted))| {
+        format!("cannot change {name} on remount from {now} to {wanted}; unmount it, and mount it anew")
+    })
 }
 
 fn data_contradiction(now: &Journaling, options: &Options) -> Option<String> {
