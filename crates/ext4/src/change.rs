@@ -149,7 +149,10 @@ impl<'f> Change<'f> {
         match error {
             Error::Corrupt(corrupt) => {
                 self.writer.transactions.give_up();
-                self.writer.note_error(self.fs, corrupt);
+                // After a shutdown nothing is written, nor where another host has taken the volume.
+                if !matches!(self.writer.transactions.error(), Some(extern4_jbd2::Error::Aborted)) {
+                    self.writer.note_error(self.fs, corrupt);
+                }
             }
             _ => self.writer.transactions.abort(),
         }

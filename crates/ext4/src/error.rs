@@ -133,7 +133,9 @@ impl From<extern4_jbd2::Error> for Error {
             extern4_jbd2::Error::Device(error) => error.into(),
             extern4_jbd2::Error::Corrupt(corrupt) => corrupt.into(),
             // An earlier error has said why.
-            extern4_jbd2::Error::Aborted | extern4_jbd2::Error::Closed => Errno::EROFS.into(),
+            extern4_jbd2::Error::Aborted | extern4_jbd2::Error::Damaged | extern4_jbd2::Error::Closed => {
+                Errno::EROFS.into()
+            }
             other => Unsupported::Journal(other.to_string()).into(),
         }
     }

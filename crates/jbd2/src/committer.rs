@@ -89,7 +89,8 @@ impl Committer {
     }
 
     fn leave(mut self) {
-        if let Some(journaling) = self.journaling.as_mut().filter(|_| self.shared.is_damaged()) {
+        let is_damaged = matches!(self.shared.state().error, Some(Error::Damaged));
+        if let Some(journaling) = self.journaling.as_mut().filter(|_| is_damaged) {
             journaling.log.note_failure(JournalSuperblock::EUCLEAN);
         }
         self.shared.keep(Unwritten(self.closed, self.journaling));

@@ -19,6 +19,9 @@ pub enum Error {
     /// Somebody has stopped the journal, so nothing can be changed any more.
     #[error("the journal was aborted")]
     Aborted,
+    /// Damage was met, so nothing can be changed any more.
+    #[error("the volume is damaged, and the journal was aborted")]
+    Damaged,
     /// The journal was closed, so nothing can be changed any more.
     #[error("the journal is closed")]
     Closed,

@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     pub(crate) small_data: PerThread<Cell<u64>>,
     /// Nothing more may be made durable.
     halted: AtomicBool,
-    /// The volume is damaged, which the journal is to say. Set before `halted`.
-    damaged: AtomicBool,
     /// What the committer has left behind. Put there once, and never looked at.
     unwritten: OnceLock<Unwritten>,
     limits: Limits,
@@ -158,7 +156,6 @@ impl Shared {
             data: AtomicU64::new(0),
             small_data: PerThread::new(),
             halted: AtomicBool::new(false),
-            damaged: AtomicBool::new(false),
             unwritten: OnceLock::new(),
             limits,
             interval,
@@ -515,18 +512,6 @@ impl Shared {
         self.opened.notify_all();
         self.work.notify_all();
         self.done.notify_all();
-    }
-
-    /// The same because the volume is damaged.
-    pub(crate) fn fail_damaged(&self) {
-        // Relaxed: who has seen the error, under the lock of the state, sees this.
-        self.damaged.store(true, Relaxed);
-        self.fail(Error::Aborted);
-    }
-
-    /// Whether the volume is damaged. Asked for by who has seen that there is an error.
-    pub(crate) fn is_damaged(&self) -> bool {
-        self.damaged.load(Relaxed)
     }
 
     /// Keeps what the committer leaves behind for as long as anybody may read through the cache.

@@ -289,9 +289,10 @@ impl Transactions {
     }
 
     /// The same as [`halt`](Self::halt), because the volume is damaged. The journal's superblock says so, too: recovery may write an older
-    /// superblock of the volume over the one that does.
+    /// superblock of the volume over the one that does. It says nothing where changes had come to an end before, for another reason: then
+    /// the volume may be somebody else's.
     pub fn give_up(&self) {
-        self.shared.fail_damaged();
+        self.shared.fail(Error::Damaged);
         self.join();
     }
 

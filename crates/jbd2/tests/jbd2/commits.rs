@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use extern4_block::{BlockDevice, CrashDevice, MemoryDevice, RecordDevice};
-use extern4_disk::journal::{ChecksumVersion, Tid};
+use extern4_disk::journal::{ChecksumVersion, JournalSuperblock, Tid};
 use extern4_jbd2::{Closing, Error, Journal, Observer, Options, Transactions};
 
 use crate::log::{BLOCK, Log, VOLUME};
@@ -337,6 +337,21 @@ fn aborting_wakes_everybody() {
     assert!(matches!(transactions.start(1), Err(Error::Aborted)));
     let journal = Journal::internal(device, 1024, Log::map()).expect("a journal");
     assert!(!journal.is_dirty() && journal.superblock().errno == 0);
+}
+
+#[test]
+fn damage_is_noted_in_the_journal_unless_it_was_aborted_before() {
+    for (is_aborted, errno) in [(false, JournalSuperblock::EUCLEAN), (true, 0)] {
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+        let (_, _, transactions) = open(&device, PATIENT);
+        if is_aborted {
+            transactions.abort();
+        }
+        transactions.give_up();
+        assert!(transactions.start(1).is_err());
+        let journal = Journal::internal(device, 1024, Log::map()).expect("a journal");
+        assert_eq!(journal.superblock().errno, errno, "aborted before: {is_aborted}");
+    }
 }
 
 #[test]
