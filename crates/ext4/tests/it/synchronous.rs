@@ -146,3 +146,27 @@ fn a_sync_of_a_directory_makes_names_of_the_same_tick_durable() {
         assert!(in_one_tick > 0, "each change is in a tick of its own");
     }
 }
+
+/// A rename changes no more of the file than when it was changed.
+#[test]
+fn a_synchronous_file_that_is_renamed_again_within_a_tick_is_durable() {
+    for spec in VOLUMES.iter().filter(|spec| spec.can_run()) {
+        let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+        let session = session(Arc::new(fs) as _);
+        let name = |number: u32| format!("/{number}");
+        run(&session, &Op::Create(name(0), 0o644)).expect("a file");
+        session.set_flags(name(0), FileFlags::SYNC, How::FOLLOW).expect("flags");
+        let changed = |number| session.stat(name(number), How::FOLLOW).expect("it is there").ctime;
+        let mut in_one_tick = 0;
+        for number in 0..100 {
+            let before = changed(number);
+            let op = Op::Rename(name(number), name(number + 1), RenameFlags::empty());
+            run(&session, &op).expect("a rename");
+            in_one_tick += u32::from(before == changed(number + 1));
+            let left = memory::open(spec.name, &Arc::new(device.crash(device.moment(), |_| false)));
+            assert!(walk::resolve(&left, &name(number + 1)).is_ok(), "{}: {op:?}", spec.name);
+        }
+        assert!(in_one_tick > 0, "each change is in a tick of its own");
+    }
+}
