@@ -83,9 +83,8 @@ impl Node {
         Self::with(info, None)
     }
 
-    fn with(info: InodeInfo, changed_in: Option<Tid>) -> Self {
+    fn with(mut info: InodeInfo, changed_in: Option<Tid>) -> Self {
         let position = info.position();
-        let mut info = info;
         info.set_untouched();
         let current = Latch::new(Current { info, changed_in, is_freed: false });
         Self {

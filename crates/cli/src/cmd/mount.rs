@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         closing.get_or_init(|| close(&last));
     });
     let journaling = Journaling::chosen(&volume, options.data, options.commit_interval());
-    let words = words(&args.options, &options, &volume);
+    let setting = Setting { options: words(&args.options, &options, &volume), journaling };
     let Options { opens, writeback, idmap, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
     let config = Config { opens, writeback, idmap, lifetime, transport, owner, max_known, destroy, log };
@@ -142,7 +142,6 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     let (mut control, mut is_ready) = (None, false);
     let ready = || {
-        let setting = Setting { options: words.clone(), journaling: journaling.clone() };
         control = Control::start(&args.dir, &server, &volume, image, setting, metrics, note);
         let way = if server.transport() == Transport::Ring { "io_uring" } else { "the device" };
         info!("{image} is mounted on {dir}; requests come through {way}");
