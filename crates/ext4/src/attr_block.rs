@@ -162,18 +162,8 @@ impl Change<'_> {
     /// Whether the inode, which gives its block up, was the last who had it: then nobody finds it any more. If not, it has left.
     fn is_last(&self, buffer: &mut Buffer, place: Place) -> Result<bool> {
         let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
-        let blocks = &self.writer.sharing.blocks;
-        let left = if self.close(buffer, place)? { Left::Last } else { self.leave(buffer) };
-        match left {
-            Left::Last => drop(blocks.remove(hash, block)),
-            // One may join them again.
-            Left::Others(others) if others + 1 == REFCOUNT_MAX && hash != 0 => {
-                blocks.insert(hash, block);
-                blocks.set_full(hash, block, false);
-            }
-            Left::Others(_) => {}
-        }
-        Ok(left == Left::Last)
+        let leave = || Ok(if self.close(buffer, place)? { Left::Last } else { self.leave(buffer) });
+        Ok(self.writer.sharing.blocks.leave(hash, block, leave)? == Left::Last)
     }
 
     /// Takes a block that the inode has out of sharing; false if others have it.
@@ -209,18 +199,19 @@ impl Change<'_> {
         if hash == 0 {
             return None;
         }
-        // Each is looked at once, whatever becomes of it meanwhile.
-        let mut found = self.writer.sharing.blocks.candidates(hash);
-        found.find(|block| self.join(*block, hash, list).unwrap_or(false))
+        let join =
+            |block, is_there: &dyn Fn() -> bool| self.join(block, is_there, hash, list).unwrap_or(false);
+        self.writer.sharing.blocks.find(hash, join)
     }
 
-    /// Joins those who have attribute block `block`, if it holds `list`. An error is that of a block that is of no use.
-    fn join(&self, block: u64, hash: u32, list: &[Attribute]) -> Result<bool> {
+    /// Joins those who have attribute block `block`, if it holds `list` and can be found still. An error is that of a block that is of
+    /// no use.
+    fn join(&self, block: u64, is_there: &dyn Fn() -> bool, hash: u32, list: &[Attribute]) -> Result<bool> {
         let sharing = &self.writer.sharing;
         let pin = self.fs.cache.read(block)?.pin();
         let seen = pin.shares().look();
         // Held now, so that the word is that of the block's life, if it has not been given up.
-        if seen.is_closed() || !sharing.blocks.contains(hash, block) {
+        if seen.is_closed() || !is_there() {
             return Ok(false);
         }
         let place = Place::new(Structure::Xattr).block(block);
@@ -242,7 +233,6 @@ impl Change<'_> {
             }
             Joined::Yes => {}
         }
-        sharing.blocks.touch(hash, block);
         sharing.note(Count::BlocksShared);
         self.edit_block(&mut buffer, |bytes| store_count(&pin, bytes));
         Ok(true)

@@ -10,7 +10,7 @@
 //! (`balloc`), opens a handle of the journal's, and works through the modules beside those that read: `create` and `link` make,
 //! name and remove files by `ialloc` and `names`; `file_change` and `fallocate` change contents by `map_change`; `set_attr`,
 //! `xattr_change` and `acl_change` change what belongs to an inode, in the record, in an `attr_block` that inodes with the same attributes
-//! share (`sharing`), and in `ea_inode`s. `quota` counts what is taken and given back; `trim` tells the device what is free. What the VFS's inode keeps is a `node`. `writer` is what all
+//! share (`sharing`, found through `mbcache`), and in `ea_inode`s. `quota` counts what is taken and given back; `trim` tells the device what is free. What the VFS's inode keeps is a `node`. `writer` is what all
 //! changes share.
 //!
 //! Invariants: a volume that was opened for reading is never written; every number from the volume is checked before it is used, and an error says
@@ -57,6 +57,7 @@ mod lazy_times;
 mod link;
 pub mod map;
 mod map_change;
+mod mbcache;
 mod mmp;
 mod mount;
 mod namei;
@@ -89,5 +90,7 @@ pub use expert::HtreeEntry;
 pub use extern4_disk::superblock::ErrorPolicy;
 pub use extern4_jbd2::Stats as JournalStats;
 pub use map::{Run, RunKind};
+#[cfg(feature = "lab")]
+pub use mbcache::BlockCache;
 pub use mount::{Ext4, OpenOptions};
 pub use sharing::SharingStats;

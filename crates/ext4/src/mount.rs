@@ -51,6 +51,9 @@ pub struct OpenOptions {
     pub errors: Option<ErrorPolicy>,
     /// How contents of files become durable, on a volume that is opened for writing (`data=`); `None` for what the superblock says.
     pub data: Option<DataMode>,
+    /// Finds attribute blocks in the place of the cache in production.
+    #[cfg(feature = "lab")]
+    pub block_cache: Option<Arc<dyn crate::BlockCache>>,
 }
 
 impl Default for OpenOptions {
@@ -65,6 +68,8 @@ impl Default for OpenOptions {
             commit_interval: None,
             errors: None,
             data: None,
+            #[cfg(feature = "lab")]
+            block_cache: None,
         }
     }
 }
@@ -169,7 +174,7 @@ impl Ext4 {
                 fs.replayed = replayed;
             }
         }
-        fs.writer = Some(Writer::open(&fs, journal, options.commit_interval, options.data)?);
+        fs.writer = Some(Writer::open(&fs, journal, options)?);
         fs.free_orphans()?;
         fs.lazy_times = options.lazy_times.map(LazyTimes::new);
         Ok(fs)

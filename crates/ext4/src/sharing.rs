@@ -15,6 +15,7 @@ use extern4_sync::mbcache::{MbCache, MbCacheStats};
 use extern4_sync::primitive::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
 use extern4_sync::tally::Tally;
 
+use crate::mbcache::Blocks;
 use crate::mount::Ext4;
 
 /// Locks for counts of EA inodes.
@@ -29,7 +30,7 @@ const VALUE_BITS: u32 = 10;
 /// What may be shared.
 pub(crate) struct Sharing {
     /// Attribute blocks, by the hash in their headers.
-    pub(crate) blocks: MbCache,
+    pub(crate) blocks: Blocks,
     /// EA inodes, by the hash of their values.
     pub(crate) values: MbCache,
     /// Locks: one is held, within a handle, while the count of an EA inode changes, and before the lock of any group.
@@ -66,10 +67,10 @@ pub struct SharingStats {
 }
 
 impl Sharing {
-    pub(crate) fn new(sb: &Superblock) -> Self {
+    pub(crate) fn new(sb: &Superblock, blocks: Blocks) -> Self {
         let has_values = sb.features().incompat.contains(Incompat::EA_INODE);
         Self {
-            blocks: MbCache::new(MbCache::BITS_48),
+            blocks,
             values: MbCache::new(if has_values { VALUE_BITS } else { 0 }),
             counting: Default::default(),
             behind: Default::default(),

@@ -6,7 +6,6 @@
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use extern4_block::{BlockDevice, Pin, Unsealed};
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
@@ -21,9 +20,10 @@ use extern4_sync::primitive::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
 use crate::balloc::Space;
 use crate::change::Change;
 use crate::create::now_seconds;
-use crate::data_journal::{DataMode, Journaling};
+use crate::data_journal::Journaling;
 use crate::error::{Result, Unsupported};
-use crate::mount::{Ext4, READABLE};
+use crate::mbcache::Blocks;
+use crate::mount::{Ext4, OpenOptions, READABLE};
 use crate::orphan::Orphans;
 use crate::quota::Quotas;
 use crate::seal;
@@ -92,15 +92,14 @@ pub(crate) fn check_writable(sb: &Superblock, backup: bool) -> Result<(), Unsupp
 }
 
 impl Writer {
-    /// Begins to write to a volume with this journal, which is empty, or with none; commits after `interval` at the latest.
+    /// Begins to write to a volume with this journal, which is empty, or with none.
     pub(crate) fn open(
         fs: &Ext4,
         journal: Option<Journal<Arc<dyn BlockDevice>>>,
-        interval: Option<Duration>,
-        data: Option<DataMode>,
+        asked: &OpenOptions,
     ) -> Result<Self> {
-        let journaling = Journaling::chosen(fs.superblock(), journal.is_some(), data)?;
-        let options = interval.map_or_else(Options::default, |interval| Options { interval });
+        let journaling = Journaling::chosen(fs.superblock(), journal.is_some(), asked.data)?;
+        let options = asked.commit_interval.map_or_else(Options::default, |interval| Options { interval });
         let space = Arc::new(Space::count(fs)?);
         let cache = Arc::clone(&fs.cache);
         let orphans: Arc<Orphans> = Arc::default();
@@ -123,7 +122,7 @@ impl Writer {
             totals,
             orphans,
             quotas,
-            sharing: Sharing::new(fs.superblock()),
+            sharing: Sharing::new(fs.superblock(), Blocks::new(asked)),
             zones: SystemZones::of(fs)?,
             journaling,
             spread: AtomicU32::new(0),

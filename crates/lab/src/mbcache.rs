@@ -2,7 +2,8 @@
 //!
 //! Before and Seed are made here, after the mbcache of Linux up to 4.5 and the one that took its place. New is the cache of
 //! `extern4-sync`, with the word by which blocks are joined and left, as `extern4-ext4` uses both. What is measured is an attribute of
-//! a file being set, as far as the cache is concerned: there is no journal, and what a block holds is one number.
+//! a file being set, as far as the cache is concerned: there is no journal, and what a block holds is one number. Then the same
+//! [through `setxattr`](setxattr).
 
 mod before;
 mod blocks;
@@ -11,6 +12,7 @@ mod grid;
 mod new;
 mod seed;
 mod sets;
+mod setxattr;
 mod slab;
 
 pub use before::Before;
@@ -68,7 +70,12 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
             }));
         }
     }
-    let verdicts = verdicts(&rows, plan);
+    let mut verdicts = verdicts(&rows, plan);
+    let through = through(plan, say);
+    if !through.is_empty() {
+        let verdict = Verdict::no_row_slower(Side::Seed, through.iter());
+        verdicts.push(Verdict { goal: format!("setxattr, {}", verdict.goal), ..verdict });
+    }
     let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[SET]);
     Chapter {
@@ -78,13 +85,32 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         sides: SIDES,
         notes: NOTES,
         published: PUBLISHED,
-        rows,
+        rows: rows.into_iter().chain(through).collect(),
         simulated,
         counted,
         facts: facts::all(),
         verdicts,
         ..Chapter::default()
     }
+}
+
+/// The same through `setxattr`; nothing where there is no volume to be had.
+fn through(plan: &Plan, say: &mut dyn FnMut(&str)) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let most = plan.threads.iter().copied().max().unwrap_or_default();
+    let Some(volumes) = setxattr::Volumes::new(most, grid::MOST_FILES) else {
+        say("no volume can be made here for setxattr");
+        return rows;
+    };
+    for cell in grid::cells(plan) {
+        for &threads in &plan.threads {
+            say(&format!("{}, {threads} threads", cell.through));
+            rows.push(Row::measure(plan, cell.through, threads, |side| {
+                volumes.take(plan, side, cell, threads)
+            }));
+        }
+    }
+    rows
 }
 
 fn verdicts(rows: &[Row], plan: &Plan) -> Vec<Verdict> {
@@ -118,13 +144,21 @@ const SIDES: [&str; 3] = [
     "`MbCache` and `Shares` of `extern4-sync` in production, in the order in which `extern4-ext4` calls them.",
 ];
 
-const NOTES: &[(&str, &str)] = &[(
-    CELLS[0].name,
-    "Each of P threads sets an attribute of one of its F files in turn to one of V values by chance: it joins a block that has that value, \
-     or writes one, and leaves the block that the file had. P are the threads, in this table and in those below. At most 1,024 files \
-     share a block. There is no setting through `setxattr` beside it, for Before and Seed have no file system: `make bench` \
-     has New with all that belongs to it, beside the kernel. Each turn takes half as long as in other chapters.",
-)];
+const NOTES: &[(&str, &str)] = &[
+    (
+        CELLS[0].name,
+        "Each of P threads sets an attribute of one of its F files in turn to one of V values by chance: it joins a block that has that \
+         value, or writes one, and leaves the block that the file had. P are the threads, in this table and in those below. At most 1,024 \
+         files share a block. Each turn takes half as long as in other chapters.",
+    ),
+    (
+        CELLS[0].through,
+        "From here on the same through `setxattr`, with 512 bytes for a value, on an ext4 volume in memory, with its journal and blocks of \
+         1 KiB. Before and Seed stand in the place of the cache of production; all else is production's on all three sides, also \
+         the word by which blocks are joined and left, so that what the sides differ in is how blocks are found. `make bench` has New \
+         beside the kernel.",
+    ),
+];
 
 /// Operations that are noted in order, each for the workload that does them.
 const REPLAYED: [(&str, &str); 1] = [(SET, CELLS[CELLS.len() - 1].name)];

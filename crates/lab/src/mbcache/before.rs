@@ -202,26 +202,18 @@ impl Before {
             }
         }
     }
-}
 
-impl Cache for Before {
-    fn new() -> Self {
-        Self {
-            slab: Slab::new(2 * MAX as usize),
-            by_block: Chains::new(BUCKETS),
-            by_key: Chains::new(BUCKETS),
-            unused: Latch::new(Ends::default()),
-            entries: AtomicU64::new(0),
-            queue: Mutex::new(()),
-            released: Condvar::new(),
-        }
-    }
-
-    fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32> {
+    /// Has the blocks of a hash joined by `join`, each while its entry is used with others, until one is: that one. `join` is told how to
+    /// find out whether the entry is in the tables still.
+    pub(super) fn join_by(
+        &self,
+        hash: u32,
+        mut join: impl FnMut(u32, &dyn Fn() -> bool) -> bool,
+    ) -> Option<u32> {
         let mut found = self.find(hash, None);
         while let Some(entry) = found {
             let block = self.slab.get(entry, BLOCK) as u32;
-            if blocks.join_locked(block, value).is_ok() {
+            if join(block, &|| self.is_hashed(entry)) {
                 self.release(entry, Use::Shared);
                 return Some(block);
             }
@@ -230,8 +222,8 @@ impl Cache for Before {
         None
     }
 
-    fn add(&self, blocks: &Blocks, hash: u32, block: u32) {
-        blocks.locked(block, |count| *count = 1);
+    /// A block can be found from now on.
+    pub(super) fn insert(&self, hash: u32, block: u32) {
         // Relaxed: a hint.
         if self.entries.load(Ordering::Relaxed) >= MAX {
             self.evict();
@@ -257,12 +249,10 @@ impl Cache for Before {
         self.release(entry, Use::Alone);
     }
 
-    fn leave(&self, blocks: &Blocks, _hash: u32, block: u32) -> bool {
+    /// Has a block left by `leave`, which tells whether that was the last, while its entry is used alone.
+    pub(super) fn leave_by(&self, block: u32, leave: impl FnOnce() -> bool) -> bool {
         let entry = self.get(block);
-        let is_last = blocks.locked(block, |count| {
-            *count -= 1;
-            *count == 0
-        });
+        let is_last = leave();
         if let Some(entry) = entry {
             if is_last {
                 self.unhash(entry);
@@ -270,6 +260,37 @@ impl Cache for Before {
             self.release(entry, Use::Alone);
         }
         is_last
+    }
+}
+
+impl Cache for Before {
+    fn new() -> Self {
+        Self {
+            slab: Slab::new(2 * MAX as usize),
+            by_block: Chains::new(BUCKETS),
+            by_key: Chains::new(BUCKETS),
+            unused: Latch::new(Ends::default()),
+            entries: AtomicU64::new(0),
+            queue: Mutex::new(()),
+            released: Condvar::new(),
+        }
+    }
+
+    fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32> {
+        self.join_by(hash, |block, _| blocks.join_locked(block, value).is_ok())
+    }
+
+    fn add(&self, blocks: &Blocks, hash: u32, block: u32) {
+        blocks.locked(block, |count| *count = 1);
+        self.insert(hash, block);
+    }
+
+    fn leave(&self, blocks: &Blocks, _hash: u32, block: u32) -> bool {
+        let leave = |count: &mut u32| {
+            *count -= 1;
+            *count == 0
+        };
+        self.leave_by(block, || blocks.locked(block, leave))
     }
 
     fn count(&self, blocks: &Blocks, block: u32) -> u32 {

@@ -99,7 +99,52 @@ impl Seed {
         self.slab.find(chain.first, CHAIN, wanted)
     }
 
-    fn remove(&self, hash: u32, block: u32) {
+    /// Has the blocks of a hash joined by `join`, each while its entry is in use, until one is: that one. `join` tells how many have the
+    /// block then, and is told how to find out whether the entry is in its chain still.
+    pub(super) fn join_by(
+        &self,
+        hash: u32,
+        mut join: impl FnMut(u32, &dyn Fn() -> bool) -> Option<u32>,
+    ) -> Option<u32> {
+        let mut found = self.find(hash, None);
+        while let Some(entry) = found {
+            let block = self.block(entry);
+            if let Some(count) = join(block, &|| self.has(entry, CHAINED)) {
+                if count == MOST {
+                    self.mark(entry, REUSABLE, false);
+                }
+                if !self.has(entry, REFERENCED) {
+                    self.mark(entry, REFERENCED, true);
+                }
+                self.put(entry);
+                return Some(block);
+            }
+            found = self.find(hash, Some(entry));
+            self.put(entry);
+        }
+        None
+    }
+
+    /// A block can be found from now on.
+    pub(super) fn insert(&self, hash: u32, block: u32) {
+        self.shrink_if_large();
+        let Some(entry) = self.slab.take() else { return };
+        self.slab.set(entry, KEY, u64::from(hash) | ONE_USER);
+        self.slab.set(entry, BLOCK, block.into());
+        self.slab.set(entry, FLAGS, REUSABLE | LISTED | CHAINED);
+        let mut chain = self.chains.lock(hash.into());
+        if self.find_block(&chain, hash, block).is_some() {
+            drop(chain);
+            return self.slab.give(entry);
+        }
+        self.slab.push_back(&mut chain, entry, CHAIN);
+        let mut list = lock(&self.list);
+        self.slab.push_back(&mut list, entry, LIST);
+        self.entries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A block cannot be found any more.
+    pub(super) fn remove(&self, hash: u32, block: u32) {
         let mut chain = self.chains.lock(hash.into());
         let Some(entry) = self.find_block(&chain, hash, block) else { return };
         self.unchain(&mut chain, entry);
@@ -122,7 +167,7 @@ impl Seed {
         self.entries.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn set_reusable(&self, hash: u32, block: u32, reusable: bool) {
+    pub(super) fn set_reusable(&self, hash: u32, block: u32, reusable: bool) {
         let chain = self.chains.lock(hash.into());
         if let Some(entry) = self.find_block(&chain, hash, block) {
             self.mark(entry, REUSABLE, reusable);
@@ -184,42 +229,12 @@ impl Cache for Seed {
     }
 
     fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32> {
-        let mut found = self.find(hash, None);
-        while let Some(entry) = found {
-            let block = self.block(entry);
-            let joined = blocks.join_locked(block, value);
-            if joined == Ok(MOST) {
-                self.mark(entry, REUSABLE, false);
-            }
-            if joined.is_ok() {
-                if !self.has(entry, REFERENCED) {
-                    self.mark(entry, REFERENCED, true);
-                }
-                self.put(entry);
-                return Some(block);
-            }
-            found = self.find(hash, Some(entry));
-            self.put(entry);
-        }
-        None
+        self.join_by(hash, |block, _| blocks.join_locked(block, value).ok())
     }
 
     fn add(&self, blocks: &Blocks, hash: u32, block: u32) {
         blocks.locked(block, |count| *count = 1);
-        self.shrink_if_large();
-        let Some(entry) = self.slab.take() else { return };
-        self.slab.set(entry, KEY, u64::from(hash) | ONE_USER);
-        self.slab.set(entry, BLOCK, block.into());
-        self.slab.set(entry, FLAGS, REUSABLE | LISTED | CHAINED);
-        let mut chain = self.chains.lock(hash.into());
-        if self.find_block(&chain, hash, block).is_some() {
-            drop(chain);
-            return self.slab.give(entry);
-        }
-        self.slab.push_back(&mut chain, entry, CHAIN);
-        let mut list = lock(&self.list);
-        self.slab.push_back(&mut list, entry, LIST);
-        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.insert(hash, block);
     }
 
     fn leave(&self, blocks: &Blocks, hash: u32, block: u32) -> bool {

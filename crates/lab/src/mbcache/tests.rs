@@ -123,6 +123,30 @@ fn new() {
     all::<New>();
 }
 
+/// Whoever finds the blocks, each is counted as often as it is had when all is over.
+#[test]
+fn volumes_are_clean_after_attributes_were_set() {
+    let Some(volumes) = setxattr::Volumes::new(4, 20) else { return };
+    let plan = Plan::quick();
+    let cell = |values| Cell { values, files: 20, ..CELLS[0] };
+    for (cell, threads) in [(cell(3), 4), (cell(3), 4), (cell(1000), 2), (cell(10), 4)] {
+        for side in Side::ALL {
+            let sample = volumes.take(&plan, side, cell, threads);
+            let joined = sample.counters.iter().find(|(name, _)| *name == "block joined, %");
+            assert!(
+                cell.values > 10 || joined.is_some_and(|(_, joined)| *joined > 50.0),
+                "{side:?}: {joined:?}"
+            );
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (side, bytes) in Side::ALL.into_iter().zip(volumes.end()) {
+        let image = folder.path().join(side.name());
+        std::fs::write(&image, bytes).unwrap();
+        extern4_testkit::tools::e2fsck(&image).unwrap_or_else(|e| panic!("{side:?}: {e}"));
+    }
+}
+
 #[test]
 fn hashes_differ() {
     let hashes: std::collections::HashSet<_> = (0..100_000).map(hash).collect();

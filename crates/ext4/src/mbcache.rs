@@ -1,0 +1,139 @@
+//! Where attribute blocks are, by the hash of what they hold: [`MbCache`] as `attr_block` uses it.
+//!
+//! With the feature `lab` a volume can have another cache in its place, so that both are measured with all else that it takes to
+//! set an attribute.
+
+use extern4_disk::xattr::REFCOUNT_MAX;
+use extern4_sync::mbcache::{MbCache, MbCacheStats};
+use extern4_sync::shares::Left;
+
+use crate::error::Result;
+use crate::mount::OpenOptions;
+
+/// Attribute blocks that can be found.
+pub(crate) struct Blocks {
+    cache: MbCache,
+    #[cfg(feature = "lab")]
+    instead: Option<std::sync::Arc<dyn BlockCache>>,
+}
+
+/// A cache that can stand in the place of the one in production.
+///
+/// Of the numbers in it the same holds: who inserts one holds on to the block, and who gives a block up takes its number out first.
+#[cfg(feature = "lab")]
+pub trait BlockCache: Send + Sync + std::fmt::Debug {
+    /// Has blocks with this hash joined, one after the other, until one is: that one. `join` is told how to find out whether the block's
+    /// number is in the cache still.
+    fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64>;
+
+    /// A block has been written, and can be found from now on.
+    fn insert(&self, hash: u32, block: u64);
+
+    /// A block is about to be changed.
+    fn remove(&self, hash: u32, block: u64);
+
+    /// An inode leaves a block, by `leave`: true if it was the last, and then nobody finds the block any more.
+    fn leave(&self, hash: u32, block: u64, leave: &mut dyn FnMut() -> bool);
+
+    /// So many inodes have a block as may have it, or not any more.
+    fn set_full(&self, hash: u32, block: u64, full: bool);
+}
+
+impl Blocks {
+    /// None yet.
+    #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
+    pub(crate) fn new(options: &OpenOptions) -> Self {
+        Self {
+            cache: MbCache::new(MbCache::BITS_48),
+            #[cfg(feature = "lab")]
+            instead: options.block_cache.clone(),
+        }
+    }
+
+    /// Has blocks with this hash joined until one is. Each is looked at once, whatever becomes of it meanwhile. `join` is told how to
+    /// find out whether the block can be found still.
+    pub(crate) fn find(
+        &self,
+        hash: u32,
+        mut join: impl FnMut(u64, &dyn Fn() -> bool) -> bool,
+    ) -> Option<u64> {
+        #[cfg(feature = "lab")]
+        if let Some(instead) = &self.instead {
+            return instead.find(hash, &mut join);
+        }
+        let mut found = self.cache.candidates(hash);
+        let block = found.find(|&block| join(block, &|| self.cache.contains(hash, block)))?;
+        self.cache.touch(hash, block);
+        Some(block)
+    }
+
+    /// Makes it possible to find a block that whoever calls holds on to.
+    pub(crate) fn insert(&self, hash: u32, block: u64) {
+        #[cfg(feature = "lab")]
+        if let Some(instead) = &self.instead {
+            return instead.insert(hash, block);
+        }
+        self.cache.insert(hash, block);
+    }
+
+    /// Makes it impossible to find a block, before it is changed.
+    pub(crate) fn remove(&self, hash: u32, block: u64) {
+        #[cfg(feature = "lab")]
+        if let Some(instead) = &self.instead {
+            return instead.remove(hash, block);
+        }
+        self.cache.remove(hash, block);
+    }
+
+    /// Has a block left by `leave`, and sees to it that nobody finds it any more if nobody has it then.
+    pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
+        #[cfg(feature = "lab")]
+        if let Some(instead) = &self.instead {
+            return leave_instead(&**instead, hash, block, leave);
+        }
+        let left = leave()?;
+        match left {
+            Left::Last => drop(self.cache.remove(hash, block)),
+            // One may join them again.
+            Left::Others(others) if others + 1 == REFCOUNT_MAX && hash != 0 => {
+                self.cache.insert(hash, block);
+                self.cache.set_full(hash, block, false);
+            }
+            Left::Others(_) => {}
+        }
+        Ok(left)
+    }
+
+    /// Notes whether so many inodes have a block as may have it, so that it is not looked at in vain.
+    pub(crate) fn set_full(&self, hash: u32, block: u64, full: bool) {
+        #[cfg(feature = "lab")]
+        if let Some(instead) = &self.instead {
+            return instead.set_full(hash, block, full);
+        }
+        self.cache.set_full(hash, block, full);
+    }
+
+    /// What the cache of production has done.
+    pub(crate) fn stats(&self) -> MbCacheStats {
+        self.cache.stats()
+    }
+}
+
+#[cfg(feature = "lab")]
+fn leave_instead(
+    cache: &dyn BlockCache,
+    hash: u32,
+    block: u64,
+    leave: impl FnOnce() -> Result<Left>,
+) -> Result<Left> {
+    let (mut leave, mut left) = (Some(leave), None);
+    cache.leave(hash, block, &mut || {
+        let leave = leave.take().expect("a block is left once");
+        matches!(left.insert(leave()), Ok(Left::Last))
+    });
+    let left = left.expect("a block is left")?;
+    if matches!(left, Left::Others(others) if others + 1 == REFCOUNT_MAX && hash != 0) {
+        cache.set_full(hash, block, false);
+    }
+    Ok(left)
+}
