@@ -24,6 +24,8 @@ use crate::counted::Counted;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
 use crate::verdict::Verdict;
+#[cfg(feature = "audit")]
+use crate::volume::operations;
 use crate::volume::{DIRECTORIES, Model, PATH, Production, Volume, headers};
 
 /// What is known of an inode's ACL. `None` if nobody has asked yet.
@@ -220,6 +222,12 @@ fn count_side<M: Mechanism>(counted: &mut Counted, side: Side) {
         // Until all that can be remembered is.
         (0..4).for_each(|_| act());
         counted.count(workload, side, act, act);
+    }
+    for (mechanism, with_acls) in [("ACLs, none there", false), ("ACLs, everywhere", true)] {
+        let volume: M::Volume = volume(with_acls);
+        let directories = DIRECTORIES.map(|path| volume.directory(path));
+        let [ours, theirs] = [0, 1].map(|thread| operations(&volume, &directories, thread));
+        crate::meetings::count(counted, mechanism, side, &ours, &theirs);
     }
 }
 

@@ -11,6 +11,8 @@ mod seed;
 mod tree;
 
 use std::sync::Arc;
+#[cfg(feature = "audit")]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use extern4_block::{BlockDevice, Result};
 
@@ -21,6 +23,8 @@ pub use seed::Seed;
 use crate::chapter::Chapter;
 use crate::coherence::curves;
 use crate::counted::Counted;
+#[cfg(feature = "audit")]
+use crate::meetings::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
 use crate::verdict::Verdict;
@@ -177,6 +181,18 @@ fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
         std::hint::black_box(cache.with(block, |bytes| bytes[9]).expect("memory can be read"));
     };
     counted.count(HIT, side, || hit(5), || hit(6));
+    let cold = [lookups::COLD / 2, 0].map(|first| AtomicU64::new(lookups::HOT + first));
+    let operations = |thread: usize| -> [Operation<'_>; 3] {
+        // Relaxed: one thread counts.
+        let cold = &cold[thread];
+        let miss = move || hit(cold.fetch_add(1, Ordering::Relaxed));
+        [
+            (HIT, Box::new(move || hit(7 + thread as u64))),
+            ("hit of one block by both", Box::new(|| hit(7))),
+            ("miss", Box::new(miss)),
+        ]
+    };
+    crate::meetings::count(counted, "buffer cache", side, &operations(0), &operations(1));
 }
 
 #[cfg(test)]

@@ -8,12 +8,15 @@ use std::path::Path;
 use crate::Result;
 use crate::coherence::Replay;
 use crate::conflicts::Matrix;
+use crate::meetings::Meeting;
 use crate::plan::Side;
 
 /// What the file is called that has operations in order, for the [simulation](crate::coherence).
 const TRACES: &str = "traces";
 /// And that with the [matrices](crate::conflicts).
 const CONFLICTS: &str = "conflicts";
+/// And that with the [meetings](crate::meetings).
+const MEETINGS: &str = "meetings";
 
 /// What was counted for one operation of one side.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +50,8 @@ pub struct Counted {
     replays: Vec<Replay>,
     /// Calls that commute, and whether they meet.
     pub matrices: Vec<Matrix>,
+    /// Operations of mechanisms that commute, and the lines that they meet on.
+    pub meetings: Vec<Meeting>,
 }
 
 impl Counted {
@@ -84,16 +89,21 @@ impl Counted {
         let what = |line: &str| format!("what is {line:?}?");
         let figures = text.lines().map(|line| parse(line).ok_or_else(|| what(line)));
         let traces = beside(TRACES);
+        let meetings = beside(MEETINGS);
+        let meetings = meetings.lines().map(Meeting::of_text);
         let replays = traces.lines().map(|line| Replay::of_text(line).ok_or_else(|| what(line)));
         Ok(Self {
             figures: figures.collect::<std::result::Result<_, _>>()?,
             lengths: Vec::new(),
             replays: replays.collect::<std::result::Result<_, _>>()?,
             matrices: Matrix::of_text(&beside(CONFLICTS)).ok_or("what are these conflicts?")?,
+            meetings: meetings
+                .map(|meeting| meeting.ok_or("what are these meetings?"))
+                .collect::<std::result::Result<_, _>>()?,
         })
     }
 
-    /// Writes a file, and two beside it.
+    /// Writes a file, and three beside it.
     pub fn write(&self, file: &Path) -> Result<()> {
         let mut text = String::new();
         for Figure { operation, side, locked, conflicts } in &self.figures {
@@ -101,9 +111,16 @@ impl Counted {
         }
         let traces: String = self.replays.iter().map(|replay| replay.to_text() + "\n").collect();
         let conflicts: String = self.matrices.iter().map(Matrix::to_text).collect();
-        let (trace_file, conflict_file) = (file.with_extension(TRACES), file.with_extension(CONFLICTS));
-        for (file, text) in [(file, text), (&trace_file, traces), (&conflict_file, conflicts)] {
-            fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+        let meetings: String = self.meetings.iter().map(|meeting| meeting.to_text() + "\n").collect();
+        let beside = |extension| file.with_extension(extension);
+        let files = [
+            (file.to_owned(), text),
+            (beside(TRACES), traces),
+            (beside(CONFLICTS), conflicts),
+            (beside(MEETINGS), meetings),
+        ];
+        for (file, text) in files {
+            fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
         }
         Ok(())
     }
@@ -113,13 +130,25 @@ impl Counted {
     pub fn count(&mut self, operation: &str, side: Side, one: impl Fn(), other: impl Fn() + Send) {
         use extern4_sync::audit;
         const CALLS: u32 = 25;
-        let [ours, theirs] = audit::side_by_side(on_cpu(0, &one), on_cpu(1, other));
-        let conflicts = audit::conflicts(&ours, &theirs).len() as f64;
-        self.replays.push(Replay::of(operation, side, [&ours, &theirs]));
+        let (footprints, lines) = side_by_side(&one, other);
+        let conflicts = lines as f64;
+        self.replays.push(Replay::of(operation, side, footprints.each_ref()));
         let stepped = audit::locked_instructions(|| (0..CALLS).for_each(|_| one()));
         let locked = stepped.map_or(f64::NAN, |((), locked)| locked as f64 / f64::from(CALLS));
         self.figures.push(Figure { operation: operation.to_owned(), side, locked, conflicts });
     }
+}
+
+/// What two operations do, each on a thread and a CPU of its own, and how many lines there are that one writes and the other uses.
+#[cfg(feature = "audit")]
+pub(crate) fn side_by_side(
+    one: impl Fn(),
+    other: impl Fn() + Send,
+) -> ([extern4_sync::audit::Footprint; 2], usize) {
+    use extern4_sync::audit;
+    let footprints = audit::side_by_side(on_cpu(0, one), on_cpu(1, other));
+    let lines = audit::conflicts(&footprints[0], &footprints[1]).len();
+    (footprints, lines)
 }
 
 /// Has `act` done on the CPU of this number among those that the thread may run on, if there is one: what each CPU has for itself
@@ -161,7 +190,8 @@ mod tests {
         let figures = vec![figure(Side::Before, 4.25), figure(Side::New, 0.0)];
         let replays = vec![Replay::of_text("hit\tNew\tr0 w-1\tr0 w-2").unwrap()];
         let matrices = Matrix::of_text("ext4\tstat\twrite\tthe same file\tfalse\tA.b").unwrap();
-        let counted = Counted { figures, replays, matrices, ..Counted::default() };
+        let meetings = vec![Meeting::of_text("hits\thit\tmiss\tSeed\t2").unwrap()];
+        let counted = Counted { figures, replays, matrices, meetings, ..Counted::default() };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counted");
         counted.write(&file).unwrap();

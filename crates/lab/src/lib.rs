@@ -12,8 +12,8 @@
 //! * [`plan`], [`crowd`] and [`row`] are the rules by which is measured: one binary, the three in turn, medians and quartiles.
 //! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`; [`instructions`]
 //!   come from callgrind.
-//! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a cache line; [`coherence`] simulates
-//!   more CPUs than there are.
+//! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a cache line; [`meetings`] are those of a
+//!   mechanism's operations, on all three sides; [`coherence`] simulates more CPUs than there are.
 //! * [`verdict`] compares with the goals, [`report`] tells.
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ pub mod crowd;
 pub mod instructions;
 pub mod may_exec;
 pub mod mbcache;
+pub mod meetings;
 pub mod open_files;
 pub mod plan;
 pub mod random;
@@ -65,7 +66,7 @@ pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&s
         buffer_cache::chapter(plan, counted, say),
     ];
     machine.look_again();
-    let report = Report { machine: &machine, plan, chapters: &chapters, matrices: &counted.matrices };
+    let report = Report { machine: &machine, plan, chapters: &chapters, counted };
     report::write(&report, folder)?;
     Ok(chapters)
 }

@@ -38,7 +38,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
     let say = &mut |what: &str| eprintln!("lab: {what}");
     instructions::count(&mut counted, say)?;
     let chapters = extern4_lab::run(&plan, &counted, &folder, say)?;
-    print!("{}", headline::text(&chapters, &counted.matrices));
+    print!("{}", headline::text(&chapters, &counted));
     println!("\nThe report: {}", folder.join("report.md").display());
     Ok(())
 }

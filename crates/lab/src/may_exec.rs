@@ -233,6 +233,8 @@ fn count_side<V: Volume>(counted: &mut Counted, side: Side) {
     let directories = crate::volume::DIRECTORIES.map(|path| volume.directory(path));
     let check = || calls::check(&volume, &directories);
     counted.count(CHECKS, side, check, check);
+    let [ours, theirs] = [0, 1].map(|thread| crate::volume::operations(&volume, &directories, thread));
+    crate::meetings::count(counted, "MAY_EXEC", side, &ours, &theirs);
 }
 
 #[cfg(test)]

@@ -20,9 +20,17 @@ pub use blocks::{Blocks, MOST};
 pub use new::New;
 pub use seed::Seed;
 
+#[cfg(feature = "audit")]
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
+
 use crate::chapter::Chapter;
 use crate::coherence::curves;
 use crate::counted::Counted;
+#[cfg(feature = "audit")]
+use crate::meetings::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
 use crate::verdict::Verdict;
@@ -209,6 +217,37 @@ fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
     // Entries are marked once as having been of use.
     (0..4).for_each(|_| [&ours as &dyn Fn(), &theirs].iter().for_each(|set| set()));
     counted.count(SET, side, ours, theirs);
+    crate::meetings::count(
+        counted,
+        "mbcache",
+        side,
+        &operations(cache, blocks, 1),
+        &operations(cache, blocks, 2),
+    );
+}
+
+/// What the thread of this number sets: each two of these commute on two threads.
+#[cfg(feature = "audit")]
+fn operations<'c, C: Cache>(cache: &'c C, blocks: &'c Blocks, thread: u32) -> [Operation<'c>; 3] {
+    let files = || Mutex::new(sets::Files::new(thread as usize, 3));
+    let set = |files: &Mutex<sets::Files>, file, value| {
+        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.set(cache, blocks, file, value);
+    };
+    // A file to one value and back to another, each of which another file of the thread has.
+    let in_turns = |values: [u32; 2]| {
+        let files = files();
+        values.into_iter().enumerate().for_each(|(file, value)| set(&files, file, value));
+        Box::new(move || values.into_iter().for_each(|value| set(&files, 2, value)))
+    };
+    let (files, last) = (files(), AtomicU32::new(1_000_000 * thread));
+    // Relaxed: one thread counts.
+    let fresh = move || set(&files, 2, last.fetch_add(1, Ordering::Relaxed));
+    [
+        ("set to what files of the thread have", in_turns([10 * thread, 10 * thread + 1])),
+        ("set to what files of both have", in_turns([1, 2])),
+        ("set to what no file has", Box::new(fresh)),
+    ]
 }
 
 #[cfg(test)]

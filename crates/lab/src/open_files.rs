@@ -18,6 +18,8 @@ use crate::chapter::Chapter;
 use crate::coherence::curves;
 use crate::counted::Counted;
 use crate::crowd::Done;
+#[cfg(feature = "audit")]
+use crate::meetings::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::{Counter, Row, Sample};
 use crate::verdict::Verdict;
@@ -207,6 +209,13 @@ fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut Counted, side: Si
     let registry = &R::default();
     let pair = |ino| close(registry, &open(registry, ino));
     counted.count(PAIRS, side, || pair(1), || pair(2));
+    let operations = |thread| -> [Operation<'_>; 2] {
+        let list = || drop(std::hint::black_box(registry.list(Opened::info)));
+        [(PAIRS, Box::new(move || pair(thread))), ("a list of what is open", Box::new(list))]
+    };
+    let stay: Vec<_> = (0..10).map(|ino| open(registry, ino)).collect();
+    crate::meetings::count(counted, "open files", side, &operations(1), &operations(2));
+    stay.iter().for_each(|ticket| close(registry, ticket));
     // A thread that lives as long as this opens what others close: enough for all calls of `count`.
     let some = || std::cell::RefCell::new((0..200).map(|ino| open(registry, ino)).collect::<Vec<_>>());
     std::thread::scope(|scope| {

@@ -7,13 +7,14 @@ pub mod headline;
 mod json;
 pub mod machine;
 mod markdown;
+mod meetings;
 
 use std::fs;
 use std::path::Path;
 
 use crate::Result;
 use crate::chapter::Chapter;
-use crate::conflicts::Matrix;
+use crate::counted::Counted;
 use crate::plan::Plan;
 
 use machine::Machine;
@@ -27,8 +28,8 @@ pub struct Report<'a> {
     pub plan: &'a Plan,
     /// The mechanisms.
     pub chapters: &'a [Chapter],
-    /// Calls that commute.
-    pub matrices: &'a [Matrix],
+    /// What was counted: calls and operations that commute.
+    pub counted: &'a Counted,
 }
 
 /// Writes `report.md`, `report.json`, charts for each chapter and a picture of each matrix to `folder`.
@@ -44,7 +45,7 @@ pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
             write(&curves::file_name(chapter), svg)?;
         }
     }
-    for matrix in report.matrices {
+    for matrix in &report.counted.matrices {
         write(&conflicts::file_name(matrix), conflicts::svg(matrix)?)?;
     }
     write("report.md", markdown::text(report))?;

@@ -69,6 +69,25 @@ pub trait Volume: Sized + Send + Sync {
     fn chmod(&self, path: &str, mode: u16);
 }
 
+/// What is asked of a volume all the time, by the thread of this number: each two of these commute on two threads.
+#[cfg(feature = "audit")]
+pub(crate) fn operations<'o, 'v: 'o, V: Volume>(
+    volume: &'v V,
+    directories: &'o [V::Directory<'v>; 4],
+    thread: usize,
+) -> [crate::meetings::Operation<'o>; 5] {
+    let beside = |number: usize| format!("/usr/include/linux/other{}.h", number + thread);
+    let (asked, changed) = (beside(0), beside(2));
+    let stat = move |path: &str| assert!(volume.stat(path).is_ok(), "the user may search");
+    [
+        ("stat", Box::new(move || stat(PATH))),
+        ("open and close", Box::new(|| volume.open_and_close(PATH).expect("the user may read"))),
+        ("search checks", Box::new(|| assert!(volume.may_search(directories), "the user may search"))),
+        ("stat of another file", Box::new(move || stat(&asked))),
+        ("chmod of another file", Box::new(move || volume.chmod(&changed, 0o644))),
+    ]
+}
+
 /// Who walks.
 pub fn user() -> Cred {
     Cred::new(1000, 1000, &[])

@@ -17,6 +17,8 @@ fn a_quick_run_writes_a_report() {
     let met =
         "ext4\tstat\tread\tthe same file\ttrue\t\next4\tstat\twrite\tthe same file\tfalse\tA.b (c.rs)\n";
     fs::write(folder.path().join("counted.conflicts"), met).unwrap();
+    let meetings = "caches\thit\tmiss\tBefore\t2\ncaches\thit\tmiss\tNew\t0\n";
+    fs::write(folder.path().join("counted.meetings"), meetings).unwrap();
     let (plan, mut counted) = (Plan::quick(), Counted::read(&file).unwrap());
     for (operation, instructions) in may_exec::REPEATED.into_iter().zip([30.0, 200.0, 500.0]) {
         Side::ALL.iter().for_each(|side| counted.note_instructions(operation, *side, instructions));
@@ -41,10 +43,13 @@ fn a_quick_run_writes_a_report() {
         let chart = read(&format!("{}.svg", chapter.name));
         assert!(chart.starts_with("<svg") && chart.contains("operations in a microsecond"));
     }
-    let headline = headline::text(&chapters, &counted.matrices);
+    let headline = headline::text(&chapters, &counted);
     assert!(headline.contains("x Before") && headline.contains("50.0 % (1 of 2)"), "{headline}");
     assert!(read("conflicts-ext4.svg").starts_with("<svg") && report.contains("A.b (c.rs)"));
     assert!(json.contains(r#""free_at_first":1"#));
+    assert!(headline.contains("Before 0, Seed 0, New 1") && json.contains(r#""lines_in_conflict":2"#));
+    assert!(report.contains("| caches | 1 | 0 % | 0 % | 100 % |"));
+    assert!(report.contains("| caches | hit | miss | 2 | - | 0 |"));
     let curves = &chapters[4].simulated;
     assert!(curves.len() == 3 && curves.iter().all(|curve| curve.of_two_by_measured().is_some()));
     // What all write gets no faster with 256 CPUs than with 8, however long it takes.

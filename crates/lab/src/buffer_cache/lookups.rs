@@ -15,9 +15,9 @@ use crate::spread::Spread;
 
 const BLOCK_SIZE: u32 = 4096;
 /// Blocks that are in memory.
-const HOT: u64 = 512;
+pub(super) const HOT: u64 = 512;
 /// Blocks of which hardly one is.
-const COLD: u64 = 16_384;
+pub(super) const COLD: u64 = 16_384;
 const CAPACITY: usize = 1024;
 /// Lookups between two looks at whether the time is up.
 const BATCH: u64 = 256;

@@ -80,8 +80,8 @@ pub(super) fn markdown(text: &mut String, matrices: &[Matrix]) {
          in other directories, {TRIES} times at most, since names may meet in a table by chance; both figures are told. What the calls return is \
          compared with the specification. The authors of sv6, from whom the method is, had 68 % of 13,664 tests of 18 calls free of \
          conflicts on Linux and 99 % on sv6 (SOSP 2013): other calls and another mix than here, and they saw plain loads and stores, too. \
-         Not noted here are counts of `Arc` and what the allocator does. Before and Seed are mechanisms, which have no calls that \
-         change names or files: they have their lines in conflict in the chapters above.\n"
+         Not noted here are counts of `Arc` and what the allocator does. Before and Seed are mechanisms, not file systems: what theirs \
+         meet on is told below, beside production's.\n"
     );
     matrices.iter().for_each(|matrix| one(text, matrix));
 }

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use super::figure;
 use crate::chapter::Chapter;
-use crate::conflicts::Matrix;
+use crate::counted::Counted;
+use crate::meetings::{free, pairs};
 use crate::plan::Side;
 use crate::verdict::Verdict;
 
 /// The tables of all chapters in short, and the verdicts, for a terminal.
-pub fn text(chapters: &[Chapter], matrices: &[Matrix]) -> String {
+pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
     let mut text = String::new();
     for chapter in chapters {
         // OK: a string takes everything, here and below.
@@ -29,9 +30,17 @@ pub fn text(chapters: &[Chapter], matrices: &[Matrix]) -> String {
         }
         goals(&mut text, &chapter.verdicts);
     }
-    for matrix in matrices {
+    for matrix in &counted.matrices {
         let _ = writeln!(text, "Calls that commute, on {}", matrix.on.name());
         goals(&mut text, &matrix.verdicts());
+    }
+    let pairs = pairs(&counted.meetings);
+    for (mechanism, all, free) in free(&pairs) {
+        let [before, seed, new] = free;
+        let _ = writeln!(
+            text,
+            "{mechanism}: of {all} pairs of operations that commute, free of conflicts: Before {before}, Seed {seed}, New {new}"
+        );
     }
     text + "ns of the clock for an operation of any of n threads, medians; x: how many times as fast New is\n"
 }

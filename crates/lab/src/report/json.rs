@@ -5,6 +5,7 @@ use super::machine::Machine;
 use crate::chapter::Chapter;
 use crate::coherence::CPUS;
 use crate::conflicts::{Matrix, Share};
+use crate::meetings::Meeting;
 use crate::plan::Side;
 use crate::row::{Row, Sample};
 use crate::spec::{Kind, Nearness};
@@ -27,8 +28,16 @@ pub(super) fn text(report: &Report<'_>) -> String {
         ("period_ms", plan.period.as_millis().to_string()),
     ]);
     let chapters = array(report.chapters.iter().map(chapter));
-    let matrices = array(report.matrices.iter().map(matrix));
-    object([("machine", machine), ("plan", plan), ("chapters", chapters), ("conflicts", matrices)]) + "\n"
+    let matrices = array(report.counted.matrices.iter().map(matrix));
+    let meetings = array(report.counted.meetings.iter().map(meeting));
+    let fields = [
+        ("machine", machine),
+        ("plan", plan),
+        ("chapters", chapters),
+        ("conflicts", matrices),
+        ("meetings", meetings),
+    ];
+    object(fields) + "\n"
 }
 
 fn chapter(chapter: &Chapter) -> String {
@@ -68,6 +77,15 @@ fn chapter(chapter: &Chapter) -> String {
         ("facts", array(facts)),
         ("simulated", array(simulated)),
         ("verdicts", array(chapter.verdicts.iter().map(verdict))),
+    ])
+}
+
+fn meeting(meeting: &Meeting) -> String {
+    object([
+        ("mechanism", string(&meeting.mechanism)),
+        ("operations", array(meeting.operations.iter().map(|operation| string(operation)))),
+        ("side", string(meeting.side.name())),
+        ("lines_in_conflict", meeting.lines.to_string()),
     ])
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::machine::Machine;
-use super::{Report, chart, conflicts, curves, figure};
+use super::{Report, chart, conflicts, curves, figure, meetings};
 use crate::chapter::Chapter;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
@@ -35,7 +35,8 @@ pub(super) fn text(report: &Report<'_>) -> String {
         let _ = writeln!(text, "\n### {}: verdict\n", chapter.title);
         goals(&mut text, &chapter.verdicts);
     }
-    conflicts::markdown(&mut text, report.matrices);
+    conflicts::markdown(&mut text, &report.counted.matrices);
+    meetings::markdown(&mut text, &report.counted.meetings);
     if report.chapters.iter().any(|chapter| !chapter.simulated.is_empty()) {
         curves::how(&mut text);
     }

@@ -3,6 +3,7 @@
 mod conflicts;
 
 use extern4_lab::counted::Counted;
+use extern4_lab::meetings::{Pair, free, pairs};
 use extern4_lab::plan::Side;
 use extern4_lab::{acl, buffer_cache, may_exec, mbcache, open_files};
 
@@ -41,6 +42,16 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
     assert_eq!((set(Side::New).locked, set(Side::New).conflicts), (2.0, 0.0), "{:?}", set(Side::New));
     assert!(set(Side::Before).locked > set(Side::Seed).locked && set(Side::Seed).locked > 4.0);
     assert!(set(Side::Before).conflicts > 0.0, "one list");
+    // Two operations that commute meet seldom where they are New's.
+    let pairs = pairs(&counted.meetings);
+    assert!(pairs.iter().all(|pair| pair.lines.iter().all(Option::is_some)));
+    for (mechanism, all, [before, seed, new]) in free(&pairs) {
+        println!("{mechanism}: of {all} pairs, {before}, {seed} and {new} meet nowhere");
+        assert!(all >= 3 && new >= seed.max(before), "{mechanism}: {pairs:?}");
+    }
+    let is =
+        |pair: &&Pair<'_>| pair.operations.iter().all(|operation| operation == "hit of one block by both");
+    assert_eq!(pairs.iter().find(is).map(|pair| pair.lines[Side::New as usize]), Some(Some(0)));
     // Lists of two CPUs do not meet.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         assert_eq!(counted.get("open and close", Side::Seed).unwrap().conflicts, 0.0);

@@ -1,0 +1,145 @@
+//! Do operations of a mechanism that commute meet on a cache line?
+//!
+//! The [calls](crate::conflicts) of which that is told at length are those of a whole file system, which Before and Seed are not. What
+//! a mechanism does can be told of all three sides: two operations that commute are made on two threads, and the lines are counted
+//! that one writes and the other uses.
+
+use std::collections::BTreeMap;
+
+use crate::plan::Side;
+
+/// What a mechanism is asked for, by its name.
+pub type Operation<'o> = (&'static str, Box<dyn Fn() + Send + Sync + 'o>);
+
+/// Two operations of a side, and the lines that they meet on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// Of which mechanism.
+    pub mechanism: String,
+    /// The operations.
+    pub operations: [String; 2],
+    /// Of whom.
+    pub side: Side,
+    /// Lines that one writes and the other uses.
+    pub lines: usize,
+}
+
+/// Two operations of a mechanism, and the lines that they meet on, of each side where that was counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair<'m> {
+    /// Of which mechanism.
+    pub mechanism: &'m str,
+    /// The operations.
+    pub operations: &'m [String; 2],
+    /// Lines, by side.
+    pub lines: [Option<usize>; 3],
+}
+
+/// All pairs, in the order in which they were counted.
+pub fn pairs(meetings: &[Meeting]) -> Vec<Pair<'_>> {
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
+    for Meeting { mechanism, operations, side, lines } in meetings {
+        let is = |pair: &&mut Pair<'_>| pair.mechanism == mechanism && pair.operations == operations;
+        match pairs.iter_mut().find(is) {
+            Some(pair) => pair.lines[*side as usize] = Some(*lines),
+            None => {
+                let mut lines_of = [None; 3];
+                lines_of[*side as usize] = Some(*lines);
+                pairs.push(Pair { mechanism, operations, lines: lines_of });
+            }
+        }
+    }
+    pairs
+}
+
+/// Of each mechanism, how many pairs there are, and how many of them meet nowhere, by side.
+pub fn free<'m>(pairs: &[Pair<'m>]) -> Vec<(&'m str, usize, [usize; 3])> {
+    let mut order = Vec::new();
+    let mut sums = BTreeMap::new();
+    for pair in pairs {
+        let (all, free) = sums.entry(pair.mechanism).or_insert_with(|| {
+            order.push(pair.mechanism);
+            (0, [0; 3])
+        });
+        *all += 1;
+        for (free, lines) in free.iter_mut().zip(pair.lines) {
+            *free += usize::from(lines == Some(0));
+        }
+    }
+    order.into_iter().map(|mechanism| (mechanism, sums[mechanism].0, sums[mechanism].1)).collect()
+}
+
+impl Meeting {
+    /// As a line of a file.
+    pub fn to_text(&self) -> String {
+        let Self { mechanism, operations: [one, other], side, lines } = self;
+        format!("{mechanism}\t{one}\t{other}\t{}\t{lines}", side.name())
+    }
+
+    /// That of a line; `None` if it is something else.
+    pub fn of_text(line: &str) -> Option<Self> {
+        let [mechanism, one, other, side, lines] = line.split('\t').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        Some(Self {
+            mechanism: mechanism.to_owned(),
+            operations: [one.to_owned(), other.to_owned()],
+            side: Side::of_name(side)?,
+            lines: lines.parse().ok()?,
+        })
+    }
+}
+
+/// Makes each two of these operations of a side, one of `ours` and one of `theirs`, which are the same on another thread. All of them
+/// commute. Those that meet are made again, since they may by chance, and what counts is where they meet least.
+#[cfg(feature = "audit")]
+pub fn count(
+    counted: &mut crate::counted::Counted,
+    mechanism: &str,
+    side: Side,
+    ours: &[Operation<'_>],
+    theirs: &[Operation<'_>],
+) {
+    for (at, (one, act)) in ours.iter().enumerate() {
+        for (other, theirs) in &theirs[at..] {
+            let mut lines = usize::MAX;
+            for _ in 0..crate::conflicts::TRIES {
+                lines = lines.min(crate::counted::side_by_side(act, theirs).1);
+                if lines == 0 {
+                    break;
+                }
+            }
+            let operations = [*one, *other].map(str::to_owned);
+            counted.meetings.push(Meeting { mechanism: mechanism.to_owned(), operations, side, lines });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_put_together_and_counted() {
+        let meeting = |one: &str, side, lines| Meeting {
+            mechanism: "hits".to_owned(),
+            operations: [one.to_owned(), "b".to_owned()],
+            side,
+            lines,
+        };
+        let meetings = [
+            meeting("a", Side::Before, 2),
+            meeting("b", Side::Before, 0),
+            meeting("a", Side::New, 0),
+            meeting("b", Side::New, 0),
+        ];
+        let pairs = pairs(&meetings);
+        assert_eq!(pairs.len(), 2);
+        assert_eq!(pairs[0].lines, [Some(2), None, Some(0)]);
+        assert_eq!(free(&pairs), [("hits", 2, [1, 0, 2])]);
+        for meeting in &meetings {
+            assert_eq!(Meeting::of_text(&meeting.to_text()).as_ref(), Some(meeting));
+        }
+        assert_eq!(Meeting::of_text("hits\ta\tb\tNew"), None);
+    }
+}

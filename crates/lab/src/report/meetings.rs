@@ -1,0 +1,39 @@
+//! Which operations of the mechanisms meet on a cache line, on each side.
+
+use std::fmt::Write as _;
+
+use crate::meetings::{Meeting, Pair, free, pairs};
+use crate::plan::Side;
+
+const HEAD: &str = "## Operations of the mechanisms that commute\n\n\
+    What each mechanism is asked for, two at a time, on two threads and CPUs; all of these commute. A pair is free of conflicts if there is no \
+    line that one thread writes and the other uses; one that meets is made again, as above.\n\n\
+    | mechanism | pairs | free, Before | free, Seed | free, New |\n|---|---:|---:|---:|---:|\n";
+
+/// A table of the mechanisms, and one of all pairs; nothing where none were counted.
+pub(super) fn markdown(text: &mut String, meetings: &[Meeting]) {
+    if meetings.is_empty() {
+        return;
+    }
+    let pairs = pairs(meetings);
+    text.push_str(HEAD);
+    let mut sum = (0, [0; 3]);
+    for (mechanism, all, free) in free(&pairs) {
+        row(text, mechanism, all, free);
+        sum = (sum.0 + all, [0, 1, 2].map(|side| sum.1[side] + free[side]));
+    }
+    row(text, "all", sum.0, sum.1);
+    text.push_str("\nLines that they meet on:\n\n| mechanism | one | the other | Before | Seed | New |\n|---|---|---|---:|---:|---:|\n");
+    for Pair { mechanism, operations: [one, other], lines } in &pairs {
+        let lines =
+            Side::ALL.map(|side| lines[side as usize].map_or("-".to_owned(), |lines| lines.to_string()));
+        // OK: a string takes everything, here and below.
+        let _ = writeln!(text, "| {mechanism} | {one} | {other} | {} |", lines.join(" | "));
+    }
+    text.push('\n');
+}
+
+fn row(text: &mut String, mechanism: &str, all: usize, free: [usize; 3]) {
+    let percent = free.map(|free| format!("{:.0} %", 100.0 * free as f64 / all as f64));
+    let _ = writeln!(text, "| {mechanism} | {all} | {} |", percent.join(" | "));
+}
