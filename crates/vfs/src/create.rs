@@ -8,7 +8,7 @@ use crate::acl::{Acl, AclKind};
 use crate::attr::FileType;
 use crate::clock;
 use crate::cred::{Caps, Cred};
-use crate::dcache::LockedName;
+use crate::dcache::{LockedName, anything, vacant};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::file::{OpenFile, OpenFlags, OpenHow};
@@ -81,10 +81,7 @@ impl Session {
         let parent = walk.into_parent();
         let writable = WriteGuard::take(&parent.mount);
         let _names = parent.inode().lock_names();
-        parent.sb().with_name(&parent.dentry, name, |locked| {
-            if locked.dentry().inode().is_some() {
-                return Err(Errno::EEXIST.into());
-            }
+        parent.sb().with_name(&parent.dentry, name, vacant, |locked| {
             if last.slash && !is_dir {
                 return Err(Errno::ENOENT.into());
             }
@@ -176,7 +173,7 @@ impl Session {
     fn create_unless_there(&self, parent: &Spot<'_>, name: &[u8], mode: u16) -> Result<Created> {
         let writable = WriteGuard::take(&parent.mount);
         let _names = parent.inode().lock_names();
-        parent.sb().with_name(&parent.dentry, name, |locked| {
+        parent.sb().with_name(&parent.dentry, name, anything, |locked| {
             if locked.dentry().inode().is_some() {
                 return Ok(Created::There(locked.dentry().clone()));
             }

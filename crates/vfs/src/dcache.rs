@@ -27,6 +27,9 @@
 //! for ever: who waits makes the state `AWAITED` under the mutex of the waiting room, and gives the mutex up only by sleeping; who
 //! finds `AWAITED` when it lets go takes the mutex before it wakes all.
 //!
+//! Who is going to fail whatever happens next, such as for a file that is there already, locks nothing: what a name stands for is
+//! looked at first ([`Wanted`]), and that is the answer, as it is that of a lookup.
+//!
 //! Order of locks: `rwsem`, names (two of one directory by hash), stripe, bucket; the waiting rooms are leaves. Nobody waits for
 //! a name with a stripe held. Dentries are dropped with none of the cache's locks held.
 //!
@@ -47,6 +50,7 @@ use extern4_sync::serial::Serial;
 use extern4_sync::shared::{Last, Link, Seen, Shared};
 
 use crate::dentry::Dentry;
+use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::lock::{self, MutexGuard, Stripes, WaitingRooms};
 use crate::name::{Name, Scanned, new_seed};
@@ -213,6 +217,26 @@ impl Drop for LockedName<'_> {
     }
 }
 
+/// What a name has to stand for: an error for any other inode, or for none.
+pub(crate) trait Wanted: Fn(Option<&Inode>) -> Result<()> {}
+
+impl<F: Fn(Option<&Inode>) -> Result<()>> Wanted for F {}
+
+/// Whatever it is, or nothing.
+pub(crate) fn anything(_: Option<&Inode>) -> Result<()> {
+    Ok(())
+}
+
+/// A file.
+pub(crate) fn existing(there: Option<&Inode>) -> Result<()> {
+    there.map_or(Err(Errno::ENOENT.into()), |_| Ok(()))
+}
+
+/// Nothing.
+pub(crate) fn vacant(there: Option<&Inode>) -> Result<()> {
+    there.map_or(Ok(()), |_| Err(Errno::EEXIST.into()))
+}
+
 /// What came of an attempt to lock a name.
 enum Attempt {
     /// It is the caller's now, and this what it stands for.
@@ -321,31 +345,45 @@ impl DentryCache {
         self.stripes.lock(Rank::Lookup, key.name.hash)
     }
 
-    /// Locks a name, once nobody else has it locked; `None` if it is not in the cache. Locks: see the top.
-    pub(crate) fn lock_name<'a>(&'a self, key: Key<'a>) -> Option<LockedName<'a>> {
+    /// Locks a name, once nobody else has it locked, if it stands for what is wanted; `None` if it is not in the cache. Locks: see
+    /// the top.
+    pub(crate) fn lock_name<'a>(
+        &'a self,
+        key: Key<'a>,
+        wanted: &impl Wanted,
+    ) -> Result<Option<LockedName<'a>>> {
         let ranked = Ranked::take(Rank::Name);
-        let dentry = match self.try_lock_name(key, false) {
-            Attempt::Locked(dentry) => dentry,
-            Attempt::Unknown => return None,
-            Attempt::Busy(_) => self.wait_for_name(key)?,
+        let dentry = match self.try_lock_name(key, wanted, false)? {
+            Attempt::Locked(dentry) => Some(dentry),
+            Attempt::Unknown => None,
+            Attempt::Busy(_) => self.wait_for_name(key, wanted)?,
         };
-        Some(LockedName { cache: self, key, dentry: Some(dentry), is_bound: false, _ranked: ranked })
+        let locked =
+            |dentry| LockedName { cache: self, key, dentry: Some(dentry), is_bound: false, _ranked: ranked };
+        Ok(dentry.map(locked))
     }
 
     #[cold]
-    fn wait_for_name(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
+    fn wait_for_name(&self, key: Key<'_>, wanted: &impl Wanted) -> Result<Option<Shared<Dentry>>> {
         let room = self.waiting.room(key.name.hash);
         loop {
             // Dropped with the mutex free.
             let _busy;
             let waiting = room.enter();
-            match self.try_lock_name(key, true) {
-                Attempt::Locked(dentry) => return Some(dentry),
-                Attempt::Unknown => return None,
+            match self.try_lock_name(key, wanted, true)? {
+                Attempt::Locked(dentry) => return Ok(Some(dentry)),
+                Attempt::Unknown => return Ok(None),
                 Attempt::Busy(dentry) => _busy = dentry,
             }
             drop(room.sleep(waiting));
         }
+    }
+
+    /// An error if a name is known to stand for anything but what is wanted. Takes no lock.
+    pub(crate) fn check(&self, key: Key<'_>, wanted: &impl Wanted) -> Result<()> {
+        let guard = pin();
+        let found = self.table.find(key.name.hash, &guard, |entry| key.is(entry));
+        found.and_then(|found| Hit(found).dentry(&guard)).map_or(Ok(()), |seen| wanted(seen.get().inode()))
     }
 
     /// Waits while a name is hidden. Locks: see the top.
@@ -360,22 +398,31 @@ impl DentryCache {
         }
     }
 
-    /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex of the waiting room.
-    fn try_lock_name(&self, key: Key<'_>, asks: bool) -> Attempt {
+    /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex of the waiting room. What is locked is
+    /// what was wanted: an entry stands for one dentry as long as it has one.
+    fn try_lock_name(&self, key: Key<'_>, wanted: &impl Wanted, asks: bool) -> Result<Attempt> {
         loop {
             let guard = pin();
             let found = self.table.find(key.name.hash, &guard, |entry| key.is(entry));
-            let Some(entry) = found.map(Found::value) else { return Attempt::Unknown };
+            let Some(entry) = found.map(Found::value) else { return Ok(Attempt::Unknown) };
+            let Some(seen) = entry.dentry.see(&guard) else { return Ok(Attempt::Unknown) };
+            // Acquire: as in `Hit::dentry`. While it is hidden somebody has the lock.
+            let hidden = entry.hidden.load(Ordering::Acquire);
+            if !hidden {
+                wanted(seen.get().inode())?;
+            }
             // Held from before the lock is taken, so that an entry with a lock is not reclaimed.
-            let Some(dentry) = entry.dentry.see(&guard).and_then(Seen::hold) else { return Attempt::Unknown };
-            // Acquire: pairs with the Release in `unlock`.
-            match entry.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => {
-                    return Attempt::Locked(dentry);
-                }
+            let Some(dentry) = seen.hold() else { return Ok(Attempt::Unknown) };
+            let locked = match hidden {
+                true => Err(HELD),
+                // Acquire: pairs with the Release in `unlock`.
+                false => entry.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed),
+            };
+            match locked {
+                Ok(_) => return Ok(Attempt::Locked(dentry)),
                 Err(GONE) => {}
                 Err(_) if asks && !entry.ask() => {}
-                Err(_) => return Attempt::Busy(dentry),
+                Err(_) => return Ok(Attempt::Busy(dentry)),
             }
         }
     }

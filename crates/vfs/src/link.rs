@@ -9,7 +9,7 @@ use extern4_sync::shared::{self, Shared};
 use crate::attr::{FileType, Rdev, Timespec};
 use crate::clock;
 use crate::cred::Caps;
-use crate::dcache::LockedName;
+use crate::dcache::{LockedName, existing};
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
 use crate::fs::{FileSystem, NameRef, NewKind, NewNode, Rename, RenameFlags};
@@ -85,7 +85,7 @@ impl Session {
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
         let names = parent.inode().lock_names();
-        let removed = sb.with_name(&parent.dentry, name, |locked| {
+        let removed = sb.with_name(&parent.dentry, name, existing, |locked| {
             let victim = locked.dentry();
             let inode = victim.inode().ok_or(Errno::ENOENT)?;
             if last.slash {
@@ -118,7 +118,7 @@ impl Session {
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
         let names = parent.inode().lock_names();
-        let removed = sb.with_name(&parent.dentry, name, |locked| {
+        let removed = sb.with_name(&parent.dentry, name, existing, |locked| {
             let victim = locked.dentry();
             let inode = victim.inode().ok_or(Errno::ENOENT)?;
             self.may_delete(&parent, inode, true)?;
@@ -236,7 +236,7 @@ impl Session {
         has_mutex: bool,
     ) -> Result<Renamed> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
-        sb.with_names((&from.dir.dentry, from.name), (&to.dir.dentry, to.name), |from_name, to_name| {
+        sb.with_names(from.entry(), to.entry(), existing, |from_name, to_name| {
             let source = from_name.dentry();
             let target = to_name.as_ref().unwrap_or(&from_name).dentry();
             let inode = source.inode().ok_or(Errno::ENOENT)?;
@@ -348,6 +348,13 @@ struct End<'a> {
     dir: &'a Spot<'a>,
     name: &'a [u8],
     last: &'a Last<'a>,
+}
+
+impl End<'_> {
+    /// The directory, and the name in it.
+    fn entry(&self) -> (&Shared<Dentry>, &[u8]) {
+        (&self.dir.dentry, self.name)
+    }
 }
 
 /// What can be said against a rename from the shape of the tree and the paths alone.

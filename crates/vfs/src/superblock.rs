@@ -32,7 +32,7 @@ use extern4_sync::tally::Tally;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::StatFs;
-use crate::dcache::{DentryCache, Key, LockedName, Settled};
+use crate::dcache::{DentryCache, Key, LockedName, Settled, Wanted, anything};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
 use crate::fs::{FileSystem, FsTraits};
@@ -411,26 +411,28 @@ impl SuperBlock {
         })
     }
 
-    /// Locks a name, and calls `then` with it, which knows what it stands for. Locks: the directory's `rwsem`.
+    /// Locks a name if it stands for what is wanted, and calls `then` with it, which knows what that is. Locks: the directory's `rwsem`.
     pub(crate) fn with_name<T>(
         &self,
         dir: &Shared<Dentry>,
         name: &[u8],
+        wanted: impl Wanted,
         then: impl FnOnce(LockedName<'_>) -> Result<T>,
     ) -> Result<T> {
         let inode = directory(dir);
         if inode.perm().dead() {
             return Err(Errno::ENOENT.into());
         }
-        self.with_key(dir, inode, name, |key| then(self.lock_name(inode, key, name)?))
+        self.with_key(dir, inode, name, |key| then(self.lock_name(inode, key, name, &wanted)?))
     }
 
-    /// Locks two names, and calls `then` with both; with one if they are the same. Locks: the `rwsem` of the directory, or
-    /// those of both exclusive.
+    /// Locks two names if the first stands for what is wanted, and calls `then` with both; with one if they are the same. Locks: the
+    /// `rwsem` of the directory, or those of both exclusive.
     pub(crate) fn with_names<T>(
         &self,
         (dir, name): (&Shared<Dentry>, &[u8]),
         (other_dir, other_name): (&Shared<Dentry>, &[u8]),
+        wanted: impl Wanted,
         then: impl FnOnce(LockedName<'_>, Option<LockedName<'_>>) -> Result<T>,
     ) -> Result<T> {
         let (inode, other) = (directory(dir), directory(other_dir));
@@ -440,27 +442,34 @@ impl SuperBlock {
         self.with_key(dir, inode, name, |key| {
             self.with_key(other_dir, other, other_name, |other_key| {
                 if key.same(other_key) {
-                    return then(self.lock_name(inode, key, name)?, None);
+                    return then(self.lock_name(inode, key, name, &wanted)?, None);
                 }
                 let (first, second);
                 if key.precedes(other_key) {
-                    first = self.lock_name(inode, key, name)?;
-                    second = self.lock_name(other, other_key, other_name)?;
+                    first = self.lock_name(inode, key, name, &wanted)?;
+                    second = self.lock_name(other, other_key, other_name, &anything)?;
                 } else {
-                    second = self.lock_name(other, other_key, other_name)?;
-                    first = self.lock_name(inode, key, name)?;
+                    self.dcache.check(key, &wanted)?;
+                    second = self.lock_name(other, other_key, other_name, &anything)?;
+                    first = self.lock_name(inode, key, name, &wanted)?;
                 }
                 then(first, Some(second))
             })
         })
     }
 
-    /// Locks a name, which is looked up first if need be. Locks: the directory's `rwsem`.
-    fn lock_name<'a>(&'a self, dir: &Inode, key: Key<'a>, name: &[u8]) -> Result<LockedName<'a>> {
+    /// Locks a name, which is looked up first if need be, if it stands for what is wanted. Locks: the directory's `rwsem`.
+    fn lock_name<'a>(
+        &'a self,
+        dir: &Inode,
+        key: Key<'a>,
+        name: &[u8],
+        wanted: &impl Wanted,
+    ) -> Result<LockedName<'a>> {
         // Once it is looked up, the entry stays as long as its dentry is in use.
         let mut _known;
         loop {
-            if let Some(locked) = self.dcache.lock_name(key) {
+            if let Some(locked) = self.dcache.lock_name(key, wanted)? {
                 return Ok(locked);
             }
             _known = self.lookup_key(dir, key, name)?;
