@@ -15,7 +15,7 @@ use crate::file::{OpenFile, OpenFlags, OpenHow};
 use crate::fs::{NewKind, NewNode};
 use crate::inode::Inode;
 use crate::mount::Location;
-use crate::namei::{Component, How, PATH_MAX, Resolve, Spot};
+use crate::namei::{Component, How, PATH_MAX, Spot, Walked};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, in_group_or_capable};
 use crate::session::Session;
@@ -74,7 +74,17 @@ impl Session {
         is_dir: bool,
         make: impl FnOnce(&Spot<'_>, &[u8], LockedName<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (walk, last) = self.walk_to_last(path, Resolve::empty())?;
+        let walked = self.walk_to_name(path, vacant)?;
+        self.with_new_name_at(walked, is_dir, make)
+    }
+
+    /// The same where the walk has been there already.
+    pub(crate) fn with_new_name_at<T>(
+        &self,
+        (walk, last): Walked<'_>,
+        is_dir: bool,
+        make: impl FnOnce(&Spot<'_>, &[u8], LockedName<'_>) -> Result<T>,
+    ) -> Result<T> {
         let Component::Name(name) = last.component() else {
             return Err(Errno::EEXIST.into());
         };

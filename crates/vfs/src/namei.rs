@@ -11,7 +11,6 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use extern4_sync::rcu::pin;
 use extern4_sync::shared::Shared;
 
 use crate::attr::FileType;
@@ -21,7 +20,7 @@ use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::mount::{Location, MountRef, Namespace};
 use crate::permission::Search;
-use crate::rcu_walk::{RcuWalk, Start, Stop};
+use crate::rcu_walk::{Parent, Rest, Start};
 use crate::superblock::{SuperBlock, directory};
 
 /// Longest path in bytes: Linux's `PATH_MAX` less the zero byte that ends it there.
@@ -221,6 +220,9 @@ impl<'n> Component<'n> {
     }
 }
 
+/// A walk in the directory of the last component, and that.
+pub(crate) type Walked<'a> = (Walk<'a>, Last<'a>);
+
 /// A walk under way.
 pub(crate) struct Walk<'a> {
     namespace: &'a Namespace,
@@ -239,18 +241,13 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Starts a walk along `path` from `base`, under `root`, and goes to the directory of the last component.
+    /// Starts a walk along `path` and goes to the directory of the last component, taking into use what it passes.
     pub(crate) fn start(
         namespace: &'a Namespace,
-        cred: &'a Arc<Cred>,
-        root: &'a Location,
-        base: &'a Location,
+        Start { cred, root, base }: Start<'a>,
         path: &'a [u8],
         resolve: Resolve,
-    ) -> Result<(Self, Last<'a>)> {
-        if let Some(there) = Self::start_seen(namespace, cred, root, base, path, resolve) {
-            return there;
-        }
+    ) -> Result<Walked<'a>> {
         if resolve.contains(Resolve::BENEATH | Resolve::IN_ROOT) {
             return Err(Errno::EINVAL.into());
         }
@@ -280,43 +277,27 @@ impl<'a> Walk<'a> {
         Ok((walk, last))
     }
 
-    /// The same under RCU, taking into use only the directory it comes to. `None` if that does not work out.
-    fn start_seen(
+    /// The same for one that has been seen already, of which only the directory is taken into use. `None` if that has gone out of use.
+    pub(crate) fn hold(
         namespace: &'a Namespace,
-        cred: &'a Arc<Cred>,
-        root: &'a Location,
-        base: &'a Location,
+        Start { cred, root, base }: Start<'a>,
         path: &'a [u8],
         resolve: Resolve,
-    ) -> Option<Result<(Self, Last<'a>)>> {
-        // What was passed on the way counts for `..` in the last component, too.
-        if resolve.is_scoped() {
-            return None;
-        }
-        let guard = pin();
-        let mut seen = RcuWalk::start(Start { cred, root, base }, path, resolve, &guard).ok()?;
-        let there = seen.walk_to_parent(path);
-        seen.sb.count_walk(seen.searches, there.is_err());
-        let rest = match there {
-            Ok(rest) => rest,
-            Err(Stop::Fallback) => return None,
-            Err(Stop::Absent) => return Some(Err(Errno::ENOENT.into())),
-            Err(Stop::Failed(error)) => return Some(Err(error)),
-        };
+        seen: &Parent<'_>,
+    ) -> Option<Walked<'a>> {
         let walk = Self {
             namespace,
             cred,
             root,
             resolve,
-            at: seen.end().hold(root, base)?,
+            at: seen.dir.hold(root, base)?,
             rests: Vec::new(),
             links: seen.links,
             renames: (0, 0),
             searches: [0; 2],
         };
-        let slash = rest.end < path.len();
-        let last = Last { text: Text::Path(path), name: rest.start..rest.end, slash };
-        Some(Ok((walk, last)))
+        let Rest { start, end } = seen.rest;
+        Some((walk, Last { text: Text::Path(path), name: start..end, slash: seen.has_slash() }))
     }
 
     /// Goes along `piece` and then along what was left before, up to the last component.

@@ -83,6 +83,7 @@ enum Last {
 }
 
 /// The last component, left for the caller: where it stands in the path. What comes behind it is slashes.
+#[derive(Clone, Copy)]
 pub(crate) struct Rest {
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -115,6 +116,78 @@ pub(crate) struct End<'g> {
     pub(crate) inode: &'g Inode,
     dentry: Seen<'g, Dentry>,
     hit: Option<Hit<'g>>,
+}
+
+/// The directory of a path's last component, and that.
+pub(crate) struct Parent<'g> {
+    pub(crate) dir: End<'g>,
+    pub(crate) rest: Rest,
+    /// Symbolic links that were followed.
+    pub(crate) links: u32,
+    path: &'g [u8],
+}
+
+/// What a name is known to stand for.
+pub(crate) struct Known<'g> {
+    hit: Hit<'g>,
+    /// None if there is nothing.
+    pub(crate) inode: Option<&'g Inode>,
+}
+
+impl Known<'_> {
+    /// It still stands for that.
+    pub(crate) fn is_current(&self) -> bool {
+        self.hit.is_current()
+    }
+}
+
+impl<'g> Parent<'g> {
+    /// What the last component stands for, where that is a name and known; slashes may come after it.
+    #[inline]
+    pub(crate) fn known(&self, guard: &'g Guard) -> Option<Known<'g>> {
+        let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
+        let name = scan_name(cache.seed(), dir, self.path, self.rest.start);
+        // A file system may compare names in a way of its own.
+        if matches!(name.bytes, b"." | b"..") || self.dir.inode.perm().casefold() {
+            return None;
+        }
+        let (hit, dentry) = cache.see(dir, &name, guard)?;
+        Some(Known { hit, inode: dentry.get().inode() })
+    }
+
+    /// The last component is a name, and no longer than names may be.
+    pub(crate) fn is_sound_name(&self) -> bool {
+        let name = &self.path[self.rest.start..self.rest.end];
+        !matches!(name, b"" | b"." | b"..") && name.len() <= self.dir.sb.traits().name_max
+    }
+
+    /// Slashes come after the last component.
+    pub(crate) fn has_slash(&self) -> bool {
+        self.rest.end < self.path.len()
+    }
+}
+
+/// Walks a path up to the directory of its last component. `None` if that has to be done with references.
+#[inline]
+pub(crate) fn see_parent<'g>(
+    start: Start<'g>,
+    path: &'g [u8],
+    resolve: Resolve,
+    guard: &'g Guard,
+) -> Option<Result<Parent<'g>, Error>> {
+    // What was passed on the way counts for `..` in the last component, too.
+    if resolve.is_scoped() {
+        return None;
+    }
+    let mut walk = RcuWalk::start(start, path, resolve, guard).ok()?;
+    let there = walk.walk_to_parent(path);
+    walk.sb.count_walk(walk.searches, there.is_err());
+    match there {
+        Ok(rest) => Some(Ok(Parent { dir: walk.end(), rest, links: walk.links, path })),
+        Err(Stop::Fallback) => None,
+        Err(Stop::Absent) => Some(Err(Errno::ENOENT.into())),
+        Err(Stop::Failed(error)) => Some(Err(error)),
+    }
 }
 
 impl End<'_> {

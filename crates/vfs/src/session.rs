@@ -15,11 +15,12 @@ use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType, StatFs};
 use crate::attr_cell::Copied;
 use crate::cred::{Caps, Cred};
+use crate::dcache::Wanted;
 use crate::errno::{Errno, Error, Result};
 use crate::mount::{Location, MountRef, Namespace};
-use crate::namei::{How, Last, Resolve, Spot, Walk};
+use crate::namei::{How, Resolve, Spot, Walk, Walked};
 use crate::permission::Access;
-use crate::rcu_walk::{self, End, Start, Stop};
+use crate::rcu_walk::{self, End, Parent, Start, Stop};
 use crate::xattr;
 
 /// A caller of the VFS. Any thread may use it.
@@ -120,31 +121,87 @@ impl Session {
     }
 
     /// Starts a walk and goes to the directory of the last component.
-    pub(crate) fn walk_to_last<'a>(
+    pub(crate) fn walk_to_last<'a>(&'a self, path: &'a [u8], resolve: Resolve) -> Result<Walked<'a>> {
+        let there = {
+            let guard = pin();
+            self.hold_parent(path, resolve, self.see_parent(path, resolve, &guard))
+        };
+        self.or_walk(there, path, resolve)
+    }
+
+    /// The same, with nothing taken into use where it is known that the last name does not stand for what is wanted.
+    pub(crate) fn walk_to_name<'a>(&'a self, path: &'a [u8], wanted: impl Wanted) -> Result<Walked<'a>> {
+        let there = {
+            let guard = pin();
+            let seen = self.see_parent(path, Resolve::empty(), &guard);
+            if let Some(Ok(parent)) = &seen
+                && !parent.dir.mount.is_read_only()
+                && let Some(known) = parent.known(&guard)
+            {
+                wanted(known.inode)?;
+            }
+            self.hold_parent(path, Resolve::empty(), seen)
+        };
+        self.or_walk(there, path, Resolve::empty())
+    }
+
+    /// Walks a path to the directory of its last component inside a read section, with nothing taken into use. `None` if that has to be
+    /// done with references.
+    #[inline]
+    pub(crate) fn see_parent<'g>(
+        &'g self,
+        path: &'g [u8],
+        resolve: Resolve,
+        guard: &'g Guard,
+    ) -> Option<Result<Parent<'g>>> {
+        rcu_walk::see_parent(self.start(), path, resolve, guard)
+    }
+
+    /// Takes into use what was seen. `None` if that has gone out of use, or could not be seen.
+    #[inline]
+    pub(crate) fn hold_parent<'a>(
         &'a self,
         path: &'a [u8],
         resolve: Resolve,
-    ) -> Result<(Walk<'a>, Last<'a>)> {
-        Walk::start(&self.namespace, &self.cred, &self.root, &self.cwd, path, resolve)
+        seen: Option<Result<Parent<'_>>>,
+    ) -> Option<Result<Walked<'a>>> {
+        match seen? {
+            Ok(parent) => Walk::hold(&self.namespace, self.start(), path, resolve, &parent).map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// What is there already, or a walk with references.
+    #[inline]
+    pub(crate) fn or_walk<'a>(
+        &'a self,
+        there: Option<Result<Walked<'a>>>,
+        path: &'a [u8],
+        resolve: Resolve,
+    ) -> Result<Walked<'a>> {
+        there.unwrap_or_else(|| Walk::start(&self.namespace, self.start(), path, resolve))
     }
 
     /// Walks a path to its end, and takes what it comes to into use.
     pub(crate) fn walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
-        let guard = pin();
-        match self.see(path, how, &guard) {
-            Ok(end) => {
-                if let Some(spot) = end.hold(&self.root, &self.cwd).filter(|_| Self::is_current(&end)) {
-                    return Ok(spot);
-                }
-            }
-            Err(stop) => stop.or_fall_back()?,
+        let there = {
+            let guard = pin();
+            self.hold_end(self.see(path, how, &guard))?
+        };
+        there.map_or_else(|| self.ref_walk(path, how), Ok)
+    }
+
+    /// Takes into use what was seen. `None` if that has gone out of use, or could not be seen.
+    #[inline]
+    pub(crate) fn hold_end(&self, seen: Result<End<'_>, Stop>) -> Result<Option<Spot<'_>>> {
+        match seen {
+            Ok(end) => Ok(end.hold(&self.root, &self.cwd).filter(|_| Self::is_current(&end))),
+            Err(stop) => stop.or_fall_back().map(|()| None),
         }
-        drop(guard);
-        self.ref_walk(path, how)
     }
 
     /// The same with references, for where [`see`](Self::see) could not say.
-    fn ref_walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
+    pub(crate) fn ref_walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
         if path.is_empty() && how.empty {
             return Ok(Spot::borrow(&self.cwd));
         }
@@ -155,10 +212,15 @@ impl Session {
     /// Walks a path to its end inside a read section, with nothing taken into use. Whoever reads something there asks afterwards
     /// whether it [`is_current`](Self::is_current): then it belongs to the file that the path stood for at that moment.
     #[inline(always)]
-    fn see<'g>(&'g self, path: &'g [u8], how: How, guard: &'g Guard) -> Result<End<'g>, Stop> {
-        let start = Start { cred: &self.cred, root: &self.root, base: &self.cwd };
+    pub(crate) fn see<'g>(&'g self, path: &'g [u8], how: How, guard: &'g Guard) -> Result<End<'g>, Stop> {
+        let start = self.start();
         let known = rcu_walk::recall(start, path, how, guard);
         known.unwrap_or_else(|| rcu_walk::walk(start, path, how, guard))
+    }
+
+    #[inline]
+    fn start(&self) -> Start<'_> {
+        Start { cred: &self.cred, root: &self.root, base: &self.cwd }
     }
 
     /// The name that led here still stands for what it led to. If not, the caller walks again, with references.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use extern4_lab::conflicts::{Ground, Matrix, run};
-use extern4_lab::spec::{Kind, Nearness, pairs};
+use extern4_lab::spec::{Kind, Nearness, Outcome, Pair, pairs};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_vfs::{Access, Cred, Inode, Result, SecurityHook, SuperOptions};
 
@@ -75,4 +75,23 @@ fn a_count_that_all_share_is_found_and_named() {
         (named.field, named.pairs),
         ("Busybody.asked (lab/tests/footprint/conflicts.rs)", pairs.len())
     );
+}
+
+/// To say that a name is there, or is not, takes no lock and no count.
+#[test]
+fn calls_that_fail_for_a_name_meet_nobody() {
+    let fails = |pair: &Pair, who: usize| {
+        let names = [Kind::Create, Kind::Link, Kind::Unlink, Kind::Rename].contains(&pair.kinds()[who]);
+        names && matches!(pair.outcomes[who], Outcome::Exists | Outcome::Absent)
+    };
+    let changes_names =
+        |kind| [Kind::Create, Kind::Link, Kind::Unlink, Kind::Rename, Kind::ReadDir].contains(&kind);
+    let mut pairs = pairs(40);
+    pairs.retain(|pair| {
+        let other = |who: usize| fails(pair, 1 - who) || !changes_names(pair.kinds()[1 - who]);
+        [0, 1].iter().any(|who| fails(pair, *who) && other(*who))
+    });
+    assert!(pairs.len() > 200, "{}", pairs.len());
+    let matrix = run(&Ground::memory(SuperOptions::default()).unwrap(), &pairs).unwrap();
+    assert_eq!(matrix.all().free, pairs.len(), "{:?}", matrix.offenders());
 }
