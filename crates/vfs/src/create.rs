@@ -15,7 +15,7 @@ use crate::file::{OpenFile, OpenFlags, OpenHow};
 use crate::fs::{NewKind, NewNode};
 use crate::inode::Inode;
 use crate::mount::Location;
-use crate::namei::{Component, How, PATH_MAX, Spot, Walked};
+use crate::namei::{Component, How, PATH_MAX, Place, Spot};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, in_group_or_capable};
 use crate::session::Session;
@@ -74,21 +74,20 @@ impl Session {
         is_dir: bool,
         make: impl FnOnce(&Spot<'_>, &[u8], LockedName<'_>) -> Result<T>,
     ) -> Result<T> {
-        let walked = self.walk_to_name(path, vacant)?;
-        self.with_new_name_at(walked, is_dir, make)
+        let place = self.walk_to_parent(path, vacant)?;
+        self.with_new_name_at(place, is_dir, make)
     }
 
-    /// The same where the walk has been there already.
+    /// The same for the name at a place.
     pub(crate) fn with_new_name_at<T>(
         &self,
-        (walk, last): Walked<'_>,
+        (parent, last): Place<'_>,
         is_dir: bool,
         make: impl FnOnce(&Spot<'_>, &[u8], LockedName<'_>) -> Result<T>,
     ) -> Result<T> {
         let Component::Name(name) = last.component() else {
             return Err(Errno::EEXIST.into());
         };
-        let parent = walk.into_parent();
         let writable = WriteGuard::take(&parent.mount);
         let _names = parent.inode().lock_names();
         parent.sb().with_name(&parent.dentry, name, vacant, |locked| {

@@ -379,13 +379,6 @@ impl DentryCache {
         }
     }
 
-    /// An error if a name is known to stand for anything but what is wanted. Takes no lock.
-    pub(crate) fn check(&self, key: Key<'_>, wanted: &impl Wanted) -> Result<()> {
-        let guard = pin();
-        let found = self.table.find(key.name.hash, &guard, |entry| key.is(entry));
-        found.and_then(|found| Hit(found).dentry(&guard)).map_or(Ok(()), |seen| wanted(seen.get().inode()))
-    }
-
     /// Waits while a name is hidden. Locks: see the top.
     #[cold]
     pub(crate) fn wait_until_shown(&self, key: Key<'_>) {

@@ -4,7 +4,7 @@ use std::ptr;
 
 use extern4_sync::bravo::BravoWriteGuard;
 use extern4_sync::lock_order::Ordered;
-use extern4_sync::rcu::{Guard, pin};
+use extern4_sync::rcu::pin;
 use extern4_sync::shared::{self, Shared};
 
 use crate::attr::{FileType, Rdev, Timespec};
@@ -15,10 +15,9 @@ use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
 use crate::fs::{FileSystem, NameRef, NewKind, NewNode, Rename, RenameFlags};
 use crate::inode::Inode;
-use crate::namei::{Component, How, Last, Resolve, Spot};
+use crate::namei::{Component, How, Last, Spot};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
-use crate::rcu_walk::Parent;
 use crate::session::Session;
 use crate::superblock::{SuperBlock, directory, keep_inode, two_names};
 
@@ -41,19 +40,15 @@ impl Session {
         let (source, there) = {
             let guard = pin();
             let source = self.see(from, how, &guard);
-            let seen = to_base.see_parent(to, Resolve::empty(), &guard);
-            if let (Ok(_), Some(Ok(parent))) = (&source, &seen)
-                && !parent.dir.mount.is_read_only()
-                && let Some(known) = parent.known(&guard)
-            {
-                vacant(known.inode)?;
-            }
-            (self.hold_end(source)?, to_base.hold_parent(to, Resolve::empty(), seen))
+            // What is wrong with the source is said first.
+            let seen = if source.is_ok() { to_base.see_parent(to, &guard)? } else { None };
+            seen.as_ref().map_or(Ok(()), |parent| parent.check(vacant, &guard))?;
+            (self.hold_end(source)?, to_base.hold_parent(to, seen))
         };
         let source = source.map_or_else(|| self.ref_walk(from, how), Ok)?;
         let inode = source.inode();
-        let walked = to_base.or_walk(there, to, Resolve::empty())?;
-        to_base.with_new_name_at(walked, false, |parent, name, locked| {
+        let place = to_base.or_walk_to_parent(there, to)?;
+        to_base.with_new_name_at(place, false, |parent, name, locked| {
             if !source.mount.ptr_eq(&parent.mount) {
                 return Err(Errno::EXDEV.into());
             }
@@ -93,11 +88,10 @@ impl Session {
 
     /// Removes a name of a file that is no directory.
     pub fn unlink(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let (walk, last) = self.walk_to_name(path.as_ref(), existing)?;
+        let (parent, last) = self.walk_to_parent(path.as_ref(), existing)?;
         let Component::Name(name) = last.component() else {
             return Err(Errno::EISDIR.into());
         };
-        let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
         let names = parent.inode().lock_names();
@@ -123,14 +117,13 @@ impl Session {
 
     /// Removes an empty directory.
     pub fn rmdir(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let (walk, last) = self.walk_to_name(path.as_ref(), existing)?;
+        let (parent, last) = self.walk_to_parent(path.as_ref(), existing)?;
         let name = match last.component() {
             Component::Name(name) => name,
             Component::None => return Err(Errno::EBUSY.into()),
             Component::Dot => return Err(Errno::EINVAL.into()),
             Component::DotDot => return Err(Errno::ENOTEMPTY.into()),
         };
-        let parent = walk.into_parent();
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
         let names = parent.inode().lock_names();
@@ -203,19 +196,18 @@ impl Session {
         }
         let (from_there, to_there) = {
             let guard = pin();
-            let source = self.see_parent(from, Resolve::empty(), &guard);
-            let target = to_base.see_parent(to, Resolve::empty(), &guard);
-            if let (Some(Ok(source)), Some(Ok(target))) = (&source, &target)
-                && let Some(answer) = known_answer(source, target, flags, &guard)
+            let source = self.see_parent(from, &guard)?;
+            // What is wrong with the old path is said first; what is wrong with the new name, before there is nothing to rename.
+            let target = if source.is_some() { to_base.see_parent(to, &guard)? } else { None };
+            if let (Some(source), Some(target)) = (&source, &target)
+                && target.is_beside(source)
             {
-                return answer;
+                source.check(existing, &guard)?;
             }
-            let from_there = self.hold_parent(from, Resolve::empty(), source);
-            (from_there, to_base.hold_parent(to, Resolve::empty(), target))
+            (self.hold_parent(from, source), to_base.hold_parent(to, target))
         };
-        let (from_walk, from_last) = self.or_walk(from_there, from, Resolve::empty())?;
-        let (to_walk, to_last) = to_base.or_walk(to_there, to, Resolve::empty())?;
-        let (from_dir, to_dir) = (from_walk.into_parent(), to_walk.into_parent());
+        let (from_dir, from_last) = self.or_walk_to_parent(from_there, from)?;
+        let (to_dir, to_last) = to_base.or_walk_to_parent(to_there, to)?;
         if !from_dir.mount.ptr_eq(&to_dir.mount) {
             return Err(Errno::EXDEV.into());
         }
@@ -383,30 +375,6 @@ impl End<'_> {
     fn entry(&self) -> (&Shared<Dentry>, &[u8]) {
         (&self.dir.dentry, self.name)
     }
-}
-
-/// What comes of a rename where that is known without taking anything into use: there is nothing to rename, or both are names of one
-/// file, which stay.
-fn known_answer<'g>(
-    source: &Parent<'g>,
-    target: &Parent<'g>,
-    flags: RenameFlags,
-    guard: &'g Guard,
-) -> Option<Result<()>> {
-    let mount = source.dir.mount;
-    // What is wrong with the new name is said first.
-    if !mount.ptr_eq(target.dir.mount) || mount.is_read_only() || !target.is_sound_name() {
-        return None;
-    }
-    let from = source.known(guard)?;
-    let Some(inode) = from.inode else { return Some(Err(Errno::ENOENT.into())) };
-    if !flags.is_empty() || inode.is_dir() || source.has_slash() || target.has_slash() {
-        return None;
-    }
-    let to = target.known(guard)?;
-    let same = to.inode.is_some_and(|replaced| ptr::eq(replaced, inode));
-    // The new name stood for the file while the old one did.
-    (same && from.is_current()).then_some(Ok(()))
 }
 
 /// What can be said against a rename from the shape of the tree and the paths alone.

@@ -11,6 +11,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use extern4_sync::rcu::pin;
 use extern4_sync::shared::Shared;
 
 use crate::attr::FileType;
@@ -20,7 +21,7 @@ use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::mount::{Location, MountRef, Namespace};
 use crate::permission::Search;
-use crate::rcu_walk::{Parent, Rest, Start};
+use crate::rcu_walk::{Parent, Rest, Start, see_parent};
 use crate::superblock::{SuperBlock, directory};
 
 /// Longest path in bytes: Linux's `PATH_MAX` less the zero byte that ends it there.
@@ -190,6 +191,17 @@ pub(crate) struct Last<'a> {
     pub(crate) slash: bool,
 }
 
+impl<'a> Last<'a> {
+    /// That of a path that has been walked so far.
+    pub(crate) fn of(path: &'a [u8], seen: &Parent<'_>) -> Self {
+        let Rest { start, end } = seen.rest;
+        Self { text: Text::Path(path), name: start..end, slash: seen.has_slash() }
+    }
+}
+
+/// The directory of a path's last component, in use, and that.
+pub(crate) type Place<'a> = (Spot<'a>, Last<'a>);
+
 /// What the last component says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Component<'n> {
@@ -220,9 +232,6 @@ impl<'n> Component<'n> {
     }
 }
 
-/// A walk in the directory of the last component, and that.
-pub(crate) type Walked<'a> = (Walk<'a>, Last<'a>);
-
 /// A walk under way.
 pub(crate) struct Walk<'a> {
     namespace: &'a Namespace,
@@ -241,13 +250,31 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Starts a walk along `path` and goes to the directory of the last component, taking into use what it passes.
+    /// Starts a walk along `path` and goes to the directory of the last component.
     pub(crate) fn start(
+        namespace: &'a Namespace,
+        start: Start<'a>,
+        path: &'a [u8],
+        resolve: Resolve,
+    ) -> Result<(Self, Last<'a>)> {
+        let there = {
+            let guard = pin();
+            match see_parent(start, path, resolve, &guard) {
+                Some(Ok(seen)) => Self::hold(namespace, start, path, resolve, &seen),
+                Some(Err(error)) => return Err(error),
+                None => None,
+            }
+        };
+        there.map_or_else(|| Self::start_held(namespace, start, path, resolve), Ok)
+    }
+
+    /// The same, taking into use what it passes.
+    pub(crate) fn start_held(
         namespace: &'a Namespace,
         Start { cred, root, base }: Start<'a>,
         path: &'a [u8],
         resolve: Resolve,
-    ) -> Result<Walked<'a>> {
+    ) -> Result<(Self, Last<'a>)> {
         if resolve.contains(Resolve::BENEATH | Resolve::IN_ROOT) {
             return Err(Errno::EINVAL.into());
         }
@@ -277,14 +304,14 @@ impl<'a> Walk<'a> {
         Ok((walk, last))
     }
 
-    /// The same for one that has been seen already, of which only the directory is taken into use. `None` if that has gone out of use.
-    pub(crate) fn hold(
+    /// A walk that has been seen to go so far, of which only the directory is taken into use. `None` if that has gone out of use.
+    fn hold(
         namespace: &'a Namespace,
         Start { cred, root, base }: Start<'a>,
         path: &'a [u8],
         resolve: Resolve,
         seen: &Parent<'_>,
-    ) -> Option<Walked<'a>> {
+    ) -> Option<(Self, Last<'a>)> {
         let walk = Self {
             namespace,
             cred,
@@ -296,8 +323,7 @@ impl<'a> Walk<'a> {
             renames: (0, 0),
             searches: [0; 2],
         };
-        let Rest { start, end } = seen.rest;
-        Some((walk, Last { text: Text::Path(path), name: start..end, slash: seen.has_slash() }))
+        Some((walk, Last::of(path, seen)))
     }
 
     /// Goes along `piece` and then along what was left before, up to the last component.

@@ -32,7 +32,7 @@ use extern4_sync::shared::Seen;
 
 use crate::attr::FileType;
 use crate::cred::Cred;
-use crate::dcache::Hit;
+use crate::dcache::{Hit, Wanted};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error};
 use crate::inode::Inode;
@@ -127,38 +127,28 @@ pub(crate) struct Parent<'g> {
     path: &'g [u8],
 }
 
-/// What a name is known to stand for.
-pub(crate) struct Known<'g> {
-    hit: Hit<'g>,
-    /// None if there is nothing.
-    pub(crate) inode: Option<&'g Inode>,
-}
-
-impl Known<'_> {
-    /// It still stands for that.
-    pub(crate) fn is_current(&self) -> bool {
-        self.hit.is_current()
-    }
-}
-
 impl<'g> Parent<'g> {
-    /// What the last component stands for, where that is a name and known; slashes may come after it.
+    /// An error if the last component is a name that is known to stand for anything but what is wanted. Slashes may come after it. On a
+    /// read-only mount that is left to be found out later.
     #[inline]
-    pub(crate) fn known(&self, guard: &'g Guard) -> Option<Known<'g>> {
+    pub(crate) fn check(&self, wanted: impl Wanted, guard: &'g Guard) -> Result<(), Error> {
         let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
         let name = scan_name(cache.seed(), dir, self.path, self.rest.start);
         // A file system may compare names in a way of its own.
         if matches!(name.bytes, b"." | b"..") || self.dir.inode.perm().casefold() {
-            return None;
+            return Ok(());
         }
-        let (hit, dentry) = cache.see(dir, &name, guard)?;
-        Some(Known { hit, inode: dentry.get().inode() })
+        match cache.see(dir, &name, guard) {
+            Some((_, dentry)) if !self.dir.mount.is_read_only() => wanted(dentry.get().inode()),
+            _ => Ok(()),
+        }
     }
 
-    /// The last component is a name, and no longer than names may be.
-    pub(crate) fn is_sound_name(&self) -> bool {
+    /// It is on the same mount as another, and its last component is a name, and no longer than names may be.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
         let name = &self.path[self.rest.start..self.rest.end];
-        !matches!(name, b"" | b"." | b"..") && name.len() <= self.dir.sb.traits().name_max
+        let is_sound = !matches!(name, b"" | b"." | b"..") && name.len() <= self.dir.sb.traits().name_max;
+        is_sound && self.dir.mount.ptr_eq(other.dir.mount)
     }
 
     /// Slashes come after the last component.

@@ -18,7 +18,7 @@ use crate::cred::{Caps, Cred};
 use crate::dcache::Wanted;
 use crate::errno::{Errno, Error, Result};
 use crate::mount::{Location, MountRef, Namespace};
-use crate::namei::{How, Resolve, Spot, Walk, Walked};
+use crate::namei::{How, Last, Place, Resolve, Spot, Walk};
 use crate::permission::Access;
 use crate::rcu_walk::{self, End, Parent, Start, Stop};
 use crate::xattr;
@@ -121,65 +121,56 @@ impl Session {
     }
 
     /// Starts a walk and goes to the directory of the last component.
-    pub(crate) fn walk_to_last<'a>(&'a self, path: &'a [u8], resolve: Resolve) -> Result<Walked<'a>> {
-        let there = {
-            let guard = pin();
-            self.hold_parent(path, resolve, self.see_parent(path, resolve, &guard))
-        };
-        self.or_walk(there, path, resolve)
-    }
-
-    /// The same, with nothing taken into use where it is known that the last name does not stand for what is wanted.
-    pub(crate) fn walk_to_name<'a>(&'a self, path: &'a [u8], wanted: impl Wanted) -> Result<Walked<'a>> {
-        let there = {
-            let guard = pin();
-            let seen = self.see_parent(path, Resolve::empty(), &guard);
-            if let Some(Ok(parent)) = &seen
-                && !parent.dir.mount.is_read_only()
-                && let Some(known) = parent.known(&guard)
-            {
-                wanted(known.inode)?;
-            }
-            self.hold_parent(path, Resolve::empty(), seen)
-        };
-        self.or_walk(there, path, Resolve::empty())
-    }
-
-    /// Walks a path to the directory of its last component inside a read section, with nothing taken into use. `None` if that has to be
-    /// done with references.
-    #[inline]
-    pub(crate) fn see_parent<'g>(
-        &'g self,
-        path: &'g [u8],
+    pub(crate) fn walk_to_last<'a>(
+        &'a self,
+        path: &'a [u8],
         resolve: Resolve,
-        guard: &'g Guard,
-    ) -> Option<Result<Parent<'g>>> {
-        rcu_walk::see_parent(self.start(), path, resolve, guard)
+    ) -> Result<(Walk<'a>, Last<'a>)> {
+        Walk::start(&self.namespace, self.start(), path, resolve)
+    }
+
+    /// Walks a path to the directory of its last component. Nothing is taken into use where it is known that the last name does not stand
+    /// for what is wanted.
+    pub(crate) fn walk_to_parent<'a>(&'a self, path: &'a [u8], wanted: impl Wanted) -> Result<Place<'a>> {
+        let there = {
+            let guard = pin();
+            let seen = self.see_parent(path, &guard)?;
+            seen.as_ref().map_or(Ok(()), |parent| parent.check(wanted, &guard))?;
+            self.hold_parent(path, seen)
+        };
+        self.or_walk_to_parent(there, path)
+    }
+
+    /// The same inside a read section, with nothing taken into use. `None` if that has to be done with references.
+    #[inline]
+    pub(crate) fn see_parent<'g>(&'g self, path: &'g [u8], guard: &'g Guard) -> Result<Option<Parent<'g>>> {
+        rcu_walk::see_parent(self.start(), path, Resolve::empty(), guard).transpose()
     }
 
     /// Takes into use what was seen. `None` if that has gone out of use, or could not be seen.
     #[inline]
-    pub(crate) fn hold_parent<'a>(
+    pub(crate) fn hold_parent<'a>(&'a self, path: &'a [u8], seen: Option<Parent<'_>>) -> Option<Place<'a>> {
+        let seen = seen?;
+        Some((seen.dir.hold(&self.root, &self.cwd)?, Last::of(path, &seen)))
+    }
+
+    /// What is in use already, or what a walk with references comes to.
+    #[inline]
+    pub(crate) fn or_walk_to_parent<'a>(
         &'a self,
+        there: Option<Place<'a>>,
         path: &'a [u8],
-        resolve: Resolve,
-        seen: Option<Result<Parent<'_>>>,
-    ) -> Option<Result<Walked<'a>>> {
-        match seen? {
-            Ok(parent) => Walk::hold(&self.namespace, self.start(), path, resolve, &parent).map(Ok),
-            Err(error) => Some(Err(error)),
+    ) -> Result<Place<'a>> {
+        match there {
+            Some(there) => Ok(there),
+            None => self.ref_walk_to_parent(path),
         }
     }
 
-    /// What is there already, or a walk with references.
-    #[inline]
-    pub(crate) fn or_walk<'a>(
-        &'a self,
-        there: Option<Result<Walked<'a>>>,
-        path: &'a [u8],
-        resolve: Resolve,
-    ) -> Result<Walked<'a>> {
-        there.unwrap_or_else(|| Walk::start(&self.namespace, self.start(), path, resolve))
+    #[cold]
+    fn ref_walk_to_parent<'a>(&'a self, path: &'a [u8]) -> Result<Place<'a>> {
+        let (walk, last) = Walk::start_held(&self.namespace, self.start(), path, Resolve::empty())?;
+        Ok((walk.into_parent(), last))
     }
 
     /// Walks a path to its end, and takes what it comes to into use.

@@ -449,7 +449,6 @@ impl SuperBlock {
                     first = self.lock_name(inode, key, name, &wanted)?;
                     second = self.lock_name(other, other_key, other_name, &anything)?;
                 } else {
-                    self.dcache.check(key, &wanted)?;
                     second = self.lock_name(other, other_key, other_name, &anything)?;
                     first = self.lock_name(inode, key, name, &wanted)?;
                 }
