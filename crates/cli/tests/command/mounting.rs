@@ -237,6 +237,48 @@ fn holes_are_found_and_made() {
     sound(&image);
 }
 
+/// Contents that cannot be handed to the kernel where they stand on the device: inside inodes, in the journal alone, and in what a
+/// journal says that was not replayed on the device.
+#[test]
+fn contents_that_stand_elsewhere_are_read() {
+    if !can_mount() || !can_run(&[Need::Mount]) {
+        return;
+    }
+    const SIZES: [usize; 7] = [0, 1, 60, 61, 200, 300, 5000];
+    fn bytes(size: usize) -> Vec<u8> {
+        plan::pattern(size as u64, 0, size)
+    }
+    fn fill(root: &Path) -> std::io::Result<()> {
+        SIZES.iter().try_for_each(|size| fs::write(root.join(size.to_string()), bytes(*size)))
+    }
+    const INLINE: &[&str] = &["-t", "ext4", "-I", "512", "-O", "inline_data"];
+    for transport in transports() {
+        let image = ImageSpec::new("disk", 16 << 20, INLINE).mounted(&[fill]).build();
+        let small = String::from_utf8(ok(extern4(&image, ["inode", "disk.img:/200"]))).expect("text");
+        assert!(small.contains("Inline_Data"), "{small}");
+        let served = Served::new(&image, &["-o", transport, "-o", "ro"]);
+        for size in SIZES {
+            assert!(fs::read(served.path(&size.to_string())).expect("it is read") == bytes(size), "{size}");
+        }
+        served.umount();
+
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", transport, "-o", "data=journal,commit=3600"]);
+        fs::write(served.path("file"), bytes(400_000)).expect("there is room");
+        tool(&served.dir, "sync", ["file"]);
+        // Past what the kernel remembers.
+        let read = tool(&served.dir, "dd", ["if=file", "iflag=direct", "bs=64k", "status=none"]);
+        assert!(read == bytes(400_000));
+        // A crash now leaves them in the journal.
+        let crashed = image.copy();
+        let after = Served::new(&crashed, &["-o", transport, "-o", "ro"]);
+        assert!(fs::read(after.path("file")).expect("it is read") == bytes(400_000));
+        after.umount();
+        served.umount();
+        sound(&image);
+    }
+}
+
 #[test]
 fn names_that_are_too_long_are_refused() {
     if !can_mount() {
