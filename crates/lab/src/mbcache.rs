@@ -3,7 +3,7 @@
 //! Before and Seed are made here, after the mbcache of Linux up to 4.5 and the one that took its place. New is the cache of
 //! `extern4-sync`, with the word by which blocks are joined and left, as `extern4-ext4` uses both. What is measured is an attribute of
 //! a file being set, as far as the cache is concerned: there is no journal, and what a block holds is one number. Then the same
-//! [through `setxattr`](setxattr).
+//! through `setxattr`.
 
 mod before;
 mod blocks;
