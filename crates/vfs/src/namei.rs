@@ -259,11 +259,8 @@ impl<'a> Walk<'a> {
     ) -> Result<(Self, Last<'a>)> {
         let there = {
             let guard = pin();
-            match see_parent(start, path, resolve, &guard) {
-                Some(Ok(seen)) => Self::hold(namespace, start, path, resolve, &seen),
-                Some(Err(error)) => return Err(error),
-                None => None,
-            }
+            let seen = see_parent(start, path, resolve, &guard)?;
+            seen.and_then(|seen| Self::hold(namespace, start, path, resolve, &seen))
         };
         there.map_or_else(|| Self::start_held(namespace, start, path, resolve), Ok)
     }

@@ -164,19 +164,17 @@ pub(crate) fn see_parent<'g>(
     path: &'g [u8],
     resolve: Resolve,
     guard: &'g Guard,
-) -> Option<Result<Parent<'g>, Error>> {
+) -> Result<Option<Parent<'g>>, Error> {
     // What was passed on the way counts for `..` in the last component, too.
     if resolve.is_scoped() {
-        return None;
+        return Ok(None);
     }
-    let mut walk = RcuWalk::start(start, path, resolve, guard).ok()?;
+    let Ok(mut walk) = RcuWalk::start(start, path, resolve, guard) else { return Ok(None) };
     let there = walk.walk_to_parent(path);
     walk.sb.count_walk(walk.searches, there.is_err());
     match there {
-        Ok(rest) => Some(Ok(Parent { dir: walk.end(), rest, links: walk.links, path })),
-        Err(Stop::Fallback) => None,
-        Err(Stop::Absent) => Some(Err(Errno::ENOENT.into())),
-        Err(Stop::Failed(error)) => Some(Err(error)),
+        Ok(rest) => Ok(Some(Parent { dir: walk.end(), rest, links: walk.links, path })),
+        Err(stop) => stop.or_fall_back().map(|()| None),
     }
 }
 

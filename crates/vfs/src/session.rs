@@ -144,7 +144,7 @@ impl Session {
     /// The same inside a read section, with nothing taken into use. `None` if that has to be done with references.
     #[inline]
     pub(crate) fn see_parent<'g>(&'g self, path: &'g [u8], guard: &'g Guard) -> Result<Option<Parent<'g>>> {
-        rcu_walk::see_parent(self.start(), path, Resolve::empty(), guard).transpose()
+        rcu_walk::see_parent(self.start(), path, Resolve::empty(), guard)
     }
 
     /// Takes into use what was seen. `None` if that has gone out of use, or could not be seen.
