@@ -50,7 +50,8 @@ impl Session {
 
     fn make(&self, path: &[u8], kind: NewKind<'_>, mode: u16) -> Result<Location> {
         let is_dir = kind == NewKind::Directory;
-        self.with_new_name(path, is_dir, |parent, name, locked| {
+        let place = self.walk_to_parent(path, vacant)?;
+        self.with_new_name(place, is_dir, |parent, name, locked| {
             self.may_create(parent)?;
             // Overlay file systems mark removed names with character device 0/0, which anybody may make.
             let needs_mknod = match kind {
@@ -65,21 +66,9 @@ impl Session {
         })
     }
 
-    /// Goes to the directory of a name that is not there yet, locks the name, and calls `make`, which asks
-    /// [`may_create`](Self::may_create). The order of errors is Linux's: `EEXIST` comes before `EROFS`, and that before
-    /// `EACCES`.
+    /// Locks a name that is not there yet, and calls `make`, which asks [`may_create`](Self::may_create). The order of errors is
+    /// Linux's: `EEXIST` comes before `EROFS`, and that before `EACCES`.
     pub(crate) fn with_new_name<T>(
-        &self,
-        path: &[u8],
-        is_dir: bool,
-        make: impl FnOnce(&Spot<'_>, &[u8], LockedName<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let place = self.walk_to_parent(path, vacant)?;
-        self.with_new_name_at(place, is_dir, make)
-    }
-
-    /// The same for the name at a place.
-    pub(crate) fn with_new_name_at<T>(
         &self,
         (parent, last): Place<'_>,
         is_dir: bool,

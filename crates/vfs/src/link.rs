@@ -48,7 +48,7 @@ impl Session {
         let source = source.map_or_else(|| self.ref_walk(from, how), Ok)?;
         let inode = source.inode();
         let place = to_base.or_walk_to_parent(there, to)?;
-        to_base.with_new_name_at(place, false, |parent, name, locked| {
+        to_base.with_new_name(place, false, |parent, name, locked| {
             if !source.mount.ptr_eq(&parent.mount) {
                 return Err(Errno::EXDEV.into());
             }
