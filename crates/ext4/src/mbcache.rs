@@ -40,7 +40,7 @@ pub trait BlockCache: Send + Sync + std::fmt::Debug {
 }
 
 impl Blocks {
-    /// None yet.
+    /// A cache that no block can be found by yet.
     #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
     pub(crate) fn new(options: &OpenOptions) -> Self {
         Self {
@@ -87,19 +87,29 @@ impl Blocks {
 
     /// Has a block left by `leave`, and sees to it that nobody finds it any more if nobody has it then.
     pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
+        let left = self.leave_by(hash, block, leave)?;
+        // One may join them again.
+        if matches!(left, Left::Others(others) if others + 1 == REFCOUNT_MAX && hash != 0) {
+            self.insert(hash, block);
+            self.set_full(hash, block, false);
+        }
+        Ok(left)
+    }
+
+    /// The same, but for a block that so many had as may.
+    fn leave_by(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
         #[cfg(feature = "lab")]
         if let Some(instead) = &self.instead {
-            return leave_instead(&**instead, hash, block, leave);
+            let (mut leave, mut left) = (Some(leave), None);
+            instead.leave(hash, block, &mut || {
+                let leave = leave.take().expect("a block is left once");
+                matches!(left.insert(leave()), Ok(Left::Last))
+            });
+            return left.expect("a block is left");
         }
         let left = leave()?;
-        match left {
-            Left::Last => drop(self.cache.remove(hash, block)),
-            // One may join them again.
-            Left::Others(others) if others + 1 == REFCOUNT_MAX && hash != 0 => {
-                self.cache.insert(hash, block);
-                self.cache.set_full(hash, block, false);
-            }
-            Left::Others(_) => {}
+        if left == Left::Last {
+            self.cache.remove(hash, block);
         }
         Ok(left)
     }
@@ -117,23 +127,4 @@ impl Blocks {
     pub(crate) fn stats(&self) -> MbCacheStats {
         self.cache.stats()
     }
-}
-
-#[cfg(feature = "lab")]
-fn leave_instead(
-    cache: &dyn BlockCache,
-    hash: u32,
-    block: u64,
-    leave: impl FnOnce() -> Result<Left>,
-) -> Result<Left> {
-    let (mut leave, mut left) = (Some(leave), None);
-    cache.leave(hash, block, &mut || {
-        let leave = leave.take().expect("a block is left once");
-        matches!(left.insert(leave()), Ok(Left::Last))
-    });
-    let left = left.expect("a block is left")?;
-    if matches!(left, Left::Others(others) if others + 1 == REFCOUNT_MAX && hash != 0) {
-        cache.set_full(hash, block, false);
-    }
-    Ok(left)
 }
