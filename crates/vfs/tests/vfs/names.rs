@@ -384,6 +384,23 @@ fn limits_are_kept() {
     root.mknod("/i", NewKind::Fifo, 0o644).unwrap();
 }
 
+/// Whether the cache knows the names or not.
+#[test]
+fn a_wrong_new_path_comes_before_an_old_one_that_is_absent() {
+    let root = volume();
+    let long = [b'x'; 256];
+    for known in [false, true] {
+        if known {
+            assert_eq!(errno(root.stat("/nowhere", How::FOLLOW)), Err(Errno::ENOENT));
+        }
+        assert_eq!(errno(root.rename("/nowhere", "/.", NONE)), Err(Errno::EBUSY));
+        assert_eq!(errno(root.rename("/nowhere", ".", RenameFlags::NOREPLACE)), Err(Errno::EEXIST));
+        assert_eq!(errno(root.rename("/nowhere", "/none/x", NONE)), Err(Errno::ENOENT));
+        assert_eq!(errno(root.rename("/nowhere", "/x", NONE)), Err(Errno::ENOENT));
+        assert_eq!(errno(root.rename("/none/nowhere", long, NONE)), Err(Errno::ENOENT));
+    }
+}
+
 #[test]
 fn read_only_comes_after_existence_and_before_permission() {
     let root = volume();
@@ -396,7 +413,13 @@ fn read_only_comes_after_existence_and_before_permission() {
     sb(&root).remount(true).unwrap();
     assert_eq!(errno(user.mkdir("/f", 0o755)), Err(Errno::EEXIST));
     assert_eq!(errno(user.mkdir("/x", 0o755)), Err(Errno::EROFS));
-    assert_eq!(errno(user.unlink("/nowhere")), Err(Errno::EROFS));
+    // Also where the cache knows by now that there is nothing.
+    for _ in 0..2 {
+        assert_eq!(errno(user.unlink("/nowhere")), Err(Errno::EROFS));
+        assert_eq!(errno(user.rmdir("/nowhere")), Err(Errno::EROFS));
+        assert_eq!(errno(user.rename("/nowhere", "/g", NONE)), Err(Errno::EROFS));
+        assert_eq!(errno(user.stat("/nowhere", How::FOLLOW)), Err(Errno::ENOENT));
+    }
     assert_eq!(errno(user.rename("/f", "/g", NONE)), Err(Errno::EROFS));
     assert_eq!(errno(user.chmod("/f", 0o600, How::FOLLOW)), Err(Errno::EROFS));
     assert_eq!(errno(user.open("/f", OpenFlags::WRITE)), Err(Errno::EROFS));
