@@ -37,7 +37,13 @@ pub(crate) struct Scanned<'a> {
 impl<'a> Scanned<'a> {
     /// A name that stands alone, in the way that [`scan_name`] finds one in a path.
     pub(crate) fn alone(seed: u64, parent: u64, name: &'a [u8]) -> Self {
-        Self { bytes: name, first: load(name, 0), hash: hash_name(seed, parent, name) }
+        let first = load(name, 0);
+        let hash = match name.len() {
+            // Then the first bytes are all.
+            len @ ..8 => finish(seed, start(seed, parent), first, len),
+            _ => hash_name(seed, parent, name),
+        };
+        Self { bytes: name, first, hash }
     }
 }
 
@@ -240,10 +246,16 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Up to seven bytes, from the lowest on.
+/// Up to seven bytes, from the lowest on: by two loads, which may have bytes in common.
 #[inline]
 fn short_word(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+    let both = |low: u64, high: u64, size: usize| low | high << (8 * (bytes.len() - size));
+    match (bytes.first_chunk::<4>().zip(bytes.last_chunk()), bytes.first_chunk::<2>().zip(bytes.last_chunk()))
+    {
+        (Some((&low, &high)), _) => both(u32::from_le_bytes(low).into(), u32::from_le_bytes(high).into(), 4),
+        (_, Some((&low, &high))) => both(u16::from_le_bytes(low).into(), u16::from_le_bytes(high).into(), 2),
+        _ => bytes.first().map_or(0, |&byte| byte.into()),
+    }
 }
 
 /// Both halves of the product: every bit of the operands reaches every bit of the result.
