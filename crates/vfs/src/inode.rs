@@ -168,9 +168,10 @@ impl Inode {
     /// Sets no more than permission bits, number of links, and when the inode was last changed: as [`set_attr`](Self::set_attr), which takes
     /// longer.
     pub fn touch(&self, mode: u16, nlink: u32, ctime: Timespec) {
-        self.attr.lock().touch(mode, nlink, ctime, || {
+        let writer = self.attr.lock();
+        writer.touch(mode, nlink, ctime, || {
             let mode = self.kind().mode_bits() | mode & 0o7777;
-            self.perm.publish_if(|old| {
+            self.perm.publish_if(&writer, |old| {
                 let new = old.with_mode(mode);
                 (new != old).then_some(new)
             });
@@ -221,7 +222,7 @@ impl Inode {
             if let Some(also) = also {
                 also();
             }
-            self.perm.publish_if(|old| {
+            self.perm.publish_if(writer, |old| {
                 let new = bits(old).with_mode(mode).with_flags(attr.flags);
                 // Most changes are of times and sizes.
                 (sets_more || new != old).then_some(new)
@@ -237,7 +238,7 @@ impl Inode {
 
     /// Marks a directory as removed: no name can be found in it or added to it any more.
     pub(crate) fn mark_dead(&self) {
-        self.perm.publish(PermBits::with_dead);
+        self.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_dead()));
     }
 
     /// Makes `alias` the one dentry of a directory. False if there is another in use, unless `gives_way` says that it is
@@ -337,8 +338,9 @@ impl Inode {
         let none = acl.is_none();
         if self.acls.fill(kind, acl, &pin()) && kind == AclKind::Access {
             // Only from unknown: who has set another meanwhile has said so in the word, or is about to.
-            self.perm
-                .publish_if(|bits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, none)));
+            let learn =
+                |bits: PermBits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, none));
+            self.perm.publish_if(&self.attr.lock(), learn);
         }
         Ok(())
     }

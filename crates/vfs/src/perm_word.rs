@@ -6,16 +6,18 @@
 //! bit 18       EXEC_ALL: a directory, x for owner, group and others, and no ACL
 //! bit 19..23   immutable, append-only, casefold, dead
 //! bit 23       known to have no default ACL
+//! bit 24       EXEC_ALL_PLAIN: EXEC_ALL, and not casefold
 //! bit 32..64   generation, one more with every change
 //! ```
 //!
-//! EXEC_ALL can only agree with what it is made from: [`PermWord::publish`] is the one function that changes the word,
-//! and it computes the bit anew each time. A reader who starts after a change has returned sees the change; one who
+//! EXEC_ALL and EXEC_ALL_PLAIN can only agree with what they are made from: [`PermWord::publish_if`] is the one function that changes
+//! the word, and it computes both anew each time. A reader who starts after a change has returned sees the change; one who
 //! runs beside it gets the old answer or the new one.
 
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
 use crate::attr::{FileFlags, FileType};
+use crate::attr_cell::Writer;
 
 /// What is known of an inode's access ACL without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,7 @@ const APPEND: u64 = 1 << 20;
 const CASEFOLD: u64 = 1 << 21;
 const DEAD: u64 = 1 << 22;
 const NO_DEFAULT_ACL: u64 = 1 << 23;
+const EXEC_ALL_PLAIN: u64 = 1 << 24;
 const GENERATION_ONE: u64 = 1 << 32;
 
 /// A value of the word.
@@ -66,7 +69,7 @@ impl PermBits {
     /// Everybody may search this directory, and names in it are compared byte by byte.
     #[inline]
     pub(crate) fn exec_all_plain(self) -> bool {
-        self.0 & (EXEC_ALL | CASEFOLD) == EXEC_ALL
+        self.0 & EXEC_ALL_PLAIN != 0
     }
 
     pub(crate) fn immutable(self) -> bool {
@@ -121,13 +124,18 @@ impl PermBits {
         Self(self.0 | DEAD)
     }
 
-    /// The same with EXEC_ALL as the other fields have it.
+    /// The same with EXEC_ALL and EXEC_ALL_PLAIN as the other fields have them.
     fn with_exec_all(self) -> Self {
         let mode = self.mode();
         let all = FileType::from_mode(mode) == Some(FileType::Directory)
             && mode & 0o111 == 0o111
             && self.acl() == AclState::None;
-        Self(self.0 & !EXEC_ALL | if all { EXEC_ALL } else { 0 })
+        let bits = match (all, self.casefold()) {
+            (false, _) => 0,
+            (true, false) => EXEC_ALL | EXEC_ALL_PLAIN,
+            (true, true) => EXEC_ALL,
+        };
+        Self(self.0 & !(EXEC_ALL | EXEC_ALL_PLAIN) | bits)
     }
 }
 
@@ -135,7 +143,7 @@ impl PermBits {
 ///
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
-/// | the word | `publish` | `load` | AcqRel compare-exchange, Acquire load |
+/// | the word | `publish_if`, under the writers' lock of the attributes | `load` | Release store, Acquire load |
 pub(crate) struct PermWord(AtomicU64);
 
 impl PermWord {
@@ -145,58 +153,66 @@ impl PermWord {
 
     #[inline]
     pub(crate) fn load(&self) -> PermBits {
-        // Acquire: pairs with the Release half in `publish`, so that who sees the new word sees the ACL behind it.
+        // Acquire: pairs with the Release in `publish_if`, so that who sees the new word sees the ACL behind it.
         PermBits(self.0.load(Ordering::Acquire))
     }
 
-    /// Changes fields of the word, and with them EXEC_ALL and the generation.
-    pub(crate) fn publish(&self, change: impl Fn(PermBits) -> PermBits) {
-        self.publish_if(|bits| Some(change(bits)));
-    }
-
-    /// The same, if `change` finds the word as it has to be.
-    pub(crate) fn publish_if(&self, change: impl Fn(PermBits) -> Option<PermBits>) {
-        let update = |old: u64| {
-            let new = change(PermBits(old))?.with_exec_all().0;
-            Some(new.wrapping_add(GENERATION_ONE))
-        };
-        // AcqRel: the Release half pairs with the Acquire in `load`; the Acquire half orders changers among themselves.
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+    /// Changes fields of the word, and with them EXEC_ALL and the generation, if `change` finds the word as it has to be. `writer` is
+    /// the right to change the attributes of the word's inode.
+    #[inline]
+    pub(crate) fn publish_if(&self, writer: &Writer<'_>, change: impl FnOnce(PermBits) -> Option<PermBits>) {
+        let _ = writer;
+        // Relaxed: stored by who had the right before.
+        let old = self.0.load(Ordering::Relaxed);
+        if let Some(new) = change(PermBits(old)) {
+            // Release: pairs with the Acquire in `load`.
+            self.0.store(new.with_exec_all().0.wrapping_add(GENERATION_ONE), Ordering::Release);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attr::Attr;
+    use crate::attr_cell::AttrCell;
 
     const DIR: u16 = 0o040_000;
+    const FILE: u16 = 0o100_000;
 
     #[test]
     fn exec_all_is_exactly_its_definition() {
         for acl in [AclState::None, AclState::Unknown, AclState::Present] {
             for mode in 0..0o10000 {
-                for kind in [DIR, 0o100_000] {
-                    let word = PermWord::new(PermBits::new(kind | mode, FileFlags::empty(), acl));
+                for (kind, flags) in
+                    [(DIR, FileFlags::empty()), (DIR, FileFlags::CASEFOLD), (FILE, FileFlags::empty())]
+                {
+                    let bits = PermWord::new(PermBits::new(kind | mode, flags, acl)).load();
                     let want = kind == DIR && mode & 0o111 == 0o111 && acl == AclState::None;
-                    assert_eq!(word.load().exec_all(), want, "{kind:o} {mode:o} {acl:?}");
+                    assert_eq!(bits.exec_all(), want, "{kind:o} {mode:o} {acl:?}");
+                    assert_eq!(bits.exec_all_plain(), want && flags.is_empty(), "{kind:o} {mode:o} {acl:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn every_change_recomputes_the_bit_and_counts() {
+    fn every_change_recomputes_the_bits_and_counts() {
         let word = PermWord::new(PermBits::new(DIR | 0o755, FileFlags::empty(), AclState::Unknown));
+        let attributes = AttrCell::new(&Attr::default());
+        let publish = |change: &dyn Fn(PermBits) -> PermBits| {
+            word.publish_if(&attributes.lock(), |bits| Some(change(bits)));
+        };
         assert!(!word.load().exec_all());
-        word.publish(|bits| bits.with_acl(AclState::None));
-        assert!(word.load().exec_all());
-        word.publish(|bits| bits.with_mode(DIR | 0o750));
-        assert!(!word.load().exec_all());
-        word.publish(|bits| {
-            bits.with_mode(DIR | 0o711).with_flags(FileFlags::IMMUTABLE | FileFlags::CASEFOLD)
-        });
+        publish(&|bits| bits.with_acl(AclState::None));
+        assert!(word.load().exec_all() && word.load().exec_all_plain());
+        publish(&|bits| bits.with_mode(DIR | 0o750));
+        assert!(!word.load().exec_all() && !word.load().exec_all_plain());
+        publish(&|bits| bits.with_mode(DIR | 0o711).with_flags(FileFlags::IMMUTABLE | FileFlags::CASEFOLD));
         let bits = word.load();
-        assert!(bits.exec_all() && bits.immutable() && bits.casefold() && !bits.append());
-        assert_eq!(bits.0 >> 32, 3);
+        assert!(bits.exec_all() && !bits.exec_all_plain());
+        assert!(bits.immutable() && bits.casefold() && !bits.append());
+        word.publish_if(&attributes.lock(), |_| None);
+        assert_eq!(word.load().0 >> 32, 3);
     }
 }

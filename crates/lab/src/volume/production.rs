@@ -1,11 +1,12 @@
 //! `extern4-vfs` over memory.
 
+use std::iter;
 use std::sync::Arc;
 
 use extern4_sync::rcu::pin;
 use extern4_vfs::permission::lab;
 use extern4_vfs::{
-    Acl, AclKind, Attr, Cred, Errno, FileType, How, Location, MemFs, MemLimits, Namespace, NewKind,
+    Acl, AclKind, Attr, Cred, Errno, FileType, How, Inode, Location, MemFs, MemLimits, Namespace, NewKind,
     OpenFlags, Session, SuperBlock, SuperOptions,
 };
 
@@ -17,6 +18,8 @@ pub struct Production {
     pub root: Session,
     /// The user's.
     pub user: Session,
+    /// The directories, by their paths.
+    directories: Vec<(String, Location)>,
 }
 
 impl Production {
@@ -40,18 +43,23 @@ impl Volume for Production {
             root.chown(path, Some(*uid), Some(*uid), How::FOLLOW).expect("it is there");
         }
         let user = root.with_cred(user());
-        Self { root, user }
+        let directories = files.iter().filter(|file| file.kind == FileType::Directory);
+        let paths = iter::once("/").chain(directories.map(|file| file.path.as_str()));
+        let locate = |path: &str| (path.to_owned(), root.locate(path, How::FOLLOW).expect("it is there"));
+        let directories = paths.map(locate).collect();
+        Self { root, user, directories }
     }
 
-    type Directory<'v> = Location;
+    type Directory<'v> = &'v Inode;
 
-    fn directory(&self, path: &str) -> Location {
-        self.root.locate(path, How::FOLLOW).expect("it is there")
+    fn directory(&self, path: &str) -> &Inode {
+        let found = self.directories.iter().find(|(at, _)| at == path);
+        found.expect("it is there, and a directory").1.inode()
     }
 
     #[inline]
-    fn may_search(&self, directories: &[Location]) -> bool {
-        let inodes = directories.iter().map(Location::inode);
+    fn may_search(&self, directories: &[&Inode]) -> bool {
+        let inodes = directories.iter().copied();
         matches!(lab::search(self.superblock(), self.user.cred(), inodes, &pin()), Some(Ok(())))
     }
 
