@@ -624,6 +624,13 @@ impl Inode {
     }
 }
 
+/// Whether a record says that the inode has a block of extended attributes; perhaps true where [`Inode::xattr_block`] knows that what
+/// stands there is none.
+pub fn has_xattr_block(record: &[u8]) -> bool {
+    let Ok((base, _)) = RawInode::ref_from_prefix(record) else { return false };
+    base.i_file_acl_lo.get() != 0 || base.l_i_file_acl_high.get() != 0
+}
+
 /// Computes the checksum of the record of inode `ino` and stores it, if the volume has checksums.
 ///
 /// For a record that was put together from several sources; [`Inode::encode`] does it for one that has been decoded.
@@ -662,5 +669,13 @@ mod tests {
         let kinds = (0..=15u16).filter_map(|bits| FileKind::of_mode(bits << 12 | 0o644));
         let modes: Vec<u16> = kinds.map(FileKind::mode_bits).collect();
         assert_eq!(modes, [0, 0x1000, 0x2000, 0x4000, 0x6000, 0x8000, 0xa000, 0xc000]);
+    }
+
+    #[test]
+    fn a_record_says_whether_there_is_a_block_of_attributes() {
+        let [none, mut low, mut high] = [RawInode::new_zeroed(); 3];
+        low.i_file_acl_lo.set(1 << 31);
+        high.l_i_file_acl_high.set(1);
+        assert_eq!([none, low, high].map(|base| has_xattr_block(base.as_bytes())), [false, true, true]);
     }
 }

@@ -5,7 +5,7 @@
 //! and leaves the hash as it is.
 
 use extern4_disk::feature::Incompat;
-use extern4_disk::inode::{FileKind, MAP_SIZE};
+use extern4_disk::inode::{FileKind, MAP_SIZE, has_xattr_block};
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Spot, Value, hash};
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_vfs::{Errno, Inode};
@@ -168,14 +168,17 @@ impl Ext4 {
         name: (NameIndex, &[u8]),
         value: &[u8],
     ) -> Result<Option<Spot>> {
-        let look = |info: &InodeInfo| (info.ino(), info.fields().xattr_block(), info.fields().xattr_range());
         let node = inode.private::<Node>();
-        let ((ino, None, area), Some(at)) = (node.peek(look), node.position()) else { return Ok(None) };
-        let place = Place::new(Structure::Xattr).ino(ino).block(at.block);
-        let spot = self
-            .cache
-            .with(at.block, |block| Spot::find(&self.record_in(block, at.offset)[area], place, name))??;
-        Ok(spot.filter(|spot| spot.fits(value.len())))
+        let Some(at) = node.position() else { return Ok(None) };
+        // OK: from such a number.
+        let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
+        // The record says all that is asked here, so the node need not be locked.
+        let spot = self.cache.with(at.block, |block| {
+            let record = self.record_in(block, at.offset);
+            let alone = !has_xattr_block(record);
+            alone.then(|| Spot::find(&record[node.xattr_range()], place, name)).transpose()
+        })??;
+        Ok(spot.flatten().filter(|spot| spot.fits(value.len())))
     }
 
     /// Finds out how to set an attribute, or without a value to remove it: in the inode if it fits there, else in its

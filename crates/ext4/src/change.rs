@@ -11,6 +11,7 @@ use std::ops::Range;
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::geometry::Position;
 use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
+use extern4_disk::journal::Tid;
 use extern4_disk::superblock::ErrorPolicy;
 use extern4_jbd2::Handle;
 use extern4_sync::lock_order::{Rank, Ranked};
@@ -75,20 +76,16 @@ impl Ext4 {
         operate: impl FnOnce(&Change<'_>, Option<L>) -> Result<R>,
     ) -> Result<R> {
         let writer = self.writer()?;
-        let (change, locked) = match writer.space.reserve(u64::from(blocks)) {
-            Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
-            Err(_) => self.begin_exactly(writer, credits, exactly)?,
+        // In a block of its own, at whose end the change ends where it is: to move it takes longer than to begin it.
+        let (result, asks_sync) = {
+            let (change, locked) = match writer.space.reserve(u64::from(blocks)) {
+                Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
+                Err(_) => self.begin_exactly(writer, credits, exactly)?,
+            };
+            let result = operate(&change, locked);
+            let asks_sync = change.conclude(result.as_ref().err());
+            (result, asks_sync)
         };
-        let result = operate(&change, locked);
-        let answers = matches!(result, Err(Error::Answer(_)));
-        debug_assert!(!answers || !change.has_begun.get(), "answered half way: {:?}", result.err());
-        if let Err(error) = &result
-            && (!answers || change.has_begun.get())
-        {
-            change.fail(error);
-        }
-        let asks_sync = change.asks_sync.get().then(|| change.tid());
-        drop(change);
         let result = result?;
         if let Some(tid) = asks_sync {
             writer.transactions.commit(tid)?;
@@ -133,6 +130,18 @@ impl Ext4 {
 }
 
 impl<'f> Change<'f> {
+    /// Looks at how the operation has ended, before the change does. Which transaction is to be made durable now, if any is.
+    fn conclude(&self, error: Option<&Error>) -> Option<Tid> {
+        if let Some(error) = error {
+            let (answers, has_begun) = (matches!(error, Error::Answer(_)), self.has_begun.get());
+            debug_assert!(!answers || !has_begun, "answered half way: {error:?}");
+            if !answers || has_begun {
+                self.fail(error);
+            }
+        }
+        self.asks_sync.get().then(|| self.tid())
+    }
+
     /// Does what has to be done about an error that is more than an answer.
     fn fail(&self, error: &Error) {
         // As Linux does with a policy that it does not know. A library stops no machine: "panic" is to turn read-only.
@@ -190,7 +199,7 @@ impl<'f> Change<'f> {
     }
 
     /// The transaction that this is part of.
-    pub(crate) fn tid(&self) -> extern4_disk::journal::Tid {
+    pub(crate) fn tid(&self) -> Tid {
         self.handle.tid()
     }
 

@@ -20,6 +20,7 @@
 //! lists them has it shared. It is taken inside a handle by who changes, and neither opens a handle nor waits for a commit under it.
 //! Who has two, for a rename, has the `rwsem` of both directories exclusive, so nobody else wants them.
 
+use std::ops::Range;
 use std::sync::PoisonError;
 
 use extern4_disk::geometry::Position;
@@ -41,6 +42,8 @@ pub(crate) struct Node {
     shown: Shown<InodeInfo>,
     current: Latch<Current>,
     position: Option<Position>,
+    /// Where in its record extended attributes are. What that follows from never changes.
+    xattr_range: Range<usize>,
     map: Bravo,
     names: Bravo,
     pub(crate) window: Window,
@@ -84,13 +87,14 @@ impl Node {
     }
 
     fn with(mut info: InodeInfo, changed_in: Option<Tid>) -> Self {
-        let position = info.position();
+        let (position, xattr_range) = (info.position(), info.fields().xattr_range());
         info.set_untouched();
         let current = Latch::new(Current { info, changed_in, is_freed: false });
         Self {
             shown: Shown::nothing(),
             current,
             position,
+            xattr_range,
             map: Bravo::new(()),
             names: Bravo::new(()),
             window: Window::default(),
@@ -162,6 +166,11 @@ impl Node {
     /// Where its record is in the inode table, if it is there.
     pub(crate) fn position(&self) -> Option<Position> {
         self.position
+    }
+
+    /// Where in its record extended attributes are.
+    pub(crate) fn xattr_range(&self) -> Range<usize> {
+        self.xattr_range.clone()
     }
 
     /// Notes that the inode has been given back.
