@@ -144,11 +144,10 @@ impl<'g> Parent<'g> {
         }
     }
 
-    /// It is on the same mount as another, and its last component is a name, and no longer than names may be.
+    /// It is on the same mount as another, and its last component is a name.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         let name = &self.path[self.rest.start..self.rest.end];
-        let is_sound = !matches!(name, b"" | b"." | b"..") && name.len() <= self.dir.sb.traits().name_max;
-        is_sound && self.dir.mount.ptr_eq(other.dir.mount)
+        !matches!(name, b"" | b"." | b"..") && self.dir.mount.ptr_eq(other.dir.mount)
     }
 
     /// Slashes come after the last component.

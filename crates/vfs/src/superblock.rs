@@ -440,6 +440,10 @@ impl SuperBlock {
             return Err(Errno::ENOENT.into());
         }
         self.with_key(dir, inode, name, |key| {
+            if other_name.len() > self.traits.name_max {
+                // That the first is not what is wanted comes before that there can be no such other.
+                drop(self.lock_name(inode, key, name, &wanted)?);
+            }
             self.with_key(other_dir, other, other_name, |other_key| {
                 if key.same(other_key) {
                     return then(self.lock_name(inode, key, name, &wanted)?, None);

@@ -398,7 +398,11 @@ fn a_wrong_new_path_comes_before_an_old_one_that_is_absent() {
         assert_eq!(errno(root.rename("/nowhere", "/none/x", NONE)), Err(Errno::ENOENT));
         assert_eq!(errno(root.rename("/nowhere", "/x", NONE)), Err(Errno::ENOENT));
         assert_eq!(errno(root.rename("/none/nowhere", long, NONE)), Err(Errno::ENOENT));
+        // A name that none can be is a matter of looking it up, which comes later.
+        assert_eq!(errno(root.rename("/nowhere", long, NONE)), Err(Errno::ENOENT));
     }
+    root.mknod("/there", NewKind::Regular, 0o644).unwrap();
+    assert_eq!(errno(root.rename("/there", long, NONE)), Err(Errno::ENAMETOOLONG));
 }
 
 #[test]
