@@ -441,7 +441,13 @@ impl Inode {
         // A large record has `i_extra_isize` in any case, though it may say that nothing more follows.
         let extra_len =
             usize::from(self.extra.i_extra_isize.get()).clamp(2, EXTRA_SIZE).min(record.len() - BASE_SIZE);
-        record[BASE_SIZE..BASE_SIZE + extra_len].copy_from_slice(&self.extra.as_bytes()[..extra_len]);
+        let (extra, record) = (self.extra.as_bytes(), &mut record[BASE_SIZE..]);
+        // Nearly always it is all of them; and then it takes no call.
+        if extra_len == EXTRA_SIZE {
+            record[..EXTRA_SIZE].copy_from_slice(extra);
+        } else {
+            record[..extra_len].copy_from_slice(&extra[..extra_len]);
+        }
     }
 
     /// The fields as they stand; what the record has no room for belongs to its extended attributes.

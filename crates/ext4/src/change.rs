@@ -93,7 +93,8 @@ impl Ext4 {
         Ok(result)
     }
 
-    /// Opens a handle.
+    /// Opens a handle. Inlined, so that the change is made where it is to be.
+    #[inline(always)]
     fn begin<'f>(&'f self, writer: &'f Writer, credits: u32, reserved: Reserved<'f>) -> Result<Change<'f>> {
         let quotas = writer.quotas.as_deref();
         let ranked = Ranked::take(Rank::Handle);

@@ -74,6 +74,21 @@ struct Pool {
     credits: Cell<i64>,
 }
 
+impl Pool {
+    /// Those for the transaction `number`.
+    #[inline]
+    fn credits_of(&self, number: u64) -> i64 {
+        if self.number.get() == number { self.credits.get() } else { 0 }
+    }
+
+    /// Adds to those.
+    #[inline]
+    fn put(&self, number: u64, credits: i64) {
+        self.credits.set(self.credits_of(number) + credits);
+        self.number.set(number);
+    }
+}
+
 /// What came of [`Door::enter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
@@ -113,18 +128,26 @@ impl Door {
     /// Comes in, if `open` and the thread's pool allow it.
     #[inline]
     pub(crate) fn enter(&self, credits: u32) -> Entered {
-        let credits = i64::from(credits);
         // Relaxed: it is looked at again.
         let number = self.open.load(Ordering::Relaxed);
-        if number == SHUT || self.pooled(number).is_none_or(|pooled| pooled < credits) {
-            return Entered::No;
-        }
-        self.holders.enter();
-        // Relaxed: rules 2 and 4.
-        if self.open.load(Ordering::Relaxed) == number {
-            self.put(number, -credits);
-            return Entered::Inside(number);
-        }
+        let credits = i64::from(credits);
+        let entered = self.pools.with(|pool| {
+            if number == SHUT || pool.credits_of(number) < credits {
+                return Entered::No;
+            }
+            self.holders.enter();
+            // Relaxed: rules 2 and 4.
+            if self.open.load(Ordering::Relaxed) == number {
+                pool.put(number, -credits);
+                return Entered::Inside(number);
+            }
+            self.turn_away()
+        });
+        entered.unwrap_or(Entered::No)
+    }
+
+    #[cold]
+    fn turn_away(&self) -> Entered {
         self.holders.leave();
         // Relaxed: a count.
         self.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -135,9 +158,15 @@ impl Door {
     pub(crate) fn take(&self, number: u64, credits: u32) -> bool {
         let credits = i64::from(credits);
         // Relaxed: a commit that has just begun waits for the handle in any case.
-        let takes = self.open.load(Ordering::Relaxed) == number
-            && self.pooled(number).is_some_and(|pooled| pooled >= credits);
-        takes && self.put(number, -credits)
+        let is_open = self.open.load(Ordering::Relaxed) == number;
+        let taken = self.pools.with(|pool| {
+            let takes = is_open && pool.credits_of(number) >= credits;
+            if takes {
+                pool.put(number, -credits);
+            }
+            takes
+        });
+        taken.unwrap_or(false)
     }
 
     /// Leaves the transaction `number` and puts `rest` credits into the thread's pool, if that has room: or takes them out, after
@@ -146,30 +175,17 @@ impl Door {
     pub(crate) fn leave(&self, number: u64, rest: i64) -> Left {
         // Relaxed: it is looked at again.
         let is_open = || self.open.load(Ordering::Relaxed) == number;
-        let has_room = |pooled| (0..=self.largest + self.spare).contains(&(pooled + rest));
-        if !is_open() || !self.pooled(number).is_some_and(has_room) {
-            return Left::No;
-        }
-        self.put(number, rest);
-        self.holders.leave();
-        // Rule 5.
-        if is_open() { Left::Quietly } else { Left::Waited }
-    }
-
-    /// What the thread's pool has for the transaction `number`. None, if the thread has no pool.
-    #[inline]
-    fn pooled(&self, number: u64) -> Option<i64> {
-        self.pools.with(|pool| if pool.number.get() == number { pool.credits.get() } else { 0 })
-    }
-
-    /// Adds to that. False if the thread has no pool.
-    #[inline]
-    fn put(&self, number: u64, credits: i64) -> bool {
-        let pool = self.pools.with(|pool| {
-            let old = if pool.number.replace(number) == number { pool.credits.get() } else { 0 };
-            pool.credits.set(old + credits);
+        let left = self.pools.with(|pool| {
+            let has_room = (0..=self.largest + self.spare).contains(&(pool.credits_of(number) + rest));
+            if !is_open() || !has_room {
+                return Left::No;
+            }
+            pool.put(number, rest);
+            self.holders.leave();
+            // Rule 5.
+            if is_open() { Left::Quietly } else { Left::Waited }
         });
-        pool.is_some()
+        left.unwrap_or(Left::No)
     }
 }
 
@@ -179,13 +195,13 @@ impl Door {
     /// the operation is too large for it.
     pub(crate) fn wants(&self, number: u64, credits: u32) -> Option<i64> {
         let credits = i64::from(credits);
-        let pooled = self.pooled(number).filter(|_| credits <= self.largest)?;
-        Some(credits + self.spare - pooled)
+        let pooled = self.pools.with(|pool| pool.credits_of(number))?;
+        (credits <= self.largest).then_some(credits + self.spare - pooled)
     }
 
     /// Puts what was granted for that into the pool, but for what the operation takes.
     pub(crate) fn fill(&self, number: u64, granted: i64, credits: u32) {
-        self.put(number, granted - i64::from(credits));
+        self.pools.with(|pool| pool.put(number, granted - i64::from(credits)));
     }
 
     /// Comes in, whatever `open` is.

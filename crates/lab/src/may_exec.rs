@@ -159,7 +159,8 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         CHECKS,
-        "The checks alone: on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, in one read section.",
+        "The checks alone: on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, in one read section. All three are \
+         handed the inodes.",
     ),
     (
         BUILD,
