@@ -276,7 +276,7 @@ impl Server {
 }
 
 /// The kernel does not wait for an answer.
-fn has_no_reply(opcode: Opcode) -> bool {
+pub(crate) fn has_no_reply(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt)
 }
 

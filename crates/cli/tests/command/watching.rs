@@ -14,7 +14,8 @@ use extern4_testkit::tools::{Need, can_run};
 use serde_json::Value;
 
 use crate::mounting::{
-    EMPTY, Served, as_user, can_mount, copy_command, in_foreground, patiently, sound, users_can_mount,
+    EMPTY, Served, as_user, can_mount, copy_command, in_foreground, patiently, sound, transports,
+    users_can_mount,
 };
 use crate::run::{command, extern4, failed, ok};
 
@@ -78,6 +79,35 @@ fn without_a_lifetime_each_look_is_asked_for() {
         assert_eq!(asked >= LOOKS, is_asked, "{options}: asked {asked} times");
         served.umount();
     }
+}
+
+/// Whoever removes files wakes nobody for each of them, where the kernel's word that it has forgotten one comes by itself.
+#[test]
+fn what_is_forgotten_is_told_of_many_at_once_beside_rings() {
+    const FILES: u64 = 500;
+    if !can_mount() || !transports().contains(&"transport=ring") {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &["-o", "transport=ring"]);
+    for _ in 0..FILES {
+        File::create_new(served.path("file")).expect("a file");
+        fs::remove_file(served.path("file")).expect("it is removed");
+    }
+    let told = || {
+        let report = stats(&image);
+        let count = |name| operation(&report, name)["count"].as_u64().unwrap_or(0);
+        count("forget") + count("batch_forget")
+    };
+    assert!(
+        (0..500).any(|_| told() > 0 || {
+            std::thread::sleep(Duration::from_millis(10));
+            false
+        }),
+        "never told"
+    );
+    assert!(told() < FILES / 2, "told {} times", told());
+    served.umount();
 }
 
 #[test]

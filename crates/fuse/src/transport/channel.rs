@@ -19,11 +19,11 @@ use super::cpus::run_on;
 use super::lookout::{Lookout, Next};
 use super::pipe::Pipe;
 use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, answer, waits};
-use crate::abi::{InHeader, OutHeader, WriteIn};
+use crate::abi::{InHeader, Opcode, OutHeader, WriteIn};
 use crate::init::MAX_DATA_BYTES;
 use crate::reply::Outlet;
 use crate::request::Request;
-use crate::server::Server;
+use crate::server::{Server, has_no_reply};
 
 /// Room for a request: that which writes most, and what may be appended to it.
 const REQUEST_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>() + MAX_DATA_BYTES + 4096;
@@ -35,6 +35,9 @@ const HEADER_BYTES: usize = size_of::<OutHeader>();
 const GLANCE: Duration = Duration::from_micros(30);
 /// If to let others have the CPU takes longer, they have had it.
 const SWITCH: Duration = Duration::from_nanos(800);
+
+/// For how long what is forgotten is left to come together.
+const NAP: Duration = Duration::from_millis(2);
 
 /// A way to the kernel, and room for what goes through it.
 pub(super) struct Channel {
@@ -73,10 +76,20 @@ impl Channel {
         Self { device, request, answer, pipe: Pipe::default(), patience: Duration::ZERO }
     }
 
-    /// Answers requests until the mount is no more.
-    pub(super) fn run(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
+    /// Hears what the kernel has forgotten, which comes only here where there are rings, and answers what else comes, until the mount is
+    /// no more.
+    ///
+    /// Nobody waits for an answer to that; but whoever removes a file would wake this thread, mostly on another CPU, which takes him longer
+    /// than all else of it. So it sleeps with its eyes shut for a moment each time, and then hears of many at once.
+    pub(super) fn run_beside_rings(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
         while let Some(len) = self.wait()? {
             self.respond(server, waiters, len);
+            let request = Request::parse(&self.request[..len]);
+            if request
+                .is_some_and(|request| Opcode::from_raw(request.header.opcode).is_some_and(has_no_reply))
+            {
+                std::thread::sleep(NAP);
+            }
         }
         Ok(())
     }

@@ -57,8 +57,7 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
             (true, false) => channel::start(scope, server, &device, &waiters)?,
         };
         ready();
-        // Beside rings, too: what the kernel has forgotten comes only here, and nobody waits for an answer to that.
-        let mut result = if alive && rings { channel.run(server, &waiters) } else { Ok(()) };
+        let mut result = if alive && rings { channel.run_beside_rings(server, &waiters) } else { Ok(()) };
         for thread in threads {
             let other = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
             result = result.and(other);
