@@ -19,10 +19,12 @@
 //! [`extern4_sync::table`].
 //!
 //! A block that has been changed is read and changed under a lock of its own, until it is evicted; but one that is read again
-//! and again shows what it has been changed to, and is read as any other until the next change (`changed`).
+//! and again shows what it has been changed to, and is read as any other until the next change (`changed`), and one of which threads
+//! change different parts by turns has a lock for each part (`parts`).
 
 mod buffer;
 mod changed;
+mod parts;
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -184,6 +186,18 @@ impl BufferCache {
         Ok(f(&buffer, buffer.flags()))
     }
 
+    /// The same with bytes `range` of a block of which [parts](Self::change_part_tagged) of that length may be changed.
+    #[inline]
+    pub fn with_part<R>(&self, block: u64, range: Range<usize>, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        let guard = rcu::pin();
+        if let Some(found) = self.table.get(block, &guard).map(Seen::value).filter(|found| found.is_ready()) {
+            self.hits.add([1]);
+            return Ok(found.look_part(&guard, range, f));
+        }
+        drop(guard);
+        Ok(f(&self.read(block)?[range]))
+    }
+
     /// Calls `f`, as [`with`](Self::with) does, with block `block` if that is in memory; `None` otherwise. A block that has been changed
     /// is in memory until its new contents stand on the device, so who does not find it here finds its newest contents there.
     pub fn with_cached<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
@@ -220,14 +234,34 @@ impl BufferCache {
         tag: u64,
         change: F,
     ) -> std::result::Result<R, F> {
-        let guard = rcu::pin();
-        // Relaxed: whoever gives tags says when they count.
-        match self.table.get(block, &guard) {
-            Some(found) if found.value().is_ready() && found.value().tag.load(Relaxed) == tag => {
-                Ok(found.value().change(|newest| newest.edit(change)))
-            }
-            _ => Err(change),
+        match self.tagged(block, tag, &rcu::pin()) {
+            Some(found) => Ok(found.change(|newest| newest.edit(change))),
+            None => Err(change),
         }
+    }
+
+    /// The same for bytes `range` of a block whose parts, of that length, have nothing to do with each other: several are changed at the
+    /// same time. What `change` says is put off, it says by bits that are the part's own, and what is the same for all parts; who seals the
+    /// block is told what all have said, put together by `or`.
+    #[inline]
+    pub fn change_part_tagged<R, F: FnOnce(&mut [u8], &mut Unsealed) -> R>(
+        &self,
+        block: u64,
+        tag: u64,
+        range: Range<usize>,
+        change: F,
+    ) -> std::result::Result<R, F> {
+        match self.tagged(block, tag, &rcu::pin()) {
+            Some(found) => Ok(found.change_part(range, change)),
+            None => Err(change),
+        }
+    }
+
+    #[inline]
+    fn tagged<'g>(&'g self, block: u64, tag: u64, guard: &'g Guard) -> Option<&'g Block> {
+        let found = self.table.get(block, guard).map(Seen::value)?;
+        // Relaxed: whoever gives tags says when they count.
+        (found.is_ready() && found.tag.load(Relaxed) == tag).then_some(found)
     }
 
     /// The buffer of block `block`, read from the device if need be.

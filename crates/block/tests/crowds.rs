@@ -188,3 +188,47 @@ fn crowds_buf_teardown_vs_retired() {
         |shared| assert!(shared.lock().unwrap().is_none()),
     );
 }
+
+/// Threads change parts of one block, each its own, while others want all of it: nothing that was changed is lost, and who looks at the
+/// whole finds what was changed before.
+#[test]
+fn crowds_part_vs_whole() {
+    const PART: usize = SIZE / THREADS;
+    const TIMES: u8 = 3;
+    let tagged = || {
+        let (_, cache) = device_and_cache(0, BLOCKS);
+        let buffer = cache.read(0).unwrap();
+        buffer.tag().store(1, Ordering::Relaxed);
+        let pin = buffer.pin();
+        (cache, pin)
+    };
+    crowd(
+        THREADS,
+        tagged,
+        |(cache, block), index| {
+            let range = index * PART..(index + 1) * PART;
+            for time in 1..=TIMES {
+                let change = |bytes: &mut [u8], unsealed: &mut [u32; 4]| {
+                    assert!(bytes.iter().all(|&byte| byte == time - 1), "{bytes:?}");
+                    bytes.fill(time);
+                    unsealed[0] |= 1 << index;
+                };
+                assert!(cache.change_part_tagged(0, 1, range.clone(), change).is_ok());
+                match (index + usize::from(time)) % 4 {
+                    0 => cache.with(0, |bytes| assert_eq!(bytes[range.start], time)).unwrap(),
+                    1 => assert_eq!(block.snapshot()[range.end - 1], time),
+                    2 => block.seal(|bytes, unsealed| {
+                        assert_eq!(bytes[range.start], time);
+                        assert!(unsealed[0] >> THREADS == 0);
+                    }),
+                    _ => {}
+                }
+            }
+        },
+        |(cache, block)| {
+            block.seal(|_, _| ());
+            assert!(cache.with(0, |bytes| bytes.iter().all(|&byte| byte == TIMES)).unwrap());
+            assert_eq!(block.buffer().unsealed(), [0; 4]);
+        },
+    );
+}

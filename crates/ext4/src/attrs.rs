@@ -173,8 +173,7 @@ impl Ext4 {
         // OK: from such a number.
         let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
         // The record says all that is asked here, so the node need not be locked.
-        let spot = self.cache.with(at.block, |block| {
-            let record = self.record_in(block, at.offset);
+        let spot = self.cache.with_part(at.block, self.record_range(at), |record| {
             let alone = !has_xattr_block(record);
             alone.then(|| Spot::find(&record[node.xattr_range()], place, name)).transpose()
         })??;

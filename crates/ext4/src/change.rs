@@ -245,12 +245,12 @@ impl<'f> Change<'f> {
         // OK: from such a number.
         let ino = inode.ino() as u32;
         let (mode, links, ctime) = self.edit_record(ino, at, |record, _| {
-            let next = self.writer.orphans.next_of(ino);
             if let Some(lazy) = &self.fs.lazy_times {
                 // The fields have them.
                 lazy.take(ino);
             }
             node.edit(self.tid(), |info| {
+                let next = self.writer.orphans.next_of(info);
                 let fields = info.fields_mut();
                 let from = record.len() - fields.xattr_area(record).len();
                 edit(fields, &mut record[from..]);
@@ -289,7 +289,7 @@ impl<'f> Change<'f> {
         let mut before = Ok(None);
         let result = self.edit_record(info.ino(), at, |record, has_checksum| {
             // Asked for under the block's lock: see `orphan`.
-            let next = self.writer.orphans.next_of(info.ino());
+            let next = self.writer.orphans.next_of(info);
             let orphan = next.map(|next| as_orphan(info.fields(), next));
             if counts && !is_new {
                 before = Counted::in_record(record, info.ino(), self.fs.superblock(), has_checksum);
@@ -314,16 +314,15 @@ impl<'f> Change<'f> {
         edit: impl FnOnce(&mut [u8], bool) -> R,
     ) -> Result<R> {
         let sb = self.fs.superblock();
-        let (start, size) = (crate::group::to_usize(at.offset), usize::from(sb.inode_size()));
         let index = seal::index_of(at.offset, sb);
-        self.edit_at(at.block, |bytes, unsealed| {
-            let record = &mut bytes[start..start + size];
+        self.has_begun.set(true);
+        Ok(self.handle.edit_part(at.block, self.fs.record_range(at), |record, unsealed| {
             let result = edit(record, !seal::lacks_checksum(*unsealed, index));
             if !seal::put_off_record(unsealed, ino, index) {
                 inode::store_checksum(record, ino, sb);
             }
             result
-        })
+        })?)
     }
 }
 

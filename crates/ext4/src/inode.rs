@@ -4,6 +4,8 @@
 //! time one is decoded. Users see the root directory and everything from the first ordinary inode on, but none of the
 //! volume's own files: journal, quota files, orphan file, and the inodes that hold the values of extended attributes.
 
+use std::ops::Range;
+
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::feature::Incompat;
 use extern4_disk::geometry::Position;
@@ -32,6 +34,8 @@ pub(crate) struct InodeInfo {
     seed: Option<ChecksumSeed>,
     /// Of a directory, where its names have changed.
     pub(crate) near: Near,
+    /// It is on the list of orphans ([`orphan`](crate::orphan)).
+    is_orphan: bool,
     /// The fields may be others than the inode's in use ([`Node`]), from which this was copied.
     is_touched: bool,
 }
@@ -67,6 +71,17 @@ impl InodeInfo {
         &mut self.inode
     }
 
+    /// Whether it is on the list of orphans.
+    #[inline]
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.is_orphan
+    }
+
+    /// Notes that it is, or that it is no more.
+    pub(crate) fn set_orphan(&mut self, is_orphan: bool) {
+        (self.is_orphan, self.is_touched) = (is_orphan, true);
+    }
+
     /// Whether the fields have been changed since this was copied from the inode in use.
     pub(crate) fn is_touched(&self) -> bool {
         self.is_touched
@@ -80,7 +95,14 @@ impl InodeInfo {
     /// A new inode, whose record is at `position`.
     pub(crate) fn new(inode: Inode, position: Position, volume: Option<ChecksumSeed>) -> Self {
         let seed = volume.map(|volume| inode.checksum_seed(volume));
-        Self { inode, record: Record::Table(position), seed, near: Near::default(), is_touched: true }
+        Self {
+            inode,
+            record: Record::Table(position),
+            seed,
+            near: Near::default(),
+            is_orphan: false,
+            is_touched: true,
+        }
     }
 
     /// Where its record is in the inode table; `None` if it is in what fast commits say.
@@ -182,7 +204,7 @@ impl Ext4 {
             let at = self.inode_position(ino)?;
             self.read_ahead_inodes(ino, at.block)?;
             let buffer = self.cache.read(at.block)?;
-            let record = self.record_in(&buffer, at.offset);
+            let record = &buffer[self.record_range(at)];
             if is_blank(record) {
                 return Err(Error::Stale { ino: u64::from(ino), why: "is not in use" });
             }
@@ -193,7 +215,8 @@ impl Ext4 {
             (decode(record, ino, self.superblock(), place)?, Record::Table(at))
         };
         let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
-        let info = InodeInfo { inode, record, seed, near: Near::default(), is_touched: true };
+        let info =
+            InodeInfo { inode, record, seed, near: Near::default(), is_orphan: false, is_touched: true };
         if info.is_inline() && !self.superblock().features().incompat.contains(Incompat::INLINE_DATA) {
             return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
         }
@@ -204,7 +227,7 @@ impl Ext4 {
     pub(crate) fn record_bytes(&self, ino: u32) -> Result<Box<[u8]>> {
         let at = self.inode_position(ino)?;
         let buffer = self.cache.read(at.block)?;
-        Ok(self.record_in(&buffer, at.offset).into())
+        Ok(buffer[self.record_range(at)].into())
     }
 
     /// Hands the part of the inode's record that is for extended attributes to `look`; it may be empty.
@@ -216,7 +239,7 @@ impl Ext4 {
         match &info.record {
             Record::Table(at) => {
                 let buffer = self.cache.read(at.block)?;
-                look(info.inode.xattr_area(self.record_in(&buffer, at.offset)))
+                look(info.inode.xattr_area(&buffer[self.record_range(*at)]))
             }
             Record::FastCommit => {
                 let record = self.fast_commits.changes(info.ino()).and_then(|changes| changes.record());
@@ -230,7 +253,7 @@ impl Ext4 {
         match &info.record {
             Record::Table(at) => Ok(self
                 .cache
-                .with(at.block, |block| look(info.inode.xattr_area(self.record_in(block, at.offset))))?),
+                .with_part(at.block, self.record_range(*at), |record| look(info.inode.xattr_area(record)))?),
             Record::FastCommit => self.with_xattr_area(info, |area| Ok(look(area))),
         }
     }
@@ -249,10 +272,11 @@ impl Ext4 {
         }
     }
 
-    pub(crate) fn record_in<'a>(&self, buffer: &'a [u8], offset: u32) -> &'a [u8] {
-        let size = usize::from(self.superblock().inode_size());
+    /// The bytes of its block that are the record at `at`.
+    pub(crate) fn record_range(&self, at: Position) -> Range<usize> {
+        let start = to_usize(at.offset);
         // OK: sizes of records are powers of two up to a block's, so a record that starts in a block ends in it.
-        &buffer[to_usize(offset)..to_usize(offset) + size]
+        start..start + usize::from(self.superblock().inode_size())
     }
 
     /// Fetches the neighbours of `block` in the inode table, which are likely to be asked for next, but not the part

@@ -6,7 +6,7 @@
 //!
 //! # Locks
 //! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `current` is held
-//! for as long as it takes to copy it or to replace it, and nothing is waited for under it; `shown` is changed only under it, and so is
+//! for as long as it takes to copy it or to replace it, and nothing is waited for under it but the list of orphans; `shown` is changed only under it, and so is
 //! what `current` says, or nothing. `map` is held shared by who
 //! reads contents, from finding out where they are until they have been read, and exclusive by who takes blocks away from the
 //! file: so nobody reads a block that has become another's. Attributes, and contents inside the inode, are guarded by it in the

@@ -4,10 +4,11 @@
 //! Whoever opens the volume for writing frees them; who reads leaves them alone, but may want to know of them.
 //!
 //! What becomes an orphan while the volume is in use goes into the list. In memory it is [`Orphans`], and an inode that is
-//! in it is stored with its successor in place of the time of its deletion, whatever the inode in memory says.
+//! in it is stored with its successor in place of the time of its deletion, whatever the inode in memory says. That it is in it the inode
+//! in memory does say ([`InodeInfo::is_orphan`]), so that who stores any other has nothing to ask the list, which all threads use.
 //!
 //! # Locks
-//! The list's lock is taken inside that of a block, never the other way round. Who takes an orphan off the list changes the list
+//! The list's lock is taken inside that of a block, and inside the latch of an inode in use, never the other way round. Who takes an orphan off the list changes the list
 //! first and then the record that led to it; every record is written with what the list says under the block's lock. So
 //! whichever of two is written last has what the list says then.
 
@@ -20,8 +21,7 @@ use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
+use extern4_sync::primitive::{Mutex, MutexGuard};
 
 use crate::change::Change;
 use crate::create::NAME_CREDITS;
@@ -32,15 +32,8 @@ use crate::mount::Ext4;
 
 /// The list of orphans as it stands now: the superblock leads to the newest, and each to the one before it. The superblock hears of
 /// it when a transaction closes (`writer`).
-pub(crate) struct Orphans {
-    list: Mutex<List>,
-    /// How many orphans there are among the inodes that share a count, so that who stores an inode need not ask the list as a
-    /// rule, which all threads use. Changes under the list's lock. Relaxed: whoever puts an inode on the list or takes it off stores
-    /// it, too, and reads here what he has written himself or what came later.
-    among: [Padded<AtomicU32>; AMONG],
-}
-
-const AMONG: usize = 64;
+#[derive(Default)]
+pub(crate) struct Orphans(Mutex<List>);
 
 /// Inodes by number, 0 for none. Everything is done in a few steps, for every unlink needs the lock.
 #[derive(Default)]
@@ -56,15 +49,14 @@ struct Between {
 }
 
 impl List {
-    /// Puts an inode on the list as the newest; false if it is there.
-    fn add(&mut self, ino: u32) -> bool {
-        let Entry::Vacant(place) = self.places.entry(ino) else { return false };
+    /// Puts an inode on the list as the newest, if it is not there.
+    fn add(&mut self, ino: u32) {
+        let Entry::Vacant(place) = self.places.entry(ino) else { return };
         place.insert(Between { newer: 0, older: self.newest });
         let before = std::mem::replace(&mut self.newest, ino);
         if let Some(before) = self.places.get_mut(&before) {
             before.newer = ino;
         }
-        true
     }
 
     /// Takes an inode off the list; `None` if it is not there.
@@ -105,18 +97,15 @@ fn spread(number: u64) -> u64 {
     product ^ product >> 32
 }
 
-impl Default for Orphans {
-    fn default() -> Self {
-        Self { list: Mutex::default(), among: std::array::from_fn(|_| Padded::default()) }
-    }
-}
-
 impl Orphans {
-    /// What stands in place of the time of deletion of inode `ino`; `None` if it is no orphan.
-    pub(crate) fn next_of(&self, ino: u32) -> Option<u32> {
-        if self.among(ino).load(Relaxed) == 0 {
-            return None;
-        }
+    /// What stands in place of the time of deletion of an inode; `None` if it is no orphan.
+    #[inline]
+    pub(crate) fn next_of(&self, info: &InodeInfo) -> Option<u32> {
+        if info.is_orphan() { self.next_of_listed(info.ino()) } else { None }
+    }
+
+    /// The same of one that may be on the list.
+    fn next_of_listed(&self, ino: u32) -> Option<u32> {
         self.list().places.get(&ino).map(|between| between.older)
     }
 
@@ -126,31 +115,17 @@ impl Orphans {
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts an inode on the list, if it is not there.
     fn add(&self, ino: u32) {
-        let mut list = self.list();
-        if list.add(ino) {
-            let among = self.among(ino);
-            among.store(among.load(Relaxed) + 1, Relaxed);
-        }
+        self.list().add(ino);
     }
 
     /// Takes an inode off the list, if it is there.
     fn remove(&self, ino: u32) -> Option<Between> {
-        let mut list = self.list();
-        let between = list.remove(ino)?;
-        let among = self.among(ino);
-        among.store(among.load(Relaxed) - 1, Relaxed);
-        Some(between)
-    }
-
-    /// Inodes that one thread makes one after the other share a count as a rule, and inodes of neighbouring groups do not.
-    fn among(&self, ino: u32) -> &AtomicU32 {
-        let stretch = crate::group::to_usize((ino ^ ino >> 7) >> 6);
-        &self.among[stretch % AMONG]
+        self.list().remove(ino)
     }
 }
 
@@ -158,11 +133,16 @@ impl Change<'_> {
     /// Puts an inode on the list of orphans. The caller stores it.
     pub(crate) fn orphan_add(&self, info: &mut InodeInfo) -> Result<()> {
         self.writer.orphans.add(info.ino());
+        info.set_orphan(true);
         Ok(())
     }
 
     /// Takes an inode off the list of orphans. The caller stores it.
     pub(crate) fn orphan_remove(&self, info: &mut InodeInfo) -> Result<()> {
+        if !info.is_orphan() {
+            return Ok(());
+        }
+        info.set_orphan(false);
         let Some(between) = self.writer.orphans.remove(info.ino()) else { return Ok(()) };
         info.fields_mut().set_dtime(0);
         // The one that led to it leads to the next now.
@@ -175,7 +155,7 @@ impl Change<'_> {
         let sb = self.fs.superblock();
         let place = Place::new(Structure::Orphan).ino(ino).block(at.block);
         self.edit_record(ino, at, |record, has_checksum| {
-            let Some(next) = self.writer.orphans.next_of(ino) else { return Ok(()) };
+            let Some(next) = self.writer.orphans.next_of_listed(ino) else { return Ok(()) };
             let decode = if has_checksum { Inode::decode } else { Inode::decode_fields };
             let mut inode = decode(record, ino, sb, place)?;
             inode.set_dtime(next);
@@ -221,6 +201,8 @@ impl Ext4 {
 
     fn free_orphan(&self, ino: u32) -> Result<()> {
         let mut info = self.load_inode(ino)?;
+        // Those in the orphan file are not on the list.
+        info.set_orphan(self.writer()?.orphans.next_of_listed(ino).is_some());
         if info.fields().links() == 0 {
             return self.delete(info);
         }
@@ -315,10 +297,10 @@ mod tests {
                 assert_eq!(was_there, expected.contains(&ino));
                 expected.retain(|&orphan| orphan != ino);
             }
-            let next = |&ino: &u32| orphans.next_of(ino).filter(|&next| next != 0);
+            let next = |&ino: &u32| orphans.next_of_listed(ino).filter(|&next| next != 0);
             let newest = Some(orphans.newest()).filter(|&newest| newest != 0);
             assert!(std::iter::successors(newest, next).eq(expected.iter().rev().copied()));
-            assert_eq!(orphans.next_of(ino).is_some(), expected.contains(&ino));
+            assert_eq!(orphans.next_of_listed(ino).is_some(), expected.contains(&ino));
         }
         assert!(!expected.is_empty());
     }

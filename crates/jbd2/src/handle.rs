@@ -63,6 +63,28 @@ impl<'t> Handle<'t> {
         }
     }
 
+    /// The same for bytes `range` of a block whose parts, of that length, have nothing to do with each other: who changes another part need
+    /// not wait. See [`change_part_tagged`](extern4_block::BufferCache::change_part_tagged).
+    ///
+    /// # Errors
+    /// [`Error::Device`] for a block that cannot be read.
+    #[inline]
+    pub fn edit_part<R>(
+        &self,
+        block: u64,
+        range: Range<usize>,
+        change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> Result<R, Error> {
+        let cache = &self.shared.cache;
+        match cache.change_part_tagged(block, self.number, range.clone(), change) {
+            Ok(result) => Ok(result),
+            Err(change) => {
+                Ok(self
+                    .change(&mut cache.read(block)?, |bytes, unsealed| change(&mut bytes[range], unsealed)))
+            }
+        }
+    }
+
     /// A block of metadata that this operation has just allocated, filled with zeroes.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Blocks in memory, and the two ways to keep one there.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use extern4_sync::primitive::{AtomicU32, AtomicU64, OnceLock};
 use extern4_sync::rcu::Guard;
@@ -41,12 +41,26 @@ impl Block {
     /// Hands its newest contents to `change`.
     #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
-        let changed = self.changed.get().unwrap_or_else(|| {
+        self.to_change().change(change)
+    }
+
+    /// Hands these bytes of its newest contents to `change`.
+    #[inline]
+    pub(super) fn change_part<R>(
+        &self,
+        range: Range<usize>,
+        change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> R {
+        self.to_change().change_part(range, change)
+    }
+
+    #[inline]
+    fn to_change(&self) -> &Changed {
+        self.changed.get().unwrap_or_else(|| {
             // Looked at before, since models may switch threads where it is.
             let loaded = self.loaded();
             self.changed.get_or_init(|| Box::new(Changed::new(loaded)))
-        });
-        changed.change(change)
+        })
     }
 
     /// What it has been changed to, if it has.
@@ -61,6 +75,20 @@ impl Block {
         match self.changed.get() {
             None => Some(self.loaded()),
             Some(changed) => changed.shown(guard),
+        }
+    }
+
+    /// Hands these bytes of the newest contents to `look`, which is not to wait for anything.
+    #[inline]
+    pub(super) fn look_part<R>(
+        &self,
+        guard: &Guard,
+        range: Range<usize>,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        match self.changed.get() {
+            None => look(&self.loaded()[range]),
+            Some(changed) => changed.look_part(guard, range, look),
         }
     }
 

@@ -1,11 +1,14 @@
 //! What a block has been changed to: under a lock of its own, lent to who keeps it, and shown to who reads it often.
 
-use std::ops::Deref;
-use std::sync::{Arc, PoisonError};
+use std::ops::{Deref, Range};
+use std::sync::{Arc, OnceLock, PoisonError};
 
-use extern4_sync::primitive::{Latch, LatchGuard};
+use extern4_sync::primitive::{AtomicBool, Latch, LatchGuard, Ordering};
 use extern4_sync::rcu::Guard;
 use extern4_sync::shown::Shown;
+use extern4_sync::tally::thread_number;
+
+use super::parts::{Part, Parts};
 
 /// The contents of a block at one moment.
 pub type Image = Arc<Box<[u8]>>;
@@ -14,10 +17,16 @@ pub type Image = Arc<Box<[u8]>>;
 /// numbers say is between him and the one who writes the block, who [seals](super::Pin::seal) it first.
 pub type Unsealed = [u32; 4];
 
+/// So often threads have changed parts of a block by turns when the parts are taken out; few in models.
+const TURNS: u32 = if cfg!(feature = "loom") { 1 } else { 4 };
+
 /// A block that has been changed since it was loaded.
 #[derive(Debug)]
 pub(super) struct Changed {
     newest: Latch<Newest>,
+    /// Threads change parts of it by turns. Relaxed: it says where to look first, and no more.
+    is_divided: AtomicBool,
+    parts: OnceLock<Box<Parts>>,
     /// What `newest` says.
     shown: Shown<Image>,
 }
@@ -27,6 +36,11 @@ pub(super) struct Changed {
 pub(super) struct Newest {
     bytes: Bytes,
     unsealed: Unsealed,
+    /// Some of its parts may be out.
+    is_divided: bool,
+    /// Who has changed a part of it last, and how often that was another than before, since it was sealed.
+    last: usize,
+    turns: u32,
 }
 
 /// The bytes of a block that has been changed.
@@ -47,15 +61,121 @@ pub(super) struct Glance {
 
 impl Changed {
     pub(super) fn new(loaded: &[u8]) -> Self {
-        let newest = Newest { bytes: Bytes::Own(loaded.into()), unsealed: Unsealed::default() };
-        Self { newest: Latch::new(newest), shown: Shown::nothing() }
+        let newest = Newest {
+            bytes: Bytes::Own(loaded.into()),
+            unsealed: Unsealed::default(),
+            is_divided: false,
+            last: 0,
+            turns: 0,
+        };
+        Self {
+            newest: Latch::new(newest),
+            is_divided: AtomicBool::new(false),
+            parts: OnceLock::new(),
+            shown: Shown::nothing(),
+        }
     }
 
     #[inline]
-    fn lock(&self) -> LatchGuard<'_, Newest> {
+    fn lock_divided(&self) -> LatchGuard<'_, Newest> {
         // Nobody looks at the newest contents under the lock but who changes them, so if a change panics there is nothing half
         // done that others must not see: they are what the caller's structures have to deal with.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks all of it, no part of which is out then.
+    #[inline]
+    fn lock(&self) -> LatchGuard<'_, Newest> {
+        let mut newest = self.lock_divided();
+        if newest.is_divided {
+            self.join(&mut newest);
+        }
+        newest
+    }
+
+    #[cold]
+    fn join(&self, newest: &mut Newest) {
+        (newest.is_divided, newest.turns) = (false, 0);
+        self.is_divided.store(false, Ordering::Relaxed);
+        if let Some(parts) = self.parts.get() {
+            parts.put_back(newest);
+        }
+    }
+
+    /// The part that is bytes `range`, if parts may be out.
+    #[inline]
+    fn part(&self, range: &Range<usize>) -> Option<LatchGuard<'_, Part>> {
+        match self.is_divided.load(Ordering::Relaxed) {
+            true => self.parts.get()?.lock(range),
+            false => None,
+        }
+    }
+
+    /// Hands bytes `range` to `change`, which is of a block whose parts, of that length, have nothing to do with each other.
+    #[inline]
+    pub(super) fn change_part<R>(
+        &self,
+        range: Range<usize>,
+        change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> R {
+        if let Some(mut part) = self.part(&range)
+            && let Some((bytes, unsealed)) = part.out(range.len())
+        {
+            return change(bytes, unsealed);
+        }
+        self.change_part_first(range, change)
+    }
+
+    /// The same where the part is in its block, as far as is known.
+    fn change_part_first<R>(
+        &self,
+        range: Range<usize>,
+        change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> R {
+        let mut newest = self.lock_divided();
+        self.shown.hide();
+        if !newest.is_divided && newest.is_another_turn() {
+            newest.is_divided = true;
+            self.parts.get_or_init(|| Box::new(Parts::new(newest.bytes.len(), range.len())));
+            self.is_divided.store(true, Ordering::Relaxed);
+        }
+        if newest.is_divided {
+            if let Some(mut part) = self.part(&range) {
+                if part.out(range.len()).is_none() {
+                    part.take_out(&newest.bytes[range.clone()], newest.unsealed);
+                }
+                drop(newest);
+                let (bytes, unsealed) = part.out(range.len()).expect("it is out by now");
+                return change(bytes, unsealed);
+            }
+            // Of another length than the parts.
+            self.join(&mut newest);
+        }
+        newest.edit(|bytes, unsealed| change(&mut bytes[range], unsealed))
+    }
+
+    /// Hands them to `look`.
+    #[inline]
+    pub(super) fn look_part<R>(
+        &self,
+        guard: &Guard,
+        range: Range<usize>,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        if let Some(mut part) = self.part(&range)
+            && let Some((bytes, _)) = part.out(range.len())
+        {
+            return look(bytes);
+        }
+        let newest = self.lock_divided();
+        if newest.is_divided
+            && let Some(mut part) = self.part(&range)
+        {
+            // It may have gone out meanwhile.
+            return look(part.out(range.len()).map_or(&newest.bytes[range], |(bytes, _)| bytes));
+        }
+        drop(newest);
+        self.look(guard, |bytes| look(&bytes[range]))
     }
 
     /// Hands the contents to `change`, and shows them no more.
@@ -81,6 +201,7 @@ impl Changed {
     /// Hands them to `seal`, with what has been put off, if anything has.
     pub(super) fn seal(&self, seal: impl FnOnce(&mut [u8], Unsealed)) {
         let mut newest = self.lock();
+        newest.turns = 0;
         if newest.unsealed != Unsealed::default() {
             self.shown.hide();
             newest.edit(|bytes, unsealed| seal(bytes, std::mem::take(unsealed)));
@@ -100,6 +221,13 @@ impl Changed {
 }
 
 impl Newest {
+    /// Notes that the thread changes a part, and tells whether threads have done that by turns for a while.
+    fn is_another_turn(&mut self) -> bool {
+        let thread = thread_number();
+        self.turns += u32::from(std::mem::replace(&mut self.last, thread) != thread);
+        self.turns >= TURNS
+    }
+
     /// Hands the bytes, which nobody else looks at, to `change`: a copy of them, if somebody does.
     #[inline]
     pub(super) fn edit<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use extern4_block::device::fault::{Effect, Fault};
 use extern4_block::{
     BlockDevice, Buffer, BufferCache, CacheOptions, Error, FaultDevice, MemoryDevice, Op, RecordDevice,
-    Result,
+    Result, Unsealed,
 };
 use extern4_sync::rcu;
 use proptest::prelude::*;
@@ -174,6 +174,66 @@ fn threads_see_one_buffer_a_block_while_others_evict() {
         }
     });
     assert!(cache.stats().resident <= 32 + 4 * 5, "{:?}", cache.stats());
+}
+
+/// Threads count in parts of one block, each in its own, beside some who want the block as a whole, and one who counts in the last part
+/// by changing the block.
+#[test]
+fn parts_of_a_block_are_changed_side_by_side() {
+    const THREADS: usize = 4;
+    const PART: usize = SIZE as usize / 8;
+    const TIMES: u32 = 20_000;
+    let cache = &cache(numbered(8), 8);
+    let mut buffer = cache.read(0).unwrap();
+    buffer.tag().store(7, Relaxed);
+    let pin = &buffer.pin();
+    let part = |index: usize| index * PART..(index + 1) * PART;
+    let count = |bytes: &mut [u8], unsealed: &mut Unsealed, index: usize| {
+        let counted = u32::from_le_bytes(bytes[..4].try_into().unwrap()) + 1;
+        bytes.chunks_mut(4).for_each(|word| word.copy_from_slice(&counted.to_le_bytes()));
+        (unsealed[0], unsealed[1]) = (9, unsealed[1] | 1 << index);
+        counted
+    };
+    let counted = |bytes: &[u8], index: usize| {
+        let words: Vec<_> = bytes[part(index)].chunks(4).collect();
+        assert!(words.iter().all(|word| word == &words[0]), "{words:?}");
+        u32::from_le_bytes(words[0].try_into().unwrap())
+    };
+    let sealed = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let sealed = &sealed;
+            scope.spawn(move || {
+                for time in 1..=TIMES {
+                    let now = cache.change_part_tagged(0, 7, part(thread), |bytes, unsealed| {
+                        count(bytes, unsealed, thread)
+                    });
+                    assert_eq!(now.ok(), Some(time));
+                    match time % 64 {
+                        0 => assert_eq!(cache.with(0, |bytes| counted(bytes, thread)).unwrap(), time),
+                        16 => assert_eq!(counted(&pin.snapshot(), thread), time),
+                        32 => pin.seal(|bytes, unsealed| {
+                            assert_eq!((counted(bytes, thread), unsealed[0]), (time, 9));
+                            sealed.fetch_or(unsealed[1], Relaxed);
+                        }),
+                        _ => {}
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for time in 1..=TIMES {
+                buffer.change(|bytes, unsealed| assert_eq!(count(&mut bytes[part(7)], unsealed, 7), time));
+            }
+        });
+    });
+    pin.seal(|_, unsealed| _ = sealed.fetch_or(unsealed[1], Relaxed));
+    cache.with(0, |bytes| (0..THREADS).for_each(|index| assert_eq!(counted(bytes, index), TIMES))).unwrap();
+    assert_eq!(sealed.load(Relaxed), 0b1000_1111);
+    assert_eq!(cache.change_part_tagged(0, 6, part(0), |_, _| ()).err().map(drop), Some(()), "another tag");
+    // Of another length than the parts that are out.
+    let twice = |bytes: &mut [u8], _: &mut Unsealed| (counted(bytes, 0), counted(bytes, 1));
+    assert_eq!(cache.change_part_tagged(0, 7, 0..2 * PART, twice).ok(), Some((TIMES, TIMES)));
 }
 
 #[derive(Clone, Debug)]
