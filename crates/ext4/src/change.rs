@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use extern4_block::{Buffer, Unsealed};
+use extern4_disk::Corrupt;
 use extern4_disk::geometry::Position;
 use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
 use extern4_disk::journal::Tid;
@@ -191,6 +192,20 @@ impl<'f> Change<'f> {
     ) -> Result<R> {
         self.has_begun.set(true);
         Ok(self.handle.edit(block, edit)?)
+    }
+
+    /// The same for one that is part of the transaction already, where `edit` finds out what is to be changed, and returns nothing if there
+    /// is nothing. `None` for any other block, too.
+    pub(crate) fn edit_again<R>(
+        &self,
+        block: u64,
+        edit: impl FnOnce(&mut [u8], &mut Unsealed) -> Result<Option<R>, Corrupt>,
+    ) -> Result<Option<R>> {
+        let result = self.handle.edit_again(block, edit).transpose()?.flatten();
+        if result.is_some() {
+            self.has_begun.set(true);
+        }
+        Ok(result)
     }
 
     /// A block of metadata that has just been allocated, filled with zeroes.

@@ -242,8 +242,14 @@ impl Change<'_> {
         if dir.is_inline() {
             return self.remove_inline(dir, &wanted);
         }
-        let Found { ino, logical, block, record } = self.fs.find_to_change(dir, &wanted)?;
-        self.edit_names_at(dir, block, |bytes, _| records::remove(bytes, record))?;
+        let Found { ino, logical, block, record } = match self.remove_near(dir, &wanted)? {
+            Some(removed) => removed,
+            None => {
+                let found = self.fs.find_to_change(dir, &wanted)?;
+                self.edit_names_at(dir, found.block, |bytes, _| records::remove(bytes, found.record))?;
+                found
+            }
+        };
         if !dir.is_indexed() {
             dir.near.note_removed(logical, block, record);
         }
@@ -312,8 +318,16 @@ impl Change<'_> {
 
     /// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is none that is large enough.
     pub(crate) fn put_name(&self, dir: &mut InodeInfo, logical: u32, entry: &DirEntry<'_>) -> Result<bool> {
-        let Some((block, gap)) = self.fs.find_gap(dir, logical, entry.name)? else { return Ok(false) };
-        self.edit_names_at(dir, block, |bytes, layout| records::fill_gap(bytes, gap, entry, layout))?;
+        let (block, gap) = match self.put_near(dir, logical, entry)? {
+            Some(put) => put,
+            None => {
+                let Some((block, gap)) = self.fs.find_gap(dir, logical, entry.name)? else {
+                    return Ok(false);
+                };
+                self.edit_names_at(dir, block, |bytes, layout| records::fill_gap(bytes, gap, entry, layout))?;
+                (block, gap)
+            }
+        };
         if !dir.is_indexed() {
             let need = self.fs.dir_layout(dir).rec_len(entry.name);
             dir.near.note_added(logical, block, gap, need);
@@ -341,6 +355,55 @@ impl Change<'_> {
     ) -> Result<()> {
         let layout = self.fs.dir_layout(dir);
         self.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
+    }
+
+    /// The same in one step with the search, for a block where names of the directory have changed in this transaction, and which has been
+    /// verified for that. `edit` is handed all of the block, and returns nothing if it has changed nothing.
+    fn edit_names_again<R>(
+        &self,
+        dir: &InodeInfo,
+        block: u64,
+        edit: impl FnOnce(&mut [u8], &dirent::Layout) -> Result<Option<R>, Corrupt>,
+    ) -> Result<Option<R>> {
+        let layout = self.fs.dir_layout(dir);
+        self.edit_again(block, |bytes, unsealed| {
+            let result = edit(bytes, &layout)?;
+            if result.is_some() {
+                put_off(dir, bytes, unsealed);
+            }
+            Ok(result)
+        })
+    }
+
+    /// Puts an entry into block `logical` of a directory, if names have changed there in this transaction and there is room. Where it is now.
+    fn put_near(&self, dir: &InodeInfo, logical: u32, entry: &DirEntry<'_>) -> Result<Option<(u64, Gap)>> {
+        let Some(block) = dir.near.physical(logical) else { return Ok(None) };
+        let need = self.fs.dir_layout(dir).rec_len(entry.name);
+        let from = dir.near.room_from(logical, need);
+        let gap = self.edit_names_again(dir, block, |bytes, layout| {
+            let gap = records::find_gap(&self.fs.dir_slots(dir, block, bytes), from, need)?;
+            let names = names_len(bytes.len(), layout);
+            if let Some(gap) = gap {
+                records::fill_gap(&mut bytes[..names], gap, entry, layout);
+            }
+            Ok(gap)
+        })?;
+        Ok(gap.map(|gap| (block, gap)))
+    }
+
+    /// Removes the entry that is `wanted`, if it stands beside what has changed last, and that in this transaction. Where it stood.
+    fn remove_near(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+        let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) else {
+            return Ok(None);
+        };
+        self.edit_names_again(dir, block, |bytes, layout| {
+            let found = dir.near.find(&self.fs.dir_slots(dir, block, bytes), name)?;
+            let names = names_len(bytes.len(), layout);
+            Ok(found.map(|(record, ino)| {
+                records::remove(&mut bytes[..names], record);
+                Found { ino, logical, block, record }
+            }))
+        })
     }
 
     /// A new block of zeroes at the end of a directory, and its number in it.
@@ -374,6 +437,11 @@ fn edit_records(
 ) {
     let end = names_len(bytes.len(), layout);
     edit(&mut bytes[..end], layout);
+    put_off(dir, bytes, unsealed);
+}
+
+/// Puts the checksum of a block of names off.
+fn put_off(dir: &InodeInfo, bytes: &mut [u8], unsealed: &mut Unsealed) {
     if let Some(seed) = dir.seed() {
         dirent::store_tail(bytes, 0);
         seal::put_off_names(unsealed, seed);

@@ -63,7 +63,13 @@ impl<'t> Handle<'t> {
         }
     }
 
-    /// The same for bytes `range` of a block whose parts, of that length, have nothing to do with each other: who changes another part need
+    /// The same for a block that is part of the transaction already; `None` for any other.
+    #[inline]
+    pub fn edit_again<R>(&self, block: u64, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> Option<R> {
+        self.shared.cache.change_tagged(block, self.number, change).ok()
+    }
+
+    /// The same as [`edit`](Self::edit) for bytes `range` of a block whose parts, of that length, have nothing to do with each other: who changes another part need
     /// not wait. See [`change_part_tagged`](extern4_block::BufferCache::change_part_tagged).
     ///
     /// # Errors
