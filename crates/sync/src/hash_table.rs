@@ -318,18 +318,23 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         Found { node, guard: PhantomData }
     }
 
-    /// Adds an entry in place of the one of this hash that `matches`, if there is one, and gives that back.
-    pub fn replace(&mut self, hash: u64, value: T, matches: impl Fn(&T) -> bool) -> Option<Found<'g, T>> {
+    /// Adds an entry in place of the one of this hash that `matches`, if there is one, and gives that back, too.
+    pub fn replace(
+        &mut self,
+        hash: u64,
+        value: T,
+        matches: impl Fn(&T) -> bool,
+    ) -> (Found<'g, T>, Option<Found<'g, T>>) {
         let new = self.insert(hash, value);
         let mut link = &new.node().next;
         loop {
             let at = link.load(Ordering::Relaxed);
             // SAFETY: as in `remove`.
-            let node = unsafe { at.as_ref() }?;
+            let Some(node) = (unsafe { at.as_ref() }) else { return (new, None) };
             if node.hash == hash && matches(&node.value) {
                 // SAFETY: `link` leads to it, and the lock is held.
                 unsafe { self.unlink(link, at) };
-                return Some(Found { node: NonNull::from(node), guard: PhantomData });
+                return (new, Some(Found { node: NonNull::from(node), guard: PhantomData }));
             }
             link = &node.next;
         }

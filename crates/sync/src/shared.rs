@@ -10,7 +10,7 @@
 //!
 //! - [`Link`] may be emptied and filled at any time; readers follow it under a guard and may find it empty.
 //! - [`Lease`] stays filled for as long as its owner is in use, so that who holds the owner needs no guard; it is given
-//!   up in the owner's `release`.
+//!   up in the owner's `release`, or passed on to another owner before that.
 //!
 //! # The count
 //! | transition | change | by |
@@ -27,7 +27,7 @@
 //! 2. A `Seen` is of a value that was counted at some moment after its guard pinned, so it was retired after, and stays
 //!    allocated while the guard lives. This holds for what a [`Link`] is seen to hold, because its count was there when
 //!    the pointer was read; and for what the [`Lease`]s of a seen value hold, because they are given up after the value's own
-//!    count has gone.
+//!    count has gone, by that value or by whom they were passed on to since.
 //! 3. `release` runs unpinned and may wait, as for a device.
 //!
 //! A value whose `release` drops the last reference to another of its kind, and so on, does not use up the stack: inner
@@ -293,6 +293,15 @@ pub struct Last<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
 // SAFETY: as for `Shared`.
 unsafe impl<T: Release> Send for Last<T> {}
 
+impl<T: Release> Last<T> {
+    /// The value, which has not been released yet.
+    #[inline]
+    pub fn get(&self) -> &T {
+        // SAFETY: not retired before this is dropped.
+        unsafe { &self.0.as_ref().value }
+    }
+}
+
 impl<T: Release> Drop for Last<T> {
     fn drop(&mut self) {
         // SAFETY: `take_last` made the count zero and left the end to this.
@@ -327,12 +336,26 @@ impl<T: Release> Lease<T> {
     /// From now on the lease is reached only by readers that were pinned before: its owner has no counted reference and
     /// no place in which a reader could find it, or the lease has none. Nobody else releases it at the same time.
     pub unsafe fn release(&self) {
+        drop(self.empty());
+    }
+
+    /// Another lease of the value, for another owner, to which the reference goes, so that no count is written. `None` if it has been
+    /// given up or passed on.
+    ///
+    /// # Safety
+    /// As [`release`](Self::release), but that who has a reference to the owner may come by still: he finds the value by this lease as
+    /// long as the other keeps it, and with a guard that was pinned before the other gave it up.
+    pub unsafe fn pass_on(&self) -> Option<Self> {
+        self.empty().map(Self::new)
+    }
+
+    fn empty(&self) -> Option<Shared<T>> {
         // Relaxed, both: nobody else empties it at the same time, and readers do not follow the link. An exchange would be a
         // locked instruction.
         let raw = self.0.0.load(Ordering::Relaxed);
         self.0.0.store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: the count was the link's, and it has just been emptied.
-        drop(unsafe { Shared::from_raw(raw) });
+        unsafe { Shared::from_raw(raw) }
     }
 }
 
@@ -446,6 +469,27 @@ mod tests {
         assert!(seen.hold().is_none() && link.see(&guard).is_none() && is(&released, 0));
         drop(last);
         assert!(is(&released, 1));
+    }
+
+    #[test]
+    fn a_lease_that_is_passed_on_is_given_up_by_who_has_it_then() {
+        let (released, value) = noted();
+        let first = Lease::new(value.clone());
+        let guard = pin();
+        // SAFETY: there is no owner, and one thread.
+        let second = unsafe { first.pass_on() }.unwrap();
+        assert_eq!((value.references(), second.get().ptr_eq(first.get())), (2, true));
+        // SAFETY: as above.
+        unsafe {
+            assert!(first.pass_on().is_none());
+            first.release();
+        }
+        drop(value);
+        assert!(is(&released, 0));
+        // SAFETY: as above.
+        unsafe { second.release() };
+        assert!(is(&released, 1) && is(&first.get().released, 1));
+        drop(guard);
     }
 
     struct Chained(Option<Lease<Chained>>);

@@ -19,7 +19,7 @@ use crate::namei::{Component, How, PATH_MAX, Place, Spot};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, in_group_or_capable};
 use crate::session::Session;
-use crate::superblock::{SuperBlock, directory, keep_inode};
+use crate::superblock::{SuperBlock, directory};
 
 impl Session {
     /// Makes a directory.
@@ -101,7 +101,7 @@ impl Session {
         &self,
         parent: &Spot<'_>,
         name: &[u8],
-        locked: LockedName<'_>,
+        mut locked: LockedName<'_>,
         kind: NewKind<'_>,
         mode: u16,
     ) -> Result<Location> {
@@ -110,7 +110,8 @@ impl Session {
         locked.hide();
         let new = sb.fs_for(&self.cred).create(dir, Some(name), &new.node(&self.cred, kind))?;
         let inode = sb.icache.insert(sb.fs(), new);
-        let dentry = sb.bind(locked.key(), name, inode)?;
+        let mut negative = locked.take_last();
+        let dentry = sb.bind(locked.key(), name, inode, negative.as_mut())?;
         locked.bound();
         Ok(Location { mount: parent.mount.clone(), dentry })
     }
@@ -120,7 +121,7 @@ impl Session {
         let flags = how.flags;
         let (mut walk, mut last) = self.walk_to_last(path, how.resolve)?;
         loop {
-            let dir = keep_inode(&walk.at.dentry);
+            let dir_owner = directory(&walk.at.dentry).owner();
             match last.component() {
                 Component::Name(_) if last.slash => return Err(Errno::EISDIR.into()),
                 Component::None | Component::Dot => {}
@@ -128,6 +129,8 @@ impl Session {
                 Component::Name(name) => {
                     let mut dentry = walk.child(name)?;
                     if dentry.inode().is_none() {
+                        // Whoever makes the name has it alone then.
+                        drop(dentry);
                         match self.create_unless_there(&walk.at, name, how.mode)? {
                             Created::New(location) => return self.open_new(location, flags, path),
                             Created::There(found) => dentry = found,
@@ -151,7 +154,7 @@ impl Session {
             if location.inode().is_dir() {
                 return Err(Errno::EISDIR.into());
             }
-            self.may_reopen(&dir, &location)?;
+            self.may_reopen(dir_owner, &location)?;
             return self.open_at(location, flags - (OpenFlags::CREATE | OpenFlags::EXCL), path);
         }
     }
@@ -159,8 +162,7 @@ impl Session {
     /// May `O_CREAT` open what is there already? Not what somebody else has put into a sticky directory that everybody may
     /// write to, unless it is a regular file or a pipe: for those Linux asks `fs.protected_regular` and
     /// `fs.protected_fifos`, which are off here.
-    fn may_reopen(&self, dir: &Inode, found: &Location) -> Result<()> {
-        let (dir_uid, _, dir_mode) = dir.owner();
+    fn may_reopen(&self, (dir_uid, _, dir_mode): (u32, u32, u16), found: &Location) -> Result<()> {
         let uid = found.inode().owner().0;
         let open_to_all = dir_mode & 0o1002 == 0o1002;
         let others = uid != dir_uid && uid != self.cred.uid();

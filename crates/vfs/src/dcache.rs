@@ -41,10 +41,11 @@
 //! | the table | who holds the bucket | everyone | those of `hash_table` |
 //! | `Entry::lock` | everyone | everyone | AcqRel: what the last holder did comes before |
 //! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`Hit::is_current`] |
+//! | `Entry::listed` | who holds the bucket | who holds the bucket | Relaxed |
 
 use extern4_sync::hash_table::{Bucket, Found, HashTable, Kept};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
-use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
+use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::serial::Serial;
 use extern4_sync::shared::{Last, Link, Seen, Shared};
@@ -74,10 +75,18 @@ pub(crate) struct Entry {
     dentry: Link<Dentry>,
     hidden: AtomicBool,
     lock: AtomicU32,
+    /// The number by which the name stands in its directory's list of negatives, or 0: it stays there while it is made and removed
+    /// again.
+    listed: AtomicU64,
     key: Name,
 }
 
 impl Entry {
+    /// It has a dentry, which says that the name is not there.
+    fn is_negative(&self) -> bool {
+        self.dentry.see(&pin()).is_some_and(|dentry| dentry.get().inode().is_none())
+    }
+
     /// Asks who has the name locked to wake the caller; false if nobody has.
     fn ask(&self) -> bool {
         // Relaxed: nothing is read on the strength of it.
@@ -434,47 +443,66 @@ impl DentryCache {
     }
 
     /// A dentry that is not in the cache yet. `name` is the spelling that paths show.
+    ///
+    /// Where it comes after one that the caller had taken as the [last](LockedName::take_last), it keeps the directory in use in its place: so
+    /// the directory's count, which all have who change its names, is not written.
     pub(crate) fn new_dentry(
         &self,
         key: Key<'_>,
         name: &[u8],
         inode: Option<Shared<Inode>>,
+        old: Option<&mut Last<Dentry>>,
     ) -> Shared<Dentry> {
-        Shared::new(Dentry::new(self.new_id(), key.parent, name, inode))
+        let id = self.new_id();
+        Shared::new(match old {
+            Some(old) => Dentry::after(id, old, name, inode),
+            None => Dentry::new(id, key.parent, name, inode),
+        })
     }
 
-    /// Remembers that a name is not there.
-    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8]) {
-        self.put_nothing(key, self.new_dentry(key, name, None));
+    /// Remembers that a name is not there, after `old` if the caller has taken that.
+    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8], old: Option<&mut Last<Dentry>>) {
+        self.put_nothing(key, self.new_dentry(key, name, None, old));
     }
 
     /// The same for who looks on.
     pub(crate) fn keep_nothing(&self, key: Key<'_>, name: &[u8]) -> Shared<Dentry> {
-        let dentry = self.new_dentry(key, name, None);
+        let dentry = self.new_dentry(key, name, None, None);
         self.put_nothing(key, dentry.clone());
         dentry
     }
 
     fn put_nothing(&self, key: Key<'_>, dentry: Shared<Dentry>) {
         let id = dentry.id();
-        self.put(key, dentry);
-        self.count_negative(key, id);
+        if self.put_listed(key, dentry, id) {
+            self.list_negative(key, id);
+        }
     }
 
     /// Puts a dentry under a name, in place of what was there: then the caller has the name locked, and it becomes free.
     pub(crate) fn put(&self, key: Key<'_>, dentry: Shared<Dentry>) {
+        self.put_listed(key, dentry, 0);
+    }
+
+    /// The same. Says whether the name is now to be listed among negatives by the number `list`, which it was not before.
+    fn put_listed(&self, key: Key<'_>, dentry: Shared<Dentry>, list: u64) -> bool {
         let entry = Entry {
             parent: key.parent.id(),
             id: dentry.id(),
             key: Name::new(key.name.bytes),
             hidden: AtomicBool::new(false),
             lock: AtomicU32::new(FREE),
+            listed: AtomicU64::new(list),
             dentry: Link::new(Some(dentry)),
         };
         let mut dropped = Dropped::default();
         let guard = pin();
         let mut bucket = self.table.lock(key.name.hash, &guard);
-        let old = bucket.replace(key.name.hash, entry, |entry| key.is(entry));
+        let (new, old) = bucket.replace(key.name.hash, entry, |entry| key.is(entry));
+        let listed = old.map_or(0, |old| old.value().listed.load(Ordering::Relaxed));
+        if listed != 0 {
+            new.value().listed.store(listed, Ordering::Relaxed);
+        }
         dropped.replaced = old.and_then(|old| old.value().dentry.take());
         bucket.trim(self.limit, |entry| dropped.evict(entry));
         drop(bucket);
@@ -483,6 +511,7 @@ impl DentryCache {
         }
         drop(guard);
         drop(dropped);
+        list != 0 && listed == 0
     }
 
     /// Forgets what a name stands for. Locks: the name.
@@ -502,17 +531,17 @@ impl DentryCache {
         drop(removed);
     }
 
-    /// Notes a new negative dentry with its directory and drops the oldest one above the limit, unless somebody uses it. That one
-    /// may be gone already, such as when its name has been made since; a younger one of the same name stays.
-    fn count_negative(&self, key: Key<'_>, id: u64) {
+    /// Lists a name that has become negative with its directory, and drops the one that has been there longest above the limit, unless
+    /// somebody uses it or it has been made since. That is then not listed until it becomes negative again.
+    fn list_negative(&self, key: Key<'_>, number: u64) {
         let oldest = {
             let mut negatives = lock::latch(&key.parent.negatives);
-            negatives.push_back((key.name.hash, id));
+            negatives.push_back((key.name.hash, number));
             if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
         };
-        if let Some((hash, id)) = oldest {
+        if let Some((hash, number)) = oldest {
             let mut dropped = Dropped::default();
-            self.remove_if(hash, id, |entry| dropped.evict(entry));
+            self.unlist(hash, number, |entry| entry.is_negative() && dropped.evict(entry));
         }
     }
 
@@ -520,23 +549,24 @@ impl DentryCache {
     /// Locks: its `rwsem` exclusive.
     pub(crate) fn forget_negatives(&self, dir: &Dentry) {
         let negatives = std::mem::take(&mut *lock::latch(&dir.negatives));
-        for (hash, id) in negatives {
+        for (hash, number) in negatives {
             let mut dropped = None;
-            self.remove_if(hash, id, |entry| {
+            self.unlist(hash, number, |entry| {
                 dropped = entry.dentry.take();
                 true
             });
         }
     }
 
-    /// Takes out the entry of the dentry with this number, if it is there and `goes`.
-    fn remove_if(&self, hash: u64, id: u64, goes: impl FnOnce(&Entry) -> bool) {
+    /// Notes that the name that was listed by this number is so no more, and takes its entry out if it `goes`.
+    fn unlist(&self, hash: u64, number: u64, goes: impl FnOnce(&Entry) -> bool) {
         let guard = pin();
         let mut bucket: Bucket<'_, Entry> = self.table.lock(hash, &guard);
-        if let Some(found) = bucket.find(hash, |entry| entry.id == id)
-            && goes(found.value())
-        {
-            bucket.remove(found);
+        if let Some(found) = bucket.find(hash, |entry| entry.listed.load(Ordering::Relaxed) == number) {
+            found.value().listed.store(0, Ordering::Relaxed);
+            if goes(found.value()) {
+                bucket.remove(found);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use std::fmt;
 
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
 use extern4_sync::rcu::{Guard, Rcu, pin};
-use extern4_sync::shared::{Lease, Release, Seen, Shared};
+use extern4_sync::shared::{Last, Lease, Release, Seen, Shared};
 
 use crate::inode::Inode;
 use crate::lock::{Latch, Mutex};
@@ -32,7 +32,7 @@ pub(crate) struct Dentry {
     /// The name was removed.
     gone: AtomicBool,
     place: Rcu<Place>,
-    /// Hashes and numbers of the negative dentries below, oldest first. Some may be gone already.
+    /// Hashes of names below that were negative, and the numbers that their entries know them by, oldest first. Some may be gone already.
     pub(crate) negatives: Latch<VecDeque<(u64, u64)>>,
     /// Hashes of the prefixes that lead here, oldest first.
     pub(crate) prefixes: Mutex<Vec<u64>>,
@@ -51,6 +51,15 @@ impl Dentry {
 
     pub(crate) fn new(id: u64, parent: &Shared<Dentry>, name: &[u8], inode: Option<Shared<Inode>>) -> Self {
         Self::build(id, inode, Place::new(parent, name))
+    }
+
+    /// One that comes after another, of which nobody has a reference any more, in the same place: it keeps the directory in use from then on.
+    pub(crate) fn after(id: u64, old: &mut Last<Dentry>, name: &[u8], inode: Option<Shared<Inode>>) -> Self {
+        let guard = pin();
+        let lease = old.get().place.load(&guard).parent.as_ref();
+        // SAFETY: nobody has a reference to the old dentry, and there is one `Last` of it, which is borrowed here for as long as this takes.
+        let parent = lease.and_then(|lease| unsafe { lease.pass_on() });
+        Self::build(id, inode, Place { parent, name: Name::new(name) })
     }
 
     /// One that no name leads to; its path ends in the number of the inode.
@@ -118,10 +127,16 @@ impl Dentry {
         }
     }
 
-    /// Hangs the dentry elsewhere. Locks: both directories exclusive.
+    /// Hangs the dentry elsewhere. Locks: its name, and the new one.
     pub(crate) fn move_to(&self, parent: &Shared<Dentry>, name: &[u8]) {
         let guard = pin();
-        let old = self.place.swap(Place::new(parent, name), &guard);
+        let lease = self.place.load(&guard).parent.as_ref().filter(|lease| lease.get().ptr_eq(parent.seen()));
+        let place = match lease {
+            None => Place::new(parent, name),
+            // SAFETY: who moves a dentry has its name locked, so nobody else does, and it is in use.
+            Some(lease) => Place { parent: unsafe { lease.pass_on() }, name: Name::new(name) },
+        };
+        let old = self.place.swap(place, &guard);
         if let Some(inode) = self.inode().filter(|inode| inode.is_dir()) {
             inode.move_alias(self.id, parent.id(), name);
         }

@@ -48,7 +48,7 @@ impl Session {
         let source = source.map_or_else(|| self.ref_walk(from, how), Ok)?;
         let inode = source.inode();
         let place = to_base.or_walk_to_parent(there, to)?;
-        to_base.with_new_name(place, false, |parent, name, locked| {
+        to_base.with_new_name(place, false, |parent, name, mut locked| {
             if !source.mount.ptr_eq(&parent.mount) {
                 return Err(Errno::EXDEV.into());
             }
@@ -70,7 +70,8 @@ impl Session {
             sb.fs_for(&self.cred).link(inode, to, clock::now(), self.cred.caps())?;
             sb.icache.links_changed(&kept);
             kept.clear_linkable();
-            sb.enter(locked.key(), name, kept)?;
+            let mut negative = locked.take_last();
+            sb.enter(locked.key(), name, kept, negative.as_mut())?;
             locked.bound();
             Ok(())
         })
@@ -459,13 +460,13 @@ fn remove_name(
 ) -> Result<Removed> {
     let _change = inode.lock_exclusive();
     locked.hide();
-    let last = if inode.nlink() == 1 { locked.take_last() } else { None };
+    let mut last = if inode.nlink() == 1 { locked.take_last() } else { None };
     // The dentry's, the cache's and the caller's. Nobody comes to it by its only name, which is hidden and whose dentry has
     // ended, nor by its number, which is found by names, or while nothing is changed (`handle`).
     let is_last = last.is_some() && inode.references() == 3;
     if let Err(error) = sb.fs().unlink(from, inode, clock::now(), is_last) {
         if last.is_some() {
-            sb.enter(locked.key(), from.name, inode.clone())?;
+            sb.enter(locked.key(), from.name, inode.clone(), last.as_mut())?;
             locked.bound();
         }
         return Err(error);
@@ -473,7 +474,7 @@ fn remove_name(
     if last.is_none() {
         locked.dentry().mark_gone();
     }
-    sb.dcache.bind_nothing(locked.key(), from.name);
+    sb.dcache.bind_nothing(locked.key(), from.name, last.as_mut());
     let dentry = locked.bound();
     sb.icache.links_changed(inode);
     Ok((dentry, last))
@@ -492,7 +493,7 @@ fn forget(
     remove()?;
     locked.dentry().mark_gone();
     let victim = locked.dentry().clone();
-    sb.dcache.bind_nothing(locked.key(), name);
+    sb.dcache.bind_nothing(locked.key(), name, None);
     locked.bound();
     sb.icache.links_changed(&keep_inode(&victim));
     sb.let_go_of_dir(&victim);
@@ -526,7 +527,7 @@ fn move_dentries(
     } else {
         // What was left behind is found when somebody asks for it.
         match rename.whiteout {
-            None => sb.dcache.bind_nothing(from_name.key(), from.name),
+            None => sb.dcache.bind_nothing(from_name.key(), from.name, None),
             Some(_) => sb.dcache.remove(from_name.key()),
         }
         if let Some(replaced) = target.inode() {

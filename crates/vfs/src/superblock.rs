@@ -27,7 +27,7 @@ use std::sync::{self, Arc, PoisonError};
 
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{AtomicU64, Ordering};
-use extern4_sync::shared::Shared;
+use extern4_sync::shared::{Last, Shared};
 use extern4_sync::tally::Tally;
 
 use crate::acl::{Acl, AclKind};
@@ -513,7 +513,7 @@ impl SuperBlock {
             let _single_flight = self.dcache.single_flight(key);
             match self.dcache.find_settled(key) {
                 Settled::Known(known) => Ok(known),
-                Settled::Unknown => self.bind(key, name, found),
+                Settled::Unknown => self.bind(key, name, found, None),
                 Settled::Hidden => Err(Errno::EAGAIN.into()),
             }
         })
@@ -542,28 +542,47 @@ impl SuperBlock {
             None => None,
         };
         match inode {
-            Some(inode) => self.bind(key, name, inode),
+            Some(inode) => self.bind(key, name, inode, None),
             None => Ok(self.dcache.keep_nothing(key, name)),
         }
     }
 
     /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name already: such a tree has
     /// no way up, may have no end, and is damaged. Locks: `rwsem` of the directory held; the name, if it is in the cache.
-    pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: Shared<Inode>) -> Result<Shared<Dentry>> {
-        let dentry = self.dentry_of(key, name, inode)?;
+    /// It comes after `old`, if the caller has taken that from under the name.
+    pub(crate) fn bind(
+        &self,
+        key: Key<'_>,
+        name: &[u8],
+        inode: Shared<Inode>,
+        old: Option<&mut Last<Dentry>>,
+    ) -> Result<Shared<Dentry>> {
+        let dentry = self.dentry_of(key, name, inode, old)?;
         self.dcache.put(key, dentry.clone());
         Ok(dentry)
     }
 
     /// The same for who has no use for the dentry.
-    pub(crate) fn enter(&self, key: Key<'_>, name: &[u8], inode: Shared<Inode>) -> Result<()> {
-        self.dcache.put(key, self.dentry_of(key, name, inode)?);
+    pub(crate) fn enter(
+        &self,
+        key: Key<'_>,
+        name: &[u8],
+        inode: Shared<Inode>,
+        old: Option<&mut Last<Dentry>>,
+    ) -> Result<()> {
+        self.dcache.put(key, self.dentry_of(key, name, inode, old)?);
         Ok(())
     }
 
     /// The dentry to bind a name by.
-    fn dentry_of(&self, key: Key<'_>, name: &[u8], inode: Shared<Inode>) -> Result<Shared<Dentry>> {
-        let dentry = self.dcache.new_dentry(key, name, Some(inode));
+    fn dentry_of(
+        &self,
+        key: Key<'_>,
+        name: &[u8],
+        inode: Shared<Inode>,
+        old: Option<&mut Last<Dentry>>,
+    ) -> Result<Shared<Dentry>> {
+        let dentry = self.dcache.new_dentry(key, name, Some(inode), old);
         let inode = directory(&dentry);
         if inode.is_dir() {
             // A dentry that was evicted a moment ago may still be on its way out; it hangs where the new one will.

@@ -246,3 +246,33 @@ fn shared_lease_vs_end_of_its_owner() {
         |(_, ends)| ends.check_freed(),
     );
 }
+
+/// What the last of an owner keeps goes to another owner, which ends soon after: who has found the first still sees it.
+#[test]
+fn shared_lease_passed_on_vs_reader() {
+    race(
+        || {
+            let (value, ends) = Ending::new(1);
+            let owner = Shared::new(Owner { value: Poisoned::new(2), lease: Lease::new(value) });
+            (Link::new(Some(owner)), ends)
+        },
+        |(link, _)| {
+            let guard = pin();
+            let Some(owner) = link.see(&guard) else { return };
+            let held = owner.get().lease.get().hold();
+            assert_eq!((owner.get().lease.get().value.value(), owner.get().value.value()), (1, 2));
+            drop(guard);
+            held.inspect(|held| held.work());
+        },
+        |(link, _)| {
+            let last = link.take_last().expect("nobody holds the owner");
+            // SAFETY: there is no reference to the owner, and one thread has the last of it.
+            let lease = unsafe { last.get().lease.pass_on() }.expect("it has not been given up");
+            let next = Shared::new(Owner { value: Poisoned::new(3), lease });
+            drop(last);
+            assert_eq!(next.lease.get().value.value(), 1);
+            drop(next);
+        },
+        |(_, ends)| ends.check_freed(),
+    );
+}
