@@ -183,6 +183,12 @@ const LIBRARY_ROWS: &[Spec] = &[
     change!("chmod-vs-kernel", Chmod),
     change!("setxattr-vs-kernel", SetXattr),
     change!("link-unlink-vs-kernel", LinkUnlink),
+    ("chmod-2-threads-vs-1", &[Need::Program("mke2fs")], |bench| {
+        bench.change_threads("chmod-2-threads-vs-1", Change::Chmod)
+    }),
+    ("setxattr-2-threads-vs-1", &[Need::Program("mke2fs")], |bench| {
+        bench.change_threads("setxattr-2-threads-vs-1", Change::SetXattr)
+    }),
     ("create-200000-end-vs-start", &[Need::Program("mke2fs")], Bench::large_directory),
     xattr_cell!("xattr-p1-f10-v10-vs-kernel", 1, 10, 10),
     xattr_cell!("xattr-p1-f10-v1000-vs-kernel", 1, 10, 1000),

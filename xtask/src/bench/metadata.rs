@@ -8,6 +8,7 @@ use std::time::Instant;
 use extern4::{OpenFlags, Session, XattrFlags};
 use rustix::fs::Mode;
 
+use super::crowd::in_threads;
 use super::image::Rival;
 use super::row::{Row, Unit};
 use super::write::{Mounted, directory, names, open, remove};
@@ -50,6 +51,22 @@ impl Bench {
         }
         row.set_note("one thread, with a journal".to_owned());
         remove([ours, theirs])?;
+        Ok(row)
+    }
+
+    /// A change by two threads beside one, each of a file of its own: the files were made one after the other, so that their inodes stand
+    /// in one block.
+    pub(super) fn change_threads(&self, name: &'static str, change: Change) -> Result<Row> {
+        let mut row = Row::faster(name, Unit::Nanoseconds, 1.7);
+        let image = self.fresh("ours.img", "512M", 20_000)?;
+        for run in 0..=RUNS {
+            let (two, one) = (change.time_by(2, &image)?, change.time_by(1, &image)?);
+            if run > 0 {
+                row.add(two, one);
+            }
+        }
+        row.set_note("files whose inodes stand in one block, ours both".to_owned());
+        remove([image])?;
         Ok(row)
     }
 }
@@ -104,6 +121,22 @@ impl Change {
                 session.remove_file(other)
             }
         }
+    }
+
+    /// Nanoseconds of the clock for one change by any of so many threads.
+    fn time_by(self, threads: u32, image: &Path) -> Result<f64> {
+        let volume = open(image)?;
+        let session = directory(&volume)?;
+        let files: Vec<_> = names().into_iter().take(threads as usize).collect();
+        Self::make_files(&session, &files)?;
+        let times = ROUNDS * 64;
+        let ns = in_threads(threads, |thread| {
+            let file = &files[thread as usize];
+            (0..times).try_for_each(|time| self.make(&session, file, "", time % 2 == 1))
+        })?;
+        drop(session);
+        volume.close().map_err(|e| e.to_string())?;
+        Ok(ns / f64::from(times * threads))
     }
 
     /// The same by system calls below a mount point.

@@ -24,7 +24,8 @@ const TURNS: u32 = if cfg!(feature = "loom") { 1 } else { 4 };
 #[derive(Debug)]
 pub(super) struct Changed {
     newest: Latch<Newest>,
-    /// Threads change parts of it by turns. Relaxed: it says where to look first, and no more.
+    /// Threads change parts of it by turns, and some of these may be out. Changes under the lock; to others it says where to look first, and
+    /// no more, so Relaxed.
     is_divided: AtomicBool,
     parts: OnceLock<Box<Parts>>,
     /// What `newest` says.
@@ -36,8 +37,6 @@ pub(super) struct Changed {
 pub(super) struct Newest {
     bytes: Bytes,
     unsealed: Unsealed,
-    /// Some of its parts may be out.
-    is_divided: bool,
     /// Who has changed a part of it last, and how often that was another than before, since it was sealed.
     last: usize,
     turns: u32,
@@ -61,13 +60,8 @@ pub(super) struct Glance {
 
 impl Changed {
     pub(super) fn new(loaded: &[u8]) -> Self {
-        let newest = Newest {
-            bytes: Bytes::Own(loaded.into()),
-            unsealed: Unsealed::default(),
-            is_divided: false,
-            last: 0,
-            turns: 0,
-        };
+        let newest =
+            Newest { bytes: Bytes::Own(loaded.into()), unsealed: Unsealed::default(), last: 0, turns: 0 };
         Self {
             newest: Latch::new(newest),
             is_divided: AtomicBool::new(false),
@@ -87,15 +81,20 @@ impl Changed {
     #[inline]
     fn lock(&self) -> LatchGuard<'_, Newest> {
         let mut newest = self.lock_divided();
-        if newest.is_divided {
+        if self.is_divided() {
             self.join(&mut newest);
         }
         newest
     }
 
+    #[inline]
+    fn is_divided(&self) -> bool {
+        self.is_divided.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn join(&self, newest: &mut Newest) {
-        (newest.is_divided, newest.turns) = (false, 0);
+        newest.turns = 0;
         self.is_divided.store(false, Ordering::Relaxed);
         if let Some(parts) = self.parts.get() {
             parts.put_back(newest);
@@ -105,10 +104,7 @@ impl Changed {
     /// The part that is bytes `range`, if parts may be out.
     #[inline]
     fn part(&self, range: &Range<usize>) -> Option<LatchGuard<'_, Part>> {
-        match self.is_divided.load(Ordering::Relaxed) {
-            true => self.parts.get()?.lock(range),
-            false => None,
-        }
+        if self.is_divided() { self.parts.get()?.lock(range) } else { None }
     }
 
     /// Hands bytes `range` to `change`, which is of a block whose parts, of that length, have nothing to do with each other.
@@ -134,12 +130,11 @@ impl Changed {
     ) -> R {
         let mut newest = self.lock_divided();
         self.shown.hide();
-        if !newest.is_divided && newest.is_another_turn() {
-            newest.is_divided = true;
+        if !self.is_divided() && newest.is_another_turn() {
             self.parts.get_or_init(|| Box::new(Parts::new(newest.bytes.len(), range.len())));
             self.is_divided.store(true, Ordering::Relaxed);
         }
-        if newest.is_divided {
+        if self.is_divided() {
             if let Some(mut part) = self.part(&range) {
                 if part.out(range.len()).is_none() {
                     part.take_out(&newest.bytes[range.clone()], newest.unsealed);
@@ -168,9 +163,7 @@ impl Changed {
             return look(bytes);
         }
         let newest = self.lock_divided();
-        if newest.is_divided
-            && let Some(mut part) = self.part(&range)
-        {
+        if let Some(mut part) = self.part(&range) {
             // It may have gone out meanwhile.
             return look(part.out(range.len()).map_or(&newest.bytes[range], |(bytes, _)| bytes));
         }
