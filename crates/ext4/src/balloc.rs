@@ -28,9 +28,9 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Closing;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU64, Latch, LatchGuard, Mutex, Ordering};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, Latch, LatchGuard, Mutex, Ordering};
 use extern4_sync::supply::Supply;
-use extern4_sync::tally::{Tally, thread_number};
+use extern4_sync::tally::Tally;
 use extern4_vfs::{Errno, reserve};
 
 use crate::change::Change;
@@ -53,8 +53,18 @@ pub(crate) struct Space {
     settled: AtomicU64,
     /// Groups whose descriptors are to be stored when the running transaction closes. Locks: innermost.
     unstored: Mutex<Vec<u32>>,
-    /// How many groups behind that of the directory a thread makes files: none, until it has met another thread there.
-    lanes: PerThread<Cell<u32>>,
+    lanes: PerThread<Cell<Lane>>,
+    /// Where the next who meets another goes.
+    next_lane: AtomicU32,
+}
+
+/// Where a thread makes files.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    /// So many groups behind that of the directory: none, until it has met another thread there.
+    offset: u32,
+    /// How often it has met another.
+    met: u32,
 }
 
 /// What is known of a group, once it is needed. On lines of its own, for other threads use its neighbours.
@@ -124,6 +134,7 @@ impl Space {
             settled: AtomicU64::new(0),
             unstored: Mutex::default(),
             lanes: PerThread::new(),
+            next_lane: AtomicU32::new(1),
         };
         space.add(Counts { blocks, inodes, freed: 0 });
         Ok(space)
@@ -184,17 +195,21 @@ impl Space {
     ///
     /// That is `home` itself, until the thread finds that somebody else has it locked. From then on it is another group of the same
     /// flexible group, whose bitmaps and inodes lie beside those of `home`: so threads that work in one directory, or in several that
-    /// are near each other, change different blocks.
+    /// are near each other, change different blocks. Who meets somebody there, too, goes on to the next; each time after as many meetings
+    /// as there have been, so that where there are more threads than groups they settle.
     pub(crate) fn lock_near(&self, fs: &Ext4, home: u32) -> Result<(u32, LatchGuard<'_, Group>)> {
-        let lane = self.lanes.with(Cell::get).unwrap_or(0);
-        let near = beside(fs, home, lane);
+        let mut lane = self.lanes.with(Cell::get).unwrap_or_default();
+        let near = beside(fs, home, lane.offset);
         if let Ok(locked) = self.group(fs, near)?.try_lock() {
             return Ok((near, locked));
         }
-        // OK: any number does, and threads have small ones that differ.
-        let lane = thread_number() as u32;
+        lane.met = lane.met.wrapping_add(1);
+        if lane.met.is_power_of_two() {
+            // Relaxed: nothing follows from it, but that two who meet do not go to the same place.
+            lane.offset = self.next_lane.fetch_add(1, Ordering::Relaxed);
+        }
         self.lanes.with(|own| own.set(lane));
-        let near = beside(fs, home, lane);
+        let near = beside(fs, home, lane.offset);
         Ok((near, self.lock(fs, near)?))
     }
 

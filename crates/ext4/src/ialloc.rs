@@ -183,17 +183,19 @@ mod tests {
         let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
         assert_eq!((group_of_new_file(&fs), group_of_new_file(&fs)), (0, 0));
         let mine = fs.writer().unwrap().space.lock(&fs, 0).unwrap();
-        // One of two living threads has a number that leads to another group.
-        let both = std::sync::Barrier::new(2);
+        // Each to a group of its own, whatever numbers they have.
+        let all = std::sync::Barrier::new(3);
         let work = || {
-            let leads_away = !extern4_sync::tally::thread_number().is_multiple_of(4);
-            both.wait();
-            leads_away.then(|| group_of_new_file(&fs))
+            let group = group_of_new_file(&fs);
+            all.wait();
+            group
         };
         let groups =
-            std::thread::scope(|scope| [(); 2].map(|()| scope.spawn(work)).map(|it| it.join().unwrap()));
+            std::thread::scope(|scope| [(); 3].map(|()| scope.spawn(work)).map(|it| it.join().unwrap()));
         drop(mine);
-        assert!(groups != [None, None] && groups.iter().flatten().all(|&group| group != 0), "{groups:?}");
+        let mut apart = groups;
+        apart.sort_unstable();
+        assert_eq!(apart, [1, 2, 3], "{groups:?}");
         assert_eq!(group_of_new_file(&fs), 0, "who has met nobody stays");
         fs.close().unwrap();
     }

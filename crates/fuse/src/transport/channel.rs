@@ -36,8 +36,9 @@ const GLANCE: Duration = Duration::from_micros(30);
 /// If to let others have the CPU takes longer, they have had it.
 const SWITCH: Duration = Duration::from_nanos(800);
 
-/// For how long what is forgotten is left to come together.
-const NAP: Duration = Duration::from_millis(2);
+/// For how long what is forgotten is left to come together: so long that who removes many files meets nobody awake, and so short that
+/// nobody notices when the room of a removed file is free.
+const NAP: Duration = Duration::from_micros(500);
 
 /// A way to the kernel, and room for what goes through it.
 pub(super) struct Channel {
