@@ -303,7 +303,7 @@ impl<'f> Change<'f> {
         let counts = self.writer.quotas.is_some();
         let mut before = Ok(None);
         let result = self.edit_record(info.ino(), at, |record, has_checksum| {
-            // Asked for under the block's lock: see `orphan`.
+            // Asked for under the record's lock: see `orphan`.
             let next = self.writer.orphans.next_of(info);
             let orphan = next.map(|next| as_orphan(info.fields(), next));
             if counts && !is_new {

@@ -78,7 +78,7 @@ impl LazyTimes {
         self.lock().of.get(&ino).copied()
     }
 
-    /// The same, which are stored now. Asked for under the lock of the record's block, so that nobody stores older ones later.
+    /// The same, which are stored now. Asked for under the record's lock, so that nobody stores older ones later.
     pub(crate) fn take(&self, ino: u32) -> Option<Times> {
         self.lock().of.remove(&ino)
     }

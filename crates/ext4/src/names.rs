@@ -117,13 +117,23 @@ impl Ext4 {
             None => self.dir_physical(dir, logical)?,
         };
         let need = self.dir_layout(dir).rec_len(name);
-        let gap = self.with_dir_block(dir, logical, physical, |bytes| {
-            let slots = self.dir_slots(dir, physical, bytes);
-            let gap = records::find_gap(&slots, dir.near.room_from(logical, need), need)?;
-            debug_assert_eq!(Ok(gap), records::find_gap(&slots, 0, need), "{:?} of {}", dir.near, dir.ino());
-            Ok::<_, Corrupt>(gap)
-        })??;
+        let look = |bytes: &[u8]| self.find_gap_in(dir, (logical, physical), bytes, need);
+        let gap = self.with_dir_block(dir, logical, physical, look)??;
         Ok(gap.map(|gap| (physical, gap)))
+    }
+
+    /// The first gap of `need` bytes in `bytes`, which are a block of the directory and of the volume.
+    fn find_gap_in(
+        &self,
+        dir: &InodeInfo,
+        (logical, physical): (u32, u64),
+        bytes: &[u8],
+        need: usize,
+    ) -> Result<Option<Gap>, Corrupt> {
+        let slots = self.dir_slots(dir, physical, bytes);
+        let gap = records::find_gap(&slots, dir.near.room_from(logical, need), need)?;
+        debug_assert_eq!(Ok(gap), records::find_gap(&slots, 0, need), "{:?} of {}", dir.near, dir.ino());
+        Ok(gap)
     }
 
     /// The entry of a name that is about to be changed, in a directory that has blocks.
@@ -379,9 +389,8 @@ impl Change<'_> {
     fn put_near(&self, dir: &InodeInfo, logical: u32, entry: &DirEntry<'_>) -> Result<Option<(u64, Gap)>> {
         let Some(block) = dir.near.physical(logical) else { return Ok(None) };
         let need = self.fs.dir_layout(dir).rec_len(entry.name);
-        let from = dir.near.room_from(logical, need);
         let gap = self.edit_names_again(dir, block, |bytes, layout| {
-            let gap = records::find_gap(&self.fs.dir_slots(dir, block, bytes), from, need)?;
+            let gap = self.fs.find_gap_in(dir, (logical, block), bytes, need)?;
             let names = names_len(bytes.len(), layout);
             if let Some(gap) = gap {
                 records::fill_gap(&mut bytes[..names], gap, entry, layout);

@@ -8,9 +8,10 @@
 //! in memory does say ([`InodeInfo::is_orphan`]), so that who stores any other has nothing to ask the list, which all threads use.
 //!
 //! # Locks
-//! The list's lock is taken inside that of a block, and inside the latch of an inode in use, never the other way round. Who takes an orphan off the list changes the list
-//! first and then the record that led to it; every record is written with what the list says under the block's lock. So
-//! whichever of two is written last has what the list says then.
+//! The list's lock is taken inside that of a block, and inside the latch of an inode in use, never the other way round. Who takes an
+//! orphan off the list changes the list first and then the record that led to it; every record is written with what the list says under
+//! the record's lock, its block's or its own ([`edit_record`](Change::edit_record)). So whichever of two is written last has what the list
+//! says then.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

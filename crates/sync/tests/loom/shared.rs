@@ -219,14 +219,17 @@ impl Release for Owner {
 // SAFETY: as for `Poisoned`.
 unsafe impl Send for Owner {}
 
+/// A link that leads to an owner, which keeps a value: what becomes of that.
+fn linked_owner() -> (Link<Owner>, Ends) {
+    let (value, ends) = Ending::new(1);
+    let owner = Shared::new(Owner { value: Poisoned::new(2), lease: Lease::new(value) });
+    (Link::new(Some(owner)), ends)
+}
+
 #[test]
 fn shared_lease_vs_end_of_its_owner() {
     race(
-        || {
-            let (value, ends) = Ending::new(1);
-            let owner = Shared::new(Owner { value: Poisoned::new(2), lease: Lease::new(value) });
-            (Link::new(Some(owner)), ends)
-        },
+        linked_owner,
         |(link, _)| {
             let guard = pin();
             let Some(owner) = link.see(&guard) else { return };
@@ -251,11 +254,7 @@ fn shared_lease_vs_end_of_its_owner() {
 #[test]
 fn shared_lease_passed_on_vs_reader() {
     race(
-        || {
-            let (value, ends) = Ending::new(1);
-            let owner = Shared::new(Owner { value: Poisoned::new(2), lease: Lease::new(value) });
-            (Link::new(Some(owner)), ends)
-        },
+        linked_owner,
         |(link, _)| {
             let guard = pin();
             let Some(owner) = link.see(&guard) else { return };
