@@ -5,6 +5,10 @@
 //! (`default_permissions`), with all that it knows of him: so the session that acts for him passes these checks, instead of failing some
 //! for want of a group. What is left to us, flags of inodes and space that is kept back, no such capability overrides.
 
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+
+use extern4_sync::per_thread::PerThread;
 use extern4_vfs::{Caps, Cred, Location, Session};
 
 use crate::abi::InHeader;
@@ -20,13 +24,56 @@ fn checked(header: &InHeader) -> Cred {
     if header.uid == 0 { cred } else { cred.with_caps(CHECKED) }
 }
 
+/// The session that each thread has acted with last. To make one counts references that all threads count, and most requests come from
+/// who was there before.
+pub(crate) type Idle = PerThread<Cell<Option<Session>>>;
+
+/// A session that acts for a caller. Its thread keeps it for the next request.
+pub(crate) struct Acting<'s> {
+    server: &'s Server,
+    /// There is one until this is dropped.
+    session: Option<Session>,
+    /// Where it has been, and goes back to: an idle session keeps no file in use.
+    home: Option<Location>,
+}
+
+impl Deref for Acting<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("until it is dropped")
+    }
+}
+
+impl DerefMut for Acting<'_> {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.session.as_mut().expect("until it is dropped")
+    }
+}
+
+impl Drop for Acting<'_> {
+    fn drop(&mut self) {
+        let (Some(mut session), Some(home)) = (self.session.take(), self.home.take()) else { return };
+        let at = session.replace_cwd(home);
+        session.set_umask(0);
+        self.server.idle.with(|idle| idle.set(Some(session)));
+        // It may have been the last who used a file.
+        drop(at);
+    }
+}
+
 impl Server {
     /// A session that acts for the caller at `at`.
-    pub(crate) fn session(&self, header: &InHeader, at: &Location) -> Session {
-        self.base.with_cred(checked(header)).at(at)
+    pub(crate) fn session(&self, header: &InHeader, at: &Location) -> Acting<'_> {
+        let idle = self.idle.with(Cell::take).flatten();
+        let is_his =
+            |session: &Session| (session.cred().uid(), session.cred().gid()) == (header.uid, header.gid);
+        let mut session = idle.filter(is_his).unwrap_or_else(|| self.base.with_cred(checked(header)));
+        let home = session.replace_cwd(at.clone());
+        Acting { server: self, session: Some(session), home: Some(home) }
     }
 
-    /// The same with these capabilities only.
+    /// The same without these capabilities.
     pub(crate) fn session_without(&self, header: &InHeader, at: &Location, without: Caps) -> Session {
         let cred = checked(header);
         let caps = cred.caps() - without;

@@ -8,6 +8,7 @@ use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
 use extern4_vfs::{Attr, Cred, Errno, Location, Namespace, Result, Session, SuperBlock};
 
 use crate::abi::{Features, MINOR_PRUNE, Opcode};
+use crate::caller::Idle;
 use crate::handles::Handles;
 use crate::meter::{Meter, Operation};
 use crate::nodes::Nodes;
@@ -29,7 +30,8 @@ pub enum Transport {
 /// How to serve.
 pub struct Config {
     /// How long the kernel may remember attributes, and names that lead somewhere or nowhere. As long as only the kernel changes
-    /// what is served, that may be for ever.
+    /// what is served, that may be for ever. Where it is nothing, the kernel asks for each name that it comes to; the attributes that it
+    /// is told with the name, and those of directories, it believes for [a moment](Server::moment).
     pub lifetime: Duration,
     /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made, so
     /// nobody can use what is kept back for the superuser.
@@ -75,6 +77,7 @@ impl Default for Config {
 pub struct Server {
     config: Config,
     pub(crate) base: Session,
+    pub(crate) idle: Idle,
     pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
     meter: Meter,
@@ -90,6 +93,7 @@ impl Server {
     pub fn new(namespace: &Arc<Namespace>, config: Config) -> Self {
         Self {
             base: Session::new(namespace, Cred::root()).with_umask(0),
+            idle: Idle::new(),
             nodes: Nodes::new(namespace, config.max_known),
             handles: Handles::new(),
             meter: Meter::new(),
@@ -114,6 +118,13 @@ impl Server {
     /// How requests come, once that was agreed on.
     pub fn transport(&self) -> Transport {
         if self.has(Features::OVER_IO_URING) { Transport::Ring } else { Transport::Device }
+    }
+
+    /// How long the kernel may remember attributes at least, where it has come to a name or a directory to go on from there: until it
+    /// has done what it came for. It would ask for the same once more otherwise. The shortest time that the protocol knows, which
+    /// Linux makes a tick of its clock.
+    pub(crate) fn moment(&self) -> Duration {
+        self.config.lifetime.max(Duration::from_nanos(1))
     }
 
     /// The attributes as the kernel is told of them.

@@ -8,8 +8,8 @@ use extern4_vfs::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{
-    AttrOut, CreateIn, EntryOut, ForgetIn, InHeader, InitIn, InitOut, MkdirIn, Opcode, OpenOut, ROOT_ID,
-    ReadIn, ReleaseIn, WriteIn,
+    AttrOut, CreateIn, EntryOut, ForgetIn, InHeader, InitIn, InitOut, MkdirIn, MknodIn, Opcode, OpenOut,
+    ROOT_ID, ReadIn, ReleaseIn, WriteIn,
 };
 use crate::reply::Answer;
 use crate::request::Request;
@@ -23,13 +23,17 @@ struct Served {
 
 impl Served {
     fn new(options: SuperOptions) -> Self {
+        Self::with(options, Config::default())
+    }
+
+    fn with(options: SuperOptions, config: Config) -> Self {
         let sb = SuperBlock::new(MemFs::new(MemLimits::default()), options).expect("a file system");
         let said = Arc::new(Mutex::new(Vec::new()));
         let log = {
             let said = Arc::clone(&said);
             Box::new(move |line: &str| said.lock().expect("a log").push(line.to_owned()))
         };
-        Self { server: Server::new(&Namespace::new(sb), Config { log, ..Config::default() }), said }
+        Self { server: Server::new(&Namespace::new(sb), Config { log, ..config }), said }
     }
 
     fn ask(&self, opcode: Opcode, nodeid: u64, args: &[&[u8]]) -> Result<Vec<u8>, Errno> {
@@ -56,12 +60,22 @@ impl Served {
         Ok(EntryOut::read_from_bytes(&body).expect("an entry"))
     }
 
-    /// Makes a file; its node id and its handle.
-    fn create(&self, name: &[u8]) -> (u64, u64) {
+    /// Makes a file; its node id.
+    fn make(&self, name: &[u8]) -> u64 {
+        let args = MknodIn { mode: 0o100_644, ..MknodIn::default() };
+        self.get::<EntryOut>(Opcode::Mknod, ROOT_ID, &[args.as_bytes(), name, b"\0"]).nodeid
+    }
+
+    /// Makes one and opens it: its node id and its handle.
+    fn make_open(&self, opcode: Opcode, name: &[u8]) -> Result<(u64, u64), Errno> {
         let args = CreateIn { flags: 2, mode: 0o644, ..CreateIn::default() };
-        let body = self.ask(Opcode::Create, ROOT_ID, &[args.as_bytes(), name, b"\0"]).expect("a file");
+        let body = self.ask(opcode, ROOT_ID, &[args.as_bytes(), name, b"\0"])?;
         let (entry, rest) = EntryOut::read_from_prefix(&body).expect("an entry");
-        (entry.nodeid, OpenOut::read_from_bytes(rest).expect("a handle").fh)
+        Ok((entry.nodeid, OpenOut::read_from_bytes(rest).expect("a handle").fh))
+    }
+
+    fn open_files(&self) -> usize {
+        self.server.superblock().open_files().len()
     }
 }
 
@@ -120,7 +134,7 @@ fn names_are_checked() {
 fn what_the_kernel_has_forgotten_is_found_by_its_handle() {
     let served = Served::new(SuperOptions::default());
     let dir = served.mkdir(ROOT_ID, b"dir").expect("a directory");
-    let (file, _) = served.create(b"file");
+    let file = served.make(b"file");
     let forget = |node| served.ask(Opcode::Forget, node, &[ForgetIn { nlookup: 1 }.as_bytes()]);
     for node in [dir.nodeid, file] {
         assert_eq!(forget(node), Ok(Vec::new()));
@@ -139,7 +153,7 @@ fn what_the_kernel_has_forgotten_is_found_by_its_handle() {
 #[test]
 fn what_is_written_is_read() {
     let served = Served::new(SuperOptions::default());
-    let (nodeid, fh) = served.create(b"file");
+    let (nodeid, fh) = (served.make(b"file"), 0);
     let write = WriteIn { fh, offset: 3, size: 4, ..WriteIn::default() };
     served.ask(Opcode::Write, nodeid, &[write.as_bytes(), b"text"]).expect("it is written");
     let short = served.ask(Opcode::Write, nodeid, &[write.as_bytes(), b"tex"]);
@@ -151,24 +165,39 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_file_that_is_made_is_open_until_it_is_forgotten() {
+fn a_file_that_is_made_is_open_from_the_first_write_until_it_is_forgotten() {
     let served = Served::new(SuperOptions::default());
-    let (nodeid, fh) = served.create(b"file");
-    let open = || served.server.superblock().open_files().len();
-    assert_eq!((fh, open()), (0, 1));
-    let write = WriteIn { fh, size: 4, ..WriteIn::default() };
-    served.ask(Opcode::Write, nodeid, &[write.as_bytes(), b"text"]).expect("it is written");
+    assert_eq!(served.make_open(Opcode::Create, b"file"), Err(Errno::ENOSYS), "the kernel opens files alone");
+    let named = |served: &Served| served.make(b"file");
+    let without_a_name = |served: &Served| served.make_open(Opcode::Tmpfile, b"").expect("a file").0;
+    for (make, open) in [(&named as &dyn Fn(&Served) -> u64, 0), (&without_a_name, 1)] {
+        let nodeid = make(&served);
+        assert_eq!(served.open_files(), open);
+        let write = WriteIn { size: 4, ..WriteIn::default() };
+        served.ask(Opcode::Write, nodeid, &[write.as_bytes(), b"text"]).expect("it is written");
+        served
+            .ask(Opcode::Release, nodeid, &[ReleaseIn::default().as_bytes()])
+            .expect("nothing is to be done");
+        assert_eq!(served.open_files(), 1);
+        served.ask(Opcode::Forget, nodeid, &[ForgetIn { nlookup: 1 }.as_bytes()]).expect("it is forgotten");
+        assert_eq!(served.open_files(), 0);
+    }
+}
+
+#[test]
+fn a_kernel_that_tells_of_opens_makes_and_opens_at_once() {
+    let served = Served::with(SuperOptions::default(), Config { opens: true, ..Config::default() });
+    let (nodeid, fh) = served.make_open(Opcode::Create, b"file").expect("a file");
+    assert!(fh != 0 && served.open_files() == 1);
     let release = ReleaseIn { fh, ..ReleaseIn::default() };
-    served.ask(Opcode::Release, nodeid, &[release.as_bytes()]).expect("nothing is to be done");
-    assert_eq!(open(), 1);
-    served.ask(Opcode::Forget, nodeid, &[ForgetIn { nlookup: 1 }.as_bytes()]).expect("it is forgotten");
-    assert_eq!(open(), 0);
+    served.ask(Opcode::Release, nodeid, &[release.as_bytes()]).expect("it is closed");
+    assert_eq!(served.open_files(), 0);
 }
 
 #[test]
 fn what_is_asked_is_counted() {
     let served = Served::new(SuperOptions::default());
-    let (nodeid, fh) = served.create(b"file");
+    let (nodeid, fh) = (served.make(b"file"), 0);
     let read = ReadIn { fh, size: 100, ..ReadIn::default() };
     for _ in 0..3 {
         served.ask(Opcode::Read, nodeid, &[read.as_bytes()]).expect("it is read");
@@ -177,13 +206,13 @@ fn what_is_asked_is_counted() {
     assert!(served.ask(Opcode::Read, nodeid, &[wrong.as_bytes()]).is_err());
     let counted: Vec<_> =
         served.server.operations().iter().map(|o| (o.name.clone(), o.times.count(), o.errors)).collect();
-    assert_eq!(counted, [("read".to_owned(), 4, 1), ("create".to_owned(), 1, 0)]);
+    assert_eq!(counted, [("mknod".to_owned(), 1, 0), ("read".to_owned(), 4, 1)]);
 }
 
 #[test]
 fn no_request_is_trusted() {
     let served = Served::new(SuperOptions::default());
-    let (nodeid, _) = served.create(b"file");
+    let nodeid = served.make(b"file");
     // A generator of Marsaglia's: any bytes will do.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut any = || {

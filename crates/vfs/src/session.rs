@@ -90,6 +90,16 @@ impl Session {
         Self { cwd: base.clone(), ..self.clone() }
     }
 
+    /// Has `base` for its working directory from now on, whatever it is; gives the one before.
+    pub fn replace_cwd(&mut self, base: Location) -> Location {
+        std::mem::replace(&mut self.cwd, base)
+    }
+
+    /// Has another umask from now on; only its permission bits count.
+    pub fn set_umask(&mut self, umask: u16) {
+        self.umask = umask & 0o777;
+    }
+
     /// The path of the working directory.
     pub fn getcwd(&self) -> Vec<u8> {
         self.namespace.path_of(&self.cwd, &self.root)

@@ -74,7 +74,7 @@ pub(super) enum Work {
     Stat(u32),
     /// It is opened and closed.
     OpenClose(u32),
-    /// The same where the kernel keeps nothing, and asks each time.
+    /// The same where the kernel keeps nothing, and asks each time: ours for the name, fuse2fs's for the directory, the name and its file.
     AskedStat(u32),
     AskedOpenClose(u32),
     /// An empty file is made and removed in a directory of the thread's own.

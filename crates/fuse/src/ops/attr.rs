@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use extern4_vfs::{Access, Attributes, Caps, Errno, How, Location, OpenFlags, Result, SetTime, Timespec};
+use extern4_vfs::{
+    Access, Attributes, Caps, Errno, FileType, How, Location, OpenFlags, Result, SetTime, Timespec,
+};
 
 use crate::abi::{AccessIn, AttrOut, SetattrIn, SetattrValid, StatxOut};
 use crate::attributes::{lifetime, timespec, wire_attr, wire_statx};
@@ -18,8 +20,11 @@ impl Server {
     }
 
     fn put_attr(&self, location: &Location, body: &mut Body<'_>) -> Result<()> {
-        let (attr_valid, attr_valid_nsec) = lifetime(self.config().lifetime);
-        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(&self.attr(location)) })
+        let attr = self.attr(location);
+        let is_dir = attr.kind == FileType::Directory;
+        let (attr_valid, attr_valid_nsec) =
+            lifetime(if is_dir { self.moment() } else { self.config().lifetime });
+        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(&attr) })
     }
 
     pub(crate) fn statx(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {

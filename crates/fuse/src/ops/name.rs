@@ -20,14 +20,15 @@ impl Server {
     }
 
     fn entry_of(&self, nodeid: u64, attr: &Attr) -> EntryOut {
-        let (sec, nsec) = lifetime(self.config().lifetime);
+        let (entry_valid, entry_valid_nsec) = lifetime(self.config().lifetime);
+        let (attr_valid, attr_valid_nsec) = lifetime(self.moment());
         EntryOut {
             nodeid,
             generation: u64::from(attr.generation),
-            entry_valid: sec,
-            attr_valid: sec,
-            entry_valid_nsec: nsec,
-            attr_valid_nsec: nsec,
+            entry_valid,
+            attr_valid,
+            entry_valid_nsec,
+            attr_valid_nsec,
             attr: wire_attr(attr),
         }
     }
@@ -87,7 +88,8 @@ impl Server {
             FileType::Socket => NewKind::Socket,
             FileType::Directory | FileType::Symlink => return Err(Errno::EINVAL.into()),
         };
-        let session = self.session(&request.header, &dir).with_umask(low_bits(node.umask));
+        let mut session = self.session(&request.header, &dir);
+        session.set_umask(low_bits(node.umask));
         let made = session.mknod(name, kind, mode & 0o7777)?;
         body.put(&self.entry(made))
     }
@@ -96,7 +98,8 @@ impl Server {
         let (new, rest) = request.split::<MkdirIn>()?;
         let (name, _) = name(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let session = self.session(&request.header, &dir).with_umask(low_bits(new.umask));
+        let mut session = self.session(&request.header, &dir);
+        session.set_umask(low_bits(new.umask));
         let made = session.mkdir(name, low_bits(new.mode) & 0o7777)?;
         body.put(&self.entry(made))
     }

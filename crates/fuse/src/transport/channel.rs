@@ -188,11 +188,14 @@ impl Channel {
 /// where it waits, for to wake it from another CPU takes long. Who is alone on its CPU leaves that to others, for a while.
 fn step_aside() {
     let start = Instant::now();
-    sched_yield();
-    if start.elapsed() < SWITCH {
-        while start.elapsed() < GLANCE {
-            std::hint::spin_loop();
+    let mut before = start;
+    loop {
+        sched_yield();
+        let now = Instant::now();
+        if now - before > SWITCH || now - start > GLANCE {
+            return;
         }
+        before = now;
     }
 }
 
