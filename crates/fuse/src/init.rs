@@ -12,6 +12,9 @@ use crate::server::{Config, Server, Transport};
 const MAX_PAGES: u16 = 256;
 /// Bytes that one request reads or writes at most.
 pub(crate) const MAX_DATA_BYTES: usize = MAX_PAGES as usize * 4096;
+/// Of these, bytes that one request reads: so that the answer, with its header on a page of its own, has room in the largest pipe that
+/// anybody may have (`/proc/sys/fs/pipe-max-size`).
+pub(crate) const MAX_READ_BYTES: usize = MAX_DATA_BYTES - 4096;
 /// Requests that nobody waits for, such as read-ahead, under way at a time.
 const MAX_BACKGROUND: u16 = 64;
 
@@ -51,7 +54,7 @@ impl Server {
             major: MAJOR,
             minor: MINOR,
             // No less than the mount has by then; the kernel keeps to that.
-            max_readahead: init.max_readahead.max(MAX_DATA_BYTES as u32),
+            max_readahead: init.max_readahead.max(MAX_READ_BYTES as u32),
             flags: low,
             max_background: MAX_BACKGROUND,
             congestion_threshold: MAX_BACKGROUND / 4 * 3,

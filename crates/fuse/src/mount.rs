@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 
-use crate::init::MAX_DATA_BYTES;
+use crate::init::MAX_READ_BYTES;
 use crate::{fusermount, loop_device};
 
 /// The type that the mount table shows: FUSE, and whose.
@@ -72,6 +72,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     write!(data, ",user_id={uid},group_id={gid},default_permissions,allow_other").expect("memory");
+    write!(data, ",max_read={MAX_READ_BYTES}").expect("memory");
     let attach = |(image, bytes): &(PathBuf, _)| loop_device::attach(image, bytes, !options.read_only);
     let not_blk = match options.blk.as_ref().map(attach) {
         Some(Ok((_attached, path))) => {
@@ -98,7 +99,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
 /// Has the kernel read as far ahead of who reads a file from end to end as one request carries: by default that is an eighth, and it
 /// asks for a part when the one before has been read. Nothing is lost where that cannot be said.
 fn read_far_ahead(dir: &Path) {
-    const KIB: usize = MAX_DATA_BYTES / 1024;
+    const KIB: usize = MAX_READ_BYTES / 1024;
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let Some(device) = device_of(&table, dir) else { return };
     // That of a block device's mount is told by its name from the block device's own.
@@ -155,7 +156,7 @@ pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
 
 /// The options as words for `fusermount3`.
 fn words(options: &MountOptions) -> String {
-    let mut words = String::from("subtype=extern4,default_permissions,fsname=");
+    let mut words = format!("subtype=extern4,default_permissions,max_read={MAX_READ_BYTES},fsname=");
     for char in options.source.to_string_lossy().chars() {
         if matches!(char, ',' | '\\') {
             words.push('\\');

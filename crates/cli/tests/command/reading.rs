@@ -337,7 +337,8 @@ fn files_are_read_far_ahead() {
             .iter()
             .find_map(|name| fs::read_to_string(format!("/sys/class/bdi/{name}/read_ahead_kb")).ok());
         let kib: u32 = said.expect("it is told").trim().parse().expect("a number");
-        assert!(kib >= 1024, "{transport}, {kind}: {kib} KiB");
+        // As far as one request reads.
+        assert!(kib >= 1020, "{transport}, {kind}: {kib} KiB");
         served.umount();
     }
 }

@@ -56,12 +56,8 @@ impl Ends {
     fn new() -> Result<Self, OsErrno> {
         // What has no room is an error, and waits for nobody.
         let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Root may have one for the largest answer and its header; others have what they may by default.
-        for bytes in [2 * MAX_DATA_BYTES, MAX_DATA_BYTES] {
-            if fcntl_setpipe_size(&into, bytes).is_ok() {
-                break;
-            }
-        }
+        // Who has many already may have no large one: then short answers go through it.
+        let _ = fcntl_setpipe_size(&into, MAX_DATA_BYTES);
         let pages = fcntl_getpipe_size(&into)? / page_size();
         Ok(Self { out, into, pages })
     }
@@ -69,7 +65,10 @@ impl Ends {
     /// Whether a header and `body` have room.
     fn has_room(&self, body: &[Lent<'_>]) -> bool {
         // One that begins inside a page takes a part of one more.
-        let pages = |piece: &Lent<'_>| piece.len_bytes().div_ceil(page_size()) + 1;
+        let pages = |piece: &Lent<'_>| match *piece {
+            Lent::Host { offset, len, .. } => (in_page(offset) + len).div_ceil(page_size()),
+            Lent::Zeroes(len) => len.div_ceil(page_size()),
+        };
         // And one for the header.
         body.iter().map(pages).sum::<usize>() < self.pages
     }
@@ -122,6 +121,12 @@ impl Ends {
     }
 }
 
+/// How far inside a page that is.
+fn in_page(offset: u64) -> usize {
+    // OK: less than a page.
+    (offset % page_size() as u64) as usize
+}
+
 /// The way through a pipe to a device.
 pub(super) struct Spliced<'p> {
     pipe: &'p mut Pipe,
@@ -153,6 +158,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
 
     use super::*;
+    use crate::init::MAX_READ_BYTES;
 
     const UNIQUE: u64 = 0x1234_5678;
 
@@ -197,6 +203,17 @@ mod tests {
             let body = [host(offset, len), Lent::Zeroes(70_001), host(offset, len)];
             assert_eq!(sent(&mut pipe, &body), Some(want), "{offset}, {len}, twice");
         }
+    }
+
+    #[test]
+    fn the_largest_answer_has_room() {
+        let bytes: Vec<u8> = (0..=MAX_DATA_BYTES).map(|at| (at % 251) as u8).collect();
+        let file = scratch(&bytes);
+        let mut pipe = Pipe::default();
+        let host = |offset, len| [Lent::Host { file: &file, offset, len }];
+        assert_eq!(sent(&mut pipe, &host(4096, MAX_READ_BYTES)), Some(answer(&bytes[4096..MAX_DATA_BYTES])));
+        assert_eq!(sent(&mut pipe, &host(1, MAX_READ_BYTES)), None, "it takes a page more");
+        assert_eq!(sent(&mut pipe, &[Lent::Zeroes(MAX_READ_BYTES)]), Some(answer(&vec![0; MAX_READ_BYTES])));
     }
 
     #[test]
