@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use extern4_sync::bravo::Bravo;
 use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
 use extern4_vfs::{Attr, Cred, Errno, Location, Namespace, Result, Session, SuperBlock};
 
@@ -73,6 +74,9 @@ impl Default for Config {
     }
 }
 
+/// Reads what the kernel says that it has forgotten, and has it forgotten here.
+pub(crate) type Hearing = Box<dyn Fn() + Send + Sync>;
+
 /// Answers the kernel's requests for one mount. Any number of threads may have it answer at the same time.
 pub struct Server {
     config: Config,
@@ -84,6 +88,10 @@ pub struct Server {
     agreed: OnceLock<Features>,
     /// The kernel can be asked to forget.
     prunes: OnceLock<bool>,
+    /// Reads what the kernel has forgotten, once requests come.
+    hearing: OnceLock<Hearing>,
+    /// Held shared while something is forgotten.
+    pub(crate) forgetting: Bravo<()>,
     /// A request met a fault in the program: nothing is changed any more.
     broken: AtomicBool,
 }
@@ -99,6 +107,8 @@ impl Server {
             meter: Meter::new(),
             agreed: OnceLock::new(),
             prunes: OnceLock::new(),
+            hearing: OnceLock::new(),
+            forgetting: Bravo::new(()),
             broken: AtomicBool::new(false),
             config,
         }
@@ -171,12 +181,29 @@ impl Server {
         self.agreed.get().is_some_and(|agreed| agreed.contains(feature))
     }
 
+    /// Notes how to hear what the kernel has forgotten.
+    pub(crate) fn hear_by(&self, hearing: Hearing) {
+        // There is one for a mount.
+        let _ = self.hearing.set(hearing);
+    }
+
+    /// Has forgotten whatever the kernel has until now. It says so in a word that nobody waits for, and only then is the room of a file free
+    /// that has been removed.
+    pub(crate) fn forget_now(&self) {
+        if let Some(hear) = self.hearing.get() {
+            hear();
+        }
+        // What another thread has read before.
+        drop(self.forgetting.write());
+    }
+
     /// What was asked for so far, and how long it took.
     pub fn operations(&self) -> Vec<Operation> {
         self.meter.sum()
     }
 
-    /// Answers a request; the body of the answer goes to `space`, or where it is lent, with all of the answer through `outlet`.
+    /// Answers a request; the body of the answer goes to `space`, or where it is lent, with all of the answer through `outlet`. What finds no
+    /// room is tried once more when all is forgotten that the kernel has forgotten: a request that fails has changed nothing.
     pub(crate) fn answer<'a>(
         &self,
         request: &Request<'_>,
@@ -187,7 +214,12 @@ impl Server {
             return Answer::Error(Errno::ENOSYS);
         };
         let start = Instant::now();
-        let answer = self.try_answer(opcode, request, Body::new(space, outlet));
+        let outlet = outlet.map(|outlet| -> &mut dyn Outlet { outlet });
+        let mut answer = self.try_answer(opcode, request, Body::new(&mut *space, outlet));
+        if matches!(answer, Answer::Error(Errno::ENOSPC | Errno::EDQUOT)) {
+            self.forget_now();
+            answer = self.try_answer(opcode, request, Body::new(space, None));
+        }
         self.meter.note(opcode, start.elapsed(), matches!(answer, Answer::Error(_)));
         answer
     }

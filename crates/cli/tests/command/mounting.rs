@@ -197,6 +197,35 @@ fn what_is_removed_gives_its_space_back() {
     sound(&image);
 }
 
+/// The kernel says that a file is forgotten in a word of its own, which nobody waits for. Who has removed one may take its room at once.
+#[test]
+fn the_room_of_a_removed_file_is_there_at_once() {
+    if !can_mount() {
+        return;
+    }
+    for transport in transports() {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", transport]);
+        let free = || rustix::fs::statvfs(&served.dir).expect("its space").f_bfree;
+        let space = rustix::fs::statvfs(&served.dir).expect("its space");
+        let most = space.f_bavail * space.f_frsize / 3 * 2;
+        let before = free();
+        for round in 0..50 {
+            let file = File::create_new(served.path("large")).expect("a file");
+            let taken = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, most);
+            assert_eq!(taken, Ok(()), "{transport}, round {round}");
+            drop(file);
+            fs::remove_file(served.path("large")).expect("it is removed");
+            if round % 2 == 0 {
+                let free = free();
+                assert!(free >= before, "{transport}, round {round}: {free} of {before} blocks");
+            }
+        }
+        served.umount();
+        sound(&image);
+    }
+}
+
 #[test]
 fn a_program_that_runs_is_not_written_to() {
     if !can_mount() {

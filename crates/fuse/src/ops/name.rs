@@ -53,12 +53,14 @@ impl Server {
 
     pub(crate) fn forget(&self, request: &Request<'_>) -> Result<()> {
         let forget: ForgetIn = request.arg()?;
+        let _forgetting = self.forgetting.read();
         self.nodes.forget(request.header.nodeid, forget.nlookup);
         Ok(())
     }
 
     pub(crate) fn batch_forget(&self, request: &Request<'_>) -> Result<()> {
         let (batch, mut rest) = request.split::<BatchForgetIn>()?;
+        let _forgetting = self.forgetting.read();
         for _ in 0..batch.count {
             let (one, more) = ForgetOne::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
             rest = more;

@@ -8,6 +8,7 @@ use crate::server::Server;
 
 impl Server {
     pub(crate) fn statfs(&self, body: &mut Body<'_>) -> Result<()> {
+        self.forget_now();
         let stat = self.superblock().statfs()?;
         body.put(&StatfsOut {
             blocks: stat.blocks,

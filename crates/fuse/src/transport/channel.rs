@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use extern4_sync::primitive::thread;
+use extern4_sync::primitive::{Mutex, thread};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno as OsErrno;
 use rustix::thread::sched_yield;
@@ -21,6 +21,7 @@ use super::pipe::Pipe;
 use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, answer, waits};
 use crate::abi::{InHeader, Opcode, OutHeader, WriteIn};
 use crate::init::MAX_DATA_BYTES;
+use crate::lock::lock;
 use crate::reply::Outlet;
 use crate::request::Request;
 use crate::server::{Server, has_no_reply};
@@ -39,6 +40,24 @@ const SWITCH: Duration = Duration::from_nanos(800);
 /// For how long what is forgotten is left to come together: so long that who removes many files meets nobody awake, and so short that
 /// nobody notices when the room of a removed file is free.
 const NAP: Duration = Duration::from_micros(500);
+
+/// Has the server hear what the kernel has forgotten through a channel of its own, which waits for nothing. What else comes there, as it
+/// does where there are no rings, others answer: who asks for this has a request to answer.
+pub(super) fn hear_beside(
+    server: &Arc<Server>,
+    device: &Arc<OwnedFd>,
+    waiters: &Arc<Waiters>,
+) -> io::Result<()> {
+    let channel = Channel::new(Arc::new(clone_channel(device)?));
+    fcntl_setfl(&channel.device, OFlags::NONBLOCK)?;
+    let (channel, waiters, us) = (Mutex::new(channel), Arc::clone(waiters), Arc::downgrade(server));
+    server.hear_by(Box::new(move || {
+        if let Some(server) = us.upgrade() {
+            lock(&channel).hear(&server, &waiters);
+        }
+    }));
+    Ok(())
+}
 
 /// A way to the kernel, and room for what goes through it.
 pub(super) struct Channel {
@@ -85,14 +104,22 @@ impl Channel {
     pub(super) fn run_beside_rings(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
         while let Some(len) = self.wait()? {
             self.respond(server, waiters, len);
-            let request = Request::parse(&self.request[..len]);
-            if request
-                .is_some_and(|request| Opcode::from_raw(request.header.opcode).is_some_and(has_no_reply))
-            {
+            if Request::parse(&self.request[..len]).as_ref().is_some_and(is_word) {
                 std::thread::sleep(NAP);
             }
         }
         Ok(())
+    }
+
+    /// Answers what there is.
+    fn hear(&mut self, server: &Arc<Server>, waiters: &Waiters) {
+        // What is amiss those find out whose work it is to read.
+        while let Ok(Received::Request(len)) = self.receive() {
+            match Request::parse(&self.request[..len]) {
+                Some(request) if is_word(&request) => self.respond(server, waiters, len),
+                _ => self.answer_later(server, waiters, len),
+            }
+        }
     }
 
     /// The same, as one of several threads that look for requests.
@@ -175,11 +202,17 @@ impl Channel {
             respond(server, &self.device, &request, &mut self.answer, Some(&mut self.pipe));
             return;
         }
+        self.answer_later(server, waiters, len);
+    }
+
+    /// Has the request that was read answered by a thread that may wait.
+    fn answer_later(&mut self, server: &Arc<Server>, waiters: &Waiters, len: usize) {
         let (server, device) = (Arc::clone(server), Arc::clone(&self.device));
         let bytes = self.request[..len].to_vec();
         waiters.hand_over(Box::new(move || {
-            let request = Request::parse(&bytes).expect("it was parsed before");
-            respond(&server, &device, &request, &mut [0; SHORT_ANSWER_BYTES], None);
+            let Some(request) = Request::parse(&bytes) else { return };
+            let room = if waits(request.header.opcode) { SHORT_ANSWER_BYTES } else { ANSWER_BYTES };
+            respond(&server, &device, &request, &mut vec![0; room], None);
         }));
     }
 }
@@ -197,6 +230,11 @@ fn step_aside() {
         }
         before = now;
     }
+}
+
+/// Nobody waits for an answer.
+fn is_word(request: &Request<'_>) -> bool {
+    Opcode::from_raw(request.header.opcode).is_some_and(has_no_reply)
 }
 
 /// What reading from a channel gives.

@@ -47,6 +47,9 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel offers no rings for FUSE"));
     }
     let waiters = Arc::new(Waiters::new(Cpus::of_this_thread()));
+    if alive {
+        channel::hear_beside(server, &device, &waiters)?;
+    }
     let result = thread::scope(|scope| {
         scope.spawn(|| server.nodes.surplus.each_batch(|ids| prune(server, &device, ids)));
         // However this ends, so that the scope can.
