@@ -3,6 +3,9 @@
 //! The words are atomics under a sequence count (see `extern4_sync::seqcount` for the protocol): a reader copies them and
 //! checks that no writer came between, and takes the writers' lock only if one came again and again. Number, type and
 //! generation of an inode never change and stay outside.
+//!
+//! What permissions depend on has a count of its own, and stands on a cache line with what hardly ever changes: whoever walks through a
+//! directory or opens a file looks at nothing that is written when names and contents change.
 
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
@@ -11,29 +14,40 @@ use crate::attr::{Attr, FileFlags, FileType, NamesAttr, Rdev, Timespec};
 use crate::lock::{self, Latch, LatchGuard};
 
 const WORDS: usize = 11;
-/// Where some of them are.
-const MODE: usize = 1;
-const SIZE: usize = 2;
-const BLOCKS: usize = 3;
-const FLAGS: usize = 5;
-const ATIME: usize = 6;
-const MTIME: usize = 7;
-const CTIME: usize = 8;
+/// Where they are. The first four are on the line that is hardly ever written.
+const IDS: usize = 0;
+const RDEV: usize = 1;
+const BTIME: usize = 2;
+const PROJECT: usize = 3;
+const MODE: usize = 4;
+const SIZE: usize = 5;
+const BLOCKS: usize = 6;
+const FLAGS: usize = 7;
+const ATIME: usize = 8;
+const MTIME: usize = 9;
+const CTIME: usize = 10;
 
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
-/// | `seq` | `Writer`'s methods | `get`, `owner` | those of `SeqCount` |
-/// | `words`, `nsecs` | `Writer`'s methods | `get`, `owner` | Relaxed, ordered by `seq` |
+/// | `seq` | `Writer`'s methods | `get`, `try_get` | those of `SeqCount` |
+/// | `owner_seq` | `Writer::store`, within `seq` | `owner`, `owner_with` | those of `SeqCount` |
+/// | `words`, `nsecs` | `Writer`'s methods | all of these | Relaxed, ordered by the counts |
+#[repr(C)]
 pub(crate) struct AttrCell {
     ino: u64,
     generation: u32,
     kind: FileType,
-    seq: SeqCount,
+    /// Odd while owner and group change, or an ACL with the word that says whether there is one.
+    owner_seq: SeqCount,
     words: [AtomicU64; WORDS],
+    seq: SeqCount,
+    writers: Latch<()>,
     /// Nanoseconds of the four times.
     nsecs: [AtomicU32; 4],
-    writers: Latch<()>,
 }
+
+/// How many bytes of a cell come before what is written often.
+pub(crate) const STEADY_BYTES: usize = std::mem::offset_of!(AttrCell, words) + MODE * size_of::<AtomicU64>();
 
 /// The right to change the attributes.
 pub(crate) struct Writer<'a> {
@@ -48,10 +62,11 @@ impl AttrCell {
             ino: attr.ino,
             generation: attr.generation,
             kind: attr.kind,
-            seq: SeqCount::new(),
+            owner_seq: SeqCount::new(),
             words: words.map(AtomicU64::new),
-            nsecs: nsecs.map(AtomicU32::new),
+            seq: SeqCount::new(),
             writers: Latch::new(()),
+            nsecs: nsecs.map(AtomicU32::new),
         }
     }
 
@@ -65,7 +80,7 @@ impl AttrCell {
 
     /// A consistent copy.
     pub(crate) fn get(&self) -> Attr {
-        self.consistent(|| self.copy()).decode()
+        self.consistent(&self.seq, || self.copy()).decode()
     }
 
     /// A consistent copy, if no writer comes between.
@@ -87,10 +102,10 @@ impl AttrCell {
         halves(self.load(MODE)).1
     }
 
-    /// Owner, group, and what `word` loads, of one moment: `word` is something that only [`Writer::store`] changes.
+    /// Owner, group, and what `word` loads, of one moment: `word` is something that [`Writer::store`] changes with them, or one word.
     #[inline]
     pub(crate) fn owner_with<T>(&self, word: impl Fn() -> T) -> (u32, u32, T) {
-        let (ids, word) = self.consistent(|| (self.load(0), word()));
+        let (ids, word) = self.consistent(&self.owner_seq, || (self.load(IDS), word()));
         let (uid, gid) = halves(ids);
         (uid, gid, word)
     }
@@ -100,8 +115,8 @@ impl AttrCell {
     }
 
     #[inline]
-    fn consistent<T>(&self, copy: impl Fn() -> T) -> T {
-        self.seq.read(&copy).unwrap_or_else(|| {
+    fn consistent<T>(&self, seq: &SeqCount, copy: impl Fn() -> T) -> T {
+        seq.read(&copy).unwrap_or_else(|| {
             let _writers = lock::latch(&self.writers);
             copy()
         })
@@ -109,7 +124,7 @@ impl AttrCell {
 
     #[inline]
     fn load(&self, index: usize) -> u64 {
-        // Relaxed: ordered by `seq`, or by the writers' lock.
+        // Relaxed: ordered by a count, or by the writers' lock.
         self.words[index].load(Ordering::Relaxed)
     }
 
@@ -140,10 +155,10 @@ impl Copied {
     #[inline(always)]
     pub(crate) fn decode(self) -> Attr {
         let Self { ino, generation, kind, words, nsecs } = self;
-        let time = |index: usize| Timespec { sec: words[ATIME + index].cast_signed(), nsec: nsecs[index] };
-        let ((uid, gid), (mode, nlink)) = (halves(words[0]), halves(words[MODE]));
-        let ((major, minor), (blksize, flags)) = (halves(words[4]), halves(words[5]));
-        let (project, has_btime) = halves(words[10]);
+        let time = |word: usize| Timespec { sec: words[word].cast_signed(), nsec: nsecs[nsec_of(word)] };
+        let ((uid, gid), (mode, nlink)) = (halves(words[IDS]), halves(words[MODE]));
+        let ((major, minor), (blksize, flags)) = (halves(words[RDEV]), halves(words[FLAGS]));
+        let (project, has_btime) = halves(words[PROJECT]);
         Attr {
             ino,
             uid,
@@ -151,14 +166,14 @@ impl Copied {
             nlink,
             generation,
             rdev: Rdev { major, minor },
-            size: words[2],
-            blocks: words[3],
+            size: words[SIZE],
+            blocks: words[BLOCKS],
             blksize,
             flags: FileFlags::from_bits_retain(flags),
-            atime: time(0),
-            mtime: time(1),
-            ctime: time(2),
-            btime: (has_btime != 0).then_some(time(3)),
+            atime: time(ATIME),
+            mtime: time(MTIME),
+            ctime: time(CTIME),
+            btime: (has_btime != 0).then_some(time(BTIME)),
             project,
             mode: low16(mode),
             kind,
@@ -171,16 +186,21 @@ impl Writer<'_> {
         self.cell.copy().decode()
     }
 
-    /// Changes everything but number, type and generation, and with it what `publish` stores.
-    pub(crate) fn store(&self, attr: &Attr, publish: impl FnOnce()) {
-        let _section = self.cell.seq.write();
-        publish();
+    /// Changes everything but number, type and generation, and with it what `publish` stores: that is more than a word if it `sets_acl`.
+    pub(crate) fn store(&self, attr: &Attr, sets_acl: bool, publish: impl FnOnce()) {
+        let cell = self.cell;
         let (words, nsecs) = encode(attr);
-        // Relaxed, both: ordered by `seq`.
-        for (word, value) in self.cell.words.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
+        let _section = cell.seq.write();
+        let _owner = (sets_acl || words[IDS] != cell.load(IDS)).then(|| cell.owner_seq.write());
+        publish();
+        // Relaxed, all: ordered by the counts.
+        for (word, value) in cell.words.iter().zip(words) {
+            // Who looks at the steady ones need not wait for those that stay as they are.
+            if word.load(Ordering::Relaxed) != value {
+                word.store(value, Ordering::Relaxed);
+            }
         }
-        for (nsec, value) in self.cell.nsecs.iter().zip(nsecs) {
+        for (nsec, value) in cell.nsecs.iter().zip(nsecs) {
             nsec.store(value, Ordering::Relaxed);
         }
     }
@@ -192,7 +212,7 @@ impl Writer<'_> {
         // Relaxed, all: as in `store`.
         self.cell.words[MODE].store(pair(u32::from(mode & 0o7777), nlink), Ordering::Relaxed);
         self.cell.words[CTIME].store(ctime.sec.cast_unsigned(), Ordering::Relaxed);
-        self.cell.nsecs[CTIME - ATIME].store(ctime.nsec, Ordering::Relaxed);
+        self.cell.nsecs[nsec_of(CTIME)].store(ctime.nsec, Ordering::Relaxed);
     }
 
     /// Changes what changes with the names in a directory.
@@ -207,7 +227,7 @@ impl Writer<'_> {
         set(FLAGS, pair(halves(cell.load(FLAGS)).0, names.flags.bits()));
         for (word, time) in [(MTIME, names.mtime), (CTIME, names.ctime)] {
             set(word, time.sec.cast_unsigned());
-            cell.nsecs[word - ATIME].store(time.nsec, Ordering::Relaxed);
+            cell.nsecs[nsec_of(word)].store(time.nsec, Ordering::Relaxed);
         }
     }
 }
@@ -216,18 +236,24 @@ fn encode(attr: &Attr) -> ([u64; WORDS], [u32; 4]) {
     let btime = attr.btime.unwrap_or_default();
     let words = [
         pair(attr.uid, attr.gid),
+        pair(attr.rdev.major, attr.rdev.minor),
+        btime.sec.cast_unsigned(),
+        pair(attr.project, u32::from(attr.btime.is_some())),
         pair(u32::from(attr.mode & 0o7777), attr.nlink),
         attr.size,
         attr.blocks,
-        pair(attr.rdev.major, attr.rdev.minor),
         pair(attr.blksize, attr.flags.bits()),
         attr.atime.sec.cast_unsigned(),
         attr.mtime.sec.cast_unsigned(),
         attr.ctime.sec.cast_unsigned(),
-        btime.sec.cast_unsigned(),
-        pair(attr.project, u32::from(attr.btime.is_some())),
     ];
-    (words, [attr.atime.nsec, attr.mtime.nsec, attr.ctime.nsec, btime.nsec])
+    (words, [btime.nsec, attr.atime.nsec, attr.mtime.nsec, attr.ctime.nsec])
+}
+
+/// Where the nanoseconds of a time are whose seconds are in this word.
+const fn nsec_of(word: usize) -> usize {
+    // That of birth, then the others, which stand together.
+    if word == BTIME { 0 } else { word - ATIME + 1 }
 }
 
 fn pair(low: u32, high: u32) -> u64 {
@@ -275,7 +301,7 @@ mod tests {
         fn what_goes_in_comes_out(first in attr(), second in attr()) {
             let cell = AttrCell::new(&first);
             prop_assert_eq!(cell.get(), first);
-            cell.lock().store(&second, || ());
+            cell.lock().store(&second, false, || ());
             prop_assert_eq!(cell.get(), Attr { ino: first.ino, ..second });
             prop_assert_eq!(cell.owner(), (second.uid, second.gid, second.mode));
             cell.lock().touch(first.mode, first.nlink, first.ctime, || ());

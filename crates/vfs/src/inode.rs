@@ -24,7 +24,7 @@ use extern4_sync::shared::Release;
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
 use crate::attr::{Attr, FileType, NamesAttr, Timespec};
-use crate::attr_cell::{AttrCell, Copied, Writer};
+use crate::attr_cell::{AttrCell, Copied, STEADY_BYTES, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
 use crate::lock::{self, Latch, Mutex};
@@ -44,19 +44,25 @@ pub struct NewInode {
 /// An inode in memory. What path walks and `stat` read comes first.
 #[repr(C)]
 pub struct Inode {
+    // A line that is hardly ever written: what walks and permission checks look at, ...
     perm: PermWord,
+    // ... and the first part of this, with the lines that change with names and contents behind it.
     attr: AttrCell,
-    acls: AclSlots,
-    link: OnceLock<Arc<[u8]>>,
     rwsem: Bravo,
-    /// The dentry of a directory, to notice a second one.
-    alias: Mutex<Option<Alias>>,
     /// Made without a name, and may get one.
     linkable: AtomicBool,
-    private: Box<dyn Any + Send + Sync>,
+    /// The dentry of a directory, to notice a second one.
+    alias: Mutex<Option<Alias>>,
     /// Who is told when nobody uses the inode any more.
     fs: Latch<Option<FsRef>>,
+    acls: AclSlots,
+    link: OnceLock<Arc<[u8]>>,
+    private: Box<dyn Any + Send + Sync>,
 }
+
+/// What is looked at most fills a line, and nothing that is written often is on it.
+#[cfg(all(target_pointer_width = "64", not(any(feature = "loom", feature = "audit"))))]
+const _: () = assert!(std::mem::offset_of!(Inode, attr) + STEADY_BYTES == 64);
 
 /// A file system, as inodes refer to it. References that different threads make are counted on different lines.
 pub(crate) type FsRef = Arc<Padded<Arc<dyn FileSystem>>>;
@@ -218,7 +224,7 @@ impl Inode {
     ) {
         let mode = self.kind().mode_bits() | attr.mode & 0o7777;
         let sets_more = also.is_some();
-        writer.store(attr, || {
+        writer.store(attr, sets_more, || {
             if let Some(also) = also {
                 also();
             }
