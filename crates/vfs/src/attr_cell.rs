@@ -194,9 +194,9 @@ impl Writer<'_> {
         let _owner = (sets_acl || words[IDS] != cell.load(IDS)).then(|| cell.owner_seq.write());
         publish();
         // Relaxed, all: ordered by the counts.
-        for (word, value) in cell.words.iter().zip(words) {
-            // Who looks at the steady ones need not wait for those that stay as they are.
-            if word.load(Ordering::Relaxed) != value {
+        for (index, (word, value)) in cell.words.iter().zip(words).enumerate() {
+            // Those on the steady line mostly stay as they are.
+            if index >= MODE || word.load(Ordering::Relaxed) != value {
                 word.store(value, Ordering::Relaxed);
             }
         }
