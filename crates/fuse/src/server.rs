@@ -203,7 +203,8 @@ impl Server {
     }
 
     /// Answers a request; the body of the answer goes to `space`, or where it is lent, with all of the answer through `outlet`. What finds no
-    /// room is tried once more when all is forgotten that the kernel has forgotten: a request that fails has changed nothing.
+    /// room is tried once more when all is forgotten that the kernel has forgotten: none of what takes room comes to something else if it is
+    /// begun again.
     pub(crate) fn answer<'a>(
         &self,
         request: &Request<'_>,

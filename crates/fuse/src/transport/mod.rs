@@ -48,7 +48,8 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     }
     let waiters = Arc::new(Waiters::new(Cpus::of_this_thread()));
     if alive {
-        channel::hear_beside(server, &device, &waiters)?;
+        // Where there can be no further channel, the room of a removed file may be missed for a moment.
+        let _ = channel::hear_beside(server, &device, &waiters);
     }
     let result = thread::scope(|scope| {
         scope.spawn(|| server.nodes.surplus.each_batch(|ids| prune(server, &device, ids)));
