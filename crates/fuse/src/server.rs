@@ -32,7 +32,7 @@ pub enum Transport {
 pub struct Config {
     /// How long the kernel may remember attributes, and names that lead somewhere or nowhere. As long as only the kernel changes
     /// what is served, that may be for ever. Where it is nothing, the kernel asks for each name that it comes to; the attributes that it
-    /// is told with the name, and those of directories, it believes for [a moment](Server::moment).
+    /// is told with the name, and those of directories, it believes for a moment (`Server::moment`).
     pub lifetime: Duration,
     /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made, so
     /// nobody can use what is kept back for the superuser.
