@@ -31,29 +31,27 @@ pub(crate) type Idle = PerThread<Cell<Option<Session>>>;
 /// A session that acts for a caller. Its thread keeps it for the next request.
 pub(crate) struct Acting<'s> {
     server: &'s Server,
-    /// There is one until this is dropped.
-    session: Option<Session>,
-    /// Where it has been, and goes back to: an idle session keeps no file in use.
-    home: Option<Location>,
+    /// It, and where it has been and goes back to: an idle session keeps no file in use. There is one until this is dropped.
+    acting: Option<(Session, Location)>,
 }
 
 impl Deref for Acting<'_> {
     type Target = Session;
 
     fn deref(&self) -> &Session {
-        self.session.as_ref().expect("until it is dropped")
+        &self.acting.as_ref().expect("until it is dropped").0
     }
 }
 
 impl DerefMut for Acting<'_> {
     fn deref_mut(&mut self) -> &mut Session {
-        self.session.as_mut().expect("until it is dropped")
+        &mut self.acting.as_mut().expect("until it is dropped").0
     }
 }
 
 impl Drop for Acting<'_> {
     fn drop(&mut self) {
-        let (Some(mut session), Some(home)) = (self.session.take(), self.home.take()) else { return };
+        let Some((mut session, home)) = self.acting.take() else { return };
         let at = session.replace_cwd(home);
         session.set_umask(0);
         self.server.idle.with(|idle| idle.set(Some(session)));
@@ -70,7 +68,7 @@ impl Server {
             |session: &Session| (session.cred().uid(), session.cred().gid()) == (header.uid, header.gid);
         let mut session = idle.filter(is_his).unwrap_or_else(|| self.base.with_cred(checked(header)));
         let home = session.replace_cwd(at.clone());
-        Acting { server: self, session: Some(session), home: Some(home) }
+        Acting { server: self, acting: Some((session, home)) }
     }
 
     /// The same without these capabilities.
