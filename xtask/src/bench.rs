@@ -11,6 +11,7 @@ mod image;
 mod metadata;
 mod mount;
 mod open;
+mod overwrite;
 mod process;
 mod rival;
 mod row;
@@ -31,6 +32,7 @@ pub(crate) use write::write_loop;
 use image::Rival;
 use metadata::Change;
 use mount::{Memory, Transport, Work};
+use overwrite::Overwrite;
 use row::Row;
 use xattr::Cell;
 
@@ -38,7 +40,7 @@ use xattr::Cell;
 const RUNS: usize = 7;
 
 /// An error as a sentence.
-pub(crate) type Result<T> = std::result::Result<T, String>;
+pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
 /// A row: its name, what it cannot do without, and how it is measured.
 type Spec = (&'static str, &'static [Need], fn(&Bench) -> Result<Row>);
@@ -230,6 +232,12 @@ const LIBRARY_ROWS: &[Spec] = &[
     ("fsync-64-threads-per-commit", &[Need::Program("mke2fs")], Bench::fsyncs_per_commit),
     ("fsync-64-threads-flushes", &[Need::Program("mke2fs")], Bench::fsync_flushes),
     ("fsync-64-threads-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::fsync_threads),
+    ("overwrite-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
+        bench.overwrite("overwrite-vs-kernel", Overwrite::WRITTEN)
+    }),
+    ("overwrite-fdatasync-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
+        bench.overwrite("overwrite-fdatasync-vs-kernel", Overwrite::SYNCED)
+    }),
     ("write-4gib-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::write_large),
     ("cp-share-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| bench.copy_tree(Rival::Kernel)),
     ("cp-share-vs-fuse2fs", &[Need::Mounts, Need::Program("mke2fs"), Need::Program("fuse2fs")], |bench| {

@@ -76,6 +76,37 @@ impl Destination {
     }
 }
 
+/// What two names are to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// The same.
+    Same,
+    /// Two of one file.
+    OfOne,
+    /// Of two files, or one that differs in case from what it is to be, where that makes no difference.
+    OfTwo,
+}
+
+/// What two names of files are to each other; links are not followed.
+pub(crate) fn names(session: &Session, one: &Path, other: &Path) -> Names {
+    let look = |path: &Path| session.symlink_metadata(path).ok().filter(|found| !found.is_dir());
+    let (Some(found), Some(there)) = (look(one), look(other)) else { return Names::OfTwo };
+    if found.ino() != there.ino() {
+        return Names::OfTwo;
+    }
+    let directory =
+        |path: &Path| session.metadata(path.parent().unwrap_or(path)).map(|found| found.ino()).ok();
+    if directory(one) != directory(other) {
+        return Names::OfOne;
+    }
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    match (one.file_name() == other.file_name(), name(one) == name(other)) {
+        (true, _) => Names::Same,
+        (false, true) => Names::OfTwo,
+        (false, false) => Names::OfOne,
+    }
+}
+
 /// The name at the end of a path; nothing for a root or a directory named by its dots.
 pub(crate) fn own_name(path: &Path) -> Option<OsString> {
     let bytes = path.as_os_str().as_bytes();

@@ -249,11 +249,15 @@ fn beside(fs: &Ext4, home: u32, lane: u32) -> u32 {
 }
 
 impl Reserved<'_> {
-    /// Takes some of what was set aside, or of what is free beyond it.
+    /// Takes some of what was set aside. Who has set too little aside may come upon a full volume half way, though what is free beyond
+    /// it is taken while there is some.
     pub(crate) fn take(&self, blocks: u64) -> Result<()> {
         match self.left.get().checked_sub(blocks) {
             Some(left) => self.left.set(left),
-            None => self.space.reserve(blocks)?.left.set(0),
+            None => {
+                debug_assert!(false, "{blocks} blocks are taken, and {} were set aside", self.left.get());
+                self.space.reserve(blocks)?.left.set(0);
+            }
         }
         Ok(())
     }

@@ -9,12 +9,12 @@
 //!    `owners`);
 //! 3. every directory: blocks, entries, hash tree (`directory`, `tree`);
 //! 4. names against link counts, and the way from the root to each directory (`links`);
-//! 5. bitmaps and counts against what was found (`bitmaps`).
+//! 5. bitmaps and counts against what was found (`bitmaps`), and quota files against what owners have (`quota`).
 //!
 //! A pass is done on all cores, group by group or directory by directory. Metadata is read from the device in long runs
 //! and past the buffer cache, for all of it is needed once; file contents are not read. Memory goes with the size of
 //! the volume: a bit for each cluster of the groups that are in use, eight bytes for each inode, and about fifty for
-//! each directory. No block is followed twice as a part of a map or a tree, so hostile volumes cost no more than
+//! each directory, some for each owner where there are quotas. No block is followed twice as a part of a map or a tree, so hostile volumes cost no more than
 //! large ones.
 //!
 //! On a volume that was not cleanly unmounted all of this is done on what replaying its journal would leave. Fast
@@ -30,6 +30,7 @@ mod inode;
 mod links;
 mod map;
 mod owners;
+mod quota;
 mod report;
 mod special;
 mod tree;
@@ -50,6 +51,7 @@ pub use self::fault::{Fault, Owner, Part, Wrong};
 use self::claims::ClusterMap;
 use self::groups::Fixed;
 use self::inode::{DirRecord, GroupInodes, Slot};
+use self::quota::Owners;
 use self::report::Report;
 use self::xattr::Shared;
 use crate::error::Result;
@@ -102,6 +104,7 @@ pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Resul
     checker.check_directories(&mut report);
     checker.check_links(&mut report);
     let counted = checker.check_bitmaps(&mut report);
+    checker.check_quotas(&mut report);
     report.end_pass();
     let geometry = checker.geometry;
     Ok(Summary {
@@ -135,6 +138,7 @@ struct Checker<'a> {
     claims: ClusterMap,
     twice: ClusterMap,
     shared: Shared,
+    owners: Owners,
     /// The inodes of each group, once they have been looked at.
     inodes: Box<[OnceLock<GroupInodes>]>,
 }
@@ -155,6 +159,7 @@ impl<'a> Checker<'a> {
             claims: ClusterMap::new(geometry),
             twice: ClusterMap::new(geometry),
             shared: Shared::new(geometry),
+            owners: Owners::default(),
             inodes: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
         }
     }

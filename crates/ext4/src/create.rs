@@ -4,6 +4,7 @@ use extern4_disk::dirent;
 use extern4_disk::extent::EMPTY_ROOT;
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::inode::{DeviceNumber, Inode as DiskInode, InodeFlags, MAP_SIZE};
+use extern4_disk::journal::Tid;
 use extern4_disk::time::Timestamp;
 use extern4_vfs::{Errno, FileType, Inode, NamesAttr, NewInode, NewKind, NewNode, Timespec};
 
@@ -132,24 +133,28 @@ impl Ext4 {
         let info = made.ok_or(Errno::EIO)?;
         let attr = self.attr(&info)?;
         let no_acl = new.acl.is_none() && new.default_acl.is_none();
-        Ok(NewInode { attr, no_acl, private: Box::new(Node::changed(info, tid)) })
+        Ok(NewInode { attr, no_acl, no_caps: true, private: Box::new(Node::changed(info, tid)) })
     }
 
     /// Hands a changed inode to those who have it in use.
-    pub(crate) fn publish(
-        &self,
-        inode: &Inode,
-        info: &InodeInfo,
-        tid: extern4_disk::journal::Tid,
-    ) -> Result<()> {
+    pub(crate) fn publish(&self, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
+        self.publish_by(inode, info, |node| node.set(info, tid))
+    }
+
+    /// The same for one of which nothing but times has changed.
+    pub(crate) fn publish_times(&self, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
+        self.publish_by(inode, info, |node| node.set_times(info, tid))
+    }
+
+    fn publish_by(&self, inode: &Inode, info: &InodeInfo, put: impl FnOnce(&Node)) -> Result<()> {
         let attr = self.attr(info)?;
-        inode.private::<Node>().set(info, tid);
+        put(inode.private::<Node>());
         inode.set_attr(&attr);
         Ok(())
     }
 
     /// The same for one of which nothing that callers see has changed but its permission bits, its links, and when it was changed last.
-    pub(crate) fn publish_touched(&self, inode: &Inode, info: &InodeInfo, tid: extern4_disk::journal::Tid) {
+    pub(crate) fn publish_touched(&self, inode: &Inode, info: &InodeInfo, tid: Tid) {
         if !info.is_touched() {
             return inode.private::<Node>().note(info, tid);
         }
@@ -160,7 +165,7 @@ impl Ext4 {
     }
 
     /// The same for a directory of which nothing has changed but its names, and what they take.
-    pub(crate) fn publish_names(&self, dir: &Inode, info: &InodeInfo, tid: extern4_disk::journal::Tid) {
+    pub(crate) fn publish_names(&self, dir: &Inode, info: &InodeInfo, tid: Tid) {
         if !info.is_touched() {
             return dir.private::<Node>().note(info, tid);
         }

@@ -10,12 +10,9 @@ use crate::error::Result;
 use crate::extent_tree::{Path, max_len};
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
-use crate::map::LOGICAL_END;
+use crate::map::{LOGICAL_END, Run, RunKind};
 use crate::map_change::{MAX_RUNS, Quota, SHIFT_LEAVES};
 use crate::mount::Ext4;
-
-/// Leaves that one call of `mark_extents` changes.
-const MARK_LEAVES: u32 = 2;
 
 /// How many nodes mapping `blocks` blocks from `logical` on allocates at most.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
@@ -23,25 +20,39 @@ pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u
     Ok(Path::load(fs, info, logical)?.nodes_needed(more))
 }
 
-/// How many nodes are allocated at most if an extent is cut in two where `blocks` begins and goes on behind it.
-pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
-    let path = Path::load(fs, info, block(blocks.start))?;
-    let cut = |it: &Extent| u64::from(it.logical) < blocks.start && it.end() > blocks.start;
-    Ok(if path.extents().iter().any(cut) { path.nodes_needed(1) } else { 0 })
+/// How many of `blocks` blocks of a hole the leaf that maps `logical` takes, and how many nodes are allocated at most if they are
+/// put in all at once. For what reaches into the next leaf, that one may have to be split too.
+pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<(u32, u32)> {
+    let path = Path::load(fs, info, logical)?;
+    let room = u32::try_from(path.end().saturating_sub(logical.into())).unwrap_or(u32::MAX);
+    let blocks = blocks.min(room).max(1);
+    Ok((blocks, path.nodes_needed(to_usize(blocks.min(MAX_RUNS)))))
 }
 
-/// How many nodes are allocated at most if the extents of a leaf or two are marked in `blocks`.
+/// How many nodes are allocated at most if an extent is cut in two: where `blocks` begins, or anywhere in them if it goes on behind
+/// them, for one change may not reach its beginning.
+pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
+    let path = Path::load(fs, info, block(blocks.start))?;
+    let at_start = nodes_to_cut(&path, blocks.start);
+    if blocks.end >= LOGICAL_END {
+        return Ok(at_start);
+    }
+    let at_end = nodes_to_cut(&Path::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
+    Ok(at_start.max(at_end))
+}
+
+/// How many nodes are allocated at most if the extent of a leaf that goes on across block `at` becomes two.
+fn nodes_to_cut(path: &Path, at: u64) -> u32 {
+    let goes_on = |it: &Extent| u64::from(it.logical) < at && it.end() > at;
+    if path.extents().iter().any(goes_on) { path.nodes_needed(1) } else { 0 }
+}
+
+/// How many nodes are allocated at most if the extents of the leaf where `blocks` begins are marked.
 pub(crate) fn blocks_to_mark(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
     let path = Path::load(fs, info, block(blocks.start))?;
     // Those of the longest that a written extent can have become two.
     let long = path.extents().iter().filter(|it| u32::from(it.len_blocks) == max_len(false)).count();
-    let first = path.nodes_needed(long + 2);
-    if path.end() >= blocks.end {
-        return Ok(first);
-    }
-    let next = Path::load(fs, info, block(path.end()))?;
-    let long = next.extents().iter().filter(|it| u32::from(it.len_blocks) == max_len(false)).count();
-    Ok(first + next.nodes_needed(long + 2))
+    Ok(path.nodes_needed(long + 2))
 }
 
 /// One past the last block that is mapped.
@@ -100,48 +111,45 @@ fn parts(extent: &Extent, range: &Range<u64>) -> [Option<Extent>; 3] {
     [part(extent, &(0..range.start)), part(extent, range), part(extent, &(range.end..LOGICAL_END))]
 }
 
+/// The extent that maps a run; `None` for a hole.
+fn extent_of(run: &Run) -> Option<Extent> {
+    let (RunKind::Unwritten { physical } | RunKind::Mapped { physical }) = run.kind else { return None };
+    let unwritten = matches!(run.kind, RunKind::Unwritten { .. });
+    // OK: a run that has been claimed has at most 32768 blocks.
+    Some(Extent { logical: run.logical, len_blocks: run.len_blocks as u16, physical, unwritten })
+}
+
 /// A block of a file as 32 bits.
 fn block(logical: u64) -> u32 {
     u32::try_from(logical).unwrap_or(u32::MAX)
 }
 
 impl Change<'_> {
-    pub(crate) fn insert_extent(
-        &self,
-        info: &mut InodeInfo,
-        logical: u32,
-        physical: u64,
-        blocks: u64,
-        unwritten: bool,
-    ) -> Result<()> {
-        let mut path = Path::load(self.fs, info, logical)?;
+    /// Maps runs, which all belong into one hole of one leaf. They are put in at once: one by one, they could have the leaf split
+    /// more than once, and more nodes allocated than were reckoned with.
+    pub(crate) fn insert_extents(&self, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
+        let Some(first) = runs.first() else { return Ok(()) };
+        let mut path = Path::load(self.fs, info, first.logical)?;
         let mut extents = path.extents().to_vec();
-        let at = extents.partition_point(|extent| extent.logical <= logical);
-        // OK: at most 32768.
-        extents.insert(at, Extent { logical, len_blocks: blocks as u16, physical, unwritten });
+        let at = extents.partition_point(|extent| extent.logical <= first.logical);
+        extents.splice(at..at, runs.iter().filter_map(extent_of));
         path.set_extents(extents);
         self.store_path(info, path)
     }
 
-    /// Makes the extents in a range all written, or all unwritten, in a leaf or two. Returns what is left of the range.
+    /// Makes the extents in a range all written, or all unwritten, in the leaf where it begins. Returns what is left of the range:
+    /// what a split of this leaf leaves of the room in the nodes above is known when the next one is reckoned with.
     pub(crate) fn mark_extents(
         &self,
         info: &mut InodeInfo,
         blocks: Range<u64>,
         unwritten: bool,
     ) -> Result<Range<u64>> {
-        let mut left = blocks;
-        for _ in 0..MARK_LEAVES {
-            if left.is_empty() {
-                break;
-            }
-            let mut path = Path::load(self.fs, info, block(left.start))?;
-            let next = path.end().min(left.end);
-            if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &left).is_some()) {
-                path.set_extents(marked(path.extents(), &left, unwritten));
-                self.store_path(info, path)?;
-            }
-            left.start = next;
+        let mut path = Path::load(self.fs, info, block(blocks.start))?;
+        let left = path.end().min(blocks.end)..blocks.end;
+        if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &blocks).is_some()) {
+            path.set_extents(marked(path.extents(), &blocks, unwritten));
+            self.store_path(info, path)?;
         }
         Ok(left)
     }

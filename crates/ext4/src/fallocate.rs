@@ -126,17 +126,13 @@ impl Work<'_> {
     }
 
     fn try_allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
-        let reserve = blocks + self.fs.map_blocks_needed(&self.info, logical, blocks)?;
-        self.fs.changing(FALLOCATE_CREDITS, reserve, |change| {
+        let (blocks, nodes) = self.fs.part_of_hole(&self.info, logical, blocks)?;
+        self.fs.changing(FALLOCATE_CREDITS, blocks + nodes, |change| {
             change.admit_blocks(&self.info, self.caps, || Ok(blocks))?;
             let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
             let mut runs: Vec<Run> = Vec::new();
             while at < end && runs.len() < to_usize(MAX_RUNS) {
-                let goal = runs.last().and_then(|run| match run.kind {
-                    RunKind::Unwritten { physical } => Some(physical + run.len_blocks),
-                    _ => None,
-                });
-                let near = Near { goal, growth: None };
+                let near = Near::behind(&runs, None);
                 let run = match change.claim(&self.info, at as u32, (end - at) as u32, true, near) {
                     Err(Error::Answer(_)) if !runs.is_empty() => break,
                     run => run?,
@@ -146,7 +142,7 @@ impl Work<'_> {
             }
             let _map = self.inode.private::<Node>().change_map();
             let mut changed = self.info.clone();
-            runs.iter().try_for_each(|run| change.enter(&mut changed, *run))?;
+            change.enter(&mut changed, &runs)?;
             let changed = change.stamped(changed, size.min(at * self.block_size()), self.now)?;
             self.info = change.show(self.inode, changed)?;
             Ok(at)

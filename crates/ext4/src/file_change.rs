@@ -107,28 +107,48 @@ impl Ext4 {
         let offset = part.offset;
         let most = usize::try_from(PART_BYTES - offset % PART_BYTES).unwrap_or(usize::MAX);
         let data = &part.data[..part.data.len().min(most)];
-        let old = self.overwrite(info, data, offset)?;
-        self.writer()?.transactions.note_data(old as u64);
+        let transactions = &self.writer()?.transactions;
+        let old = self.overwrite(info, data, offset);
+        if !matches!(old, Ok(0)) {
+            inode.private::<Node>().note_written(transactions.next_flush());
+        }
+        let old = old?;
+        transactions.note_data(old as u64);
         if old < data.len() {
             let rest = Part { data: &data[old..], offset: offset + old as u64, caps: part.caps };
             match self.write_new(inode, info, &rest, now) {
                 Ok(new) => {
-                    self.writer()?.transactions.note_data(new as u64);
+                    transactions.note_data(new as u64);
                     return Ok(old + new);
                 }
                 Err(error) if old == 0 => return Err(error),
                 Err(_) => {}
             }
         }
-        if offset + old as u64 <= info.size() && self.note_write_lazily(inode, info, now)? {
-            return Ok(old);
+        self.note_overwritten(inode, info, offset + old as u64, now)?;
+        Ok(old)
+    }
+
+    /// Notes that contents up to `end` have been written over. That may change nothing: many come between two ticks of the clock.
+    fn note_overwritten(&self, inode: &Inode, info: &mut InodeInfo, end: u64, now: Timespec) -> Result<()> {
+        let (fields, stamp, grows) = (info.fields(), timestamp(now), end > info.size());
+        // Otherwise the change is what makes them durable.
+        if !grows && !fields.flags().contains(InodeFlags::SYNC) {
+            let is_noted = fields.mtime() == stamp && fields.ctime() == stamp;
+            if is_noted || self.note_write_lazily(inode, info, now)? {
+                return Ok(());
+            }
         }
         self.changing(2, 0, |change| {
-            let changed = change.stamped(info.clone(), offset + old as u64, now)?;
-            *info = change.show(inode, changed)?;
+            let changed = change.stamped(info.clone(), end, now)?;
+            change.store(&changed)?;
+            match grows {
+                true => self.publish(inode, &changed, change.tid())?,
+                false => self.publish_times(inode, &changed, change.tid())?,
+            }
+            *info = changed;
             Ok(())
-        })?;
-        Ok(old)
+        })
     }
 
     /// Writes over blocks that have been written before, up to the first that has not.
@@ -205,8 +225,8 @@ impl Ext4 {
         part: &Part<'_>,
         now: Timespec,
     ) -> Result<usize> {
-        let reserve = blocks + self.map_blocks_needed(info, logical, blocks)?;
-        self.changing(WRITE_CREDITS + self.credits_for_contents(info), reserve, |change| {
+        let (blocks, nodes) = self.part_of_hole(info, logical, blocks)?;
+        self.changing(WRITE_CREDITS + self.credits_for_contents(info), blocks + nodes, |change| {
             change.admit_blocks(info, part.caps, || Ok(blocks))?;
             let growth = Growth::of(self, inode, info, logical);
             let (runs, failed) = change.claim_and_write(info, logical, blocks, part, growth.as_ref())?;
@@ -214,7 +234,7 @@ impl Ext4 {
             let end = part.end().min(last.end() << self.superblock().geometry().block_bits());
             let _map = inode.private::<Node>().change_map();
             let mut changed = info.clone();
-            runs.iter().try_for_each(|run| change.enter(&mut changed, *run))?;
+            change.enter(&mut changed, &runs)?;
             let changed = change.stamped(changed, end, now)?;
             *info = change.show(inode, changed)?;
             // OK: within the part.
@@ -374,18 +394,22 @@ impl Ext4 {
     /// Makes a file durable; with `data_only`, its times need not be.
     pub(crate) fn sync_file_data(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
-        if self.lazy_times.is_some() {
-            // What was written over may be part of no transaction.
-            if !data_only {
-                self.store_times(inode.private::<Node>().info().ino())?;
-            }
+        if self.lazy_times.is_some() && !data_only {
+            self.store_times(inode.private::<Node>().info().ino())?;
             return Ok(writer.transactions.sync()?);
         }
-        match inode.private::<Node>().changed_in() {
-            Some(tid) => Ok(writer.transactions.commit(tid)?),
-            // Not since it was read, but maybe before that.
-            None => Ok(writer.transactions.sync()?),
+        let (node, transactions) = (inode.private::<Node>(), &writer.transactions);
+        let (changed_in, written) = node.durable_with(data_only);
+        match changed_in {
+            Some(tid) => transactions.commit(tid)?,
+            None => {
+                let durable = transactions.committed();
+                transactions.sync()?;
+                node.note_durable(durable);
+            }
         }
+        // A commit may have been under way when contents were written, or there was none to be waited for.
+        Ok(transactions.flush(written)?)
     }
 }
 
@@ -417,8 +441,7 @@ impl Change<'_> {
         let mut runs: Vec<Run> = Vec::new();
         let (mut at, end) = (logical, logical + blocks);
         while at < end && runs.len() < to_usize(MAX_RUNS) {
-            let near = runs.last().and_then(Run::mapped).map(|blocks| blocks.end);
-            let run = match self.claim(info, at, end - at, false, Near { goal: near, growth }) {
+            let run = match self.claim(info, at, end - at, false, Near::behind(&runs, growth)) {
                 Err(Error::Answer(_)) if !runs.is_empty() => break,
                 run => run?,
             };

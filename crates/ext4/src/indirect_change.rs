@@ -10,7 +10,7 @@ use crate::change::Change;
 use crate::error::Result;
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
-use crate::map::RunKind;
+use crate::map::{Run, RunKind};
 use crate::map_change::{MAX_RUNS, Quota};
 use crate::mount::Ext4;
 
@@ -130,15 +130,11 @@ fn clear_numbers(bytes: &mut [u8], indexes: Range<usize>) {
 }
 
 impl Change<'_> {
-    /// Maps `blocks` blocks from `physical` on, which do not go beyond the block of numbers that `logical` is in.
-    pub(crate) fn insert_pointers(
-        &self,
-        info: &mut InodeInfo,
-        logical: u32,
-        physical: u64,
-        blocks: u64,
-    ) -> Result<()> {
-        let path = self.fs.indirect_map().path(logical).ok_or(Errno::EFBIG)?;
+    /// Maps a run, which does not go beyond the block of numbers that it begins in.
+    pub(crate) fn insert_pointers(&self, info: &mut InodeInfo, run: &Run) -> Result<()> {
+        let Some(Range { start: physical, end }) = run.mapped() else { return Ok(()) };
+        let blocks = end - physical;
+        let path = self.fs.indirect_map().path(run.logical).ok_or(Errno::EFBIG)?;
         if path.levels() == 0 {
             self.edit_roots(info, |roots| {
                 (physical..physical + blocks)

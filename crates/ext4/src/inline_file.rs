@@ -84,7 +84,7 @@ impl Ext4 {
             let _map = node.change_map();
             let mut changed = info.clone();
             change.clear_inline_data(&mut changed)?;
-            runs.iter().try_for_each(|run| change.enter(&mut changed, *run))?;
+            change.enter(&mut changed, &runs)?;
             change.show(inode, changed).map(Ok)
         })?
     }

@@ -324,8 +324,8 @@ impl Ext4 {
             return Err(stale("holds the value of an extended attribute"));
         }
         let attr = self.attr(&info)?;
-        let no_acl = info.inode.xattr_block().is_none() && !self.has_attributes_in_record(&info)?;
-        Ok(NewInode { attr, no_acl, private: Box::new(Node::new(info)) })
+        let plain = info.inode.xattr_block().is_none() && !self.has_attributes_in_record(&info)?;
+        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: Box::new(Node::new(info)) })
     }
 
     /// Whether `ino` is reserved or one of the volume's own files.

@@ -8,6 +8,7 @@ use extern4_disk::inode::InodeFlags;
 use extern4_disk::journal::Tid;
 use extern4_vfs::{Caps, Errno, Inode, NameRef, Rename, RenameFlags, Timespec};
 
+use crate::attrs::Need;
 use crate::change::Change;
 use crate::create::{LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, timestamp};
 use crate::error::{Error, Result};
@@ -137,16 +138,23 @@ impl Ext4 {
         {
             return Err(Errno::ENOTEMPTY.into());
         }
-        // A whiteout has no contents, and what has the new name already has room for it.
-        let whiteout = if rename.whiteout.is_some() { NODE_BLOCKS } else { 0 };
+        // A whiteout has no contents, but it may have an ACL; and what has the new name already has room for it.
+        let acls = match &rename.whiteout {
+            Some(new) => {
+                let mode = new.kind.file_type().mode_bits() | new.mode;
+                self.room_for_acls(mode, new.acl, new.default_acl)?
+            }
+            None => Need::default(),
+        };
+        let whiteout = if rename.whiteout.is_some() { NODE_BLOCKS + acls.blocks } else { 0 };
         let blocks = whiteout + if rename.target.is_none() { NAME_BLOCKS } else { 0 };
         let exactly = || {
             let moving = Moving::lock(rename);
-            let blocks = match rename.target {
+            let for_name = match rename.target {
                 None => self.blocks_for_name(&moving.to_dir().info, rename.to.name)?,
                 Some(_) => 0,
             };
-            Ok((moving, blocks))
+            Ok((moving, acls.blocks + for_name))
         };
         let left = rename.whiteout.as_ref().map(|new| {
             let from = rename.from.dir.private::<Node>().info();
@@ -159,7 +167,8 @@ impl Ext4 {
                 let dir = &moving.to_dir().info;
                 change.admit_blocks(dir, rename.caps, || self.blocks_for_name(dir, rename.to.name))?;
             }
-            left.map_or(Ok(()), |owners| change.admit(owners, rename.caps, || Ok(change.amount(0, 1))))?;
+            let amount = || Ok(change.amount(acls.blocks, 1));
+            left.map_or(Ok(()), |owners| change.admit(owners, rename.caps, amount))?;
             if exchange {
                 change.exchange(moving, rename)?
             } else {
@@ -168,9 +177,11 @@ impl Ext4 {
             moving.publish(self, rename, change.tid())
         };
         // Where it is made it stays, for it is large.
-        self.changing_sparingly(2 * NAME_CREDITS, blocks, exactly, |change, moving| match moving {
-            Some(mut moving) => operate(change, &mut moving),
-            None => operate(change, &mut Moving::lock(rename)),
+        self.changing_sparingly(2 * NAME_CREDITS + acls.credits, blocks, exactly, |change, moving| {
+            match moving {
+                Some(mut moving) => operate(change, &mut moving),
+                None => operate(change, &mut Moving::lock(rename)),
+            }
         })
     }
 
@@ -290,9 +301,10 @@ impl Change<'_> {
             }
         }
         // First of all: there may be no inode for it.
-        let whiteout =
+        let mut whiteout =
             rename.whiteout.as_ref().map(|new| self.new_inode(&moving.from.info, new)).transpose()?;
-        if let (Some(whiteout), Some(new)) = (&whiteout, &rename.whiteout) {
+        if let (Some(whiteout), Some(new)) = (&mut whiteout, &rename.whiteout) {
+            self.init_attributes(whiteout, new.acl, new.default_acl)?;
             self.store_new(whiteout, new)?;
         }
         if moving.target.is_some() {

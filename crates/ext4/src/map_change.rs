@@ -8,7 +8,8 @@
 //! # What it costs
 //! | | blocks beyond the data | metadata blocks changed |
 //! |---|---|---|
-//! | [`allocate_for`](Change::allocate_for), [`enter`](Change::enter) | [`map_blocks_needed`](Ext4::map_blocks_needed) | [`ALLOCATE_CREDITS`] |
+//! | [`allocate_for`](Change::allocate_for) | [`map_blocks_needed`](Ext4::map_blocks_needed) | [`ALLOCATE_CREDITS`] |
+//! | [`enter`](Change::enter) | [`part_of_hole`](Ext4::part_of_hole) | [`ALLOCATE_CREDITS`] |
 //! | [`mark_written`](Change::mark_written) | [`blocks_to_mark`](Ext4::blocks_to_mark) | [`MARK_CREDITS`] |
 //! | [`unmap`](Change::unmap) | [`blocks_to_cut`](Ext4::blocks_to_cut): none if the range goes on to the end | [`UNMAP_CREDITS`] |
 //! | [`shift`](Change::shift) | [`blocks_to_cut`](Ext4::blocks_to_cut) | [`SHIFT_CREDITS`] |
@@ -33,8 +34,8 @@ pub(crate) const MAP_BLOCKS: u32 = 6;
 pub(crate) const MAX_RUNS: u32 = 12;
 /// Bitmaps and descriptors of the data and of [`MAP_BLOCKS`], and the nodes on the way with their new neighbours.
 pub(crate) const ALLOCATE_CREDITS: u32 = 2 * (1 + MAP_BLOCKS) + 2 * MAP_BLOCKS;
-/// The same, for a range that ends in another leaf than it begins.
-pub(crate) const MARK_CREDITS: u32 = 2 * ALLOCATE_CREDITS;
+/// The same but for the data, of a leaf that is marked.
+pub(crate) const MARK_CREDITS: u32 = ALLOCATE_CREDITS;
 /// Groups that one [`Change::unmap`] begins to free blocks of.
 pub(crate) const UNMAP_GROUPS: u32 = 24;
 /// Blocks that may have been logged that one [`Change::unmap`] frees: the journal has to name each, and the smallest has little room for that.
@@ -49,11 +50,20 @@ pub(crate) const SHIFT_CREDITS: u32 = 2 * SHIFT_LEAVES + ALLOCATE_CREDITS;
 
 impl Ext4 {
     /// How many blocks [`Change::allocate_for`] takes for the map itself, at most, if it is called up to [`MAX_RUNS`]
-    /// times for `blocks` blocks from `logical` on.
+    /// times for `blocks` blocks from `logical` on, behind which the file has none.
     pub(crate) fn map_blocks_needed(&self, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
         match info.has_extents() {
             true => extent_change::blocks_needed(self, info, logical, blocks),
             false => indirect_change::blocks_needed(self, info, logical, blocks),
+        }
+    }
+
+    /// How many of `blocks` blocks of a hole from `logical` on one change maps, and how many blocks [`Change::enter`] takes for the
+    /// map itself then, at most.
+    pub(crate) fn part_of_hole(&self, info: &InodeInfo, logical: u32, blocks: u32) -> Result<(u32, u32)> {
+        match info.has_extents() {
+            true => extent_change::part_of_hole(self, info, logical, blocks),
+            false => Ok((blocks, indirect_change::blocks_needed(self, info, logical, blocks)?)),
         }
     }
 }
@@ -94,7 +104,7 @@ impl Change<'_> {
         unwritten: bool,
     ) -> Result<Run> {
         let run = self.claim(info, logical, want, unwritten, Near::default())?;
-        self.enter(info, run)?;
+        self.enter(info, &[run])?;
         Ok(run)
     }
 
@@ -102,6 +112,8 @@ impl Change<'_> {
     /// them yet. So nobody reads them before their contents have been written. They are [entered](Self::enter) or
     /// freed in the same change.
     ///
+    /// # Errors
+    /// `EFBIG` if `i_blocks` could not count them with what the change has claimed before: then what there is can be entered.
     pub(crate) fn claim(
         &self,
         info: &InodeInfo,
@@ -116,32 +128,30 @@ impl Change<'_> {
             false => indirect_change::goal(self, info, logical, want)?,
         };
         // OK: far fewer than 2^63 blocks.
-        info.clone()
-            .add_blocks(i64::from(want) + i64::from(MAP_BLOCKS), self.fs.superblock().block_size())?;
+        let blocks = near.claimed.cast_signed() + i64::from(want) + i64::from(MAP_BLOCKS);
+        info.clone().add_blocks(blocks, self.fs.superblock().block_size())?;
         let blocks = self.allocate_growing(near.goal.unwrap_or(goal), want, near.growth)?;
         let physical = blocks.start;
         let kind = if unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
         Ok(Run { logical, len_blocks: blocks.end - blocks.start, kind })
     }
 
-    /// The second half of [`allocate_for`](Self::allocate_for): maps a run that was [claimed](Self::claim).
-    pub(crate) fn enter(&self, info: &mut InodeInfo, run: Run) -> Result<()> {
-        let unwritten = matches!(run.kind, RunKind::Unwritten { .. });
-        let (RunKind::Unwritten { physical } | RunKind::Mapped { physical }) = run.kind else {
-            return Ok(());
-        };
+    /// The second half of [`allocate_for`](Self::allocate_for): maps runs that were [claimed](Self::claim) for one
+    /// [part of a hole](Ext4::part_of_hole), all at once.
+    pub(crate) fn enter(&self, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
         match info.has_extents() {
-            true => self.insert_extent(info, run.logical, physical, run.len_blocks, unwritten)?,
-            false => self.insert_pointers(info, run.logical, physical, run.len_blocks)?,
+            true => self.insert_extents(info, runs)?,
+            false => runs.iter().try_for_each(|run| self.insert_pointers(info, run))?,
         }
-        info.add_blocks(run.len_blocks.cast_signed(), self.fs.superblock().block_size())
+        let blocks: u64 = runs.iter().map(|run| run.len_blocks).sum();
+        info.add_blocks(blocks.cast_signed(), self.fs.superblock().block_size())
     }
 
     /// Makes blocks that were allocated and not written count as written. The range lies in one run.
     pub(crate) fn mark_written(&self, info: &mut InodeInfo, blocks: Range<u32>) -> Result<()> {
-        let mut left = u64::from(blocks.start)..u64::from(blocks.end);
-        while info.has_extents() && !left.is_empty() {
-            left = self.mark_extents(info, left, false)?;
+        if info.has_extents() {
+            let left = self.mark_extents(info, blocks.start.into()..blocks.end.into(), false)?;
+            debug_assert!(left.is_empty(), "a run lies in one leaf");
         }
         Ok(())
     }
@@ -208,9 +218,22 @@ impl Change<'_> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Near<'g> {
     /// Near this block; by default where what stands before them in the file ends.
-    pub(crate) goal: Option<u64>,
+    goal: Option<u64>,
     /// In the file's window, or with a new one behind them.
-    pub(crate) growth: Option<&'g Growth<'g>>,
+    growth: Option<&'g Growth<'g>>,
+    /// Blocks that the change has claimed for the file already.
+    claimed: u64,
+}
+
+impl<'g> Near<'g> {
+    /// Behind the runs that the change has claimed before, if there are any.
+    pub(crate) fn behind(runs: &[Run], growth: Option<&'g Growth<'g>>) -> Self {
+        let goal = runs.last().and_then(|run| match run.kind {
+            RunKind::Unwritten { physical } | RunKind::Mapped { physical } => Some(physical + run.len_blocks),
+            RunKind::Hole => None,
+        });
+        Self { goal, growth, claimed: runs.iter().map(|run| run.len_blocks).sum() }
+    }
 }
 
 /// How much one change may still free: each group costs a bitmap and a descriptor, and each block of metadata a place in the list

@@ -5,6 +5,10 @@
 //! the volume is in use; if not, who wrote it has died. A node that finds somebody else's number in the place of its own has been
 //! taken for dead, and gives the volume up: nothing more of it becomes durable.
 //!
+//! Of two who find the volume free at the same moment, the last to write has it, and each looks once more who that is. Who writes soon after
+//! it has looked need not wait for long: whoever has not seen the number has written as soon, or knows that it came late. Who came late may have
+//! written over the number of one who has the volume by then; so it waits until that one has given it up.
+//!
 //! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`. That a second is waited beyond twice the interval is what e2fsck
 //! was observed to do.
 
@@ -23,7 +27,9 @@ use crate::create::now_seconds;
 use crate::error::{InUse, Result};
 use crate::mount::Ext4;
 
-/// How long another may take from finding the volume free to writing its number.
+/// Who has taken longer than this from finding the volume free to writing its number comes late.
+const SOON: Duration = Duration::from_millis(50);
+/// How long who was in time waits for others who were.
 const SETTLING: Duration = Duration::from_millis(100);
 /// Seconds between two numbers, at most: `mke2fs(8)` sets no longer interval. A volume that says more is not waited for the longer.
 const MOST_SECONDS: u16 = 300;
@@ -69,17 +75,19 @@ impl Spot {
         self.superblock.mmp_interval().clamp(1, MOST_SECONDS)
     }
 
-    /// The block once it is certain that nobody has the volume for writing.
-    fn wait_until_free(&self) -> Result<Mmp> {
+    /// The block once it is certain that nobody has the volume for writing, and when it was looked at.
+    fn wait_until_free(&self) -> Result<(Mmp, Instant)> {
+        let looked = Instant::now();
         let found = self.read()?;
         match found.state() {
-            MmpState::Clean => Ok(found),
+            MmpState::Clean => Ok((found, looked)),
             MmpState::Fsck => Err(in_use(&found)),
             MmpState::Live(_) => {
                 sleep(patience(self.seconds(), found.check_interval()));
+                let looked = Instant::now();
                 let later = self.read()?;
                 let is_free = later.state() == found.state() || later.state() == MmpState::Clean;
-                if is_free { Ok(later) } else { Err(in_use(&later)) }
+                if is_free { Ok((later, looked)) } else { Err(in_use(&later)) }
             }
         }
     }
@@ -140,7 +148,7 @@ impl Guard {
     /// [`Error::InUse`](crate::Error::InUse) if somebody else has it; a corrupt block; a device that fails.
     pub(crate) fn take(fs: &Ext4) -> Result<Option<Self>> {
         let Some(spot) = Spot::of(fs) else { return Ok(None) };
-        let free = spot.wait_until_free()?;
+        let (free, looked) = spot.wait_until_free()?;
         let host = rustix::system::uname();
         let device = fs.device.name().map_or(&b"memory"[..], |name| name.as_encoded_bytes());
         let node = Node { host: host.nodename().to_bytes(), device };
@@ -149,7 +157,7 @@ impl Guard {
         let ours = free.taken(sequence, &node, check_interval, now_seconds().into());
         spot.write(&ours)?;
         // Another may have found it free at the same moment, and the last to write has it.
-        sleep(SETTLING);
+        sleep(if looked.elapsed() < SOON { SETTLING } else { patience(spot.seconds(), check_interval) });
         let found = spot.read()?;
         if found.state() != ours.state() {
             return Err(in_use(&found));

@@ -6,7 +6,7 @@
 //!
 //! # Locks
 //! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `current` is held
-//! for as long as it takes to copy it or to replace it, and nothing is waited for under it but the list of orphans; `shown` is changed only under it, and so is
+//! for as long as it takes to copy it or to replace it, or to note what makes it durable, and nothing is waited for under it but the list of orphans; `shown` is changed only under it, and so is
 //! what `current` says, or nothing. `map` is held shared by who
 //! reads contents, from finding out where they are until they have been read, and exclusive by who takes blocks away from the
 //! file: so nobody reads a block that has become another's. Attributes, and contents inside the inode, are guarded by it in the
@@ -20,11 +20,13 @@
 //! lists them has it shared. It is taken inside a handle by who changes, and neither opens a handle nor waits for a commit under it.
 //! Who has two, for a rename, has the `rwsem` of both directories exclusive, so nobody else wants them.
 
+use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::PoisonError;
 
 use extern4_disk::geometry::Position;
 use extern4_disk::journal::Tid;
+use extern4_jbd2::Flush;
 use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{Latch, LatchGuard};
@@ -37,17 +39,21 @@ use crate::mount::Ext4;
 use crate::window::Window;
 
 /// An inode in use.
+#[repr(C)]
 pub(crate) struct Node {
     /// For readers, what `current` says.
     shown: Shown<InodeInfo>,
-    current: Latch<Current>,
+    map: Bravo,
+    names: Bravo,
     position: Option<Position>,
     /// Where in its record extended attributes are. What that follows from never changes.
     xattr_range: Range<usize>,
-    map: Bravo,
-    names: Bravo,
     pub(crate) window: Window,
+    current: Latch<Current>,
 }
+
+/// What readers look at is on another cache line than what is changed beside them.
+const _: () = assert!(offset_of!(Node, current) >= offset_of!(Node, names) + 64);
 
 /// A directory while its names are changed: nobody else changes or reads them until this is gone.
 pub(crate) struct Names<'d> {
@@ -75,10 +81,23 @@ impl<'d> Names<'d> {
 /// What is known of an inode now.
 struct Current {
     info: InodeInfo,
-    /// The last transaction that changed it since it was read: what `fsync` waits for.
-    changed_in: Option<Tid>,
+    /// What `fsync` waits for, and what `fdatasync` does.
+    changed_in: Changed,
+    contents_in: Changed,
+    /// The flush that covers what was written over blocks that the file had.
+    written: Flush,
     /// The inode has been given back; another file may have its number.
     is_freed: bool,
+}
+
+/// The last transaction that changed something since the inode was read, or one that has all that was changed before; if neither is known,
+/// then whatever was changed before may be in one that is not durable.
+type Changed = Option<Tid>;
+
+impl Current {
+    fn note(&mut self, tid: Tid) {
+        (self.changed_in, self.contents_in) = (Some(tid), Some(tid));
+    }
 }
 
 impl Node {
@@ -86,18 +105,19 @@ impl Node {
         Self::with(info, None)
     }
 
-    fn with(mut info: InodeInfo, changed_in: Option<Tid>) -> Self {
+    fn with(mut info: InodeInfo, changed_in: Changed) -> Self {
         let (position, xattr_range) = (info.position(), info.fields().xattr_range());
         info.set_untouched();
-        let current = Latch::new(Current { info, changed_in, is_freed: false });
+        let (contents_in, written) = (changed_in, Flush::default());
+        let current = Latch::new(Current { info, changed_in, contents_in, written, is_freed: false });
         Self {
             shown: Shown::nothing(),
-            current,
-            position,
-            xattr_range,
             map: Bravo::new(()),
             names: Bravo::new(()),
+            position,
+            xattr_range,
             window: Window::default(),
+            current,
         }
     }
 
@@ -140,8 +160,17 @@ impl Node {
 
     /// Puts a changed inode in place, which transaction `tid` makes durable.
     pub(crate) fn set(&self, info: &InodeInfo, tid: Tid) {
+        self.put(info, |current| current.note(tid));
+    }
+
+    /// The same for one of which nothing but times has changed: contents can be read without that.
+    pub(crate) fn set_times(&self, info: &InodeInfo, tid: Tid) {
+        self.put(info, |current| current.changed_in = Some(tid));
+    }
+
+    fn put(&self, info: &InodeInfo, note: impl FnOnce(&mut Current)) {
         let mut current = self.change();
-        current.changed_in = Some(tid);
+        note(&mut current);
         current.info.clone_from(info);
         current.info.set_untouched();
     }
@@ -150,14 +179,14 @@ impl Node {
     /// its names have changed.
     pub(crate) fn note(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
-        current.changed_in = Some(tid);
+        current.note(tid);
         current.info.near = info.near;
     }
 
     /// Changes the inode where it stands, as part of transaction `tid`. `edit` waits for nothing.
     pub(crate) fn edit<R>(&self, tid: Tid, edit: impl FnOnce(&mut InodeInfo) -> R) -> R {
         let mut current = self.change();
-        current.changed_in = Some(tid);
+        current.note(tid);
         let result = edit(&mut current.info);
         current.info.set_untouched();
         result
@@ -190,9 +219,22 @@ impl Node {
         current.info.set_untouched();
     }
 
-    /// The last transaction that changed it since it was read.
-    pub(crate) fn changed_in(&self) -> Option<Tid> {
-        self.current().changed_in
+    /// Notes that `flush` covers what has been written over blocks that the file had.
+    pub(crate) fn note_written(&self, flush: Flush) {
+        self.current().written = flush;
+    }
+
+    /// What makes it durable: a transaction, for contents alone if `data_only`, and a flush.
+    pub(crate) fn durable_with(&self, data_only: bool) -> (Changed, Flush) {
+        let current = self.current();
+        (if data_only { current.contents_in } else { current.changed_in }, current.written)
+    }
+
+    /// Notes that all is durable that was changed before the inode was read, as transaction `tid` is.
+    pub(crate) fn note_durable(&self, tid: Tid) {
+        let mut current = self.current();
+        current.changed_in.get_or_insert(tid);
+        current.contents_in.get_or_insert(tid);
     }
 
     /// Blocks stay where they are as long as this lives.

@@ -77,6 +77,9 @@ impl Ext4 {
             Ok(change.tid())
         };
         let tid = self.changing(need.credits, need.blocks, operate)?;
+        if sets_only_times(set) {
+            return self.publish_times(inode, &info, tid);
+        }
         let Some(acl) = &set.acl else { return self.publish(inode, &info, tid) };
         let attr = self.attr(&info)?;
         node.set(&info, tid);
@@ -149,6 +152,18 @@ fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>
 fn sets_only_mode(set: &SetAttr) -> bool {
     let ids = [set.uid, set.gid, set.project].iter().any(Option::is_some);
     !ids && set.flags.is_none() && set.acl.is_none() && set.atime.is_none() && set.mtime.is_none()
+}
+
+/// Whether nothing is set but times.
+fn sets_only_times(set: &SetAttr) -> bool {
+    let times = SetAttr {
+        atime: set.atime,
+        mtime: set.mtime,
+        ctime: set.ctime,
+        caps: set.caps,
+        ..SetAttr::default()
+    };
+    *set == times
 }
 
 fn set_fields(fields: &mut Fields, set: &SetAttr) {

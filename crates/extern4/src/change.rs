@@ -11,7 +11,7 @@ use vfs::{
     Acl, AclKind, Attributes, FileFlags, How, NewKind, OpenFlags, OpenHow, RenameFlags, SetTime, XattrFlags,
 };
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::file::File;
 use crate::session::{Session, bytes};
 
@@ -43,51 +43,6 @@ impl Session {
         let how = OpenHow { flags, mode, resolve: self.resolve() };
         let open = self.vfs().open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))?;
         Ok(File::new(open))
-    }
-
-    /// Replaces the contents of a file, or makes it. Whoever looks meanwhile finds the old file or the new one, whole, and so does
-    /// whoever looks after a crash: the contents are written under another name beside it and renamed when they are durable.
-    /// The new file has the mode of the old one, and its owner where the session may give it.
-    pub fn write_file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
-        let path = path.as_ref();
-        let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
-        let old = match self.metadata(path) {
-            Ok(old) => Some(old),
-            Err(error) if error.errno() == vfs::Errno::ENOENT => None,
-            Err(error) => return Err(error),
-        };
-        let (file, beside) = self.create_beside(path, name)?;
-        let written = (|| {
-            file.write_all_at(contents.as_ref(), 0)?;
-            if let Some(old) = old {
-                // Only whoever is privileged may give files away; for others the new one is their own.
-                let _ = self.chown(&beside, Some(old.uid()), Some(old.gid()));
-                self.set_permissions(&beside, old.mode() & 0o7777)?;
-            }
-            file.sync_all()?;
-            self.rename(&beside, path)
-        })();
-        if written.is_err() {
-            let _ = self.remove_file(&beside);
-        }
-        written
-    }
-
-    /// Makes a file that nobody looks for, in the directory of `path`.
-    fn create_beside(&self, path: &Path, name: &OsStr) -> Result<(File, std::path::PathBuf)> {
-        let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-        for attempt in 0u32.. {
-            let mut beside = std::ffi::OsString::from(".");
-            // Short enough for a name, however long the other is.
-            beside.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
-            beside.push(format!(".new{attempt}"));
-            let beside = path.with_file_name(beside);
-            match self.open_with(&beside, flags, 0o644) {
-                Err(error) if error.errno() == vfs::Errno::EEXIST => {}
-                opened => return opened.map(|file| (file, beside)),
-            }
-        }
-        Err(Error::new(ErrorKind::Os(vfs::Errno::EEXIST), "write").at(path))
     }
 
     /// Makes a directory with the mode 0755 less the umask.

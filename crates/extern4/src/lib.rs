@@ -32,6 +32,7 @@ mod dir;
 mod error;
 mod file;
 mod metadata;
+mod replace;
 mod session;
 mod volume;
 

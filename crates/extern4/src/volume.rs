@@ -345,8 +345,9 @@ impl Volume {
         self.superblock().is_read_only()
     }
 
-    /// Forbids changes, or allows them again. `EBUSY` while files are open for writing or a change is under way: once this
-    /// has succeeded there is no writer, and all that was changed is durable. `EROFS` for a volume that was opened for reading.
+    /// Forbids changes, or allows them again. `EBUSY` while files are open for writing, one that has been removed is still in use, or a
+    /// change is under way: once this has succeeded there is no writer, and all that was changed is durable. `EROFS` for a volume that was
+    /// opened for reading.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         self.superblock().remount(read_only).map_err(|e| Error::from_vfs("remount", e))
     }

@@ -4,6 +4,7 @@
 //! `cargo test -p extern4 --features audit --test footprint -- --nocapture` prints the figures.
 
 use std::hint::black_box;
+use std::sync::Barrier;
 use std::time::Duration;
 
 use extern4::{Access, Cred, OpenFlags, Session, Volume};
@@ -123,23 +124,28 @@ fn come_and_go(session: &Session, dir: &str, name: u32) {
 
 /// What two threads share that make and remove files, in these directories, under names of their own. They may meet by chance, in a
 /// stripe of a cache, or because a commit comes between: so they get several chances to share no more than `most` lines.
+///
+/// Threads that meet in a group go apart, and they have to meet for that: on a busy machine two threads may take turns for a while.
+/// So each time they get twice as long as before.
 fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
     const TRIES: u32 = 12;
-    /// Enough for threads that meet in a group to go apart.
-    const PAIRS: u32 = 2000;
+    /// How many files each thread makes and removes before the first try.
+    const FILES: u32 = 2000;
     let mut met = Vec::new();
     for name in 0..TRIES {
-        let both = [(dirs[0], 2 * name, session.clone()), (dirs[1], 2 * name + 1, session.clone())];
+        let other_session = session.clone();
+        let one = || come_and_go(session, dirs[0], 2 * name);
+        let other = || come_and_go(&other_session, dirs[1], 2 * name + 1);
+        let both = Barrier::new(2);
+        let many = |act: &dyn Fn()| {
+            both.wait();
+            (0..FILES << name).for_each(|_| act());
+        };
         std::thread::scope(|scope| {
-            for (dir, name, session) in &both {
-                scope.spawn(move || (0..PAIRS).for_each(|_| come_and_go(session, dir, *name)));
-            }
+            scope.spawn(|| many(&other));
+            many(&one);
         });
-        let [(one_dir, one_name, one), (other_dir, other_name, other)] = &both;
-        let [one, other] = side_by_side(
-            || come_and_go(one, one_dir, *one_name),
-            || come_and_go(other, other_dir, *other_name),
-        );
+        let [one, other] = side_by_side(one, other);
         let found = conflicts(&one, &other);
         println!("a file made and removed      {one}, {} in conflict", found.len());
         if found.len() <= most {

@@ -150,6 +150,8 @@ pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// FUSE_SETXATTR_ACL_KILL_SGID: an access ACL takes the set-group-id bit off.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
+/// FUSE_NOTIFY_INVAL_INODE: what the kernel knows of a node is out of date.
+pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 /// FUSE_NOTIFY_PRUNE: the kernel is to forget nodes that nobody uses.
 pub(crate) const NOTIFY_PRUNE: i32 = 9;
 /// The minor version that knows it.
@@ -211,6 +213,12 @@ wire! {
         max_stack_depth: u32,
         request_timeout: u16,
         unused: [u16; 11],
+    }
+    /// With an offset below zero, of the attributes alone.
+    struct NotifyInvalInodeOut = 24 {
+        ino: u64,
+        off: i64,
+        len: i64,
     }
     /// Before the node ids.
     struct NotifyPruneOut = 16 {

@@ -6,7 +6,7 @@ use zerocopy::FromBytes as _;
 use crate::abi::{Features, InitIn, InitInExt, InitOut, MAJOR, MINOR, MINOR_MIN};
 use crate::reply::Body;
 use crate::request::Request;
-use crate::server::{Config, Server, Transport};
+use crate::server::{Config, Server};
 
 /// Pages of 4 KiB that one request carries at most.
 const MAX_PAGES: u16 = 256;
@@ -21,11 +21,11 @@ const MAX_BACKGROUND: u16 = 64;
 /// What is wanted of a kernel that offers it.
 ///
 /// Not `ATOMIC_O_TRUNC`: a kernel that has the file cut as it is opened finds out too late that it is being executed (`ETXTBSY`).
-fn wanted(config: &Config) -> Features {
+fn wanted(config: &Config, rings: bool) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);
     wanted.set(Features::WRITEBACK_CACHE, config.writeback);
-    wanted.set(Features::OVER_IO_URING, config.transport != Transport::Device);
+    wanted.set(Features::OVER_IO_URING, rings);
     wanted
 }
 
@@ -48,7 +48,7 @@ impl Server {
             let (more, _) = InitInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
             offered |= Features::from_bits_truncate(u64::from(more.flags2) << 32);
         }
-        let agreed = self.agree(offered & wanted(self.config()));
+        let agreed = self.agree(offered & wanted(self.config(), self.has_rings()));
         let [low, high] = [agreed.bits(), agreed.bits() >> 32].map(|half| half as u32);
         body.put(&InitOut {
             major: MAJOR,

@@ -56,6 +56,8 @@ pub struct MountOptions {
 #[derive(Debug)]
 pub struct Mounted {
     dir: PathBuf,
+    /// Its number: "major:minor".
+    device: Option<String>,
     not_blk: Option<io::Error>,
 }
 
@@ -66,7 +68,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     if !geteuid().is_root() {
         let device = fusermount::mount(&dir, &words(options))?;
         let not_blk = options.blk.as_ref().map(|_| Errno::PERM.into());
-        return Ok((device, Mounted { dir, not_blk }));
+        return Ok((device, Mounted::new(dir, not_blk)));
     }
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
@@ -80,7 +82,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
             match rustix::mount::mount(&path, &dir, BLOCK_TYPE, flags(options), &*data) {
                 Ok(()) => {
                     read_far_ahead(&dir);
-                    return Ok((device, Mounted { dir, not_blk: None }));
+                    return Ok((device, Mounted::new(dir, None)));
                 }
                 // A kernel without it.
                 Err(error @ Errno::NODEV) => Some(error.into()),
@@ -93,15 +95,19 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     let data = CString::new(data).expect("no zero byte");
     rustix::mount::mount(&options.source, &dir, TYPE, flags(options), &*data)?;
     read_far_ahead(&dir);
-    Ok((device, Mounted { dir, not_blk }))
+    Ok((device, Mounted::new(dir, not_blk)))
+}
+
+/// The number of what is mounted on `dir`.
+fn device_on(dir: &Path) -> Option<String> {
+    device_of(&std::fs::read("/proc/self/mountinfo").unwrap_or_default(), dir)
 }
 
 /// Has the kernel read as far ahead of who reads a file from end to end as one request carries: by default that is an eighth, and it
 /// asks for a part when the one before has been read. Nothing is lost where that cannot be said.
 fn read_far_ahead(dir: &Path) {
     const KIB: usize = MAX_READ_BYTES / 1024;
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let Some(device) = device_of(&table, dir) else { return };
+    let Some(device) = device_on(dir) else { return };
     // That of a block device's mount is told by its name from the block device's own.
     for name in [format!("{device}-fuseblk"), device] {
         let path = format!("/sys/class/bdi/{name}/read_ahead_kb");
@@ -188,13 +194,38 @@ fn flags(options: &MountOptions) -> MountFlags {
 }
 
 impl Mounted {
+    fn new(dir: PathBuf, not_blk: Option<io::Error>) -> Self {
+        let device = device_on(&dir);
+        Self { dir, device, not_blk }
+    }
+
+    /// Whether something else is on the directory by now, or nothing. Not known without `/proc`.
+    fn has_gone(&self) -> bool {
+        self.device.is_some() && device_on(&self.dir) != self.device
+    }
+
+    /// Takes away what nobody serves any more, if it is still there.
+    pub fn clear(&self) {
+        if !self.has_gone() {
+            // It is a mount that fails every call, and is no worse if it stays.
+            let _ = detach(&self.dir);
+        }
+    }
+
     /// Why it is not the mount of a block device, where that was wished for.
     pub fn not_blk(&self) -> Option<&io::Error> {
         self.not_blk.as_ref()
     }
 
     /// Takes it away, whoever uses it: for them, every call fails from then on. What they have written is served before.
+    ///
+    /// # Errors
+    /// `EBUSY` if something else is mounted over it, which comes first, or it is in no directory any more: then it ends with the last who
+    /// uses it.
     pub fn end(&self) -> io::Result<()> {
+        if self.has_gone() {
+            return Err(Errno::BUSY.into());
+        }
         match unmount_dir(&self.dir) {
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {}
             result => return result,

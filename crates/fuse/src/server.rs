@@ -75,7 +75,19 @@ impl Default for Config {
 }
 
 /// Reads what the kernel says that it has forgotten, and has it forgotten here.
-pub(crate) type Hearing = Box<dyn Fn() + Send + Sync>;
+pub(crate) type Hearing = Box<dyn Fn(Hear) + Send + Sync>;
+
+/// Tells the kernel that the attributes it knows of a node are out of date.
+pub(crate) type Telling = Box<dyn Fn(&Server, u64) + Send + Sync>;
+
+/// How much of what the kernel has to say is heard at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hear {
+    /// All that there is: whoever asks for something meanwhile may have to wait longer.
+    All,
+    /// Up to the first who asks for something: before that comes, as a rule, all that has been forgotten.
+    UntilAsked,
+}
 
 /// Answers the kernel's requests for one mount. Any number of threads may have it answer at the same time.
 pub struct Server {
@@ -88,9 +100,13 @@ pub struct Server {
     agreed: OnceLock<Features>,
     /// The kernel can be asked to forget.
     prunes: OnceLock<bool>,
+    /// There are rings to be used, if the kernel will.
+    rings: OnceLock<bool>,
     /// Reads what the kernel has forgotten, once requests come.
     hearing: OnceLock<Hearing>,
-    /// Held shared while something is forgotten.
+    /// Tells the kernel what it would not find out by itself, once requests come.
+    telling: OnceLock<Telling>,
+    /// Held shared from before a word of what the kernel has forgotten is read until that is forgotten here.
     pub(crate) forgetting: Bravo<()>,
     /// A request met a fault in the program: nothing is changed any more.
     broken: AtomicBool,
@@ -107,7 +123,9 @@ impl Server {
             meter: Meter::new(),
             agreed: OnceLock::new(),
             prunes: OnceLock::new(),
+            rings: OnceLock::new(),
             hearing: OnceLock::new(),
+            telling: OnceLock::new(),
             forgetting: Bravo::new(()),
             broken: AtomicBool::new(false),
             config,
@@ -171,6 +189,17 @@ impl Server {
         }
     }
 
+    /// Notes whether there are rings, before anything is agreed on.
+    pub(crate) fn note_rings(&self, rings: bool) {
+        // It is served once.
+        let _ = self.rings.set(rings);
+    }
+
+    /// Whether there are rings to be used.
+    pub(crate) fn has_rings(&self) -> bool {
+        self.rings.get().copied().unwrap_or(false)
+    }
+
     /// Whether the kernel can be asked to forget nodes.
     pub(crate) fn prunes(&self) -> bool {
         self.prunes.get().copied().unwrap_or(false)
@@ -187,11 +216,25 @@ impl Server {
         let _ = self.hearing.set(hearing);
     }
 
+    /// Notes how to tell the kernel that attributes are out of date.
+    pub(crate) fn tell_by(&self, telling: Telling) {
+        // There is one for a mount.
+        let _ = self.telling.set(telling);
+    }
+
+    /// Has the kernel ask for the attributes of a node before it uses them again: a request has changed some of which the kernel does not
+    /// know that it changes them. To be called before that is answered, so that who has asked sees them.
+    pub(crate) fn attributes_changed(&self, nodeid: u64) {
+        if let Some(tell) = self.telling.get() {
+            tell(self, nodeid);
+        }
+    }
+
     /// Has forgotten whatever the kernel has until now. It says so in a word that nobody waits for, and only then is the room of a file free
     /// that has been removed.
-    pub(crate) fn forget_now(&self) {
+    pub(crate) fn forget_now(&self, how: Hear) {
         if let Some(hear) = self.hearing.get() {
-            hear();
+            hear(how);
         }
         // What another thread has read before.
         drop(self.forgetting.write());
@@ -218,7 +261,7 @@ impl Server {
         let outlet = outlet.map(|outlet| -> &mut dyn Outlet { outlet });
         let mut answer = self.try_answer(opcode, request, Body::new(&mut *space, outlet));
         if matches!(answer, Answer::Error(Errno::ENOSPC | Errno::EDQUOT)) {
-            self.forget_now();
+            self.forget_now(Hear::All);
             answer = self.try_answer(opcode, request, Body::new(space, None));
         }
         self.meter.note(opcode, start.elapsed(), matches!(answer, Answer::Error(_)));

@@ -107,10 +107,11 @@ impl Committer {
 
     /// Closes the running transaction and makes it durable.
     fn commit(&mut self) -> Result<(), Error> {
+        let flush = self.shared.flushes.begin();
         let closed = self.shared.close_running(&*self.observer)?;
         if closed.is_empty() {
             self.flush()?;
-            self.shared.committed(None);
+            self.shared.committed(None, flush);
             return Ok(());
         }
         let tid = closed.tid;
@@ -130,7 +131,7 @@ impl Committer {
         Counters::add(&self.shared.counters.transactions, 1);
         // Before those who wait are woken, so that they can use what was freed.
         self.observer.committed(tid, &freed);
-        self.shared.committed(Some(tid));
+        self.shared.committed(Some(tid), flush);
         if let Some(journaling) = &mut self.journaling {
             journaling.begin_checkpoint();
         }
@@ -140,7 +141,7 @@ impl Committer {
     fn flush(&self) -> Result<(), Error> {
         match &self.journaling {
             Some(journaling) => journaling.log.flush_home(),
-            None => flush(&self.shared),
+            None => self.shared.flush_volume(),
         }
     }
 
@@ -170,22 +171,17 @@ impl Committer {
 /// Without a journal: file data is made durable, then what refers to it is written, in the order of blocks. Returns
 /// false: nothing needs to be revoked.
 fn write_home(shared: &Shared, closed: &Closed) -> Result<bool, Error> {
-    flush(shared)?;
+    shared.flush_volume()?;
     shared.go_on()?;
     let mut writer = BlockWriter::new(shared.cache.device(), shared.cache.block_size());
     for (pin, image) in &closed.changed {
         writer.push(pin.number(), image)?;
     }
     writer.finish()?;
-    flush(shared)?;
+    shared.flush_volume()?;
     let count = u64::try_from(closed.changed.len()).unwrap_or(u64::MAX);
     Counters::add(&shared.counters.blocks_logged, count);
     Ok(false)
-}
-
-fn flush(shared: &Shared) -> Result<(), Error> {
-    Counters::add(&shared.counters.flushes, 1);
-    Ok(shared.cache.device().flush()?)
 }
 
 /// Tells everybody should the committer panic, so that nobody waits for ever.
@@ -222,7 +218,9 @@ impl Journaling {
     fn make_room(&mut self, shared: &Shared, closed: &Closed) -> Result<(), Error> {
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         let measure = self.log.measure();
-        let blocks = measure.blocks(count(closed.changed.len()), count(closed.revoked.len()));
+        // No more than there are copies in the log, however many blocks have been freed.
+        let revokes = closed.revoked.iter().filter(|block| self.log.has_copy(**block)).count();
+        let blocks = measure.blocks(count(closed.changed.len()), count(revokes));
         if blocks > u64::from(measure.room) {
             return Err(Error::TooLarge { blocks, room: measure.room });
         }

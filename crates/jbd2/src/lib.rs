@@ -26,6 +26,7 @@ mod committer;
 mod counters;
 mod door;
 mod error;
+mod flush;
 mod handle;
 mod journal;
 mod log;
@@ -40,6 +41,7 @@ mod transactions;
 
 pub use counters::Stats;
 pub use error::Error;
+pub use flush::Flush;
 pub use handle::Handle;
 pub use journal::Journal;
 pub use map::{JournalMap, Run};

@@ -15,6 +15,7 @@ use extern4_sync::model::race_for;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
 use crate::committer::Closed;
+use crate::flush::Flushes;
 use crate::shared::{Limits, Shared};
 use crate::{Closing, Observer};
 
@@ -134,5 +135,46 @@ fn handle_credits_vs_limit() {
         // It may be open beside the first two of those, and after the last.
         |world| world.change(4, 0..0),
         |world, (), ()| assert_eq!(world.close().changed.len(), 4),
+    );
+}
+
+/// A device: what has been written, and what a power loss leaves of that.
+#[derive(Default)]
+struct Device([AtomicU64; 2]);
+
+impl Device {
+    fn write(&self) {
+        self.0[0].store(1, Ordering::Relaxed);
+    }
+
+    fn flush(&self) -> Result<(), ()> {
+        let written = self.0[0].load(Ordering::Relaxed);
+        self.0[1].fetch_max(written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn assert_durable(&self) {
+        assert_eq!(self.0[1].load(Ordering::Relaxed), 1, "a flush that began before covers it");
+    }
+}
+
+/// Who has written waits for a flush that covers it, beside a commit and beside somebody who flushes for another file.
+#[test]
+fn write_and_flush_vs_flushes_of_others() {
+    let flush = |(flushes, device): &(Flushes, Device)| flushes.wait(flushes.next(), || device.flush());
+    race_for(
+        || (Flushes::default(), Device::default()),
+        move |world| {
+            world.1.write();
+            flush(world).expect("a flush");
+            world.1.assert_durable();
+        },
+        move |world| {
+            let begun = world.0.begin();
+            world.1.flush().expect("a flush");
+            world.0.end(begun);
+            flush(world)
+        },
+        |world, (), _| world.1.assert_durable(),
     );
 }

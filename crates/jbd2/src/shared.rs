@@ -14,6 +14,7 @@ use extern4_sync::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard,
 use crate::committer::{Closed, Unwritten};
 use crate::counters::Counters;
 use crate::door::{Door, Entered, Left};
+use crate::flush::{Flush, Flushes};
 use crate::log::Measure;
 use crate::running::Running;
 use crate::transactions::{Closing, Observer};
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) data: AtomicU64,
     /// Those of each thread that are not in `data` yet, so that threads that write little at a time do not share a line.
     pub(crate) small_data: PerThread<Cell<u64>>,
+    pub(crate) flushes: Flushes,
     /// Nothing more may be made durable.
     halted: AtomicBool,
     /// What the committer has left behind. Put there once, and never looked at.
@@ -155,6 +157,7 @@ impl Shared {
             is_dated: AtomicBool::new(false),
             data: AtomicU64::new(0),
             small_data: PerThread::new(),
+            flushes: Flushes::default(),
             halted: AtomicBool::new(false),
             unwritten: OnceLock::new(),
             limits,
@@ -362,6 +365,20 @@ impl Shared {
         Ok(())
     }
 
+    /// See [`Transactions::flush`](crate::Transactions::flush).
+    pub(crate) fn flush(&self, flush: Flush) -> Result<(), Error> {
+        self.flushes.wait(flush, || {
+            self.state().check()?;
+            self.flush_volume().inspect_err(|error| self.fail(error.clone()))
+        })
+    }
+
+    /// Flushes the device of the volume.
+    pub(crate) fn flush_volume(&self) -> Result<(), Error> {
+        Counters::add(&self.counters.flushes, 1);
+        Ok(self.cache.device().flush()?)
+    }
+
     /// Has all that was changed committed and written home, and waits for that.
     pub(crate) fn settle(&self) -> Result<(), Error> {
         let mut state = self.state();
@@ -487,7 +504,8 @@ impl Shared {
     }
 
     /// The transaction that was closed last is durable: `tid`, or an empty one.
-    pub(crate) fn committed(&self, tid: Option<Tid>) {
+    pub(crate) fn committed(&self, tid: Option<Tid>, flush: Flush) {
+        self.flushes.end(flush);
         let mut state = self.state();
         state.committed = tid.unwrap_or(state.committed);
         state.done = state.closed;

@@ -27,6 +27,8 @@
 //! 4. A block's own lock, inside [`Buffer::change`] and [`extern4_block::Pin::snapshot`]. No other is taken under it
 //!    but what the change itself takes. Handles only change blocks while they are open, so a snapshot taken when none
 //!    is open is the transaction, whole.
+//! 5. The lock of `flush::Flushes`: which flushes of the volume are through. No other is taken under it, and none is held while
+//!    the device is flushed.
 //!
 //! The log and what is on its way home belong to the committer's thread and have no lock. `Shared::halted` is an
 //! atomic flag so that the committer can look at it between two writes; nothing is published through it, so its
@@ -46,6 +48,7 @@ use extern4_sync::primitive::{Mutex, Ordering::Relaxed};
 use crate::checkpoint::Checkpoint;
 use crate::committer::{Committer, Journaling};
 use crate::counters::{Counters, Stats};
+use crate::flush::Flush;
 use crate::log::Log;
 use crate::running::Running;
 use crate::shared::{Limits, Shared};
@@ -215,6 +218,24 @@ impl Transactions {
         let running = self.shared.running.tid();
         let target = if running.is_after(tid) { state.closed } else { state.closed + 1 };
         self.shared.wait_done(state, target)
+    }
+
+    /// The youngest transaction that is durable.
+    pub fn committed(&self) -> Tid {
+        self.shared.state().committed
+    }
+
+    /// The first flush that makes durable what this thread has written so far past the transactions.
+    pub fn next_flush(&self) -> Flush {
+        self.shared.flushes.next()
+    }
+
+    /// Makes durable what `flush` was named for, and the thread that commits has no part in that. Returns at once if it is.
+    ///
+    /// # Errors
+    /// As [`Transactions::start`]; where the device cannot be flushed, nothing can be changed any more, as after a commit that failed.
+    pub fn flush(&self, flush: Flush) -> Result<(), Error> {
+        self.shared.flush(flush)
     }
 
     /// Makes everything durable that was changed through handles that are closed, and file data that was written

@@ -54,7 +54,10 @@ impl<T: Send + Sync + 'static> Shown<T> {
     /// Shows nothing any more, before it is changed. Locks: the lock, exclusive.
     #[inline]
     pub fn hide(&self) {
-        self.looks.store(0, Ordering::Relaxed);
+        // Who changes it again and again leaves the line as it is.
+        if self.looks.load(Ordering::Relaxed) != 0 {
+            self.looks.store(0, Ordering::Relaxed);
+        }
         if !self.copy.is_none() {
             self.copy.store(None);
         }

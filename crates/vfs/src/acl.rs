@@ -113,6 +113,9 @@ pub enum AclError {
     /// The attribute's bytes have no such form.
     #[error("not the bytes of an ACL attribute")]
     Encoding,
+    /// The attribute says that it has another form than is known here.
+    #[error("an ACL attribute of another version than 2")]
+    Version,
     /// The text has no such form.
     #[error("not the text of an ACL: entries look like `user:1000:rw-`")]
     Text,
@@ -275,7 +278,10 @@ impl Acl {
     /// Reads the value of a `system.posix_acl_*` attribute; `None` for one without entries, which means no ACL.
     pub fn from_xattr(bytes: &[u8]) -> Result<Option<Self>, AclError> {
         let (version, rest) = bytes.split_first_chunk::<XATTR_HEADER>().ok_or(AclError::Encoding)?;
-        if u32::from_le_bytes(*version) != XATTR_VERSION || !rest.len().is_multiple_of(XATTR_ENTRY) {
+        if u32::from_le_bytes(*version) != XATTR_VERSION {
+            return Err(AclError::Version);
+        }
+        if !rest.len().is_multiple_of(XATTR_ENTRY) {
             return Err(AclError::Encoding);
         }
         if rest.is_empty() {
@@ -456,7 +462,7 @@ mod tests {
         let full = acl("u::rwx,u:0:---,u:1000:rw-,g::r-x,g:7:-wx,m::rwx,o::r-x");
         assert_eq!(Acl::from_xattr(&full.to_xattr()), Ok(Some(full.clone())));
         assert_eq!(Acl::from_xattr(&2u32.to_le_bytes()), Ok(None));
-        assert_eq!(Acl::from_xattr(&1u32.to_le_bytes()), Err(AclError::Encoding));
+        assert_eq!(Acl::from_xattr(&1u32.to_le_bytes()), Err(AclError::Version));
         assert_eq!(Acl::from_xattr(&full.to_xattr()[..11]), Err(AclError::Encoding));
         assert_eq!(Acl::from_xattr(b""), Err(AclError::Encoding));
     }

@@ -110,6 +110,15 @@ impl AttrCell {
         (uid, gid, word)
     }
 
+    /// Whether [`Writer::touch`] would have changed nothing at some moment of this call.
+    #[inline]
+    pub(crate) fn is_touched(&self, mode: u16, nlink: u32, ctime: Timespec) -> bool {
+        // Relaxed: as in `load`.
+        let nsec = || self.nsecs[nsec_of(CTIME)].load(Ordering::Relaxed);
+        let seen = self.seq.read(|| (self.load(MODE), self.load(CTIME), nsec()));
+        seen == Some((mode_word(mode, nlink), ctime.sec.cast_unsigned(), ctime.nsec))
+    }
+
     pub(crate) fn lock(&self) -> Writer<'_> {
         Writer { cell: self, _writers: lock::latch(&self.writers) }
     }
@@ -210,7 +219,7 @@ impl Writer<'_> {
         let _section = self.cell.seq.write();
         publish();
         // Relaxed, all: as in `store`.
-        self.cell.words[MODE].store(pair(u32::from(mode & 0o7777), nlink), Ordering::Relaxed);
+        self.cell.words[MODE].store(mode_word(mode, nlink), Ordering::Relaxed);
         self.cell.words[CTIME].store(ctime.sec.cast_unsigned(), Ordering::Relaxed);
         self.cell.nsecs[nsec_of(CTIME)].store(ctime.nsec, Ordering::Relaxed);
     }
@@ -239,7 +248,7 @@ fn encode(attr: &Attr) -> ([u64; WORDS], [u32; 4]) {
         pair(attr.rdev.major, attr.rdev.minor),
         btime.sec.cast_unsigned(),
         pair(attr.project, u32::from(attr.btime.is_some())),
-        pair(u32::from(attr.mode & 0o7777), attr.nlink),
+        mode_word(attr.mode, attr.nlink),
         attr.size,
         attr.blocks,
         pair(attr.blksize, attr.flags.bits()),
@@ -254,6 +263,10 @@ fn encode(attr: &Attr) -> ([u64; WORDS], [u32; 4]) {
 const fn nsec_of(word: usize) -> usize {
     // That of birth, then the others, which stand together.
     if word == BTIME { 0 } else { word - ATIME + 1 }
+}
+
+fn mode_word(mode: u16, nlink: u32) -> u64 {
+    pair(u32::from(mode & 0o7777), nlink)
 }
 
 fn pair(low: u32, high: u32) -> u64 {
@@ -307,6 +320,11 @@ mod tests {
             cell.lock().touch(first.mode, first.nlink, first.ctime, || ());
             let touched = Attr { ino: first.ino, mode: first.mode, nlink: first.nlink, ctime: first.ctime, ..second };
             prop_assert_eq!(cell.get(), touched);
+            prop_assert!(cell.is_touched(first.mode, first.nlink, first.ctime));
+            let later = Timespec { nsec: first.ctime.nsec ^ 1, ..first.ctime };
+            let others = [(first.mode ^ 1, first.nlink, first.ctime), (first.mode, !first.nlink, first.ctime),
+                (first.mode, first.nlink, later)];
+            prop_assert!(!others.iter().any(|&(mode, nlink, ctime)| cell.is_touched(mode, nlink, ctime)));
             let Attr { size, blocks, nlink, mtime, ctime, flags, .. } = second;
             let names = NamesAttr { size: size ^ 1, blocks: blocks ^ 1, nlink, mtime: ctime, ctime: mtime, flags: !flags };
             cell.lock().touch_names(&names);

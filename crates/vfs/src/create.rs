@@ -93,7 +93,7 @@ impl Session {
         if parent.inode().perm().dead() {
             return Err(Errno::ENOENT.into());
         }
-        self.permission(parent, Access::WRITE | Access::EXEC)
+        self.permission(&parent.mount, parent.inode(), Access::WRITE | Access::EXEC)
     }
 
     /// Makes a node under a name that is not there. Locks: `rwsem` of the directory.
@@ -189,22 +189,29 @@ impl Session {
         OpenFile::new(self, location, flags, path)
     }
 
-    /// Makes a file without a name in the directory `path`. Unless `EXCL` is there too, it may be linked later.
+    /// Makes a file without a name in the directory `path`. Unless `EXCL` is there too, it may be linked later. `EPERM` if
+    /// the directory has been removed.
     pub(crate) fn open_tmpfile(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
-        let parent = self.walk(path, How { follow: true, empty: false, resolve: how.resolve })?;
+        let follow = !how.flags.contains(OpenFlags::NOFOLLOW);
+        let parent = self.walk(path, How { follow, empty: false, resolve: how.resolve })?;
         let (sb, dir) = (parent.sb(), parent.inode());
         if !dir.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
         let _writer = WriteGuard::take(&parent.mount)?;
-        self.permission(&parent, Access::WRITE | Access::EXEC)?;
+        self.permission(&parent.mount, parent.inode(), Access::WRITE | Access::EXEC)?;
         let kind = NewKind::Regular;
         let new = Blueprint::draw(sb, &self.cred, dir, kind, how.mode & 0o7777, self.umask)?;
         let new = {
             let _names = dir.lock_names();
+            if dir.perm().dead() {
+                // Not `ENOENT`, for no name is to be made: Linux's ext4 gives no directory that has been removed a new inode.
+                return Err(Errno::EPERM.into());
+            }
             sb.fs_for(&self.cred).create(dir, None, &new.node(&self.cred, kind))?
         };
         let inode = sb.icache.insert(sb.fs(), new);
+        inode.count_links(sb.gate.unlinked());
         if !how.flags.contains(OpenFlags::EXCL) {
             inode.set_linkable();
         }
@@ -220,7 +227,7 @@ enum Created {
 }
 
 /// What a new file inherits from its directory and its maker.
-struct Blueprint {
+pub(crate) struct Blueprint {
     mode: u16,
     gid: u32,
     acl: Option<Acl>,
@@ -228,7 +235,7 @@ struct Blueprint {
 }
 
 impl Blueprint {
-    fn draw(
+    pub(crate) fn draw(
         sb: &SuperBlock,
         cred: &Cred,
         dir: &Inode,
@@ -260,7 +267,7 @@ impl Blueprint {
         })
     }
 
-    fn node<'a>(&'a self, cred: &Cred, kind: NewKind<'a>) -> NewNode<'a> {
+    pub(crate) fn node<'a>(&'a self, cred: &Cred, kind: NewKind<'a>) -> NewNode<'a> {
         NewNode {
             kind,
             mode: self.mode,

@@ -21,6 +21,7 @@ use crate::open_files::{Entry, WriteGuard};
 use crate::permission::set_id_bits_lost;
 use crate::session::Session;
 use crate::superblock::{Atime, SuperBlock};
+use crate::xattr;
 
 bitflags::bitflags! {
     /// How to open (`open(2)`).
@@ -321,7 +322,7 @@ impl OpenFile {
         self.write(data, offset, Write::Now)
     }
 
-    /// Writes at `offset`, also where the file was opened to append, and leaves the times of the file as they are: for who keeps what
+    /// Writes at `offset`, also where the file was opened to append or has become immutable since, and leaves the times of the file as they are: for who keeps what
     /// others write in pages, of which the last is written again when it has become longer, and says when that was
     /// ([`set_written`](Self::set_written)).
     pub fn write_back(&self, data: &[u8], offset: u64) -> Result<usize> {
@@ -336,12 +337,19 @@ impl OpenFile {
         let _writer = self.sb().gate.change_opened()?;
         let inode = self.inode();
         let _change = inode.lock_exclusive();
+        if how == Write::Now {
+            check_mutable(inode)?;
+        }
         let before = inode.attr();
         let append = how == Write::Now && self.flags.contains(OpenFlags::APPEND);
         let offset = if append { before.size } else { offset };
         check_range(offset, u64::try_from(data.len()).map_err(|_| Errno::EINVAL)?)?;
         let now = if how == Write::Now { clock::now() } else { before.mtime };
-        drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
+        match how {
+            Write::Now => drop_privileges(&self.cred, self.sb(), inode, now)?,
+            // Capabilities may have been given to what is written already.
+            Write::Back => drop_set_id_bits(&self.cred, self.sb(), inode, now)?,
+        }
         self.has_written.store(true, Relaxed);
         let fs = self.sb().fs_for(&self.cred);
         let written = fs.write_at(inode, data, offset, now, self.cred.caps())?;
@@ -397,8 +405,9 @@ impl OpenFile {
         }
         let _writer = self.sb().gate.change_opened()?;
         let _change = inode.lock_exclusive();
+        check_mutable(inode)?;
         let now = clock::now();
-        drop_set_id_bits(&self.cred, self.sb(), inode, now)?;
+        drop_privileges(&self.cred, self.sb(), inode, now)?;
         self.sb().fs_for(&self.cred).fallocate(inode, mode, offset, len, now, self.cred.caps())
     }
 
@@ -487,8 +496,22 @@ fn check_range(offset: u64, len: u64) -> Result<()> {
     if i64::try_from(end).is_err() { Err(Errno::EFBIG.into()) } else { Ok(()) }
 }
 
+/// `EPERM` for a file that has become immutable since it was opened. Locks: `rwsem` exclusive.
+fn check_mutable(inode: &Inode) -> Result<()> {
+    if inode.perm().immutable() { Err(Errno::EPERM.into()) } else { Ok(()) }
+}
+
+/// Takes off a regular file whose contents change what would let it act for others: capabilities, and the set-id bits, unless the caller
+/// may keep those. Locks: `rwsem` exclusive.
+pub(crate) fn drop_privileges(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
+    if inode.kind() == FileType::Regular {
+        xattr::drop_capabilities(cred, sb, inode, now)?;
+    }
+    drop_set_id_bits(cred, sb, inode, now)
+}
+
 /// Takes the set-id bits off a regular file that changes, unless the caller may keep them. Locks: `rwsem` exclusive.
-pub(crate) fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
+fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
     let lost = set_id_bits_lost(cred, inode);
     if lost == 0 || inode.kind() != FileType::Regular || cred.has(Caps::FSETID) {
         return Ok(());
@@ -501,8 +524,9 @@ pub(crate) fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now:
 pub(crate) fn truncate(cred: &Cred, sb: &SuperBlock, inode: &Inode, size: u64) -> Result<()> {
     check_range(size, 0)?;
     let _change = inode.lock_exclusive();
+    check_mutable(inode)?;
     let now = clock::now();
-    drop_set_id_bits(cred, sb, inode, now)?;
+    drop_privileges(cred, sb, inode, now)?;
     sb.fs_for(cred).truncate(inode, size, now, cred.caps())
 }
 

@@ -199,7 +199,7 @@ bitflags::bitflags! {
         const WHITEOUT = 4;
     }
 
-    /// How to set an extended attribute (`setxattr(2)`).
+    /// How to set an extended attribute (`setxattr(2)`). With both nothing can be set, but either error says which.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct XattrFlags: u32 {
         /// `EEXIST` if it is there.

@@ -13,6 +13,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use extern4_sync::hash_table::HashTable;
+use extern4_sync::holders::Holders;
 use extern4_sync::lock_order::Rank;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
@@ -22,7 +23,7 @@ use extern4_sync::shared::{Link, Shared};
 
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
-use crate::inode::{FsRef, Inode, NewInode};
+use crate::inode::{FsRef, Inode, NewInode, Served};
 use crate::lock::Stripes;
 
 pub(crate) struct InodeCache {
@@ -31,6 +32,8 @@ pub(crate) struct InodeCache {
     limit: usize,
     /// What each thread makes references to the file system from.
     fs: PerThread<OnceCell<FsRef>>,
+    /// Where inodes in use that have no links are counted.
+    unlinked: Arc<Holders>,
     /// Inodes read from the file system.
     reads: AtomicU64,
 }
@@ -49,12 +52,13 @@ fn hash(ino: u64) -> u64 {
 
 impl InodeCache {
     /// A cache that keeps about `limit` inodes beside those in use.
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize, unlinked: Arc<Holders>) -> Self {
         Self {
             table: HashTable::with_capacity(limit),
             stripes: Stripes::new(),
             limit,
             fs: PerThread::new(),
+            unlinked,
             reads: AtomicU64::new(0),
         }
     }
@@ -110,7 +114,8 @@ impl InodeCache {
     }
 
     fn refer_to(&self, fs: &Arc<dyn FileSystem>) -> FsRef {
-        let first = || FsRef::new(Padded(Arc::clone(fs)));
+        let served = || Served { fs: Arc::clone(fs), unlinked: Arc::clone(&self.unlinked) };
+        let first = || FsRef::new(Padded(served()));
         self.fs.with(|own| FsRef::clone(own.get_or_init(first))).unwrap_or_else(first)
     }
 

@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
+use extern4_sync::holders::Holders;
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
@@ -37,6 +38,8 @@ pub struct NewInode {
     pub attr: Attr,
     /// The inode is known to have no access ACL and, where it is a directory, no default ACL, so that nobody need ask.
     pub no_acl: bool,
+    /// The inode is known to have no capabilities of a program, so that nobody need ask.
+    pub no_caps: bool,
     /// Whatever the file system wants to find again with the inode.
     pub private: Box<dyn Any + Send + Sync>,
 }
@@ -48,27 +51,41 @@ pub struct Inode {
     perm: PermWord,
     // ... and the first part of this, with the lines that change with names and contents behind it.
     attr: AttrCell,
+    // Who reads contents looks at that and these, and need not meet who has the inode locked and changes none of them.
+    private: Box<dyn Any + Send + Sync>,
+    acls: AclSlots,
+    link: OnceLock<Arc<[u8]>>,
     rwsem: Bravo,
     /// Made without a name, and may get one.
     linkable: AtomicBool,
+    /// Known to have no capabilities of a program. Who changes the inode looks at it, and has it locked.
+    no_caps: AtomicBool,
+    /// Counted among those in use that have no links.
+    unlinked: AtomicBool,
     /// The dentry of a directory, to notice a second one.
     alias: Mutex<Option<Alias>>,
     /// Who is told when nobody uses the inode any more.
     fs: Latch<Option<FsRef>>,
-    acls: AclSlots,
-    link: OnceLock<Arc<[u8]>>,
-    private: Box<dyn Any + Send + Sync>,
 }
 
-/// What is looked at most fills a line, and nothing that is written often is on it.
+/// What is looked at most fills a line, and nothing that is written often is on it; what readers look at ends before the line of the lock.
 const _: () = assert!(
     std::mem::offset_of!(Inode, attr) + STEADY_BYTES == 64
+        && std::mem::offset_of!(Inode, link) <= 192
+        && std::mem::offset_of!(Inode, rwsem) >= 192
         // Words of models are larger.
         || cfg!(any(feature = "loom", feature = "audit", not(target_pointer_width = "64")))
 );
 
 /// A file system, as inodes refer to it. References that different threads make are counted on different lines.
-pub(crate) type FsRef = Arc<Padded<Arc<dyn FileSystem>>>;
+pub(crate) type FsRef = Arc<Padded<Served>>;
+
+/// What an inode tells that nobody uses it any more.
+pub(crate) struct Served {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    /// Inodes in use that have no links: see [`Gate`](crate::open_files::gate::Gate).
+    pub(crate) unlinked: Arc<Holders>,
+}
 
 /// The one dentry that a directory may have in use, and where it hangs.
 pub(crate) struct Alias {
@@ -85,13 +102,13 @@ impl Inode {
 
     /// An inode of `fs`, which hears when it is dropped.
     pub(crate) fn of(fs: FsRef, new: NewInode) -> Self {
-        let has_acls = fs.traits().acl;
+        let has_acls = fs.fs.traits().acl;
         let no_acl = new.no_acl || !has_acls;
         Self::build(NewInode { no_acl, ..new }, Some(fs))
     }
 
     fn build(new: NewInode, fs: Option<FsRef>) -> Self {
-        let NewInode { attr, no_acl, private } = new;
+        let NewInode { attr, no_acl, no_caps, private } = new;
         // Symbolic links have no ACLs, and only directories have a default one.
         let no_access = no_acl || attr.kind == FileType::Symlink;
         let no_default = no_acl || attr.kind != FileType::Directory;
@@ -100,12 +117,14 @@ impl Inode {
         Self {
             perm: PermWord::new(bits),
             attr: AttrCell::new(&attr),
+            private,
             acls: AclSlots::default(),
             link: OnceLock::new(),
             rwsem: Bravo::new(()),
-            alias: Mutex::default(),
             linkable: AtomicBool::new(false),
-            private,
+            no_caps: AtomicBool::new(no_caps),
+            unlinked: AtomicBool::new(false),
+            alias: Mutex::default(),
             fs: Latch::new(fs),
         }
     }
@@ -177,6 +196,10 @@ impl Inode {
     /// Sets no more than permission bits, number of links, and when the inode was last changed: as [`set_attr`](Self::set_attr), which takes
     /// longer.
     pub fn touch(&self, mode: u16, nlink: u32, ctime: Timespec) {
+        // Within a tick of the clock another attribute, say, changes none of these: then who reads them is not disturbed.
+        if self.attr.is_touched(mode, nlink, ctime) {
+            return;
+        }
         let writer = self.attr.lock();
         writer.touch(mode, nlink, ctime, || {
             let mode = self.kind().mode_bits() | mode & 0o7777;
@@ -303,6 +326,30 @@ impl Inode {
         self.linkable.load(Ordering::Relaxed)
     }
 
+    /// Counts the inode in `unlinked` as long as it has no links: until it gets one, or its file system has heard that nobody uses it.
+    /// Within the change that made it so. Locks: `rwsem` exclusive, unless nobody else can see the inode yet.
+    pub(crate) fn count_links(&self, unlinked: &Holders) {
+        let none = self.nlink() == 0;
+        // Relaxed, both: who asks holds `rwsem` exclusive, as the caller does, or is the last who uses the inode.
+        if self.unlinked.load(Ordering::Relaxed) == none {
+            return;
+        }
+        self.unlinked.store(none, Ordering::Relaxed);
+        if none { unlinked.enter() } else { unlinked.leave() }
+    }
+
+    /// Known to have no capabilities of a program. Locks: `rwsem` exclusive.
+    pub(crate) fn has_no_caps(&self) -> bool {
+        // Relaxed: who says so holds `rwsem` exclusive, as the caller does.
+        self.no_caps.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether that is known. Locks: `rwsem` exclusive.
+    pub(crate) fn set_no_caps(&self, no_caps: bool) {
+        // Relaxed: as in `has_no_caps`.
+        self.no_caps.store(no_caps, Ordering::Relaxed);
+    }
+
     /// What the file system stored with the inode.
     ///
     /// # Panics
@@ -396,8 +443,12 @@ impl Inode {
 impl Release for Inode {
     fn release(&self) {
         let fs = lock::latch(&self.fs).take();
-        if let Some(fs) = fs {
-            fs.evict_inode(self);
+        if let Some(served) = fs {
+            served.fs.evict_inode(self);
+            // Not before: the file system may have freed it just now. Relaxed: nobody else uses the inode.
+            if self.unlinked.load(Ordering::Relaxed) {
+                served.unlinked.leave();
+            }
         }
     }
 }

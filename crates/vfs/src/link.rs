@@ -7,15 +7,16 @@ use extern4_sync::lock_order::Ordered;
 use extern4_sync::rcu::pin;
 use extern4_sync::shared::{self, Shared};
 
-use crate::attr::{FileType, Rdev, Timespec};
+use crate::attr::{FileType, Rdev};
 use crate::clock;
+use crate::create::Blueprint;
 use crate::cred::Caps;
 use crate::dcache::{LockedName, existing, vacant};
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
-use crate::fs::{FileSystem, NameRef, NewKind, NewNode, Rename, RenameFlags};
+use crate::fs::{FileSystem, NameRef, NewKind, Rename, RenameFlags};
 use crate::inode::Inode;
-use crate::namei::{Component, How, Last, Spot};
+use crate::namei::{Component, How, Last, Spot, Subject};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
@@ -43,9 +44,9 @@ impl Session {
             // What is wrong with the source is said first.
             let seen = if source.is_ok() { to_base.see_parent(to, &guard)? } else { None };
             seen.as_ref().map_or(Ok(()), |parent| parent.check(vacant, &guard))?;
-            (self.hold_end(source)?, to_base.hold_parent(to, seen))
+            (self.hold_subject(source)?, to_base.hold_parent(to, seen))
         };
-        let source = source.map_or_else(|| self.ref_walk(from, how), Ok)?;
+        let source = self.or_walk_to_subject(source, from, how)?;
         let inode = source.inode();
         let place = to_base.or_walk_to_parent(there, to)?;
         to_base.with_new_name(place, false, |parent, name, mut locked| {
@@ -64,11 +65,11 @@ impl Session {
             if inode.nlink() == 0 && !inode.is_linkable() {
                 return Err(Errno::ENOENT.into());
             }
-            let kept = keep_inode(&source.dentry);
+            let kept = source.keep();
             locked.hide();
             let to = NameRef { dir: parent.inode(), name };
             sb.fs_for(&self.cred).link(inode, to, clock::now(), self.cred.caps())?;
-            sb.icache.links_changed(&kept);
+            sb.links_changed(&kept);
             kept.clear_linkable();
             let mut negative = locked.take_last();
             sb.enter(locked.key(), name, kept, negative.as_mut())?;
@@ -79,12 +80,12 @@ impl Session {
 
     /// May the caller keep a file alive by a link of its own, where links are protected? Its own files, and regular
     /// files that it may read and write and that give nobody privileges.
-    fn may_keep(&self, source: &Spot<'_>) -> bool {
+    fn may_keep(&self, source: &Subject<'_>) -> bool {
         let inode = source.inode();
         let mode = inode.perm().mode();
         let plain = inode.kind() == FileType::Regular && mode & 0o4000 == 0 && mode & 0o2010 != 0o2010;
         owner_or_capable(&self.cred, inode)
-            || plain && self.permission(source, Access::READ | Access::WRITE).is_ok()
+            || plain && self.permission(&source.mount, source.inode(), Access::READ | Access::WRITE).is_ok()
     }
 
     /// Removes a name of a file that is no directory.
@@ -155,7 +156,7 @@ impl Session {
     /// May `victim` lose its name in this directory? Locks: the directory's `rwsem`, and the name.
     fn may_delete(&self, parent: &Spot<'_>, victim: &Inode, is_dir: bool) -> Result<()> {
         let dir = parent.inode();
-        self.permission(parent, Access::WRITE | Access::EXEC)?;
+        self.permission(&parent.mount, parent.inode(), Access::WRITE | Access::EXEC)?;
         if dir.perm().append() {
             return Err(Errno::EPERM.into());
         }
@@ -277,15 +278,14 @@ impl Session {
             if source.is_mountpoint() || target.is_mountpoint() {
                 return Err(Errno::EBUSY.into());
             }
+            let whiteout = self.draw_whiteout(sb, from.dir.inode(), flags)?;
             let rename = Rename {
                 from: NameRef { dir: from.dir.inode(), name: from.name },
                 inode,
                 to: NameRef { dir: to.dir.inode(), name: to.name },
                 target: replaced,
                 flags,
-                whiteout: flags
-                    .contains(RenameFlags::WHITEOUT)
-                    .then(|| self.whiteout(from.dir.inode(), clock::now())),
+                whiteout: whiteout.as_ref().map(|new| new.node(&self.cred, WHITEOUT)),
                 now: clock::now(),
                 caps: self.cred.caps(),
             };
@@ -295,19 +295,10 @@ impl Session {
         })
     }
 
-    /// What a rename leaves behind where it is to leave something.
-    fn whiteout(&self, dir: &Inode, now: Timespec) -> NewNode<'static> {
-        let (_, dir_gid, dir_mode) = dir.owner();
-        NewNode {
-            kind: NewKind::CharDevice(Rdev::default()),
-            mode: 0,
-            uid: self.cred.uid(),
-            gid: if dir_mode & 0o2000 != 0 { dir_gid } else { self.cred.gid() },
-            acl: None,
-            default_acl: None,
-            now,
-            caps: self.cred.caps(),
-        }
+    /// What a rename leaves behind where it is to leave something: it inherits from its directory, as any new file does.
+    fn draw_whiteout(&self, sb: &SuperBlock, dir: &Inode, flags: RenameFlags) -> Result<Option<Blueprint>> {
+        let draw = || Blueprint::draw(sb, &self.cred, dir, WHITEOUT, 0, self.umask);
+        flags.contains(RenameFlags::WHITEOUT).then(draw).transpose()
     }
 
     /// The permission checks of a rename, in Linux's order.
@@ -343,6 +334,9 @@ impl Session {
         }
     }
 }
+
+/// What is left behind is a character device 0/0.
+const WHITEOUT: NewKind<'_> = NewKind::CharDevice(Rdev { major: 0, minor: 0 });
 
 /// An inode's `rwsem`, exclusive.
 type ExclusiveLock<'a> = Ordered<BravoWriteGuard<'a>>;
@@ -461,9 +455,10 @@ fn remove_name(
     let _change = inode.lock_exclusive();
     locked.hide();
     let mut last = if inode.nlink() == 1 { locked.take_last() } else { None };
-    // The dentry's, the cache's and the caller's. Nobody comes to it by its only name, which is hidden and whose dentry has
-    // ended, nor by its number, which is found by names, or while nothing is changed (`handle`).
-    let is_last = last.is_some() && inode.references() == 3;
+    // The dentry's, the cache's and the caller's. Nobody comes to it by its name's dentry, which has ended, nor by its number, which is
+    // found by names, or while nothing is changed (`handle`). Who has seen the name before it was hidden may still count the inode
+    // (`hold_subject`). If he did before this, there are more; if he does later, he sees that the name is hidden, and lets go.
+    let is_last = last.is_some() && inode.has_references(3);
     if let Err(error) = sb.fs().unlink(from, inode, clock::now(), is_last) {
         if last.is_some() {
             sb.enter(locked.key(), from.name, inode.clone(), last.as_mut())?;
@@ -476,7 +471,12 @@ fn remove_name(
     }
     sb.dcache.bind_nothing(locked.key(), from.name, last.as_mut());
     let dentry = locked.bound();
-    sb.icache.links_changed(inode);
+    if is_last {
+        // It goes within this change, and need not be counted.
+        sb.icache.links_changed(inode);
+    } else {
+        sb.links_changed(inode);
+    }
     Ok((dentry, last))
 }
 
@@ -495,7 +495,7 @@ fn forget(
     let victim = locked.dentry().clone();
     sb.dcache.bind_nothing(locked.key(), name, None);
     locked.bound();
-    sb.icache.links_changed(&keep_inode(&victim));
+    sb.links_changed(&keep_inode(&victim));
     sb.let_go_of_dir(&victim);
     Ok(victim)
 }
@@ -517,6 +517,10 @@ fn move_dentries(
     sb.note_dir_change(from_name.dentry());
     sb.note_dir_change(to_name.dentry());
     fs.rename(rename)?;
+    if moves_dir(from, to, rename) {
+        // Before anything moves, and while both names are hidden: see `count_dir_rename`.
+        sb.count_dir_rename();
+    }
     let (source, target) = (from_name.take(), to_name.take());
     source.move_to(to_dir, to.name);
     sb.dcache.put(to_name.key(), source);
@@ -535,13 +539,16 @@ fn move_dentries(
             if replaced.is_dir() {
                 replaced.mark_dead();
             }
-            sb.icache.links_changed(&keep_inode(&target));
+            sb.links_changed(&keep_inode(&target));
             sb.let_go_of_dir(&target);
         }
     }
     from_name.bound();
-    if rename.inode.is_dir() && !from_dir.ptr_eq(to_dir) {
-        sb.count_dir_rename();
-    }
     Ok(target)
+}
+
+/// A directory changes its parent: what is renamed, or what it is exchanged for.
+fn moves_dir(from: &End<'_>, to: &End<'_>, rename: &Rename<'_>) -> bool {
+    let exchanged = rename.target.filter(|_| rename.flags.contains(RenameFlags::EXCHANGE));
+    !from.dir.dentry.ptr_eq(&to.dir.dentry) && (rename.inode.is_dir() || exchanged.is_some_and(Inode::is_dir))
 }

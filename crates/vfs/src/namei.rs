@@ -22,7 +22,7 @@ use crate::inode::Inode;
 use crate::mount::{Location, MountRef, Namespace};
 use crate::permission::Search;
 use crate::rcu_walk::{Parent, Rest, Start, see_parent};
-use crate::superblock::{SuperBlock, directory};
+use crate::superblock::{SuperBlock, directory, keep_inode};
 
 /// Longest path in bytes: Linux's `PATH_MAX` less the zero byte that ends it there.
 pub const PATH_MAX: usize = 4095;
@@ -136,6 +136,50 @@ impl<'a> Spot<'a> {
 
     fn is(&self, other: &Location) -> bool {
         self.dentry.ptr_eq(&other.dentry) && self.mount.ptr_eq(&other.mount)
+    }
+}
+
+/// What a walk came to, for an operation that is about the file alone: neither the name that led to it nor who else uses that name is of
+/// interest, so that the name's dentry is not counted.
+pub(crate) struct Subject<'a> {
+    pub(crate) mount: Ref<'a, MountRef>,
+    inode: Kept<'a>,
+}
+
+/// What keeps an inode in use.
+enum Kept<'a> {
+    Dentry(Ref<'a, Shared<Dentry>>),
+    Inode(Shared<Inode>),
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn new(mount: &'a MountRef, inode: Shared<Inode>) -> Self {
+        Self { mount: Ref::Borrowed(mount), inode: Kept::Inode(inode) }
+    }
+
+    pub(crate) fn inode(&self) -> &Inode {
+        match &self.inode {
+            Kept::Dentry(dentry) => directory(dentry),
+            Kept::Inode(inode) => inode,
+        }
+    }
+
+    pub(crate) fn sb(&self) -> &Arc<SuperBlock> {
+        self.mount.superblock()
+    }
+
+    /// Its inode, for who wants to keep it.
+    pub(crate) fn keep(&self) -> Shared<Inode> {
+        match &self.inode {
+            Kept::Dentry(dentry) => keep_inode(dentry),
+            Kept::Inode(inode) => inode.clone(),
+        }
+    }
+}
+
+impl<'a> From<Spot<'a>> for Subject<'a> {
+    fn from(spot: Spot<'a>) -> Self {
+        Self { mount: spot.mount, inode: Kept::Dentry(spot.dentry) }
     }
 }
 

@@ -38,7 +38,7 @@ use crate::errno::{Errno, Error};
 use crate::inode::Inode;
 use crate::mount::{Location, MountRef};
 use crate::name::{Scanned, scan_name};
-use crate::namei::{How, MAX_LINKS, PATH_MAX, Ref, Resolve, Spot};
+use crate::namei::{How, MAX_LINKS, PATH_MAX, Ref, Resolve, Spot, Subject};
 use crate::permission::{Search, compare_fast_search};
 use crate::prefix_cache::{Way, split};
 use crate::superblock::SuperBlock;
@@ -186,8 +186,16 @@ impl End<'_> {
             true => Ref::Borrowed(&base.dentry),
             false => Ref::Owned(self.dentry.hold()?),
         };
-        let mount = if self.mount.ptr_eq(&root.mount) { &root.mount } else { &base.mount };
-        Some(Spot { mount: Ref::Borrowed(mount), dentry })
+        Some(Spot { mount: Ref::Borrowed(self.mount_of(root, base)), dentry })
+    }
+
+    /// The same for the file alone.
+    pub(crate) fn hold_subject<'a>(&self, root: &'a Location, base: &'a Location) -> Option<Subject<'a>> {
+        Some(Subject::new(self.mount_of(root, base), self.dentry.get().hold_inode()?))
+    }
+
+    fn mount_of<'a>(&self, root: &'a Location, base: &'a Location) -> &'a MountRef {
+        if self.mount.ptr_eq(&root.mount) { &root.mount } else { &base.mount }
     }
 
     /// The name that led here still stands for what it led to.

@@ -17,8 +17,9 @@ use crate::attr_cell::Copied;
 use crate::cred::{Caps, Cred};
 use crate::dcache::Wanted;
 use crate::errno::{Errno, Error, Result};
+use crate::inode::Inode;
 use crate::mount::{Location, MountRef, Namespace};
-use crate::namei::{How, Last, Place, Resolve, Spot, Walk};
+use crate::namei::{How, Last, Place, Resolve, Spot, Subject, Walk};
 use crate::permission::Access;
 use crate::rcu_walk::{self, End, Parent, Start, Stop};
 use crate::xattr;
@@ -126,7 +127,7 @@ impl Session {
         if !spot.inode().is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
-        self.permission(&spot, Access::EXEC)?;
+        self.permission(&spot.mount, spot.inode(), Access::EXEC)?;
         Ok(spot.into_location())
     }
 
@@ -187,16 +188,45 @@ impl Session {
     pub(crate) fn walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
         let there = {
             let guard = pin();
-            self.hold_end(self.see(path, how, &guard))?
+            Self::hold_seen(self.see(path, how, &guard), |end| end.hold(&self.root, &self.cwd))?
         };
         there.map_or_else(|| self.ref_walk(path, how), Ok)
     }
 
-    /// Takes into use what was seen. `None` if that has gone out of use, or could not be seen.
+    /// Walks a path to its end, and takes the file into use, but not its name.
+    pub(crate) fn walk_to_subject<'a>(&'a self, path: &'a [u8], how: How) -> Result<Subject<'a>> {
+        let there = {
+            let guard = pin();
+            self.hold_subject(self.see(path, how, &guard))?
+        };
+        self.or_walk_to_subject(there, path, how)
+    }
+
+    /// Takes into use what was seen, but not its name. `None` if that has gone out of use, or could not be seen.
     #[inline]
-    pub(crate) fn hold_end(&self, seen: Result<End<'_>, Stop>) -> Result<Option<Spot<'_>>> {
+    pub(crate) fn hold_subject(&self, seen: Result<End<'_>, Stop>) -> Result<Option<Subject<'_>>> {
+        Self::hold_seen(seen, |end| end.hold_subject(&self.root, &self.cwd))
+    }
+
+    /// What is in use already, or what a walk with references comes to.
+    #[inline]
+    pub(crate) fn or_walk_to_subject<'a>(
+        &'a self,
+        there: Option<Subject<'a>>,
+        path: &'a [u8],
+        how: How,
+    ) -> Result<Subject<'a>> {
+        there.map_or_else(|| Ok(self.ref_walk(path, how)?.into()), Ok)
+    }
+
+    /// Takes something into use of what was seen. `None` if that has gone out of use, or could not be seen.
+    #[inline]
+    fn hold_seen<T>(
+        seen: Result<End<'_>, Stop>,
+        hold: impl FnOnce(&End<'_>) -> Option<T>,
+    ) -> Result<Option<T>> {
         match seen {
-            Ok(end) => Ok(end.hold(&self.root, &self.cwd).filter(|_| Self::is_current(&end))),
+            Ok(end) => Ok(hold(&end).filter(|_| Self::is_current(&end))),
             Err(stop) => stop.or_fall_back().map(|()| None),
         }
     }
@@ -235,8 +265,8 @@ impl Session {
     }
 
     /// The ordinary check for rights on what a walk found.
-    pub(crate) fn permission(&self, spot: &Spot<'_>, want: Access) -> Result<()> {
-        spot.sb().checker.permission(&self.cred, spot.inode(), want, spot.mount.is_read_only())
+    pub(crate) fn permission(&self, mount: &MountRef, inode: &Inode, want: Access) -> Result<()> {
+        mount.superblock().checker.permission(&self.cred, inode, want, mount.is_read_only())
     }
 
     /// A handle on what a path stands for, as `open` with `O_PATH`.
@@ -303,7 +333,7 @@ impl Session {
         }
         drop(guard);
         let spot = self.ref_walk(path, how)?;
-        if want.is_empty() { Ok(()) } else { self.permission(&spot, want) }
+        if want.is_empty() { Ok(()) } else { self.permission(&spot.mount, spot.inode(), want) }
     }
 
     /// The target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty path on anything else.

@@ -5,10 +5,10 @@ use crate::attr::{FileFlags, FileType, Timespec};
 use crate::clock;
 use crate::cred::Caps;
 use crate::errno::{Errno, Result};
-use crate::file::{drop_set_id_bits, truncate};
+use crate::file::{drop_privileges, truncate};
 use crate::fs::{SetAttr, XattrFlags};
 use crate::inode::Inode;
-use crate::namei::{How, Spot};
+use crate::namei::{How, Subject};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, in_group_or_capable, owner_or_capable, set_id_bits_lost};
 use crate::session::Session;
@@ -47,9 +47,9 @@ pub struct Attributes {
 impl Session {
     /// Sets the permission bits. Owners only; `EOPNOTSUPP` on a symbolic link.
     pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u16, how: How) -> Result<()> {
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let (sb, inode) = (spot.sb(), spot.inode());
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
         let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
         self.plan_mode(sb, inode, mode, &mut set)?;
@@ -85,14 +85,15 @@ impl Session {
         }
     }
 
-    /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits.
+    /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits and capabilities, in any case.
     pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>, how: How) -> Result<()> {
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let (sb, inode) = (spot.sb(), spot.inode());
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
         let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
         self.plan_owner(inode, uid, gid, &mut set)?;
+        self.drop_capabilities(sb, inode)?;
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
     }
@@ -101,6 +102,9 @@ impl Session {
     fn plan_owner(&self, inode: &Inode, uid: Option<u32>, gid: Option<u32>, set: &mut SetAttr) -> Result<()> {
         if uid.is_some() || gid.is_some() {
             may_change_owner_things(inode)?;
+        } else if inode.perm().immutable() {
+            // It would change the time.
+            return Err(Errno::EPERM.into());
         }
         let (owner, group, mode) = inode.owner();
         let is_owner = self.cred.uid() == owner;
@@ -119,11 +123,21 @@ impl Session {
                 if !owner_or_capable(&self.cred, inode) {
                     return Err(Errno::EPERM.into());
                 }
-                set.mode = Some(mode & 0o7777 & !lost);
+                let mut mode = mode & 0o7777 & !lost;
+                if !in_group_or_capable(&self.cred, gid.unwrap_or(group)) {
+                    mode &= !0o2000;
+                }
+                set.mode = Some(mode);
             }
         }
         (set.uid, set.gid) = (uid, gid);
         Ok(())
+    }
+
+    /// Takes capabilities off what is given to others, once it is known that it may be: these are gone also if there is no room for it
+    /// then. Locks: `rwsem` exclusive.
+    fn drop_capabilities(&self, sb: &SuperBlock, inode: &Inode) -> Result<()> {
+        if inode.is_dir() { Ok(()) } else { xattr::drop_capabilities(&self.cred, sb, inode, clock::now()) }
     }
 
     /// Does at once what [`chown`](Self::chown), [`chmod`](Self::chmod) and [`utimens`](Self::utimens) do one after the
@@ -135,9 +149,9 @@ impl Session {
         if new.ctime.is_some() && !self.cred.has(Caps::SYS_ADMIN) {
             return Err(Errno::EPERM.into());
         }
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let (sb, inode) = (spot.sb(), spot.inode());
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
         let (atime, mtime, caps) = (new.atime, new.mtime, self.cred.caps());
         let ctime = Some(new.ctime.unwrap_or_else(clock::now));
@@ -151,6 +165,9 @@ impl Session {
         if new.atime.is_some() || new.mtime.is_some() {
             may_change_owner_things(inode)?;
             self.owns(set.uid.unwrap_or(inode.owner().0))?;
+        }
+        if new.uid.is_some() || new.gid.is_some() {
+            self.drop_capabilities(sb, inode)?;
         }
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
@@ -166,16 +183,16 @@ impl Session {
                 return Err(Errno::EINVAL.into());
             }
         }
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let (sb, inode) = (spot.sb(), spot.inode());
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
         if atime == SetTime::Now && mtime == SetTime::Now {
             if inode.perm().immutable() {
                 return Err(Errno::EPERM.into());
             }
             if !owner_or_capable(&self.cred, inode) {
-                self.permission(&spot, Access::WRITE)?;
+                self.permission(&file.mount, inode, Access::WRITE)?;
             }
         } else {
             may_change_owner_things(inode)?;
@@ -196,27 +213,27 @@ impl Session {
 
     /// Makes a regular file `size` bytes long.
     pub fn truncate(&self, path: impl AsRef<[u8]>, size: u64, how: How) -> Result<()> {
-        let spot = self.walk(path.as_ref(), how)?;
-        let inode = spot.inode();
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let inode = file.inode();
         match inode.kind() {
             FileType::Regular => {}
             FileType::Directory => return Err(Errno::EISDIR.into()),
             _ => return Err(Errno::EINVAL.into()),
         }
-        let _writer = WriteGuard::take(&spot.mount)?;
-        self.permission(&spot, Access::WRITE)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        self.permission(&file.mount, inode, Access::WRITE)?;
         if inode.perm().append() {
             return Err(Errno::EPERM.into());
         }
-        truncate(&self.cred, spot.sb(), inode, size)
+        truncate(&self.cred, file.sb(), inode, size)
     }
 
-    /// Takes the set-id bits off a regular file, as a change of its contents by the caller does: unless he has `CAP_FSETID`.
+    /// Takes the set-id bits off a regular file, unless the caller has `CAP_FSETID`, and capabilities, as a change of its contents does.
     pub fn drop_set_id_bits(&self, path: impl AsRef<[u8]>, how: How) -> Result<()> {
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let _change = spot.inode().lock_exclusive();
-        drop_set_id_bits(&self.cred, spot.sb(), spot.inode(), clock::now())
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let _change = file.inode().lock_exclusive();
+        drop_privileges(&self.cred, file.sb(), file.inode(), clock::now())
     }
 
     /// Sets the inode flags (`FS_IOC_SETFLAGS`). Owners only; immutable and append-only need
@@ -234,9 +251,9 @@ impl Session {
         project: Option<u32>,
         how: How,
     ) -> Result<()> {
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let (sb, inode) = (spot.sb(), spot.inode());
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
         if !owner_or_capable(&self.cred, inode) {
             return Err(Errno::EPERM.into());
@@ -262,54 +279,59 @@ impl Session {
         how: How,
     ) -> Result<()> {
         let name = name.as_ref();
-        if flags.contains(XattrFlags::CREATE | XattrFlags::REPLACE) {
-            return Err(Errno::EINVAL.into());
-        }
         xattr::check_name(name)?;
         if value.len() > xattr::XATTR_SIZE_MAX {
             return Err(Errno::E2BIG.into());
         }
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let _change = spot.inode().lock_exclusive();
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let _change = file.inode().lock_exclusive();
         if let Some(kind) = AclKind::from_xattr_name(name) {
             let acl = if value.is_empty() { Ok(None) } else { Acl::from_xattr(value) };
             return match acl {
                 Err(AclError::Encoding) => Err(Errno::EINVAL.into()),
-                acl => self.change_acl(&spot, kind, acl),
+                Err(AclError::Version) => Err(Errno::EOPNOTSUPP.into()),
+                acl => self.change_acl(&file, kind, acl),
             };
         }
-        self.change_xattr(&spot, name, Some(value), flags)
+        self.change_xattr(&file, name, Some(value), flags)
     }
 
     /// Removes an extended attribute: `ENODATA` if it is not there.
     pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<()> {
         let name = name.as_ref();
         xattr::check_name(name)?;
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let _change = spot.inode().lock_exclusive();
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let _change = file.inode().lock_exclusive();
         match AclKind::from_xattr_name(name) {
-            Some(kind) => self.change_acl(&spot, kind, Ok(None)),
-            None => self.change_xattr(&spot, name, None, XattrFlags::empty()),
+            Some(kind) => self.change_acl(&file, kind, Ok(None)),
+            None => self.change_xattr(&file, name, None, XattrFlags::empty()),
         }
     }
 
     /// Locks: `rwsem` exclusive.
     fn change_xattr(
         &self,
-        spot: &Spot<'_>,
+        file: &Subject<'_>,
         name: &[u8],
         value: Option<&[u8]>,
         flags: XattrFlags,
     ) -> Result<()> {
-        let (sb, inode) = (spot.sb(), spot.inode());
-        let space = xattr::permission(&self.cred, &spot.mount, inode, name, Access::WRITE)?;
+        let (sb, inode) = (file.sb(), file.inode());
+        // Said before anything about who asks, as Linux has it.
+        if name == xattr::CAPABILITY && value.is_some_and(|value| !xattr::is_capability(value)) {
+            return Err(Errno::EINVAL.into());
+        }
+        let space = xattr::permission(&self.cred, &file.mount, inode, name, Access::WRITE)?;
         if space == Space::Security {
-            let need = if name == b"security.capability" { Caps::SETFCAP } else { Caps::SYS_ADMIN };
+            let need = if name == xattr::CAPABILITY { Caps::SETFCAP } else { Caps::SYS_ADMIN };
             if !self.cred.has(need) {
                 return Err(Errno::EPERM.into());
             }
+        }
+        if name == xattr::CAPABILITY {
+            inode.set_no_caps(false);
         }
         sb.fs_for(&self.cred).set_xattr(inode, name, value, flags, clock::now(), self.cred.caps())
     }
@@ -317,16 +339,21 @@ impl Session {
     /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than permission bits becomes
     /// just those.
     pub fn set_acl(&self, path: impl AsRef<[u8]>, kind: AclKind, acl: Option<Acl>, how: How) -> Result<()> {
-        let spot = self.walk(path.as_ref(), how)?;
-        let _writer = WriteGuard::take(&spot.mount)?;
-        let _change = spot.inode().lock_exclusive();
-        self.change_acl(&spot, kind, Ok(acl))
+        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let _writer = WriteGuard::take(&file.mount)?;
+        let _change = file.inode().lock_exclusive();
+        self.change_acl(&file, kind, Ok(acl))
     }
 
     /// An ACL that is none is refused only after the caller has turned out to be the owner.
     /// Locks: `rwsem` exclusive.
-    fn change_acl(&self, spot: &Spot<'_>, kind: AclKind, acl: Result<Option<Acl>, AclError>) -> Result<()> {
-        let (sb, inode) = (spot.sb(), spot.inode());
+    fn change_acl(
+        &self,
+        file: &Subject<'_>,
+        kind: AclKind,
+        acl: Result<Option<Acl>, AclError>,
+    ) -> Result<()> {
+        let (sb, inode) = (file.sb(), file.inode());
         may_change_owner_things(inode)?;
         if !xattr::has_acls(sb, inode) {
             return Err(Errno::EOPNOTSUPP.into());

@@ -163,7 +163,8 @@ impl SuperBlock {
     pub fn new(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Result<Arc<Self>> {
         static LAST_ID: sync::Mutex<u64> = sync::Mutex::new(0);
         let traits = fs.traits();
-        let icache = InodeCache::new(options.max_inodes);
+        let gate = Gate::new(options.read_only || traits.read_only);
+        let icache = InodeCache::new(options.max_inodes, Arc::clone(gate.unlinked()));
         let dcache = DentryCache::new(options.max_dentries, options.max_negatives_per_dir);
         let root = icache.get(&fs, fs.root_ino())?;
         if !root.is_dir() {
@@ -187,7 +188,7 @@ impl SuperBlock {
             traits,
             atime: options.atime,
             protected_hardlinks: options.protected_hardlinks,
-            gate: Gate::new(options.read_only || traits.read_only),
+            gate,
             root,
             rename_mutex: Mutex::new(()),
             dir_renames: AtomicU64::new(0),
@@ -223,8 +224,8 @@ impl SuperBlock {
         self.gate.is_read_only()
     }
 
-    /// Allows changes or forbids them. `EBUSY` where files are open for writing or a change is under way, `EROFS` where
-    /// the file system itself cannot change, `EIO` after a [shutdown](Self::shut_down).
+    /// Allows changes or forbids them. `EBUSY` where files are open for writing, files or directories without a name are in use, or a
+    /// change is under way, `EROFS` where the file system itself cannot change, `EIO` after a [shutdown](Self::shut_down).
     pub fn remount(&self, read_only: bool) -> Result<()> {
         if !read_only {
             if self.traits.read_only {
@@ -354,6 +355,12 @@ impl SuperBlock {
         self.icache.get(&self.fs, ino)
     }
 
+    /// Notes that `inode` has got links or lost them, within the change that did so. Locks: its `rwsem` exclusive.
+    pub(crate) fn links_changed(&self, inode: &Shared<Inode>) {
+        inode.count_links(self.gate.unlinked());
+        self.icache.links_changed(inode);
+    }
+
     /// An ACL, from the cache or read.
     pub(crate) fn acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Arc<Acl>>> {
         self.checker.acl(inode, kind)
@@ -384,15 +391,20 @@ impl SuperBlock {
         }
     }
 
-    /// Counts directories that changed their parent, so that who walks `..` under a promise to stay below a directory
-    /// notices that the ground may have moved.
+    /// Counts changes of directories' parents, so that who walks `..` under a promise to stay below a directory notices that the ground
+    /// may have moved: he reads this when he starts, and again each time that he has gone up.
     pub(crate) fn dir_renames(&self) -> u64 {
         // Acquire: pairs with the Release in `count_dir_rename`.
         self.dir_renames.load(Ordering::Acquire)
     }
 
+    /// Counts such a change, after the directory's names, old and new, have been hidden, and before the directory hangs elsewhere.
+    ///
+    /// So a walk that finds a directory by a name and then goes up elsewhere notices. It has read the new place, which is published
+    /// (`Rcu`) after the count, so the count that it reads next is a new one. And the count that it started with is an old one: a new
+    /// one would have shown it that the old name is hidden, and it would have come through that name no more, but waited.
     pub(crate) fn count_dir_rename(&self) {
-        // Release: who sees the number sees the move.
+        // Release: who sees the number sees that the names are hidden.
         self.dir_renames.fetch_add(1, Ordering::Release);
     }
 

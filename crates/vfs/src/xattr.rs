@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use crate::acl::{Acl, AclKind};
-use crate::attr::FileType;
+use crate::attr::{FileType, Timespec};
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
+use crate::fs::XattrFlags;
 use crate::inode::Inode;
 use crate::mount::Mount;
 use crate::permission::{Access, owner_or_capable};
@@ -18,6 +19,13 @@ use crate::superblock::SuperBlock;
 pub const XATTR_NAME_MAX: usize = 255;
 /// Largest value.
 pub const XATTR_SIZE_MAX: usize = 65536;
+/// The capabilities that a program has when it is run (`capabilities(7)`).
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+/// Revisions that `security.capability` may have by the upper bits of its first word, and the flag that may stand beside them
+/// (`linux/capability.h`).
+const CAP_REVISION_2: u32 = 0x0200_0000;
+const CAP_REVISION_3: u32 = 0x0300_0000;
+const CAP_EFFECTIVE: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
@@ -30,6 +38,13 @@ pub(crate) enum Space {
 /// `ERANGE` for a name that is empty or too long.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX { Err(Errno::ERANGE.into()) } else { Ok(()) }
+}
+
+/// Can this be set as `security.capability`? As long as its revision says, and of none that Linux takes no more: the first; or empty.
+pub(crate) fn is_capability(value: &[u8]) -> bool {
+    let Some((word, _)) = value.split_first_chunk() else { return value.is_empty() };
+    let revision = u32::from_le_bytes(*word) & !CAP_EFFECTIVE;
+    matches!((revision, value.len()), (CAP_REVISION_2, 20) | (CAP_REVISION_3, 24))
 }
 
 /// The name space of a full name and what is left of the name.
@@ -119,6 +134,22 @@ pub(crate) fn acl(sb: &SuperBlock, inode: &Inode, kind: AclKind) -> Result<Optio
         return Err(Errno::EOPNOTSUPP.into());
     }
     sb.acl(inode, kind)
+}
+
+/// Takes the capabilities of a program off a file that changes, whoever changes it: they were given to what it was. Locks: `rwsem` exclusive.
+pub(crate) fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
+    if inode.has_no_caps() {
+        return Ok(());
+    }
+    let fs = sb.fs_for(cred);
+    match fs.get_xattr(inode, CAPABILITY) {
+        Ok(_) => fs.set_xattr(inode, CAPABILITY, None, XattrFlags::empty(), now, cred.caps())?,
+        Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+        Err(error) => return Err(error),
+    }
+    // Whoever changes it next need not look.
+    inode.set_no_caps(true);
+    Ok(())
 }
 
 /// ACLs mean something here.

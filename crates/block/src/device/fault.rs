@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::BlockDevice;
+use super::flush::Flushes;
 use crate::{Error, Op, Result};
 
 /// What happens to a request that a [`Fault`] strikes.
@@ -74,12 +75,13 @@ impl Fault {
 pub struct FaultDevice {
     base: Arc<dyn BlockDevice>,
     faults: Mutex<Vec<Fault>>,
+    flushes: Flushes,
 }
 
 impl FaultDevice {
     /// A device over `base` without a fault yet.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
-        Self { base, faults: Mutex::default() }
+        Self { base, faults: Mutex::default(), flushes: Flushes::default() }
     }
 
     /// Adds a fault. Of several that strike one request, the earliest added has its effect; all count it.
@@ -87,9 +89,10 @@ impl FaultDevice {
         self.lock().push(fault);
     }
 
-    /// Takes all faults away.
+    /// Takes all faults away, and what is left of them.
     pub fn heal(&self) {
         self.lock().clear();
+        self.flushes.heal();
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Fault>> {
@@ -164,7 +167,7 @@ impl BlockDevice for FaultDevice {
     }
 
     fn flush(&self) -> Result<()> {
-        self.run(Op::Flush, 0..0, |_| self.base.flush())
+        self.flushes.flush(|| self.run(Op::Flush, 0..0, |_| self.base.flush()))
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
+use super::flush::Flushes;
 use super::lock::{self, PATIENCE, Refused};
 use super::{BlockDevice, check_range, check_span, total_len};
 use crate::{Error, Op, Result};
@@ -47,6 +48,7 @@ pub struct FileDevice {
     size: u64,
     sector_bytes: u32,
     read_only: bool,
+    flushes: Flushes,
 }
 
 /// What the mount table shows as the type of a mount that a process of ours serves, with a loop device that nothing is read through.
@@ -152,7 +154,15 @@ impl FileDevice {
         }
         // A regular file is an image of a disk, and most disks have sectors of 512 bytes.
         let sector_bytes = rustix::fs::ioctl_blksszget(&file).unwrap_or(512);
-        Ok(Self { file, path: path.to_owned(), start, size, sector_bytes, read_only: !options.write })
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            start,
+            size,
+            sector_bytes,
+            read_only: !options.write,
+            flushes: Flushes::default(),
+        })
     }
 
     /// The file as it was named at the opening.
@@ -266,7 +276,8 @@ impl BlockDevice for FileDevice {
         if self.read_only {
             return Ok(());
         }
-        self.file.sync_data().map_err(|source| Error::io(Op::Flush, 0, self.size, source))
+        let flush = || self.file.sync_data().map_err(|source| Error::io(Op::Flush, 0, self.size, source));
+        self.flushes.flush(flush)
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {

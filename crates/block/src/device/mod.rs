@@ -16,6 +16,7 @@ use crate::{Error, Op, Result};
 pub mod crash;
 pub mod fault;
 pub mod file;
+pub mod flush;
 mod lock;
 pub mod memory;
 pub mod overlay;
@@ -54,6 +55,9 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
 
     /// Returns after every write that finished before the call is durable.
+    ///
+    /// Once it has failed, what was written before may be lost, so it does not succeed any more; nor does it for those for whom it was under way.
+    /// A device whose medium tells of an error once sees to that by [`flush::Flushes`].
     fn flush(&self) -> Result<()>;
 
     /// Tells the device that the contents of `range` no longer matter. They are unspecified afterwards. A device

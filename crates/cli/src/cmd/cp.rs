@@ -24,7 +24,7 @@ use crate::place::{Place, same_file};
 use crate::resolve::own_name;
 use crate::status::Status;
 
-use copier::{Copier, Spot};
+use copier::{Copier, Only, Spot};
 use into::{IntoVolume, Source};
 
 #[derive(clap::Args)]
@@ -174,8 +174,23 @@ fn spot(place: &Place, destination: &Path, is_directory: bool) -> io::Result<Spo
     }
     let name = destination.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
     if destination.exists() {
-        return Spot::existing(parent.unwrap_or(Path::new(".")), name.to_owned(), destination);
+        return Spot::existing(parent, name.to_owned(), destination);
     }
-    Spot::inside(parent.unwrap_or(Path::new(".")), name.to_owned())
+    let only = if is_slashed(destination) {
+        Only::Directories
+    } else if destination.is_symlink() {
+        Only::NoContents
+    } else {
+        Only::Anything
+    };
+    let mut spot = Spot::inside(parent, name.to_owned())?;
+    spot.only = only;
+    Ok(spot)
+}
+
+/// Whether a path ends as only those of directories do.
+fn is_slashed(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
 }

@@ -10,6 +10,7 @@ mod expr;
 mod glob;
 mod parse;
 mod perm;
+mod regex;
 
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -38,6 +39,7 @@ Expressions, as in GNU find (N means exactly N, +N more and -N less):
   -maxdepth N -mindepth N (for the whole search)
   ( EXPR )  ! EXPR  -not EXPR  EXPR -a EXPR  EXPR -o EXPR  EXPR , EXPR
 
+REGEX is for the whole path, in the syntax of Emacs: \\( \\| \\) and * + ? are operators, and ( | ) { } are not.
 FILE is a path in the same volume, or a place in another.";
 
 #[derive(clap::Args)]

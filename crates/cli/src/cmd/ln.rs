@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::app::{App, Target};
 use crate::place::Place;
-use crate::resolve::{Destination, own_name};
+use crate::resolve::{Destination, Names, names, own_name};
 use crate::status::Status;
 
 #[derive(clap::Args)]
@@ -41,6 +41,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             app.fail(Status::Failed, format_args!("{to}: the link needs a name"));
             continue;
         };
+        if let Some(place) = source.filter(|_| args.force)
+            && names(target.session(), &place.path, &new) == Names::Same
+        {
+            let to = target.volume.place(&new);
+            app.fail(Status::Failed, format_args!("{place} and {to} are the same file"));
+            continue;
+        }
         let made = link(args, &target, source, text, &new);
         if let Err(error) = made {
             app.error(source.map_or_else(|| target.volume.place(&new), Clone::clone), &error);

@@ -136,7 +136,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let max_known = memory.known;
     let config = Config { opens, writeback, idmap, lifetime, transport, owner, max_known, destroy, log };
     let server = Arc::new(Server::new(volume.namespace(), config));
-    let ending = end_on_signals(mounted)?;
+    let mounted = Arc::new(mounted);
+    let ending = end_on_signals(Arc::clone(&mounted))?;
     let note = |what: &str, error: &io::Error| {
         app.note(format_args!("{}: {what}: {}", args.dir.display(), host_reason(error)));
     };
@@ -161,6 +162,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if is_ready {
         app.switch_to_log();
     }
+    let failed = served.is_err();
     if let Err(error) = served {
         app.fail(Status::Failed, format_args!("{dir}: {}", host_reason(&error)));
     }
@@ -175,6 +177,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         debug!("{}: {} times, {} errors", operation.name, operation.times.count(), operation.errors);
     }
     drop(server);
+    if failed {
+        // Now that nothing is left of the way to the kernel, which would wait for an answer.
+        mounted.clear();
+    }
     // Where the kernel waited for it, it is done already.
     if let Err(error) = closed.get_or_init(|| close(&volume)) {
         app.error(image, error);
@@ -262,16 +268,19 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Unmounts when the process is told to end; what then ends is the serving. The lock is held while it unmounts.
-fn end_on_signals(mounted: Mounted) -> io::Result<Arc<Mutex<()>>> {
+fn end_on_signals(mounted: Arc<Mounted>) -> io::Result<Arc<Mutex<()>>> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let ending = Arc::new(Mutex::new(()));
     let lock = Arc::clone(&ending);
     thread::spawn(move || {
-        let Some(signal) = signals.forever().next() else { return };
-        let _held = lock.lock();
-        info!("ends on {}", signal_name(signal).unwrap_or("a signal"));
-        if let Err(error) = mounted.end() {
-            error!("cannot unmount: {error}");
+        for signal in signals.forever() {
+            let _held = lock.lock();
+            info!("ends on {}", signal_name(signal).unwrap_or("a signal"));
+            match mounted.end() {
+                Ok(()) => return,
+                // The next signal may find it otherwise.
+                Err(error) => error!("cannot unmount: {error}"),
+            }
         }
     });
     Ok(ending)

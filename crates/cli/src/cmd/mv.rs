@@ -6,7 +6,7 @@ use std::io;
 use extern4::{Errno, RenameFlags};
 
 use crate::app::App;
-use crate::resolve::{Destination, own_name, written_places};
+use crate::resolve::{Destination, Names, names, own_name, written_places};
 use crate::status::Status;
 
 #[derive(clap::Args)]
@@ -42,6 +42,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             app.fail(Status::Failed, format_args!("{place}: a root or '.' or '..' is not renamed"));
             continue;
         };
+        // Nothing would come of it, and both names would stay.
+        if !args.no_clobber && names(target.session(), &place.path, &new) != Names::OfTwo {
+            let to = target.volume.place(&new);
+            app.fail(Status::Failed, format_args!("{place} and {to} are the same file"));
+            continue;
+        }
         match target.session().rename_with(&place.path, new, flags) {
             Ok(()) => {}
             Err(error) if args.no_clobber && error.errno() == Errno::EEXIST => {}

@@ -18,7 +18,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The file to replace or make
+    /// The file to replace or make. Owner, mode, ACL and extended attributes stay as they are, but for capabilities, and for
+    /// set-id bits unless the caller may keep them; other names of the file keep the old contents
     #[arg(value_name = "PLACE")]
     place: OsString,
 }
@@ -98,7 +99,7 @@ fn put(
     if first < chunk.len() {
         return Ok(session.write_file(&path, &chunk[..first])?);
     }
-    let (file, beside) = beside(session, &path)?;
+    let (file, beside) = beside(session, &path, old.is_some())?;
     let written = (|| {
         let (mut len, mut offset) = (first, 0);
         while len > 0 {
@@ -106,10 +107,8 @@ fn put(
             offset += len as u64;
             len = fill(input, chunk).map_err(Failure::Input)?;
         }
-        if let Some(old) = old {
-            // Only whoever is privileged may give files away; for others the new one is their own.
-            let _ = session.chown(&beside, Some(old.uid()), Some(old.gid()));
-            session.set_permissions(&beside, old.mode() & 0o7777)?;
+        if old.is_some() {
+            session.keep_attributes(&path, &beside)?;
         }
         file.sync_all()?;
         Ok(session.rename(&beside, &path)?)
@@ -121,12 +120,14 @@ fn put(
 }
 
 /// Makes a file of another name in the directory of `path`.
-fn beside(session: &Session, path: &Path) -> extern4::Result<(File, PathBuf)> {
+fn beside(session: &Session, path: &Path, replaces: bool) -> extern4::Result<(File, PathBuf)> {
     let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+    // What replaces a file may be nobody else's to read before it has the old one's rights.
+    let mode = if replaces { 0o600 } else { 0o644 };
     let mut attempt = 0_u32;
     loop {
         let beside = path.with_file_name(format!(".extern4-put.{}.{attempt}", std::process::id()));
-        match session.open_with(&beside, flags, 0o644) {
+        match session.open_with(&beside, flags, mode) {
             Err(error) if error.errno() == Errno::EEXIST && attempt < 1000 => attempt += 1,
             opened => return opened.map(|file| (file, beside)),
         }

@@ -22,7 +22,7 @@ use words::words;
 const LINES: &str = "\
 Lines are commands: cp, mkdir, rm, mv, ln, touch, truncate, chmod, chown, setfacl and setfattr, with their options. \
 Paths are those of the volume; for cp, host:PATH is a file of the host. Words are quoted as in a shell, and a word that \
-starts with # begins a comment.";
+starts with # begins a comment. The first line that fails ends the script; what came before it stays.";
 
 #[derive(clap::Args)]
 #[command(after_help = LINES)]

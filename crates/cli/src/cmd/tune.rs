@@ -113,6 +113,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }),
         reserved_blocks: args.reserved_blocks.or(percent),
     };
+    if let Some(wanted) = tune.reserved_blocks.filter(|wanted| *wanted > blocks / 2) {
+        let most = blocks / 2;
+        app.fail(
+            Status::Failed,
+            format_args!("{image}: {wanted} blocks cannot be reserved; half of them can, {most}"),
+        );
+        return Ok(());
+    }
     if let Err(error) = ext4.tune(&tune) {
         app.ext4_error(image, &error);
     }

@@ -18,6 +18,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         match extern4_fuse::unmount(dir) {
             Ok(true) => {}
             Ok(false) => app.note(format_args!("{}: the volume is mounted elsewhere, too", dir.display())),
+            // Source: `extern4_fuse::unmount`.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                app.fail(Status::Failed, format_args!("{}: not mounted by extern4", dir.display()));
+            }
             Err(error) => {
                 app.fail(Status::Failed, format_args!("{}: {}", dir.display(), host_reason(&error)))
             }

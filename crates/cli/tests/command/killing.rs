@@ -10,8 +10,7 @@ use std::time::Duration;
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
 
-use crate::mounting::{can_mount, in_foreground, sound, transports};
-use crate::run::{extern4, ok};
+use crate::mounting::{can_mount, in_foreground, patiently, sound, transports};
 
 const SPEC: ImageSpec = ImageSpec::new("disk", 128 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
 /// Threads that work in the mount.
@@ -133,7 +132,7 @@ fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
         check(dir, thread, told);
         fs::remove_dir_all(dir.join(format!("t{thread}"))).expect("it goes");
     }
-    ok(extern4(image, ["umount", "mnt"]));
+    patiently(&[env!("CARGO_BIN_EXE_extern4"), "umount"], dir);
     assert!(daemon.wait().expect("it ends").success());
     sound(image);
 }

@@ -153,6 +153,99 @@ fn find_is_that_of_gnu() {
     }
 }
 
+/// Files whose names and ages are chosen so that it matters how they are looked for, on the host and in a volume.
+#[test]
+fn find_takes_ages_and_regular_expressions_as_gnu_does() {
+    let image = machine();
+    let dir = image.scratch().join("files");
+    std::fs::create_dir(&dir).expect("a directory");
+    let now = std::time::SystemTime::now();
+    for (at, age) in [-30_i64, 20, 40, 80, 100, 140, 86_300, 86_500, 200_000].into_iter().enumerate() {
+        let time = now.checked_sub(std::time::Duration::from_secs(300_000)).expect("a time")
+            + std::time::Duration::from_secs(300_000_u64.saturating_add_signed(-age));
+        let file = std::fs::File::create(dir.join(format!("age{at}"))).expect("a file");
+        file.set_times(std::fs::FileTimes::new().set_modified(time)).expect("times");
+    }
+    let names = [
+        "a", "aa", "ab", "a+", "a?", "*a", "(a|b)", "a{2}", "a^b", "a$b", "]", "[", "-", "a\\", "a.b",
+        "[a:]", "x y", "n\nl", "A1",
+    ];
+    for name in names {
+        std::fs::write(dir.join(name), "").expect("a file");
+    }
+    ok(extern4(&image, ["cp", "-aq", "files", "disk.img:/"]));
+    let mut expressions: Vec<Vec<String>> = Vec::new();
+    // Times of reading change on the host while the files are copied.
+    for test in ["-mmin", "-mtime"] {
+        for number in ["0", "1", "2", "3", "1439", "1442"] {
+            // A time to come is a whole day old or less, in days.
+            for sign in ["", "+", "-"].into_iter().filter(|_| !test.ends_with("time") || number != "0") {
+                expressions.push(vec![test.to_owned(), format!("{sign}{number}")]);
+            }
+        }
+    }
+    for regex in [
+        ".*",
+        "files",
+        ".*/a+",
+        ".*/a?",
+        ".*/\\(a\\|aa\\)",
+        ".*/(a|b)",
+        ".*/a\\+",
+        ".*/a\\?",
+        "*a",
+        ".*/*a",
+        ".*/\\(*a\\|]\\)",
+        ".*/a{2}",
+        ".*/a\\{2\\}",
+        ".*/a^b",
+        ".*/a$b",
+        "^.*/a$",
+        ".*\\(/a$\\|/ab$\\)",
+        ".*/[]a]",
+        ".*/[^]a]",
+        ".*/[a-]",
+        ".*/a[\\]",
+        ".*/[[:alpha:]]",
+        ".*/[[:alpha:]",
+        ".*/a.b",
+        ".*/a\\.b",
+        "files/\\w+",
+        ".*/\\W",
+        ".*/x\\sy",
+        ".*/n.l",
+        ".*\\bage1",
+        ".*/\\<age.\\>",
+        ".*/a*+",
+        ".*/a+?",
+        ".*/a**",
+        ".*/\\(a\\)*",
+        ".*/\\(\\(a\\|b\\)+\\|A1\\)",
+        "a",
+        ".*/[^^a]",
+        ".*/a[^^]b",
+        "\\(^files\\|^x\\)/a",
+        ".*/\\(^a\\)",
+        ".*/a\\\\",
+        ".*/[*-?]a",
+    ] {
+        expressions.push(vec!["-regex".to_owned(), regex.replace("files", "/files")]);
+        expressions.push(vec!["-iregex".to_owned(), regex.replace("files", "/files")]);
+    }
+    for expression in expressions {
+        let words = expression.iter().map(String::as_str).chain(["-print0"]);
+        let ours = ok(extern4(&image, ["find", "disk.img:/files"].into_iter().chain(words)));
+        let words = expression.iter().map(|word| word.replace("/files", "files"));
+        let theirs = tool(
+            image.scratch(),
+            "find",
+            ["files".to_owned()].into_iter().chain(words).chain(["-print0".to_owned()]),
+        );
+        let theirs: Vec<String> = sorted_by(&theirs, 0).iter().map(|path| format!("/{path}")).collect();
+        assert_same(&expression.join(" "), &sorted_by(&ours, 0), &theirs);
+    }
+}
+
 /// What GNU `find .` printed, as paths from the root: the path is all of the line, or its end.
 fn unrooted(output: &[u8], separator: u8, whole: bool) -> Vec<u8> {
     let parts = output.split(|byte| *byte == separator).map(|part| {

@@ -19,6 +19,7 @@ mod mount_options;
 mod mounting;
 mod reading;
 mod run;
+mod sameness;
 mod service;
 mod terminal;
 mod watching;

@@ -533,6 +533,123 @@ fn a_full_volume_says_so_and_stays_sound() {
 }
 
 #[test]
+fn what_is_put_has_the_acl_and_attributes_of_what_was_there() {
+    let image = empty();
+    let large = vec![b'x'; (1 << 20) + 1];
+    for contents in [&b"short"[..], &large] {
+        ok(fed(&image, &["put", "disk.img:/file"], b"old"));
+        quietly(&image, &["chmod", "755", "disk.img:/file"]);
+        quietly(&image, &["setfacl", "-m", "u:1000:rwx,g:2000:r", "disk.img:/file"]);
+        quietly(&image, &["setfattr", "-n", "user.a", "-v", "1", "disk.img:/file"]);
+        quietly(&image, &["setfattr", "-n", "trusted.b", "-v", "2", "disk.img:/file"]);
+        let kept = || {
+            let acl = said(&image, &["getfacl", "-n", "disk.img:/file"]);
+            acl + &said(&image, &["getfattr", "-d", "-m", "-", "disk.img:/file"])
+        };
+        let before = kept();
+        assert!(["user:1000:rwx", "group::r-x", "trusted.b", "user.a"].iter().all(|it| before.contains(it)));
+        ok(fed(&image, &["put", "disk.img:/file"], contents));
+        assert_eq!(kept(), before);
+    }
+    sound(&image);
+}
+
+#[test]
+fn the_help_of_script_says_when_it_ends() {
+    let help = said(&empty(), &["script", "--help"]).replace('\n', " ");
+    assert!(help.contains("The first line that fails ends the script"), "{help}");
+}
+
+/// What GNU's `cp` refuses, or would write somewhere else.
+#[test]
+fn a_copy_goes_only_where_it_can_be_meant_to_go() {
+    let image = empty();
+    let dir = image.scratch();
+    std::fs::write(dir.join("f"), "contents").expect("a file");
+    symlink("nowhere", dir.join("dangling")).expect("a link");
+    quietly(&image, &["cp", "f", "disk.img:/f"]);
+    quietly(&image, &["ln", "-s", "nowhere", "disk.img:/dangling"]);
+    tool(dir, "mkfifo", ["pipe"]);
+    quietly(&image, &["cp", "-aq", "pipe", "disk.img:/pipe"]);
+    for (to, why) in [
+        ("disk.img:/none/", "no directory"),
+        ("disk.img:/dangling", "dangling"),
+        ("disk.img:/pipe", "pipe, socket or device"),
+    ] {
+        for options in ["-q", "-aq"] {
+            let errors = failed(&extern4(&image, ["cp", options, "f", to]), 1);
+            assert!(errors.contains(why), "{to}: {errors}");
+        }
+    }
+    for (to, why) in [("none/", "no directory"), ("dangling", "dangling")] {
+        for options in ["-q", "-aq"] {
+            let errors = failed(&extern4(&image, ["cp", options, "disk.img:/f", to]), 1);
+            assert!(errors.contains(why) && errors.contains(to.trim_end_matches('/')), "{to}: {errors}");
+        }
+    }
+    assert!(!dir.join("none").exists() && dir.join("dangling").is_symlink());
+    assert_eq!(said(&image, &["ls", "disk.img"]), "dangling\nf\nlost+found\npipe\n");
+    assert_eq!(stat(&image, "%F", "disk.img:/pipe"), "fifo");
+    // A link is replaced by a link, and a directory may have its slash.
+    quietly(&image, &["cp", "-aq", "dangling", "disk.img:/dangling"]);
+    std::fs::create_dir(dir.join("d")).expect("a directory");
+    quietly(&image, &["cp", "-rq", "d", "disk.img:/new/"]);
+    quietly(&image, &["cp", "-rq", "disk.img:/new", "back/"]);
+    assert!(dir.join("back").is_dir());
+    sound(&image);
+}
+
+/// `rename(2)` does nothing where both names are of one file; `mv` and `ln` of GNU say so.
+#[test]
+fn names_of_one_file_are_told_from_the_same_name() {
+    let image = empty();
+    let dir = image.scratch().join("gnu");
+    std::fs::create_dir(&dir).expect("a directory");
+    std::fs::write(dir.join("a"), "").expect("a file");
+    ok(fed(&image, &["put", "disk.img:/a"], b""));
+    for (at, words) in [
+        "ln a b",
+        "mv a a",
+        "ln -f a a",
+        "ln -f a b",
+        "mv a b",
+        "ln -f b ./b",
+        "mv -n b b",
+        "ln b c",
+        "mv -n b c",
+        "mv b c",
+        "mv c c",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let words: Vec<&str> = words.split(' ').collect();
+        let gnu = std::process::Command::new(words[0])
+            .args(&words[1..])
+            .current_dir(&dir)
+            .output()
+            .expect("it runs");
+        let ours = words.iter().map(|word| match *word {
+            "mv" | "ln" | "-f" | "-n" => (*word).to_owned(),
+            name => format!("disk.img:/{}", name.trim_start_matches("./")),
+        });
+        let ours = extern4(&image, ours);
+        assert_eq!(
+            ours.status.code(),
+            gnu.status.code(),
+            "{at}: {words:?} {}",
+            String::from_utf8_lossy(&ours.stderr)
+        );
+        if !gnu.status.success() {
+            assert!(failed(&ours, 1).contains("are the same file"), "{words:?}");
+        }
+        let there = String::from_utf8(tool(&dir, "ls", [""; 0])).expect("text");
+        assert_eq!(said(&image, &["ls", "disk.img"]).replace("lost+found\n", ""), there, "{at}: {words:?}");
+    }
+    sound(&image);
+}
+
+#[test]
 fn standard_input_becomes_a_file() {
     let image = ImageSpec::new("disk", 32 << 20, &["-t", "ext4", "-b", "4096"]).build();
     let large: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).take(5_000_001).collect();
@@ -711,7 +828,8 @@ fn volumes_are_tuned_as_tune2fs_does() {
         failed(&extern4(&image, ["tune", "disk.img", "--uuid", "1"]), 2);
         failed(&extern4(&image, ["tune", "disk.img", "--reserved-percent", "51"]), 2);
     });
-    failed(&extern4(&image, ["tune", "disk.img", "--reserved-blocks", "20000"]), 1);
+    let errors = failed(&extern4(&image, ["tune", "disk.img", "--reserved-blocks", "20000"]), 1);
+    assert!(errors.contains("half of them can, "), "{errors}");
     sound(&image);
 }
 

@@ -95,6 +95,28 @@ pub enum Wrong {
         /// Whether they are in use in truth.
         in_use: bool,
     },
+    /// A quota file says of an owner what is not so.
+    #[error("{owner} {id} has {counted} {unit}, but {stored} are counted")]
+    Quota {
+        /// `user`, `group` or `project`.
+        owner: &'static str,
+        /// The owner's id.
+        id: u32,
+        /// `bytes` or `inodes`.
+        unit: &'static str,
+        /// What the file says.
+        stored: u64,
+        /// What there is.
+        counted: u64,
+    },
+    /// A quota file has no entry for an owner of files.
+    #[error("{owner} {id} has files, but no entry")]
+    NoQuota {
+        /// `user`, `group` or `project`.
+        owner: &'static str,
+        /// The owner's id.
+        id: u32,
+    },
     /// A directory entry says what is not so.
     #[error("the entry \"{}\" for inode {ino} {what}", name.escape_ascii())]
     Entry {

@@ -19,6 +19,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use super::Checker;
 use super::fault::{Fault, Part, Wrong};
 use super::map::{self, DataRun, Visitor};
+use super::quota::Owned;
 use super::report::{Report, Sink};
 use crate::group::to_usize;
 
@@ -139,6 +140,8 @@ struct Scan<'a> {
     runs: Vec<DirRun>,
     inline: Vec<u8>,
     scratch: Vec<u8>,
+    /// What owners have, where there are quotas.
+    owned: Option<Owned>,
 }
 
 impl<'a> Scan<'a> {
@@ -152,6 +155,7 @@ impl<'a> Scan<'a> {
             runs: Vec::new(),
             inline: Vec::new(),
             scratch: Vec::new(),
+            owned: checker.has_quotas().then(Owned::default),
         }
     }
 
@@ -170,6 +174,7 @@ impl<'a> Scan<'a> {
             if let Err(error) = self.checker.read(block, now, buffer) {
                 let place = Place::new(Structure::Inode).group(self.group).block(block);
                 self.sink.push(Fault::of_error(place, error));
+                self.checker.owners.lack();
                 continue;
             }
             let numbers = first + at * per_block..first + count;
@@ -182,6 +187,9 @@ impl<'a> Scan<'a> {
                     .offset(bytes % geometry.block_size());
                 self.record(record, ino, place);
             }
+        }
+        if let Some(owned) = self.owned {
+            self.checker.owners.add(owned);
         }
         GroupInodes {
             slots: self.slots.into(),
@@ -206,6 +214,7 @@ impl<'a> Scan<'a> {
             Ok(inode) => inode,
             Err(fault) => {
                 self.sink.push(fault);
+                self.checker.owners.lack();
                 // Whatever it is, its number is taken.
                 let kind = record.first_chunk().map_or(0, |mode| u16::from_le_bytes(*mode));
                 return self.keep(ino, links, FileType::from_mode(kind), Usage::Named);
@@ -277,6 +286,9 @@ impl<'a> Scan<'a> {
             Some(block) => self.checker.check_xattr_block(block, inode, self.sink),
             None => 0,
         };
+        if let Some(owned) = self.owned.as_mut().filter(|_| self.checker.counts_for_owners(inode)) {
+            owned.count(inode, self.checker.value_inodes(own.as_ref(), inode));
+        }
         self.blocks(inode, mapped.clusters + attributes + values, place);
         match inode.kind() {
             FileKind::Directory if is_inline => self.inline_directory(inode, own, place),

@@ -113,6 +113,20 @@ impl Checker<'_> {
             .sum()
     }
 
+    /// How many values of an inode's attributes, of which it has some itself, are in inodes of their own.
+    pub(super) fn value_inodes(&self, own: Option<&Attrs<'_>>, inode: &Inode) -> u64 {
+        if !self.sb.features().incompat.contains(Incompat::EA_INODE) {
+            return 0;
+        }
+        let count = |attrs: &Attrs<'_>| {
+            attrs.iter().filter(|attr| matches!(attr.value, Value::EaInode { .. })).count() as u64
+        };
+        let mut bytes = Vec::new();
+        let block = inode.xattr_block().filter(|&block| self.read(block, 1, &mut bytes).is_ok());
+        let attrs = block.and_then(|_| Attrs::in_block(&bytes, Place::new(Structure::Xattr)).ok());
+        own.map_or(0, count) + attrs.map_or(0, |(_, attrs)| count(&attrs))
+    }
+
     /// Checks the attributes that stand at `place`.
     pub(super) fn check_attributes(&self, attrs: &Attrs<'_>, inode: &Inode, place: Place, sink: &mut Sink) {
         for attr in attrs.iter() {

@@ -10,8 +10,8 @@ use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_testkit::tree::{self, assert_same};
 use extern4_vfs::{
-    Acl, AclEntry, AclKind, AclTag, Cred, Errno, FileFlags, FileSystem, How, Namespace, NewKind, Session,
-    SetTime, SuperBlock, SuperOptions, Timespec, XattrFlags,
+    Acl, AclEntry, AclKind, AclTag, Cred, Errno, FileFlags, FileSystem, How, Namespace, NewKind, OpenFlags,
+    RenameFlags, Session, SetTime, SuperBlock, SuperOptions, Timespec, XattrFlags,
 };
 
 use crate::walk;
@@ -229,6 +229,10 @@ fn acls_owners_times_and_flags() {
         session.set_acl("/a", AclKind::Access, Some(acl(3)), How::FOLLOW).expect("an ACL");
         session.set_acl("/dir", AclKind::Access, Some(acl(40)), How::FOLLOW).expect("an ACL");
         session.set_acl("/dir", AclKind::Default, Some(acl(50)), How::FOLLOW).expect("an ACL");
+        session.mknod("/dir/e", NewKind::Regular, 0o644).expect("a file");
+        session.rename("/dir/e", "/dir/f", RenameFlags::WHITEOUT).expect("a whiteout is left");
+        let left = session.acl("/dir/e", AclKind::Access, How::FOLLOW).expect("an ACL");
+        assert_eq!(left.as_deref(), acl(50).for_new_file(0).0.as_ref());
         session.set_acl("/b", AclKind::Access, Some(acl(2)), How::FOLLOW).expect("an ACL");
         session.set_acl("/b", AclKind::Access, None, How::FOLLOW).expect("an ACL goes");
         session.set_acl("/c", AclKind::Access, None, How::FOLLOW).expect("no ACL");
@@ -281,6 +285,45 @@ fn alike(root: &Path) -> std::io::Result<()> {
 /// Files with equal attributes whose values are in one EA inode.
 fn alike_elsewhere(root: &Path) -> std::io::Result<()> {
     set_alike(root, &[("user.one", 9000)])
+}
+
+/// In the inode's record and in a block, by who has given them and by who reads the inode anew.
+#[test]
+fn a_write_takes_capabilities_off() {
+    for (size, args) in [(256, &["-t", "ext4", "-I", "256"]), (128, &["-t", "ext4", "-I", "128"])] {
+        let spec = ImageSpec::new("capabilities", 8 << 20, args);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        // Those to bind to low ports, permitted and effective.
+        let value: Vec<u8> =
+            [0x0200_0001_u32, 1 << 10, 0, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let give = |session: &Session, path| {
+            let set =
+                session.set_xattr(path, "security.capability", &value, XattrFlags::empty(), How::FOLLOW);
+            set.expect("room");
+        };
+        let write = |session: &Session, path| {
+            let file = session.open(path, OpenFlags::WRITE | OpenFlags::CREATE).expect("a file");
+            file.write_at(b"x", 0).expect("room");
+        };
+        let names = |session: &Session, path| session.list_xattr(path, How::FOLLOW).expect("a list");
+        let writing = Writing::open(&image);
+        for path in ["/a", "/b"] {
+            write(&writing.session, path);
+            give(&writing.session, path);
+        }
+        write(&writing.session, "/a");
+        assert_eq!(names(&writing.session, "/a"), Vec::<Vec<u8>>::new(), "{size}");
+        writing.close("given", &image);
+        let writing = Writing::open(&image);
+        assert_eq!(names(&writing.session, "/a"), Vec::<Vec<u8>>::new(), "{size}");
+        assert_eq!(names(&writing.session, "/b"), [b"security.capability"], "{size}");
+        write(&writing.session, "/b");
+        assert_eq!(names(&writing.session, "/b"), Vec::<Vec<u8>>::new(), "{size}");
+        writing.close("taken", &image);
+    }
 }
 
 #[test]

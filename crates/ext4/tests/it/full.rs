@@ -74,6 +74,7 @@ fn trials(block: u64, fallocate: bool) -> Vec<Trial> {
         new_file(Op::Rename(s("/room/file"), s("/room/new"), RenameFlags::WHITEOUT), 0),
         new_file(Op::Rename(s("/room/file"), s("/lists/new"), RenameFlags::WHITEOUT), 0),
         new_file(Op::Rename(s("/room/file"), s("/room/other"), RenameFlags::WHITEOUT), 0),
+        new_file(Op::Rename(s("/lists/file"), s("/room/new"), RenameFlags::WHITEOUT), 0),
         trial(Op::Chmod(s("/room/file"), 0o600), 0),
         trial(Op::Chown(s("/room/file"), 70_000, 5), 0),
         trial(Op::Utimens(s("/room/file"), 5), 0),
@@ -129,7 +130,14 @@ fn furnish(session: &Session, block: u64) {
     dirs.iter().for_each(|path| drop(session.mkdir(path, 0o755).expect(path)));
     let bytes = data(0, 20 * block as usize);
     let part = |blocks: u64| &bytes[..(blocks * block) as usize];
-    let files = [("/room/file", 3), ("/room/other", 1), ("/cut", 20), ("/empty-file", 0), ("/attributes", 0)];
+    let files = [
+        ("/room/file", 3),
+        ("/room/other", 1),
+        ("/cut", 20),
+        ("/empty-file", 0),
+        ("/attributes", 0),
+        ("/lists/file", 0),
+    ];
     files.iter().for_each(|(path, blocks)| _ = write(session, path, 0, part(*blocks)).expect(path));
     write(session, "/small", 0, b"0123456789").expect("a small file");
     for at in [0, 2, 4, 6] {

@@ -12,6 +12,7 @@ mod deadlocks;
 mod faults;
 mod fsx;
 mod full;
+mod full_maps;
 mod hostile;
 mod lazy_times;
 mod links;

@@ -8,8 +8,9 @@ use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
 use extern4_testkit::tree::Tree;
+use extern4_vfs::{FileSystem, Session};
 
-use crate::model::judge;
+use crate::model::{judge, session};
 use crate::walk;
 
 /// The bytes of a new image.
@@ -48,6 +49,43 @@ pub(crate) fn fsck(what: &str, device: &MemoryDevice) {
 pub(crate) fn judge_in(what: &str, device: &MemoryDevice, image: &Image) -> Tree {
     std::fs::write(&image.path, contents(device)).expect("the image is written");
     judge(what, image)
+}
+
+/// A volume that a test fills.
+pub(crate) struct Volume {
+    pub(crate) what: &'static str,
+    pub(crate) device: Arc<MemoryDevice>,
+    pub(crate) fs: Arc<Ext4>,
+    pub(crate) session: Session,
+}
+
+impl Volume {
+    /// `None` where images cannot be made.
+    pub(crate) fn new(spec: &ImageSpec) -> Option<Self> {
+        if !spec.can_run() {
+            return None;
+        }
+        let device = Arc::new(MemoryDevice::new(bytes_of(spec)));
+        let fs = open(spec.name, &device);
+        let session = session(Arc::clone(&fs) as _);
+        Some(Self { what: spec.name, device, fs, session })
+    }
+
+    pub(crate) fn sync(&self) {
+        self.fs.sync().expect("sync");
+    }
+
+    /// Blocks that are free.
+    pub(crate) fn free(&self) -> u64 {
+        self.fs.statfs().expect("statistics").blocks_free
+    }
+
+    /// Closes the volume; `e2fsck` finds no fault.
+    pub(crate) fn close(self) {
+        drop(self.session);
+        self.fs.close().expect("close");
+        fsck(self.what, &self.device);
+    }
 }
 
 /// A number from the environment, which asks for longer runs with it.

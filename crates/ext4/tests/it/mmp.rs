@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use extern4_block::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
+use extern4_block::device::fault::{Effect, Fault};
+use extern4_block::{BlockDevice, FaultDevice, FileDevice, FileOptions, MemoryDevice, Op};
 use extern4_disk::mmp::{Mmp, MmpState, Node};
 use extern4_disk::{Place, Structure};
 use extern4_ext4::{Error, Ext4, OpenOptions};
@@ -80,6 +81,33 @@ fn one_of_two_openers_is_refused() {
     read(&device, false).expect("a clean volume");
     assert!(start.elapsed() < Duration::from_secs(3), "nobody is waited for");
     memory::fsck("mmp", &device);
+}
+
+/// Its number is on the way for so long that another opens the volume meanwhile, who has not seen it.
+#[test]
+fn who_comes_late_waits_until_the_other_has_given_up() {
+    let Some(device) = device() else { return };
+    let slow = Arc::new(FaultDevice::new(Arc::clone(&device) as _));
+    slow.inject(Fault::nth(Op::Write, 0, Effect::Delay(Duration::from_millis(600))));
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| {
+            let late = Ext4::open_for_writing(Arc::clone(&slow) as _, &OpenOptions::default());
+            (late, Instant::now())
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        let fs = Arc::new(open(&device).expect("it has found nobody"));
+        let session = session(Arc::clone(&fs) as _);
+        let (mut last, mut at) = (Ok(()), Instant::now());
+        while last.is_ok() && at.elapsed() < Duration::from_secs(1) {
+            at = Instant::now();
+            last = note(&session, "/note");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(last.expect_err("it is given up").errno(), Errno::EROFS);
+        let (late, opened) = late.join().expect("it ends");
+        drop(late.expect("it has the volume now"));
+        assert!(opened > at, "both have had it");
+    });
 }
 
 #[test]

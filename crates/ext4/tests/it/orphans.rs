@@ -42,3 +42,41 @@ fn files_without_names_come_and_go_side_by_side() {
     fs.close().expect("closed");
     memory::fsck("files without names", &device);
 }
+
+/// Who uses a removed file last has its blocks freed, which must not happen to a volume that has turned read-only.
+#[test]
+fn a_volume_with_a_removed_file_in_use_stays_writable() {
+    let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    if !spec.can_run() {
+        return;
+    }
+    let device = Arc::new(MemoryDevice::new(memory::bytes_of(&spec)));
+    let fs = memory::open("a removed file", &device);
+    let session = session(Arc::clone(&fs) as _);
+    let sb = Arc::clone(session.root().superblock());
+    let free = || sb.statfs().expect("counts").files_free;
+    let at_first = free();
+    for large in [false, true] {
+        let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+        let file = open(&session, "/f", flags, 0o600).expect("a file");
+        if large {
+            file.write_at(&[7; 1 << 20], 0).expect("room");
+        }
+        drop(file);
+        let file = open(&session, "/f", OpenFlags::READ, 0).expect("it is there");
+        session.unlink("/f").expect("it is there");
+        assert_eq!(sb.remount(true).map_err(|error| error.errno()), Err(Errno::EBUSY));
+        drop(file);
+        assert_eq!(free(), at_first);
+        sb.remount(true).expect("nobody uses it");
+        sb.remount(false).expect("it could be written");
+        // One that nobody uses goes at once.
+        drop(open(&session, "/f", flags, 0o600).expect("a file"));
+        session.unlink("/f").expect("it is there");
+        sb.remount(true).expect("nobody uses it");
+        sb.remount(false).expect("it could be written");
+    }
+    drop((session, sb));
+    fs.close().expect("closed");
+    memory::fsck("a removed file", &device);
+}

@@ -123,7 +123,10 @@ impl Sequence {
             if at % SYNC_EVERY == SYNC_EVERY - 1 {
                 ours.namespace().root().superblock().sync().expect("sync");
                 self.synced.push((device.moment(), at + 1));
-            } else if got.is_ok() && random.one_in(FSYNC_ONE_IN) && sync_file(ours, &op, &mut random) {
+            } else if got.is_ok()
+                && random.one_in(FSYNC_ONE_IN)
+                && sync_file(ours, &op, self.trees[at] != self.trees[at + 1], &mut random)
+            {
                 self.synced.push((device.moment(), at + 1));
             }
         }
@@ -161,15 +164,17 @@ impl Sequence {
 }
 
 /// Makes what an operation has done to a file durable, and so everything before it, as `fsync(2)` or `fdatasync(2)` do. False for
-/// other operations, and for what cannot be opened for reading.
-fn sync_file(session: &Session, op: &Op, random: &mut Random) -> bool {
+/// other operations, for what cannot be opened for reading, and where nothing but contents may have been made durable.
+fn sync_file(session: &Session, op: &Op, changes_tree: bool, random: &mut Random) -> bool {
     let (Op::Write(path, ..) | Op::Append(path, ..) | Op::SetXattr(path, ..) | Op::Chmod(path, ..)) = op
     else {
         return false;
     };
     let Ok(file) = open(session, path, OpenFlags::READ, 0) else { return false };
-    file.sync(random.one_in(2)).expect("a sync of a file");
-    true
+    let data_only = random.one_in(2);
+    file.sync(data_only).expect("a sync of a file");
+    // Contents that have been written over become durable by themselves, and what was done before to other files does not.
+    !data_only || changes_tree || !matches!(op, Op::Write(..))
 }
 
 fn without_contents(tree: Tree) -> Tree {

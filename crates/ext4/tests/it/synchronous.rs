@@ -2,13 +2,15 @@
 //! directories whose flags ask for it (`chattr +S`, `+D`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use extern4_block::CrashDevice;
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tree::assert_same;
 use extern4_vfs::{
-    AclKind, FallocateMode, FileFlags, How, NewKind, OpenFlags, RenameFlags, Session, XattrFlags,
+    AclKind, FallocateMode, FileFlags, FileOps as _, How, NewKind, OpenFile, OpenFlags, RenameFlags, Session,
+    XattrFlags,
 };
 
 use crate::model::{Op, open, run, session};
@@ -60,12 +62,13 @@ fn in_a_directory() -> Vec<Op> {
 }
 
 /// Runs the operations, and after each looks at what a power loss would leave: nothing that has not been flushed.
-fn each_is_durable(spec: &ImageSpec, prepare: impl Fn(&Session), ops: Vec<Op>) {
+fn each_is_durable(spec: &ImageSpec, lazy_times: Option<Duration>, prepare: impl Fn(&Session), ops: Vec<Op>) {
     if !spec.can_run() {
         return;
     }
     let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
-    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+    let options = OpenOptions { lazy_times, ..OpenOptions::default() };
+    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("it opens");
     let fs = Arc::new(fs);
     let session = session(Arc::clone(&fs) as _);
     prepare(&session);
@@ -77,6 +80,9 @@ fn each_is_durable(spec: &ImageSpec, prepare: impl Fn(&Session), ops: Vec<Op>) {
         assert_same(&what, &memory::tree(&what, &left), &walk::tree(&*fs));
     }
 }
+
+/// Times stay in memory.
+const LONG: Duration = Duration::from_secs(1000);
 
 const VOLUMES: [ImageSpec; 2] = [
     ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]),
@@ -93,7 +99,10 @@ fn what_is_done_to_a_synchronous_file_is_durable() {
         run(session, &Op::Create("/file".to_owned(), 0o644)).expect("a file");
         session.set_flags("/file", FileFlags::SYNC, How::FOLLOW).expect("flags");
     };
-    VOLUMES.iter().for_each(|spec| each_is_durable(spec, prepare, on_a_file()));
+    for spec in &VOLUMES {
+        each_is_durable(spec, None, prepare, on_a_file());
+        each_is_durable(spec, Some(LONG), prepare, on_a_file());
+    }
 }
 
 #[test]
@@ -103,7 +112,7 @@ fn what_is_done_in_a_synchronous_directory_is_durable() {
             run(session, &Op::Mkdir("/dir".to_owned(), 0o755)).expect("a directory");
             session.set_flags("/dir", flags, How::FOLLOW).expect("flags");
         };
-        VOLUMES.iter().for_each(|spec| each_is_durable(spec, prepare, in_a_directory()));
+        VOLUMES.iter().for_each(|spec| each_is_durable(spec, None, prepare, in_a_directory()));
     }
 }
 
@@ -145,6 +154,120 @@ fn a_sync_of_a_directory_makes_names_of_the_same_tick_durable() {
         }
         assert!(in_one_tick > 0, "each change is in a tick of its own");
     }
+}
+
+/// A file on a device that remembers what has been flushed.
+struct Written {
+    device: Arc<CrashDevice>,
+    fs: Arc<Ext4>,
+    session: Session,
+    file: OpenFile,
+}
+
+impl Written {
+    /// Its contents are durable.
+    fn new(spec: &ImageSpec, lazy_times: Option<Duration>) -> Self {
+        let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
+        let options = OpenOptions { lazy_times, ..OpenOptions::default() };
+        let fs = Arc::new(Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("it opens"));
+        let session = session(Arc::clone(&fs) as _);
+        run(&session, &Op::Create("/file".to_owned(), 0o644)).expect("a file");
+        let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
+        file.write_at(&[0xff; 5000], 0).expect("contents");
+        file.sync(false).expect("a sync");
+        Self { device, fs, session, file }
+    }
+
+    /// Writes bytes that say `number`, and returns whether that has changed the times.
+    fn write(&self, number: u8, offset: u64) -> bool {
+        let changed = || self.session.stat("/file", How::FOLLOW).expect("it is there").ctime;
+        let before = changed();
+        assert_eq!(self.file.write_at(&[number; 1000], offset).expect("a write"), 1000);
+        before != changed()
+    }
+
+    /// The volume as power loss leaves it, to be read.
+    fn volume_left(&self) -> Ext4 {
+        let left = Arc::new(self.device.crash(self.device.moment(), |_| false));
+        Ext4::open(left, &OpenOptions::default()).expect("it opens")
+    }
+
+    /// What power loss leaves of the file.
+    fn left(&self) -> Vec<u8> {
+        let left = self.volume_left();
+        let inode = walk::resolve(&left, "/file").expect("the file");
+        let mut bytes = vec![0; usize::try_from(inode.attr().size).expect("a short file")];
+        assert_eq!(left.read_at(&inode, &mut bytes, 0).expect("a read"), bytes.len());
+        bytes
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        let stats = self.fs.journal_stats().expect("it is written");
+        (stats.transactions, stats.flushes)
+    }
+}
+
+const UNJOURNALED: ImageSpec = ImageSpec::new("unjournaled", 16 << 20, &["-t", "ext2", "-b", "1024"]);
+
+/// Contents that are written over within one tick of the clock leave the inode as it is.
+#[test]
+fn a_sync_of_what_was_written_over_makes_it_durable_also_within_a_tick() {
+    let specs = [&VOLUMES[0], &UNJOURNALED].into_iter().filter(|spec| spec.can_run());
+    for (spec, lazy_times) in specs.flat_map(|spec| [(spec, None), (spec, Some(LONG))]) {
+        let (written, mut in_one_tick) = (Written::new(spec, lazy_times), 0);
+        for number in 0..100 {
+            in_one_tick += u32::from(!written.write(number, 100));
+            written.file.sync(number % 3 != 0).expect("a sync");
+            assert_eq!(written.left()[100..1100], [number; 1000], "{}, {lazy_times:?}, {number}", spec.name);
+        }
+        assert!(in_one_tick > 0, "each change is in a tick of its own");
+    }
+}
+
+#[test]
+fn contents_that_are_written_over_are_made_durable_by_a_flush_alone() {
+    for spec in [&VOLUMES[0], &UNJOURNALED].into_iter().filter(|spec| spec.can_run()) {
+        let written = Written::new(spec, None);
+        let (transactions, flushes) = written.counts();
+        for number in 0..20 {
+            written.write(number, 0);
+            written.file.sync(true).expect("a sync");
+            written.file.sync(true).expect("nothing to be done");
+        }
+        assert_eq!(written.counts(), (transactions, flushes + 20), "{}", spec.name);
+        // What makes it longer is durable, too.
+        written.write(20, 4500);
+        written.file.sync(true).expect("a sync");
+        assert_eq!(written.left()[4500..], [20; 1000], "{}", spec.name);
+        // Times that were asked for are not lost.
+        std::thread::sleep(Duration::from_millis(1100));
+        assert!(written.write(21, 0), "another tick");
+        written.file.sync(false).expect("a sync");
+        let left = written.volume_left();
+        let left = walk::resolve(&left, "/file").expect("the file").attr();
+        let now = written.session.stat("/file", How::FOLLOW).expect("it is there");
+        assert_eq!(left.mtime.sec, now.mtime.sec, "{}", spec.name);
+    }
+}
+
+/// A file that was read anew may have been changed before by what is not durable: once that is, it need not be asked for again.
+#[test]
+fn a_file_that_was_forgotten_is_looked_at_once() {
+    if !VOLUMES[0].can_run() {
+        return;
+    }
+    let Written { device, fs, session, file } = Written::new(&VOLUMES[0], None);
+    drop(file);
+    session.namespace().root().superblock().drop_caches();
+    let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
+    let written = Written { device, fs, session, file };
+    written.write(1, 0);
+    written.file.sync(true).expect("a sync");
+    let (transactions, flushes) = written.counts();
+    written.write(2, 0);
+    written.file.sync(true).expect("a sync");
+    assert_eq!(written.counts(), (transactions, flushes + 1));
+    assert_eq!(written.left()[..1000], [2; 1000]);
 }
 
 /// A rename changes no more of the file than when it was changed.

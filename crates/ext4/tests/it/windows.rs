@@ -1,14 +1,10 @@
 //! Files that grow by turns: each stands in a few pieces, and what is kept free ahead of them is there for whoever needs it.
 
-use std::sync::Arc;
-
-use extern4_block::MemoryDevice;
-use extern4_ext4::Ext4;
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::*;
 
-use crate::memory;
-use crate::model::{open, session};
+use crate::memory::Volume;
+use crate::model::open;
 
 /// What a file grows by, and to.
 const STEP: usize = 4 << 10;
@@ -16,25 +12,12 @@ const SIZE: u64 = 8 << 20;
 /// Pieces that a file may stand in.
 const MOST: usize = 12;
 
-struct Volume {
-    what: &'static str,
-    device: Arc<MemoryDevice>,
-    fs: Arc<Ext4>,
-    session: Session,
+/// A new volume of so many MiB.
+fn volume(what: &'static str, mib: u64, mke2fs: &'static [&'static str]) -> Option<Volume> {
+    Volume::new(&ImageSpec::new(what, mib << 20, mke2fs))
 }
 
 impl Volume {
-    fn new(what: &'static str, mib: u64, mke2fs: &'static [&'static str]) -> Option<Self> {
-        let spec = ImageSpec::new(what, mib << 20, mke2fs);
-        if !spec.can_run() {
-            return None;
-        }
-        let device = Arc::new(MemoryDevice::new(memory::bytes_of(&spec)));
-        let fs = memory::open(what, &device);
-        let session = session(Arc::clone(&fs) as _);
-        Some(Self { what, device, fs, session })
-    }
-
     fn create(&self, name: &str) -> OpenFile {
         let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
         open(&self.session, &format!("/{name}"), flags, 0o644).expect("the file opens")
@@ -42,21 +25,6 @@ impl Volume {
 
     fn create_all(&self, count: usize) -> Vec<OpenFile> {
         (0..count).map(|at| self.create(&format!("f{at}"))).collect()
-    }
-
-    fn sync(&self) {
-        self.session.namespace().root().superblock().sync().expect("sync");
-    }
-
-    fn free(&self) -> u64 {
-        self.fs.statfs().expect("statistics").blocks_free
-    }
-
-    /// Closes the volume; `e2fsck` finds no fault.
-    fn close(self) {
-        drop(self.session);
-        self.fs.close().expect("close");
-        memory::fsck(self.what, &self.device);
     }
 }
 
@@ -102,7 +70,7 @@ fn assert_few_pieces(what: &str, files: &[OpenFile]) {
 fn grow_by_turns(what: &'static str, mke2fs: &'static [&'static str]) {
     let mib = |count: usize| 64 + 12 * count as u64;
     for count in [2, 8, 32] {
-        let Some(volume) = Volume::new(what, mib(count), mke2fs) else { return };
+        let Some(volume) = volume(what, mib(count), mke2fs) else { return };
         let files = volume.create_all(count);
         for _ in 0..SIZE / STEP as u64 {
             files.iter().enumerate().for_each(|(at, file)| grow(file, at));
@@ -113,7 +81,7 @@ fn grow_by_turns(what: &'static str, mke2fs: &'static [&'static str]) {
         volume.close();
     }
     for count in [2, 8] {
-        let Some(volume) = Volume::new(what, mib(count), mke2fs) else { return };
+        let Some(volume) = volume(what, mib(count), mke2fs) else { return };
         let files = volume.create_all(count);
         std::thread::scope(|scope| {
             for (at, file) in files.iter().enumerate() {
@@ -140,7 +108,7 @@ fn files_with_indirect_blocks_that_grow_by_turns_stand_in_few_pieces() {
 /// Groups of 8 MiB, so that no window can be as large as it could be elsewhere.
 #[test]
 fn files_that_grow_by_turns_in_small_groups_stand_in_few_pieces() {
-    let Some(volume) = Volume::new("windows-1k", 160, &["-t", "ext4", "-b", "1024"]) else { return };
+    let Some(volume) = volume("windows-1k", 160, &["-t", "ext4", "-b", "1024"]) else { return };
     let files = volume.create_all(4);
     for _ in 0..SIZE / STEP as u64 {
         files.iter().enumerate().for_each(|(at, file)| grow(file, at));
@@ -153,7 +121,7 @@ fn files_that_grow_by_turns_in_small_groups_stand_in_few_pieces() {
 
 #[test]
 fn small_files_stand_beside_each_other() {
-    let Some(volume) = Volume::new("windows-small", 64, &["-t", "ext4", "-b", "4096"]) else { return };
+    let Some(volume) = volume("windows-small", 64, &["-t", "ext4", "-b", "4096"]) else { return };
     let files = volume.create_all(100);
     files.iter().enumerate().for_each(|(at, file)| grow(file, at));
     let start = |file: &OpenFile| match file.span_at(0).expect("the map is read").expect("a block").kind {
@@ -174,7 +142,7 @@ fn windows_are_broken_when_blocks_run_short() {
         ("windows-full-ext2", &["-t", "ext2", "-b", "4096", "-m", "0"]),
     ];
     for (what, mke2fs) in kinds {
-        let Some(volume) = Volume::new(what, 40, mke2fs) else { return };
+        let Some(volume) = volume(what, 40, mke2fs) else { return };
         let files = volume.create_all(5);
         for _ in 0..100 {
             files.iter().enumerate().for_each(|(at, file)| grow(file, at));
@@ -227,7 +195,7 @@ fn windows_end_with_the_file() {
         }),
     ];
     for (what, end) in ends {
-        let Some(volume) = Volume::new("windows-end", 64, &["-t", "ext4", "-b", "4096"]) else { return };
+        let Some(volume) = volume("windows-end", 64, &["-t", "ext4", "-b", "4096"]) else { return };
         let other = volume.create("other");
         grow(&other, 1);
         let file = volume.create("f");

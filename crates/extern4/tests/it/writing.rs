@@ -3,7 +3,10 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use extern4::{Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, OpenFlags, Volume, XattrFlags};
+use extern4::{
+    Acl, AclKind, Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, OpenFlags, Session, Volume,
+    XattrFlags,
+};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, LoopDevice, Need};
 
@@ -84,6 +87,70 @@ fn a_file_is_replaced_whole() {
     assert_eq!(session.read_dir("/").unwrap().count(), 2, "nothing is left beside it");
     drop((old, session));
     judge(volume, &image);
+}
+
+/// The rights of a file must not grow when its contents are replaced, and nothing that stands beside them may get lost.
+#[test]
+fn a_file_that_is_replaced_keeps_its_acl_and_attributes() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let volume = open(&image);
+    let root = volume.superuser();
+    let acl: Acl = "u::rwx,u:1000:rwx,g::r-x,g:2000:r--,m::rwx,o::r-x".parse().unwrap();
+    let default: Acl = "u::rwx,u:7:rwx,g::rwx,m::rwx,o::rwx".parse().unwrap();
+    root.set_permissions("/", 0o777).unwrap();
+    for path in ["/listed", "/plain"] {
+        root.write_file(path, "old").unwrap();
+        root.chown(path, Some(1000), Some(1000)).unwrap();
+        for (name, value) in [("user.a", "1"), ("trusted.b", "2"), ("security.x", "3")] {
+            root.setxattr(path, name, value.as_bytes(), XattrFlags::empty()).unwrap();
+        }
+        root.setxattr(path, "security.capability", &capability(), XattrFlags::empty()).unwrap();
+        root.set_permissions(path, 0o6775).unwrap();
+    }
+    root.set_acl("/listed", AclKind::Access, Some(acl.clone())).unwrap();
+    // New files of this directory get an ACL, which is nothing to what is replaced.
+    root.set_acl("/", AclKind::Default, Some(default)).unwrap();
+    let names = |path: &str| root.listxattr(path).unwrap();
+    let check = |mode| {
+        assert_eq!(root.acl("/listed", AclKind::Access).unwrap().as_ref(), Some(&acl));
+        assert_eq!(root.acl("/plain", AclKind::Access).unwrap(), None);
+        for path in ["/listed", "/plain"] {
+            let found = root.metadata(path).unwrap();
+            assert_eq!((found.mode() & 0o7777, found.uid(), found.gid()), (mode, 1000, 1000), "{path}");
+            assert_eq!(root.getxattr(path, "user.a").unwrap().as_deref(), Some(&b"1"[..]), "{path}");
+            assert!(!names(path).iter().any(|name| name == "security.capability"), "{path}");
+        }
+    };
+    let write = |session: &Session| {
+        for path in ["/listed", "/plain"] {
+            session.write_file(path, "new").unwrap();
+        }
+    };
+    write(&root);
+    check(0o6775);
+    assert_eq!(root.getxattr("/plain", "trusted.b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(root.getxattr("/plain", "security.x").unwrap().as_deref(), Some(&b"3"[..]));
+    // An owner changes his own file: Linux takes the set-id bits.
+    write(&volume.session(Cred::new(1000, 1000, &[])));
+    check(0o775);
+    // Whoever else may do so gets a file of his own, and nobody's set-id bits.
+    root.set_permissions("/plain", 0o6775).unwrap();
+    volume.session(Cred::new(1000, 1000, &[])).set_permissions("/plain", 0o6777).unwrap();
+    volume.session(Cred::new(1001, 1001, &[])).write_file("/plain", "other").unwrap();
+    let found = root.metadata("/plain").unwrap();
+    assert_eq!((found.mode() & 0o7777, found.uid()), (0o777, 1001));
+    drop(root);
+    judge(volume, &image);
+}
+
+/// `cap_net_raw=ep`, as `setcap` stores it.
+fn capability() -> [u8; 20] {
+    let mut value = [0; 20];
+    value[..6].copy_from_slice(&[1, 0, 0, 2, 0, 0x20]);
+    value
 }
 
 /// Who reads contents straight from the image must not miss what is in the journal.

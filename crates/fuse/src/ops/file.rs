@@ -18,11 +18,12 @@ use crate::reply::Body;
 use crate::request::{Request, name};
 use crate::server::Server;
 
-/// `O_ACCMODE` and its values, `O_EXCL`, `O_APPEND`: the kernel's own numbers, which differ between machines.
+/// `O_ACCMODE` and its values, `O_EXCL`, `O_APPEND`, `O_NOATIME`: the kernel's own numbers, which differ between machines.
 const O_ACCMODE: u32 = 3;
 const O_RDONLY: u32 = 0;
 const O_EXCL: u32 = 0o200;
 const O_APPEND: u32 = 0o2000;
+const O_NOATIME: u32 = 0o1_000_000;
 
 /// `SEEK_DATA` and `SEEK_HOLE`.
 const SEEK_DATA: u32 = 3;
@@ -47,6 +48,8 @@ impl Server {
         let writes = want.contains(OpenFlags::WRITE);
         // Who writes counts for what he may take.
         let fits = |handle: &Handle| !writes || handle.opener == (header.uid, header.gid);
+        // One that appends writes at the end wherever it is told to, which is right only as long as the file is appended to.
+        let fits = |handle: &Handle| fits(handle) && !(writes && appends_no_more(handle));
         let fits = |handle: &Handle| handle.file.flags().contains(want) && fits(handle);
         let handle = match self.nodes.file(nodeid, fits) {
             Some(handle) => handle,
@@ -63,6 +66,14 @@ impl Server {
         Ok(handle)
     }
 
+    /// The file opened once more, for a read that is not to be noted. The node does not keep it: others' reads are.
+    fn file_without_atime(&self, request: &Request<'_>) -> Result<Arc<Handle>> {
+        let location = self.nodes.get(request.header.nodeid)?;
+        let flags = OpenFlags::READ | OpenFlags::NOATIME;
+        let file = self.session(&request.header, &location).open_location(location, flags, b"")?;
+        Ok(Handle::new(&request.header, file))
+    }
+
     pub(crate) fn open(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         if !self.hears_of_opens() {
             // A kernel that is told so does not ask again, and names no open files.
@@ -71,6 +82,7 @@ impl Server {
         let open: OpenIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
         let mut flags = open_flags(open.flags);
+        flags.set(OpenFlags::NOATIME, open.flags & O_NOATIME != 0);
         // Of such a file it has to be known that it is only appended to, and then a page is at its end wherever it is.
         flags.set(OpenFlags::APPEND, is_append_only(&location) && open.flags & O_APPEND != 0);
         let file = self.session(&request.header, &location).open_location(location, flags, b"")?;
@@ -131,7 +143,7 @@ impl Server {
         session.set_umask(low_bits(create.umask));
         let mode = low_bits(create.mode) & 0o7777;
         let file = session.open(name, OpenHow { flags, mode, resolve: Resolve::empty() })?;
-        let entry = self.entry(file.location().clone());
+        let entry = self.entry(dir, file.location().clone());
         body.put(&entry)?;
         body.put(&self.opened(request, entry.nodeid, file))
     }
@@ -144,7 +156,11 @@ impl Server {
 
     pub(crate) fn read(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let read: ReadIn = request.arg()?;
-        let handle = self.file(request, request.header.nodeid, read.fh, OpenFlags::READ)?;
+        let handle = if read.fh == 0 && read.flags & O_NOATIME != 0 {
+            self.file_without_atime(request)?
+        } else {
+            self.file(request, request.header.nodeid, read.fh, OpenFlags::READ)?
+        };
         let size = usize::try_from(read.size).map_err(|_| Errno::EINVAL)?;
         let lend = |take: &mut Take<'_>| handle.file.lend_at(read.offset, size, take);
         if body.send_lent(request.header.unique, size, lend)? {
@@ -161,16 +177,34 @@ impl Server {
         if write.fh == 0 {
             may_write(&handle, write.offset)?;
         }
-        let has_set_id_bits = || handle.file.stat().mode & 0o6000 != 0;
-        if write.write_flags & WRITE_KILL_SUIDGID != 0 && has_set_id_bits() {
-            let session = self.session_without(&request.header, handle.file.location(), Caps::FSETID);
-            session.drop_set_id_bits("", How::EMPTY)?;
+        if write.write_flags & WRITE_KILL_SUIDGID != 0 {
+            self.drop_set_id_bits(request, &handle)?;
         }
         let kept = write.write_flags & WRITE_CACHE != 0 && self.has(Features::WRITEBACK_CACHE);
         let write_at = if kept { OpenFile::write_back } else { OpenFile::write_at };
         let written = write_all(data, write.offset, |data, offset| write_at(&handle.file, data, offset))?;
         let size = u32::try_from(written).map_err(|_| Errno::EIO)?;
         body.put(&WriteOut { size, padding: 0 })
+    }
+
+    /// Takes the set-id bits off, as for a caller who may not keep them. True if there were any.
+    fn drop_set_id_bits(&self, request: &Request<'_>, handle: &Handle) -> Result<bool> {
+        if handle.file.stat().mode & 0o6000 == 0 {
+            return Ok(false);
+        }
+        let session = self.session_without(&request.header, handle.file.location(), Caps::FSETID);
+        session.drop_set_id_bits("", How::EMPTY)?;
+        Ok(true)
+    }
+
+    /// The same before a change for which the kernel does not say whether the bits go. All that a request tells of the caller's
+    /// capabilities is who he is.
+    fn change_without_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
+        if request.header.uid != 0 && self.drop_set_id_bits(request, handle)? {
+            // It would run the file with the bits that it knows.
+            self.attributes_changed(nodeid);
+        }
+        Ok(())
     }
 
     pub(crate) fn fsync(&self, request: &Request<'_>) -> Result<()> {
@@ -184,9 +218,11 @@ impl Server {
         // The numbers are those of `fallocate(2)`.
         let mode = FallocateMode::from_bits(fallocate.mode).ok_or(Errno::EOPNOTSUPP)?;
         let handle = self.file(request, request.header.nodeid, fallocate.fh, READ_WRITE)?;
-        if fallocate.fh == 0 {
-            may_write(&handle, fallocate.offset)?;
+        // Of what is only appended to, the file system knows what may be done with its room.
+        if fallocate.fh == 0 && handle.file.stat().flags.contains(FileFlags::IMMUTABLE) {
+            return Err(Errno::EPERM.into());
         }
+        self.change_without_set_id_bits(request, request.header.nodeid, &handle)?;
         handle.file.fallocate(mode, fallocate.offset, fallocate.length)
     }
 
@@ -217,6 +253,7 @@ impl Server {
         if copy.fh_out == 0 {
             may_write(&to, copy.off_out)?;
         }
+        self.change_without_set_id_bits(request, copy.nodeid_out, &to)?;
         // What one answer to a narrow request can tell of; and so much that nobody waits for ever.
         const MOST: u64 = 1 << 30;
         let copied = copy_range(&from, copy.off_in, &to, copy.off_out, copy.len.min(MOST))?;
@@ -231,6 +268,11 @@ const READ_WRITE: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
 
 fn is_append_only(location: &Location) -> bool {
     location.attr().flags.contains(FileFlags::APPEND)
+}
+
+/// It was opened when its file could only be appended to, and that is over.
+fn appends_no_more(handle: &Handle) -> bool {
+    handle.file.flags().contains(OpenFlags::APPEND) && !is_append_only(handle.file.location())
 }
 
 /// What opening a file for writing finds out, where nothing is heard of that: whether its flags allow to write at `offset`.

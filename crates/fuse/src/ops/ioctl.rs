@@ -97,7 +97,9 @@ impl Server {
         }
         let kept = location.attr().flags.bits() & !MODIFIABLE;
         let flags = FileFlags::from_bits_retain(kept | wanted & MODIFIABLE);
-        self.session(&request.header, location).set_flags("", flags, How::EMPTY)
+        self.session(&request.header, location).set_flags("", flags, How::EMPTY)?;
+        self.attributes_changed(request.header.nodeid);
+        Ok(())
     }
 
     fn set_fsxattr(&self, request: &Request<'_>, location: &Location, input: &[u8]) -> Result<()> {
@@ -111,7 +113,9 @@ impl Server {
             flags.set(flag, wanted.xflags & bit != 0);
         }
         let session = self.session(&request.header, location);
-        session.set_flags_and_project("", flags, Some(wanted.projid), How::EMPTY)
+        session.set_flags_and_project("", flags, Some(wanted.projid), How::EMPTY)?;
+        self.attributes_changed(request.header.nodeid);
+        Ok(())
     }
 
     fn trim(&self, input: &[u8], body: &mut Body<'_>) -> Result<()> {

@@ -1,6 +1,8 @@
 //! Names: LOOKUP, FORGET and all that makes and removes them.
 
-use extern4_vfs::{Attr, Errno, FileType, How, Location, NewKind, RenameFlags, Result};
+use std::time::Duration;
+
+use extern4_vfs::{Attr, Errno, FileFlags, FileType, How, Location, NewKind, RenameFlags, Result};
 use zerocopy::FromBytes as _;
 
 use crate::abi::{
@@ -12,15 +14,21 @@ use crate::request::{Request, name, text};
 use crate::server::Server;
 
 impl Server {
-    /// What the kernel is told of a node that it may name from then on.
-    pub(crate) fn entry(&self, location: Location) -> EntryOut {
+    /// What the kernel is told of a node that it may name from then on, which has a name in `dir`.
+    pub(crate) fn entry(&self, dir: &Location, location: Location) -> EntryOut {
         let attr = self.attr(&location);
         let nodeid = self.nodes.tell(location);
-        self.entry_of(nodeid, &attr)
+        self.entry_of(nodeid, &attr, self.names_last(dir))
     }
 
-    fn entry_of(&self, nodeid: u64, attr: &Attr) -> EntryOut {
-        let (entry_valid, entry_valid_nsec) = lifetime(self.config().lifetime);
+    /// How long the kernel may remember what names in `dir` lead to. Where a name has several spellings, it takes each for a name of its
+    /// own, and does not know that what it does to one changes the others.
+    fn names_last(&self, dir: &Location) -> Duration {
+        if dir.attr().flags.contains(FileFlags::CASEFOLD) { Duration::ZERO } else { self.config().lifetime }
+    }
+
+    fn entry_of(&self, nodeid: u64, attr: &Attr, names_last: Duration) -> EntryOut {
+        let (entry_valid, entry_valid_nsec) = lifetime(names_last);
         let (attr_valid, attr_valid_nsec) = lifetime(self.moment());
         EntryOut {
             nodeid,
@@ -37,14 +45,15 @@ impl Server {
         let (name, _) = name(request.text())?;
         if name == b"." {
             // What a handle of a file means, of whatever type.
-            return body.put(&self.entry(self.nodes.find(request.header.nodeid)?));
+            let found = self.nodes.find(request.header.nodeid)?;
+            return body.put(&self.entry(&found.clone(), found));
         }
         let dir = self.nodes.find(request.header.nodeid)?;
         match self.session(&request.header, &dir).locate(name, How::NOFOLLOW) {
-            Ok(found) => body.put(&self.entry(found)),
+            Ok(found) => body.put(&self.entry(&dir, found)),
             // No node: the kernel may remember that nothing is there.
             Err(error) if error == Errno::ENOENT => {
-                let (entry_valid, entry_valid_nsec) = lifetime(self.config().lifetime);
+                let (entry_valid, entry_valid_nsec) = lifetime(self.names_last(&dir));
                 body.put(&EntryOut { entry_valid, entry_valid_nsec, ..EntryOut::default() })
             }
             Err(error) => Err(error),
@@ -53,14 +62,12 @@ impl Server {
 
     pub(crate) fn forget(&self, request: &Request<'_>) -> Result<()> {
         let forget: ForgetIn = request.arg()?;
-        let _forgetting = self.forgetting.read();
         self.nodes.forget(request.header.nodeid, forget.nlookup);
         Ok(())
     }
 
     pub(crate) fn batch_forget(&self, request: &Request<'_>) -> Result<()> {
         let (batch, mut rest) = request.split::<BatchForgetIn>()?;
-        let _forgetting = self.forgetting.read();
         for _ in 0..batch.count {
             let (one, more) = ForgetOne::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
             rest = more;
@@ -74,7 +81,7 @@ impl Server {
         let (target, _) = text(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
         let made = self.session(&request.header, &dir).symlink(target, name)?;
-        body.put(&self.entry(made))
+        body.put(&self.entry(&dir, made))
     }
 
     pub(crate) fn mknod(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -93,7 +100,7 @@ impl Server {
         let mut session = self.session(&request.header, &dir);
         session.set_umask(low_bits(node.umask));
         let made = session.mknod(name, kind, mode & 0o7777)?;
-        body.put(&self.entry(made))
+        body.put(&self.entry(&dir, made))
     }
 
     pub(crate) fn mkdir(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -103,7 +110,7 @@ impl Server {
         let mut session = self.session(&request.header, &dir);
         session.set_umask(low_bits(new.umask));
         let made = session.mkdir(name, low_bits(new.mode) & 0o7777)?;
-        body.put(&self.entry(made))
+        body.put(&self.entry(&dir, made))
     }
 
     pub(crate) fn unlink(&self, request: &Request<'_>) -> Result<()> {
@@ -148,7 +155,7 @@ impl Server {
         let dir = self.nodes.get(request.header.nodeid)?;
         let session = self.session(&request.header, &file);
         session.link_to("", How::EMPTY, &session.at(&dir), name)?;
-        body.put(&self.entry(file))
+        body.put(&self.entry(&dir, file))
     }
 }
 

@@ -4,11 +4,11 @@ use extern4_vfs::Result;
 
 use crate::abi::StatfsOut;
 use crate::reply::Body;
-use crate::server::Server;
+use crate::server::{Hear, Server};
 
 impl Server {
     pub(crate) fn statfs(&self, body: &mut Body<'_>) -> Result<()> {
-        self.forget_now();
+        self.forget_now(Hear::UntilAsked);
         let stat = self.superblock().statfs()?;
         body.put(&StatfsOut {
             blocks: stat.blocks,

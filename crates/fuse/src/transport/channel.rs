@@ -8,7 +8,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use extern4_sync::bravo::BravoReadGuard;
 use extern4_sync::primitive::{Mutex, thread};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno as OsErrno;
 use rustix::thread::sched_yield;
@@ -24,7 +26,7 @@ use crate::init::MAX_DATA_BYTES;
 use crate::lock::lock;
 use crate::reply::Outlet;
 use crate::request::Request;
-use crate::server::{Server, has_no_reply};
+use crate::server::{Hear, Server, has_no_reply};
 
 /// Room for a request: that which writes most, and what may be appended to it.
 const REQUEST_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>() + MAX_DATA_BYTES + 4096;
@@ -48,12 +50,11 @@ pub(super) fn hear_beside(
     device: &Arc<OwnedFd>,
     waiters: &Arc<Waiters>,
 ) -> io::Result<()> {
-    let channel = Channel::new(Arc::new(clone_channel(device)?));
-    fcntl_setfl(&channel.device, OFlags::NONBLOCK)?;
+    let channel = Channel::beside(device)?;
     let (channel, waiters, us) = (Mutex::new(channel), Arc::clone(waiters), Arc::downgrade(server));
-    server.hear_by(Box::new(move || {
+    server.hear_by(Box::new(move |how| {
         if let Some(server) = us.upgrade() {
-            lock(&channel).hear(&server, &waiters);
+            lock(&channel).hear(&server, &waiters, how);
         }
     }));
     Ok(())
@@ -96,28 +97,45 @@ impl Channel {
         Self { device, request, answer, pipe: Pipe::default(), patience: Duration::ZERO }
     }
 
+    /// One more, through a channel to the mount that `device` is a channel to. To read from it waits for nothing.
+    pub(super) fn beside(device: &OwnedFd) -> io::Result<Self> {
+        let channel = Self::new(Arc::new(clone_channel(device)?));
+        fcntl_setfl(&channel.device, OFlags::NONBLOCK)?;
+        Ok(channel)
+    }
+
     /// Hears what the kernel has forgotten, which comes only here where there are rings, and answers what else comes, until the mount is
     /// no more.
     ///
     /// Nobody waits for an answer to that; but whoever removes a file would wake this thread, mostly on another CPU, which takes him longer
     /// than all else of it. So it sleeps with its eyes shut for a moment each time, and then hears of many at once.
     pub(super) fn run_beside_rings(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
-        while let Some(len) = self.wait()? {
-            self.respond(server, waiters, len);
-            if Request::parse(&self.request[..len]).as_ref().is_some_and(is_word) {
-                std::thread::sleep(NAP);
+        loop {
+            match self.receive(server)? {
+                Received::Request(found) => {
+                    let naps = found.forgetting.is_some();
+                    self.respond(server, waiters, found);
+                    if naps {
+                        std::thread::sleep(NAP);
+                    }
+                }
+                Received::Nothing => self.sleep()?,
+                Received::End => return Ok(()),
             }
         }
-        Ok(())
     }
 
     /// Answers what there is.
-    fn hear(&mut self, server: &Arc<Server>, waiters: &Waiters) {
+    fn hear(&mut self, server: &Arc<Server>, waiters: &Waiters, how: Hear) {
         // What is amiss those find out whose work it is to read.
-        while let Ok(Received::Request(len)) = self.receive() {
-            match Request::parse(&self.request[..len]) {
-                Some(request) if is_word(&request) => self.respond(server, waiters, len),
-                _ => self.answer_later(server, waiters, len),
+        while let Ok(Received::Request(found)) = self.receive(server) {
+            if found.forgetting.is_some() {
+                self.respond(server, waiters, found);
+                continue;
+            }
+            self.answer_later(server, waiters, found.len);
+            if how == Hear::UntilAsked {
+                return;
             }
         }
     }
@@ -127,38 +145,42 @@ impl Channel {
         // However this ends.
         let _closes = Closes(lookout);
         fcntl_setfl(&self.device, OFlags::NONBLOCK)?;
-        while let Some(len) = self.look(lookout)? {
-            self.respond(server, waiters, len);
+        while let Some(found) = self.look(server, lookout)? {
+            self.respond(server, waiters, found);
         }
         Ok(())
     }
 
     /// Waits for the first request, and answers it. False if the mount is no more.
     pub(super) fn run_once(&mut self, server: &Server) -> io::Result<bool> {
-        let Some(len) = self.wait()? else { return Ok(false) };
-        if let Some(request) = Request::parse(&self.request[..len]) {
-            respond(server, &self.device, &request, &mut self.answer, None);
-        }
-        Ok(true)
-    }
-
-    /// Waits for a request in a read, and returns its length; `None` if the mount is no more.
-    fn wait(&mut self) -> io::Result<Option<usize>> {
         loop {
-            match self.receive()? {
-                Received::Request(len) => return Ok(Some(len)),
+            match self.receive(server)? {
+                Received::Request(Found { len, .. }) => {
+                    if let Some(request) = Request::parse(&self.request[..len]) {
+                        respond(server, &self.device, &request, &mut self.answer, None);
+                    }
+                    return Ok(true);
+                }
                 Received::Nothing => {}
-                Received::End => return Ok(None),
+                Received::End => return Ok(false),
             }
         }
     }
 
-    /// The same by looking for one, with sleep between if need be.
-    fn look(&mut self, lookout: &Lookout) -> io::Result<Option<usize>> {
+    /// Sleeps until there may be something to read.
+    fn sleep(&self) -> io::Result<()> {
+        match poll(&mut [PollFd::new(&*self.device, PollFlags::IN)], None) {
+            Ok(_) | Err(OsErrno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Looks for a request, with sleep between if need be; `None` if the mount is no more.
+    fn look<'a>(&mut self, server: &'a Server, lookout: &Lookout) -> io::Result<Option<Found<'a>>> {
         let mut found = lookout.begin();
         let received = loop {
-            match self.look_for_a_moment() {
-                Ok(Received::Request(len)) => break Ok(Some(len)),
+            match self.look_for_a_moment(server) {
+                Ok(Received::Request(request)) => break Ok(Some(request)),
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) => break Ok(None),
                 Err(error) => break Err(error),
@@ -174,20 +196,26 @@ impl Channel {
         received
     }
 
-    fn look_for_a_moment(&mut self) -> io::Result<Received> {
+    fn look_for_a_moment<'a>(&mut self, server: &'a Server) -> io::Result<Received<'a>> {
         let start = Instant::now();
         loop {
-            match self.receive()? {
+            match self.receive(server)? {
                 Received::Nothing if start.elapsed() < self.patience => step_aside(),
                 received => return Ok(received),
             }
         }
     }
 
-    /// Reads a request.
-    fn receive(&mut self) -> io::Result<Received> {
+    /// Reads a request. Between that a word of what is forgotten has been read and that it is heeded, nobody else could know of it: so that is
+    /// one step for who has `forgetting` exclusive ([`Server::forget_now`]).
+    fn receive<'a>(&mut self, server: &'a Server) -> io::Result<Received<'a>> {
+        let forgetting = server.forgetting.read();
         match rustix::io::read(&*self.device, &mut self.request[..]) {
-            Ok(len) => Ok(Received::Request(len)),
+            Ok(len) => {
+                let request = Request::parse(&self.request[..len]);
+                let forgetting = request.as_ref().is_some_and(is_word).then_some(forgetting);
+                Ok(Received::Request(Found { len, forgetting }))
+            }
             // One that was taken back before it was read; or there is none.
             Err(OsErrno::INTR | OsErrno::AGAIN | OsErrno::NOENT) => Ok(Received::Nothing),
             Err(OsErrno::NODEV | OsErrno::CONNABORTED) => Ok(Received::End),
@@ -196,7 +224,9 @@ impl Channel {
     }
 
     /// Answers the request that was read, or has it answered by a thread that may wait.
-    fn respond(&mut self, server: &Arc<Server>, waiters: &Waiters, len: usize) {
+    fn respond(&mut self, server: &Arc<Server>, waiters: &Waiters, found: Found<'_>) {
+        // `found` is held until it is answered.
+        let len = found.len;
         let Some(request) = Request::parse(&self.request[..len]) else { return };
         if !waits(request.header.opcode) {
             respond(server, &self.device, &request, &mut self.answer, Some(&mut self.pipe));
@@ -237,10 +267,17 @@ fn is_word(request: &Request<'_>) -> bool {
     Opcode::from_raw(request.header.opcode).is_some_and(has_no_reply)
 }
 
+/// A request that was read.
+struct Found<'a> {
+    /// Its bytes.
+    len: usize,
+    /// Of a word that nobody waits for, [`Server::forgetting`], until it is heeded.
+    forgetting: Option<BravoReadGuard<'a, ()>>,
+}
+
 /// What reading from a channel gives.
-enum Received {
-    /// A request of so many bytes.
-    Request(usize),
+enum Received<'a> {
+    Request(Found<'a>),
     Nothing,
     /// The mount is no more.
     End,

@@ -17,7 +17,7 @@ use extern4_sync::primitive::thread;
 use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes as _;
 
-use crate::abi::{NOTIFY_PRUNE, NotifyPruneOut, Opcode, OutHeader};
+use crate::abi::{NOTIFY_INVAL_INODE, NOTIFY_PRUNE, NotifyInvalInodeOut, NotifyPruneOut, Opcode, OutHeader};
 use crate::reply::{Answer, Outlet};
 use crate::request::Request;
 use crate::server::{Server, Transport};
@@ -39,9 +39,16 @@ const BUSY: Duration = Duration::from_millis(1);
 /// What ends it but the end of the mount. Requests that are then under way are answered.
 pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io::Result<()> {
     let device = Arc::new(device);
-    let mut channel = Channel::new(Arc::clone(&device));
+    // Made before it is agreed that they are used: a container may not be allowed any.
+    let queues = match server.config().transport {
+        Transport::Device => None,
+        Transport::Auto if ring::are_off() => None,
+        Transport::Auto => ring::queues(&device).ok(),
+        Transport::Ring => Some(ring::queues(&device)?),
+    };
+    server.note_rings(queues.is_some());
     // INIT comes first, and alone.
-    let alive = channel.run_once(server)?;
+    let alive = Channel::new(Arc::clone(&device)).run_once(server)?;
     let rings = server.transport() == Transport::Ring;
     if server.config().transport == Transport::Ring && !rings {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel offers no rings for FUSE"));
@@ -50,18 +57,23 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     if alive {
         // Where there can be no further channel, the room of a removed file may be missed for a moment.
         let _ = channel::hear_beside(server, &device, &waiters);
+        tell_through(server, &device);
     }
     let result = thread::scope(|scope| {
         scope.spawn(|| server.nodes.surplus.each_batch(|ids| prune(server, &device, ids)));
         // However this ends, so that the scope can.
         let _ended = EndsSurplus(server);
-        let threads = match (alive, rings) {
+        let mut beside = None;
+        let threads = match (alive, queues.filter(|_| rings)) {
             (false, _) => Vec::new(),
-            (true, true) => ring::start(scope, server, &device, &waiters)?,
-            (true, false) => channel::start(scope, server, &device, &waiters)?,
+            (true, Some(queues)) => {
+                beside = Some(Channel::beside(&device)?);
+                ring::start(scope, queues, server, &waiters)
+            }
+            (true, None) => channel::start(scope, server, &device, &waiters)?,
         };
         ready();
-        let mut result = if alive && rings { channel.run_beside_rings(server, &waiters) } else { Ok(()) };
+        let mut result = beside.map_or(Ok(()), |mut channel| channel.run_beside_rings(server, &waiters));
         for thread in threads {
             let other = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
             result = result.and(other);
@@ -81,6 +93,29 @@ impl Drop for EndsSurplus<'_> {
     }
 }
 
+/// Has the server tell the kernel that attributes are out of date. For that the kernel takes no lock that somebody may hold who waits for an
+/// answer: it notes that it is to ask, and lets go of the node, which who has asked for the change still uses.
+fn tell_through(server: &Server, device: &Arc<OwnedFd>) {
+    let device = Arc::downgrade(device);
+    server.tell_by(Box::new(move |server, ino| {
+        let Some(device) = device.upgrade() else { return };
+        let changed = NotifyInvalInodeOut { ino, off: -1, len: 0 };
+        match notify(&device, NOTIFY_INVAL_INODE, &[changed.as_bytes()]) {
+            // Of a node that the kernel has forgotten it knows nothing; or the mount has gone.
+            Ok(()) | Err(OsErrno::NOENT | OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
+            Err(error) => server.log(&format!("the kernel was not told of changed attributes: {error}")),
+        }
+    }));
+}
+
+/// Tells the kernel something unasked.
+fn notify(device: &OwnedFd, what: i32, parts: &[&[u8]]) -> rustix::io::Result<()> {
+    let body = parts.concat();
+    let len = u32::try_from(size_of::<OutHeader>() + body.len()).expect("a short message");
+    let header = OutHeader { len, error: what, unique: 0 };
+    rustix::io::write(device, &[header.as_bytes(), &body].concat()).map(drop)
+}
+
 /// Asks the kernel to forget nodes that nobody uses.
 fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
     if !server.prunes() {
@@ -88,13 +123,9 @@ fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
     }
     let count = u32::try_from(ids.len()).expect("a batch");
     let prune = NotifyPruneOut { count, ..NotifyPruneOut::default() };
-    let len = size_of::<OutHeader>() + size_of::<NotifyPruneOut>() + size_of_val(ids);
-    let len = u32::try_from(len).expect("a batch");
-    let header = OutHeader { len, error: NOTIFY_PRUNE, unique: 0 };
-    let message = [header.as_bytes(), prune.as_bytes(), ids.as_bytes()].concat();
-    match rustix::io::write(device, &message) {
+    match notify(device, NOTIFY_PRUNE, &[prune.as_bytes(), ids.as_bytes()]) {
         // The mount has gone.
-        Ok(_) | Err(OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
+        Ok(()) | Err(OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
         Err(error) => server.log(&format!("the kernel was not asked to forget files: {error}")),
     }
 }

@@ -45,20 +45,29 @@ const WAKE: u64 = u64::MAX;
 
 type Ring = IoUring<Entry128, cqueue::Entry>;
 
-/// Starts a thread for the queue of each CPU there may ever be: the kernel uses none before it has all.
+/// Whether the kernel offers no rings for FUSE, as it does by default, so that none need be made.
+pub(super) fn are_off() -> bool {
+    const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+    std::fs::read(SWITCH).is_ok_and(|switch| switch.trim_ascii() == b"N")
+}
+
+/// Makes a queue for each CPU there may ever be: the kernel uses none before it has all.
+pub(super) fn queues(device: &Arc<OwnedFd>) -> io::Result<Vec<Queue>> {
+    (0..possible_cpus()?).map(|number| Queue::new(number, device)).collect()
+}
+
+/// Starts a thread for each queue.
 pub(super) fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
+    queues: Vec<Queue>,
     server: &Arc<Server>,
-    device: &Arc<OwnedFd>,
     waiters: &Arc<Waiters>,
-) -> io::Result<Vec<Worker<'scope>>> {
-    let queues = (0..possible_cpus()?).map(|number| Queue::new(number, device));
-    let queues = queues.collect::<io::Result<Vec<_>>>()?;
+) -> Vec<Worker<'scope>> {
     let start = |mut queue: Queue| {
         let (server, waiters) = (Arc::clone(server), Arc::clone(waiters));
         scope.spawn(move || queue.run(&server, &waiters))
     };
-    Ok(queues.into_iter().map(start).collect())
+    queues.into_iter().map(start).collect()
 }
 
 /// How many CPUs the kernel has made room for.
@@ -69,7 +78,7 @@ fn possible_cpus() -> io::Result<u16> {
 }
 
 /// The queue of a CPU.
-struct Queue {
+pub(super) struct Queue {
     number: u16,
     device: Arc<OwnedFd>,
     ring: Ring,

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use extern4_block::{BlockDevice, CrashDevice, MemoryDevice, RecordDevice};
+use extern4_block::device::fault::{Effect, Fault};
+use extern4_block::{BlockDevice, CrashDevice, FaultDevice, MemoryDevice, Op, RecordDevice};
 use extern4_disk::journal::{ChecksumVersion, JournalSuperblock, Tid};
 use extern4_jbd2::{Closing, Error, Journal, Observer, Options, Transactions};
 
@@ -52,14 +53,37 @@ fn a_commit_is_two_flushes_however_much_it_holds() {
     assert_eq!((stats.transactions, stats.handles, stats.blocks_logged, stats.flushes), (3, 111, 111, 7));
 }
 
+/// Those who wait for a flush that fails may have lost what they have written, though the next one would succeed.
+#[test]
+fn a_flush_that_fails_fails_for_all_who_wait_for_it() {
+    const WAITING: usize = 3;
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let faulty = Arc::new(FaultDevice::new(device));
+    let (_cache, _, transactions) = open(&(Arc::clone(&faulty) as _), PATIENT);
+    faulty.inject(Fault::nth(Op::Flush, 0, Effect::Delay(Duration::from_millis(400))));
+    faulty.inject(Fault::nth(Op::Flush, 1, Effect::Error(5)));
+    let before = transactions.next_flush();
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| transactions.flush(before));
+        while transactions.next_flush() == before {
+            std::thread::yield_now();
+        }
+        // It has begun, so that these wait for the next one.
+        let flush = || transactions.flush(transactions.next_flush());
+        let waiting: Vec<_> = (0..WAITING).map(|_| scope.spawn(flush)).collect();
+        let flushed = waiting.into_iter().filter_map(|thread| thread.join().expect("no panic").ok());
+        assert_eq!(flushed.count(), 0, "of {WAITING}");
+        slow.join().expect("no panic").expect("flushed");
+    });
+    assert!(transactions.start(1).is_err(), "nothing can be changed any more");
+    transactions.flush(before).expect("it is durable still");
+}
+
 #[test]
 fn many_syncs_share_a_commit() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
-    let slow = Arc::new(extern4_block::FaultDevice::new(device));
-    slow.inject(extern4_block::device::fault::Fault::every(
-        extern4_block::Op::Flush,
-        extern4_block::device::fault::Effect::Delay(Duration::from_millis(20)),
-    ));
+    let slow = Arc::new(FaultDevice::new(device));
+    slow.inject(Fault::every(Op::Flush, Effect::Delay(Duration::from_millis(20))));
     let (cache, _, transactions) = open(&(slow as _), PATIENT);
     std::thread::scope(|scope| {
         for thread in 0..16 {
@@ -154,6 +178,18 @@ fn a_handle_may_change_more_than_it_said_but_not_more_than_the_log() {
     drop(handle);
     assert!(matches!(transactions.sync(), Err(Error::TooLarge { .. })));
     assert!(matches!(transactions.start(1), Err(Error::TooLarge { .. })));
+}
+
+/// Such as the blocks of the map of a huge file that was there before the volume was opened.
+#[test]
+fn what_the_log_has_no_copy_of_takes_no_room_when_it_is_revoked() {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
+    let (cache, _, transactions) = open(&device, PATIENT);
+    transactions.start(1).expect("open").revoke(0..300_000);
+    transactions.sync().expect("it fits");
+    fill(&cache, &transactions, 10, 7);
+    transactions.close().expect("written");
+    assert_eq!(device_block(&device, 10), contents(7));
 }
 
 fn device_block(device: &Arc<dyn BlockDevice>, block: u64) -> Vec<u8> {

@@ -14,6 +14,7 @@ use crate::errno::{Errno, Result};
 use crate::fs::{NewKind, NewNode};
 use crate::inode::NewInode;
 use crate::lock::{self, Mutex, RwLock};
+use crate::xattr;
 
 pub(super) struct Node {
     pub(super) attr: Mutex<Attr>,
@@ -90,7 +91,8 @@ impl Node {
             let acls = lock::lock(&node.acls);
             acls.access.is_none() && acls.default.is_none()
         };
-        NewInode { attr: *lock::lock(&node.attr), no_acl, private: Box::new(Arc::clone(node)) }
+        let no_caps = !lock::read(&node.xattrs).contains_key(xattr::CAPABILITY);
+        NewInode { attr: *lock::lock(&node.attr), no_acl, no_caps, private: Box::new(Arc::clone(node)) }
     }
 
     pub(super) fn dir(&self) -> Result<BravoReadGuard<'_, Dir>> {

@@ -99,6 +99,27 @@ fn unlink_last_vs_open() {
     );
 }
 
+/// Who changes a file counts its inode and not its name: the file is there as long as that, though its only name goes at the same time.
+#[test]
+fn unlink_last_vs_hold_inode() {
+    race_for(
+        || {
+            let world = a_and_no_b();
+            assert!(is_there(&world.user, "/a"));
+            world
+        },
+        |world| world.root.unlink("/a").unwrap(),
+        |world| match world.root.walk_to_subject(b"/a", How::FOLLOW) {
+            Ok(file) => {
+                let _change = file.inode().lock_exclusive();
+                assert_eq!(world.inodes(), 2, "freed while it is in use");
+            }
+            Err(error) => assert_eq!(error.errno(), Errno::ENOENT),
+        },
+        |world, (), ()| assert_eq!((world.has("/a"), world.inodes()), (false, 1)),
+    );
+}
+
 /// A file of two names, neither of which is in the cache, and of which one does not wait for who asks for the other.
 fn two_names_of_a_file() -> (World, [String; 2]) {
     // Models have two stripes.

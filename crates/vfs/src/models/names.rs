@@ -6,7 +6,7 @@ use extern4_sync::rcu::pin;
 use crate::errno::Errno;
 use crate::fs::{NewKind, RenameFlags};
 use crate::name::{hash_name, new_seed};
-use crate::namei::How;
+use crate::namei::{How, Resolve};
 use crate::session::Session;
 
 use super::{World, a_and_no_b, errno, make_file, rename};
@@ -100,6 +100,49 @@ fn parent_moved_dotdot() {
         },
         move |shared| assert!(up(shared)),
     );
+}
+
+/// Who may not leave /a goes down into a directory and up again, while that moves to /b or changes places with a file from there.
+fn check_scope<const EXCHANGED: bool>() {
+    type Shared = (World, Session, u64);
+    race(
+        || {
+            let world = World::new(|root| {
+                for path in ["/a", "/b", "/a/d"] {
+                    root.mkdir(path, 0o755).unwrap();
+                }
+                assert!(!EXCHANGED || make_file(root, "/b/d").is_none());
+            });
+            let jail = world.root.at(&world.root.locate("/a", How::FOLLOW).unwrap());
+            assert_eq!(world.has("/b/d"), EXCHANGED);
+            let ground = world.ino("/a");
+            (world, jail, ground)
+        },
+        |(world, ..)| match EXCHANGED {
+            true => world.root.rename("/b/d", "/a/d", RenameFlags::EXCHANGE).unwrap(),
+            false => rename(world, "/a/d", "/b/d"),
+        },
+        |(_, jail, ground): &Shared| {
+            let how = How { resolve: Resolve::BENEATH, ..How::FOLLOW };
+            match jail.locate("d/..", how) {
+                Ok(up) => assert_eq!(up.ino(), *ground, "out"),
+                Err(error) => {
+                    let gone = if EXCHANGED { Errno::ENOTDIR } else { Errno::ENOENT };
+                    assert!([Errno::EAGAIN, gone].contains(&error.errno()), "{error}");
+                }
+            }
+        },
+        |(_, jail, _)| {
+            let gone = if EXCHANGED { Errno::ENOTDIR } else { Errno::ENOENT };
+            assert_eq!(errno(jail.locate("d/..", How::FOLLOW)), Some(gone));
+        },
+    );
+}
+
+#[test]
+fn parent_moved_scoped_dotdot() {
+    check_scope::<false>();
+    check_scope::<true>();
 }
 
 #[test]

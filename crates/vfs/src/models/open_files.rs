@@ -55,6 +55,31 @@ fn remount_ro_vs_close_write() {
     );
 }
 
+/// The last who has a removed file open closes it: what is read-only has freed it by then. Mutation that this catches: the count of inodes
+/// without links left before the file system has heard.
+#[test]
+fn remount_ro_vs_end_of_removed() {
+    race_for(
+        || {
+            let world = World::new(|root| assert_eq!(make_file(root, "/a"), None));
+            let file = world.root.open("/a", OpenFlags::READ).unwrap();
+            world.root.unlink("/a").unwrap();
+            (world, Mutex::new(Some(file)))
+        },
+        |(_, file)| drop(file.lock().unwrap().take()),
+        |(world, _)| {
+            let remounted = errno(world.sb.remount(true));
+            (remounted, world.inodes())
+        },
+        |(world, _), (), (remounted, inodes)| {
+            assert!(remounted == Some(Errno::EBUSY) || inodes == 1, "read-only with a file to free");
+            if remounted.is_some() {
+                assert_eq!(errno(world.sb.remount(true)), None);
+            }
+        },
+    );
+}
+
 /// A shutdown that waits for changes under way: what a change did is there whole, or it was refused; none is in progress afterwards.
 #[test]
 fn shutdown_vs_change() {

@@ -4,9 +4,15 @@
 //! changes under way. Whoever raises one looks at the state after that; who turns the file system read-only or shuts it down sets
 //! the state and looks at the counts after that. So either the change is seen, or it sees that it may not be.
 //!
+//! A third count is of inodes in use that have no links: they are freed when nobody uses them any more, which is no part of any change. An
+//! inode is counted within the change that took its last link, or made it without one, and until the file system has freed it. So the
+//! remount looks at this count last: when no change is under way, and none can begin, none is added.
+//!
 //! Until a remount knows whether somebody is changing the file system, that is not read-only yet: it is *closing*, and whoever wants
 //! to begin a change waits for the outcome. In the same way changes wait while somebody looks at what must not change: they are
 //! *paused*.
+
+use std::sync::Arc;
 
 use extern4_sync::holders::Holders;
 use extern4_sync::primitive::{AtomicU32, Ordering, thread};
@@ -36,6 +42,8 @@ pub(crate) struct Gate {
     writers: Holders,
     /// Changes under way.
     changes: Holders,
+    /// Inodes in use that have no links. Inodes leave it by themselves, at any time.
+    unlinked: Arc<Holders>,
     /// Held by who changes the state.
     deciding: Mutex<()>,
 }
@@ -50,6 +58,7 @@ impl Gate {
             state: AtomicU32::new(state.bits()),
             writers: Holders::new(),
             changes: Holders::new(),
+            unlinked: Arc::new(Holders::new()),
             deciding: Mutex::new(()),
         }
     }
@@ -127,16 +136,22 @@ impl Gate {
         Ok(())
     }
 
-    /// Forbids changes. `EBUSY` where files are open for writing or a change is under way.
+    /// Where inodes in use that have no links are counted.
+    pub(crate) fn unlinked(&self) -> &Arc<Holders> {
+        &self.unlinked
+    }
+
+    /// Forbids changes. `EBUSY` where files are open for writing, inodes without links are in use, or a change is under way.
     pub(crate) fn close(&self) -> Result<()> {
         let _deciding = lock::lock(&self.deciding);
         self.check()?;
         let before = self.state();
         self.set(before | State::CLOSING);
-        let counts = [&self.writers, &self.changes].map(Holders::count);
+        // In this order: whoever is added to the last is so within a change.
+        let counts = [&self.writers, &self.changes, &self.unlinked].map(Holders::count);
         let outcome = match counts {
-            [Some(0), Some(0)] => Ok(()),
-            [Some(_), Some(_)] => Err(Errno::EBUSY.into()),
+            [Some(0), Some(0), Some(0)] => Ok(()),
+            [Some(_), Some(_), Some(_)] => Err(Errno::EBUSY.into()),
             _ => Err(Errno::ENOMEM.into()),
         };
         self.set(if outcome.is_ok() { State::READ_ONLY } else { before });

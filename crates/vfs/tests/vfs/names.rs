@@ -1,5 +1,7 @@
 //! mkdir, mknod, symlink, link, unlink, rmdir, rename: what they do, and which error comes first.
 
+use std::any::Any;
+
 use extern4_vfs::*;
 
 use crate::fixture::{errno, get, names, put, sb, user, volume, volume_with};
@@ -188,6 +190,7 @@ fn nothing_can_be_made_in_a_removed_directory() {
     assert_eq!(errno(root.mkdir("x", 0o755)), Err(Errno::ENOENT));
     assert_eq!(errno(root.mkdir("new", 0o755)), Err(Errno::ENOENT));
     assert_eq!(errno(root.open("y", OpenFlags::WRITE | OpenFlags::CREATE)), Err(Errno::ENOENT));
+    assert_eq!(errno(root.open(".", OpenFlags::WRITE | OpenFlags::TMPFILE)), Err(Errno::EPERM));
     put(&root, "/f", b"");
     assert_eq!(errno(root.rename("/f", "z", NONE)), Err(Errno::ENOENT));
     assert_eq!(root.stat(".", How::FOLLOW).unwrap().nlink, 0);
@@ -258,6 +261,30 @@ fn append_only_and_immutable_hold_for_the_superuser_too() {
     put(&user, "/tmp/mine", b"");
     assert_eq!(errno(user.set_flags("/tmp/mine", FileFlags::IMMUTABLE, How::FOLLOW)), Err(Errno::EPERM));
     assert_eq!(errno(user.set_flags("/f", FileFlags::NOATIME, How::FOLLOW)), Err(Errno::EPERM));
+}
+
+#[test]
+fn what_turns_immutable_cannot_be_changed_through_open_files() {
+    let root = volume();
+    put(&root, "/f", b"x");
+    let file = root.open("/f", OpenFlags::READ | OpenFlags::WRITE).unwrap();
+    let changes = || {
+        [
+            errno(file.write_at(b"z", 0)),
+            errno(file.fallocate(FallocateMode::empty(), 0, 10)),
+            errno(root.chown("/f", None, None, How::FOLLOW)),
+            errno(file.set_len(0)),
+        ]
+    };
+    root.set_flags("/f", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    assert_eq!(changes(), [Err(Errno::EPERM); 4]);
+    assert_eq!(get(&root, "/f"), b"x");
+    // What a kernel has taken before, and when that was.
+    file.write_back(b"y", 0).unwrap();
+    file.set_written(Timespec::default(), Timespec::default()).unwrap();
+    assert_eq!(get(&root, "/f"), b"y");
+    root.set_flags("/f", FileFlags::APPEND, How::FOLLOW).unwrap();
+    assert_eq!(changes(), [Ok(()), Ok(()), Ok(()), Err(Errno::EPERM)]);
 }
 
 #[test]
@@ -432,6 +459,65 @@ fn read_only_comes_after_existence_and_before_permission() {
     assert!(root.open("/f", OpenFlags::READ | OpenFlags::CREATE).is_ok());
     sb(&root).remount(false).unwrap();
     assert!(root.open("/f", OpenFlags::WRITE).is_ok());
+}
+
+/// A name, and how to have something in use that has no name.
+type Removal<'a> = (&'a str, &'a dyn Fn() -> Box<dyn Any>);
+
+#[test]
+fn nothing_turns_read_only_that_has_a_removed_file_to_free() {
+    let root = volume();
+    let sb = sb(&root);
+    let open = |flags| root.open("/f", flags).unwrap();
+    let free = || sb.statfs().unwrap().files_free;
+    let at_first = free();
+    let ways: [Removal<'_>; 4] = [
+        ("unlink", &|| {
+            put(&root, "/f", b"x");
+            let file = open(OpenFlags::READ);
+            root.unlink("/f").unwrap();
+            Box::new(file)
+        }),
+        ("rename", &|| {
+            put(&root, "/f", b"x");
+            put(&root, "/g", b"y");
+            let file = open(OpenFlags::PATH);
+            root.rename("/g", "/f", RenameFlags::empty()).unwrap();
+            root.unlink("/f").unwrap();
+            Box::new(file)
+        }),
+        ("rmdir", &|| {
+            let dir = root.mkdir("/d", 0o755).unwrap();
+            root.rmdir("/d").unwrap();
+            Box::new(dir)
+        }),
+        ("O_TMPFILE", &|| {
+            let file = root.open("/tmp", OpenFlags::TMPFILE | OpenFlags::WRITE).unwrap();
+            // Only its place is kept.
+            Box::new(file.location().clone())
+        }),
+    ];
+    for (way, remove) in ways {
+        let kept = remove();
+        assert_eq!(errno(sb.remount(true)), Err(Errno::EBUSY), "{way}");
+        assert!(!sb.is_read_only(), "{way}");
+        drop(kept);
+        assert_eq!(free(), at_first, "{way}");
+        assert_eq!(errno(sb.remount(true)), Ok(()), "{way}");
+        sb.remount(false).unwrap();
+    }
+    // One that gets a name is like any other; and so is one that was removed by the last who used it.
+    let file = root.open("/tmp", OpenFlags::TMPFILE | OpenFlags::WRITE).unwrap();
+    let place = file.location().clone();
+    root.at(&place).link("", How::EMPTY, "/f").unwrap();
+    drop(file);
+    assert_eq!(errno(sb.remount(true)), Ok(()));
+    sb.remount(false).unwrap();
+    drop(place);
+    root.unlink("/f").unwrap();
+    root.mkdir("/d", 0o755).unwrap();
+    root.rmdir("/d").unwrap();
+    assert_eq!(errno(sb.remount(true)), Ok(()));
 }
 
 #[test]

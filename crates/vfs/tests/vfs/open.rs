@@ -177,6 +177,9 @@ fn a_file_without_a_name_may_get_one() {
     assert_eq!(errno(root.open("/tmp/named", W | tmp)), Err(Errno::ENOTDIR));
     root.mkdir("/d", 0o755).unwrap();
     assert_eq!(errno(user(&root, 9).open("/d", W | tmp)), Err(Errno::EACCES));
+    root.symlink("tmp", "/s").unwrap();
+    assert_eq!(errno(root.open("/s", W | tmp)), Ok(()));
+    assert_eq!(errno(root.open("/s", W | tmp | OpenFlags::NOFOLLOW)), Err(Errno::ENOTDIR));
 }
 
 #[test]

@@ -166,6 +166,21 @@ fn chown_is_for_the_superuser_and_chgrp_for_members() {
 }
 
 #[test]
+fn a_new_group_keeps_no_setgid_bit_of_a_mode_that_is_set_with_it() {
+    let root = volume();
+    put(&root, "/f", b"x");
+    let owner = root.with_cred(Cred::new(1, 1, &[]).with_caps(Caps::CHOWN));
+    for (mode, gid, after) in
+        [(0o6644, 2, 0o644), (0o6644, 1, 0o2644), (0o2644, 2, 0o2644), (0o6754, 1, 0o754)]
+    {
+        root.chown("/f", Some(1), Some(1), How::FOLLOW).unwrap();
+        root.chmod("/f", mode, How::FOLLOW).unwrap();
+        owner.chown("/f", None, Some(gid), How::FOLLOW).unwrap();
+        assert_eq!(root.stat("/f", How::FOLLOW).unwrap().mode, after, "{mode:o} for {gid}");
+    }
+}
+
+#[test]
 fn attributes_are_set_together_or_not_at_all() {
     let root = volume();
     let one = root.with_cred(Cred::new(1, 1, &[5]));
@@ -256,6 +271,78 @@ fn writing_takes_set_id_bits_off() {
         root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
         user.truncate("/tmp/f", 0, How::FOLLOW).unwrap();
         assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, after);
+    }
+}
+
+/// A name, and how the caller changes a file.
+type Way<'a> = (&'a str, &'a dyn Fn(&Session));
+
+#[test]
+fn changes_take_capabilities_off_whoever_makes_them() {
+    let root = volume();
+    put(&root, "/tmp/f", b"x");
+    root.chmod("/tmp/f", 0o777, How::FOLLOW).unwrap();
+    let open = |session: &Session, flags| session.open("/tmp/f", OpenFlags::WRITE | flags).unwrap();
+    let new = Attributes { uid: Some(0), ..Attributes::default() };
+    let ways: [Way<'_>; 9] = [
+        ("write", &|session| assert_eq!(open(session, OpenFlags::empty()).write_at(b"y", 0).unwrap(), 1)),
+        ("ftruncate", &|session| open(session, OpenFlags::empty()).set_len(9).unwrap()),
+        ("fallocate", &|session| {
+            open(session, OpenFlags::empty()).fallocate(FallocateMode::empty(), 0, 10).unwrap();
+        }),
+        ("truncate", &|session| session.truncate("/tmp/f", 0, How::FOLLOW).unwrap()),
+        ("O_TRUNC", &|session| drop(open(session, OpenFlags::TRUNC))),
+        ("as by a write", &|session| session.drop_set_id_bits("/tmp/f", How::FOLLOW).unwrap()),
+        ("chown of nothing", &|_| root.chown("/tmp/f", None, None, How::FOLLOW).unwrap()),
+        ("chown", &|_| root.chown("/tmp/f", Some(0), Some(0), How::FOLLOW).unwrap()),
+        ("attributes", &|_| root.set_attributes("/tmp/f", &new, How::FOLLOW).unwrap()),
+    ];
+    for (way, change) in ways {
+        for session in [&user(&root, 9), &root] {
+            give_capabilities(&root, "/tmp/f");
+            change(session);
+            assert!(!has_capabilities(&root, "/tmp/f"), "{way} by {}", session.cred().uid());
+        }
+    }
+}
+
+#[test]
+fn capabilities_stay_where_the_contents_do() {
+    let root = volume();
+    put(&root, "/tmp/f", b"x");
+    let file = root.open("/tmp/f", OpenFlags::WRITE).unwrap();
+    give_capabilities(&root, "/tmp/f");
+    root.chmod("/tmp/f", 0o755, How::FOLLOW).unwrap();
+    root.utimens("/tmp/f", SetTime::Now, SetTime::Now, How::FOLLOW).unwrap();
+    root.set_attributes("/tmp/f", &Attributes { mode: Some(0o711), ..Attributes::default() }, How::FOLLOW)
+        .unwrap();
+    // What was written before they were given.
+    file.write_back(b"y", 0).unwrap();
+    let refused = user(&root, 9).chown("/tmp/f", Some(9), None, How::FOLLOW);
+    assert_eq!(errno(refused), Err(Errno::EPERM));
+    assert!(has_capabilities(&root, "/tmp/f"));
+    // Found again also by who has forgotten the file.
+    drop(file);
+    sb(&root).drop_caches();
+    put(&root, "/tmp/f", b"z");
+    assert!(!has_capabilities(&root, "/tmp/f"));
+}
+
+fn give_capabilities(root: &Session, path: &str) {
+    // Those to bind to low ports, permitted and effective.
+    let words = [0x0200_0001_u32, 1 << 10, 0, 0, 0];
+    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    root.set_xattr(path, "security.capability", &value, XattrFlags::empty(), How::FOLLOW).unwrap();
+}
+
+fn has_capabilities(root: &Session, path: &str) -> bool {
+    let value = root.get_xattr(path, "security.capability", How::FOLLOW);
+    match value.map_err(|error| error.errno()) {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error, Errno::ENODATA);
+            false
+        }
     }
 }
 

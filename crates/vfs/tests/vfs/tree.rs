@@ -98,7 +98,7 @@ impl FileSystem for TreeFs {
 
     fn read_inode(&self, ino: u64) -> Result<NewInode> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        Ok(NewInode { attr: self.node(ino)?.attr, no_acl: true, private: Box::new(()) })
+        Ok(NewInode { attr: self.node(ino)?.attr, no_acl: true, no_caps: true, private: Box::new(()) })
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -1,10 +1,11 @@
 //! Path walk on a tree that does not change.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use extern4_vfs::*;
 
+use crate::fixture::{put, volume_with};
 use crate::tree::TreeFs;
 
 fn tree() -> Arc<TreeFs> {
@@ -178,6 +179,55 @@ fn resolve_flags_limit_the_walk() {
     }
     check("b", Resolve::BENEATH | Resolve::IN_ROOT, Err(Errno::EINVAL));
     check("up", Resolve::NO_XDEV | Resolve::NO_MAGICLINKS, Ok("/a/b"));
+}
+
+/// Does something the second time that somebody asks to search one directory: the first is the walk without references, which leaves a
+/// `..` that may not lead everywhere to the one with references.
+struct OnTheWayUp {
+    ino: OnceLock<u64>,
+    asked: AtomicU64,
+    act: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl SecurityHook for OnTheWayUp {
+    fn permission(&self, _: &Cred, inode: &Inode, _: Access) -> Result<()> {
+        if self.ino.get() == Some(&inode.ino()) && self.asked.fetch_add(1, Ordering::Relaxed) == 1 {
+            (self.act.get().unwrap())();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_walk_does_not_leave_its_scope_with_a_directory_that_moves() {
+    for (from, to, flags) in [
+        ("/jail/d", "/out/d", RenameFlags::empty()),
+        ("/jail/d", "/out/f", RenameFlags::EXCHANGE),
+        ("/out/f", "/jail/d", RenameFlags::EXCHANGE),
+    ] {
+        let hook =
+            Arc::new(OnTheWayUp { ino: OnceLock::new(), asked: AtomicU64::new(0), act: OnceLock::new() });
+        let options = SuperOptions { security: Some(hook.clone()), ..SuperOptions::default() };
+        let root = volume_with(MemLimits::default(), options);
+        for dir in ["/jail", "/jail/d", "/jail/d/in", "/out"] {
+            root.mkdir(dir, 0o755).unwrap();
+        }
+        put(&root, "/out/f", b"");
+        put(&root, "/secret", b"");
+        let jail = root.at(&root.locate("/jail", How::FOLLOW).unwrap());
+        let mover = root.clone();
+        let act = move || mover.rename(from, to, flags).unwrap();
+        assert!(hook.act.set(Box::new(act)).is_ok());
+        hook.ino.set(ino(&root, "/jail/d/in")).unwrap();
+        for resolve in [Resolve::BENEATH, Resolve::IN_ROOT] {
+            hook.asked.store(0, Ordering::Relaxed);
+            let how = How { resolve, ..How::FOLLOW };
+            let got = jail.stat("d/in/../../../secret", how).unwrap_err();
+            assert_eq!(got, Errno::EAGAIN, "{from} {to} {flags:?} {resolve:?}");
+            let back = if flags.is_empty() { (to, from) } else { (from, to) };
+            root.rename(back.0, back.1, flags).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -14,8 +14,10 @@ fn attributes_are_set_read_listed_and_removed() {
     let get = |name: &str| root.get_xattr("/f", name, How::FOLLOW).map_err(|error| error.errno());
     assert_eq!(get("user.a"), Err(Errno::ENODATA));
     assert_eq!(set("user.a", b"1", XattrFlags::REPLACE), Err(Errno::ENODATA));
+    assert_eq!(set("user.a", b"1", XattrFlags::CREATE | XattrFlags::REPLACE), Err(Errno::ENODATA));
     assert_eq!(set("user.a", b"1", XattrFlags::CREATE), Ok(()));
     assert_eq!(set("user.a", b"2", XattrFlags::CREATE), Err(Errno::EEXIST));
+    assert_eq!(set("user.a", b"2", XattrFlags::CREATE | XattrFlags::REPLACE), Err(Errno::EEXIST));
     assert_eq!(set("user.a", b"2", XattrFlags::REPLACE), Ok(()));
     assert_eq!(get("user.a"), Ok(b"2".to_vec()));
     assert_eq!(set("user.empty", b"", ANY), Ok(()));
@@ -62,10 +64,38 @@ fn name_spaces_have_their_own_rules() {
         (&user, "/tmp", "user.a", Ok(()), Ok(())),
         (&root, "/f", "security.x", Ok(()), Ok(())),
         (&user, "/f", "security.x", Err(Errno::EPERM), Ok(())),
-        (&root, "/f", "security.capability", Ok(()), Ok(())),
     ] {
         assert_eq!(set(session, path, name), set_want, "set {path} {name}");
         assert_eq!(get(session, path, name), get_want, "get {path} {name}");
+    }
+}
+
+#[test]
+fn file_capabilities_have_the_form_that_their_revision_says() {
+    let root = volume();
+    put(&root, "/f", b"");
+    let user = user(&root, 9);
+    let value = |magic: u32, len| [&magic.to_le_bytes()[..], &[0; 20]].concat()[..len].to_vec();
+    let set = |session: &Session, value: &[u8]| {
+        errno(session.set_xattr("/f", "security.capability", value, ANY, How::FOLLOW))
+    };
+    for (magic, len, want) in [
+        (0x0200_0000, 20, Ok(())),
+        (0x0200_0001, 20, Ok(())),
+        (0x0300_0000, 24, Ok(())),
+        (0x0300_0001, 24, Ok(())),
+        (0x0200_0000, 0, Ok(())),
+        (0x0100_0000, 12, Err(Errno::EINVAL)),
+        (0x0200_0000, 3, Err(Errno::EINVAL)),
+        (0x0200_0000, 12, Err(Errno::EINVAL)),
+        (0x0200_0000, 24, Err(Errno::EINVAL)),
+        (0x0200_0002, 20, Err(Errno::EINVAL)),
+        (0x0300_0000, 20, Err(Errno::EINVAL)),
+        (0x0400_0000, 24, Err(Errno::EINVAL)),
+    ] {
+        let value = value(magic, len);
+        assert_eq!(set(&root, &value), want, "{magic:#x} {len}");
+        assert_eq!(set(&user, &value), want.and(Err(Errno::EPERM)), "{magic:#x} {len}");
     }
 }
 
@@ -95,8 +125,15 @@ fn an_acl_and_the_mode_are_two_views_of_the_same() {
     assert_eq!(mode(), 0o640);
     root.remove_xattr("/tmp/f", "system.posix_acl_access", How::FOLLOW).unwrap();
     assert_eq!((acl(), mode()), (None, 0o640));
-    let bad = root.set_xattr("/tmp/f", "system.posix_acl_access", b"\x02\0\0\0x", ANY, How::FOLLOW);
-    assert_eq!(errno(bad), Err(Errno::EINVAL));
+    for (bad, want) in [
+        (&b"\x02\0\0\0x"[..], Errno::EINVAL),
+        (b"\x03\0\0", Errno::EINVAL),
+        (b"\x03\0\0\0", Errno::EOPNOTSUPP),
+        (b"\x03\0\0\0x", Errno::EOPNOTSUPP),
+    ] {
+        let set = root.set_xattr("/tmp/f", "system.posix_acl_access", bad, ANY, How::FOLLOW);
+        assert_eq!(errno(set), Err(want), "{bad:?}");
+    }
     let default = Some(Acl::from_mode(0o755));
     assert_eq!(errno(root.set_acl("/tmp/f", AclKind::Default, default, How::FOLLOW)), Err(Errno::EACCES));
     root.symlink("f", "/tmp/s").unwrap();
@@ -122,4 +159,17 @@ fn a_default_acl_is_inherited_in_place_of_the_umask() {
     assert_eq!(root.stat("/tmp/s", How::NOFOLLOW).unwrap().mode, 0o777);
     assert!(user(&root, 7).open("/tmp/f", OpenFlags::READ | OpenFlags::WRITE).is_ok());
     assert_eq!(errno(user(&root, 8).open("/tmp/f", OpenFlags::READ)), Err(Errno::EACCES));
+}
+
+#[test]
+fn a_whiteout_inherits_a_default_acl_with_no_rights_left() {
+    let root = volume();
+    let default: Acl = "u::rwx,u:7:rwx,g::r-x,m::rwx,o::r-x".parse().unwrap();
+    root.set_acl("/tmp", AclKind::Default, Some(default), How::FOLLOW).unwrap();
+    put(&root, "/tmp/f", b"");
+    root.rename("/tmp/f", "/tmp/g", RenameFlags::WHITEOUT).unwrap();
+    let left = root.stat("/tmp/f", How::FOLLOW).unwrap();
+    assert_eq!((left.kind, left.mode), (FileType::CharDevice, 0));
+    let acl = root.acl("/tmp/f", AclKind::Access, How::FOLLOW).unwrap().unwrap();
+    assert_eq!(acl.to_string(), "user::---\nuser:7:rwx\ngroup::r-x\nmask::---\nother::---");
 }

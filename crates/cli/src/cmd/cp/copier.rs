@@ -32,6 +32,29 @@ pub(super) struct Spot {
     path: PathBuf,
     /// The file the user named, which is there already: it is written, not replaced.
     existing: Option<PathBuf>,
+    /// What may go there.
+    pub(super) only: Only,
+}
+
+/// What may go where a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Only {
+    Anything,
+    /// The name has a slash behind it, and nothing is there.
+    Directories,
+    /// A link is there that leads nowhere: it is replaced, but no file is made where it says.
+    NoContents,
+}
+
+impl Only {
+    /// Why a file does not go there.
+    fn refusal(self, found: &Metadata) -> Option<&'static str> {
+        match self {
+            Self::Directories if !found.is_dir() => Some("there is no directory of this name"),
+            Self::NoContents if found.is_file() => Some("the copy would go through a dangling symbolic link"),
+            _ => None,
+        }
+    }
 }
 
 impl Spot {
@@ -39,7 +62,8 @@ impl Spot {
     pub(super) fn inside(directory: &Path, name: OsString) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = openat(CWD, directory, flags, Mode::empty())?;
-        Ok(Self { base: Rc::new(base), name: Some(name), path: directory.to_owned(), existing: None })
+        let (path, only) = (directory.to_owned(), Only::Anything);
+        Ok(Self { base: Rc::new(base), name: Some(name), path, existing: None, only })
     }
 
     /// The contents into `directory`.
@@ -109,6 +133,11 @@ impl<'a> Copier<'a> {
                 });
             }
             Ok(found) => {
+                if let Some(why) = spot.only.refusal(&found) {
+                    let to =
+                        spot.name.as_ref().map_or_else(|| spot.path.clone(), |name| spot.path.join(name));
+                    return self.say(|| app.fail(Status::Failed, format_args!("{}: {why}", to.display())));
+                }
                 let keep = self.keep(&spot);
                 if let Some(path) = spot.existing.as_deref().filter(|_| found.is_file()) {
                     let copied = self.write_existing(target, &found, path, keep);

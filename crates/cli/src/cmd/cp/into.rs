@@ -18,12 +18,12 @@ use crate::resolve::own_name;
 use crate::status::Status;
 use crate::text::escape;
 
-use super::Args;
 use super::ahead;
 use super::attributes::Lost;
 use super::progress::Progress;
 use super::source::{Body, Contents, Directory, Fault, Found, Id, Node, Wants, Xattrs};
 use super::walk::{Step, Walk};
+use super::{Args, is_slashed};
 
 /// Bytes copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -173,6 +173,15 @@ impl<'a> IntoVolume<'a> {
             Err(error) if error.errno() == Errno::ENOENT => None,
             Err(error) => return Err(error.into()),
         };
+        if !node.is_dir() && there.is_none() && is_slashed(&destination.path) {
+            return Err(Failure::Says("there is no directory to put it into"));
+        }
+        if node.kind == FileType::Regular
+            && there.is_none()
+            && session.symlink_metadata(&destination.path).is_ok_and(|found| found.is_symlink())
+        {
+            return Err(Failure::Says("the copy would go through a dangling symbolic link"));
+        }
         let mut to = destination.path.clone();
         let mut existing = there.is_some();
         if there.is_some_and(|found| found.is_dir()) {
@@ -419,8 +428,10 @@ impl<'a> IntoVolume<'a> {
 
     /// Opens the copy of a regular file, which holds nothing yet.
     fn create(&self, node: &Node, spot: &Spot<'_>) -> Result<extern4::File, Failure> {
-        let existing = spot.existing && spot.directory.metadata(spot.name).is_ok_and(|found| found.is_file());
-        if existing {
+        if spot.existing {
+            if !spot.directory.metadata(spot.name)?.is_file() {
+                return Err(Failure::Says("the copy would go into a pipe, socket or device"));
+            }
             if spot.directory.metadata(spot.name).is_ok_and(|found| node.id == Id::Volume(0, found.ino())) {
                 return Err(Failure::Says("the copy would be the same file"));
             }

@@ -11,7 +11,11 @@ use extern4::{DirEntry, FileType, Metadata, Timespec};
 use crate::app::Opened;
 
 use super::action::Action;
-use super::expr::{Expr, Reference, Test, Time, Who};
+use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
+
+/// In nanoseconds.
+const SECOND: i128 = 1_000_000_000;
+const MINUTE: i128 = 60 * SECOND;
 
 /// Where the search goes from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +174,7 @@ fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
         Test::NoGroup => !candidate.volume.names().has_group(metadata()?.gid()),
         Test::Perm(perm) => perm.matches(metadata()?.mode()),
         Test::Newer { time, than: Reference::Time(than) } => candidate.time(*time)? > *than,
-        Test::Age { time, count, unit } => count.matches(age(candidate.time(*time)?) / unit),
+        Test::Age { time, count, unit } => is_aged(age(candidate.time(*time)?), *count, *unit),
         Test::Xattr(name) => candidate.has_xattr(name)?,
         Test::SameFile(Reference::Inode(ino)) => *ino == Some(candidate.entry.ino()),
         // Names are bound to a volume before anything is evaluated.
@@ -190,10 +194,42 @@ fn name(entry: &DirEntry) -> &[u8] {
     name[..=last].rsplit(|byte| *byte == b'/').next().unwrap_or(name)
 }
 
-/// Whole seconds since `time`, none for one to come.
-fn age(time: Timespec) -> u64 {
+/// Nanoseconds since `time`; less than none for one to come.
+fn age(time: Timespec) -> i128 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = i128::from(now.as_secs()) * 1_000_000_000 + i128::from(now.subsec_nanos());
-    let then = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
-    u64::try_from((now - then) / 1_000_000_000).unwrap_or(0)
+    let now = i128::from(now.as_secs()) * SECOND + i128::from(now.subsec_nanos());
+    now - (i128::from(time.sec) * SECOND + i128::from(time.nsec))
+}
+
+/// Whether an age is so. As in GNU `find`, days that are not over do not count, and minutes that are not over do.
+fn is_aged(age: i128, count: Count, unit: Unit) -> bool {
+    match (unit, count) {
+        (Unit::Days, count) => count.matches(u64::try_from(age / (86_400 * SECOND)).unwrap_or(0)),
+        (Unit::Minutes, Count::Exactly(count)) => {
+            let end = i128::from(count) * MINUTE;
+            end - MINUTE < age && age <= end
+        }
+        (Unit::Minutes, Count::More(count)) => age > i128::from(count) * MINUTE,
+        (Unit::Minutes, Count::Less(count)) => age < i128::from(count) * MINUTE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, SECOND, Unit, is_aged};
+
+    #[test]
+    fn minutes_are_rounded_up_and_days_down() {
+        let of = |count, unit| -> Vec<i128> {
+            let ages = [-30, 0, 30, 59, 61, 90, 119, 121, 86_399, 86_401];
+            ages.into_iter().filter(|age| is_aged(age * SECOND, count, unit)).collect()
+        };
+        assert_eq!(of(Count::Exactly(1), Unit::Minutes), [30, 59]);
+        assert_eq!(of(Count::Exactly(2), Unit::Minutes), [61, 90, 119]);
+        assert_eq!(of(Count::Exactly(0), Unit::Minutes), [-30, 0]);
+        assert_eq!(of(Count::More(1), Unit::Minutes), [61, 90, 119, 121, 86_399, 86_401]);
+        assert_eq!(of(Count::Less(1), Unit::Minutes), [-30, 0, 30, 59]);
+        assert_eq!(of(Count::Exactly(1), Unit::Days), [86_401]);
+        assert_eq!(of(Count::More(0), Unit::Days), [86_401]);
+    }
 }

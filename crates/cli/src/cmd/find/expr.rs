@@ -52,7 +52,7 @@ pub(super) enum Test {
     NoGroup,
     Perm(Perm),
     Newer { time: Time, than: Reference },
-    Age { time: Time, count: Count, unit: u64 },
+    Age { time: Time, count: Count, unit: Unit },
     Xattr(OsString),
     SameFile(Reference),
 }
@@ -92,6 +92,13 @@ pub(super) enum Time {
     Access,
     Modify,
     Change,
+}
+
+/// What an age is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Days,
+    Minutes,
 }
 
 /// A number to compare with.

@@ -16,7 +16,7 @@ use crate::app::{App, Target};
 use crate::place::Place;
 
 use super::action::Action;
-use super::expr::{Count, Expr, Reference, Test, Time, Who};
+use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
 use super::glob::Glob;
 use super::perm::Perm;
 
@@ -272,9 +272,7 @@ impl<'a> Parser<'a> {
     }
 
     fn regex(&mut self, of: &str, fold: bool) -> Result<Test, String> {
-        let text = self.text(of)?;
-        let whole = format!("^(?:{text})$");
-        let regex = regex_lite::RegexBuilder::new(&whole).case_insensitive(fold).build();
+        let regex = super::regex::parse(self.text(of)?, fold);
         regex.map(Test::Regex).map_err(|error| format!("{of}: {error}"))
     }
 
@@ -283,12 +281,12 @@ impl<'a> Parser<'a> {
             "-newer" => (Time::Modify, None),
             "-anewer" => (Time::Access, None),
             "-cnewer" => (Time::Change, None),
-            "-mtime" => (Time::Modify, Some(86_400)),
-            "-atime" => (Time::Access, Some(86_400)),
-            "-ctime" => (Time::Change, Some(86_400)),
-            "-mmin" => (Time::Modify, Some(60)),
-            "-amin" => (Time::Access, Some(60)),
-            "-cmin" => (Time::Change, Some(60)),
+            "-mtime" => (Time::Modify, Some(Unit::Days)),
+            "-atime" => (Time::Access, Some(Unit::Days)),
+            "-ctime" => (Time::Change, Some(Unit::Days)),
+            "-mmin" => (Time::Modify, Some(Unit::Minutes)),
+            "-amin" => (Time::Access, Some(Unit::Minutes)),
+            "-cmin" => (Time::Change, Some(Unit::Minutes)),
             "-exec" | "-execdir" | "-ok" | "-okdir" | "-delete" => {
                 return Err(format!("{name} is not there: files in a volume are not files of this system"));
             }

@@ -36,6 +36,9 @@ impl Log<'_> {
     /// Has everything told from now on, up to this level.
     pub(super) fn start(self, level: Level) -> io::Result<()> {
         let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_ansi(false);
+        // A line that nobody takes any more is lost. To say so on standard error would be a panic where that is what has gone, and who tells of a
+        // signal has a volume to close.
+        let lines = lines.log_internal_errors(false);
         let started = match self {
             // Who reads this sees when it comes.
             Self::Terminal => lines.without_time().with_writer(io::stderr).try_init(),

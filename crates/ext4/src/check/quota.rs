@@ -1,0 +1,245 @@
+//! Quota files, and what they say of owners against what these have.
+//!
+//! What owners have is added up while inodes are looked at. Memory goes with the number of owners, and with the blocks of a quota
+//! file: none of its tree is followed twice.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use extern4_disk::inode::{FileKind, Inode, InodeFlags};
+use extern4_disk::quota::{self, BLOCK_SIZE, DEPTH, Entry, Info, Kind, ROOT, leaf};
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use super::Checker;
+use super::fault::{Fault, Wrong};
+use super::report::Report;
+use crate::group::to_usize;
+use crate::inode::InodeInfo;
+
+/// The bytes of a sector, which `i_blocks` counts.
+const SECTOR: u64 = 512;
+
+/// What one owner has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
+    bytes: u64,
+    inodes: u64,
+}
+
+/// What owners have, by kind and id.
+#[derive(Debug, Default)]
+pub(super) struct Owned([HashMap<u32, Amount>; Kind::ALL.len()]);
+
+impl Owned {
+    /// Counts an inode, and the inodes that hold values of its attributes.
+    pub(super) fn count(&mut self, inode: &Inode, values: u64) {
+        let bytes = inode.sectors() * SECTOR;
+        for (owners, id) in self.0.iter_mut().zip([inode.uid(), inode.gid(), inode.project()]) {
+            owners.entry(id).or_default().add(Amount { bytes, inodes: 1 + values });
+        }
+    }
+}
+
+impl Amount {
+    fn add(&mut self, more: Self) {
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.inodes = self.inodes.saturating_add(more.inodes);
+    }
+}
+
+/// What all groups' inodes have come to.
+#[derive(Default)]
+pub(super) struct Owners(Mutex<Totals>);
+
+#[derive(Default)]
+struct Totals {
+    owned: Owned,
+    /// Some inodes could not be counted.
+    lacks_some: bool,
+}
+
+impl Owners {
+    fn with<R>(&self, change: impl FnOnce(&mut Totals) -> R) -> R {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds what the inodes of a group have.
+    pub(super) fn add(&self, more: Owned) {
+        self.with(|totals| {
+            for (all, more) in totals.owned.0.iter_mut().zip(more.0) {
+                more.into_iter().for_each(|(id, amount)| all.entry(id).or_default().add(amount));
+            }
+        });
+    }
+
+    /// Inodes cannot be counted: what the files say is not to be judged.
+    pub(super) fn lack(&self) {
+        self.with(|totals| totals.lacks_some = true);
+    }
+}
+
+impl Checker<'_> {
+    /// Whether what owners have is to be counted.
+    pub(super) fn has_quotas(&self) -> bool {
+        Kind::ALL.into_iter().any(|kind| self.quota_inode(kind).is_some())
+    }
+
+    /// Whether an inode is counted for its owners: the volume's own are not, nor those of values by themselves.
+    pub(super) fn counts_for_owners(&self, inode: &Inode) -> bool {
+        inode.kind() != FileKind::None
+            && !self.fs.is_hidden(inode.ino())
+            && !inode.flags().contains(InodeFlags::EA_INODE)
+    }
+
+    fn quota_inode(&self, kind: Kind) -> Option<u32> {
+        match kind {
+            Kind::User => self.sb.user_quota_inode(),
+            Kind::Group => self.sb.group_quota_inode(),
+            Kind::Project => self.sb.project_quota_inode(),
+        }
+    }
+
+    /// Checks the quota files, when all inodes have been looked at.
+    pub(super) fn check_quotas(&self, report: &mut Report<'_>) {
+        let Totals { owned, lacks_some } = self.owners.with(std::mem::take);
+        let judge = !lacks_some && self.descriptors.iter().all(Option::is_some);
+        for (kind, owned) in Kind::ALL.into_iter().zip(owned.0) {
+            let Some(ino) = self.quota_inode(kind) else { continue };
+            let place = Place::new(Structure::Quota).ino(ino);
+            let file =
+                self.fs.load_inode(ino).map_err(|error| Fault::of_error(place, error)).and_then(|info| {
+                    let mut file =
+                        File { checker: self, kind, info, head: None, seen: HashSet::new(), owned };
+                    file.open()?;
+                    Ok(file)
+                });
+            match file {
+                Ok(mut file) => {
+                    let is_whole = file.tree(ROOT, 0, 0, judge, report);
+                    if judge && is_whole {
+                        file.missing(report);
+                    }
+                }
+                Err(fault) => report.push(fault),
+            }
+        }
+        report.end_pass();
+    }
+}
+
+/// A quota file that is being looked at.
+struct File<'a> {
+    checker: &'a Checker<'a>,
+    kind: Kind,
+    info: InodeInfo,
+    head: Option<Info>,
+    /// The blocks of the tree that have been followed.
+    seen: HashSet<u32>,
+    /// What owners have that have not been come upon yet.
+    owned: HashMap<u32, Amount>,
+}
+
+impl File<'_> {
+    fn place(&self) -> Place {
+        Place::new(Structure::Quota).ino(self.info.ino())
+    }
+
+    fn open(&mut self) -> Result<(), Fault> {
+        if self.info.fields().kind() != FileKind::Regular || self.info.is_inline() {
+            return Err(Fault::mismatch(self.place(), "a quota file is no regular file"));
+        }
+        let (block, place) = self.block(0)?;
+        self.head = Some(Info::decode(&block, self.kind, place)?);
+        Ok(())
+    }
+
+    /// Block `number` of the file, and where it stands.
+    fn block(&self, number: u32) -> Result<(Vec<u8>, Place), Fault> {
+        let (fs, place) = (self.checker.fs, self.place());
+        let start = u64::from(number) * BLOCK_SIZE as u64;
+        let run = fs.run_at(&self.info, start).map_err(|error| Fault::of_error(place, error))?;
+        let Some(blocks) = run.mapped() else {
+            return Err(Fault::mismatch(place, "a quota file has a hole"));
+        };
+        let place = place.block(blocks.start);
+        let mut bytes = Vec::new();
+        self.checker.read(blocks.start, 1, &mut bytes).map_err(|error| Fault::of_error(place, error))?;
+        // OK: less than a block of the volume, which has a multiple of these.
+        let offset = to_usize((start % u64::from(self.checker.sb.block_size())) as u32);
+        Ok((bytes[offset..offset + BLOCK_SIZE].to_vec(), place))
+    }
+
+    /// Follows a block of the tree at `level`, which ids lead to that begin as `above` does. Whether all below it could be read.
+    fn tree(&mut self, number: u32, level: u32, above: u32, judge: bool, report: &mut Report<'_>) -> bool {
+        if !self.seen.insert(number) {
+            report.push(self.place().corrupt(CorruptKind::Loop { what: "the tree of a quota file" }));
+            return false;
+        }
+        let (block, place) = match self.block(number) {
+            Ok(found) => found,
+            Err(fault) => {
+                report.push(fault);
+                return false;
+            }
+        };
+        let Some(head) = self.head else { return false };
+        let mut is_whole = true;
+        for byte in 0..=u32::from(u8::MAX) {
+            let id = above | byte << (8 * (DEPTH - 1 - level));
+            match quota::reference(&block, level, id, &head, place) {
+                Ok(None) => {}
+                Ok(Some(next)) if level + 1 < DEPTH => {
+                    is_whole &= self.tree(next, level + 1, id, judge, report);
+                }
+                Ok(Some(next)) => {
+                    if let Err(fault) = self.entry(next, id, judge, report) {
+                        report.push(fault);
+                        is_whole = false;
+                    }
+                }
+                Err(corrupt) => {
+                    report.push(corrupt);
+                    is_whole = false;
+                }
+            }
+        }
+        is_whole
+    }
+
+    /// Looks at the entry of an id in a leaf.
+    fn entry(&mut self, number: u32, id: u32, judge: bool, report: &mut Report<'_>) -> Result<(), Fault> {
+        let (block, place) = self.block(number)?;
+        let Some(offset) = leaf::find(&block, id, place)? else {
+            return Err(Fault::mismatch(place, "the tree of a quota file leads to no entry"));
+        };
+        let entry = Entry::decode(&block, offset, place)?;
+        let has = self.owned.remove(&id).unwrap_or_default();
+        for (unit, stored, counted) in
+            [("bytes", entry.space.used, has.bytes), ("inodes", entry.inodes.used, has.inodes)]
+        {
+            if judge && stored != counted {
+                let wrong = Wrong::Quota { owner: owner(self.kind), id, unit, stored, counted };
+                report.push(Fault::new(place, wrong));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports owners that the file does not know.
+    fn missing(&self, report: &mut Report<'_>) {
+        let mut ids: Vec<_> = self.owned.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            report.push(Fault::new(self.place(), Wrong::NoQuota { owner: owner(self.kind), id }));
+        }
+    }
+}
+
+/// Whose a kind of quota is, in a message.
+fn owner(kind: Kind) -> &'static str {
+    match kind {
+        Kind::User => "user",
+        Kind::Group => "group",
+        Kind::Project => "project",
+    }
+}

@@ -1,0 +1,116 @@
+//! Replacing the contents of a file at once, by a new file that takes its name.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use extern4_vfs as vfs;
+use vfs::{AclKind, Caps, Errno, OpenFlags, XattrFlags};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::File;
+use crate::metadata::Metadata;
+use crate::session::Session;
+
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o010;
+
+impl Session {
+    /// Replaces the contents of a file, or makes it. Whoever looks meanwhile finds the old file or the new one, whole, and so does
+    /// whoever looks after a crash: the contents are written under another name beside it and renamed when they are durable.
+    ///
+    /// The new file has what [`keep_attributes`](Self::keep_attributes) gives it of the old one. It is another file: further names
+    /// of the old one still lead to that, with the old contents.
+    pub fn write_file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
+        let is_there = match self.metadata(path) {
+            Ok(_) => true,
+            Err(error) if error.errno() == Errno::ENOENT => false,
+            Err(error) => return Err(error),
+        };
+        // What replaces a file may be nobody else's to read before it has the old one's rights.
+        let (file, beside) = self.create_beside(path, name, if is_there { 0o600 } else { 0o644 })?;
+        let written = (|| {
+            file.write_all_at(contents.as_ref(), 0)?;
+            if is_there {
+                self.keep_attributes(path, &beside)?;
+            }
+            file.sync_all()?;
+            self.rename(&beside, path)
+        })();
+        if written.is_err() {
+            let _ = self.remove_file(&beside);
+        }
+        written
+    }
+
+    /// Makes a file that nobody looks for, in the directory of `path`.
+    fn create_beside(&self, path: &Path, name: &OsStr, mode: u16) -> Result<(File, PathBuf)> {
+        let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+        for attempt in 0u32.. {
+            let mut beside = OsString::from(".");
+            // Short enough for a name, however long the other is.
+            beside.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
+            beside.push(format!(".new{attempt}"));
+            let beside = path.with_file_name(beside);
+            match self.open_with(&beside, flags, mode) {
+                Err(error) if error.errno() == Errno::EEXIST => {}
+                opened => return opened.map(|file| (file, beside)),
+            }
+        }
+        Err(Error::new(ErrorKind::Os(Errno::EEXIST), "write").at(path))
+    }
+
+    /// Gives `new`, a regular file with other contents, what it has to have to take the place of `old`: its mode, its ACL and its
+    /// extended attributes, and its owner where the session may give it.
+    ///
+    /// What Linux takes from a file whose contents change, `new` does not get: capabilities, and set-id bits unless the session
+    /// has `CAP_FSETID` and the owner is the same. Nor does it get attributes that only a more privileged session may set.
+    pub fn keep_attributes(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<()> {
+        let (old, new) = (old.as_ref(), new.as_ref());
+        let found = self.metadata(old)?;
+        // Only whoever is privileged may give files away; for others the new one is their own.
+        let given = self.chown(new, Some(found.uid()), Some(found.gid())).is_ok();
+        self.keep_xattrs(old, new)?;
+        let acl = self.acl(old, AclKind::Access)?;
+        // The directory may have given the new file an ACL, whose mask the mode would set.
+        if acl.is_none() && self.acl(new, AclKind::Access)?.is_some() {
+            self.set_acl(new, AclKind::Access, None)?;
+        }
+        self.set_permissions(new, found.mode() & !self.set_ids_lost(&found, given))?;
+        match acl {
+            Some(acl) => self.set_acl(new, AclKind::Access, Some(acl)),
+            None => Ok(()),
+        }
+    }
+
+    /// The set-id bits that are not for other contents.
+    fn set_ids_lost(&self, old: &Metadata, given: bool) -> u32 {
+        // For another owner than it was meant for, such a bit is a hole.
+        if !given {
+            return SET_UID | SET_GID;
+        }
+        if self.cred().has(Caps::FSETID) {
+            return 0;
+        }
+        // Without the right to execute, that of the group means something else.
+        if old.mode() & GROUP_EXECUTES != 0 { SET_UID | SET_GID } else { SET_UID }
+    }
+
+    fn keep_xattrs(&self, old: &Path, new: &Path) -> Result<()> {
+        for name in self.listxattr(old)? {
+            // ACLs go with the mode; capabilities were given to the old contents.
+            if name == "security.capability" || name.as_bytes().starts_with(b"system.") {
+                continue;
+            }
+            let Some(value) = self.getxattr(old, &name)? else { continue };
+            match self.setxattr(new, &name, &value, XattrFlags::empty()) {
+                Err(error) if error.errno() == Errno::EPERM => {}
+                set => set?,
+            }
+        }
+        Ok(())
+    }
+}

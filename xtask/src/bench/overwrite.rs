@@ -1,0 +1,107 @@
+//! Rows of contents that are written over: blocks of a file that is there, as databases write them, ours in this process, the kernel's
+//! through system calls.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Instant;
+
+use extern4::OpenFlags;
+
+use super::image::Rival;
+use super::row::{Row, Unit};
+use super::write::{Mounted, directory, open, remove};
+use super::{Bench, RUNS, Result};
+
+/// Blocks of the file, which are written in an order in which neighbours do not follow each other.
+const BLOCKS: u64 = 8192;
+const STRIDE: u64 = 1237;
+const BLOCK: [u8; 4096] = [0x5a; 4096];
+
+/// What is done in one run.
+#[derive(Clone, Copy)]
+pub(super) struct Overwrite {
+    /// Blocks that are written.
+    writes: u64,
+    /// Each is made durable, as by `fdatasync(2)`.
+    syncs: bool,
+    goal: f64,
+}
+
+impl Overwrite {
+    /// They are written: by the kernel to its page cache, by us to that of the image, through a system call as well.
+    pub(super) const WRITTEN: Self = Self { writes: 16 * BLOCKS, syncs: false, goal: 0.5 };
+    /// They are made durable one by one.
+    pub(super) const SYNCED: Self = Self { writes: 2000, syncs: true, goal: 1.5 };
+
+    /// Nanoseconds of one block, written by `write` and made durable by `sync`.
+    fn time<E: ToString>(
+        self,
+        write: impl Fn(u64) -> Result<(), E>,
+        sync: impl Fn() -> Result<(), E>,
+    ) -> Result<f64> {
+        let each = |number: u64| {
+            write(number * STRIDE % BLOCKS * BLOCK.len() as u64)?;
+            if self.syncs { sync() } else { Ok(()) }
+        };
+        let start = Instant::now();
+        (0..self.writes).try_for_each(each).map_err(|e| e.to_string())?;
+        Ok(start.elapsed().as_nanos() as f64 / self.writes as f64)
+    }
+
+    /// Nanoseconds of one block, and the flushes that it took, by us.
+    fn ours(self, image: &Path) -> Result<(f64, f64)> {
+        let volume = open(image)?;
+        let session = directory(&volume)?;
+        let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+        let file = session.open_with("file", flags, 0o644).map_err(|e| e.to_string())?;
+        for block in 0..BLOCKS {
+            file.write_all_at(&BLOCK, block * BLOCK.len() as u64).map_err(|e| e.to_string())?;
+        }
+        file.sync_all().map_err(|e| e.to_string())?;
+        let stats = || volume.ext4().journal_stats().ok_or("it is open for reading only");
+        let before = stats()?;
+        let ns = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data())?;
+        let flushes = (stats()?.flushes - before.flushes) as f64 / self.writes as f64;
+        drop((file, session));
+        volume.close().map_err(|e| e.to_string())?;
+        Ok((ns, flushes))
+    }
+
+    /// Nanoseconds of one block, by system calls below a mount point.
+    fn below(self, root: &Path) -> Result<f64> {
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(root.join("file"));
+        let file = file.map_err(|e| e.to_string())?;
+        let fill = || -> io::Result<()> {
+            (0..BLOCKS).try_for_each(|block| file.write_all_at(&BLOCK, block * BLOCK.len() as u64))?;
+            file.sync_all()
+        };
+        fill().map_err(|e| e.to_string())?;
+        let ns = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data())?;
+        drop(file);
+        fs::remove_file(root.join("file")).map_err(|e| e.to_string())?;
+        Ok(ns)
+    }
+}
+
+impl Bench {
+    /// Blocks written over, beside the kernel.
+    pub(super) fn overwrite(&self, name: &'static str, what: Overwrite) -> Result<Row> {
+        let mut row = Row::faster(name, Unit::Nanoseconds, what.goal);
+        let (ours, theirs) =
+            (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
+        for run in 0..=RUNS {
+            let (our_ns, flushes) = what.ours(&ours)?;
+            let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
+            let their_ns = what.below(&mount.path)?;
+            mount.end()?;
+            if run > 0 {
+                row.add(our_ns, their_ns);
+                row.set_note(format!("4 KiB each, with a journal; {flushes:.3} flushes of ours for one"));
+            }
+        }
+        remove([ours, theirs])?;
+        Ok(row)
+    }
+}
