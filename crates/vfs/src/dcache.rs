@@ -260,7 +260,7 @@ enum Attempt {
 pub(crate) enum Settled {
     /// It stands for this.
     Known(Shared<Dentry>),
-    /// Somebody is changing that.
+    /// Somebody is changing that, or was a moment ago.
     Hidden,
     /// Nothing.
     Unknown,
@@ -339,14 +339,19 @@ impl DentryCache {
     /// The same, waiting for whoever changes the table: a name that is not found is not there. Without the wait, one
     /// that is just being spared by the reclaiming hand could be missed.
     pub(crate) fn find_settled(&self, key: Key<'_>) -> Settled {
+        // Dropped with the bucket free.
+        let held;
         let guard = pin();
         let bucket = self.table.lock(key.name.hash, &guard);
         let Some(found) = bucket.find(key.name.hash, |entry| key.is(entry)) else { return Settled::Unknown };
-        // Acquire: as in `Hit::dentry`.
-        if found.value().hidden.load(Ordering::Acquire) {
+        let entry = found.value();
+        held = entry.dentry.see(&guard).and_then(Seen::hold);
+        // Looked at last: an entry without a dentry stays in the table only while the name is hidden, for who takes the dentry for good
+        // locks the bucket. Acquire: as in `Hit::dentry`.
+        if entry.hidden.load(Ordering::Acquire) {
             return Settled::Hidden;
         }
-        found.value().dentry.see(&guard).and_then(Seen::hold).map_or(Settled::Unknown, Settled::Known)
+        held.map_or(Settled::Hidden, Settled::Known)
     }
 
     /// Keeps others from asking the file system for the same name.

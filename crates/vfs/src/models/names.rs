@@ -3,6 +3,7 @@
 use extern4_sync::model::{race, race_for};
 use extern4_sync::rcu::pin;
 
+use crate::dcache::Settled;
 use crate::errno::Errno;
 use crate::fs::{NewKind, RenameFlags};
 use crate::name::{hash_name, new_seed};
@@ -213,6 +214,26 @@ fn create_vs_create_same_name() {
             assert!([(Ok(ino), Err(Errno::EEXIST)), (Err(Errno::EEXIST), Ok(ino))].contains(&(a, b)));
             assert_eq!(world.inodes(), 2);
         },
+    );
+}
+
+/// Who asks the file system for a name has made sure that the cache does not know it: otherwise the answer, when it comes at last,
+/// takes the place of what has become of the name since.
+#[test]
+fn unlink_vs_lookup_that_asks() {
+    race(
+        || {
+            let world = World::new(|root| assert_eq!(make_file(root, "/a"), None));
+            assert!(world.has("/a"));
+            world
+        },
+        |world| world.root.unlink("/a").unwrap(),
+        |world| {
+            let key = world.sb.dcache.key(world.sb.root(), b"a");
+            let settled = world.sb.dcache.find_settled(key);
+            assert!(!matches!(settled, Settled::Unknown), "the name is in the cache all the time");
+        },
+        |world| assert!(!world.has("/a")),
     );
 }
 
