@@ -3,13 +3,14 @@
 //!
 //! `cargo test -p extern4 --features audit --test footprint -- --nocapture` prints the figures.
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Duration;
 
 use extern4::{Access, Cred, OpenFlags, Session, Volume};
 use extern4_sync::allocations;
-use extern4_sync::audit::{conflicts, locked_instructions, record, side_by_side};
+use extern4_sync::audit::{Conflict, conflicts, locked_instructions, record, side_by_side};
 use extern4_testkit::image::{Image, ImageSpec};
 
 #[global_allocator]
@@ -126,20 +127,22 @@ fn come_and_go(session: &Session, dir: &str, name: u32) {
 /// stripe of a cache, or because a commit comes between: so they get several chances to share no more than `most` lines.
 ///
 /// Threads that meet in a group go apart, and they have to meet for that: on a busy machine two threads may take turns for a while.
-/// So each time they get twice as long as before.
+/// So at first they get twice as long each time. The number is no multiple of what a thread frees at once: otherwise what is recorded
+/// may come each time at the moment when it looks who is reading.
 fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
     const TRIES: u32 = 12;
     /// How many files each thread makes and removes before the first try.
     const FILES: u32 = 2000;
     let mut met = Vec::new();
     for name in 0..TRIES {
+        let files = (FILES << name.min(4)) + 37 * name;
         let other_session = session.clone();
         let one = || come_and_go(session, dirs[0], 2 * name);
         let other = || come_and_go(&other_session, dirs[1], 2 * name + 1);
         let both = Barrier::new(2);
         let many = |act: &dyn Fn()| {
             both.wait();
-            (0..FILES << name).for_each(|_| act());
+            (0..files).for_each(|_| act());
         };
         std::thread::scope(|scope| {
             scope.spawn(|| many(&other));
@@ -151,9 +154,13 @@ fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
         if found.len() <= most {
             return;
         }
-        met.push(found);
+        let places = |conflict: &Conflict| {
+            let sites = [&one, &other].map(|side| side.accesses(conflict.line).map(|access| access.site));
+            sites.into_iter().flatten().map(ToString::to_string).collect::<BTreeSet<_>>()
+        };
+        met = found.iter().map(places).collect::<Vec<_>>();
     }
-    panic!("they always meet: {met:?}");
+    panic!("they always meet: {met:#?}");
 }
 
 /// Where threads make and remove files in directories of their own, there is nothing that they have to share.
