@@ -307,3 +307,20 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
     served.umount();
     sound(&image);
 }
+
+#[test]
+fn a_remount_does_not_pretend_that_what_is_only_read_can_be_written() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &["-o", "ro"]);
+    for words in ["rw", "noatime"] {
+        let said = remount(&image, words).unwrap_or_default();
+        assert!(said.contains("it was opened for reading only"), "{words}: {said}");
+    }
+    assert_eq!(remount(&image, "ro,nosuid"), None);
+    assert_eq!(fs::write(served.path("file"), "text").unwrap_err().raw_os_error(), Some(30));
+    served.umount();
+    sound(&image);
+}

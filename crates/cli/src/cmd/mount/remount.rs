@@ -26,10 +26,19 @@ pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
 
 /// What the options want that cannot be changed any more.
 fn contradiction(dir: &Path, words: &[Words], options: &Options) -> Result<Option<String>, Error> {
-    if options.data.is_none() && options.commit.is_none() && !says_fixed(words) {
+    let asks = options.data.is_some() || options.commit.is_some() || says_fixed(words);
+    if !asks && options.read_only {
         return Ok(None);
     }
-    let report = client::ask(&client::find(dir)?)?;
+    let report = match client::find(dir).and_then(|mount| client::ask(&mount)) {
+        Ok(report) => report,
+        // Nobody can be asked, and it is seldom opened for reading only.
+        Err(_) if !asks => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if let Some(why) = opened_contradiction(&report.options, options) {
+        return Ok(Some(why));
+    }
     if let Some(why) = fixed_contradiction(&report.options, words) {
         return Ok(Some(why));
     }
@@ -44,6 +53,14 @@ fn says_fixed(words: &[Words]) -> bool {
     let is_fixed =
         |key: &str| fixed.iter().any(|(name, _)| key == *name || key.strip_prefix("no") == Some(*name));
     options::text(words).split(',').any(|word| is_fixed(word.split('=').next().unwrap_or(word)))
+}
+
+/// A volume that was opened for reading is not written, whatever the mount says.
+fn opened_contradiction(before: &str, options: &Options) -> Option<String> {
+    // As below.
+    let before = options::parse(before).ok()?;
+    let only_read = Options::of(std::slice::from_ref(&before)).read_only && !options.read_only;
+    only_read.then(|| "it was opened for reading only; unmount it, and mount it anew".to_owned())
 }
 
 /// What the words would change of `before`, the words that it was mounted with.
