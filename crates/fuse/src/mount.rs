@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -258,11 +258,13 @@ fn unmount_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Takes the mount on `dir` away and waits until who serves it has ended: then everything is on the volume. False if it is mounted
-/// elsewhere, too, so that the serving goes on.
+/// elsewhere, too, so that the serving goes on. Calls `still_there` if that takes longer than a user would expect: other mount
+/// namespaces may have it mounted, which is not ours to see.
 ///
 /// # Errors
 /// `EINVAL` if nothing of this server's is mounted there, `EBUSY` if somebody uses it.
-pub fn unmount(dir: &Path) -> io::Result<bool> {
+pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
+    const LONG: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
     let dir = dir.canonicalize()?;
     let mut pid = [0; 16];
     let len = rustix::fs::getxattr(&dir, DAEMON, &mut pid).map_err(|_| Errno::INVAL)?;
@@ -272,13 +274,22 @@ pub fn unmount(dir: &Path) -> io::Result<bool> {
     // Asked while it is there: the next mount of somebody else's may have the same number.
     let only = mounts_of(std::fs::metadata(&dir)?.dev())? == 1;
     unmount_dir(&dir)?;
-    let mut ended = [PollFd::new(&daemon, PollFlags::IN)];
-    while only && let Err(error) = poll(&mut ended, None) {
-        if error != Errno::INTR {
-            return Err(error.into());
-        }
+    if only && !has_ended(&daemon, Some(&LONG))? {
+        still_there();
+        has_ended(&daemon, None)?;
     }
     Ok(only)
+}
+
+/// Waits until a process has ended, for so long at most.
+fn has_ended(process: &OwnedFd, most: Option<&Timespec>) -> io::Result<bool> {
+    loop {
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], most) {
+            Ok(ended) => return Ok(ended > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Takes the mount on `dir` out of the tree of directories, whoever uses it and whether or not anybody serves it.

@@ -15,7 +15,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for dir in &args.dirs {
-        match extern4_fuse::unmount(dir) {
+        let still_there = || {
+            let why =
+                "there is much to be written, or other processes have it mounted in namespaces of their own";
+            app.note(format_args!("{}: waits for the volume: {why}", dir.display()));
+        };
+        match extern4_fuse::unmount(dir, still_there) {
             Ok(true) => {}
             Ok(false) => app.note(format_args!("{}: the volume is mounted elsewhere, too", dir.display())),
             // Source: `extern4_fuse::unmount`.

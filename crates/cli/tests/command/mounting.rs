@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use extern4_testkit::image::{Image, ImageSpec, Plan};
 use extern4_testkit::tools::{Need, can_run};
 use extern4_testkit::{plan, tools, tree};
+use rustix::mount::OpenTreeFlags;
 
 use crate::run::{command, extern4, failed, ok, tool};
 
@@ -677,5 +678,28 @@ fn what_cannot_be_mounted_is_said() {
     assert!(busy.contains("busy"), "{busy}");
     drop(file);
     served.umount();
+    sound(&image);
+}
+
+#[test]
+fn umount_says_that_it_waits_for_what_others_have_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    // As in another mount namespace, it is in no mount table that there is to read here.
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let other = rustix::mount::open_tree(rustix::fs::CWD, &served.dir, flags).expect("one more mount");
+    let mut umount = std::process::Command::new(env!("CARGO_BIN_EXE_extern4"));
+    let umount = umount.args(["umount", "mnt"]).current_dir(image.scratch()).stderr(Stdio::piped());
+    let mut umount = umount.spawn().expect("the command runs");
+    let mut said = BufReader::new(umount.stderr.take().expect("its messages")).lines();
+    let first = said.next().expect("a message").expect("text");
+    assert!(first.starts_with("extern4: umount: mnt: waits for the volume: "), "{first}");
+    assert!(umount.try_wait().expect("its state").is_none(), "it is still mounted");
+    drop(other);
+    assert!(umount.wait().expect("it ends").success() && said.next().is_none());
+    served.forget();
     sound(&image);
 }
