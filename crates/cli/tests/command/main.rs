@@ -17,6 +17,7 @@ mod logging;
 mod measuring;
 mod mount_options;
 mod mounting;
+mod overlay;
 mod reading;
 mod run;
 mod sameness;
