@@ -1,7 +1,8 @@
 //! The socket: where it is, and who gets in.
 //!
 //! Root's are in `/run/extern4`, a user's in `extern4` in the directory that the system keeps for him while he is logged in
-//! (`$XDG_RUNTIME_DIR`, `/run/user/UID`). Both directories are for their owner only. A socket has the device number of its mount for a
+//! (`$XDG_RUNTIME_DIR`, `/run/user/UID`). Both directories are for their owner only. Who is root in a user namespace of his own, as where
+//! users run containers, has his there, too, for the other is not his. A socket has the device number of its mount for a
 //! name, which no other mount has at that time; so one that is there already was left behind, and is replaced.
 
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -30,10 +31,16 @@ impl Socket {
     /// Makes the socket of the mount with this device number, and listens on it.
     pub(super) fn open(device: Device) -> io::Result<(Self, UnixListener)> {
         let user = geteuid().as_raw();
-        let dirs = directories(user, user);
-        let parent = |dir: &&PathBuf| dir.parent().is_some_and(Path::is_dir);
-        let dir = dirs.iter().find(parent).ok_or(io::Error::other("there is no directory for its socket"))?;
-        Self::open_in(dir, device)
+        let mut result = Err(io::Error::other("there is no directory for its socket"));
+        for dir in directories(user, user) {
+            if dir.parent().is_some_and(Path::is_dir) {
+                result = Self::open_in(&dir, device);
+            }
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
     }
 
     fn open_in(dir: &Path, device: Device) -> io::Result<(Self, UnixListener)> {
@@ -96,12 +103,13 @@ fn name(device: Device) -> String {
 
 /// Where the sockets of `owner` may be, as far as `user` can tell.
 fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
-    // Not root's own such directory: he may have become root as somebody else.
-    if owner == 0 {
-        return vec![PathBuf::from("/run/extern4")];
-    }
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
-    let own = own.filter(|_| owner == user).map(|dir| dir.join("extern4"));
+    // Who has become root as somebody else may have that one's.
+    let is_his = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|found| found.uid() == user);
+    let own = own.filter(|dir| owner == user && is_his(dir)).map(|dir| dir.join("extern4"));
+    if owner == 0 {
+        return [PathBuf::from("/run/extern4")].into_iter().chain(own).collect();
+    }
     own.into_iter().chain([PathBuf::from(format!("/run/user/{owner}/extern4"))]).collect()
 }
 
@@ -156,7 +164,7 @@ mod tests {
 
     #[test]
     fn sockets_are_looked_for_where_their_owner_has_them() {
-        assert_eq!(directories(0, 0), [Path::new("/run/extern4")]);
+        assert_eq!(directories(0, 0).first().map(PathBuf::as_path), Some(Path::new("/run/extern4")));
         assert_eq!(directories(0, 1000), [Path::new("/run/extern4")]);
         assert_eq!(directories(1000, 0), [Path::new("/run/user/1000/extern4")]);
         assert_eq!(

@@ -342,6 +342,11 @@ fn users_look_into_their_own_mounts() {
     let said = failed(&extern4(&image, ["stats", "mnt"]), 1);
     assert!(said.contains("nobody can be asked"), "{said}");
     ok(user(1000, &runtime, "./extern4 umount mnt; test -z \"$(ls run/extern4)\""));
+    // As root in a namespace of his own, if users may have any: /run/extern4 is not his there.
+    if user(1000, &runtime, "unshare -Urm true").status.success() {
+        let script = "./extern4 mount disk.img mnt; ./extern4 stats mnt > /dev/null; ./extern4 umount mnt";
+        ok(user(1000, &runtime, &format!("unshare -Urm sh -ec '{script}'; test -z \"$(ls run/extern4)\"")));
+    }
     // Without such a directory it is mounted all the same.
     let nowhere = scratch.join("nowhere");
     let output = user(1000, &nowhere, "./extern4 mount disk.img mnt");
