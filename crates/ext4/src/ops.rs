@@ -6,6 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use extern4_disk::dirent::NAME_MAX;
+use extern4_disk::feature::Incompat;
 use extern4_disk::inode::ROOT_INO;
 use extern4_vfs::{
     Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
@@ -41,6 +42,7 @@ impl FileSystem for Ext4 {
             read_only: self.writer.is_none(),
             acl: true,
             fast_may_exec: true,
+            casefold: self.superblock().features().incompat.contains(Incompat::CASEFOLD),
         }
     }
 

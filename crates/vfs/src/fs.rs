@@ -36,6 +36,8 @@ pub struct FsTraits {
     /// The file system adds nothing to the VFS's own search permission on directories, so that the check may be
     /// answered from the permission word alone.
     pub fast_may_exec: bool,
+    /// There are directories that ignore case in names, or there may be.
+    pub casefold: bool,
 }
 
 /// A name in a directory, as `readdir` finds it.

@@ -152,7 +152,14 @@ fn change_acl(inode: &Inode, kind: AclKind, acl: Option<Arc<Acl>>, edit: impl Fn
 
 impl FileSystem for MemFs {
     fn traits(&self) -> FsTraits {
-        FsTraits { name: "memfs", name_max: NAME_MAX, read_only: false, acl: true, fast_may_exec: true }
+        FsTraits {
+            name: "memfs",
+            name_max: NAME_MAX,
+            read_only: false,
+            acl: true,
+            fast_may_exec: true,
+            casefold: false,
+        }
     }
 
     fn root_ino(&self) -> u64 {

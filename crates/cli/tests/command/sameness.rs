@@ -107,6 +107,12 @@ fn spellings_of_a_name_are_one_name() {
             "mkdir cf/Dir; ln cf/foo cf/Link; ln -s foo cf/Sym; stat cf/dir cf/link; rmdir cf/dir; rm cf/LINK cf/sym",
         );
         run("! stat cf/Dir 2> /dev/null && ! stat cf/Link 2> /dev/null && ! readlink cf/Sym");
+        // What comes from elsewhere.
+        run("echo moved > plain; mv plain cf/Moved; rm cf/moved; echo anew > cf/MOVED");
+        assert_eq!(run("cat cf/Moved"), b"anew\n");
+        // What was asked for before spellings were one.
+        run("mkdir late; ! stat late/Name 2> /dev/null && chattr +F late && echo x > late/name");
+        assert_eq!(run("cat late/Name"), b"x\n");
         served.umount();
         let served = Served::new(&image, &["-o", transport]);
         assert_eq!(tool(&served.dir, "cat", ["cf/Foo"]), b"precious\n");

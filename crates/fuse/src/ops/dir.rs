@@ -71,7 +71,7 @@ impl Server {
                 break;
             }
             // Of `.` and `..` no node is told; what has no place the kernel looks up, and hears why.
-            body.put(&place.map(|place| self.entry(handle.file.location(), place)).unwrap_or_default())?;
+            body.put(&place.map(|place| self.entry(place)).unwrap_or_default())?;
             put_dirent(&entry, body)?;
         }
         Ok(())

@@ -143,7 +143,7 @@ impl Server {
         session.set_umask(low_bits(create.umask));
         let mode = low_bits(create.mode) & 0o7777;
         let file = session.open(name, OpenHow { flags, mode, resolve: Resolve::empty() })?;
-        let entry = self.entry(dir, file.location().clone());
+        let entry = self.entry(file.location().clone());
         body.put(&entry)?;
         body.put(&self.opened(request, entry.nodeid, file))
     }

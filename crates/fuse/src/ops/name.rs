@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use extern4_vfs::{Attr, Errno, FileFlags, FileType, How, Location, NewKind, RenameFlags, Result};
+use extern4_vfs::{Attr, Errno, FileType, How, Location, NewKind, RenameFlags, Result};
 use zerocopy::FromBytes as _;
 
 use crate::abi::{
@@ -14,21 +14,22 @@ use crate::request::{Request, name, text};
 use crate::server::Server;
 
 impl Server {
-    /// What the kernel is told of a node that it may name from then on, which has a name in `dir`.
-    pub(crate) fn entry(&self, dir: &Location, location: Location) -> EntryOut {
+    /// What the kernel is told of a node that it may name from then on.
+    pub(crate) fn entry(&self, location: Location) -> EntryOut {
         let attr = self.attr(&location);
         let nodeid = self.nodes.tell(location);
-        self.entry_of(nodeid, &attr, self.names_last(dir))
+        self.entry_of(nodeid, &attr)
     }
 
-    /// How long the kernel may remember what names in `dir` lead to. Where a name has several spellings, it takes each for a name of its
-    /// own, and does not know that what it does to one changes the others.
-    fn names_last(&self, dir: &Location) -> Duration {
-        if dir.attr().flags.contains(FileFlags::CASEFOLD) { Duration::ZERO } else { self.config().lifetime }
+    /// How long the kernel may remember what names lead to. Where a name may have several spellings, it takes each for a name of its own, and
+    /// does not know that what it does to one changes the others. So it is in all of a volume with such directories: a file may be moved to
+    /// one, and a directory may become one.
+    fn names_last(&self) -> Duration {
+        if self.superblock().traits().casefold { Duration::ZERO } else { self.config().lifetime }
     }
 
-    fn entry_of(&self, nodeid: u64, attr: &Attr, names_last: Duration) -> EntryOut {
-        let (entry_valid, entry_valid_nsec) = lifetime(names_last);
+    fn entry_of(&self, nodeid: u64, attr: &Attr) -> EntryOut {
+        let (entry_valid, entry_valid_nsec) = lifetime(self.names_last());
         let (attr_valid, attr_valid_nsec) = lifetime(self.moment());
         EntryOut {
             nodeid,
@@ -46,14 +47,14 @@ impl Server {
         if name == b"." {
             // What a handle of a file means, of whatever type.
             let found = self.nodes.find(request.header.nodeid)?;
-            return body.put(&self.entry(&found.clone(), found));
+            return body.put(&self.entry(found));
         }
         let dir = self.nodes.find(request.header.nodeid)?;
         match self.session(&request.header, &dir).locate(name, How::NOFOLLOW) {
-            Ok(found) => body.put(&self.entry(&dir, found)),
+            Ok(found) => body.put(&self.entry(found)),
             // No node: the kernel may remember that nothing is there.
             Err(error) if error == Errno::ENOENT => {
-                let (entry_valid, entry_valid_nsec) = lifetime(self.names_last(&dir));
+                let (entry_valid, entry_valid_nsec) = lifetime(self.names_last());
                 body.put(&EntryOut { entry_valid, entry_valid_nsec, ..EntryOut::default() })
             }
             Err(error) => Err(error),
@@ -81,7 +82,7 @@ impl Server {
         let (target, _) = text(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
         let made = self.session(&request.header, &dir).symlink(target, name)?;
-        body.put(&self.entry(&dir, made))
+        body.put(&self.entry(made))
     }
 
     pub(crate) fn mknod(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -100,7 +101,7 @@ impl Server {
         let mut session = self.session(&request.header, &dir);
         session.set_umask(low_bits(node.umask));
         let made = session.mknod(name, kind, mode & 0o7777)?;
-        body.put(&self.entry(&dir, made))
+        body.put(&self.entry(made))
     }
 
     pub(crate) fn mkdir(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -110,7 +111,7 @@ impl Server {
         let mut session = self.session(&request.header, &dir);
         session.set_umask(low_bits(new.umask));
         let made = session.mkdir(name, low_bits(new.mode) & 0o7777)?;
-        body.put(&self.entry(&dir, made))
+        body.put(&self.entry(made))
     }
 
     pub(crate) fn unlink(&self, request: &Request<'_>) -> Result<()> {
@@ -155,7 +156,7 @@ impl Server {
         let dir = self.nodes.get(request.header.nodeid)?;
         let session = self.session(&request.header, &file);
         session.link_to("", How::EMPTY, &session.at(&dir), name)?;
-        body.put(&self.entry(&dir, file))
+        body.put(&self.entry(file))
     }
 }
 

@@ -89,7 +89,14 @@ fn node(ino: u64, kind: FileType, mode: u16, uid: u32, gid: u32, link: &[u8]) ->
 
 impl FileSystem for TreeFs {
     fn traits(&self) -> FsTraits {
-        FsTraits { name: "tree", name_max: 255, read_only: true, acl: true, fast_may_exec: true }
+        FsTraits {
+            name: "tree",
+            name_max: 255,
+            read_only: true,
+            acl: true,
+            fast_may_exec: true,
+            casefold: false,
+        }
     }
 
     fn root_ino(&self) -> u64 {
