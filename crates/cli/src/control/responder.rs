@@ -208,7 +208,10 @@ impl Client {
                 Ok(false) => return true,
                 Ok(true) => {
                     let answer = catch_unwind(AssertUnwindSafe(|| (service.answer)(&self.request)));
-                    let Ok(answer) = answer else { return false };
+                    let Ok(answer) = answer else {
+                        tracing::error!("a question about the mount met a fault in the program");
+                        return false;
+                    };
                     self.answer = Some(answer);
                 }
                 Err(error) => return is_for_now(&error),
