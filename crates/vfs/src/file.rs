@@ -322,9 +322,9 @@ impl OpenFile {
         self.write(data, offset, Write::Now)
     }
 
-    /// Writes at `offset`, also where the file was opened to append or has become immutable since, and leaves the times of the file as they are: for who keeps what
-    /// others write in pages, of which the last is written again when it has become longer, and says when that was
-    /// ([`set_written`](Self::set_written)).
+    /// Writes at `offset`, also where the file was opened to append or has become immutable since, and leaves the times of the file as
+    /// they are: for who keeps what others write in pages, of which the last is written again when it has become longer, and says when
+    /// that was ([`set_written`](Self::set_written)).
     pub fn write_back(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.write(data, offset, Write::Back)
     }

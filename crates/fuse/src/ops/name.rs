@@ -46,8 +46,7 @@ impl Server {
         let (name, _) = name(request.text())?;
         if name == b"." {
             // What a handle of a file means, of whatever type.
-            let found = self.nodes.find(request.header.nodeid)?;
-            return body.put(&self.entry(found));
+            return body.put(&self.entry(self.nodes.find(request.header.nodeid)?));
         }
         let dir = self.nodes.find(request.header.nodeid)?;
         match self.session(&request.header, &dir).locate(name, How::NOFOLLOW) {

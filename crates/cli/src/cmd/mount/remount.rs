@@ -36,10 +36,11 @@ fn contradiction(dir: &Path, words: &[Words], options: &Options) -> Result<Optio
         Err(_) if !asks => return Ok(None),
         Err(error) => return Err(error),
     };
-    if let Some(why) = opened_contradiction(&report.options, options) {
-        return Ok(Some(why));
-    }
-    if let Some(why) = fixed_contradiction(&report.options, words) {
+    // A later version may have other words.
+    if let Ok(before) = options::parse(&report.options)
+        && let Some(why) =
+            opened_contradiction(&before, options).or_else(|| fixed_contradiction(&before, words))
+    {
         return Ok(Some(why));
     }
     // Without a journal there is neither. Source: ext4_remount() of fs/ext4/super.c, which ignores both then.
@@ -56,19 +57,15 @@ fn says_fixed(words: &[Words]) -> bool {
 }
 
 /// A volume that was opened for reading is not written, whatever the mount says.
-fn opened_contradiction(before: &str, options: &Options) -> Option<String> {
-    // As below.
-    let before = options::parse(before).ok()?;
-    let only_read = Options::of(std::slice::from_ref(&before)).read_only && !options.read_only;
+fn opened_contradiction(before: &Words, options: &Options) -> Option<String> {
+    let only_read = Options::of(std::slice::from_ref(before)).read_only && !options.read_only;
     only_read.then(|| "it was opened for reading only; unmount it, and mount it anew".to_owned())
 }
 
 /// What the words would change of `before`, the words that it was mounted with.
-fn fixed_contradiction(before: &str, words: &[Words]) -> Option<String> {
-    // A later version may have other words.
-    let before = options::parse(before).ok()?;
-    let now = Options::of(std::slice::from_ref(&before)).fixed();
-    let all: Vec<_> = std::iter::once(before).chain(words.iter().cloned()).collect();
+fn fixed_contradiction(before: &Words, words: &[Words]) -> Option<String> {
+    let now = Options::of(std::slice::from_ref(before)).fixed();
+    let all: Vec<_> = [before].into_iter().chain(words).cloned().collect();
     let mut changes = now.into_iter().zip(Options::of(&all).fixed()).filter(|(now, wanted)| now != wanted);
     changes.next().map(|((name, now), (_, wanted))| {
         format!("cannot change {name} on remount from {now} to {wanted}; unmount it, and mount it anew")
