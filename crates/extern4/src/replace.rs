@@ -23,22 +23,31 @@ impl Session {
     /// The new file has what [`keep_attributes`](Self::keep_attributes) gives it of the old one. It is another file: further names
     /// of the old one still lead to that, with the old contents.
     pub fn write_file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
+        self.replace_file(path, |file| file.write_all_at(contents.as_ref(), 0))
+    }
+
+    /// The same with what `write` writes to the new file. If that fails, everything stays as it is.
+    pub fn replace_file<E: From<Error>>(
+        &self,
+        path: impl AsRef<Path>,
+        write: impl FnOnce(&File) -> Result<(), E>,
+    ) -> Result<(), E> {
         let path = path.as_ref();
         let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
         let is_there = match self.metadata(path) {
             Ok(_) => true,
             Err(error) if error.errno() == Errno::ENOENT => false,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         // What replaces a file may be nobody else's to read before it has the old one's rights.
         let (file, beside) = self.create_beside(path, name, if is_there { 0o600 } else { 0o644 })?;
         let written = (|| {
-            file.write_all_at(contents.as_ref(), 0)?;
+            write(&file)?;
             if is_there {
                 self.keep_attributes(path, &beside)?;
             }
             file.sync_all()?;
-            self.rename(&beside, path)
+            Ok(self.rename(&beside, path)?)
         })();
         if written.is_err() {
             let _ = self.remove_file(&beside);

@@ -5,9 +5,9 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use extern4::{Errno, File, OpenFlags, Session};
+use extern4::{Errno, Session};
 
 use crate::app::{App, host_reason};
 use crate::resolve::{followed, own_name};
@@ -96,40 +96,15 @@ fn put(
     if old.as_ref().is_some_and(|old| !old.is_file()) {
         return Err(Failure::Kind);
     }
-    if first < chunk.len() {
-        return Ok(session.write_file(&path, &chunk[..first])?);
-    }
-    let (file, beside) = beside(session, &path, old.is_some())?;
-    let written = (|| {
+    session.replace_file(&path, |file| {
         let (mut len, mut offset) = (first, 0);
-        while len > 0 {
+        loop {
             file.write_all_at(&chunk[..len], offset)?;
+            if len < chunk.len() {
+                return Ok(());
+            }
             offset += len as u64;
             len = fill(input, chunk).map_err(Failure::Input)?;
         }
-        if old.is_some() {
-            session.keep_attributes(&path, &beside)?;
-        }
-        file.sync_all()?;
-        Ok(session.rename(&beside, &path)?)
-    })();
-    if written.is_err() {
-        let _ = session.remove_file(&beside);
-    }
-    written
-}
-
-/// Makes a file of another name in the directory of `path`.
-fn beside(session: &Session, path: &Path, replaces: bool) -> extern4::Result<(File, PathBuf)> {
-    let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-    // What replaces a file may be nobody else's to read before it has the old one's rights.
-    let mode = if replaces { 0o600 } else { 0o644 };
-    let mut attempt = 0_u32;
-    loop {
-        let beside = path.with_file_name(format!(".extern4-put.{}.{attempt}", std::process::id()));
-        match session.open_with(&beside, flags, mode) {
-            Err(error) if error.errno() == Errno::EEXIST && attempt < 1000 => attempt += 1,
-            opened => return opened.map(|file| (file, beside)),
-        }
-    }
+    })
 }
