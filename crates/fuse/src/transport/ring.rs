@@ -2,8 +2,8 @@
 //!
 //! A request is put into memory that the kernel has been given for it, and comes as a completion; the answer is put in its place, and
 //! goes back with the same step that waits for the next one. A program that asks sleeps on the CPU on which its answer is made, so that
-//! nobody has to be woken elsewhere. That is best also for large reads, though the kernel asks ahead for them: what comes from another CPU
-//! is in no cache of the reader's. The layout is that of the kernel's document on FUSE over io_uring and of `linux/fuse.h`.
+//! nobody has to be woken elsewhere. Who reads a long file does not sleep: the kernel asks ahead, and he has the CPU for what he does with it
+//! while another one copies ([`Placement`]). The layout is that of the kernel's document on FUSE over io_uring and of `linux/fuse.h`.
 //!
 //! ```text
 //! thread of CPU n          kernel
@@ -16,6 +16,7 @@
 //! handed over again ([`Slot`]). What waits for the device is answered by further threads, with a copy of the request; they leave
 //! the answer, and wake the thread of the queue, which hands it over.
 
+mod placement;
 mod slot;
 
 use std::io;
@@ -31,6 +32,7 @@ use rustix::io::Errno as OsErrno;
 use rustix::thread::sched_yield;
 use zerocopy::IntoBytes as _;
 
+use self::placement::{Cpu, Placement};
 use self::slot::{Slot, answer_parts, push_poll};
 use super::cpus::run_on;
 use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, waits};
@@ -88,6 +90,7 @@ pub(super) struct Queue {
     late: Arc<Late>,
     /// How long the next request is looked for before sleeping.
     patience: Duration,
+    placement: Placement,
 }
 
 /// Answers that came later, and how their queue hears of them.
@@ -104,8 +107,17 @@ impl Queue {
             Ring::builder().setup_coop_taskrun().setup_single_issuer().setup_r_disabled().build(entries)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let late = Arc::new(Late { answers: Mutex::default(), wake });
-        let slots = (0..DEPTH).map(|_| Slot::new()).collect();
-        Ok(Self { number, device: Arc::clone(device), ring, slots, away: 0, late, patience: Duration::ZERO })
+        let slots = (0..DEPTH).map(|_| Slot::new()).collect::<io::Result<_>>()?;
+        Ok(Self {
+            number,
+            device: Arc::clone(device),
+            ring,
+            slots,
+            away: 0,
+            late,
+            patience: Duration::ZERO,
+            placement: Placement::default(),
+        })
     }
 
     /// Answers requests until the mount is no more.
@@ -179,12 +191,19 @@ impl Queue {
             }
             return Ok(());
         }
-        if waits(self.slots[index].opcode()) {
+        if waits(self.slots[index].request().header.opcode) {
             self.answer_later(server, waiters, index);
             return Ok(());
         }
+        let next = self.placement.after(self.slots[index].request());
         self.slots[index].answer(server);
-        self.hand_over(index, RING_COMMIT_AND_FETCH)
+        self.hand_over(index, RING_COMMIT_AND_FETCH)?;
+        match next {
+            Some(Cpu::Own) => run_on(self.number.into()),
+            Some(Cpu::Any) => waiters.cpus().run_on_any(),
+            None => {}
+        }
+        Ok(())
     }
 
     fn answer_later(&mut self, server: &Arc<Server>, waiters: &Waiters, index: usize) {

@@ -8,11 +8,12 @@
 use std::io;
 use std::mem::transmute;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use io_uring::squeue::Entry128;
 use io_uring::{opcode, types};
 use rustix::event::PollFlags;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::Ring;
@@ -49,21 +50,21 @@ pub(super) struct Slot {
 unsafe impl Send for Slot {}
 
 impl Slot {
-    pub(super) fn new() -> Self {
+    pub(super) fn new() -> io::Result<Self> {
+        let payload = map_payload()?;
         let header = Box::leak(Box::new(RingHeader::new_zeroed()));
-        let payload = Box::leak(vec![0; MAX_DATA_BYTES].into_boxed_slice());
         let vectors = Box::new([
             IoVec { base: std::ptr::from_mut(header).cast(), len: size_of::<RingHeader>() },
-            IoVec { base: payload.as_mut_ptr(), len: payload.len() },
+            IoVec { base: payload.as_ptr().cast(), len: payload.len() },
         ]);
-        let (header, payload) = (NonNull::from(header), NonNull::from(payload));
-        Self { header, payload, vectors, copied: Vec::new(), commit_id: 0, is_away: false }
+        let header = NonNull::from(header);
+        Ok(Self { header, payload, vectors, copied: Vec::new(), commit_id: 0, is_away: false })
     }
 
     /// Both parts of the memory.
     fn memory(&mut self) -> (&mut RingHeader, &mut [u8]) {
         assert!(!self.is_away, "the kernel has this slot");
-        // SAFETY: both were allocated in `new` and are freed in `drop`.
+        // SAFETY: both were made in `new` and are freed in `drop`.
         // SAFETY: the kernel does not have them, and `self` is borrowed exclusively, so nobody else uses them.
         unsafe { (self.header.as_mut(), self.payload.as_mut()) }
     }
@@ -87,10 +88,10 @@ impl Slot {
         (*header, Some(copied))
     }
 
-    /// What is asked for.
-    pub(super) fn opcode(&mut self) -> u32 {
+    /// What is asked for; without names and data.
+    pub(super) fn request(&mut self) -> Request<'_> {
         let (header, _) = self.memory();
-        Request::of_parts(&header.header, &[], &[]).map_or(0, |request| request.header.opcode)
+        request(header, &[])
     }
 
     /// A copy of the request, to be answered elsewhere; nothing that is data to be written is.
@@ -162,6 +163,15 @@ impl Slot {
     }
 }
 
+/// Memory for what comes along. It begins with a page: the kernel copies a page at a time, and would have to find two of ours for each.
+fn map_payload() -> io::Result<NonNull<[u8]>> {
+    let rights = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the kernel chooses where nothing is.
+    let memory = unsafe { mmap_anonymous(null_mut(), MAX_DATA_BYTES, rights, MapFlags::PRIVATE) }?;
+    let memory = NonNull::new(memory.cast()).expect("nothing is mapped there");
+    Ok(NonNull::slice_from_raw_parts(memory, MAX_DATA_BYTES))
+}
+
 /// Has it come as a completion that is called `name` when `file` is ready.
 pub(super) fn push_poll(ring: &mut Ring, file: RawFd, ready: PollFlags, name: u64) -> io::Result<()> {
     let poll = opcode::PollAdd::new(types::Fd(file), u32::from(ready.bits())).build();
@@ -186,8 +196,10 @@ unsafe fn push(ring: &mut Ring, entry: &Entry128) -> io::Result<()> {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.is_away {
-            // SAFETY: both came from boxes in `new`, and nobody has them any more.
-            drop(unsafe { (Box::from_raw(self.header.as_ptr()), Box::from_raw(self.payload.as_ptr())) });
+            // SAFETY: it came from a box in `new`, and nobody has it any more.
+            drop(unsafe { Box::from_raw(self.header.as_ptr()) });
+            // SAFETY: it was mapped in `new`, and nobody has it any more.
+            let _ = unsafe { munmap(self.payload.as_ptr().cast(), self.payload.len()) };
         }
     }
 }
@@ -199,10 +211,14 @@ pub(super) fn answer_parts(
     payload: &[u8],
     space: &mut [u8],
 ) -> (OutHeader, usize) {
-    let request = Request::of_parts(&parts.header, &parts.argument, payload).expect("room for a header");
+    let request = request(parts, payload);
     // Nothing comes this way that nobody waits for; if it did, an empty answer would free its slot.
     answer(server, &request, space, None)
         .unwrap_or((OutHeader { unique: request.header.unique, ..OutHeader::default() }, 0))
+}
+
+fn request<'a>(parts: &'a RingHeader, payload: &'a [u8]) -> Request<'a> {
+    Request::of_parts(&parts.header, &parts.argument, payload).expect("room for a header")
 }
 
 /// `struct io_uring_sqe` of 128 bytes, for a command of the file that it is about.
