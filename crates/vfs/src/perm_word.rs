@@ -72,6 +72,13 @@ impl PermBits {
         self.0 & EXEC_ALL_PLAIN != 0
     }
 
+    /// Everybody may have these rights, `rwx` as in a mode, whoever owns the inode; false also where that is not known.
+    #[inline]
+    pub(crate) fn grants_everybody(self, rights: u8) -> bool {
+        let all = 0o111 * u64::from(rights);
+        self.0 & (all | ACL_MASK) == all
+    }
+
     pub(crate) fn immutable(self) -> bool {
         self.0 & IMMUTABLE != 0
     }
@@ -192,6 +199,20 @@ mod tests {
                     assert_eq!(bits.exec_all(), want, "{kind:o} {mode:o} {acl:?}");
                     assert_eq!(bits.exec_all_plain(), want && flags.is_empty(), "{kind:o} {mode:o} {acl:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn it_grants_everybody_what_owner_group_and_others_have_where_no_acl_is() {
+        for acl in [AclState::None, AclState::Unknown, AclState::Present] {
+            for (mode, rights) in
+                (0..0o10000_u16).flat_map(|mode| (0..8_u8).map(move |rights| (mode, rights)))
+            {
+                let bits = PermBits::new(FILE | mode, FileFlags::APPEND, acl);
+                let has = |class: u16| mode >> class & u16::from(rights) == u16::from(rights);
+                let want = acl == AclState::None && [6, 3, 0].into_iter().all(has);
+                assert_eq!(bits.grants_everybody(rights), want, "{mode:o} {acl:?} {rights}");
             }
         }
     }

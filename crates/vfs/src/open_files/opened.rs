@@ -48,9 +48,7 @@ impl Opened {
             store(word, u64::from_le_bytes(*bytes));
         }
         if !rest.is_empty() {
-            let mut bytes = [0; 8];
-            bytes[..rest.len()].copy_from_slice(rest);
-            store(&self.path[whole.len()], u64::from_le_bytes(bytes));
+            store(&self.path[whole.len()], last_word(path, rest.len()));
         }
     }
 
@@ -100,6 +98,14 @@ impl Opened {
 
     pub(super) fn set_position(&self, position: u64) {
         self.position.store(position, Ordering::Relaxed);
+    }
+}
+
+/// The last `len` bytes of a path, less than a word: with one load, for a word that is put together in memory is waited for.
+fn last_word(path: &[u8], len: usize) -> u64 {
+    match path.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * len),
+        None => path.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 
