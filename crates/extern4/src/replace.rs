@@ -1,5 +1,6 @@
 //! Replacing the contents of a file at once, by a new file that takes its name.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,9 +20,13 @@ const GROUP_EXECUTES: u32 = 0o010;
 impl Session {
     /// Replaces the contents of a file, or makes it. Whoever looks meanwhile finds the old file or the new one, whole, and so does
     /// whoever looks after a crash: the contents are written under another name beside it and renamed when they are durable.
+    /// A symbolic link is written through, as by `std::fs::write`: it stays, and so does where it leads to, which may be nowhere yet.
     ///
     /// The new file has what [`keep_attributes`](Self::keep_attributes) gives it of the old one. It is another file: further names
     /// of the old one still lead to that, with the old contents.
+    ///
+    /// # Errors
+    /// `EISDIR` for a directory, and `EINVAL` for what else is no regular file: neither is replaced.
     pub fn write_file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
         self.replace_file(path, |file| file.write_all_at(contents.as_ref(), 0))
     }
@@ -33,12 +38,23 @@ impl Session {
         write: impl FnOnce(&File) -> Result<(), E>,
     ) -> Result<(), E> {
         let path = path.as_ref();
-        let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
-        let is_there = match self.metadata(path) {
-            Ok(_) => true,
-            Err(error) if error.errno() == Errno::ENOENT => false,
+        let (path, is_there) = match self.metadata(path) {
+            Ok(old) if old.is_file() => (self.followed(path)?, true),
+            Ok(old) => {
+                let errno = if old.is_dir() { Errno::EISDIR } else { Errno::EINVAL };
+                return Err(Error::new(ErrorKind::Os(errno), "write").at(path).into());
+            }
+            Err(error) if error.errno() == Errno::ENOENT => match self.symlink_metadata(path) {
+                Ok(link) if link.is_symlink() => {
+                    let target = path.with_file_name(self.read_link(path)?);
+                    return self.replace_file(target, write);
+                }
+                _ => (path.into(), false),
+            },
             Err(error) => return Err(error.into()),
         };
+        let path = &*path;
+        let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
         // What replaces a file may be nobody else's to read before it has the old one's rights.
         let (file, beside) = self.create_beside(path, name, if is_there { 0o600 } else { 0o644 })?;
         let written = (|| {
@@ -53,6 +69,14 @@ impl Session {
             let _ = self.remove_file(&beside);
         }
         written
+    }
+
+    /// The file that `path` leads to, for what takes a symbolic link itself.
+    fn followed<'p>(&self, path: &'p Path) -> Result<Cow<'p, Path>> {
+        if self.symlink_metadata(path)?.is_symlink() {
+            return self.canonicalize(path).map(Cow::Owned);
+        }
+        Ok(Cow::Borrowed(path))
     }
 
     /// Makes a file that nobody looks for, in the directory of `path`.

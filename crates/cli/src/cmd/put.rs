@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::Path;
 
-use extern4::{Errno, Session};
+use extern4::Session;
 
 use crate::app::{App, host_reason};
-use crate::resolve::{followed, own_name};
+use crate::resolve::own_name;
 use crate::status::Status;
 
 /// What is read at a time; contents that are no longer than this are written in one piece.
@@ -87,16 +87,10 @@ fn put(
     chunk: &mut [u8],
     first: usize,
 ) -> Result<(), Failure> {
-    // A link is written through, not replaced.
-    let (path, old) = match session.metadata(path) {
-        Ok(old) => (followed(session, path)?, Some(old)),
-        Err(error) if error.errno() == Errno::ENOENT => (path.into(), None),
-        Err(error) => return Err(error.into()),
-    };
-    if old.as_ref().is_some_and(|old| !old.is_file()) {
+    if session.metadata(path).is_ok_and(|old| !old.is_file()) {
         return Err(Failure::Kind);
     }
-    session.replace_file(&path, |file| {
+    session.replace_file(path, |file| {
         let (mut len, mut offset) = (first, 0);
         loop {
             file.write_all_at(&chunk[..len], offset)?;

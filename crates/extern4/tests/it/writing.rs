@@ -4,8 +4,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use extern4::{
-    Acl, AclKind, Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, OpenFlags, Session, Volume,
-    XattrFlags,
+    Acl, AclKind, Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, NewKind, OpenFlags, Session,
+    Volume, XattrFlags,
 };
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, LoopDevice, Need};
@@ -86,6 +86,38 @@ fn a_file_is_replaced_whole() {
     assert_eq!((old.read_at(&mut before, 0).unwrap(), &before), (3, b"one"));
     assert_eq!(session.read_dir("/").unwrap().count(), 2, "nothing is left beside it");
     drop((old, session));
+    judge(volume, &image);
+}
+
+/// As `std::fs::write`.
+#[test]
+fn links_are_written_through_and_only_files_replaced() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let volume = open(&image);
+    let session = volume.superuser();
+    session.create_dir("/dir").unwrap();
+    session.write_file("/dir/file", "old").unwrap();
+    session.symlink("dir/file", "/link").unwrap();
+    session.symlink("/link", "/dir/further").unwrap();
+    session.symlink("../new", "/dir/ahead").unwrap();
+    session.symlink("nowhere/file", "/astray").unwrap();
+    session.symlink("circle", "/circle").unwrap();
+    session.make_node("/pipe", NewKind::Fifo, 0o644).unwrap();
+    session.write_file("/dir/further", "one").unwrap();
+    session.write_file("/dir/ahead", "two").unwrap();
+    assert_eq!(session.read("/dir/file").unwrap(), b"one");
+    assert_eq!(session.read("/new").unwrap(), b"two");
+    for link in ["/link", "/dir/further", "/dir/ahead"] {
+        assert!(session.symlink_metadata(link).unwrap().is_symlink(), "{link}");
+    }
+    let refused = |path: &str| session.write_file(path, "x").unwrap_err().errno();
+    let found = ["/dir", "/pipe", "/astray", "/circle", "/"].map(refused);
+    assert_eq!(found, [Errno::EISDIR, Errno::EINVAL, Errno::ENOENT, Errno::ELOOP, Errno::EISDIR]);
+    assert_eq!(session.symlink_metadata("/pipe").unwrap().mode() & 0o170_000, 0o010_000);
+    drop(session);
     judge(volume, &image);
 }
 
