@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The device or image file could not be opened or read.
+    /// The device or image file could not be read, or cannot serve as one; what the system says to who opens it is [`Os`](Self::Os).
     Io,
     /// The bytes are not an ext2, ext3 or ext4 volume.
     NotExt,

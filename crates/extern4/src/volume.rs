@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use extern4_block as block;
 use extern4_block::partition::Table;
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
 use extern4_ext4::{DataMode, ErrorPolicy, Ext4};
 use extern4_vfs as vfs;
-use vfs::{Atime, Cred, Namespace, StatFs, SuperBlock, SuperOptions};
+use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::session::Session;
@@ -157,7 +158,7 @@ impl OpenOptions {
     /// written to it: a journal that still has to be replayed is replayed in memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
-        let failed = |e| Error::new(ErrorKind::Io, "open").at(path).because(e);
+        let failed = |e| not_opened(path, e);
         let mut options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
         if self.partition.is_some() || self.offset_bytes > 0 {
             // Only the window is locked: others may have other partitions of the disk open.
@@ -232,6 +233,16 @@ fn slice(device: Arc<dyn BlockDevice>, window: Range<u64>) -> Result<Arc<dyn Blo
     Ok(Arc::new(slice.map_err(|e| Error::new(ErrorKind::Invalid, "open").because(e))?))
 }
 
+/// What the system says to who opens a file is told with its number.
+fn not_opened(path: &Path, error: block::Error) -> Error {
+    let errno = match &error {
+        block::Error::Open { source, .. } => source.raw_os_error(),
+        _ => None,
+    };
+    let errno = errno.and_then(|errno| u16::try_from(errno).ok()).map(Errno::from_raw);
+    Error::new(errno.map_or(ErrorKind::Io, ErrorKind::Os), "open").at(path).because(error)
+}
+
 fn read_table(device: &dyn BlockDevice) -> Result<Option<Table>> {
     Table::read(device).map_err(|e| Error::new(ErrorKind::Io, "read the partition table of").because(e))
 }
@@ -276,7 +287,7 @@ impl Volume {
     /// The partition table of the image or block special file at `path`; `None` if it has none.
     pub fn partitions(path: impl AsRef<Path>) -> Result<Option<Table>> {
         let path = path.as_ref();
-        let device = glance(path).map_err(|e| Error::new(ErrorKind::Io, "open").at(path).because(e))?;
+        let device = glance(path).map_err(|e| not_opened(path, e))?;
         read_table(&device).map_err(|e| e.at(path))
     }
 

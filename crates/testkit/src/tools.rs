@@ -277,7 +277,20 @@ impl LoopDevice {
     /// # Panics
     /// When the kernel refuses.
     pub fn attach(file: &Path) -> LoopDevice {
-        let said = run("losetup", [OsStr::new("--find"), OsStr::new("--show"), file.as_os_str()]);
+        Self::attach_with(&[], file)
+    }
+
+    /// The same, to a device that nobody can write to.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn attach_read_only(file: &Path) -> LoopDevice {
+        Self::attach_with(&["--read-only"], file)
+    }
+
+    fn attach_with(options: &[&str], file: &Path) -> LoopDevice {
+        let options = ["--find", "--show"].iter().chain(options).map(OsStr::new);
+        let said = run("losetup", options.chain([file.as_os_str()]));
         LoopDevice { path: String::from_utf8_lossy(&said).trim().into() }
     }
 }

@@ -10,13 +10,14 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
+use rustix::io::Errno as OsErrno;
 
 use super::flush::Flushes;
 use super::lock::{self, PATIENCE, Refused};
@@ -56,7 +57,6 @@ const SERVED: &str = " - fuseblk.extern4 ";
 
 /// The loop device that the kernel reads the file through, if there is one.
 fn loop_device_of(file: &Metadata) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
     for entry in std::fs::read_dir("/sys/block").ok()?.flatten() {
         let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else { continue };
         let backing = Path::new(OsStr::from_bytes(backing.trim_ascii_end()));
@@ -76,6 +76,12 @@ fn is_served(device: &Path) -> bool {
     let number = format!(" {} ", number.trim_end());
     // proc_pid_mountinfo(5); what stands before and after these has no such words in it.
     String::from_utf8_lossy(&table).lines().any(|line| line.contains(&number) && line.contains(SERVED))
+}
+
+/// Whether the kernel lets nobody write to a block device.
+fn is_write_protected(device: &Metadata) -> bool {
+    let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
+    std::fs::read(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|ro| ro.trim_ascii() == b"1")
 }
 
 /// [`loop_device_of`], but for one that is about to end: that is a moment after its mount has.
@@ -117,7 +123,12 @@ impl FileDevice {
             .custom_flags(flags.bits() as i32)
             .open(path)
             .map_err(failed)?;
-        let kind = file.metadata().map_err(failed)?.file_type();
+        let found = file.metadata().map_err(failed)?;
+        let kind = found.file_type();
+        if options.write && kind.is_block_device() && is_write_protected(&found) {
+            // The kernel says so only to who writes.
+            return Err(failed(OsErrno::ROFS.into()));
+        }
         if !kind.is_file() && !kind.is_block_device() {
             let what =
                 if kind.is_dir() { "a directory" } else { "neither a regular file nor a block device" };
@@ -191,7 +202,7 @@ impl FileDevice {
             len,
         ) {
             Ok(()) => Ok(()),
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Err(None),
+            Err(OsErrno::OPNOTSUPP | OsErrno::NOSYS) => Err(None),
             Err(errno) => Err(Some(Error::io(op, range.start, len, errno.into()))),
         }
     }

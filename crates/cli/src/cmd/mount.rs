@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::{process, thread};
 
-use extern4::Volume;
+use extern4::{Errno, Volume};
 use extern4_fuse::{Config, MountOptions, Mounted, Server, Transport, serve};
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -69,7 +69,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let options = Options::of(&args.options);
+    let mut lists = args.options.clone();
+    let mut options = Options::of(&lists);
     let Some(image) = options.image(&args.place.image) else {
         app.fail(Status::Usage, format_args!("{}: it says already where the volume is", args.place));
         return Ok(());
@@ -100,7 +101,18 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !start_log(args, app) {
         return Ok(());
     }
-    let volume = match open(image, &options) {
+    let opened = open(image, &options).or_else(|error| {
+        if options.read_only || error.errno() != Errno::EROFS {
+            return Err(error);
+        }
+        // As mount(8) does.
+        lists.push(options::read_only());
+        options = Options::of(&lists);
+        let volume = open(image, &options)?;
+        app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
+        Ok(volume)
+    });
+    let volume = match opened {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(image, &error);
@@ -131,7 +143,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         closing.get_or_init(|| close(&last));
     });
     let journaling = Journaling::chosen(&volume, options.data, options.commit_interval());
-    let setting = Setting { options: words(&args.options, &options, &volume), journaling };
+    let setting = Setting { options: words(&lists, &options, &volume), journaling };
     let Options { opens, writeback, idmap, lifetime, transport, owner, memory, .. } = options;
     let max_known = memory.known;
     let config = Config { opens, writeback, idmap, lifetime, transport, owner, max_known, destroy, log };

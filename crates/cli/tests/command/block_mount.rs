@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use extern4_testkit::tools::{self, Need, can_run};
+use extern4_testkit::tools::{self, LoopDevice, Need, can_run};
 
 use crate::mounting::{
     EMPTY, Served, as_user, can_mount, copy_command, in_foreground, patiently, sound, transports,
@@ -90,6 +90,31 @@ fn umount_waits_for_the_volume() {
         assert!(loop_devices(&image.path).is_empty());
         sound(&image);
     }
+}
+
+#[test]
+fn what_is_write_protected_is_mounted_for_reading() {
+    if !can_make_loop_devices() {
+        return;
+    }
+    let image = EMPTY.build();
+    let dir = image.scratch().join("mnt");
+    fs::create_dir(&dir).expect("a directory");
+    ok(extern4(&image, ["touch", "disk.img:/file"]));
+    let before = fs::read(&image.path).expect("an image");
+    let device = LoopDevice::attach_read_only(&image.path);
+    let node = device.path.to_str().expect("a name");
+    for (options, told) in [(&[][..], true), (&["-o", "rw"], true), (&["-o", "ro"], false)] {
+        let said = extern4(&image, [&["mount"], options, &[node, "mnt"]].concat());
+        assert!(said.status.success(), "{said:?}");
+        let text = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(text.contains("write-protected"), told, "{text}");
+        let refused = fs::write(dir.join("file"), "").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(30), "{options:?}");
+        patiently(&["umount"], &dir);
+    }
+    drop(device);
+    assert!(fs::read(&image.path).expect("an image") == before);
 }
 
 #[test]

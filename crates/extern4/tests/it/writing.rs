@@ -89,6 +89,22 @@ fn a_file_is_replaced_whole() {
     judge(volume, &image);
 }
 
+#[test]
+fn what_the_system_says_to_who_opens_an_image_is_told() {
+    let errno = |path: &Path| Volume::open(path).err().map(|error| error.errno());
+    assert_eq!(errno(Path::new("/not/there")), Some(Errno::ENOENT));
+    assert_eq!(errno(&Path::new("/").join("x".repeat(300))), Some(Errno::ENAMETOOLONG));
+    // Nothing but what it is speaks against it.
+    assert_eq!(Volume::open("/").err().map(|error| error.kind()), Some(ErrorKind::Io));
+    if !tools::can_run(&[Need::Mount]) || !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let device = LoopDevice::attach_read_only(&image.path);
+    assert_eq!(writable(&device.path).err().map(|error| error.errno()), Some(Errno::EROFS));
+    drop(Volume::open(&device.path).unwrap());
+}
+
 /// As `std::fs::write`.
 #[test]
 fn links_are_written_through_and_only_files_replaced() {

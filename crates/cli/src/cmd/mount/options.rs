@@ -248,6 +248,11 @@ pub(super) fn parse(text: &str) -> Result<Words, String> {
     Ok(Words { text: text.to_owned(), effects: words.map(word_effect).collect::<Result<_, _>>()? })
 }
 
+/// The word for a mount in which nothing can be changed.
+pub(super) fn read_only() -> Words {
+    parse("ro").expect("it is one")
+}
+
 /// The words as they were written.
 pub(super) fn text(lists: &[Words]) -> String {
     lists.iter().map(|words| &*words.text).collect::<Vec<_>>().join(",")
