@@ -39,8 +39,10 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Nothing can be executed.
     pub noexec: bool,
-    /// Reading changes no access times.
+    /// Reading changes no access times, for all that the mount table says.
     pub noatime: bool,
+    /// It changes them each time, for all that the mount table says; users' mounts do not say so.
+    pub strictatime: bool,
     /// Other users may use it, too. For root they always may.
     pub allow_other: bool,
     /// Every change is synchronous.
@@ -188,6 +190,7 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags.set(MountFlags::NODEV, options.nodev);
     flags.set(MountFlags::NOEXEC, options.noexec);
     flags.set(MountFlags::NOATIME, options.noatime);
+    flags.set(MountFlags::STRICTATIME, options.strictatime);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);
     flags

@@ -295,6 +295,8 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
     let served = Served::new(&image, &["-o", "lazytime,memory=32M"]);
     for (words, name) in [
         ("nolazytime", "lazytime"),
+        ("noatime", "atime"),
+        ("ro,strictatime", "atime"),
         ("ro,errors=continue", "errors"),
         ("memory=64M", "memory"),
         ("ro,uid=7", "uid"),
@@ -307,10 +309,30 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
     }
     assert!(fs::write(served.path("file"), "text").is_ok(), "what was refused has changed nothing");
     // What it is already may be said, and what is not so fixed is changed.
-    assert_eq!(remount(&image, "ro,lazytime,errors=remount-ro,memory=32M,nosuid"), None);
+    assert_eq!(remount(&image, "ro,lazytime,relatime,errors=remount-ro,memory=32M,nosuid"), None);
     assert!(fs::write(served.path("file"), "text").is_err());
     served.umount();
     sound(&image);
+}
+
+/// For mount(8) says with a remount what the table says.
+#[test]
+fn the_mount_table_tells_when_access_times_change() {
+    if !can_mount() {
+        return;
+    }
+    for (word, told) in [("noatime", Some("noatime")), ("relatime", Some("relatime")), ("strictatime", None)]
+    {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", word]);
+        let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
+        let dir = served.dir.to_str().expect("a plain name");
+        let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted");
+        let options: Vec<_> = line.split(' ').nth(3).expect("options").split(',').collect();
+        assert_eq!(options.iter().copied().find(|option| option.ends_with("atime")), told, "{word}: {line}");
+        assert_eq!(remount(&image, &format!("{},ro", told.unwrap_or("nosuid"))), None, "{word}");
+        served.umount();
+    }
 }
 
 #[test]

@@ -216,7 +216,13 @@ impl Options {
             Transport::Device => "device",
             Transport::Ring => "ring",
         };
+        let atime = match self.atime {
+            Atime::Never => "noatime",
+            Atime::Relative => "relatime",
+            Atime::Strict => "strictatime",
+        };
         vec![
+            ("atime", atime.to_owned()),
             ("errors", errors.to_owned()),
             ("lazytime", self.lazytime.to_string()),
             ("memory", self.memory.blocks_bytes.to_string()),
@@ -236,6 +242,7 @@ impl Options {
         lists.iter().flat_map(|words| &words.effects).for_each(|effect| effect(&mut options));
         options.mount.read_only = options.read_only;
         options.mount.noatime = options.atime == Atime::Never;
+        options.mount.strictatime = options.atime == Atime::Strict;
         options
     }
 }

@@ -51,8 +51,10 @@ fn contradiction(dir: &Path, words: &[Words], options: &Options) -> Result<Optio
 /// Whether anything is said that cannot be changed any more, be it what is so anyway.
 fn says_fixed(words: &[Words]) -> bool {
     let fixed = Options::default().fixed();
-    let is_fixed =
-        |key: &str| fixed.iter().any(|(name, _)| key == *name || key.strip_prefix("no") == Some(*name));
+    let is_fixed = |key: &str| {
+        let key = key.strip_prefix("no").unwrap_or(key);
+        matches!(key, "relatime" | "strictatime") || fixed.iter().any(|(name, _)| key == *name)
+    };
     options::text(words).split(',').any(|word| is_fixed(word.split('=').next().unwrap_or(word)))
 }
 
