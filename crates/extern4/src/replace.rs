@@ -1,6 +1,5 @@
 //! Replacing the contents of a file at once, by a new file that takes its name.
 
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -38,22 +37,19 @@ impl Session {
         write: impl FnOnce(&File) -> Result<(), E>,
     ) -> Result<(), E> {
         let path = path.as_ref();
-        let (path, is_there) = match self.metadata(path) {
-            Ok(old) if old.is_file() => (self.followed(path)?, true),
+        // Links that go round are refused here.
+        let is_there = match self.metadata(path) {
+            Ok(old) if old.is_file() => true,
             Ok(old) => {
                 let errno = if old.is_dir() { Errno::EISDIR } else { Errno::EINVAL };
                 return Err(Error::new(ErrorKind::Os(errno), "write").at(path).into());
             }
-            Err(error) if error.errno() == Errno::ENOENT => match self.symlink_metadata(path) {
-                Ok(link) if link.is_symlink() => {
-                    let target = path.with_file_name(self.read_link(path)?);
-                    return self.replace_file(target, write);
-                }
-                _ => (path.into(), false),
-            },
+            Err(error) if error.errno() == Errno::ENOENT => false,
             Err(error) => return Err(error.into()),
         };
-        let path = &*path;
+        if self.symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+            return self.replace_file(path.with_file_name(self.read_link(path)?), write);
+        }
         let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
         // What replaces a file may be nobody else's to read before it has the old one's rights.
         let (file, beside) = self.create_beside(path, name, if is_there { 0o600 } else { 0o644 })?;
@@ -69,14 +65,6 @@ impl Session {
             let _ = self.remove_file(&beside);
         }
         written
-    }
-
-    /// The file that `path` leads to, for what takes a symbolic link itself.
-    fn followed<'p>(&self, path: &'p Path) -> Result<Cow<'p, Path>> {
-        if self.symlink_metadata(path)?.is_symlink() {
-            return self.canonicalize(path).map(Cow::Owned);
-        }
-        Ok(Cow::Borrowed(path))
     }
 
     /// Makes a file that nobody looks for, in the directory of `path`.
