@@ -101,18 +101,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !start_log(args, app) {
         return Ok(());
     }
-    let opened = open(image, &options).or_else(|error| {
-        if options.read_only || error.errno() != Errno::EROFS {
-            return Err(error);
-        }
-        // As mount(8) does.
-        lists.push(options::read_only());
-        options = Options::of(&lists);
-        let volume = open(image, &options)?;
-        app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
-        Ok(volume)
-    });
-    let volume = match opened {
+    let volume = match open_as_it_may_be(image, &mut options, &mut lists, app) {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(image, &error);
@@ -226,6 +215,24 @@ fn start_log(args: &Args, app: &mut App) -> bool {
         return false;
     }
     true
+}
+
+/// Opens the volume, or what is write-protected for reading only, as mount(8) does; then the options say so.
+fn open_as_it_may_be(
+    image: &Image,
+    options: &mut Options,
+    lists: &mut Vec<Words>,
+    app: &mut App,
+) -> extern4::Result<Volume> {
+    match open(image, options) {
+        Err(error) if error.errno() == Errno::EROFS && !options.read_only => {}
+        opened => return opened,
+    }
+    lists.push(options::read_only());
+    *options = Options::of(lists);
+    let volume = open(image, options)?;
+    app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
+    Ok(volume)
 }
 
 fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
