@@ -191,11 +191,12 @@ impl Queue {
             }
             return Ok(());
         }
-        if waits(self.slots[index].request().header.opcode) {
+        let request = self.slots[index].request();
+        if waits(request.header.opcode) {
             self.answer_later(server, waiters, index);
             return Ok(());
         }
-        let next = self.placement.after(self.slots[index].request());
+        let next = self.placement.after(request);
         self.slots[index].answer(server);
         self.hand_over(index, RING_COMMIT_AND_FETCH)?;
         match next {
