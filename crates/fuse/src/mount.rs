@@ -39,9 +39,9 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Nothing can be executed.
     pub noexec: bool,
-    /// Reading changes no access times, for all that the mount table says.
+    /// The mount table says that reading changes no access times. To heed that is the server's.
     pub noatime: bool,
-    /// It changes them each time, for all that the mount table says; users' mounts do not say so.
+    /// The mount table says that it changes them each time, if the mount is root's.
     pub strictatime: bool,
     /// Other users may use it, too. For root they always may.
     pub allow_other: bool,
