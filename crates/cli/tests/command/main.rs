@@ -5,6 +5,7 @@
 mod attributes;
 mod block_mount;
 mod copying;
+mod copying_into;
 mod documents;
 mod experts;
 mod failing;
@@ -21,8 +22,10 @@ mod overlay;
 mod reading;
 mod run;
 mod sameness;
+mod scripts;
 mod service;
 mod terminal;
+mod tuning;
 mod watching;
 mod writeback;
 mod writing;

@@ -2,42 +2,42 @@
 
 use std::ffi::OsStr;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::find;
-use extern4_testkit::{plan, tree};
+use extern4_testkit::tree;
 
 use crate::copying::copied;
-use crate::run::{assert_same, command, extern4, failed, machine, ok, sorted, tool};
+use crate::run::{command, extern4, failed, machine, ok, tool};
 
 /// A volume with a journal and nothing in it.
-fn empty() -> Image {
+pub(crate) fn empty() -> Image {
     ImageSpec::new("disk", 32 << 20, &["-t", "ext4", "-b", "1024"]).build()
 }
 
 /// A volume without a journal, of the oldest kind.
-fn old() -> Image {
+pub(crate) fn old() -> Image {
     ImageSpec::new("disk", 16 << 20, &["-t", "ext2", "-b", "1024"]).build()
 }
 
 /// Runs a command that has to succeed and say nothing.
 #[track_caller]
-fn quietly(image: &Image, args: &[&str]) {
+pub(crate) fn quietly(image: &Image, args: &[&str]) {
     let output = ok(extern4(image, args));
     assert!(output.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output));
 }
 
 /// What a command writes.
 #[track_caller]
-fn said(image: &Image, args: &[&str]) -> String {
+pub(crate) fn said(image: &Image, args: &[&str]) -> String {
     String::from_utf8(ok(extern4(image, args))).expect("text")
 }
 
 /// Runs a command with this standard input.
-fn fed(image: &Image, args: &[&str], input: &[u8]) -> Output {
+pub(crate) fn fed(image: &Image, args: &[&str], input: &[u8]) -> Output {
     let mut child = command()
         .current_dir(image.scratch())
         .args(args)
@@ -53,7 +53,7 @@ fn fed(image: &Image, args: &[&str], input: &[u8]) -> Output {
 
 /// `e2fsck` finds nothing.
 #[track_caller]
-fn sound(image: &Image) {
+pub(crate) fn sound(image: &Image) {
     extern4_testkit::tools::run("e2fsck", [OsStr::new("-fn"), image.path.as_os_str()]);
     let said = said(image, &["check", "disk.img"]);
     assert!(said.contains("nothing is wrong"), "{said}");
@@ -61,7 +61,7 @@ fn sound(image: &Image) {
 
 /// Runs something that must not change a byte of the image.
 #[track_caller]
-fn untouched<T>(image: &Image, run: impl FnOnce() -> T) -> T {
+pub(crate) fn untouched<T>(image: &Image, run: impl FnOnce() -> T) -> T {
     let before = std::fs::read(&image.path).expect("an image");
     let result = run();
     assert!(before == std::fs::read(&image.path).expect("an image"), "the image has changed");
@@ -70,7 +70,7 @@ fn untouched<T>(image: &Image, run: impl FnOnce() -> T) -> T {
 
 /// `%a %U:%G %s` and so on of a file.
 #[track_caller]
-fn stat(image: &Image, format: &str, path: &str) -> String {
+pub(crate) fn stat(image: &Image, format: &str, path: &str) -> String {
     said(image, &["stat", "-c", format, path]).trim_end().to_owned()
 }
 
@@ -373,165 +373,6 @@ fn attributes_are_set_and_removed() {
     sound(&image);
 }
 
-/// A directory of the host with everything a copy keeps.
-fn host_tree(image: &Image) -> bool {
-    let root = image.scratch().join("tree");
-    std::fs::create_dir(&root).expect("a directory");
-    // Only root can make some of it.
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-        && plan::TREE.iter().all(|plan| plan(&root).is_ok())
-}
-
-#[test]
-fn an_archive_copy_into_a_volume_is_the_same_tree() {
-    let image = ImageSpec::new("disk", 128 << 20, &["-t", "ext4", "-b", "4096", "-I", "256"]).build();
-    if !host_tree(&image) {
-        return;
-    }
-    quietly(&image, &["cp", "-a", "tree", "disk.img:/"]);
-    sound(&image);
-    let original = copied(&image.scratch().join("tree"));
-    {
-        let mount = image.mount("ro,noatime");
-        tree::assert_same("cp -a into a volume", &copied(&mount.path.join("tree")), &original);
-    }
-    // Again over the first copy: everything is replaced. Then within the volume.
-    quietly(&image, &["cp", "-a", "tree", "disk.img:/"]);
-    quietly(&image, &["cp", "-a", "disk.img:/tree", "disk.img:/twin"]);
-    sound(&image);
-    // And to another volume.
-    let other = ImageSpec::new("other", 128 << 20, &["-t", "ext3", "-b", "4096", "-I", "256"]).build();
-    let place = format!("{}:/", other.path.display());
-    quietly(&image, &["cp", "-a", "disk.img:/twin", &place]);
-    let (mount, other) = (image.mount("ro,noatime"), other.mount("ro,noatime"));
-    for copy in [mount.path.join("tree"), mount.path.join("twin"), other.path.join("twin")] {
-        tree::assert_same("cp -a again", &copied(&copy), &original);
-    }
-}
-
-/// What `find` sees below a directory, sorted; without the sizes of directories, which are the file systems' own.
-fn listed(directory: &Path) -> Vec<String> {
-    let directories = ["(", "-type", "d", "-printf", "%y %m %U %T@ %P\n", ")"];
-    let others = ["-o", "-printf", "%y %m %U %n %s %T@ %P\n"];
-    sorted(&tool(directory, "find", ["."].into_iter().chain(directories).chain(others)))
-}
-
-#[test]
-fn trees_are_copied_with_few_open_files() {
-    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-N", "8192"]).build();
-    let root = image.scratch().join("tree");
-    // Deeper than there may be open files, with something on both sides of each way down.
-    let mut deep = root.join("deep");
-    for level in 0..1200 {
-        std::fs::create_dir_all(&deep).expect("a directory");
-        for name in ["a", "b"].iter().filter(|_| level % 5 == 0) {
-            std::fs::write(deep.join(name), format!("{level}\n")).expect("a file");
-        }
-        deep.push("d");
-    }
-    // Files that are not read ahead: with holes, and with several names.
-    for number in 0..500 {
-        let path = root.join(format!("hole{number}"));
-        std::fs::File::create(&path).and_then(|file| file.set_len(8192)).expect("a file with a hole");
-        std::fs::hard_link(&path, root.join(format!("link{number}"))).expect("a link");
-        std::fs::create_dir(root.join(format!("dir{number}"))).expect("a directory");
-    }
-    let copy = "ulimit -n 200 && exec \"$0\" cp -a tree disk.img:/";
-    tool(image.scratch(), "sh", ["-c", copy, env!("CARGO_BIN_EXE_extern4")]);
-    sound(&image);
-    let Ok(mount) = image.try_mount("ro,noatime") else { return };
-    assert_same("cp -a", &listed(&mount.path.join("tree")), &listed(&root));
-}
-
-#[test]
-fn what_cannot_be_read_or_made_is_said_and_the_rest_is_copied() {
-    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]).build();
-    let at = |path: &str| image.scratch().join(path);
-    for name in ["tree/a/in/deeper", "tree/b", "tree/c"] {
-        std::fs::create_dir_all(at(name)).expect("a directory");
-        std::fs::write(at(name).join("file"), name).expect("a file");
-    }
-    std::fs::write(at("file"), "in the way\n").expect("a file");
-    // A directory that cannot be made is left out with all that is in it.
-    quietly(&image, &["mkdir", "disk.img:/tree"]);
-    quietly(&image, &["cp", "file", "disk.img:/tree/a"]);
-    quietly(&image, &["mkdir", "-p", "disk.img:/tree/c/file"]);
-    let errors = failed(&extern4(&image, ["cp", "-a", "tree", "disk.img:/"]), 1);
-    let mut errors: Vec<_> = errors.lines().collect();
-    errors.sort_unstable();
-    assert_eq!(
-        errors,
-        [
-            "extern4: cp: tree/a: there is a file of this name where the directory would go",
-            "extern4: cp: tree/c/file: there is a directory of this name where the file would go",
-        ]
-    );
-    assert_eq!(said(&image, &["cat", "disk.img:/tree/a", "disk.img:/tree/b/file"]), "in the way\ntree/b");
-    sound(&image);
-}
-
-#[test]
-fn copies_into_a_volume_go_where_cp_puts_them() {
-    let image = machine();
-    let at = |path: &str| image.scratch().join(path);
-    std::fs::create_dir_all(at("dir/sub")).expect("directories");
-    std::fs::write(at("dir/sub/file"), "contents\n").expect("a file");
-    std::fs::write(at("one"), "1\n").expect("a file");
-    std::fs::set_permissions(at("one"), std::fs::Permissions::from_mode(0o775)).expect("a mode");
-    quietly(&image, &["cp", "one", "disk.img:/etc"]);
-    quietly(&image, &["cp", "one", "disk.img:/etc/uno"]);
-    assert_eq!(said(&image, &["cat", "disk.img:/etc/one", "disk.img:/etc/uno"]), "1\n1\n");
-    assert_eq!(stat(&image, "%a %u:%g", "disk.img:/etc/uno"), "755 0:0");
-    quietly(&image, &["cp", "-r", "dir", "disk.img:/"]);
-    quietly(&image, &["cp", "-r", "dir", "disk.img:/new"]);
-    quietly(&image, &["cp", "-r", "dir/.", "disk.img:/home"]);
-    for path in ["disk.img:/dir/sub/file", "disk.img:/new/sub/file", "disk.img:/home/sub/file"] {
-        assert_eq!(said(&image, &["cat", path]), "contents\n", "{path}");
-    }
-    // Over a file that is there: its inode stays, and a link is written through.
-    let inode = stat(&image, "%i", "disk.img:/home/ann/notes.txt");
-    quietly(&image, &["cp", "one", "disk.img:/home/ann/todo"]);
-    assert_eq!(said(&image, &["cat", "disk.img:/home/ann/notes.txt"]), "1\n");
-    assert_eq!(stat(&image, "%i %a", "disk.img:/home/ann/notes.txt"), format!("{inode} 640"));
-    // Within the volume, and of a file with holes.
-    quietly(&image, &["cp", "disk.img:/etc/passwd", "disk.img:/passwd"]);
-    assert_eq!(said(&image, &["cat", "disk.img:/passwd"]), said(&image, &["cat", "disk.img:/etc/passwd"]));
-    let sparse = std::fs::File::create(at("sparse")).expect("a file");
-    sparse.set_len(64 << 20).expect("a hole");
-    std::os::unix::fs::FileExt::write_all_at(&sparse, b"data", 32 << 20).expect("data");
-    quietly(&image, &["cp", "sparse", "disk.img:/sparse"]);
-    assert_eq!(stat(&image, "%s", "disk.img:/sparse"), (64 << 20).to_string());
-    assert!(stat(&image, "%b", "disk.img:/sparse").parse::<u64>().expect("a number") < 1024);
-    let refused = |args: &[&str], says: &str| {
-        let errors = failed(&extern4(&image, args), 1);
-        assert!(errors.contains(says), "{args:?}: {errors}");
-    };
-    refused(&["cp", "dir", "disk.img:/x"], "dir: is a directory; copy it with -r");
-    refused(&["cp", "gone", "disk.img:/x"], "gone: No such file or directory");
-    refused(&["cp", "one", "sparse", "disk.img:/nowhere"], "disk.img:/nowhere: not a directory");
-    refused(&["cp", "one", "disk.img:/nowhere/x"], "No such file or directory");
-    refused(&["cp", "one", "gone.img:/x"], "gone.img: No such file or directory");
-    refused(&["cp", "disk.img:/passwd", "disk.img:/passwd"], "the same file");
-    refused(&["cp", "-r", "disk.img:/home", "disk.img:/home/copy"], "into itself");
-    refused(&["cp", "disk.img", "disk.img:/copy"], "into itself");
-    refused(&["cp", "-r", "dir", "disk.img:/passwd"], "where the directory would go");
-    quietly(&image, &["mkdir", "disk.img:/etc/sub"]);
-    refused(&["cp", "-r", "disk.img:/passwd", "one", "disk.img:/gone"], "not a directory");
-    sound(&image);
-}
-
-#[test]
-fn a_full_volume_says_so_and_stays_sound() {
-    let image = ImageSpec::new("disk", 8 << 20, &["-t", "ext4", "-b", "1024"]).build();
-    std::fs::write(image.scratch().join("first"), vec![b'a'; 1 << 20]).expect("a file");
-    std::fs::write(image.scratch().join("large"), vec![b'b'; 16 << 20]).expect("a file");
-    let errors = failed(&extern4(&image, ["cp", "first", "large", "disk.img:/"]), 1);
-    assert!(errors.contains("No space left on device"), "{errors}");
-    // What was done before stays.
-    assert_eq!(ok(extern4(&image, ["cat", "disk.img:/first"])), vec![b'a'; 1 << 20]);
-    sound(&image);
-}
-
 #[test]
 fn what_is_put_has_the_acl_and_attributes_of_what_was_there() {
     let image = empty();
@@ -551,51 +392,6 @@ fn what_is_put_has_the_acl_and_attributes_of_what_was_there() {
         ok(fed(&image, &["put", "disk.img:/file"], contents));
         assert_eq!(kept(), before);
     }
-    sound(&image);
-}
-
-#[test]
-fn the_help_of_script_says_when_it_ends() {
-    let help = said(&empty(), &["script", "--help"]).replace('\n', " ");
-    assert!(help.contains("The first line that fails ends the script"), "{help}");
-}
-
-/// What GNU's `cp` refuses, or would write somewhere else.
-#[test]
-fn a_copy_goes_only_where_it_can_be_meant_to_go() {
-    let image = empty();
-    let dir = image.scratch();
-    std::fs::write(dir.join("f"), "contents").expect("a file");
-    symlink("nowhere", dir.join("dangling")).expect("a link");
-    quietly(&image, &["cp", "f", "disk.img:/f"]);
-    quietly(&image, &["ln", "-s", "nowhere", "disk.img:/dangling"]);
-    tool(dir, "mkfifo", ["pipe"]);
-    quietly(&image, &["cp", "-aq", "pipe", "disk.img:/pipe"]);
-    for (to, why) in [
-        ("disk.img:/none/", "no directory"),
-        ("disk.img:/dangling", "dangling"),
-        ("disk.img:/pipe", "pipe, socket or device"),
-    ] {
-        for options in ["-q", "-aq"] {
-            let errors = failed(&extern4(&image, ["cp", options, "f", to]), 1);
-            assert!(errors.contains(why), "{to}: {errors}");
-        }
-    }
-    for (to, why) in [("none/", "no directory"), ("dangling", "dangling")] {
-        for options in ["-q", "-aq"] {
-            let errors = failed(&extern4(&image, ["cp", options, "disk.img:/f", to]), 1);
-            assert!(errors.contains(why) && errors.contains(to.trim_end_matches('/')), "{to}: {errors}");
-        }
-    }
-    assert!(!dir.join("none").exists() && dir.join("dangling").is_symlink());
-    assert_eq!(said(&image, &["ls", "disk.img"]), "dangling\nf\nlost+found\npipe\n");
-    assert_eq!(stat(&image, "%F", "disk.img:/pipe"), "fifo");
-    // A link is replaced by a link, and a directory may have its slash.
-    quietly(&image, &["cp", "-aq", "dangling", "disk.img:/dangling"]);
-    std::fs::create_dir(dir.join("d")).expect("a directory");
-    quietly(&image, &["cp", "-rq", "d", "disk.img:/new/"]);
-    quietly(&image, &["cp", "-rq", "disk.img:/new", "back/"]);
-    assert!(dir.join("back").is_dir());
     sound(&image);
 }
 
@@ -675,79 +471,6 @@ fn standard_input_becomes_a_file() {
 }
 
 #[test]
-fn a_script_does_it_all() {
-    let image = machine();
-    std::fs::write(image.scratch().join("from host"), "of the host\n").expect("a file");
-    let script = r"
-        # A comment, and an empty line
-
-        mkdir -p '/srv/my files' /srv/x   # behind a command
-        cp 'host:from host' '/srv/my files/a'
-        cp -a /home/ann /srv
-        cp /etc/hostname host:hostname
-        ln -s a /srv/my\ files/b
-        chmod 600 '/srv/my files/a'
-        chown ann:staff '/srv/my files/a'
-        setfacl -m u:ann:rwx /srv/x
-        setfattr -n user.x -v '0x0102' /srv/x
-        touch -d @1000 /srv/x
-        truncate -s 1K /srv/zeroes
-        mv /srv/zeroes /srv/x
-        rm -r /var
-    ";
-    assert!(ok(fed(&image, &["script", "disk.img"], script.as_bytes())).is_empty());
-    assert_eq!(said(&image, &["cat", "disk.img:/srv/my files/b"]), "of the host\n");
-    assert_eq!(stat(&image, "%a %U:%G", "disk.img:/srv/my files/a"), "600 ann:staff");
-    assert_eq!(said(&image, &["ls", "disk.img:/srv/x"]), "zeroes\n");
-    assert_eq!(said(&image, &["cat", "disk.img:/srv/ann/notes.txt"]), "buy milk\n");
-    assert_eq!(std::fs::read_to_string(image.scratch().join("hostname")).expect("a copy"), "tiny\n");
-    assert!(said(&image, &["getfattr", "-d", "disk.img:/srv/x"]).contains("user.x"));
-    failed(&extern4(&image, ["ls", "disk.img:/var"]), 1);
-    sound(&image);
-}
-
-#[test]
-fn a_line_of_a_script_leaves_nothing_for_the_next() {
-    let image = empty();
-    let script = "mkdir -p /a/b\nmkdir /c /c/d\nchmod -R 700 /a\nchmod 755 /a\nchmod 750 /c\nchmod 711 /c/d\n\
-                  cp -a /a /e\nmkdir /gone/f\n";
-    let output = fed(&image, &["script", "disk.img"], script.as_bytes());
-    let errors = failed(&output, 1);
-    assert_eq!(
-        errors, "extern4: script: standard input:8: disk.img:/gone/f: No such file or directory\n",
-        "only the first line had -p"
-    );
-    assert_eq!(stat(&image, "%a", "disk.img:/a"), "755");
-    assert_eq!(stat(&image, "%a", "disk.img:/a/b"), "700", "-R is of the line before");
-    assert_eq!(stat(&image, "%a", "disk.img:/c"), "750");
-    sound(&image);
-}
-
-#[test]
-fn a_script_stops_at_its_first_failure() {
-    let image = machine();
-    let script = "mkdir /one\nmkdir /two\nmkdir /gone/three\nmkdir /four\n";
-    std::fs::write(image.scratch().join("lines"), script).expect("a script");
-    let errors = failed(&extern4(&image, ["script", "disk.img", "lines"]), 1);
-    assert_eq!(errors, "extern4: script: lines:3: disk.img:/gone/three: No such file or directory\n");
-    let said = said(&image, &["ls", "disk.img"]);
-    assert!(said.contains("one\n") && said.contains("two\n") && !said.contains("four"), "{said}");
-    sound(&image);
-    // One that makes no sense changes nothing.
-    let script = "mkdir /five\nmkdir --nonsense /six\nchmod 999 /\nmkdir '/seven\n";
-    let errors = untouched(&image, || failed(&fed(&image, &["script", "disk.img"], script.as_bytes()), 2));
-    for says in ["standard input:2: ", "--nonsense", "standard input:3: ", "standard input:4: a quote"] {
-        assert!(errors.contains(says), "{says}: {errors}");
-    }
-    assert_eq!(errors.lines().count(), 3, "{errors}");
-    untouched(&image, || {
-        failed(&extern4(&image, ["script", "disk.img", "gone"]), 1);
-        failed(&extern4(&image, ["script", "disk.img:/etc", "lines"]), 2);
-        failed(&extern4(&image, ["script", "lines", "lines"]), 3);
-    });
-}
-
-#[test]
 fn journals_are_replayed() {
     let image = machine();
     let text = untouched(&image, || said(&image, &["recover", "disk.img"]));
@@ -770,78 +493,6 @@ fn journals_are_replayed() {
         let ours = image.mount("ro,noatime");
         tree::assert_same(name, &copied(&ours.path), &copied(&theirs.path));
     }
-}
-
-/// What `dumpe2fs` says of the superblock in a block, without what each opening changes.
-fn header(image: &Image, superblock: &[&str]) -> Vec<String> {
-    let mut args = vec!["-h"];
-    args.extend(superblock);
-    args.push(image.path.to_str().expect("a path"));
-    let text = tool(image.scratch(), "dumpe2fs", args);
-    let changing =
-        ["Last mount time", "Last write time", "Mount count", "Lifetime writes", "Checksum:", "Journal"];
-    let text = String::from_utf8_lossy(&text);
-    let lines = text.lines().filter(|line| !changing.iter().any(|start| line.starts_with(start)));
-    lines.map(ToOwned::to_owned).collect()
-}
-
-#[test]
-fn volumes_are_tuned_as_tune2fs_does() {
-    const UUID: &str = "11111111-2222-3333-4444-555555555555";
-    let image = ImageSpec::new(
-        "disk",
-        32 << 20,
-        &["-t", "ext4", "-b", "1024", "-O", "metadata_csum,metadata_csum_seed", "-L", "old"],
-    )
-    .build();
-    for (ours, theirs) in [
-        (&["--label", "new label"][..], &["-L", "new label"][..]),
-        (&["--label", ""], &["-L", ""]),
-        (&["--uuid", UUID], &["-U", UUID]),
-        (&["--uuid", "clear"], &["-U", "clear"]),
-        (&["--errors", "continue"], &["-e", "continue"]),
-        (&["--errors", "remount-ro"], &["-e", "remount-ro"]),
-        (&["--errors", "panic"], &["-e", "panic"]),
-        (&["--reserved-blocks", "1234"], &["-r", "1234"]),
-        (&["--reserved-percent", "3.7"], &["-m", "3.7"]),
-        (&["--reserved-blocks", "0"], &["-r", "0"]),
-        (&["--label", "both", "--errors", "panic"], &["-L", "both", "-e", "panic"]),
-    ] {
-        let oracle = image.copy();
-        let tuned = image.copy();
-        tool(oracle.scratch(), "tune2fs", [theirs, &["disk.img"]].concat());
-        quietly(&tuned, &[&["tune", "disk.img"], ours].concat());
-        assert_eq!(header(&tuned, &[]), header(&oracle, &[]), "{ours:?}");
-        let backup = ["-o", "superblock=8193", "-o", "blocksize=1024"];
-        let label = |image: &Image| {
-            let of_backup = header(image, &backup).into_iter();
-            of_backup.filter(|line| line.starts_with("Filesystem volume name")).collect::<Vec<_>>()
-        };
-        assert_eq!(label(&tuned), label(&oracle), "{ours:?}");
-        sound(&tuned);
-    }
-    quietly(&image, &["tune", "disk.img", "--uuid", "random"]);
-    sound(&image);
-    untouched(&image, || {
-        failed(&extern4(&image, ["tune", "disk.img"]), 2);
-        failed(&extern4(&image, ["tune", "disk.img", "--label", "seventeen bytes n"]), 2);
-        failed(&extern4(&image, ["tune", "disk.img", "--uuid", "1"]), 2);
-        failed(&extern4(&image, ["tune", "disk.img", "--reserved-percent", "51"]), 2);
-    });
-    let errors = failed(&extern4(&image, ["tune", "disk.img", "--reserved-blocks", "20000"]), 1);
-    assert!(errors.contains("half of them can, "), "{errors}");
-    sound(&image);
-}
-
-#[test]
-fn a_uuid_that_checksums_hang_on_stays() {
-    let image =
-        ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "metadata_csum,^metadata_csum_seed"]).build();
-    let before = header(&image, &[]);
-    let errors = failed(&extern4(&image, ["tune", "disk.img", "--uuid", "random", "--label", "x"]), 3);
-    assert!(errors.contains("metadata_csum"), "{errors}");
-    assert_eq!(header(&image, &[]), before);
-    sound(&image);
 }
 
 #[test]
@@ -910,26 +561,4 @@ fn partitions_are_written() {
     let said = said(&image, &["check", "sdcard.img#2"]);
     assert!(said.contains("nothing is wrong"), "{said}");
     assert!(Path::new(&image.path).exists());
-}
-
-#[test]
-fn one_partition_is_copied_into_another_of_the_disk() {
-    let image = machine();
-    let path = crate::run::partitioned(&image);
-    // The same volume once more, behind the second partition.
-    let mut disk = std::fs::read(&path).expect("a disk");
-    let volume = std::fs::read(&image.path).expect("an image");
-    let (first, len) = (disk.len() / 512, volume.len() / 512);
-    let entry = &mut disk[478..494];
-    entry[4] = 0x83;
-    entry[8..12].copy_from_slice(&u32::to_le_bytes(first as u32));
-    entry[12..16].copy_from_slice(&u32::to_le_bytes(len as u32));
-    disk.extend_from_slice(&volume);
-    std::fs::write(&path, disk).expect("a disk");
-    quietly(&image, &["cp", "-a", "sdcard.img#2:/home", "sdcard.img#3:/copy"]);
-    assert_eq!(said(&image, &["cat", "sdcard.img#3:/copy/ann/notes.txt"]), "buy milk\n");
-    for partition in ["sdcard.img#2", "sdcard.img#3"] {
-        let said = said(&image, &["check", partition]);
-        assert!(said.contains("nothing is wrong"), "{said}");
-    }
 }

@@ -1,0 +1,231 @@
+//! Copies into volumes, and between them.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+
+use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::{plan, tree};
+
+use crate::copying::copied;
+use crate::run::{assert_same, extern4, failed, machine, ok, sorted, tool};
+use crate::writing::{empty, quietly, said, sound, stat};
+
+/// A directory of the host with everything a copy keeps.
+fn host_tree(image: &Image) -> bool {
+    let root = image.scratch().join("tree");
+    std::fs::create_dir(&root).expect("a directory");
+    // Only root can make some of it.
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+        && plan::TREE.iter().all(|plan| plan(&root).is_ok())
+}
+
+#[test]
+fn an_archive_copy_into_a_volume_is_the_same_tree() {
+    let image = ImageSpec::new("disk", 128 << 20, &["-t", "ext4", "-b", "4096", "-I", "256"]).build();
+    if !host_tree(&image) {
+        return;
+    }
+    quietly(&image, &["cp", "-a", "tree", "disk.img:/"]);
+    sound(&image);
+    let original = copied(&image.scratch().join("tree"));
+    {
+        let mount = image.mount("ro,noatime");
+        tree::assert_same("cp -a into a volume", &copied(&mount.path.join("tree")), &original);
+    }
+    // Again over the first copy: everything is replaced. Then within the volume.
+    quietly(&image, &["cp", "-a", "tree", "disk.img:/"]);
+    quietly(&image, &["cp", "-a", "disk.img:/tree", "disk.img:/twin"]);
+    sound(&image);
+    // And to another volume.
+    let other = ImageSpec::new("other", 128 << 20, &["-t", "ext3", "-b", "4096", "-I", "256"]).build();
+    let place = format!("{}:/", other.path.display());
+    quietly(&image, &["cp", "-a", "disk.img:/twin", &place]);
+    let (mount, other) = (image.mount("ro,noatime"), other.mount("ro,noatime"));
+    for copy in [mount.path.join("tree"), mount.path.join("twin"), other.path.join("twin")] {
+        tree::assert_same("cp -a again", &copied(&copy), &original);
+    }
+}
+
+/// What `find` sees below a directory, sorted; without the sizes of directories, which are the file systems' own.
+fn listed(directory: &Path) -> Vec<String> {
+    let directories = ["(", "-type", "d", "-printf", "%y %m %U %T@ %P\n", ")"];
+    let others = ["-o", "-printf", "%y %m %U %n %s %T@ %P\n"];
+    sorted(&tool(directory, "find", ["."].into_iter().chain(directories).chain(others)))
+}
+
+#[test]
+fn trees_are_copied_with_few_open_files() {
+    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-N", "8192"]).build();
+    let root = image.scratch().join("tree");
+    // Deeper than there may be open files, with something on both sides of each way down.
+    let mut deep = root.join("deep");
+    for level in 0..1200 {
+        std::fs::create_dir_all(&deep).expect("a directory");
+        for name in ["a", "b"].iter().filter(|_| level % 5 == 0) {
+            std::fs::write(deep.join(name), format!("{level}\n")).expect("a file");
+        }
+        deep.push("d");
+    }
+    // Files that are not read ahead: with holes, and with several names.
+    for number in 0..500 {
+        let path = root.join(format!("hole{number}"));
+        std::fs::File::create(&path).and_then(|file| file.set_len(8192)).expect("a file with a hole");
+        std::fs::hard_link(&path, root.join(format!("link{number}"))).expect("a link");
+        std::fs::create_dir(root.join(format!("dir{number}"))).expect("a directory");
+    }
+    let copy = "ulimit -n 200 && exec \"$0\" cp -a tree disk.img:/";
+    tool(image.scratch(), "sh", ["-c", copy, env!("CARGO_BIN_EXE_extern4")]);
+    sound(&image);
+    let Ok(mount) = image.try_mount("ro,noatime") else { return };
+    assert_same("cp -a", &listed(&mount.path.join("tree")), &listed(&root));
+}
+
+#[test]
+fn what_cannot_be_read_or_made_is_said_and_the_rest_is_copied() {
+    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]).build();
+    let at = |path: &str| image.scratch().join(path);
+    for name in ["tree/a/in/deeper", "tree/b", "tree/c"] {
+        std::fs::create_dir_all(at(name)).expect("a directory");
+        std::fs::write(at(name).join("file"), name).expect("a file");
+    }
+    std::fs::write(at("file"), "in the way\n").expect("a file");
+    // A directory that cannot be made is left out with all that is in it.
+    quietly(&image, &["mkdir", "disk.img:/tree"]);
+    quietly(&image, &["cp", "file", "disk.img:/tree/a"]);
+    quietly(&image, &["mkdir", "-p", "disk.img:/tree/c/file"]);
+    let errors = failed(&extern4(&image, ["cp", "-a", "tree", "disk.img:/"]), 1);
+    let mut errors: Vec<_> = errors.lines().collect();
+    errors.sort_unstable();
+    assert_eq!(
+        errors,
+        [
+            "extern4: cp: tree/a: there is a file of this name where the directory would go",
+            "extern4: cp: tree/c/file: there is a directory of this name where the file would go",
+        ]
+    );
+    assert_eq!(said(&image, &["cat", "disk.img:/tree/a", "disk.img:/tree/b/file"]), "in the way\ntree/b");
+    sound(&image);
+}
+
+#[test]
+fn copies_into_a_volume_go_where_cp_puts_them() {
+    let image = machine();
+    let at = |path: &str| image.scratch().join(path);
+    std::fs::create_dir_all(at("dir/sub")).expect("directories");
+    std::fs::write(at("dir/sub/file"), "contents\n").expect("a file");
+    std::fs::write(at("one"), "1\n").expect("a file");
+    std::fs::set_permissions(at("one"), std::fs::Permissions::from_mode(0o775)).expect("a mode");
+    quietly(&image, &["cp", "one", "disk.img:/etc"]);
+    quietly(&image, &["cp", "one", "disk.img:/etc/uno"]);
+    assert_eq!(said(&image, &["cat", "disk.img:/etc/one", "disk.img:/etc/uno"]), "1\n1\n");
+    assert_eq!(stat(&image, "%a %u:%g", "disk.img:/etc/uno"), "755 0:0");
+    quietly(&image, &["cp", "-r", "dir", "disk.img:/"]);
+    quietly(&image, &["cp", "-r", "dir", "disk.img:/new"]);
+    quietly(&image, &["cp", "-r", "dir/.", "disk.img:/home"]);
+    for path in ["disk.img:/dir/sub/file", "disk.img:/new/sub/file", "disk.img:/home/sub/file"] {
+        assert_eq!(said(&image, &["cat", path]), "contents\n", "{path}");
+    }
+    // Over a file that is there: its inode stays, and a link is written through.
+    let inode = stat(&image, "%i", "disk.img:/home/ann/notes.txt");
+    quietly(&image, &["cp", "one", "disk.img:/home/ann/todo"]);
+    assert_eq!(said(&image, &["cat", "disk.img:/home/ann/notes.txt"]), "1\n");
+    assert_eq!(stat(&image, "%i %a", "disk.img:/home/ann/notes.txt"), format!("{inode} 640"));
+    // Within the volume, and of a file with holes.
+    quietly(&image, &["cp", "disk.img:/etc/passwd", "disk.img:/passwd"]);
+    assert_eq!(said(&image, &["cat", "disk.img:/passwd"]), said(&image, &["cat", "disk.img:/etc/passwd"]));
+    let sparse = std::fs::File::create(at("sparse")).expect("a file");
+    sparse.set_len(64 << 20).expect("a hole");
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"data", 32 << 20).expect("data");
+    quietly(&image, &["cp", "sparse", "disk.img:/sparse"]);
+    assert_eq!(stat(&image, "%s", "disk.img:/sparse"), (64 << 20).to_string());
+    assert!(stat(&image, "%b", "disk.img:/sparse").parse::<u64>().expect("a number") < 1024);
+    let refused = |args: &[&str], says: &str| {
+        let errors = failed(&extern4(&image, args), 1);
+        assert!(errors.contains(says), "{args:?}: {errors}");
+    };
+    refused(&["cp", "dir", "disk.img:/x"], "dir: is a directory; copy it with -r");
+    refused(&["cp", "gone", "disk.img:/x"], "gone: No such file or directory");
+    refused(&["cp", "one", "sparse", "disk.img:/nowhere"], "disk.img:/nowhere: not a directory");
+    refused(&["cp", "one", "disk.img:/nowhere/x"], "No such file or directory");
+    refused(&["cp", "one", "gone.img:/x"], "gone.img: No such file or directory");
+    refused(&["cp", "disk.img:/passwd", "disk.img:/passwd"], "the same file");
+    refused(&["cp", "-r", "disk.img:/home", "disk.img:/home/copy"], "into itself");
+    refused(&["cp", "disk.img", "disk.img:/copy"], "into itself");
+    refused(&["cp", "-r", "dir", "disk.img:/passwd"], "where the directory would go");
+    quietly(&image, &["mkdir", "disk.img:/etc/sub"]);
+    refused(&["cp", "-r", "disk.img:/passwd", "one", "disk.img:/gone"], "not a directory");
+    sound(&image);
+}
+
+#[test]
+fn a_full_volume_says_so_and_stays_sound() {
+    let image = ImageSpec::new("disk", 8 << 20, &["-t", "ext4", "-b", "1024"]).build();
+    std::fs::write(image.scratch().join("first"), vec![b'a'; 1 << 20]).expect("a file");
+    std::fs::write(image.scratch().join("large"), vec![b'b'; 16 << 20]).expect("a file");
+    let errors = failed(&extern4(&image, ["cp", "first", "large", "disk.img:/"]), 1);
+    assert!(errors.contains("No space left on device"), "{errors}");
+    // What was done before stays.
+    assert_eq!(ok(extern4(&image, ["cat", "disk.img:/first"])), vec![b'a'; 1 << 20]);
+    sound(&image);
+}
+
+/// What GNU's `cp` refuses, or would write somewhere else.
+#[test]
+fn a_copy_goes_only_where_it_can_be_meant_to_go() {
+    let image = empty();
+    let dir = image.scratch();
+    std::fs::write(dir.join("f"), "contents").expect("a file");
+    symlink("nowhere", dir.join("dangling")).expect("a link");
+    quietly(&image, &["cp", "f", "disk.img:/f"]);
+    quietly(&image, &["ln", "-s", "nowhere", "disk.img:/dangling"]);
+    tool(dir, "mkfifo", ["pipe"]);
+    quietly(&image, &["cp", "-aq", "pipe", "disk.img:/pipe"]);
+    for (to, why) in [
+        ("disk.img:/none/", "no directory"),
+        ("disk.img:/dangling", "dangling"),
+        ("disk.img:/pipe", "pipe, socket or device"),
+    ] {
+        for options in ["-q", "-aq"] {
+            let errors = failed(&extern4(&image, ["cp", options, "f", to]), 1);
+            assert!(errors.contains(why), "{to}: {errors}");
+        }
+    }
+    for (to, why) in [("none/", "no directory"), ("dangling", "dangling")] {
+        for options in ["-q", "-aq"] {
+            let errors = failed(&extern4(&image, ["cp", options, "disk.img:/f", to]), 1);
+            assert!(errors.contains(why) && errors.contains(to.trim_end_matches('/')), "{to}: {errors}");
+        }
+    }
+    assert!(!dir.join("none").exists() && dir.join("dangling").is_symlink());
+    assert_eq!(said(&image, &["ls", "disk.img"]), "dangling\nf\nlost+found\npipe\n");
+    assert_eq!(stat(&image, "%F", "disk.img:/pipe"), "fifo");
+    // A link is replaced by a link, and a directory may have its slash.
+    quietly(&image, &["cp", "-aq", "dangling", "disk.img:/dangling"]);
+    std::fs::create_dir(dir.join("d")).expect("a directory");
+    quietly(&image, &["cp", "-rq", "d", "disk.img:/new/"]);
+    quietly(&image, &["cp", "-rq", "disk.img:/new", "back/"]);
+    assert!(dir.join("back").is_dir());
+    sound(&image);
+}
+
+#[test]
+fn one_partition_is_copied_into_another_of_the_disk() {
+    let image = machine();
+    let path = crate::run::partitioned(&image);
+    // The same volume once more, behind the second partition.
+    let mut disk = std::fs::read(&path).expect("a disk");
+    let volume = std::fs::read(&image.path).expect("an image");
+    let (first, len) = (disk.len() / 512, volume.len() / 512);
+    let entry = &mut disk[478..494];
+    entry[4] = 0x83;
+    entry[8..12].copy_from_slice(&u32::to_le_bytes(first as u32));
+    entry[12..16].copy_from_slice(&u32::to_le_bytes(len as u32));
+    disk.extend_from_slice(&volume);
+    std::fs::write(&path, disk).expect("a disk");
+    quietly(&image, &["cp", "-a", "sdcard.img#2:/home", "sdcard.img#3:/copy"]);
+    assert_eq!(said(&image, &["cat", "sdcard.img#3:/copy/ann/notes.txt"]), "buy milk\n");
+    for partition in ["sdcard.img#2", "sdcard.img#3"] {
+        let said = said(&image, &["check", partition]);
+        assert!(said.contains("nothing is wrong"), "{said}");
+    }
+}
