@@ -8,13 +8,15 @@ use crate::reply::Body;
 use crate::request::Request;
 use crate::server::{Config, Server};
 
-/// Pages of 4 KiB that one request carries at most.
-const MAX_PAGES: u16 = 256;
+/// What the protocol counts by.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// Pages that one request carries at most.
+const MAX_PAGES: usize = 256;
 /// Bytes that one request reads or writes at most.
-pub(crate) const MAX_DATA_BYTES: usize = MAX_PAGES as usize * 4096;
+pub(crate) const MAX_DATA_BYTES: usize = MAX_PAGES * PAGE_BYTES;
 /// Of these, bytes that one request reads: so that the answer, with its header on a page of its own, has room in the largest pipe that
 /// anybody may have (`/proc/sys/fs/pipe-max-size`).
-pub(crate) const MAX_READ_BYTES: usize = MAX_DATA_BYTES - 4096;
+pub(crate) const MAX_READ_BYTES: usize = MAX_DATA_BYTES - PAGE_BYTES;
 /// Requests that nobody waits for, such as read-ahead, under way at a time.
 const MAX_BACKGROUND: u16 = 64;
 
@@ -48,7 +50,9 @@ impl Server {
             let (more, _) = InitInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
             offered |= Features::from_bits_truncate(u64::from(more.flags2) << 32);
         }
-        let agreed = self.agree(offered & wanted(self.config(), self.has_rings()));
+        let agreed = self.agree(offered & wanted(self.config(), self.rings().is_some()));
+        let by_ring = self.rings().filter(|_| agreed.contains(Features::OVER_IO_URING));
+        let data_bytes = by_ring.unwrap_or(MAX_DATA_BYTES);
         let [low, high] = [agreed.bits(), agreed.bits() >> 32].map(|half| half as u32);
         body.put(&InitOut {
             major: MAJOR,
@@ -58,9 +62,9 @@ impl Server {
             flags: low,
             max_background: MAX_BACKGROUND,
             congestion_threshold: MAX_BACKGROUND / 4 * 3,
-            max_write: MAX_DATA_BYTES as u32,
+            max_write: data_bytes as u32,
             time_gran: 1,
-            max_pages: MAX_PAGES,
+            max_pages: (data_bytes / PAGE_BYTES) as u16,
             flags2: high,
             ..InitOut::default()
         })

@@ -40,6 +40,9 @@ pub struct Config {
     /// How many files the kernel may remember, each of which is kept in memory here: as it comes to know more, it is asked to forget
     /// what nobody uses. Kernels before 6.18 cannot be asked.
     pub max_known: usize,
+    /// Memory that requests may take that come through rings, in bytes: where there are many CPUs, each of which has eight, they carry less
+    /// for it, down to 128 KiB each.
+    pub max_ring_bytes: usize,
     /// Show every file as this user's and this group's. What belongs to whom on the volume stays as it is, and so does what is made: it
     /// belongs to who makes it.
     pub owner: (Option<u32>, Option<u32>),
@@ -64,6 +67,7 @@ impl Default for Config {
             lifetime: Duration::from_secs(365 * 24 * 60 * 60),
             idmap: false,
             max_known: usize::MAX,
+            max_ring_bytes: usize::MAX,
             owner: (None, None),
             writeback: false,
             opens: false,
@@ -100,8 +104,8 @@ pub struct Server {
     agreed: OnceLock<Features>,
     /// The kernel can be asked to forget.
     prunes: OnceLock<bool>,
-    /// There are rings to be used, if the kernel will.
-    rings: OnceLock<bool>,
+    /// What a request carries by the rings that there are, to be used if the kernel will.
+    rings: OnceLock<Option<usize>>,
     /// Reads what the kernel has forgotten, once requests come.
     hearing: OnceLock<Hearing>,
     /// Tells the kernel what it would not find out by itself, once requests come.
@@ -189,15 +193,15 @@ impl Server {
         }
     }
 
-    /// Notes whether there are rings, before anything is agreed on.
-    pub(crate) fn note_rings(&self, rings: bool) {
+    /// Notes what a request carries by rings, if there are any, before anything is agreed on.
+    pub(crate) fn note_rings(&self, rings: Option<usize>) {
         // It is served once.
         let _ = self.rings.set(rings);
     }
 
-    /// Whether there are rings to be used.
-    pub(crate) fn has_rings(&self) -> bool {
-        self.rings.get().copied().unwrap_or(false)
+    /// What a request carries by rings, if there are any to be used.
+    pub(crate) fn rings(&self) -> Option<usize> {
+        self.rings.get().copied().flatten()
     }
 
     /// Whether the kernel can be asked to forget nodes.

@@ -8,8 +8,8 @@ use extern4_vfs::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{
-    AttrOut, CreateIn, EntryOut, ForgetIn, InHeader, InitIn, InitOut, MkdirIn, MknodIn, Opcode, OpenOut,
-    ROOT_ID, ReadIn, ReleaseIn, WriteIn,
+    AttrOut, CreateIn, EntryOut, Features, ForgetIn, InHeader, InitIn, InitInExt, InitOut, MkdirIn, MknodIn,
+    Opcode, OpenOut, ROOT_ID, ReadIn, ReleaseIn, WriteIn,
 };
 use crate::reply::Answer;
 use crate::request::Request;
@@ -91,6 +91,24 @@ fn kernel_and_server_agree() {
     assert_eq!(served.get::<InitOut>(Opcode::Init, 0, &[newer.as_bytes()]).major, 7);
     let older = InitIn { minor: 20, ..init };
     assert!(served.ask(Opcode::Init, 0, &[older.as_bytes()]).is_err());
+}
+
+#[test]
+fn requests_through_rings_carry_what_there_is_memory_for() {
+    let served = Served::new(SuperOptions::default());
+    served.server.note_rings(Some(128 << 10));
+    let offered = Features::INIT_EXT | Features::MAX_PAGES | Features::OVER_IO_URING;
+    let [flags, flags2] = [offered.bits(), offered.bits() >> 32].map(|half| half as u32);
+    let init = InitIn { major: 7, minor: 45, flags, ..InitIn::default() };
+    let more = InitInExt { flags2, ..InitInExt::default() };
+    let agreed: InitOut = served.get(Opcode::Init, 0, &[init.as_bytes(), more.as_bytes()]);
+    assert_eq!((agreed.flags2, agreed.max_write, agreed.max_pages), (flags2, 128 << 10, 32));
+    // A kernel that does not offer them uses the device.
+    let served = Served::new(SuperOptions::default());
+    served.server.note_rings(Some(128 << 10));
+    let without = InitIn { flags: Features::MAX_PAGES.bits() as u32, ..init };
+    let agreed: InitOut = served.get(Opcode::Init, 0, &[without.as_bytes()]);
+    assert_eq!((agreed.flags2, agreed.max_write, agreed.max_pages), (0, 1 << 20, 256));
 }
 
 #[test]

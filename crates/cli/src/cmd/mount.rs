@@ -39,7 +39,8 @@ pub(crate) struct Args {
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
-    /// files shown as theirs; memory=BYTES for caches, 192M by default;
+    /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
+    /// for requests through rings;
     /// fuseblk or nofuseblk, for whether a loop device is made for it, so that sync and umount wait for the volume, which root has where
     /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
     /// the kernel keeps what is written for a while;
@@ -134,8 +135,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let journaling = Journaling::chosen(&volume, options.data, options.commit_interval());
     let setting = Setting { options: words(&lists, &options, &volume), journaling };
     let Options { opens, writeback, idmap, lifetime, transport, owner, memory, .. } = options;
-    let max_known = memory.known;
-    let config = Config { opens, writeback, idmap, lifetime, transport, owner, max_known, destroy, log };
+    let (max_known, max_ring_bytes) = (memory.known, memory.requests_bytes);
+    let config = Config {
+        opens,
+        writeback,
+        idmap,
+        lifetime,
+        transport,
+        owner,
+        max_known,
+        max_ring_bytes,
+        destroy,
+        log,
+    };
     let server = Arc::new(Server::new(volume.namespace(), config));
     let mounted = Arc::new(mounted);
     let ending = end_on_signals(Arc::clone(&mounted))?;

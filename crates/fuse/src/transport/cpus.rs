@@ -1,5 +1,7 @@
 //! The CPUs that the threads of a mount run on.
 
+use std::io;
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that the process may use.
@@ -31,4 +33,34 @@ pub(super) fn run_on(number: usize) {
     cpu.set(number);
     // Where that is not allowed, or the CPU is off, it works all the same, only slower.
     let _ = sched_setaffinity(None, &cpu);
+}
+
+/// The numbers of the CPUs that the system lists as `which`: those that are `online`, or `possible`.
+pub(super) fn listed(which: &str) -> io::Result<Vec<u16>> {
+    let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{which}"))?;
+    numbers(text.trim()).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// The numbers in a list such as `0-3,8`.
+fn numbers(list: &str) -> Option<Vec<u16>> {
+    let mut numbers = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        numbers.extend(first.parse::<u16>().ok()?..=last.parse().ok()?);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(numbers("0"), Some(vec![0]));
+        assert_eq!(numbers("0-2,5,8-9"), Some(vec![0, 1, 2, 5, 8, 9]));
+        for bad in ["", "x", "0-", "0,,2", "70000"] {
+            assert_eq!(numbers(bad), None, "{bad}");
+        }
+    }
 }

@@ -23,6 +23,7 @@ use crate::request::Request;
 use crate::server::{Server, Transport};
 use channel::Channel;
 use cpus::Cpus;
+use ring::Queue;
 use waiters::Waiters;
 
 /// A thread that answers requests.
@@ -40,13 +41,14 @@ const BUSY: Duration = Duration::from_millis(1);
 pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io::Result<()> {
     let device = Arc::new(device);
     // Made before it is agreed that they are used: a container may not be allowed any.
+    let max_bytes = server.config().max_ring_bytes;
     let queues = match server.config().transport {
         Transport::Device => None,
         Transport::Auto if ring::are_off() => None,
-        Transport::Auto => ring::queues(&device).ok(),
-        Transport::Ring => Some(ring::queues(&device)?),
+        Transport::Auto => ring::queues(&device, max_bytes).ok(),
+        Transport::Ring => Some(ring::queues(&device, max_bytes)?),
     };
-    server.note_rings(queues.is_some());
+    server.note_rings(queues.as_ref().and_then(|queues| queues.first()).map(Queue::request_bytes));
     // INIT comes first, and alone.
     let alive = Channel::new(Arc::clone(&device)).run_once(server)?;
     let rings = server.transport() == Transport::Ring;

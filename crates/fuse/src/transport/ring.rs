@@ -34,14 +34,17 @@ use zerocopy::IntoBytes as _;
 
 use self::placement::{Cpu, Placement};
 use self::slot::{Slot, answer_parts, push_poll};
-use super::cpus::run_on;
+use super::cpus::{listed, run_on};
 use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, waits};
 use crate::abi::{OutHeader, RING_COMMIT_AND_FETCH, RING_REGISTER};
+use crate::init::{MAX_DATA_BYTES, PAGE_BYTES};
 use crate::lock::lock;
 use crate::server::Server;
 
 /// Requests that one CPU may have under way.
 const DEPTH: usize = 8;
+/// What one of them carries, at least, if memory is short.
+const LEAST_BYTES: usize = 128 << 10;
 /// What the wake-up calls itself.
 const WAKE: u64 = u64::MAX;
 
@@ -53,9 +56,19 @@ pub(super) fn are_off() -> bool {
     std::fs::read(SWITCH).is_ok_and(|switch| switch.trim_ascii() == b"N")
 }
 
-/// Makes a queue for each CPU there may ever be: the kernel uses none before it has all.
-pub(super) fn queues(device: &Arc<OwnedFd>) -> io::Result<Vec<Queue>> {
-    (0..possible_cpus()?).map(|number| Queue::new(number, device)).collect()
+/// Makes a queue for each CPU there may ever be: the kernel uses none before it has all. The requests of those that there are take
+/// `max_bytes` of memory together, unless that is less than can be worked with.
+pub(super) fn queues(device: &Arc<OwnedFd>, max_bytes: usize) -> io::Result<Vec<Queue>> {
+    let bytes = request_bytes(max_bytes, listed("online")?.len());
+    let last = listed("possible")?.into_iter().max().ok_or(io::ErrorKind::InvalidData)?;
+    (0..=last).map(|number| Queue::new(number, device, bytes)).collect()
+}
+
+/// How much one request carries, where there are so many CPUs. Memory that is never written takes none; but who reads long files on all
+/// CPUs writes all.
+fn request_bytes(max_bytes: usize, cpus: usize) -> usize {
+    let share = max_bytes / DEPTH / cpus.max(1);
+    share.clamp(LEAST_BYTES, MAX_DATA_BYTES) / PAGE_BYTES * PAGE_BYTES
 }
 
 /// Starts a thread for each queue.
@@ -70,13 +83,6 @@ pub(super) fn start<'scope>(
         scope.spawn(move || queue.run(&server, &waiters))
     };
     queues.into_iter().map(start).collect()
-}
-
-/// How many CPUs the kernel has made room for.
-fn possible_cpus() -> io::Result<u16> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    let last = text.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<u16>().ok());
-    last.and_then(|last| last.checked_add(1)).ok_or(io::ErrorKind::InvalidData.into())
 }
 
 /// The queue of a CPU.
@@ -100,14 +106,14 @@ struct Late {
 }
 
 impl Queue {
-    fn new(number: u16, device: &Arc<OwnedFd>) -> io::Result<Self> {
+    fn new(number: u16, device: &Arc<OwnedFd>, request_bytes: usize) -> io::Result<Self> {
         let entries = u32::try_from(DEPTH * 2).expect("a small number");
         // Only the thread that serves it submits, and completions come when it returns from the kernel anyway.
         let ring =
             Ring::builder().setup_coop_taskrun().setup_single_issuer().setup_r_disabled().build(entries)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let late = Arc::new(Late { answers: Mutex::default(), wake });
-        let slots = (0..DEPTH).map(|_| Slot::new()).collect::<io::Result<_>>()?;
+        let slots = (0..DEPTH).map(|_| Slot::new(request_bytes)).collect::<io::Result<_>>()?;
         Ok(Self {
             number,
             device: Arc::clone(device),
@@ -118,6 +124,11 @@ impl Queue {
             patience: Duration::ZERO,
             placement: Placement::default(),
         })
+    }
+
+    /// How much one request carries.
+    pub(super) fn request_bytes(&self) -> usize {
+        self.slots[0].payload_bytes()
     }
 
     /// Answers requests until the mount is no more.
@@ -244,5 +255,24 @@ impl Queue {
     /// Has the next wake-up come as a completion.
     fn listen(&mut self) -> io::Result<()> {
         push_poll(&mut self.ring, self.late.wake.as_raw_fd(), PollFlags::IN, WAKE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_cpus_have_smaller_requests() {
+        let quarter = 48 << 20;
+        assert_eq!(request_bytes(quarter, 2), MAX_DATA_BYTES);
+        assert_eq!(request_bytes(quarter, 6), MAX_DATA_BYTES);
+        assert_eq!(request_bytes(quarter, 16), 384 << 10);
+        assert_eq!(request_bytes(quarter, 7) % PAGE_BYTES, 0);
+        for cpus in 1..=48 {
+            assert!(cpus * DEPTH * request_bytes(quarter, cpus) <= quarter, "{cpus}");
+        }
+        assert_eq!(request_bytes(0, 1), LEAST_BYTES);
+        assert_eq!(request_bytes(usize::MAX, 1024), MAX_DATA_BYTES);
     }
 }

@@ -12,6 +12,8 @@ const LEAST_BYTES: u64 = 4 << 20;
 pub(super) struct Memory {
     /// Blocks of metadata, in bytes.
     pub(super) blocks_bytes: usize,
+    /// Requests under way, in bytes, beside what is cached.
+    pub(super) requests_bytes: usize,
     /// Files that the kernel may know.
     pub(super) known: usize,
     /// Files that are remembered although the kernel has forgotten them.
@@ -19,11 +21,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// A third for blocks, half for what the kernel knows, a sixth for what it has forgotten. `None` if `bytes` are too few.
+    /// A third for blocks, half for what the kernel knows, a sixth for what it has forgotten; and beside these caches, a quarter as much for
+    /// requests. `None` if `bytes` are too few.
     pub(super) fn of(bytes: u64) -> Option<Self> {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         (bytes >= LEAST_BYTES).then(|| Self {
             blocks_bytes: part(bytes / 3),
+            requests_bytes: part(bytes / 4),
             known: part(bytes / 2 / FILE_BYTES),
             remembered: part(bytes / 6 / FILE_BYTES),
         })

@@ -18,7 +18,6 @@ use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::Ring;
 use crate::abi::{OutHeader, RingCommand, RingHeader};
-use crate::init::MAX_DATA_BYTES;
 use crate::request::Request;
 use crate::server::Server;
 use crate::transport::answer;
@@ -50,8 +49,9 @@ pub(super) struct Slot {
 unsafe impl Send for Slot {}
 
 impl Slot {
-    pub(super) fn new() -> io::Result<Self> {
-        let payload = map_payload()?;
+    /// One for requests that carry so much.
+    pub(super) fn new(payload_bytes: usize) -> io::Result<Self> {
+        let payload = map_payload(payload_bytes)?;
         let header = Box::leak(Box::new(RingHeader::new_zeroed()));
         let vectors = Box::new([
             IoVec { base: std::ptr::from_mut(header).cast(), len: size_of::<RingHeader>() },
@@ -59,6 +59,11 @@ impl Slot {
         ]);
         let header = NonNull::from(header);
         Ok(Self { header, payload, vectors, copied: Vec::new(), commit_id: 0, is_away: false })
+    }
+
+    /// How much a request may carry.
+    pub(super) fn payload_bytes(&self) -> usize {
+        self.payload.len()
     }
 
     /// Both parts of the memory.
@@ -164,12 +169,12 @@ impl Slot {
 }
 
 /// Memory for what comes along. It begins with a page: the kernel copies a page at a time, and would have to find two of ours for each.
-fn map_payload() -> io::Result<NonNull<[u8]>> {
+fn map_payload(bytes: usize) -> io::Result<NonNull<[u8]>> {
     let rights = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the kernel chooses where nothing is.
-    let memory = unsafe { mmap_anonymous(null_mut(), MAX_DATA_BYTES, rights, MapFlags::PRIVATE) }?;
+    let memory = unsafe { mmap_anonymous(null_mut(), bytes, rights, MapFlags::PRIVATE) }?;
     let memory = NonNull::new(memory.cast()).expect("nothing is mapped there");
-    Ok(NonNull::slice_from_raw_parts(memory, MAX_DATA_BYTES))
+    Ok(NonNull::slice_from_raw_parts(memory, bytes))
 }
 
 /// Has it come as a completion that is called `name` when `file` is ready.
