@@ -1,7 +1,8 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test bench bench-mount lab prove-mount soak ci
+.PHONY: run test bench bench-mount static lab prove-mount soak ci
 .DEFAULT_GOAL := test
+HOST = $(shell rustc --print host-tuple)
 
 run:
 	./scripts/setup run
@@ -19,6 +20,13 @@ bench:
 
 bench-mount:
 	$(MAKE) bench ROWS=mount-
+
+# One file that needs no library.
+static:
+	./scripts/setup run
+	RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" \
+		cargo build --release --locked -p extern4-cli --target $(HOST)
+	@echo "target/$(HOST)/release/extern4"
 
 # Counted in a build of its own, whose atomics take notes; then measured.
 lab:
