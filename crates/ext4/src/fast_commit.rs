@@ -24,6 +24,8 @@ use crate::mount::Ext4;
 const I_BLOCK: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_block)..std::mem::offset_of!(RawInode, i_block) + MAP_SIZE;
 const I_FLAGS: usize = std::mem::offset_of!(RawInode, i_flags);
+const GENERATION: std::ops::Range<usize> =
+    std::mem::offset_of!(RawInode, i_generation)..std::mem::offset_of!(RawInode, i_generation) + 4;
 
 /// What fast commits change. Empty on a volume without any.
 #[derive(Debug, Default)]
@@ -48,26 +50,39 @@ impl FastCommits {
     /// What `records` change on `fs`, which is the volume with its journal replayed.
     pub(crate) fn of(fs: &Ext4, records: &[Record]) -> Result<Self> {
         let mut this = Self::default();
-        for record in records {
-            match record {
-                Record::Inode { ino, raw } => {
-                    let record = this.record_of(fs, *ino, raw)?;
-                    this.of_inode(fs, *ino)?.record = Some(record);
+        // One fast commit at a time: which files are new is known before anything else that it says of them.
+        for commit in records.split_inclusive(|record| matches!(record, Record::Tail { .. })) {
+            for record in commit {
+                if let Record::Inode { ino, raw } = record {
+                    this.make_anew(fs, *ino, raw)?;
                 }
-                Record::AddRange { ino, range } => this.add_range(fs, *ino, range)?,
-                Record::DelRange { ino, logical, len } => {
-                    this.of_inode(fs, *ino)?.set_map(*logical, *len, RunKind::Hole);
-                }
-                Record::Create(dentry) => {
-                    this.set_name(fs, dentry, Some(dentry.ino))?;
-                    this.of_inode(fs, dentry.ino)?.made_in = Some(dentry.parent);
-                }
-                Record::Link(dentry) => this.set_name(fs, dentry, Some(dentry.ino))?,
-                Record::Unlink(dentry) => this.set_name(fs, dentry, None)?,
-                Record::Head { .. } | Record::Pad | Record::Tail { .. } => {}
+            }
+            for record in commit {
+                this.apply(fs, record)?;
             }
         }
         Ok(this)
+    }
+
+    fn apply(&mut self, fs: &Ext4, record: &Record) -> Result<()> {
+        match record {
+            Record::Inode { ino, raw } => {
+                let record = self.record_of(fs, *ino, raw)?;
+                self.of_inode(fs, *ino)?.record = Some(record);
+            }
+            Record::AddRange { ino, range } => self.add_range(fs, *ino, range)?,
+            Record::DelRange { ino, logical, len } => {
+                self.of_inode(fs, *ino)?.set_map(*logical, *len, RunKind::Hole);
+            }
+            Record::Create(dentry) => {
+                self.set_name(fs, dentry, Some(dentry.ino))?;
+                self.of_inode(fs, dentry.ino)?.made_in = Some(dentry.parent);
+            }
+            Record::Link(dentry) => self.set_name(fs, dentry, Some(dentry.ino))?,
+            Record::Unlink(dentry) => self.set_name(fs, dentry, None)?,
+            Record::Head { .. } | Record::Pad | Record::Tail { .. } => {}
+        }
+        Ok(())
     }
 
     /// What is changed about inode `ino`.
@@ -100,11 +115,27 @@ impl FastCommits {
         Ok(())
     }
 
+    /// Forgets all there was of inode `ino` if `raw` says that it is another file by now: a fast commit says of the one before no
+    /// more than that its name is gone, and of the new one nothing where it has holes.
+    fn make_anew(&mut self, fs: &Ext4, ino: u32, raw: &[u8]) -> Result<()> {
+        let mut record = self.known_record(fs, ino)?;
+        if generation(&record) != generation(raw) {
+            record.fill(0);
+            *self.of_inode(fs, ino)? = Changes { record: Some(record), ..Changes::default() };
+        }
+        Ok(())
+    }
+
+    /// The record of inode `ino` after what was replayed so far.
+    fn known_record(&self, fs: &Ext4, ino: u32) -> Result<Box<[u8]>> {
+        let known = self.changes(ino).and_then(|changes| changes.record.clone());
+        known.map_or_else(|| fs.record_bytes(ino), Ok)
+    }
+
     /// The record of inode `ino` with the bytes of `raw`, except for its map and its extended attributes, which stay as
     /// they are in the record that the volume has.
     fn record_of(&self, fs: &Ext4, ino: u32, raw: &[u8]) -> Result<Box<[u8]>> {
-        let known = self.changes(ino).and_then(|changes| changes.record.clone());
-        let mut record = known.map_or_else(|| fs.record_bytes(ino), Ok)?;
+        let mut record = self.known_record(fs, ino)?;
         let len = raw.len().min(record.len());
         if len < BASE_SIZE {
             let kind = CorruptKind::Truncated { need: BASE_SIZE as u64, have: raw.len() as u64 };
@@ -140,6 +171,11 @@ const ROOT_ENTRIES: u16 = 4;
 fn flags(record: &[u8]) -> InodeFlags {
     let word = record[I_FLAGS..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     InodeFlags::from_bits_retain(word)
+}
+
+/// What tells a file from others that had its number before.
+fn generation(record: &[u8]) -> Option<&[u8]> {
+    record.get(GENERATION)
 }
 
 /// Whether what stands in place of the map is no map, but data that the fast commit's inode has with it.

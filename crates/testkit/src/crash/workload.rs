@@ -187,6 +187,15 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     // Its inode may be that of a file deleted above, of whose blocks nothing may show up in this hole.
     open("inner/file")?.set_len(9000)?;
     sync("inner/file")?;
+    // So may those of these, which say nothing of their holes.
+    for at in 14..17 {
+        std::fs::remove_file(dir.join(format!("old-{at}")))?;
+    }
+    for at in 0..4 {
+        write(&dir.join(format!("reborn-{at}")), 0)?;
+        open(&format!("reborn-{at}"))?.write_all_at(b"behind a hole", 9000)?;
+        sync(&format!("reborn-{at}"))?;
+    }
     // A symbolic link, or syncing a directory, would make this a full commit, and leave no fast one to replay.
     open("anchor")?.write_all_at(b"twice", 0)?;
     sync("anchor")?;
