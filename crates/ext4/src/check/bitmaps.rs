@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use extern4_disk::bitmap::Bitmap;
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
+use extern4_disk::superblock::State;
 use extern4_disk::{Place, Structure};
 
 use super::Checker;
@@ -57,9 +58,10 @@ impl Checker<'_> {
     }
 
     fn check_totals(&self, counted: &Counted, report: &mut Report<'_>) {
-        // The kernel brings the totals up to date when it unmounts; until then they are hints. A descriptor that makes
-        // no sense leaves a group uncounted.
-        if self.fs.replayed().is_some() || self.descriptors.iter().any(Option::is_none) {
+        // The kernel brings the totals up to date when it unmounts; until then they are hints, with a journal or without.
+        // A descriptor that makes no sense leaves a group uncounted.
+        let unmounted = self.fs.replayed().is_none() && self.sb.state().contains(State::VALID);
+        if !unmounted || self.descriptors.iter().any(Option::is_none) {
             return;
         }
         let place = Place::new(Structure::Superblock);

@@ -113,6 +113,20 @@ fn crashed_images_are_clean_through_their_journal() {
     }
 }
 
+/// The totals of a volume without a journal are hints, too, until it is unmounted.
+#[test]
+fn what_was_not_unmounted_may_be_wrong_about_its_totals() {
+    const SPEC: ImageSpec = ImageSpec::new("ext2", 16 << 20, &["-t", "ext2"]);
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    image.debugfs("set_super_value free_blocks_count 7\nset_super_value free_inodes_count 7\n");
+    assert_eq!(faults(&image.path, 1).expect("a volume").0.len(), 2, "it was unmounted");
+    image.debugfs("set_super_value state 0\n");
+    assert_clean("not unmounted", &image.path);
+}
+
 /// The quota files of a volume that we have written to say what everybody has; each kind of damage to them is found.
 #[test]
 fn quota_files_are_checked() {
