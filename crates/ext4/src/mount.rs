@@ -13,8 +13,9 @@ use extern4_block::{BlockDevice, BufferCache, CacheOptions};
 use extern4_disk::blocks::Blocks;
 use extern4_disk::feature::{Feature, Features, Incompat};
 use extern4_disk::indirect;
+use extern4_disk::inode::{FileKind, ROOT_INO};
 use extern4_disk::superblock::{ErrorPolicy, RawSuperblock, Superblock};
-use extern4_disk::{Place, Structure};
+use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Replayed;
 
 use crate::data_journal::DataMode;
@@ -174,10 +175,21 @@ impl Ext4 {
                 fs.replayed = replayed;
             }
         }
+        fs.check_root()?;
         fs.writer = Some(Writer::open(&fs, journal, options)?);
         fs.free_orphans()?;
         fs.lazy_times = options.lazy_times.map(LazyTimes::new);
         Ok(fs)
+    }
+
+    /// What has no root is of no use to who would change it, and must not be said to be in use by him.
+    fn check_root(&self) -> Result<()> {
+        let root = self.load_inode(ROOT_INO)?;
+        if root.fields().kind() == FileKind::Directory {
+            return Ok(());
+        }
+        let what = "the root directory is not a directory";
+        Err(Place::new(Structure::Inode).ino(ROOT_INO).corrupt(CorruptKind::Mismatch { what }).into())
     }
 
     /// Ends writing: everything is written to where it belongs, and the volume is clean. Nothing may be in use any more.

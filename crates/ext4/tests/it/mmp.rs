@@ -129,6 +129,27 @@ fn who_has_died_is_waited_for_and_replaced() {
     memory::fsck("mmp", &device);
 }
 
+/// The volume is not in use afterwards, and nothing was written: not that it was mounted, either.
+#[test]
+fn what_has_no_root_is_left_alone() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    image.debugfs("set_inode_field <2> mode 0100644\n");
+    let bytes = std::fs::read(&image.path).expect("the image is read");
+    let device = Arc::new(MemoryDevice::new(bytes.clone()));
+    let error = open(&device).map(drop).expect_err("the root is a file");
+    assert!(matches!(error, Error::Corrupt(_)), "{error}");
+    let fs = read(&device, false).expect("nobody has it");
+    assert_eq!(block(&fs, &device).state(), MmpState::Clean);
+    let (mut after, own) =
+        (vec![0; bytes.len()], fs.superblock().mmp_block().expect("a block") as usize * 1024);
+    device.read_at(&mut after, 0).expect("memory");
+    after[own..own + 1024].copy_from_slice(&bytes[own..own + 1024]);
+    assert!(after == bytes, "it was written");
+}
+
 #[test]
 fn a_volume_that_another_has_taken_is_given_up() {
     let Some(device) = device() else { return };
