@@ -4,6 +4,7 @@ use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
+use extern4_disk::superblock::JournalLocation;
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use super::Checker;
@@ -30,8 +31,8 @@ impl Checker<'_> {
         match self.fs.journal_info(None) {
             Ok(Some(journal)) => {
                 let place = match journal.location {
-                    extern4_disk::superblock::JournalLocation::Inode(ino) => place.ino(ino),
-                    extern4_disk::superblock::JournalLocation::Device { .. } => place,
+                    JournalLocation::Inode(ino) => place.ino(ino),
+                    JournalLocation::Device { .. } => place,
                 };
                 if journal.superblock.start.is_some() && !self.needs_recovery() {
                     let what =
@@ -43,7 +44,13 @@ impl Checker<'_> {
                     report.push(Fault::field(place, "s_errno", value));
                 }
             }
-            Ok(None) => {}
+            Ok(None) => {
+                // On another device, it has a UUID.
+                if matches!(self.sb.journal(), Some(JournalLocation::Device { uuid, .. }) if uuid == [0; 16])
+                {
+                    report.push(Fault::field(Place::new(Structure::Superblock), "s_journal_inum", 0));
+                }
+            }
             Err(error) => {
                 let fault = Fault::of_error(place, error);
                 // A bad descriptor has been reported.

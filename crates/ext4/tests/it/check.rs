@@ -224,6 +224,9 @@ const DAMAGES: &[&str] = &[
     "sif /files/1000-bytes file_acl 777777",
     "sif /files/1000-bytes file_acl 3",
     "sif /files size 5000",
+    "sif /files size 0x100000400",
+    "sif /files size 0x100001000",
+    "sif /files file_acl 0x100000000",
     "sif /files links_count 1",
     "sif /files generation 99",
     "clri /files/100-bytes",
@@ -244,6 +247,7 @@ const DAMAGES: &[&str] = &[
     "ssv free_blocks_count 7",
     "ssv free_inodes_count 7",
     "ssv last_orphan 3",
+    "ssv journal_inum 0",
     "ssv inodes_count 7",
 ];
 
