@@ -508,6 +508,13 @@ impl Superblock {
         if self.raw.s_rev_level.get() == 0 { OLD_FIRST_INO } else { self.raw.s_first_ino.get() }
     }
 
+    /// How many inodes at the beginning of `group` are reserved. Small groups may have some each.
+    pub const fn reserved_inodes(&self, group: u32) -> u32 {
+        let per_group = self.geometry().inodes_per_group();
+        let left = (self.first_ino() - 1).saturating_sub(group.saturating_mul(per_group));
+        if left < per_group { left } else { per_group }
+    }
+
     /// The inode of `lost+found`, if recorded.
     pub fn lost_found_inode(&self) -> Option<u32> {
         nonzero(self.raw.s_lpf_ino)

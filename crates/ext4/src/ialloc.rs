@@ -72,7 +72,7 @@ impl Change<'_> {
         let sb = self.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
         // The reserved ones are marked as taken, but that is for the bitmap to say.
-        let reserved = if number == 0 { sb.first_ino() - 1 } else { 0 };
+        let reserved = sb.reserved_inodes(number);
         let first = group.first_free_inode.max(reserved);
         let free_bit = |bytes: &[u8]| Bitmap::new(bytes, per_group)?.next_clear(first);
         let taken = match Self::changed_bitmap(group, Which::Inodes) {

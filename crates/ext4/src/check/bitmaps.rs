@@ -116,7 +116,7 @@ impl Compare<'_> {
         let len = checker.geometry.inodes_per_group();
         let inodes = checker.inodes.get(to_usize(group)).and_then(OnceLock::get);
         let slots = inodes.map(|inodes: &GroupInodes| &*inodes.slots).unwrap_or_default();
-        let reserved = if group == 0 { checker.sb.first_ino() - 1 } else { 0 };
+        let reserved = checker.sb.reserved_inodes(group);
         let found = bitmap_of(slots, reserved, to_usize(len.div_ceil(8)));
         let place = Place::new(Structure::InodeBitmap).group(group);
         if checker.has_uninit() && descriptor.flags().contains(GroupFlags::INODE_UNINIT) {

@@ -127,6 +127,17 @@ fn what_was_not_unmounted_may_be_wrong_about_its_totals() {
     assert_clean("not unmounted", &image.path);
 }
 
+/// There are ten reserved inodes, and eight inodes a group.
+#[test]
+fn reserved_inodes_may_be_in_several_groups() {
+    const SPEC: ImageSpec = ImageSpec::new("few_inodes", 48 << 20, &["-t", "ext4", "-b", "1024", "-N", "16"])
+        .mounted(&[plan::small_files]);
+    if !SPEC.can_run() {
+        return;
+    }
+    assert_clean(SPEC.name, &SPEC.build().path);
+}
+
 /// The quota files of a volume that we have written to say what everybody has; each kind of damage to them is found.
 #[test]
 fn quota_files_are_checked() {
