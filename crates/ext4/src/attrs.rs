@@ -78,6 +78,14 @@ impl Attribute {
         }
     }
 
+    /// How many bytes its value takes beside its name.
+    fn value_in_block(&self) -> usize {
+        match &self.value {
+            Stored::Here(value) => value.len().next_multiple_of(4),
+            Stored::EaInode { .. } => 0,
+        }
+    }
+
     fn is(&self, index: NameIndex, name: &[u8]) -> bool {
         self.index == index && self.name == name
     }
@@ -199,15 +207,18 @@ impl Ext4 {
             let plan = put(place(Attribute::elsewhere(index, name, value, value_hash)));
             Plan { value: Some(value.to_vec()), ..plan }
         };
+        let can_be_elsewhere = !value.is_empty() && self.can_have_ea_inode(info);
+        let block_size = to_usize(self.superblock().block_size());
+        let for_names = if can_be_elsewhere { names_reserve(block_size) } else { 0 };
         let ways: [&dyn Fn() -> Plan; 4] = [
             &|| put(Put::InInode(Attribute::in_inode(index, name, value))),
             &|| put(Put::InBlock(Attribute::in_block(index, name, value))),
             &|| elsewhere(Put::InInode),
             &|| elsewhere(Put::InBlock),
         ];
-        let fits = |plan: &Plan| {
-            let can = plan.value.is_none() || !value.is_empty() && self.can_have_ea_inode(info);
-            can && plan.fits(old.area, to_usize(self.superblock().block_size()))
+        let fits = |plan: &Plan| match plan.value {
+            Some(_) => can_be_elsewhere && plan.fits(old.area, block_size),
+            None => plan.fits(old.area, block_size) && plan.values_in_block() <= block_size - for_names,
         };
         let plan = ways.into_iter().map(|way| way()).find(fits).ok_or(Errno::ENOSPC)?;
         // The count of the inode's blocks can say as many.
@@ -222,6 +233,12 @@ impl Ext4 {
         let short_link = info.fields().kind() == FileKind::Symlink && info.size() < MAP_SIZE as u64;
         self.superblock().features().incompat.contains(Incompat::EA_INODE) && !short_link
     }
+}
+
+/// How much of a block values leave to names, where they can be in inodes of their own: a block that they fill has no room for one more
+/// attribute, however small. As much as Linux leaves.
+fn names_reserve(block_size: usize) -> usize {
+    (block_size / 8).min(1024)
 }
 
 /// Where to put an attribute.
@@ -298,6 +315,11 @@ impl Plan {
         let own = self.own.as_deref().filter(|list| !list.is_empty());
         own.is_none_or(|list| xattr::size_in_inode(&borrowed(list)) <= area)
             && self.block.as_deref().is_none_or(|list| xattr::size_in_block(&borrowed(list)) <= block_size)
+    }
+
+    /// How many bytes of the block values take, if something is put there.
+    fn values_in_block(&self) -> usize {
+        self.block.iter().flatten().map(Attribute::value_in_block).sum()
     }
 
     /// Notes which inode has been made for the value.

@@ -391,6 +391,26 @@ fn a_short_link_with_a_large_attribute_leads_where_it_did() {
     }
 }
 
+/// As in the kernel's mount: values that would fill the block go to inodes of their own, so that more attributes can be named there.
+#[test]
+fn values_leave_room_for_names_where_they_can_be_elsewhere() {
+    for (spec, count) in [(VOLUMES[4], 8), (VOLUMES[5], 20), (SMALL_EA, 8)] {
+        if !spec.mounted(&[files]).can_run() {
+            continue;
+        }
+        let image = spec.mounted(&[files]).build();
+        let writing = Writing::open(&image);
+        let size = if spec.name == VOLUMES[5].name { 2000 } else { 460 };
+        for number in 0..count {
+            let name = format!("user.{number}");
+            let value = vec![b'v'; size];
+            let set = writing.session.set_xattr("/a", &name, &value, XattrFlags::empty(), How::FOLLOW);
+            set.unwrap_or_else(|error| panic!("{} {name}: {error}", spec.name));
+        }
+        writing.close(spec.name, &image);
+    }
+}
+
 /// Takes most blocks, and makes files for the rest: Linux does not give away the last ones.
 fn fill(root: &Path) -> std::io::Result<()> {
     files(root)?;
