@@ -42,15 +42,18 @@ impl Ext4 {
         caps: Caps,
     ) -> Result<()> {
         let mut info = self.changeable(inode)?;
+        let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
+        let shape = mode - FallocateMode::KEEP_SIZE;
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-        if end > self.max_file_bytes(&info) {
+        // A hole may reach further than a file without extents ever does, as in Linux: there is nothing.
+        let punches = shape == FallocateMode::PUNCH_HOLE;
+        let most = if punches { self.max_bytes_in_extents() } else { self.max_file_bytes(&info) };
+        if end > most {
             return Err(Errno::EFBIG.into());
         }
         if info.is_inline() {
             info = self.spill_inline(inode, caps)?;
         }
-        let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
-        let shape = mode - FallocateMode::KEEP_SIZE;
         if !info.has_extents() && shape != FallocateMode::PUNCH_HOLE {
             return Err(Errno::EOPNOTSUPP.into());
         }

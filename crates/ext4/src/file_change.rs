@@ -80,15 +80,24 @@ impl Ext4 {
 
     /// The largest size that a file can have: what its map reaches, and what `i_blocks` can count.
     pub(crate) fn max_file_bytes(&self, info: &InodeInfo) -> u64 {
-        let sb = self.superblock();
-        let bits = sb.geometry().block_bits();
-        let huge = sb.features().ro_compat.contains(RoCompat::HUGE_FILE);
-        let countable = if huge { u64::MAX } else { u64::from(u32::MAX) >> (bits - 9) };
         if info.has_extents() {
-            return (LOGICAL_END - 1).min(countable) << bits;
+            return self.max_bytes_in_extents();
         }
-        let map = self.indirect_map();
-        map.end().min(countable - map.indirect_blocks(countable.min(map.end()))) << bits
+        let (map, countable) = (self.indirect_map(), self.countable_blocks());
+        let blocks = map.end().min(countable - map.indirect_blocks(countable.min(map.end())));
+        blocks << self.superblock().geometry().block_bits()
+    }
+
+    /// The same for one with extents.
+    pub(crate) fn max_bytes_in_extents(&self) -> u64 {
+        (LOGICAL_END - 1).min(self.countable_blocks()) << self.superblock().geometry().block_bits()
+    }
+
+    /// How many blocks `i_blocks` can count.
+    fn countable_blocks(&self) -> u64 {
+        let sb = self.superblock();
+        let huge = sb.features().ro_compat.contains(RoCompat::HUGE_FILE);
+        if huge { u64::MAX } else { u64::from(u32::MAX) >> (sb.geometry().block_bits() - 9) }
     }
 
     /// Writes the beginning of a part: what is there already is written over, and then one hole is filled.

@@ -27,6 +27,31 @@ fn a_target_that_no_block_holds_leaves_nothing() {
     tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{e}"));
 }
 
+/// As in the kernel's mount.
+#[test]
+fn a_hole_may_reach_further_than_a_file_without_extents() {
+    let spec = ImageSpec::new("holes", 16 << 20, &["-t", "ext2", "-b", "1024"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let fs = open_for_writing(&image.path);
+    let root = session(Arc::clone(&fs) as _);
+    let file = root.open("/file", OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE).expect("a file");
+    file.write_at(&[1; 10_000], 0).expect("it is written");
+    let punch = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
+    file.fallocate(punch, 5000, 1 << 40).expect("all behind goes");
+    file.fallocate(punch, 1 << 40, 4096).expect("there is nothing");
+    let error = file.fallocate(punch, 1 << 41, 4096).expect_err("no file of this volume gets as far");
+    assert_eq!(error.errno(), Errno::EFBIG);
+    let mut contents = vec![2; 10_000];
+    assert_eq!(file.read_at(&mut contents, 0).expect("it is read"), 10_000);
+    assert!(contents[..5000] == [1; 5000] && contents[5000..] == [0; 5000]);
+    drop((file, root));
+    fs.close().expect("close");
+    tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{e}"));
+}
+
 /// The largest size that `set` does not refuse.
 fn largest(set: impl Fn(u64) -> bool) -> u64 {
     let (mut good, mut bad) = (0, 1 << 46);
