@@ -246,7 +246,10 @@ impl Blueprint {
         let (_, dir_gid, dir_mode) = dir.owner();
         let mut mode = mode;
         let mut gid = cred.gid();
-        if dir_mode & 0o2000 != 0 {
+        if sb.traits().bsd_groups {
+            // All there is to it: directories need no bit to hand it down.
+            gid = dir_gid;
+        } else if dir_mode & 0o2000 != 0 {
             gid = dir_gid;
             if kind == NewKind::Directory {
                 mode |= 0o2000;

@@ -38,6 +38,8 @@ pub struct FsTraits {
     pub fast_may_exec: bool,
     /// There are directories that ignore case in names, or there may be.
     pub casefold: bool,
+    /// New files take the group of their directory, whatever its mode says.
+    pub bsd_groups: bool,
 }
 
 /// A name in a directory, as `readdir` finds it.

@@ -159,6 +159,7 @@ impl FileSystem for MemFs {
             acl: true,
             fast_may_exec: true,
             casefold: false,
+            bsd_groups: false,
         }
     }
 

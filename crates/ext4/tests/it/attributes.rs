@@ -391,6 +391,52 @@ fn a_short_link_with_a_large_attribute_leads_where_it_did() {
     }
 }
 
+/// Makes files in directories of a group of their own, one of which hands it down.
+fn make_in_groups(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+    for (name, mode) in [("plain", 0o777), ("setgid", 0o2777)] {
+        let dir = folder.join(name);
+        std::fs::create_dir(&dir)?;
+        chown(&dir, None, Some(77))?;
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode))?;
+        std::fs::write(dir.join("file"), "")?;
+        std::fs::create_dir(dir.join("dir"))?;
+        std::os::unix::fs::symlink("target", dir.join("link"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn new_files_take_the_group_of_their_directory_where_the_volume_says_so() {
+    use std::os::unix::fs::MetadataExt as _;
+    let spec = volume("groups", &["-t", "ext4"]).then(&[Step::Tune2fs(&["-o", "bsdgroups"])]);
+    if !spec.can_run() {
+        return;
+    }
+    let (ours, theirs) = (spec.build(), spec.build());
+    let mount = theirs.mount("");
+    make_in_groups(&mount.path).expect("files");
+    let writing = Writing::open(&ours);
+    let session = &writing.session;
+    for (dir, mode) in [("plain", 0o777), ("setgid", 0o2777)] {
+        let path = |name: &str| format!("/{dir}/{name}");
+        session.mkdir(format!("/{dir}"), 0o777).expect("a directory");
+        session.chown(format!("/{dir}"), None, Some(77), How::FOLLOW).expect("its group");
+        session.chmod(format!("/{dir}"), mode, How::FOLLOW).expect("its mode");
+        session.mknod(path("file"), NewKind::Regular, 0o644).expect("a file");
+        session.mkdir(path("dir"), 0o755).expect("a directory");
+        session.symlink("target", path("link")).expect("a link");
+        for name in ["file", "dir", "link"] {
+            let ours = session.stat(path(name), How::NOFOLLOW).expect("it is there");
+            let theirs = mount.path.join(dir).join(name).symlink_metadata().expect("it is there");
+            let found = (ours.gid, u32::from(ours.mode));
+            assert_eq!(found, (theirs.gid(), theirs.mode() & 0o7777), "{dir}/{name}");
+        }
+    }
+    mount.unmount();
+    writing.close("groups", &ours);
+}
+
 /// As in the kernel's mount: values that would fill the block go to inodes of their own, so that more attributes can be named there.
 #[test]
 fn values_leave_room_for_names_where_they_can_be_elsewhere() {

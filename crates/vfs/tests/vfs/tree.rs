@@ -96,6 +96,7 @@ impl FileSystem for TreeFs {
             acl: true,
             fast_may_exec: true,
             casefold: false,
+            bsd_groups: false,
         }
     }
 
