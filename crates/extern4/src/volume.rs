@@ -65,6 +65,7 @@ pub struct Stats {
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     atime: Option<Atime>,
+    dir_atime: Option<bool>,
     partition: Option<u32>,
     offset_bytes: u64,
     write: bool,
@@ -109,6 +110,12 @@ impl OpenOptions {
     /// When reading a file of a volume that is open for writing changes its access time; [`Atime::Relative`] by default.
     pub fn atime(&mut self, atime: Atime) -> &mut Self {
         self.atime = Some(atime);
+        self
+    }
+
+    /// Whether reading a directory changes its access time as reading a file does; true by default.
+    pub fn dir_atime(&mut self, dir_atime: bool) -> &mut Self {
+        self.dir_atime = Some(dir_atime);
         self
     }
 
@@ -195,6 +202,7 @@ impl OpenOptions {
         let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
         let mut options = SuperOptions { read_only: !self.write, ..SuperOptions::default() };
         options.atime = self.atime.unwrap_or(options.atime);
+        options.dir_atime = self.dir_atime.unwrap_or(options.dir_atime);
         if let Some(files) = self.cached_files {
             (options.max_dentries, options.max_inodes) = (files, files);
         }

@@ -43,6 +43,8 @@ pub struct MountOptions {
     pub noatime: bool,
     /// The mount table says that it changes them each time, if the mount is root's.
     pub strictatime: bool,
+    /// It says that reading a directory changes none, if the mount is root's.
+    pub nodiratime: bool,
     /// Other users may use it, too. For root they always may.
     pub allow_other: bool,
     /// Every change is synchronous.
@@ -190,6 +192,7 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags.set(MountFlags::NODEV, options.nodev);
     flags.set(MountFlags::NOEXEC, options.noexec);
     flags.set(MountFlags::NOATIME, options.noatime);
+    flags.set(MountFlags::NODIRATIME, options.nodiratime);
     flags.set(MountFlags::STRICTATIME, options.strictatime);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);

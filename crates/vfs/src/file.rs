@@ -441,7 +441,8 @@ impl OpenFile {
     /// Notes a read. A read that succeeded is not failed because its time could not be kept.
     fn touch_atime(&self) {
         let sb = self.sb();
-        if sb.atime() == Atime::Never
+        let policy = sb.atime(self.inode());
+        if policy == Atime::Never
             || self.flags.contains(OpenFlags::NOATIME)
             || self.location.mount.is_read_only()
         {
@@ -449,7 +450,7 @@ impl OpenFile {
         }
         let inode = self.inode();
         let (attr, now) = (inode.attr(), clock::now());
-        if attr.flags.contains(crate::attr::FileFlags::NOATIME) || !atime_is_due(sb.atime(), &attr, now) {
+        if attr.flags.contains(crate::attr::FileFlags::NOATIME) || !atime_is_due(policy, &attr, now) {
             return;
         }
         if let Ok(_writer) = WriteGuard::take(&self.location.mount) {

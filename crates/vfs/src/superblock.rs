@@ -53,6 +53,8 @@ pub struct SuperOptions {
     pub read_only: bool,
     /// When reading changes access times.
     pub atime: Atime,
+    /// Reading a directory changes its access time, too.
+    pub dir_atime: bool,
     /// Dentries to keep beside those in use.
     pub max_dentries: usize,
     /// Inodes to keep beside those in use.
@@ -71,6 +73,7 @@ impl Default for SuperOptions {
         Self {
             read_only: false,
             atime: Atime::Relative,
+            dir_atime: true,
             max_dentries: 1 << 18,
             // Each dentry keeps its inode in use, so fewer than dentries would be searched for in vain.
             max_inodes: 1 << 18,
@@ -142,6 +145,7 @@ pub struct SuperBlock {
     fs: Arc<dyn FileSystem>,
     traits: FsTraits,
     atime: Atime,
+    dir_atime: bool,
     protected_hardlinks: bool,
     root: Shared<Dentry>,
     rename_mutex: Mutex<()>,
@@ -187,6 +191,7 @@ impl SuperBlock {
             id,
             traits,
             atime: options.atime,
+            dir_atime: options.dir_atime,
             protected_hardlinks: options.protected_hardlinks,
             gate,
             root,
@@ -346,8 +351,9 @@ impl SuperBlock {
         self.protected_hardlinks
     }
 
-    pub(crate) fn atime(&self) -> Atime {
-        self.atime
+    /// When reading `inode` changes its access time.
+    pub(crate) fn atime(&self, inode: &Inode) -> Atime {
+        if self.dir_atime || !inode.is_dir() { self.atime } else { Atime::Never }
     }
 
     /// The inode `ino`, from the cache or read.

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Stay in the foreground until the volume is unmounted
     #[arg(short, long)]
     foreground: bool,
-    /// Options as mount(8) spells them: ro, noatime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
+    /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
@@ -250,6 +250,7 @@ fn open_as_it_may_be(
 fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     let mut open = Volume::options();
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
+    open.dir_atime(!options.mount.nodiratime);
     open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
     if let Some(interval) = options.commit_interval() {
         open.commit_interval(interval);

@@ -297,6 +297,7 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
         ("nolazytime", "lazytime"),
         ("noatime", "atime"),
         ("ro,strictatime", "atime"),
+        ("nodiratime", "diratime"),
         ("ro,errors=continue", "errors"),
         ("memory=64M", "memory"),
         ("ro,uid=7", "uid"),
@@ -313,6 +314,32 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
     assert!(fs::write(served.path("file"), "text").is_err());
     served.umount();
     sound(&image);
+}
+
+#[test]
+fn directories_can_be_read_without_a_note() {
+    if !can_mount() {
+        return;
+    }
+    for (words, noted) in [("strictatime", true), ("strictatime,nodiratime", false)] {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", words]);
+        fs::write(served.path("file"), "text").expect("a file");
+        let before = std::time::SystemTime::UNIX_EPOCH;
+        let times = fs::FileTimes::new().set_accessed(before).set_modified(before);
+        fs::File::open(&served.dir).and_then(|dir| dir.set_times(times)).expect("its times");
+        assert_eq!(fs::read_dir(&served.dir).expect("it is read").count(), 2, "with lost+found");
+        let accessed = |path| fs::metadata(path).and_then(|found| found.accessed()).expect("its time");
+        assert_eq!(accessed(served.dir.clone()) != before, noted, "{words}");
+        // mount(8) says with a remount what the table says.
+        let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
+        let dir = served.dir.to_str().expect("a plain name");
+        let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted");
+        assert_eq!(line.contains(",nodiratime,"), !noted, "{line}");
+        assert_eq!(remount(&image, if noted { "ro" } else { "ro,nodiratime" }), None, "{words}");
+        served.umount();
+        sound(&image);
+    }
 }
 
 /// For mount(8) says with a remount what the table says.

@@ -88,7 +88,6 @@ const WORDS: &[(&str, Plain)] = &[
     ("barrier", |_| {}),
     ("barrier=1", |_| {}),
     ("nodiscard", |_| {}),
-    ("diratime", |_| {}),
     ("data=ordered", |o| o.data = Some(DataMode::Ordered)),
     ("data=writeback", |o| o.data = Some(DataMode::Writeback)),
     ("data=journal", |o| o.data = Some(DataMode::Journal)),
@@ -102,6 +101,8 @@ const WORDS: &[(&str, Plain)] = &[
     ("noatime", |o| o.atime = Atime::Never),
     ("atime", |o| o.atime = Atime::Relative),
     ("relatime", |o| o.atime = Atime::Relative),
+    ("diratime", |o| o.mount.nodiratime = false),
+    ("nodiratime", |o| o.mount.nodiratime = true),
     ("norelatime", |o| o.atime = Atime::Strict),
     ("strictatime", |o| o.atime = Atime::Strict),
     ("lazytime", |o| o.lazytime = true),
@@ -223,6 +224,7 @@ impl Options {
         };
         vec![
             ("atime", atime.to_owned()),
+            ("diratime", (!self.mount.nodiratime).to_string()),
             ("errors", errors.to_owned()),
             ("lazytime", self.lazytime.to_string()),
             ("memory", self.memory.blocks_bytes.to_string()),
@@ -303,6 +305,7 @@ mod tests {
         assert!(!read(&["ro,rw"]).read_only);
         assert!(!read(&["ro", "rw"]).mount.read_only);
         assert_eq!(read(&["noatime", "strictatime"]).atime, Atime::Strict);
+        assert!(read(&["nodiratime"]).mount.nodiratime && !read(&["nodiratime,diratime"]).mount.nodiratime);
         let options = read(&["nosuid,nodev,lazytime,,defaults", "dev"]);
         assert!(options.mount.nosuid && !options.mount.nodev && options.lazytime);
         assert!(read(&["lifetime=0"]).lifetime.is_zero() && !read(&[]).lifetime.is_zero());
