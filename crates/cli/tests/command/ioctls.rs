@@ -58,6 +58,11 @@ fn projects_and_flags_are_set_by_owners() {
         ));
         assert!(user(1000, "echo text > dir/below; chattr +d file; lsattr -p file | grep -q '^ *42 .*d'"));
         assert!(user(1000, "lsattr -p dir/below | grep -q '^ *43 '"));
+        // As with the kernel: what has no effect here is kept, and handed down.
+        assert!(user(
+            1000,
+            "chattr +x dir; lsattr -d dir | grep -q '^[^ ]*x'; mkdir dir/x; lsattr -d dir/x | grep -q '^[^ ]*x'"
+        ));
         for script in ["chattr -p 1 file", "chattr +d dir", "chattr -P dir"] {
             assert!(!user(2000, script), "{script}");
         }

@@ -23,8 +23,8 @@ const LABEL_BYTES: usize = 256;
 const ENOTTY: u16 = 25;
 
 /// Inode flags that users see, and those that they set (`chattr(1)`): of ext4's, which are `FS_*_FL`.
-const VISIBLE: u32 = 0x705b_dfff;
-const MODIFIABLE: u32 = 0x604b_c0ff;
+const VISIBLE: u32 = 0x725b_dfff;
+const MODIFIABLE: u32 = 0x624b_c0ff;
 
 /// `struct fsxattr`.
 #[repr(C)]
