@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::FileExt as _;
 
+use extern4_testkit::zoo;
+
 use crate::run::{command, extern4, failed, machine, ok, partitioned};
 
 #[test]
@@ -98,6 +100,20 @@ fn an_unknown_feature_is_refused_by_name() {
     file.write_all_at(&features, 1024 + 0x60).expect("a superblock");
     let errors = failed(&extern4(&image, ["ls", "disk.img"]), 3);
     assert!(errors.contains("FEATURE_I31"), "{errors}");
+}
+
+#[test]
+fn a_journal_elsewhere_is_missed_without_blame() {
+    let spec = zoo::spec("ext4_external_journal");
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let name = image.path.file_name().expect("a name").to_str().expect("text");
+    ok(extern4(&image, ["ls", name]));
+    let said = failed(&extern4(&image, ["mkdir", &format!("{name}:/new")]), 3);
+    assert!(said.contains("its journal is on another device, which was not given"), "{said}");
+    assert!(!said.contains("was not cleanly unmounted"), "it was: {said}");
 }
 
 #[test]
