@@ -9,6 +9,7 @@ mod attributes;
 mod copier;
 mod data;
 mod into;
+mod links;
 mod progress;
 mod source;
 mod tree;

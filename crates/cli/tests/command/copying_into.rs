@@ -107,6 +107,57 @@ fn what_cannot_be_read_or_made_is_said_and_the_rest_is_copied() {
     sound(&image);
 }
 
+/// A file with a name in `one` and some in `two`, where there is another file of the first name.
+fn names_in_common(image: &Image) -> [&'static str; 2] {
+    let at = |path: &str| image.scratch().join(path);
+    for directory in ["one", "two"] {
+        std::fs::create_dir(at(directory)).expect("a directory");
+        std::fs::write(at(directory).join("name"), directory).expect("a file");
+    }
+    for number in 0..10 {
+        std::fs::hard_link(at("one/name"), at(&format!("two/link{number}"))).expect("a link");
+    }
+    ["one/.", "two/."]
+}
+
+#[test]
+fn a_name_that_two_sources_have_is_the_last_ones_and_other_links_are_not_led_there() {
+    let image = empty();
+    let sources = names_in_common(&image);
+    let links: Vec<_> = (0..10).map(|number| format!("disk.img:/link{number}")).collect();
+    let right = |place: &str| {
+        let texts =
+            |names: &[String]| names.iter().map(|name| said(&image, &["cat", name])).collect::<Vec<_>>();
+        assert_eq!(texts(&[format!("{place}name")]), ["two"], "{place}");
+        let links: Vec<_> = (0..10).map(|number| format!("{place}link{number}")).collect();
+        assert_eq!(texts(&links), ["one"; 10], "{place}");
+    };
+    let archive = |sources: &[&str], to: &str| {
+        quietly(&image, &[&["cp", "-a"], sources, &[to]].concat());
+    };
+    archive(&sources, "disk.img:/");
+    right("disk.img:/");
+    for to in ["disk.img:/tree", "disk.img:/twin"] {
+        quietly(&image, &["mkdir", to]);
+    }
+    quietly(&image, &["cp", "-a", "one", "two", "disk.img:/tree"]);
+    let sources = ["disk.img:/tree/one/.", "disk.img:/tree/two/."];
+    archive(&sources, "disk.img:/twin");
+    right("disk.img:/twin/");
+    std::fs::create_dir(image.scratch().join("out")).expect("a directory");
+    archive(&sources, "out");
+    archive(&["out"], "disk.img:/");
+    right("disk.img:/out/");
+    // A file that is named twice has been copied already.
+    for to in ["disk.img:/", "out"] {
+        archive(&["disk.img:/tree/two/link0", "disk.img:/tree/one/name", "disk.img:/tree/two/link0"], to);
+    }
+    archive(&["two/link1", "two/link1"], "disk.img:/");
+    assert_eq!(said(&image, &["cat", &links[0], &links[1], "disk.img:/name"]), "oneoneone");
+    assert_eq!(std::fs::read(image.scratch().join("out/link0")).expect("a file"), b"one");
+    sound(&image);
+}
+
 #[test]
 fn copies_into_a_volume_go_where_cp_puts_them() {
     let image = machine();

@@ -1,6 +1,5 @@
 //! A copy, from its first file to its last.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,6 +19,7 @@ use crate::text::escape;
 use super::Args;
 use super::attributes::{Keep, Lost, Original};
 use super::data::{Contents, Error};
+use super::links::Links;
 use super::progress::Progress;
 use super::tree::{self, Tree};
 
@@ -85,13 +85,13 @@ pub(super) struct Copier<'a> {
     progress: Progress,
     buffer: Vec<u8>,
     sources: Vec<Source>,
+    /// Files with several names: which source, and the inode there; and their copies.
+    links: Links<(usize, u64), tree::Id, tree::Spot>,
 }
 
 /// A volume that is copied from.
 struct Source {
     image: Image,
-    /// Where the first name of a file with several went, by inode.
-    links: HashMap<u64, tree::Spot>,
     /// The image file, for data that stands in it as it is.
     raw: Option<Raw>,
 }
@@ -110,7 +110,8 @@ impl<'a> Copier<'a> {
         static UMASK: OnceLock<u32> = OnceLock::new();
         let umask = *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode());
         let progress = Progress::new(args.quiet);
-        Self { args, umask, lost: Lost::default(), progress, buffer: Vec::new(), sources: Vec::new() }
+        let (lost, buffer, sources, links) = (Lost::default(), Vec::new(), Vec::new(), Links::new());
+        Self { args, umask, lost, progress, buffer, sources, links }
     }
 
     /// Copies one place.
@@ -304,7 +305,18 @@ impl<'a> Copier<'a> {
     ) -> Result<(), Error> {
         let metadata = original.metadata;
         let linked = self.args.archive && metadata.nlink() > 1;
-        if linked && self.link(original, name, tree)? {
+        let id = (self.source(original.volume), metadata.ino());
+        if !self.links.is_empty()
+            && let Some(there) = tree.find(name)?
+            && self.links.has_name(&id, &there)
+        {
+            self.progress.file();
+            return Ok(());
+        }
+        if linked && let Some(first) = self.links.first(&id) {
+            let (directory, first) = first.open_parent()?;
+            tree.make(name, |to, name| linkat(&directory, first, to, name, AtFlags::empty()))?;
+            self.progress.file();
             return Ok(());
         }
         match metadata.file_type() {
@@ -319,9 +331,8 @@ impl<'a> Copier<'a> {
                 original.keep_at(tree.current()?, name, keep, &mut self.lost)?;
             }
         }
-        if linked {
-            let spot = tree.spot(name);
-            self.source(original.volume).links.insert(metadata.ino(), spot);
+        if linked && let Some(copy) = tree.find(name)? {
+            self.links.add(id, copy, tree.spot(name));
         }
         self.progress.file();
         Ok(())
@@ -359,25 +370,13 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Makes another name for a file that is copied already; tells whether it is.
-    fn link(&mut self, original: &Original<'_>, name: &OsStr, tree: &mut Tree) -> Result<bool, Error> {
-        let Some(first) = self.source(original.volume).links.get(&original.metadata.ino()) else {
-            return Ok(false);
-        };
-        let (directory, first) = first.open_parent()?;
-        tree.make(name, |to, name| linkat(&directory, first, to, name, AtFlags::empty()))?;
-        self.progress.file();
-        Ok(true)
-    }
-
-    fn source(&mut self, volume: &Opened) -> &mut Source {
+    /// The number of a volume that is copied from.
+    fn source(&mut self, volume: &Opened) -> usize {
         let at = self.sources.iter().position(|source| source.image == volume.image);
-        let at = at.unwrap_or_else(|| {
-            let source = Source { image: volume.image.clone(), links: HashMap::new(), raw: Raw::new(volume) };
-            self.sources.push(source);
+        at.unwrap_or_else(|| {
+            self.sources.push(Source { image: volume.image.clone(), raw: Raw::new(volume) });
             self.sources.len() - 1
-        });
-        &mut self.sources[at]
+        })
     }
 
     fn contents(
@@ -388,7 +387,8 @@ impl<'a> Copier<'a> {
         copy: impl FnOnce(Contents<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let mut raw = self.source(volume).raw.take();
+        let source = self.source(volume);
+        let mut raw = self.sources[source].raw.take();
         let progress = &self.progress;
         let copied = copy(Contents {
             from,
@@ -397,7 +397,7 @@ impl<'a> Copier<'a> {
             buffer: &mut buffer,
             copied: &mut |bytes| progress.bytes(bytes),
         });
-        self.source(volume).raw = raw;
+        self.sources[source].raw = raw;
         self.buffer = buffer;
         copied
     }

@@ -5,7 +5,6 @@
 //! written. New files belong to the caller and have the modes of their originals without what the umask 022 takes,
 //! unless they are to be kept.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -20,6 +19,7 @@ use crate::text::escape;
 
 use super::ahead;
 use super::attributes::Lost;
+use super::links::Links;
 use super::progress::Progress;
 use super::source::{Body, Contents, Directory, Fault, Found, Id, Node, Wants, Xattrs};
 use super::walk::{Step, Walk};
@@ -69,8 +69,8 @@ pub(super) struct IntoVolume<'a> {
     buffer: Vec<u8>,
     /// Volumes, by the numbers that [`Id`]s have; the one that is written is the first.
     volumes: Vec<Image>,
-    /// Where the first name of a file with several went.
-    links: HashMap<Id, PathBuf>,
+    /// Files with several names, and the inodes of their copies.
+    links: Links<Id, u64, PathBuf>,
     /// The image that is written, if it is a file of the host: it is not copied into itself.
     image: Option<Id>,
 }
@@ -122,7 +122,7 @@ impl<'a> IntoVolume<'a> {
             progress: Progress::new(args.quiet),
             buffer: vec![0; CHUNK_BYTES],
             volumes: vec![to.image.clone()],
-            links: HashMap::new(),
+            links: Links::new(),
             image: image.ok().map(|node| node.id),
         }
     }
@@ -357,7 +357,14 @@ impl<'a> IntoVolume<'a> {
     fn file(&mut self, found: &mut Found, bytes: &[u8], spot: &Spot<'_>) -> Result<(), Failure> {
         let node = &found.node;
         let linked = self.args.archive && node.links > 1;
-        if linked && let Some(first) = self.links.get(&node.id) {
+        if !self.links.is_empty()
+            && let Ok(there) = spot.directory.symlink_metadata(spot.name)
+            && self.links.has_name(&node.id, &there.ino())
+        {
+            self.progress.file();
+            return Ok(());
+        }
+        if linked && let Some(first) = self.links.first(&node.id) {
             let first = first.clone();
             let root = &self.to.session;
             // Both names from the root: they need not be near each other.
@@ -398,7 +405,8 @@ impl<'a> IntoVolume<'a> {
             self.keep(&found.name, &found.node, xattrs, (spot.directory, spot.name), has_acl)?;
         }
         if linked {
-            self.links.insert(found.node.id, spot.path.to_owned());
+            let copy = spot.directory.symlink_metadata(spot.name)?.ino();
+            self.links.add(found.node.id, copy, spot.path.to_owned());
         }
         self.progress.file();
         Ok(())

@@ -34,6 +34,9 @@ pub(super) struct Spot {
     names: Vec<OsString>,
 }
 
+/// Which file it is: its device and inode.
+pub(super) type Id = (u64, u64);
+
 fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
@@ -109,6 +112,16 @@ impl Tree {
     pub(super) fn spot(&self, name: &OsStr) -> Spot {
         let names = self.levels.iter().map(|level| level.name.clone()).chain([name.to_owned()]).collect();
         Spot { base: Rc::clone(&self.base), names }
+    }
+
+    /// What is called `name` in the current directory; a link itself.
+    #[allow(clippy::useless_conversion, reason = "these fields have other types elsewhere")]
+    pub(super) fn find(&mut self, name: &OsStr) -> io::Result<Option<Id>> {
+        match statat(self.current()?, step(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some((found.st_dev.into(), found.st_ino.into()))),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Makes something called `name` in the current directory, in the place of whatever file is there.
