@@ -159,6 +159,20 @@ fn a_name_that_two_sources_have_is_the_last_ones_and_other_links_are_not_led_the
 }
 
 #[test]
+fn files_that_do_not_say_how_long_they_are_are_copied_to_their_end() {
+    let image = empty();
+    let version = std::fs::read_to_string("/proc/version").expect("a file that says it is empty");
+    quietly(&image, &["cp", "/proc/version", "disk.img:/plain"]);
+    quietly(&image, &["cp", "-a", "/proc/version", "disk.img:/kept"]);
+    quietly(&image, &["cp", "-r", "/proc/sys/kernel/random", "disk.img:/"]);
+    assert_eq!(said(&image, &["cat", "disk.img:/plain", "disk.img:/kept"]), version.repeat(2));
+    let boot =
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a file that says it is empty");
+    assert_eq!(said(&image, &["cat", "disk.img:/random/boot_id"]), boot);
+    sound(&image);
+}
+
+#[test]
 fn copies_into_a_volume_go_where_cp_puts_them() {
     let image = machine();
     let at = |path: &str| image.scratch().join(path);

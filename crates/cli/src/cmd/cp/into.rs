@@ -456,24 +456,34 @@ impl<'a> IntoVolume<'a> {
         let size = from.size()?;
         let mut end = 0;
         while let Some((start, stop)) = from.data(end, size)? {
-            let mut at = start;
-            while at < stop {
-                let wanted = usize::try_from(stop - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-                let len = from.read_at(&mut self.buffer[..wanted], at)?;
-                if len == 0 {
-                    // Somebody has cut it short.
-                    return Ok(());
-                }
-                to.write_all_at(&self.buffer[..len], at)?;
-                at += len as u64;
-                self.progress.bytes(len as u64);
+            if !self.piece(from, to, start, stop)? {
+                // Somebody has cut it short.
+                return Ok(());
             }
             end = stop;
         }
         if end < size {
             to.set_len(size)?;
         }
+        // It may have grown, and files of /proc do not say how much is in them.
+        self.piece(from, to, size, u64::MAX)?;
         Ok(())
+    }
+
+    /// Copies from `start` to `stop`; tells whether there is as much.
+    fn piece(&mut self, from: &Contents, to: &extern4::File, start: u64, stop: u64) -> Result<bool, Failure> {
+        let mut at = start;
+        while at < stop {
+            let wanted = usize::try_from(stop - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let len = from.read_at(&mut self.buffer[..wanted], at)?;
+            if len == 0 {
+                return Ok(false);
+            }
+            to.write_all_at(&self.buffer[..len], at)?;
+            at += len as u64;
+            self.progress.bytes(len as u64);
+        }
+        Ok(true)
     }
 
     /// Gives a copy what its original has, in one step where nothing is in the way of it.
