@@ -6,6 +6,7 @@
 use extern4_disk::bitmap::initial_block_bitmap;
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
+use extern4_disk::inode::RESIZE_INO;
 use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
 
@@ -194,6 +195,12 @@ impl Checker<'_> {
     pub(super) fn fixed_at(&self, block: u64) -> Option<&Fixed> {
         let next = self.fixed.partition_point(|piece| piece.start <= block);
         next.checked_sub(1).map(|at| &self.fixed[at]).filter(|piece| block - piece.start < piece.len)
+    }
+
+    /// Whether inode `ino` may name `block`, though that is claimed already: what is kept for the descriptors to grow is in the map
+    /// of the resize inode.
+    pub(super) fn is_kept_for_resizing(&self, ino: u32, block: u64) -> bool {
+        ino == RESIZE_INO && self.fixed_at(block).is_some_and(|piece| piece.part == Part::Header)
     }
 
     /// What the block bitmap of a group would say in which no file owns anything.

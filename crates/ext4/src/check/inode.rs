@@ -18,7 +18,7 @@ use extern4_disk::xattr::Attrs;
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use super::Checker;
-use super::fault::{Fault, Part, Wrong};
+use super::fault::{Fault, Wrong};
 use super::map::{self, DataRun, Visitor};
 use super::quota::Owned;
 use super::report::{Report, Sink};
@@ -568,12 +568,6 @@ struct Claimer<'a> {
 }
 
 impl Claimer<'_> {
-    /// The blocks that the resize inode names are kept for the descriptors to grow, and claimed as such.
-    fn is_kept_for_resizing(&self, block: u64) -> bool {
-        self.inode.ino() == RESIZE_INO
-            && self.checker.fixed_at(block).is_some_and(|piece| piece.part == Part::Header)
-    }
-
     fn claim(&mut self, start: u64, len: u64) -> u64 {
         let shift = self.checker.geometry.cluster_shift();
         if shift == 0 {
@@ -595,7 +589,7 @@ impl Claimer<'_> {
 
 impl Visitor for Claimer<'_> {
     fn node(&mut self, block: u64) -> bool {
-        if self.is_kept_for_resizing(block) {
+        if self.checker.is_kept_for_resizing(self.inode.ino(), block) {
             self.mapped.clusters += 1;
             return true;
         }
@@ -606,7 +600,7 @@ impl Visitor for Claimer<'_> {
     }
 
     fn run(&mut self, run: DataRun) {
-        if self.is_kept_for_resizing(run.physical) {
+        if self.checker.is_kept_for_resizing(self.inode.ino(), run.physical) {
             self.mapped.clusters += run.len;
             return;
         }

@@ -4,7 +4,7 @@
 //! walked once more, and whoever names one of them is kept.
 
 use extern4_disk::group::GroupDescriptor;
-use extern4_disk::inode::{BAD_BLOCKS_INO, FileKind, Inode, InodeFlags, RESIZE_INO};
+use extern4_disk::inode::{BAD_BLOCKS_INO, FileKind, Inode, InodeFlags};
 use extern4_disk::{Place, Structure};
 
 use super::Checker;
@@ -87,7 +87,7 @@ impl Search<'_> {
         extern4_disk::inode::store_checksum(&mut record, ino, sb);
         let Ok(inode) = Inode::decode(&record, ino, sb, Place::new(Structure::Inode)) else { return };
         let in_use = inode.links() > 0 || ino == BAD_BLOCKS_INO || self.checker.orphans.contains(&ino);
-        if !in_use || ino == RESIZE_INO {
+        if !in_use {
             return;
         }
         self.ino = ino;
@@ -133,12 +133,16 @@ impl Search<'_> {
 
 impl Visitor for Search<'_> {
     fn node(&mut self, block: u64) -> bool {
-        self.keep(block, 1, Owner::Inode(self.ino));
+        if !self.checker.is_kept_for_resizing(self.ino, block) {
+            self.keep(block, 1, Owner::Inode(self.ino));
+        }
         self.nodes.first_visit(block)
     }
 
     fn run(&mut self, run: DataRun) {
-        self.keep(run.physical, run.len, Owner::Inode(self.ino));
+        if !self.checker.is_kept_for_resizing(self.ino, run.physical) {
+            self.keep(run.physical, run.len, Owner::Inode(self.ino));
+        }
     }
 
     fn fault(&mut self, _fault: Fault) {}
