@@ -2,6 +2,7 @@
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
+use extern4_disk::journal::JournalSuperblock;
 use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::superblock::JournalLocation;
@@ -39,10 +40,13 @@ impl Checker<'_> {
                         "the journal is not empty, but the superblock says that nothing is to be recovered";
                     report.push(Fault::mismatch(place, what));
                 }
-                if journal.superblock.errno != 0 {
-                    let value = u64::from(journal.superblock.errno.unsigned_abs());
-                    report.push(Fault::field(place, "s_errno", value));
-                }
+                let what = match journal.superblock.errno {
+                    0 => return,
+                    JournalSuperblock::EIO => "it notes that something could not be read or written",
+                    JournalSuperblock::EUCLEAN => "it notes that damage has been found on the volume",
+                    _ => "it notes an error of whoever wrote to the volume",
+                };
+                report.push(Fault::mismatch(place, what));
             }
             Ok(None) => {
                 // On another device, it has a UUID.

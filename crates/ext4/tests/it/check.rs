@@ -1,6 +1,7 @@
 //! Whole volumes checked, and judged by `e2fsck -fn`: what it has nothing to say of is clean, and what it complains of
 //! is reported.
 
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -352,6 +353,23 @@ fn a_block_with_two_owners_is_reported_with_both() {
             "{faults:?}"
         );
     }
+}
+
+#[test]
+fn an_error_that_the_journal_notes_is_reported_as_such() {
+    let spec = ImageSpec::new("noted", 16 << 20, &["-t", "ext3", "-b", "1024"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let block = image.debugfs("bmap <8> 0\n");
+    let block: u64 = block.trim().lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+    // `s_errno` stands 0x20 bytes into the journal's superblock.
+    let file = std::fs::File::options().write(true).open(&image.path).expect("the image");
+    file.write_all_at(&(-5_i32).to_be_bytes(), block * 1024 + 0x20).expect("an I/O error that is noted");
+    let (faults, _) = faults(&image.path, 1).expect("a volume");
+    let said: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["journal superblock, inode 8: it notes that something could not be read or written"]);
 }
 
 #[test]
