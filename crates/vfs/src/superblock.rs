@@ -170,10 +170,12 @@ impl SuperBlock {
         let gate = Gate::new(options.read_only || traits.read_only);
         let icache = InodeCache::new(options.max_inodes, Arc::clone(gate.unlinked()));
         let dcache = DentryCache::new(options.max_dentries, options.max_negatives_per_dir);
-        let root = icache.get(&fs, fs.root_ino())?;
-        if !root.is_dir() {
-            return Err(Errno::ENOTDIR.into());
-        }
+        let root = match icache.get(&fs, fs.root_ino()) {
+            Ok(root) if root.is_dir() => root,
+            Err(error) if error != Errno::ESTALE => return Err(error),
+            // Every file system has one, unless it is damaged.
+            _ => return Err(Error::with_cause(Errno::EUCLEAN, "there is no root directory")),
+        };
         let root = Shared::new(Dentry::root(dcache.new_id(), root));
         let alias = Alias { dentry: root.id(), parent: root.id(), name: Name::new(b"") };
         directory(&root).claim_alias(alias, |_| true);

@@ -133,6 +133,18 @@ fn corruption_is_told_with_its_place() {
 }
 
 #[test]
+fn a_volume_without_a_root_directory_is_corrupt() {
+    for damage in ["clri <2>", "sif <2> links_count 0", "sif <2> mode 0100755"] {
+        let image = machine();
+        image.debugfs(&format!("{damage}\n"));
+        for command in ["ls", "check"] {
+            let errors = failed(&extern4(&image, [command, "disk.img"]), 4);
+            assert!(errors.contains("there is no root directory"), "{damage}: {errors}");
+        }
+    }
+}
+
+#[test]
 fn a_closed_pipe_is_quiet() {
     let image = machine();
     for args in [&["find", "disk.img"][..], &["cat", "disk.img:/etc/passwd"], &["ls", "-lR", "disk.img"]] {
