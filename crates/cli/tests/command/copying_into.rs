@@ -173,6 +173,29 @@ fn files_that_do_not_say_how_long_they_are_are_copied_to_their_end() {
 }
 
 #[test]
+fn what_pipes_and_devices_say_is_copied_unless_trees_are() {
+    let image = empty();
+    let dir = image.scratch();
+    let length = 3 << 20;
+    let pipe = format!("head -c {length} /dev/zero | \"$0\" cp /dev/stdin disk.img:/zeroes");
+    tool(dir, "sh", ["-c", &pipe, env!("CARGO_BIN_EXE_extern4")]);
+    quietly(&image, &["cp", "/dev/null", "disk.img:/"]);
+    tool(dir, "mkfifo", ["pipe"]);
+    let named = "timeout 60 sh -c 'echo text > pipe' & \"$0\" cp pipe disk.img:/text && wait";
+    tool(dir, "sh", ["-c", named, env!("CARGO_BIN_EXE_extern4")]);
+    quietly(&image, &["cp", "-r", "pipe", "disk.img:/pipe"]);
+    assert_eq!(stat(&image, "%F %s", "disk.img:/zeroes"), format!("regular file {length}"));
+    assert_eq!(stat(&image, "%F", "disk.img:/null"), "regular empty file");
+    assert_eq!(said(&image, &["cat", "disk.img:/text"]), "text\n");
+    assert_eq!(stat(&image, "%F", "disk.img:/pipe"), "fifo");
+    // Where there is nobody to read from.
+    let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).expect("a socket");
+    let errors = failed(&extern4(&image, ["cp", "socket", "disk.img:/"]), 1);
+    assert_eq!(errors, "extern4: cp: socket: No such device or address\n");
+    sound(&image);
+}
+
+#[test]
 fn copies_into_a_volume_go_where_cp_puts_them() {
     let image = machine();
     let at = |path: &str| image.scratch().join(path);

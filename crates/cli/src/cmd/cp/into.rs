@@ -176,7 +176,8 @@ impl<'a> IntoVolume<'a> {
         if !node.is_dir() && there.is_none() && is_slashed(&destination.path) {
             return Err(Failure::Says("there is no directory to put it into"));
         }
-        if node.kind == FileType::Regular
+        let is_read = node.kind == FileType::Regular || follow && matches!(from, Source::Host(_));
+        if is_read
             && there.is_none()
             && session.symlink_metadata(&destination.path).is_ok_and(|found| found.is_symlink())
         {
@@ -372,7 +373,7 @@ impl<'a> IntoVolume<'a> {
             self.progress.file();
             return Ok(());
         }
-        if node.kind == FileType::Regular && self.image == Some(node.id) {
+        if matches!(found.body, Ok(Body::Open(_) | Body::Read(_))) && self.image == Some(node.id) {
             return Err(Failure::Says("the image is not copied into itself"));
         }
         let mode = u16::try_from(node.mode & 0o777).unwrap_or(0);

@@ -1,7 +1,7 @@
 //! What is copied into a volume: files of the host, or of a volume.
 
 use std::ffi::{CStr, OsStr, OsString};
-use std::io;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -84,6 +84,8 @@ pub(super) enum Directory {
 /// An open file.
 pub(super) enum Contents {
     Host(std::fs::File),
+    /// What a pipe or a device of the host says, which is read from where it stands.
+    Stream(std::fs::File),
     Volume(extern4::File),
 }
 
@@ -214,11 +216,13 @@ impl Directory {
             _ if !wants.body => Ok(Body::Nothing),
             FileType::Regular => self.open(name, follow).map(Body::Open),
             FileType::Symlink => self.read_link(name).map(Body::Link),
+            // Who copies single files means what is in them.
+            _ if follow => self.stream(name),
             _ => Ok(Body::Nothing),
         };
         let xattrs = match &body {
             Ok(_) if !wants.xattrs => Ok(Vec::new()),
-            Ok(Body::Open(Contents::Host(file))) => file_xattrs(file),
+            Ok(Body::Open(Contents::Host(file) | Contents::Stream(file))) => file_xattrs(file),
             Ok(_) => self.xattrs(name, follow),
             // Without contents there is no copy that could have them.
             Err(_) => Ok(Vec::new()),
@@ -283,6 +287,13 @@ impl Directory {
             }
             Self::Volume(session, _) => Contents::Volume(session.open(name)?),
         })
+    }
+
+    /// Opens `name`, which is a pipe, a socket or a device, if somebody may be at its other end.
+    fn stream(&self, name: &Path) -> Result<Body, Fault> {
+        let Self::Host(fd) = self else { return Ok(Body::Nothing) };
+        let file = openat(fd, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Body::Open(Contents::Stream(file.into())))
     }
 }
 
@@ -385,6 +396,7 @@ impl Contents {
     pub(super) fn size(&self) -> Result<u64, Fault> {
         Ok(match self {
             Self::Host(file) => file.metadata()?.len(),
+            Self::Stream(_) => 0,
             Self::Volume(file) => file.metadata().len(),
         })
     }
@@ -395,7 +407,7 @@ impl Contents {
             return Ok(None);
         }
         let (start, end) = match self {
-            Self::Host(file) => {
+            Self::Host(file) | Self::Stream(file) => {
                 let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
                     Err(Errno::NXIO) => return Ok(None),
                     // Nobody knows about holes there.
@@ -422,14 +434,16 @@ impl Contents {
 
     /// Reads at `offset`; nothing at the end.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Fault> {
-        match self {
-            Self::Host(file) => loop {
-                match file.read_at(buffer, offset) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    read => return Ok(read?),
-                }
-            },
-            Self::Volume(file) => Ok(file.read_at(buffer, offset)?),
+        loop {
+            let read = match self {
+                Self::Host(file) => file.read_at(buffer, offset),
+                Self::Stream(file) => (&*file).read(buffer),
+                Self::Volume(file) => return Ok(file.read_at(buffer, offset)?),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return Ok(read?),
+            }
         }
     }
 }
