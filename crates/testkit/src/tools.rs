@@ -288,6 +288,15 @@ impl LoopDevice {
         Self::attach_with(&["--read-only"], file)
     }
 
+    /// The same, to a device for `len_bytes` of the file from `offset_bytes` on.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn attach_part(file: &Path, offset_bytes: u64, len_bytes: u64) -> LoopDevice {
+        let (offset, len) = (offset_bytes.to_string(), len_bytes.to_string());
+        Self::attach_with(&["--offset", &offset, "--sizelimit", &len], file)
+    }
+
     fn attach_with(options: &[&str], file: &Path) -> LoopDevice {
         let options = ["--find", "--show"].iter().chain(options).map(OsStr::new);
         let said = run("losetup", options.chain([file.as_os_str()]));

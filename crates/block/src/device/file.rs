@@ -55,10 +55,21 @@ pub struct FileDevice {
 /// What the mount table shows as the type of a mount that a process of ours serves, with a loop device that nothing is read through.
 const SERVED: &str = " - fuseblk.extern4 ";
 
-/// The loop device that the kernel reads the file through, if there is one.
-fn loop_device_of(file: &Metadata) -> Option<String> {
+/// The loop device that the kernel reads the part of the file through that is opened, or some of it, if there is one.
+fn loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
+    let end = |start: u64, len: Option<u64>| len.map_or(u64::MAX, |len| start.saturating_add(len));
+    let wanted_end = end(options.offset_bytes, options.len_bytes);
     for entry in std::fs::read_dir("/sys/block").ok()?.flatten() {
         let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else { continue };
+        // Where a number cannot be read, the device stands for the whole file.
+        let number = |name: &str| -> Option<u64> {
+            let text = std::fs::read_to_string(entry.path().join("loop").join(name)).ok()?;
+            text.trim_end().parse().ok().filter(|number| *number > 0)
+        };
+        let start = number("offset").unwrap_or(0);
+        if start >= wanted_end || options.offset_bytes >= end(start, number("sizelimit")) {
+            continue;
+        }
         let backing = Path::new(OsStr::from_bytes(backing.trim_ascii_end()));
         let same =
             std::fs::metadata(backing).is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()));
@@ -85,10 +96,10 @@ fn is_write_protected(device: &Metadata) -> bool {
 }
 
 /// [`loop_device_of`], but for one that is about to end: that is a moment after its mount has.
-fn lasting_loop_device_of(file: &Metadata) -> Option<String> {
+fn lasting_loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
     let start = Instant::now();
     loop {
-        let device = loop_device_of(file)?;
+        let device = loop_device_of(file, options)?;
         if start.elapsed() >= PATIENCE {
             return Some(device);
         }
@@ -146,7 +157,7 @@ impl FileDevice {
             Err(_) => {}
         }
         if options.write
-            && let Some(device) = lasting_loop_device_of(&file.metadata().map_err(failed)?)
+            && let Some(device) = lasting_loop_device_of(&file.metadata().map_err(failed)?, options)
         {
             return Err(refused(format!("the kernel has it in use, through {device}")));
         }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt as _;
 
+use extern4_testkit::tools::{LoopDevice, Need, can_run};
 use extern4_testkit::zoo;
 
 use crate::run::{command, extern4, failed, machine, ok, partitioned};
@@ -74,6 +75,25 @@ fn a_disk_with_partitions_says_so() {
     let json: serde_json::Value = serde_json::from_slice(&json).expect("an object");
     assert_eq!(json["partitions"][1]["start_bytes"], 1 << 20);
     assert_eq!(json["partitions"][1]["label"], "tiny");
+}
+
+#[test]
+fn a_partition_can_be_written_while_the_kernel_has_another() {
+    if !can_run(&[Need::Mount, Need::Tool("losetup")]) {
+        return;
+    }
+    let image = machine();
+    let disk = partitioned(&image);
+    let mkdir = |name: &str| extern4(&image, ["mkdir", &format!("sdcard.img#2:/{name}")]);
+    {
+        let _before = LoopDevice::attach_part(&disk, 64 * 512, 1024 * 512);
+        assert_eq!(ok(mkdir("beside")), b"");
+    }
+    for (offset, len) in [(0, (1 << 20) + 512), (1 << 20, 1 << 20), (2 << 20, 1 << 20)] {
+        let _part = LoopDevice::attach_part(&disk, offset, len);
+        let errors = failed(&mkdir("through"), 1);
+        assert!(errors.contains("the kernel has it in use, through /dev/loop"), "{offset}: {errors}");
+    }
 }
 
 #[test]
