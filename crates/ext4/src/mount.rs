@@ -19,7 +19,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Replayed;
 
 use crate::data_journal::DataMode;
-use crate::error::{Result, Unsupported};
+use crate::error::{Error, Result, Unsupported};
 use crate::fast_commit::FastCommits;
 use crate::group::{Groups, to_usize};
 use crate::journal;
@@ -184,11 +184,14 @@ impl Ext4 {
 
     /// What has no root is of no use to who would change it, and must not be said to be in use by him.
     fn check_root(&self) -> Result<()> {
-        let root = self.load_inode(ROOT_INO)?;
-        if root.fields().kind() == FileKind::Directory {
-            return Ok(());
+        match self.load_inode(ROOT_INO) {
+            Ok(root) if root.fields().kind() == FileKind::Directory && root.fields().links() > 0 => {
+                return Ok(());
+            }
+            Ok(_) | Err(Error::Stale { .. }) => {}
+            Err(error) => return Err(error),
         }
-        let what = "the root directory is not a directory";
+        let what = "there is no root directory";
         Err(Place::new(Structure::Inode).ino(ROOT_INO).corrupt(CorruptKind::Mismatch { what }).into())
     }
 

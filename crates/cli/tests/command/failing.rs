@@ -157,8 +157,8 @@ fn a_volume_without_a_root_directory_is_corrupt() {
     for damage in ["clri <2>", "sif <2> links_count 0", "sif <2> mode 0100755"] {
         let image = machine();
         image.debugfs(&format!("{damage}\n"));
-        for command in ["ls", "check"] {
-            let errors = failed(&extern4(&image, [command, "disk.img"]), 4);
+        for command in [&["ls", "disk.img"][..], &["check", "disk.img"], &["touch", "disk.img:/new"]] {
+            let errors = failed(&extern4(&image, command), 4);
             assert!(errors.contains("there is no root directory"), "{damage}: {errors}");
         }
     }
