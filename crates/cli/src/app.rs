@@ -15,6 +15,7 @@ use crate::names::Names;
 use crate::place::{Image, Part, Place};
 use crate::status::Status;
 use crate::text::escape;
+use crate::wrapping;
 
 /// The state of one run of the command.
 pub(crate) struct App {
@@ -193,11 +194,11 @@ impl App {
 
     /// Reports why a volume could not be opened.
     pub(crate) fn refused(&mut self, image: &Image, error: &extern4::Error) {
-        match partitions(image, error.kind()) {
-            Some(names) => self.fail(
-                Status::Refused,
-                format_args!("{image}: this is a disk with partitions; name one of them: {names}"),
-            ),
+        let is_no_volume = error.kind() == ErrorKind::NotExt && image.part == Part::Whole;
+        let disk =
+            || Some(format!("this is a disk with partitions; name one of them: {}", partitions(image)?));
+        match is_no_volume.then(|| disk().or_else(|| wrapping::of(&image.file))).flatten() {
+            Some(what) => self.fail(Status::Refused, format_args!("{image}: {what}")),
             None => self.error(image, error),
         }
     }
@@ -268,10 +269,7 @@ pub(crate) fn part(options: &mut extern4::OpenOptions, image: &Image) {
 }
 
 /// The partitions of a disk that was named as a whole, as they have to be named instead.
-fn partitions(image: &Image, kind: ErrorKind) -> Option<String> {
-    if kind != ErrorKind::NotExt || image.part != Part::Whole {
-        return None;
-    }
+fn partitions(image: &Image) -> Option<String> {
     let table = Volume::partitions(&image.file).ok()??;
     let part = |partition: &extern4::Partition| {
         Image { file: image.file.clone(), part: Part::Partition(partition.number) }.to_string()

@@ -22,6 +22,7 @@ mod report;
 mod resolve;
 mod status;
 mod text;
+mod wrapping;
 
 use std::io;
 use std::process::ExitCode;

@@ -78,6 +78,28 @@ fn a_disk_with_partitions_says_so() {
 }
 
 #[test]
+fn images_that_have_to_be_unwrapped_first_are_named() {
+    let image = machine();
+    let cases: [(&str, &[u8], &str); 3] = [
+        (
+            "a.qcow2",
+            b"QFI\xfb\0\0\0\x03",
+            "this is a qcow2 image; make a plain one of it with qemu-img convert -O raw",
+        ),
+        ("a.gz", b"\x1f\x8b\x08", "this is a compressed image; make a plain one of it with gzip -d"),
+        ("short", b"Q", "not an ext2, ext3 or ext4 file system"),
+    ];
+    for (name, start, says) in cases {
+        std::fs::write(image.scratch().join(name), start).expect("a file");
+        for command in ["ls", "info", "recover", "mkdir"] {
+            let errors = failed(&extern4(&image, [command, name]), 3);
+            let expected = format!("extern4: {command}: {name}: {says}");
+            assert!(errors.starts_with(&expected), "{errors}");
+        }
+    }
+}
+
+#[test]
 fn a_partition_can_be_written_while_the_kernel_has_another() {
     if !can_run(&[Need::Mount, Need::Tool("losetup")]) {
         return;
