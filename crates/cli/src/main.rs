@@ -24,10 +24,11 @@ mod status;
 mod text;
 mod wrapping;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use extern4::Cred;
 
 use crate::app::App;
 use crate::args::Args;
@@ -39,7 +40,10 @@ static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocation
 
 fn main() -> ExitCode {
     let args = match helper::read(std::env::args_os()) {
-        helper::Line::Run(line) => Args::parse_from(line),
+        helper::Line::Run(line) => match Args::try_parse_from(line) {
+            Ok(args) => args,
+            Err(says) => return explain(&says),
+        },
         helper::Line::Fake => return ExitCode::SUCCESS,
     };
     let mut app = App::new(args.command.name(), args.cred());
@@ -47,10 +51,24 @@ fn main() -> ExitCode {
     app.close();
     ExitCode::from(match done {
         Ok(()) => app.status().code(),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Status::CLOSED_PIPE,
-        Err(error) => {
-            app.fail(Status::Failed, format_args!("cannot write: {error}"));
-            app.status().code()
-        }
+        Err(error) => unwritten(&error, &mut app),
     })
+}
+
+/// Says what is wrong with the command line, or what was asked for with `--help` or `--version`.
+fn explain(says: &clap::Error) -> ExitCode {
+    let printed = says.print().and_then(|()| io::stdout().flush());
+    ExitCode::from(match printed {
+        Err(error) if !says.use_stderr() => unwritten(&error, &mut App::new("help", Cred::root())),
+        _ => u8::try_from(says.exit_code()).unwrap_or(Status::USAGE),
+    })
+}
+
+/// The code to end with where the output could not be written.
+fn unwritten(error: &io::Error, app: &mut App) -> u8 {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Status::CLOSED_PIPE;
+    }
+    app.fail(Status::Failed, format_args!("cannot write: {error}"));
+    app.status().code()
 }

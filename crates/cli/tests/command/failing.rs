@@ -199,6 +199,19 @@ fn a_closed_pipe_is_quiet() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let image = machine();
+    let cases =
+        [&["ls", "disk.img"][..], &["cat", "disk.img:/etc/passwd"], &["--help"], &["ls", "--help"], &["-V"]];
+    for args in cases {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+        let output = command().current_dir(image.scratch()).args(args).stdout(full).output();
+        let errors = failed(&output.expect("the command runs"), 1);
+        assert!(errors.contains("cannot write: No space left on device"), "{args:?}: {errors}");
+    }
+}
+
+#[test]
 fn nothing_is_written_to_the_image() {
     let image = machine();
     let before = std::fs::read(&image.path).expect("an image");
