@@ -40,13 +40,9 @@ impl Checker<'_> {
                         "the journal is not empty, but the superblock says that nothing is to be recovered";
                     report.push(Fault::mismatch(place, what));
                 }
-                let what = match journal.superblock.errno {
-                    0 => return,
-                    JournalSuperblock::EIO => "it notes that something could not be read or written",
-                    JournalSuperblock::EUCLEAN => "it notes that damage has been found on the volume",
-                    _ => "it notes an error of whoever wrote to the volume",
-                };
-                report.push(Fault::mismatch(place, what));
+                if let Some(what) = noted_error(journal.superblock.errno) {
+                    report.push(Fault::mismatch(place, what));
+                }
             }
             Ok(None) => {
                 // On another device, it has a UUID.
@@ -157,6 +153,16 @@ impl Checker<'_> {
             report.push(Fault::mismatch(place, what));
         }
         self.orphans.extend(found);
+    }
+}
+
+/// What an error means that the journal's superblock notes, if it notes one.
+fn noted_error(errno: i32) -> Option<&'static str> {
+    match errno {
+        0 => None,
+        JournalSuperblock::EIO => Some("it notes that something could not be read or written"),
+        JournalSuperblock::EUCLEAN => Some("it notes that damage has been found on the volume"),
+        _ => Some("it notes an error of whoever wrote to the volume"),
     }
 }
 
