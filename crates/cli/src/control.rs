@@ -70,9 +70,9 @@ pub(crate) struct Setting {
 
 /// Answers questions about a mount until it is dropped.
 pub(crate) struct Control {
-    // In this order: as long as somebody listens, no other socket has the inode number by which this one knows its own.
-    _socket: Option<Socket>,
+    // In this order: nobody is answered any more when the socket goes.
     _responder: Responder,
+    _socket: Option<Socket>,
 }
 
 impl Control {
@@ -112,7 +112,7 @@ impl Control {
             services.push(Service::new(listener, http::END, http::MAX_REQUEST_BYTES, answer));
         }
         match Responder::open(services) {
-            Ok(responder) => Some(Self { _socket: socket, _responder: responder }),
+            Ok(responder) => Some(Self { _responder: responder, _socket: socket }),
             Err(error) => {
                 note("the mount cannot be looked into", &error);
                 None

@@ -7,6 +7,7 @@
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, lstat, open};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -24,7 +25,8 @@ use super::responder::{Listener, Stream};
 /// A socket that is there as long as this is.
 pub(super) struct Socket {
     path: PathBuf,
-    ino: u64,
+    /// The socket as a file: as long as this is open, no other gets its inode number.
+    file: OwnedFd,
 }
 
 impl Socket {
@@ -51,9 +53,9 @@ impl Socket {
         let _ = fs::remove_file(&made);
         let listener = UnixListener::bind(&made)?;
         fs::set_permissions(&made, Permissions::from_mode(0o600))?;
-        let ino = fs::symlink_metadata(&made)?.ino();
+        let file = open(&made, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         fs::rename(&made, &path)?;
-        Ok((Self { path, ino }, listener))
+        Ok((Self { path, file }, listener))
     }
 }
 
@@ -63,7 +65,8 @@ impl Drop for Socket {
         let dir = self.path.parent().map(File::open);
         if let Some(Ok(dir)) = dir
             && let Ok(_lock) = lock(dir)
-            && fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.ino)
+            && let (Ok(found), Ok(own)) = (lstat(&self.path), fstat(&self.file))
+            && (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
         {
             // What is left behind harms nobody.
             let _ = fs::remove_file(&self.path);
@@ -189,6 +192,19 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok());
         drop(second);
         assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 0);
+    }
+
+    /// Where numbers of inodes are used again at once, as in ext4.
+    #[test]
+    fn a_socket_that_was_replaced_leaves_a_later_one_alone() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let open = || Socket::open_in(&parent.path().join("extern4"), DEVICE).expect("a socket");
+        let (first, listener) = open();
+        drop(listener);
+        drop(open());
+        let (_third, _listener) = open();
+        drop(first);
+        assert!(UnixStream::connect(parent.path().join("extern4/0:51")).is_ok());
     }
 
     #[test]
