@@ -236,7 +236,7 @@ impl Ext4 {
 }
 
 /// How much of a block values leave to names, where they can be in inodes of their own: a block that they fill has no room for one more
-/// attribute, however small. As much as Linux leaves.
+/// attribute, however small. Observed: Linux leaves an eighth of blocks of 1 and of 4 KiB.
 fn names_reserve(block_size: usize) -> usize {
     (block_size / 8).min(1024)
 }
