@@ -171,6 +171,7 @@ const LIBRARY_ROWS: &[Spec] = &[
     ),
     ("walk-12-acls-vs-none", &[], Bench::search_acls),
     ("walk-12-acls-vs-none-by-component", &[], Bench::search_acls_by_component),
+    ("walk-12-acls-that-refuse-vs-none-by-component", &[], Bench::search_asked_acls_by_component),
     ("open-close-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::open_close),
     ("open-close-2-threads-vs-1", &[Need::Program("mke2fs")], Bench::open_close_threads),
     ("open-close-shared-locked-instructions", &[], Bench::open_close_locked),

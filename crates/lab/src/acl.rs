@@ -80,8 +80,8 @@ impl Mechanism for New {
     }
 }
 
-/// Lets the user pass, by name.
-const NAMED: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::r-x";
+/// Lets the user pass, by name, and strangers not, so that it has to be asked.
+const NAMED: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::---";
 
 const STAT: &str = "stat, no ACL";
 const CHECKS: &str = "four search checks, no ACL";
@@ -177,7 +177,11 @@ const NOTES: &[(&str, &str)] = &[
         CHECKS,
         "The user is checked on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, in one read section.",
     ),
-    (STAT_ACLS, "As the first; each directory and the file have an ACL that names the user."),
+    (
+        STAT_ACLS,
+        "As the first; each directory and the file have an ACL that names the user and refuses strangers. (One that refuses nobody what is \
+         asked costs New what none does: the word says so.)",
+    ),
     (CHECKS_ACLS, "The same with the ACLs."),
     (
         OPEN,

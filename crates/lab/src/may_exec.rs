@@ -139,7 +139,7 @@ fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
 }
 
 const IDEA: &str = "Whoever looks a name up has to be allowed to search its directory, and nearly every directory lets everybody. So that \
-    everybody may stands as one bit in the word that also has what it follows from, the mode and whether there is an ACL: the word has \
+    everybody may stands as one bit in the word that also has what it follows from, the mode and the rights that an ACL refuses to nobody: the word has \
     one function that changes it, which computes the bit anew, and so they cannot disagree. A walk loads the word and tests the bit, and \
     asks nobody else; and where it has been before, it remembers the way with all its checks, as long as no rights change.";
 

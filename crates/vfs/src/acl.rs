@@ -191,6 +191,11 @@ impl Acl {
         (mode, whole)
     }
 
+    /// The rights that each entry has: the ACL refuses them to nobody.
+    pub(crate) fn granted_by_all(&self) -> u8 {
+        self.entries.iter().fold(7, |all, entry| all & entry.perm)
+    }
+
     /// What `chmod` to `mode` makes of this ACL: the owner's and others' entries, and the mask or, without one, the
     /// group's entry, take the bits of the mode.
     pub fn with_mode(&self, mode: u16) -> Self {
@@ -230,7 +235,7 @@ impl Acl {
     ///
     /// The algorithm of `acl(5)`, "Access check algorithm".
     pub fn allows(&self, cred: &Cred, gid: u32, want: u8) -> bool {
-        let mask = self.entries.iter().find(|entry| entry.tag == AclTag::Mask).map_or(7, |entry| entry.perm);
+        let mask = self.mask();
         let mut in_some_group = false;
         for entry in &self.entries {
             let grants = entry.perm & want == want;
@@ -253,6 +258,15 @@ impl Acl {
             }
         }
         false
+    }
+
+    /// What the mask lets through: all where there is none.
+    fn mask(&self) -> u8 {
+        match &*self.entries {
+            // By the order of entries, it is the last but one.
+            [.., AclEntry { tag: AclTag::Mask, perm }, _] => *perm,
+            _ => 7,
+        }
     }
 
     /// The value of the `system.posix_acl_*` attribute, version 2, little-endian.
@@ -447,6 +461,24 @@ mod tests {
             named.with_mode(0o671).to_string(),
             "user::rw-\nuser:1:rw-\ngroup::r-x\nmask::rwx\nother::--x"
         );
+    }
+
+    #[test]
+    fn what_each_entry_has_is_refused_to_nobody() {
+        for (text, rights) in [
+            ("u::rwx,g::r-x,o::r-x", 5),
+            ("u::rwx,u:7:rwx,g::r-x,m::rwx,o::r-x", 5),
+            ("u::rwx,u:7:rw-,g::r-x,m::rwx,o::r-x", 4),
+            ("u::rwx,g::r-x,g:7:--x,m::rwx,o::rwx", 1),
+            ("u::rwx,g::---,g:7:rwx,m::rwx,o::rwx", 0),
+            ("u::rwx,u:7:rwx,g::rwx,m::r--,o::rwx", 4),
+        ] {
+            let acl = acl(text);
+            assert_eq!(acl.granted_by_all(), rights, "{text}");
+            let callers =
+                [Cred::new(7, 9, &[]), Cred::new(8, 7, &[]), Cred::new(8, 1, &[7]), Cred::new(8, 9, &[])];
+            assert!(callers.iter().all(|cred| acl.allows(cred, 1, rights)), "{text}");
+        }
     }
 
     #[test]

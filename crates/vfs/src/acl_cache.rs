@@ -1,8 +1,9 @@
 //! What is known of an inode's ACLs.
 //!
 //! Whether an inode has an access ACL stands in its permission word: none, unknown, present; and so does whether it is
-//! known to have no default ACL. So to learn that there is none costs the one load that the mode costs. Only what is
-//! present has a slot: an immutable ACL behind an RCU pointer, which readers follow with no lock and no count.
+//! known to have no default ACL. So to learn that there is none costs the one load that the mode costs, and so does learning that
+//! there is one which refuses nobody what is asked. Only what is present has a slot: an immutable ACL behind an RCU pointer, which
+//! readers follow with no lock and no count.
 //!
 //! # Filling and setting
 //! A slot starts empty, is filled once, and never becomes empty again:

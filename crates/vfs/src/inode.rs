@@ -223,8 +223,8 @@ impl Inode {
         acl: Option<Arc<Acl>>,
         change: impl FnOnce(&mut Attr) -> R,
     ) -> R {
-        let none = acl.is_none();
-        self.change_and(change, |bits| with_acl(bits, kind, none), Some(|| self.acls.set(kind, acl)))
+        let state = AclState::of(acl.as_deref());
+        self.change_and(change, |bits| with_acl(bits, kind, state), Some(|| self.acls.set(kind, acl)))
     }
 
     /// One store of attributes, permission word, and what `also` sets. Locks: the writers' lock of the attributes, within.
@@ -391,11 +391,11 @@ impl Inode {
     /// others still see, and who has seen the new ACL must not see the old one.
     pub(crate) fn learn_acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<()> {
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
-        let none = acl.is_none();
+        let state = AclState::of(acl.as_deref());
         if self.acls.fill(kind, acl, &pin()) && kind == AclKind::Access {
             // Only from unknown: who has set another meanwhile has said so in the word, or is about to.
             let learn =
-                |bits: PermBits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, none));
+                |bits: PermBits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, state));
             self.perm.publish_if(&self.attr.lock(), learn);
         }
         Ok(())
@@ -463,10 +463,9 @@ fn full_mode(attr: &Attr) -> u16 {
     attr.kind.mode_bits() | attr.mode & 0o7777
 }
 
-fn with_acl(bits: PermBits, kind: AclKind, none: bool) -> PermBits {
+fn with_acl(bits: PermBits, kind: AclKind, acl: AclState) -> PermBits {
     match kind {
-        AclKind::Access if none => bits.with_acl(AclState::None),
-        AclKind::Access => bits.with_acl(AclState::Present),
-        AclKind::Default => bits.with_no_default_acl(none),
+        AclKind::Access => bits.with_acl(acl),
+        AclKind::Default => bits.with_no_default_acl(acl == AclState::None),
     }
 }

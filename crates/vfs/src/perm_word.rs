@@ -3,12 +3,16 @@
 //! ```text
 //! bit  0..16   mode, type bits included
 //! bit 16..18   state of the access ACL: none, unknown, present
-//! bit 18       EXEC_ALL: a directory, x for owner, group and others, and no ACL
+//! bit 18       EXEC_ALL: a directory that everybody may search
 //! bit 19..23   immutable, append-only, casefold, dead
 //! bit 23       known to have no default ACL
 //! bit 24       EXEC_ALL_PLAIN: EXEC_ALL, and not casefold
+//! bit 25..28   the rights that the access ACL refuses to nobody: all where there is none, no right where it is unknown
 //! bit 32..64   generation, one more with every change
 //! ```
+//!
+//! Everybody has the rights that owner, group and others have by the mode, and that each entry of the access ACL has. So an ACL that
+//! gives somebody more than the rest, as most do, takes nothing from how fast a path is walked.
 //!
 //! EXEC_ALL and EXEC_ALL_PLAIN can only agree with what they are made from: [`PermWord::publish_if`] is the one function that changes
 //! the word, and it computes both anew each time. A reader who starts after a change has returned sees the change; one who
@@ -16,6 +20,7 @@
 
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
+use crate::acl::Acl;
 use crate::attr::{FileFlags, FileType};
 use crate::attr_cell::Writer;
 
@@ -24,11 +29,31 @@ use crate::attr_cell::Writer;
 pub(crate) enum AclState {
     None,
     Unknown,
-    Present,
+    /// There is one, which refuses these rights to nobody.
+    Present(u8),
+}
+
+impl AclState {
+    /// That of an inode with this ACL.
+    pub(crate) fn of(acl: Option<&Acl>) -> Self {
+        acl.map_or(Self::None, |acl| Self::Present(acl.granted_by_all()))
+    }
+
+    /// How it stands in the word.
+    fn bits(self) -> u64 {
+        let (state, granted) = match self {
+            Self::None => (0, 7),
+            Self::Unknown => (1, 0),
+            Self::Present(granted) => (2, granted),
+        };
+        state << ACL_SHIFT | u64::from(granted) << GRANTED_SHIFT
+    }
 }
 
 const ACL_SHIFT: u32 = 16;
-const ACL_MASK: u64 = 3 << ACL_SHIFT;
+const GRANTED_SHIFT: u32 = 25;
+const GRANTED_MASK: u64 = 7 << GRANTED_SHIFT;
+const ACL_MASK: u64 = 3 << ACL_SHIFT | GRANTED_MASK;
 const EXEC_ALL: u64 = 1 << 18;
 const IMMUTABLE: u64 = 1 << 19;
 const APPEND: u64 = 1 << 20;
@@ -53,10 +78,10 @@ impl PermBits {
     }
 
     pub(crate) fn acl(self) -> AclState {
-        match (self.0 & ACL_MASK) >> ACL_SHIFT {
+        match self.0 >> ACL_SHIFT & 3 {
             0 => AclState::None,
             1 => AclState::Unknown,
-            _ => AclState::Present,
+            _ => AclState::Present((self.0 >> GRANTED_SHIFT & 7) as u8),
         }
     }
 
@@ -75,8 +100,9 @@ impl PermBits {
     /// Everybody may have these rights, `rwx` as in a mode, whoever owns the inode; false also where that is not known.
     #[inline]
     pub(crate) fn grants_everybody(self, rights: u8) -> bool {
-        let all = 0o111 * u64::from(rights);
-        self.0 & (all | ACL_MASK) == all
+        let rights = u64::from(rights);
+        let all = (0o111 * rights) | (rights << GRANTED_SHIFT);
+        self.0 & all == all
     }
 
     pub(crate) fn immutable(self) -> bool {
@@ -102,12 +128,7 @@ impl PermBits {
     }
 
     pub(crate) fn with_acl(self, acl: AclState) -> Self {
-        let bits = match acl {
-            AclState::None => 0,
-            AclState::Unknown => 1,
-            AclState::Present => 2,
-        };
-        Self(self.0 & !ACL_MASK | bits << ACL_SHIFT)
+        Self(self.0 & !ACL_MASK | acl.bits())
     }
 
     pub(crate) fn with_flags(self, flags: FileFlags) -> Self {
@@ -133,10 +154,7 @@ impl PermBits {
 
     /// The same with EXEC_ALL and EXEC_ALL_PLAIN as the other fields have them.
     fn with_exec_all(self) -> Self {
-        let mode = self.mode();
-        let all = FileType::from_mode(mode) == Some(FileType::Directory)
-            && mode & 0o111 == 0o111
-            && self.acl() == AclState::None;
+        let all = FileType::from_mode(self.mode()) == Some(FileType::Directory) && self.grants_everybody(1);
         let bits = match (all, self.casefold()) {
             (false, _) => 0,
             (true, false) => EXEC_ALL | EXEC_ALL_PLAIN,
@@ -189,13 +207,14 @@ mod tests {
 
     #[test]
     fn exec_all_is_exactly_its_definition() {
-        for acl in [AclState::None, AclState::Unknown, AclState::Present] {
+        for acl in [AclState::None, AclState::Unknown, AclState::Present(6), AclState::Present(1)] {
             for mode in 0..0o10000 {
                 for (kind, flags) in
                     [(DIR, FileFlags::empty()), (DIR, FileFlags::CASEFOLD), (FILE, FileFlags::empty())]
                 {
                     let bits = PermWord::new(PermBits::new(kind | mode, flags, acl)).load();
-                    let want = kind == DIR && mode & 0o111 == 0o111 && acl == AclState::None;
+                    let granted = matches!(acl, AclState::None | AclState::Present(1));
+                    let want = kind == DIR && mode & 0o111 == 0o111 && granted;
                     assert_eq!(bits.exec_all(), want, "{kind:o} {mode:o} {acl:?}");
                     assert_eq!(bits.exec_all_plain(), want && flags.is_empty(), "{kind:o} {mode:o} {acl:?}");
                 }
@@ -204,14 +223,21 @@ mod tests {
     }
 
     #[test]
-    fn it_grants_everybody_what_owner_group_and_others_have_where_no_acl_is() {
-        for acl in [AclState::None, AclState::Unknown, AclState::Present] {
+    fn it_grants_everybody_what_owner_group_and_others_have_and_the_acl_refuses_to_nobody() {
+        let present = (0..8).map(AclState::Present);
+        for acl in present.chain([AclState::None, AclState::Unknown]) {
             for (mode, rights) in
                 (0..0o10000_u16).flat_map(|mode| (0..8_u8).map(move |rights| (mode, rights)))
             {
                 let bits = PermBits::new(FILE | mode, FileFlags::APPEND, acl);
                 let has = |class: u16| mode >> class & u16::from(rights) == u16::from(rights);
-                let want = acl == AclState::None && [6, 3, 0].into_iter().all(has);
+                let granted = match acl {
+                    AclState::None => 7,
+                    AclState::Unknown => 0,
+                    AclState::Present(granted) => granted,
+                };
+                let want = granted & rights == rights && [6, 3, 0].into_iter().all(has);
+                assert_eq!(bits.acl(), acl);
                 assert_eq!(bits.grants_everybody(rights), want, "{mode:o} {acl:?} {rights}");
             }
         }

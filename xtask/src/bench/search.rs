@@ -25,11 +25,17 @@ impl Bench {
 
     /// A walk on which an ACL in every directory names the user, beside one without ACLs.
     pub(super) fn search_acls(&self) -> Result<Row> {
-        search_acls("walk-12-acls-vs-none", &tree::path())
+        search_acls("walk-12-acls-vs-none", tree::NAMED, &tree::path())
     }
 
     pub(super) fn search_acls_by_component(&self) -> Result<Row> {
-        search_acls("walk-12-acls-vs-none-by-component", &tree::path_by_component())
+        search_acls("walk-12-acls-vs-none-by-component", tree::NAMED, &tree::path_by_component())
+    }
+
+    /// The same with ACLs that refuse strangers.
+    pub(super) fn search_asked_acls_by_component(&self) -> Result<Row> {
+        let path = tree::path_by_component();
+        search_acls("walk-12-acls-that-refuse-vs-none-by-component", tree::REFUSING, &path)
     }
 }
 
@@ -54,8 +60,8 @@ fn search_instructions(name: &'static str, path: &str) -> Result<Row> {
     Ok(row)
 }
 
-fn search_acls(name: &'static str, path: &str) -> Result<Row> {
-    let [named, none] = [Some(tree::NAMED), None].map(|acl| tree::volume(acl).map(|root| tree::user(&root)));
+fn search_acls(name: &'static str, acl: &'static str, path: &str) -> Result<Row> {
+    let [named, none] = [Some(acl), None].map(|acl| tree::volume(acl).map(|root| tree::user(&root)));
     let (named, none) = (named.map_err(|e| e.to_string())?, none.map_err(|e| e.to_string())?);
     let mut row = Row::below(name, Unit::Times, 1.5);
     let mut times = Vec::new();

@@ -8,8 +8,10 @@ use extern4_vfs::{
 /// Components of the path, the file's name included.
 pub(super) const COMPONENTS: usize = 12;
 
-/// An ACL that lets the user search a directory by name.
+/// An ACL that lets the user search a directory by name, and everybody else too.
 pub(super) const NAMED: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::r-x";
+/// One that lets the user search a directory, and no strangers, so that it has to be asked.
+pub(super) const REFUSING: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::---";
 
 /// The first `depth` directories of the chain.
 fn dir(depth: usize) -> String {

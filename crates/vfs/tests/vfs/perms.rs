@@ -391,6 +391,37 @@ fn a_security_hook_has_the_last_word() {
 }
 
 #[test]
+fn an_acl_that_refuses_nobody_to_search_is_not_asked() {
+    let root = volume();
+    root.mkdir("/tmp/d", 0o755).unwrap();
+    put(&root, "/tmp/d/f", b"");
+    let user = user(&root, 9);
+    // How many of the search checks were answered in full, where none refuses.
+    let full = || {
+        // By a name with a dot, so that the way is not remembered.
+        let stat = || user.stat("/./tmp/d/f", How::FOLLOW).map(drop);
+        let _ = errno(stat());
+        let before = sb(&root).stats().full_searches;
+        (errno(stat()), sb(&root).stats().full_searches - before)
+    };
+    for (text, answer, asked) in [
+        ("u::rwx,u:9:--x,g::r-x,g:5:rwx,m::rwx,o::r-x", Ok(()), 0),
+        ("u::rwx,u:9:--x,g::r-x,g:5:rw-,m::rwx,o::r-x", Ok(()), 1),
+        ("u::rwx,u:8:rw-,g::r-x,m::rwx,o::r-x", Ok(()), 1),
+        ("u::rwx,u:9:rw-,g::r-x,m::rwx,o::r-x", Err(Errno::EACCES), 0),
+        ("u::rwx,u:9:rwx,g::r--,m::rwx,o::r-x", Ok(()), 1),
+        ("u::rwx,u:9:rwx,g::r-x,m::r-x,o::--x", Ok(()), 0),
+    ] {
+        root.set_acl("/tmp/d", AclKind::Access, Some(text.parse().unwrap()), How::FOLLOW).unwrap();
+        assert_eq!(full(), (answer, asked), "{text}");
+    }
+    for (mode, answer, asked) in [(0o750, Ok(()), 1), (0o741, Err(Errno::EACCES), 0), (0o711, Ok(()), 0)] {
+        root.chmod("/tmp/d", mode, How::FOLLOW).unwrap();
+        assert_eq!(full(), (answer, asked), "{mode:o}");
+    }
+}
+
+#[test]
 fn reading_needs_only_what_it_uses() {
     let root = volume();
     let user = user(&root, 9);
