@@ -148,6 +148,18 @@ impl OpenOptions {
         self
     }
 
+    /// Whether new files take the group of their directory whatever its mode, in place of what the volume itself says (`grpid`).
+    pub fn bsd_groups(&mut self, bsd_groups: bool) -> &mut Self {
+        self.ext4.bsd_groups = Some(bsd_groups);
+        self
+    }
+
+    /// Whether the volume's own structures count among its blocks in [`Volume::stat_fs`] (`minixdf`); false by default.
+    pub fn minix_df(&mut self, minix_df: bool) -> &mut Self {
+        self.ext4.minix_df = minix_df;
+        self
+    }
+
     /// How many names and inodes are kept in memory at most, beside those in use; 262,144 of each by default.
     pub fn cached_files(&mut self, files: usize) -> &mut Self {
         self.cached_files = Some(files);

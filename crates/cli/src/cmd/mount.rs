@@ -37,7 +37,8 @@ pub(crate) struct Args {
     /// Stay in the foreground until the volume is unmounted
     #[arg(short, long)]
     foreground: bool,
-    /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
+    /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
+    /// opposites, grpid or nogrpid, bsddf or minixdf,
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
@@ -45,7 +46,8 @@ pub(crate) struct Args {
     /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
     /// the kernel keeps what is written for a while;
     /// idmap, so that mounts of the mount can have users mapped, and nobody can use what is kept back for the superuser;
-    /// lifetime=0, to be asked for attributes and names each time
+    /// lifetime=0, to be asked for attributes and names each time. Words of ext4's that only say how Linux goes about it, such as delalloc,
+    /// nobarrier or stripe=NUMBER, are taken and have no effect
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
     /// The volume to mount
@@ -250,13 +252,16 @@ fn open_as_it_may_be(
 fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     let mut open = Volume::options();
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
-    open.dir_atime(!options.mount.nodiratime);
+    open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
     open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
     if let Some(interval) = options.commit_interval() {
         open.commit_interval(interval);
     }
     if let Some(errors) = options.errors {
         open.errors(errors);
+    }
+    if let Some(bsd_groups) = options.bsd_groups {
+        open.bsd_groups(bsd_groups);
     }
     if let Some(data) = options.data {
         open.data(data);

@@ -39,6 +39,10 @@ pub(super) struct Options {
     pub(super) errors: Option<ErrorPolicy>,
     /// How contents of files become durable, if not as the volume says.
     pub(super) data: Option<DataMode>,
+    /// New files take their directory's group, if not as the volume says.
+    pub(super) bsd_groups: Option<bool>,
+    /// `df` counts the volume's own structures as blocks, too.
+    pub(super) minix_df: bool,
     /// Where in the image the volume starts, in bytes.
     pub(super) offset: Option<u64>,
     /// Whose all files are shown as: user and group.
@@ -85,9 +89,13 @@ const WORDS: &[(&str, Plain)] = &[
     // How a volume is always served.
     ("acl", |_| {}),
     ("user_xattr", |_| {}),
-    ("barrier", |_| {}),
-    ("barrier=1", |_| {}),
     ("nodiscard", |_| {}),
+    ("bsdgroups", |o| o.bsd_groups = Some(true)),
+    ("grpid", |o| o.bsd_groups = Some(true)),
+    ("sysvgroups", |o| o.bsd_groups = Some(false)),
+    ("nogrpid", |o| o.bsd_groups = Some(false)),
+    ("bsddf", |o| o.minix_df = false),
+    ("minixdf", |o| o.minix_df = true),
     ("data=ordered", |o| o.data = Some(DataMode::Ordered)),
     ("data=writeback", |o| o.data = Some(DataMode::Writeback)),
     ("data=journal", |o| o.data = Some(DataMode::Journal)),
@@ -113,6 +121,8 @@ const WORDS: &[(&str, Plain)] = &[
     ("nodev", |o| o.mount.nodev = true),
     ("exec", |o| o.mount.noexec = false),
     ("noexec", |o| o.mount.noexec = true),
+    ("symfollow", |o| o.mount.nosymfollow = false),
+    ("nosymfollow", |o| o.mount.nosymfollow = true),
     ("sync", |o| o.mount.sync = true),
     ("async", |o| (o.mount.sync, o.mount.dirsync) = (false, false)),
     ("dirsync", |o| o.mount.dirsync = true),
@@ -128,6 +138,69 @@ const WORDS: &[(&str, Plain)] = &[
     ("transport=auto", |o| o.transport = Transport::Auto),
     ("transport=device", |o| o.transport = Transport::Device),
     ("transport=ring", |o| o.transport = Transport::Ring),
+];
+
+/// What tells Linux's ext4 how to go about what comes to the same for who uses the volume: when it allocates, what it computes ahead, how
+/// it asks the disk. Who allows it to take less care loses nothing either.
+const TUNING: &[&str] = &[
+    "delalloc",
+    "nodelalloc",
+    "barrier",
+    "nobarrier",
+    "auto_da_alloc",
+    "noauto_da_alloc",
+    "block_validity",
+    "noblock_validity",
+    "dioread_nolock",
+    "dioread_lock",
+    "nodioread_nolock",
+    "i_version",
+    "iversion",
+    "init_itable",
+    "noinit_itable",
+    "mbcache",
+    "nombcache",
+    "no_mbcache",
+    "prefetch_block_bitmaps",
+    "no_prefetch_block_bitmaps",
+    "mblk_io_submit",
+    "nomblk_io_submit",
+    "orlov",
+    "oldalloc",
+    "reservation",
+    "noreservation",
+    "bh",
+    "nobh",
+    "nocheck",
+    "check=none",
+    "dax=inode",
+    "dax=never",
+    "nomand",
+];
+
+/// The same with a number each.
+const TUNING_VALUES: &[&str] = &[
+    "barrier",
+    "auto_da_alloc",
+    "inode_readahead_blks",
+    "stripe",
+    "max_batch_time",
+    "min_batch_time",
+    "init_itable",
+    "journal_ioprio",
+    "mb_optimize_scan",
+];
+
+/// What else ext4 knows and this does not do, and why.
+const REFUSED: &[(&str, &str)] = &[
+    ("discard", "blocks are not discarded as they are freed; fstrim discards all that are free"),
+    ("noacl", "ACLs are always heeded"),
+    ("nouser_xattr", "attributes of users are always there"),
+    ("nouid32", "users and groups have 32 bits"),
+    ("mand", "there are no mandatory locks, in Linux either"),
+    ("dax", "contents are not mapped from memory that keeps them"),
+    ("dax=always", "contents are not mapped from memory that keeps them"),
+    ("journal_async_commit", "commits are written when what they commit is durable"),
 ];
 
 /// Reads the value of a word; `None` for what cannot be one.
@@ -176,6 +249,8 @@ impl Default for Options {
             commit: None,
             errors: None,
             data: None,
+            bsd_groups: None,
+            minix_df: false,
             offset: None,
             owner: (None, None),
             memory: Memory::default(),
@@ -226,6 +301,8 @@ impl Options {
             ("atime", atime.to_owned()),
             ("diratime", (!self.mount.nodiratime).to_string()),
             ("errors", errors.to_owned()),
+            ("grpid", self.bsd_groups.map_or("as the volume says".to_owned(), |takes| takes.to_string())),
+            ("minixdf", self.minix_df.to_string()),
             ("lazytime", self.lazytime.to_string()),
             ("memory", self.memory.blocks_bytes.to_string()),
             ("uid", number(self.owner.0)),
@@ -282,12 +359,23 @@ fn word_effect(word: &str) -> Result<Effect, String> {
         return Ok(Arc::new(effect));
     }
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    if is_tuning(word, key, value) {
+        return Ok(Arc::new(|_| {}));
+    }
+    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == word) {
+        return Err(format!("'{word}' cannot be had: {why}"));
+    }
     if let Some((_, form, read)) = VALUES.iter().find(|(known, ..)| *known == key) {
         return read(value).ok_or_else(|| format!("'{word}': it is written {key}={form}"));
     }
     let known = WORDS.iter().map(|(known, _)| (*known).to_owned());
     let known: Vec<_> = known.chain(VALUES.iter().map(|(key, form, _)| format!("{key}={form}"))).collect();
     Err(format!("'{word}' is not known; there are {}", known.join(", ")))
+}
+
+/// Whether a word only says how Linux goes about it.
+fn is_tuning(word: &str, key: &str, value: &str) -> bool {
+    TUNING.contains(&word) || TUNING_VALUES.contains(&key) && number(value).is_some()
 }
 
 #[cfg(test)]
@@ -316,7 +404,7 @@ mod tests {
     fn unknown_words_are_named() {
         let why = |text| parse(text).err().unwrap_or_default();
         assert!(why("ro,quickly").contains("'quickly' is not known"));
-        assert!(why("nobarrier").contains("'nobarrier' is not known"));
+        assert!(why("discard").contains("'discard' cannot be had: blocks are not discarded"));
         for bad in [
             "commit=soon",
             "commit",
@@ -326,9 +414,28 @@ mod tests {
             "memory=1",
             "errors=ignore",
             "data=none",
+            "barrier=off",
+            "stripe=",
+            "stripe",
         ] {
             assert!(why(bad).contains(&format!("'{bad}'")), "{bad}: {}", why(bad));
         }
+    }
+
+    #[test]
+    fn words_that_only_tune_linux_are_taken() {
+        let table = "delalloc,nobarrier,barrier=0,barrier,noauto_da_alloc,auto_da_alloc=1,inode_readahead_blks=64,stripe=16,i_version,\
+            max_batch_time=0,init_itable=10,noinit_itable,init_itable,block_validity,dioread_nolock,journal_ioprio=3,acl,user_xattr,nodiscard";
+        let options = read(&[table]);
+        assert_eq!((options.fixed(), options.bsd_groups), (read(&[]).fixed(), None));
+        assert_eq!(
+            (read(&["grpid"]).bsd_groups, read(&["grpid,sysvgroups"]).bsd_groups),
+            (Some(true), Some(false))
+        );
+        assert!(read(&["minixdf"]).minix_df && !read(&["minixdf,bsddf"]).minix_df);
+        assert!(
+            read(&["nosymfollow"]).mount.nosymfollow && !read(&["nosymfollow,symfollow"]).mount.nosymfollow
+        );
     }
 
     #[test]
