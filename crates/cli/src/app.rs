@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use extern4::{Cred, ErrorKind, Session, Volume};
@@ -21,6 +21,8 @@ use crate::wrapping;
 pub(crate) struct App {
     command: &'static str,
     cred: Cred,
+    /// Where the journal of a volume is that does not hold its own.
+    journal: Option<PathBuf>,
     open: Vec<Rc<Opened>>,
     /// The volumes that the command is going to write to.
     written: Vec<Image>,
@@ -63,7 +65,26 @@ impl App {
     /// A run of subcommand `command` by `cred`.
     pub(crate) fn new(command: &'static str, cred: Cred) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
-        Self { command, cred, open, written, status: Status::Success, script: None, logs: false }
+        Self {
+            command,
+            cred,
+            journal: None,
+            open,
+            written,
+            status: Status::Success,
+            script: None,
+            logs: false,
+        }
+    }
+
+    /// A volume that does not hold its own journal has it there.
+    pub(crate) fn have_journal(&mut self, journal: Option<PathBuf>) {
+        self.journal = journal;
+    }
+
+    /// Where the journal is of a volume that does not hold its own, if that was said.
+    pub(crate) fn journal(&self) -> Option<&Path> {
+        self.journal.as_deref()
     }
 
     /// What `text` names: a place as the command line gives it, or in a script a path of the script's volume.
@@ -168,7 +189,7 @@ impl App {
             return Ok(Rc::clone(volume));
         }
         let writing = self.written.iter().any(|written| written.is(image));
-        let volume = open(image, writing)?;
+        let volume = open(image, writing, self.journal())?;
         let session = volume.session(self.cred.clone());
         let opened = Opened { image: image.clone(), volume, session, writing, names: OnceCell::new() };
         let opened = Rc::new(opened);
@@ -183,7 +204,7 @@ impl App {
             // A script may have changed them.
             return Some(Names::read(&volume.volume.superuser()));
         }
-        match open(image, false) {
+        match open(image, false, self.journal()) {
             Ok(volume) => Some(Names::read(&volume.superuser())),
             Err(error) => {
                 self.refused(image, &error);
@@ -248,9 +269,12 @@ impl App {
 }
 
 /// Opens a volume, which the caller closes.
-pub(crate) fn open(image: &Image, writing: bool) -> extern4::Result<Volume> {
+pub(crate) fn open(image: &Image, writing: bool, journal: Option<&Path>) -> extern4::Result<Volume> {
     let mut options = Volume::options();
     options.write(writing);
+    if let Some(journal) = journal {
+        options.journal(journal);
+    }
     part(&mut options, image);
     options.open(&image.file)
 }

@@ -1,14 +1,14 @@
 //! An open volume.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use extern4_block as block;
 use extern4_block::partition::Table;
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
-use extern4_ext4::{DataMode, ErrorPolicy, Ext4};
+use extern4_ext4::{DataMode, ErrorPolicy, Ext4, Unsupported};
 use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
 
@@ -70,6 +70,7 @@ pub struct OpenOptions {
     offset_bytes: u64,
     write: bool,
     shared: bool,
+    journal: Option<PathBuf>,
     cached_files: Option<usize>,
     ext4: extern4_ext4::OpenOptions,
 }
@@ -173,6 +174,13 @@ impl OpenOptions {
         self
     }
 
+    /// Where the journal is, for a volume that has it on a device of its own: that block special file, or an image of it
+    /// (`journal_path=`). Without it such a volume is not changed, nor read after a crash. It is opened only where it is needed.
+    pub fn journal(&mut self, path: impl Into<PathBuf>) -> &mut Self {
+        self.journal = Some(path.into());
+        self
+    }
+
     /// Opens the image or block special file at `path`. Unless it is opened for [writing](Self::write), nothing is ever
     /// written to it: a journal that still has to be replayed is replayed in memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
@@ -206,11 +214,16 @@ impl OpenOptions {
 
     /// Opens the volume that a device holds.
     fn open_whole(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
-        let open = if self.write { Ext4::open_for_writing } else { Ext4::open };
-        let ext4 = match open(Arc::clone(&device), &self.ext4) {
-            Ok(ext4) => Arc::new(ext4),
-            Err(error) => return Err(explain(error, &device, self.partition.is_none())),
+        let explain = |error| explain(error, &device, self.partition.is_none());
+        let ext4 = match (self.open_ext4(&device, &self.ext4), &self.journal) {
+            (Err(extern4_ext4::Error::Unsupported(Unsupported::ExternalJournal)), Some(journal)) => {
+                let journal_device: Option<Arc<dyn BlockDevice>> =
+                    Some(Arc::new(self.open_journal(journal)?));
+                self.open_ext4(&device, &extern4_ext4::OpenOptions { journal_device, ..self.ext4.clone() })
+            }
+            (opened, _) => opened,
         };
+        let ext4 = Arc::new(ext4.map_err(explain)?);
         let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
         let mut options = SuperOptions { read_only: !self.write, ..SuperOptions::default() };
         options.atime = self.atime.unwrap_or(options.atime);
@@ -221,6 +234,23 @@ impl OpenOptions {
         let superblock =
             SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
         Ok(Volume { ext4, namespace: Namespace::new(superblock), bytes: None, image_offset: None })
+    }
+
+    fn open_journal(&self, path: &Path) -> Result<FileDevice> {
+        let options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
+        FileDevice::open_with(path, &options).map_err(|error| {
+            let why = format!("its journal {}: {error}", path.display());
+            Error::new(not_opened(path, error).kind(), "open").because(why)
+        })
+    }
+
+    fn open_ext4(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        options: &extern4_ext4::OpenOptions,
+    ) -> extern4_ext4::Result<Ext4> {
+        let open = if self.write { Ext4::open_for_writing } else { Ext4::open };
+        open(Arc::clone(device), options)
     }
 
     /// The bytes of a disk that the offset and partition name.

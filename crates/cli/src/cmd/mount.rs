@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
-    /// opposites, grpid or nogrpid, bsddf or minixdf,
+    /// opposites, grpid or nogrpid, bsddf or minixdf, journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere,
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
@@ -74,6 +74,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut lists = args.options.clone();
     let mut options = Options::of(&lists);
+    options.journal = options.journal.or_else(|| app.journal().map(Path::to_owned));
     let Some(image) = options.image(&args.place.image) else {
         app.fail(Status::Usage, format_args!("{}: it says already where the volume is", args.place));
         return Ok(());
@@ -243,7 +244,7 @@ fn open_as_it_may_be(
         opened => return opened,
     }
     lists.push(options::read_only());
-    *options = Options::of(lists);
+    *options = Options { journal: options.journal.take(), ..Options::of(lists) };
     let volume = open(image, options)?;
     app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
     Ok(volume)
@@ -265,6 +266,9 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     }
     if let Some(data) = options.data {
         open.data(data);
+    }
+    if let Some(journal) = &options.journal {
+        open.journal(journal);
     }
     part(&mut open, image);
     open.open(&image.file)

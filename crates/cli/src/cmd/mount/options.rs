@@ -1,5 +1,6 @@
 //! The words behind `-o`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub(super) struct Options {
     pub(super) bsd_groups: Option<bool>,
     /// `df` counts the volume's own structures as blocks, too.
     pub(super) minix_df: bool,
+    /// Where the journal is, if not in the volume.
+    pub(super) journal: Option<PathBuf>,
     /// Where in the image the volume starts, in bytes.
     pub(super) offset: Option<u64>,
     /// Whose all files are shown as: user and group.
@@ -212,6 +215,14 @@ const VALUES: &[(&str, &str, Read)] = &[
         let seconds = number(text)?;
         effect(move |o| o.commit = Some(seconds))
     }),
+    ("journal_path", "PATH", |text| {
+        let path = (!text.is_empty()).then(|| PathBuf::from(text))?;
+        effect(move |o| o.journal = Some(path.clone()))
+    }),
+    ("journal_dev", "NUMBER", |text| {
+        let path = device_path(text)?;
+        effect(move |o| o.journal = Some(path.clone()))
+    }),
     ("offset", "BYTES", |text| {
         let bytes = offset(text)?;
         effect(move |o| o.offset = Some(bytes))
@@ -229,6 +240,16 @@ const VALUES: &[(&str, &str, Read)] = &[
         effect(move |o| o.memory = memory)
     }),
 ];
+
+/// The block special file with a number as ext4 takes it: 8 bits of the minor number, 12 of the major one, and the minor one's others.
+fn device_path(text: &str) -> Option<PathBuf> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+        None => number(text)?,
+    };
+    let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
+    Some(format!("/dev/block/{major}:{minor}").into())
+}
 
 fn number(text: &str) -> Option<u32> {
     text.parse().ok()
@@ -251,6 +272,7 @@ impl Default for Options {
             data: None,
             bsd_groups: None,
             minix_df: false,
+            journal: None,
             offset: None,
             owner: (None, None),
             memory: Memory::default(),
@@ -303,6 +325,10 @@ impl Options {
             ("errors", errors.to_owned()),
             ("grpid", self.bsd_groups.map_or("as the volume says".to_owned(), |takes| takes.to_string())),
             ("minixdf", self.minix_df.to_string()),
+            (
+                "journal",
+                self.journal.as_ref().map_or("not given".to_owned(), |path| path.display().to_string()),
+            ),
             ("lazytime", self.lazytime.to_string()),
             ("memory", self.memory.blocks_bytes.to_string()),
             ("uid", number(self.owner.0)),
@@ -407,6 +433,8 @@ mod tests {
         assert!(why("discard").contains("'discard' cannot be had: blocks are not discarded"));
         for bad in [
             "commit=soon",
+            "journal_path=",
+            "journal_dev=sda",
             "commit",
             "uid=root",
             "uid=-1",
@@ -448,6 +476,12 @@ mod tests {
         assert_eq!(
             (read(&["data=journal,data=writeback"]).data, read(&[]).data),
             (Some(DataMode::Writeback), None)
+        );
+        let journal = |word: &str| read(&[word]).journal.expect("a path").display().to_string();
+        assert_eq!(journal("journal_path=/dev/sdb1"), "/dev/sdb1");
+        assert_eq!(
+            (journal("journal_dev=0x801"), journal("journal_dev=1051649")),
+            ("/dev/block/8:1".into(), "/dev/block/12:257".into())
         );
         let usual = read(&["commit=30,commit=0"]);
         assert_eq!((usual.commit, usual.commit_interval()), (Some(0), None));
