@@ -57,6 +57,9 @@ pub struct OpenOptions {
     pub bsd_groups: Option<bool>,
     /// The volume's own structures count among its blocks (`minixdf`).
     pub minix_df: bool,
+    /// Told why, when a volume with multiple mount protection is given up since another host has taken it, or may have. Called once, by
+    /// a thread that has nothing else to do then.
+    pub on_loss: Option<fn(&str)>,
     /// Finds attribute blocks in the place of the cache in production.
     #[cfg(feature = "lab")]
     pub block_cache: Option<Arc<dyn crate::BlockCache>>,
@@ -76,6 +79,7 @@ impl Default for OpenOptions {
             data: None,
             bsd_groups: None,
             minix_df: false,
+            on_loss: None,
             #[cfg(feature = "lab")]
             block_cache: None,
         }
@@ -161,7 +165,7 @@ impl Ext4 {
             (Err(_), Some(guard)) => guard.release()?,
             (Ok(fs), Some(guard)) => {
                 let writer = fs.writer.as_ref();
-                guard.aborts(writer.map(|writer| writer.transactions.aborter()));
+                guard.aborts(writer.map(|writer| writer.transactions.aborter()), options.on_loss);
                 fs.guard = Some(guard);
             }
         }

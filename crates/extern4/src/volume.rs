@@ -161,6 +161,13 @@ impl OpenOptions {
         self
     }
 
+    /// Has `told` called with the reason when a volume with multiple mount protection, open for writing, is given up since another host
+    /// has taken it, or may have: from then on nothing is changed. It is called once, on a thread of the volume's own.
+    pub fn on_loss(&mut self, told: fn(&str)) -> &mut Self {
+        self.ext4.on_loss = Some(told);
+        self
+    }
+
     /// How many names and inodes are kept in memory at most, beside those in use; 262,144 of each by default.
     pub fn cached_files(&mut self, files: usize) -> &mut Self {
         self.cached_files = Some(files);

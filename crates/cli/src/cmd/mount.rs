@@ -255,6 +255,7 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
     open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
     open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
+    open.on_loss(|why| error!("nothing is changed any more: {why}"));
     if let Some(interval) = options.commit_interval() {
         open.commit_interval(interval);
     }
