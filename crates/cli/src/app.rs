@@ -1,5 +1,6 @@
 //! What every subcommand works with: the volumes that are open, who looks at them, and what went wrong so far.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::error::Error as _;
 use std::ffi::OsStr;
@@ -16,6 +17,9 @@ use crate::place::{Image, Part, Place};
 use crate::status::Status;
 use crate::text::escape;
 use crate::wrapping;
+
+/// Bytes that a path may have, with the zero byte at its end.
+const PATH_MAX: usize = 4096;
 
 /// The state of one run of the command.
 pub(crate) struct App {
@@ -335,6 +339,24 @@ pub(crate) fn host_reason(error: &io::Error) -> String {
 }
 
 impl Opened {
+    /// Does `what` with a path of any length: where it is longer than a path may be, from a directory on the way.
+    pub(crate) fn reach<T>(
+        &self,
+        path: &Path,
+        what: impl FnOnce(&Session, &Path) -> extern4::Result<T>,
+    ) -> extern4::Result<T> {
+        let (mut session, mut rest) = (Cow::Borrowed(&self.session), path.as_os_str().as_bytes());
+        while let Some(start) = rest.get(..PATH_MAX)
+            && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
+        {
+            session = Cow::Owned(session.at(OsStr::from_bytes(&rest[..end]))?);
+            // More than one slash would lead to the root again.
+            let name = rest[end..].iter().position(|byte| *byte != b'/').unwrap_or(rest.len() - end);
+            rest = &rest[end + name..];
+        }
+        what(&session, Path::new(OsStr::from_bytes(rest)))
+    }
+
     /// The image's own user and group names. They are read as the superuser: whoever holds the image may know them.
     pub(crate) fn names(&self) -> &Names {
         self.names.get_or_init(|| Names::read(&self.volume.superuser()))
