@@ -1,12 +1,13 @@
 //! What every subcommand works with: the volumes that are open, who looks at them, and what went wrong so far.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use extern4::{Cred, ErrorKind, Session, Volume};
@@ -17,10 +18,15 @@ use crate::status::Status;
 use crate::text::escape;
 use crate::wrapping;
 
+/// Bytes that a path may have, with the zero byte at its end.
+const PATH_MAX: usize = 4096;
+
 /// The state of one run of the command.
 pub(crate) struct App {
     command: &'static str,
     cred: Cred,
+    /// Where the journal of a volume is that does not hold its own.
+    journal: Option<PathBuf>,
     open: Vec<Rc<Opened>>,
     /// The volumes that the command is going to write to.
     written: Vec<Image>,
@@ -63,7 +69,26 @@ impl App {
     /// A run of subcommand `command` by `cred`.
     pub(crate) fn new(command: &'static str, cred: Cred) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
-        Self { command, cred, open, written, status: Status::Success, script: None, logs: false }
+        Self {
+            command,
+            cred,
+            journal: None,
+            open,
+            written,
+            status: Status::Success,
+            script: None,
+            logs: false,
+        }
+    }
+
+    /// A volume that does not hold its own journal has it there.
+    pub(crate) fn have_journal(&mut self, journal: Option<PathBuf>) {
+        self.journal = journal;
+    }
+
+    /// Where the journal is of a volume that does not hold its own, if that was said.
+    pub(crate) fn journal(&self) -> Option<&Path> {
+        self.journal.as_deref()
     }
 
     /// What `text` names: a place as the command line gives it, or in a script a path of the script's volume.
@@ -168,7 +193,7 @@ impl App {
             return Ok(Rc::clone(volume));
         }
         let writing = self.written.iter().any(|written| written.is(image));
-        let volume = open(image, writing)?;
+        let volume = open(image, writing, self.journal())?;
         let session = volume.session(self.cred.clone());
         let opened = Opened { image: image.clone(), volume, session, writing, names: OnceCell::new() };
         let opened = Rc::new(opened);
@@ -183,7 +208,7 @@ impl App {
             // A script may have changed them.
             return Some(Names::read(&volume.volume.superuser()));
         }
-        match open(image, false) {
+        match open(image, false, self.journal()) {
             Ok(volume) => Some(Names::read(&volume.superuser())),
             Err(error) => {
                 self.refused(image, &error);
@@ -248,9 +273,12 @@ impl App {
 }
 
 /// Opens a volume, which the caller closes.
-pub(crate) fn open(image: &Image, writing: bool) -> extern4::Result<Volume> {
+pub(crate) fn open(image: &Image, writing: bool, journal: Option<&Path>) -> extern4::Result<Volume> {
     let mut options = Volume::options();
     options.write(writing);
+    if let Some(journal) = journal {
+        options.journal(journal);
+    }
     part(&mut options, image);
     options.open(&image.file)
 }
@@ -311,6 +339,24 @@ pub(crate) fn host_reason(error: &io::Error) -> String {
 }
 
 impl Opened {
+    /// Does `what` with a path of any length: where it is longer than a path may be, from a directory on the way.
+    pub(crate) fn reach<T>(
+        &self,
+        path: &Path,
+        what: impl FnOnce(&Session, &Path) -> extern4::Result<T>,
+    ) -> extern4::Result<T> {
+        let (mut session, mut rest) = (Cow::Borrowed(&self.session), path.as_os_str().as_bytes());
+        while let Some(start) = rest.get(..PATH_MAX)
+            && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
+        {
+            session = Cow::Owned(session.at(OsStr::from_bytes(&rest[..end]))?);
+            // More than one slash would lead to the root again.
+            let name = rest[end..].iter().position(|byte| *byte != b'/').unwrap_or(rest.len() - end);
+            rest = &rest[end + name..];
+        }
+        what(&session, Path::new(OsStr::from_bytes(rest)))
+    }
+
     /// The image's own user and group names. They are read as the superuser: whoever holds the image may know them.
     pub(crate) fn names(&self) -> &Names {
         self.names.get_or_init(|| Names::read(&self.volume.superuser()))

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::io;
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use extern4::Cred;
@@ -23,6 +24,10 @@ pub(crate) struct Args {
     /// See the volume as this user, group and further groups: UID:GID[,GID...] (default: as root)
     #[arg(long = "as", value_name = "UID:GID[,GID...]", value_parser = caller, global = true)]
     caller: Option<Caller>,
+
+    /// The device, or an image of it, that holds the journal of a volume that does not hold its own
+    #[arg(long, value_name = "PATH", global = true)]
+    pub(crate) journal: Option<PathBuf>,
 
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         helper::Line::Fake => return ExitCode::SUCCESS,
     };
     let mut app = App::new(args.command.name(), args.cred());
+    app.have_journal(args.journal.clone());
     let done = args.command.run(&mut app);
     app.close();
     ExitCode::from(match done {

@@ -30,7 +30,14 @@ impl Ext4 {
         let node = inode.private::<Node>();
         let _map = node.change_map();
         let mut info = node.info();
-        let plan = self.plan_acl(&info, kind, acl.as_deref())?;
+        let value = acl.as_deref().map(encode).transpose()?;
+        let old = self.attributes(&info)?;
+        if old.says(index(kind), b"", value.as_deref())
+            && mode.is_none_or(|mode| mode == info.fields().permissions())
+        {
+            return Ok(());
+        }
+        let plan = self.plan(&info, &old, (index(kind), b""), value.as_deref())?;
         let need = plan.need(self);
         let tid = self.changing(need.credits, need.blocks, |change| {
             change.admit_plan(&info, caps, &plan)?;
@@ -49,9 +56,8 @@ impl Ext4 {
     }
 
     /// Finds out how to set an ACL. `ENOSPC` if it has no room.
-    pub(crate) fn plan_acl(&self, info: &InodeInfo, kind: AclKind, acl: Option<&Acl>) -> Result<Plan> {
-        let value = acl.map(encode).transpose()?;
-        self.plan(info, &self.attributes(info)?, (index(kind), b""), value.as_deref())
+    pub(crate) fn plan_acl(&self, info: &InodeInfo, kind: AclKind, acl: &Acl) -> Result<Plan> {
+        self.plan(info, &self.attributes(info)?, (index(kind), b""), Some(&encode(acl)?))
     }
 
     /// What [`Change::init_attributes`] takes for an inode with this mode.

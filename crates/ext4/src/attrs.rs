@@ -169,23 +169,26 @@ impl Ext4 {
     }
 
     /// Where in the record of an inode `value` can take the place of what the attribute has now, with nothing else changed. None for an
-    /// inode with a block of attributes, which could be there as well.
+    /// inode with a block of attributes, which could be there as well. And whether that is its value already.
     pub(crate) fn spot_for(
         &self,
         inode: &Inode,
         name: (NameIndex, &[u8]),
         value: &[u8],
-    ) -> Result<Option<Spot>> {
+    ) -> Result<Option<(Spot, bool)>> {
         let node = inode.private::<Node>();
         let Some(at) = node.position() else { return Ok(None) };
         // OK: from such a number.
         let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
         // The record says all that is asked here, so the node need not be locked.
         let spot = self.cache.with_part(at.block, self.record_range(at), |record| {
-            let alone = !has_xattr_block(record);
-            alone.then(|| Spot::find(&record[node.xattr_range()], place, name)).transpose()
+            if has_xattr_block(record) {
+                return Ok(None);
+            }
+            let area = &record[node.xattr_range()];
+            Ok::<_, Corrupt>(Spot::find(area, place, name)?.map(|spot| (spot, spot.has(area, value))))
         })??;
-        Ok(spot.flatten().filter(|spot| spot.fits(value.len())))
+        Ok(spot.filter(|(spot, _)| spot.fits(value.len())))
     }
 
     /// Finds out how to set an attribute, or without a value to remove it: in the inode if it fits there, else in its
@@ -251,6 +254,15 @@ impl Attributes {
     /// Whether there is an attribute of that name.
     pub(crate) fn has(&self, index: NameIndex, name: &[u8]) -> bool {
         self.own.iter().chain(&self.block).any(|attribute| attribute.is(index, name))
+    }
+
+    /// Whether the attribute of that name has that value, beside its name; without a value, whether there is none.
+    pub(crate) fn says(&self, index: NameIndex, name: &[u8], value: Option<&[u8]>) -> bool {
+        let found = self.own.iter().chain(&self.block).find(|attribute| attribute.is(index, name));
+        match (found.map(|attribute| &attribute.value), value) {
+            (Some(Stored::Here(is)), Some(value)) => is == value,
+            (found, value) => found.is_none() && value.is_none(),
+        }
     }
 
     /// The name of an attribute whose value is in an EA inode.

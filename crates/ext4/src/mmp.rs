@@ -24,7 +24,7 @@ use extern4_disk::{Place, Structure};
 use extern4_jbd2::Aborter;
 
 use crate::create::now_seconds;
-use crate::error::{InUse, Result};
+use crate::error::{Error, InUse, Result};
 use crate::mount::Ext4;
 
 /// Who has taken longer than this from finding the volume free to writing its number comes late.
@@ -136,9 +136,10 @@ struct State {
     /// The block as we wrote it last.
     ours: Mmp,
     ended: bool,
-    /// Somebody else has taken the volume, or may have.
-    lost: bool,
+    /// Why, if somebody else has taken the volume, or may have.
+    lost: Option<Error>,
     aborter: Option<Aborter>,
+    on_loss: Option<fn(&str)>,
 }
 
 impl Guard {
@@ -162,7 +163,7 @@ impl Guard {
         if found.state() != ours.state() {
             return Err(in_use(&found));
         }
-        let state = Mutex::new(State { ours, ended: false, lost: false, aborter: None });
+        let state = Mutex::new(State { ours, ended: false, lost: None, aborter: None, on_loss: None });
         let watch = Arc::new(Watch { spot, check_interval, state, ended: Condvar::new() });
         let thread = {
             let watch = Arc::clone(&watch);
@@ -172,17 +173,17 @@ impl Guard {
         Ok(Some(Self { watch, thread: Some(thread) }))
     }
 
-    /// Says what ends if the volume is lost.
-    pub(crate) fn aborts(&self, aborter: Option<Aborter>) {
+    /// Says what ends if the volume is lost, and who is told why.
+    pub(crate) fn aborts(&self, aborter: Option<Aborter>, on_loss: Option<fn(&str)>) {
         let mut state = self.watch.lock();
-        state.aborter = aborter;
+        (state.aborter, state.on_loss) = (aborter, on_loss);
         state.abort_if_lost();
     }
 
     /// Says that the volume is nobody's any more, if it still was ours.
     pub(crate) fn release(&self) -> Result<()> {
         let mut state = self.watch.lock();
-        if std::mem::replace(&mut state.ended, true) || state.lost {
+        if std::mem::replace(&mut state.ended, true) || state.lost.is_some() {
             return Ok(());
         }
         self.watch.ended.notify_all();
@@ -204,8 +205,11 @@ impl Drop for Guard {
 
 impl State {
     fn abort_if_lost(&self) {
-        if let Some(aborter) = self.aborter.as_ref().filter(|_| self.lost) {
+        if let (Some(aborter), Some(why)) = (&self.aborter, &self.lost) {
             aborter.abort();
+            if let Some(tell) = self.on_loss {
+                tell(&why.to_string());
+            }
         }
     }
 }
@@ -223,31 +227,35 @@ impl Watch {
     fn run(&self) {
         let mut written = Instant::now();
         let mut state = self.lock();
-        while !state.ended && !state.lost {
+        while !state.ended && state.lost.is_none() {
             let waited = self.ended.wait_timeout_while(state, self.spot.interval(), |state| !state.ended);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if state.ended {
                 return;
             }
             match self.renew(&mut state) {
-                Ok(true) => written = Instant::now(),
-                Ok(false) => state.lost = true,
+                Ok(None) => written = Instant::now(),
+                Ok(Some(theirs)) => state.lost = Some(in_use(&theirs)),
                 // It may work again, but nobody else waits for that.
-                Err(_) => state.lost = written.elapsed() > Duration::from_secs(self.check_interval.into()),
+                Err(error) => {
+                    let is_late = written.elapsed() > Duration::from_secs(self.check_interval.into());
+                    state.lost = is_late.then_some(error);
+                }
             }
             state.abort_if_lost();
         }
     }
 
-    /// Writes the next number; false if the one on the device is not ours.
-    fn renew(&self, state: &mut State) -> Result<bool> {
-        if !self.is_ours(state)? {
-            return Ok(false);
+    /// Writes the next number; the block on the device, if that is not ours.
+    fn renew(&self, state: &mut State) -> Result<Option<Mmp>> {
+        let found = self.spot.read()?;
+        if found.state() != state.ours.state() {
+            return Ok(Some(found));
         }
         let next = state.ours.renewed(now_seconds().into());
         self.spot.write(&next)?;
         state.ours = next;
-        Ok(true)
+        Ok(None)
     }
 }
 

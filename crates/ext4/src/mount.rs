@@ -14,7 +14,7 @@ use extern4_disk::blocks::Blocks;
 use extern4_disk::feature::{Feature, Features, Incompat};
 use extern4_disk::indirect;
 use extern4_disk::inode::{FileKind, ROOT_INO};
-use extern4_disk::superblock::{ErrorPolicy, RawSuperblock, Superblock};
+use extern4_disk::superblock::{DefaultMountOptions, ErrorPolicy, RawSuperblock, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Replayed;
 
@@ -52,6 +52,14 @@ pub struct OpenOptions {
     pub errors: Option<ErrorPolicy>,
     /// How contents of files become durable, on a volume that is opened for writing (`data=`); `None` for what the superblock says.
     pub data: Option<DataMode>,
+    /// New files take the group of their directory whatever its mode (`grpid`), or only if it has the set-group-id bit (`nogrpid`);
+    /// `None` for what the superblock says.
+    pub bsd_groups: Option<bool>,
+    /// The volume's own structures count among its blocks (`minixdf`).
+    pub minix_df: bool,
+    /// Told why, when a volume with multiple mount protection is given up since another host has taken it, or may have. Called once, by
+    /// a thread that has nothing else to do then.
+    pub on_loss: Option<fn(&str)>,
     /// Finds attribute blocks in the place of the cache in production.
     #[cfg(feature = "lab")]
     pub block_cache: Option<Arc<dyn crate::BlockCache>>,
@@ -69,6 +77,9 @@ impl Default for OpenOptions {
             commit_interval: None,
             errors: None,
             data: None,
+            bsd_groups: None,
+            minix_df: false,
+            on_loss: None,
             #[cfg(feature = "lab")]
             block_cache: None,
         }
@@ -111,6 +122,10 @@ pub struct Ext4 {
     pub(crate) lazy_times: Option<LazyTimes>,
     /// What is done about damage that a change meets.
     pub(crate) error_policy: ErrorPolicy,
+    /// New files take the group of their directory.
+    pub(crate) bsd_groups: bool,
+    /// Own structures are counted as blocks that files could have.
+    pub(crate) minix_df: bool,
     /// Keeps other hosts from it.
     guard: Option<Guard>,
 }
@@ -150,7 +165,7 @@ impl Ext4 {
             (Err(_), Some(guard)) => guard.release()?,
             (Ok(fs), Some(guard)) => {
                 let writer = fs.writer.as_ref();
-                guard.aborts(writer.map(|writer| writer.transactions.aborter()));
+                guard.aborts(writer.map(|writer| writer.transactions.aborter()), options.on_loss);
                 fs.guard = Some(guard);
             }
         }
@@ -211,7 +226,7 @@ impl Ext4 {
         check_features(&raw)?;
         let superblock = Superblock::from_raw(raw, Place::new(Structure::Superblock))?;
         superblock::check_size(&device, &superblock)?;
-        let geometry = superblock.geometry();
+        let (geometry, defaults) = (superblock.geometry(), superblock.default_mount_options());
         let cache = CacheOptions {
             block_size: geometry.block_size(),
             block_count: geometry.blocks_count(),
@@ -230,6 +245,8 @@ impl Ext4 {
             writer: None,
             lazy_times: None,
             error_policy: options.errors.unwrap_or(superblock.error_policy()),
+            bsd_groups: options.bsd_groups.unwrap_or(defaults.contains(DefaultMountOptions::BSDGROUPS)),
+            minix_df: options.minix_df,
             guard: None,
             superblock,
         })

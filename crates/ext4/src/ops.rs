@@ -8,7 +8,6 @@ use std::sync::Arc;
 use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::ROOT_INO;
-use extern4_disk::superblock::DefaultMountOptions;
 use extern4_vfs::{
     Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
     NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Take, Timespec, XattrFlags,
@@ -44,7 +43,7 @@ impl FileSystem for Ext4 {
             acl: true,
             fast_may_exec: true,
             casefold: self.superblock().features().incompat.contains(Incompat::CASEFOLD),
-            bsd_groups: self.superblock().default_mount_options().contains(DefaultMountOptions::BSDGROUPS),
+            bsd_groups: self.bsd_groups,
         }
     }
 

@@ -55,8 +55,7 @@ impl Ext4 {
                 self.prepare_switch(&info)?;
             }
         }
-        let plan =
-            set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, Some(acl))).transpose()?;
+        let plan = set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, acl)).transpose()?;
         let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(self));
         let counts = set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
         let owners = counts.then(|| Owners::of(info.fields()).after(set));

@@ -84,7 +84,8 @@ impl Ext4 {
             inodes += u64::from(descriptor.free_inodes());
         }
         let shift = geometry.cluster_shift();
-        let blocks = geometry.blocks_count().saturating_sub(self.overhead_clusters()? << shift);
+        let overhead = if self.minix_df { 0 } else { self.overhead_clusters()? };
+        let blocks = geometry.blocks_count().saturating_sub(overhead << shift);
         let blocks_free = (clusters << shift).min(geometry.blocks_count());
         let uuid = sb.uuid();
         let (low, high) = uuid.split_at(8);

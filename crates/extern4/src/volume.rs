@@ -1,14 +1,14 @@
 //! An open volume.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use extern4_block as block;
 use extern4_block::partition::Table;
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
-use extern4_ext4::{DataMode, ErrorPolicy, Ext4};
+use extern4_ext4::{DataMode, ErrorPolicy, Ext4, Unsupported};
 use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
 
@@ -70,6 +70,7 @@ pub struct OpenOptions {
     offset_bytes: u64,
     write: bool,
     shared: bool,
+    journal: Option<PathBuf>,
     cached_files: Option<usize>,
     ext4: extern4_ext4::OpenOptions,
 }
@@ -148,6 +149,25 @@ impl OpenOptions {
         self
     }
 
+    /// Whether new files take the group of their directory whatever its mode, in place of what the volume itself says (`grpid`).
+    pub fn bsd_groups(&mut self, bsd_groups: bool) -> &mut Self {
+        self.ext4.bsd_groups = Some(bsd_groups);
+        self
+    }
+
+    /// Whether the volume's own structures count among its blocks in [`Volume::stat_fs`] (`minixdf`); false by default.
+    pub fn minix_df(&mut self, minix_df: bool) -> &mut Self {
+        self.ext4.minix_df = minix_df;
+        self
+    }
+
+    /// Has `told` called with the reason when a volume with multiple mount protection, open for writing, is given up since another host
+    /// has taken it, or may have: from then on nothing is changed. It is called once, on a thread of the volume's own.
+    pub fn on_loss(&mut self, told: fn(&str)) -> &mut Self {
+        self.ext4.on_loss = Some(told);
+        self
+    }
+
     /// How many names and inodes are kept in memory at most, beside those in use; 262,144 of each by default.
     pub fn cached_files(&mut self, files: usize) -> &mut Self {
         self.cached_files = Some(files);
@@ -158,6 +178,13 @@ impl OpenOptions {
     pub fn shared(&mut self, shared: bool) -> &mut Self {
         self.shared = shared;
         self.ext4.shared = shared;
+        self
+    }
+
+    /// Where the journal is, for a volume that has it on a device of its own: that block special file, or an image of it
+    /// (`journal_path=`). Without it such a volume is not changed, nor read after a crash. It is opened only where it is needed.
+    pub fn journal(&mut self, path: impl Into<PathBuf>) -> &mut Self {
+        self.journal = Some(path.into());
         self
     }
 
@@ -194,11 +221,16 @@ impl OpenOptions {
 
     /// Opens the volume that a device holds.
     fn open_whole(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
-        let open = if self.write { Ext4::open_for_writing } else { Ext4::open };
-        let ext4 = match open(Arc::clone(&device), &self.ext4) {
-            Ok(ext4) => Arc::new(ext4),
-            Err(error) => return Err(explain(error, &device, self.partition.is_none())),
+        let explain = |error| explain(error, &device, self.partition.is_none());
+        let ext4 = match (self.open_ext4(&device, &self.ext4), &self.journal) {
+            (Err(extern4_ext4::Error::Unsupported(Unsupported::ExternalJournal)), Some(journal)) => {
+                let journal_device: Option<Arc<dyn BlockDevice>> =
+                    Some(Arc::new(self.open_journal(journal)?));
+                self.open_ext4(&device, &extern4_ext4::OpenOptions { journal_device, ..self.ext4.clone() })
+            }
+            (opened, _) => opened,
         };
+        let ext4 = Arc::new(ext4.map_err(explain)?);
         let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
         let mut options = SuperOptions { read_only: !self.write, ..SuperOptions::default() };
         options.atime = self.atime.unwrap_or(options.atime);
@@ -209,6 +241,23 @@ impl OpenOptions {
         let superblock =
             SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
         Ok(Volume { ext4, namespace: Namespace::new(superblock), bytes: None, image_offset: None })
+    }
+
+    fn open_journal(&self, path: &Path) -> Result<FileDevice> {
+        let options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
+        FileDevice::open_with(path, &options).map_err(|error| {
+            let why = format!("its journal {}: {error}", path.display());
+            Error::new(not_opened(path, error).kind(), "open").because(why)
+        })
+    }
+
+    fn open_ext4(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        options: &extern4_ext4::OpenOptions,
+    ) -> extern4_ext4::Result<Ext4> {
+        let open = if self.write { Ext4::open_for_writing } else { Ext4::open };
+        open(Arc::clone(device), options)
     }
 
     /// The bytes of a disk that the offset and partition name.

@@ -24,6 +24,13 @@ fn checked(header: &InHeader) -> Cred {
     if header.uid == 0 { cred } else { cred.with_caps(CHECKED) }
 }
 
+/// The other groups of a process, which waits for an answer; none of one that cannot be seen from here.
+fn groups(pid: u32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    groups.split_whitespace().filter_map(|group| group.parse().ok()).collect()
+}
+
 /// The session that each thread has acted with last. To make one counts references that all threads count, and most requests come from
 /// who was there before.
 pub(crate) type Idle = PerThread<Cell<Option<Session>>>;
@@ -76,6 +83,16 @@ impl Server {
         let cred = checked(header);
         let caps = cred.caps() - without;
         self.base.with_cred(cred.with_caps(caps)).at(at)
+    }
+
+    /// The same of who writes and may not keep set-id bits, with his other groups where these matter: a set-group-id bit that is no
+    /// privilege stays for members.
+    pub(crate) fn session_of_writer(&self, header: &InHeader, at: &Location) -> Session {
+        let attr = at.attr();
+        let is_mark = attr.mode & 0o2010 == 0o2000 && attr.gid != header.gid;
+        let groups = if is_mark { groups(header.pid) } else { Vec::new() };
+        let cred = Cred::new(header.uid, header.gid, &groups);
+        self.base.with_cred(cred.with_caps(checked(header).caps() - Caps::FSETID)).at(at)
     }
 
     /// A session with no more rights than a request tells of, for questions about rights.

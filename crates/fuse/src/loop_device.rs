@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
@@ -19,6 +19,8 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 const GET_FREE: Opcode = 0x4C82;
 /// `LOOP_CONFIGURE` of a loop device.
 const CONFIGURE: Opcode = 0x4C0A;
+/// `BLKROSET` of a block device.
+const SET_READ_ONLY: Opcode = 0x125D;
 /// `LO_FLAGS_READ_ONLY`.
 const READ_ONLY: u32 = 1;
 /// `LO_FLAGS_AUTOCLEAR`: it ends with the last who uses it.
@@ -65,7 +67,14 @@ pub fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File
         match unsafe {
             ioctl(&device, Setter::<CONFIGURE, Config>::new(config(&backing, image, bytes, flags)))
         } {
-            Ok(()) => return Ok((device, path)),
+            Ok(()) => {
+                if write {
+                    // It may have been made read-only by whoever used its number before, and is so still.
+                    // SAFETY: the kernel reads an `int` through the pointer of this ioctl.
+                    unsafe { ioctl(&device, Setter::<SET_READ_ONLY, c_int>::new(0))? };
+                }
+                return Ok((device, path));
+            }
             Err(Errno::BUSY) => {}
             Err(error) => return Err(error.into()),
         }

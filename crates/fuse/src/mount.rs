@@ -45,6 +45,8 @@ pub struct MountOptions {
     pub strictatime: bool,
     /// It says that reading a directory changes none, if the mount is root's.
     pub nodiratime: bool,
+    /// Symbolic links are not followed.
+    pub nosymfollow: bool,
     /// Other users may use it, too. For root they always may.
     pub allow_other: bool,
     /// Every change is synchronous.
@@ -177,6 +179,7 @@ fn words(options: &MountOptions) -> String {
         (options.read_only, ",ro"),
         (options.noexec, ",noexec"),
         (options.noatime, ",noatime"),
+        (options.nosymfollow, ",nosymfollow"),
         (options.sync, ",sync"),
         (options.dirsync, ",dirsync"),
         (options.allow_other, ",allow_other"),
@@ -194,6 +197,7 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags.set(MountFlags::NOATIME, options.noatime);
     flags.set(MountFlags::NODIRATIME, options.nodiratime);
     flags.set(MountFlags::STRICTATIME, options.strictatime);
+    flags.set(MountFlags::NOSYMFOLLOW, options.nosymfollow);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);
     flags

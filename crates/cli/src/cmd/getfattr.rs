@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use extern4::Session;
 use regex_lite::Regex;
 
 use crate::app::{App, Opened, Shown, Target};
@@ -117,7 +118,7 @@ fn one(
     out: &mut Out,
     app: &mut App,
 ) -> io::Result<()> {
-    match read(args, volume, path, follow) {
+    match volume.reach(path, |session, path| read(args, session, path, follow)) {
         Ok(found) => match &args.name {
             Some(name) if found.is_empty() => {
                 flush(out)?;
@@ -145,8 +146,7 @@ fn one(
     }
 }
 
-fn read(args: &Args, volume: &Opened, path: &Path, follow: bool) -> extern4::Result<Attributes> {
-    let session = &volume.session;
+fn read(args: &Args, session: &Session, path: &Path, follow: bool) -> extern4::Result<Attributes> {
     let value = |name: &OsStr| {
         if follow { session.getxattr(path, name) } else { session.lgetxattr(path, name) }
     };

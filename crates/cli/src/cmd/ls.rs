@@ -221,9 +221,8 @@ impl Listing<'_> {
 
     /// The entries of a directory that are to be shown, in order. The error of an entry stays with it.
     fn read(&self, volume: &Opened, path: &Path) -> extern4::Result<Vec<Entry>> {
-        let session = &volume.session;
         let mut entries = Vec::new();
-        let mut listed = session.read_dir(path)?;
+        let mut listed = volume.reach(path, |session, path| session.read_dir(path))?;
         if self.needs_metadata() {
             listed = listed.with_metadata();
         }
@@ -237,7 +236,8 @@ impl Listing<'_> {
         if self.args.all {
             for dots in [".", ".."] {
                 let path = path.join(dots);
-                entries.push(Entry::new(dots.into(), path.clone(), session.metadata(&path)?));
+                let metadata = volume.reach(&path, |session, path| session.metadata(path))?;
+                entries.push(Entry::new(dots.into(), path, metadata));
             }
         }
         self.sort(&mut entries);

@@ -37,7 +37,8 @@ pub(crate) struct Args {
     /// Stay in the foreground until the volume is unmounted
     #[arg(short, long)]
     foreground: bool,
-    /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, sync, dirsync and their opposites,
+    /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
+    /// opposites, grpid or nogrpid, bsddf or minixdf, journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere,
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
@@ -45,7 +46,8 @@ pub(crate) struct Args {
     /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
     /// the kernel keeps what is written for a while;
     /// idmap, so that mounts of the mount can have users mapped, and nobody can use what is kept back for the superuser;
-    /// lifetime=0, to be asked for attributes and names each time
+    /// lifetime=0, to be asked for attributes and names each time. Words of ext4's that only say how Linux goes about it, such as delalloc,
+    /// nobarrier or stripe=NUMBER, are taken and have no effect
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
     /// The volume to mount
@@ -72,6 +74,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut lists = args.options.clone();
     let mut options = Options::of(&lists);
+    options.journal = options.journal.or_else(|| app.journal().map(Path::to_owned));
     let Some(image) = options.image(&args.place.image) else {
         app.fail(Status::Usage, format_args!("{}: it says already where the volume is", args.place));
         return Ok(());
@@ -241,7 +244,7 @@ fn open_as_it_may_be(
         opened => return opened,
     }
     lists.push(options::read_only());
-    *options = Options::of(lists);
+    *options = Options { journal: options.journal.take(), ..Options::of(lists) };
     let volume = open(image, options)?;
     app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
     Ok(volume)
@@ -250,16 +253,23 @@ fn open_as_it_may_be(
 fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     let mut open = Volume::options();
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
-    open.dir_atime(!options.mount.nodiratime);
+    open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
     open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
+    open.on_loss(|why| error!("nothing is changed any more: {why}"));
     if let Some(interval) = options.commit_interval() {
         open.commit_interval(interval);
     }
     if let Some(errors) = options.errors {
         open.errors(errors);
     }
+    if let Some(bsd_groups) = options.bsd_groups {
+        open.bsd_groups(bsd_groups);
+    }
     if let Some(data) = options.data {
         open.data(data);
+    }
+    if let Some(journal) = &options.journal {
+        open.journal(journal);
     }
     part(&mut open, image);
     open.open(&image.file)

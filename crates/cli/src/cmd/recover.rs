@@ -1,6 +1,7 @@
 //! `extern4 recover`: replays the journal of a volume onto it.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use crate::app::{App, open};
 use crate::json;
@@ -19,7 +20,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for place in &args.places {
         let image = &place.image;
-        match recover(image) {
+        match recover(image, app.journal()) {
             Ok(replayed) => io::stdout().write_all(report(args, image, replayed).as_bytes())?,
             Err(error) => app.refused(image, &error),
         }
@@ -30,13 +31,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// What was replayed.
 type Replayed = Option<(u32, u32, u64)>;
 
-fn recover(image: &Image) -> extern4::Result<Replayed> {
+fn recover(image: &Image, journal: Option<&Path>) -> extern4::Result<Replayed> {
     // Reading tells whether there is anything to do, and writes nothing.
-    let volume = open(image, false)?;
+    let volume = open(image, false, journal)?;
     let found = volume.ext4().replayed();
     drop(volume);
     if found.is_some() {
-        open(image, true)?.close()?;
+        open(image, true, journal)?.close()?;
     }
     Ok(found.map(|found| (found.transactions, found.fast_commits, found.blocks)))
 }

@@ -127,7 +127,7 @@ impl Tree<'_> {
 
     fn read(&self, volume: &Opened, path: &Path) -> extern4::Result<Vec<(DirEntry, FileType)>> {
         let mut entries = Vec::new();
-        for entry in volume.session.read_dir(path)? {
+        for entry in volume.reach(path, |session, path| session.read_dir(path))? {
             let entry = entry?;
             let kind = entry.file_type()?;
             let hidden = entry.file_name().as_bytes().starts_with(b".") && !self.args.all;
@@ -164,7 +164,7 @@ impl Tree<'_> {
             _ => line.extend_from_slice(&escape_bytes(name, self.shown.terminal)),
         }
         if kind == FileType::Symlink
-            && let Ok(target) = volume.session.read_link(path)
+            && let Ok(target) = volume.reach(path, |session, path| session.read_link(path))
         {
             line.extend_from_slice(b" -> ");
             line.extend_from_slice(&escape_bytes(target.as_os_str().as_bytes(), self.shown.terminal));

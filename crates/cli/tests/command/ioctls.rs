@@ -66,6 +66,12 @@ fn projects_and_flags_are_set_by_owners() {
         for script in ["chattr -p 1 file", "chattr +d dir", "chattr -P dir"] {
             assert!(!user(2000, script), "{script}");
         }
+        // What is not done is not said to have been done.
+        assert!(user(1000, "chattr +e file dir") && !user(1000, "chattr -e file 2> refused"));
+        assert!(user(
+            1000,
+            "grep -q 'not supported' refused; lsattr file | grep -q e; chattr -d file; chattr +d file"
+        ));
         assert!(!user(1000, "chattr +i file") && !user(1000, "chattr +a file"));
         tool(&served.dir, "chattr", ["+i", "file"]);
         assert!(!user(1000, "chattr -p 1 file"));

@@ -3,6 +3,9 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use extern4_testkit::image::ImageSpec;
+use extern4_testkit::tools::{Need, can_run};
+
 use crate::run::{assert_same, everything, extern4, machine, ok, sorted, sorted_by, tool};
 
 /// A listing of GNU `ls -R .` with its headings as ours are.
@@ -462,4 +465,32 @@ fn unhex(hex: &str) -> Vec<u8> {
         .step_by(2)
         .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal"))
         .collect()
+}
+
+/// Deeper than a path may be long: what goes down to it does not stop there.
+#[test]
+fn paths_have_any_length() {
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4"]).build();
+    let name = "d".repeat(200);
+    let script = format!(
+        "for i in $(seq 50); do mkdir {name}; cd -P {name}; done; ln -s target link; echo text > file; setfattr -n user.a -v 1 file"
+    );
+    if !can_run(&[Need::Tool("setfattr")]) {
+        return;
+    }
+    std::fs::create_dir(image.scratch().join("tree")).expect("a directory");
+    tool(&image.scratch().join("tree"), "sh", ["-ec", &script]);
+    ok(extern4(&image, ["cp", "-a", "tree", "disk.img:/"]));
+    let said = |args: &[&str]| String::from_utf8(ok(extern4(&image, args))).expect("text");
+    let long = said(&["ls", "-lanR", "disk.img:/tree"]);
+    assert!(
+        long.lines().any(|line| line.ends_with(" link -> target")) && long.lines().count() > 300,
+        "{}",
+        long.len()
+    );
+    assert_eq!(said(&["ls", "-AR", "disk.img:/tree"]).lines().filter(|line| *line == name).count(), 50);
+    let tree = said(&["tree", "disk.img:/tree"]);
+    assert!(tree.contains("link -> target") && tree.ends_with("50 directories, 2 files\n"), "{}", tree.len());
+    let attributes = said(&["getfattr", "-Rd", "disk.img:/tree"]);
+    assert!(attributes.contains("/file\nuser.a=\"1\"\n"), "{}", attributes.len());
 }

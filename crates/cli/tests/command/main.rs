@@ -12,6 +12,7 @@ mod failing;
 mod handles;
 mod hostile;
 mod ioctls;
+mod journals;
 mod killing;
 mod listing;
 mod logging;

@@ -55,7 +55,7 @@ fn a_volume_begins_where_the_option_says() {
     assert_eq!(ok(extern4(&image, ["cat", "disk.img#2:/file"])), b"text");
     let said = failed(&extern4(&image, ["mount", "-o", "offset=1M", "disk.img@1M", "."]), 2);
     assert!(said.contains("disk.img@1048576"), "{said}");
-    for (words, named) in [("noauto,data=none", "'data=none'"), ("ro,nobarrier", "'nobarrier'")] {
+    for (words, named) in [("noauto,data=none", "'data=none'"), ("ro,discard", "'discard' cannot be had")] {
         let said = failed(&extern4(&image, ["mount", "-o", words, "disk.img", "."]), 2);
         assert!(said.contains(named), "{said}");
     }
@@ -300,6 +300,8 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
         ("nodiratime", "diratime"),
         ("ro,errors=continue", "errors"),
         ("memory=64M", "memory"),
+        ("bsdgroups", "grpid"),
+        ("minixdf", "minixdf"),
         ("ro,uid=7", "uid"),
         ("writeback_cache", "writeback_cache"),
         ("transport=device", "transport"),
@@ -377,4 +379,42 @@ fn a_remount_does_not_pretend_that_what_is_only_read_can_be_written() {
     assert_eq!(fs::write(served.path("file"), "text").unwrap_err().raw_os_error(), Some(30));
     served.umount();
     sound(&image);
+}
+
+/// The kernel's own mount of a volume, and ours of another that was made like it, with the same options: each is handed to `each` with its
+/// directory.
+fn in_both_mounts(options: &str, each: impl Fn(&std::path::Path) -> String) {
+    let (ours, theirs) = (EMPTY.build(), EMPTY.build());
+    let served = Served::new(&ours, &["-o", options]);
+    let mount = theirs.mount(options);
+    assert_eq!(each(&served.dir), each(&mount.path), "{options}");
+    mount.unmount();
+    served.umount();
+    sound(&ours);
+}
+
+/// New files in a directory of group 77, what there is of blocks, and what a link leads to.
+fn seen(dir: &std::path::Path) -> String {
+    let group = |path: std::path::PathBuf| fs::metadata(path).expect("attributes").gid();
+    let of_group = dir.join("77");
+    fs::create_dir(&of_group).expect("a directory");
+    std::os::unix::fs::chown(&of_group, None, Some(77)).expect("its group");
+    fs::write(of_group.join("file"), "text").expect("a file");
+    fs::create_dir(of_group.join("dir")).expect("a directory");
+    std::os::unix::fs::symlink("77/file", dir.join("link")).expect("a link");
+    let totals = rustix::fs::statfs(dir).expect("totals");
+    let followed = fs::read_to_string(dir.join("link")).map_err(|error| error.raw_os_error());
+    let groups = (group(of_group.join("file")), group(of_group.join("dir")));
+    format!("{groups:?} {} {} {followed:?}", totals.f_blocks, totals.f_files)
+}
+
+#[test]
+fn words_of_ext4_do_what_they_do_in_linux() {
+    if !can_mount() || !can_run(&[Need::Mount]) {
+        return;
+    }
+    for options in ["rw", "grpid", "bsdgroups,nogrpid", "minixdf", "minixdf,bsddf,sysvgroups", "nosymfollow"]
+    {
+        in_both_mounts(options, seen);
+    }
 }

@@ -56,6 +56,9 @@ fn who_changes_contents_in_whatever_way_takes_set_id_bits_off() {
         "fallocate -p -o 0 -l 4096 file",
         "fallocate -z -o 0 -l 4096 file",
         "perl -e \"$COPY\" from file",
+        "printf more >> file",
+        "printf more 1<> file",
+        "truncate -s 99 file",
     ];
     for transport in transports() {
         let image = EMPTY.build();
@@ -73,6 +76,18 @@ fn who_changes_contents_in_whatever_way_takes_set_id_bits_off() {
                 let run = as_user(1000, &served.dir, way).env("COPY", COPY).output().expect("setpriv");
                 assert!(run.status.success(), "{way}: {}", String::from_utf8_lossy(&run.stderr));
                 assert_eq!(mode(), after, "{way}: {before:o}");
+            }
+            // So it does for who is in the group by his other groups alone, and for nobody else.
+            for (groups, before, after) in
+                [("1000", 0o2766, 0o2766), ("1000", 0o6777, 0o777), ("7", 0o2766, 0o766)]
+            {
+                fs::set_permissions(&file, fs::Permissions::from_mode(before)).expect("its mode");
+                let groups = ["--reuid=2000", "--regid=2000", "--groups", groups, "sh", "-ec", way];
+                let mut run = std::process::Command::new("setpriv");
+                let run =
+                    run.args(groups).env("COPY", COPY).current_dir(&served.dir).output().expect("setpriv");
+                assert!(run.status.success(), "{way}: {}", String::from_utf8_lossy(&run.stderr));
+                assert_eq!(mode(), after, "{way}: {before:o}, {groups:?}");
             }
             // Who may keep them does.
             fs::set_permissions(&file, fs::Permissions::from_mode(0o6777)).expect("its mode");

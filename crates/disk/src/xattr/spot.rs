@@ -51,6 +51,12 @@ impl Spot {
         len.next_multiple_of(4) == self.len.next_multiple_of(4) && len <= self.room
     }
 
+    /// Whether the value that is there is `value`. `space` is the one that [`find`](Self::find) has found this in.
+    pub fn has(&self, space: &[u8], value: &[u8]) -> bool {
+        let base = space.get(IBODY_HEADER_SIZE..).unwrap_or_default();
+        base.get(self.value..).and_then(|rest| rest.get(..self.len)) == Some(value)
+    }
+
     /// Writes `value`, which [fits](Self::fits), over the one that is there. As in any entry of an inode whose value is beside it, there
     /// is no hash. `space` is the one that [`find`](Self::find) has found this in.
     ///
@@ -97,9 +103,11 @@ mod tests {
         let mut space = [0xEE; 120];
         encode_in_inode(&list, &mut space).unwrap();
         for value in [b"123456".as_slice(), b"12345", b"12345678"] {
-            let spot = spot(&space, b"two").unwrap();
-            assert!(spot.fits(value.len()) && !spot.fits(4) && !spot.fits(9) && !spot.fits(0));
-            spot.overwrite(&mut space, value);
+            let place = spot(&space, b"two").unwrap();
+            assert!(!place.has(&space, value) && !place.has(&space, b""));
+            assert!(place.fits(value.len()) && !place.fits(4) && !place.fits(9) && !place.fits(0));
+            place.overwrite(&mut space, value);
+            assert!(spot(&space, b"two").unwrap().has(&space, value));
             // As if it had been written so.
             list[1] = Attr { hash: 0, ..attr(b"two", Value::Here(value)) };
             let mut anew = [0xEE; 120];

@@ -577,3 +577,59 @@ fn many_change_at_once_what_they_share() {
         writing.close(spec.name, &image);
     }
 }
+
+/// What is set twice: an attribute, its two values, and whether the second is the first.
+fn values_set_again() -> Vec<(&'static str, [Vec<u8>; 2])> {
+    let acl = |gid| {
+        let mut entries = Acl::from_mode(0o644).entries().to_vec();
+        let named = [(AclTag::Group(gid), 4), (AclTag::Mask, 4)].map(|(tag, perm)| AclEntry { tag, perm });
+        entries.splice(2..2, named);
+        Acl::new(entries).expect("an ACL").to_xattr()
+    };
+    let mut cases = Vec::new();
+    for (name, is, other) in [
+        ("user.small", b"value".to_vec(), b"VALUE".to_vec()),
+        ("user.longer", b"value".to_vec(), b"value and more".to_vec()),
+        ("user.empty", Vec::new(), b"v".to_vec()),
+        ("user.block", vec![7; 700], vec![8; 700]),
+        ("user.elsewhere", vec![7; 3000], vec![8; 3000]),
+        ("system.posix_acl_access", acl(7), acl(8)),
+        ("system.posix_acl_access", Acl::from_mode(0o644).to_xattr(), Acl::from_mode(0o640).to_xattr()),
+    ] {
+        cases.extend([(name, [is.clone(), is.clone()]), (name, [is, other])]);
+    }
+    cases
+}
+
+/// What Linux says in a file's time of change, the library says.
+#[test]
+fn a_value_that_is_there_already_is_no_change() {
+    use rustix::fs::{XattrFlags as HostFlags, setxattr};
+    use std::os::unix::fs::MetadataExt as _;
+    let spec = volume("again", &["-t", "ext4", "-b", "1024", "-O", "ea_inode"]);
+    if !spec.can_run() {
+        return;
+    }
+    let (ours, theirs) = (spec.build(), spec.build());
+    let mount = theirs.mount("");
+    let writing = Writing::open(&ours);
+    let session = &writing.session;
+    // Times are those of the last tick.
+    let later = || std::thread::sleep(std::time::Duration::from_millis(25));
+    for (number, (name, [first, second])) in values_set_again().into_iter().enumerate() {
+        let (path, host) = (format!("/{number}"), mount.path.join(number.to_string()));
+        std::fs::write(&host, "").expect("a file");
+        session.mknod(&path, NewKind::Regular, 0o644).expect("a file");
+        let set = |value: &[u8]| {
+            setxattr(&host, name, value, HostFlags::empty()).expect("an attribute");
+            session.set_xattr(&path, name, value, XattrFlags::empty(), How::FOLLOW).expect("an attribute");
+            later();
+            let host = host.metadata().expect("it is there");
+            (session.stat(&path, How::FOLLOW).expect("it is there").ctime, (host.ctime(), host.ctime_nsec()))
+        };
+        let (before, after) = (set(&first), set(&second));
+        assert_eq!(before.0 != after.0, before.1 != after.1, "{name}, {:?}", first == second);
+    }
+    mount.unmount();
+    writing.close("again", &ours);
+}

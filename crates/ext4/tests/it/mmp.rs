@@ -1,6 +1,6 @@
 //! Multiple mount protection: one writer at a time, whoever it is, and no reader beside it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use extern4_block::device::fault::{Effect, Fault};
@@ -153,7 +153,12 @@ fn what_has_no_root_is_left_alone() {
 #[test]
 fn a_volume_that_another_has_taken_is_given_up() {
     let Some(device) = device() else { return };
-    let fs = Arc::new(open(&device).expect("a clean volume"));
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let told = || TOLD.lock().expect("nobody has failed");
+    let on_loss = Some((|why| TOLD.lock().expect("nobody has failed").push(why.to_owned())) as fn(&str));
+    let options = OpenOptions { on_loss, ..OpenOptions::default() };
+    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("a clean volume");
+    let fs = Arc::new(fs);
     let session = session(Arc::clone(&fs) as _);
     note(&session, "/kept").expect("a file");
     fs.sync().expect("sync");
@@ -166,6 +171,13 @@ fn a_volume_that_another_has_taken_is_given_up() {
         note(&session, "/late").err()
     });
     assert_eq!(refused.expect("it is given up").errno(), Errno::EROFS);
+    // First it is given up, then that is told.
+    let why = (0..50).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        told().pop()
+    });
+    let why = why.unwrap_or_default();
+    assert!(why.starts_with("it is in use on host other, as sdz"), "{why}");
     drop(session);
     assert!(fs.close().is_err());
     assert_eq!(block(&fs, &device).state(), theirs.state(), "it is theirs");

@@ -2,9 +2,7 @@
 
 use std::time::SystemTime;
 
-use extern4_vfs::{
-    Access, Attributes, Caps, Errno, FileType, How, Location, OpenFlags, Result, SetTime, Timespec,
-};
+use extern4_vfs::{Access, Attributes, Errno, FileType, How, Location, OpenFlags, Result, SetTime, Timespec};
 
 use crate::abi::{AccessIn, AttrOut, SetattrIn, SetattrValid, StatxOut};
 use crate::attributes::{lifetime, timespec, wire_attr, wire_statx};
@@ -89,8 +87,10 @@ impl Server {
                 return handle.file.set_len(set.size);
             }
         }
-        let without = if kill { Caps::FSETID } else { Caps::empty() };
-        self.session_without(&request.header, location, without).truncate("", set.size, How::EMPTY)
+        if kill {
+            return self.session_of_writer(&request.header, location).truncate("", set.size, How::EMPTY);
+        }
+        self.session(&request.header, location).truncate("", set.size, How::EMPTY)
     }
 
     /// Only asked without `default_permissions`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use extern4_vfs::{
-    Caps, Errno, FallocateMode, FileFlags, How, Location, OpenFile, OpenFlags, OpenHow, Resolve, Result, Take,
+    Errno, FallocateMode, FileFlags, How, Location, OpenFile, OpenFlags, OpenHow, Resolve, Result, Take,
 };
 
 use crate::abi::{
@@ -178,7 +178,7 @@ impl Server {
             may_write(&handle, write.offset)?;
         }
         if write.write_flags & WRITE_KILL_SUIDGID != 0 {
-            self.drop_set_id_bits(request, &handle)?;
+            self.drop_set_id_bits(request, request.header.nodeid, &handle)?;
         }
         let kept = write.write_flags & WRITE_CACHE != 0 && self.has(Features::WRITEBACK_CACHE);
         let write_at = if kept { OpenFile::write_back } else { OpenFile::write_at };
@@ -187,24 +187,21 @@ impl Server {
         body.put(&WriteOut { size, padding: 0 })
     }
 
-    /// Takes the set-id bits off, as for a caller who may not keep them. True if there were any.
-    fn drop_set_id_bits(&self, request: &Request<'_>, handle: &Handle) -> Result<bool> {
+    /// Takes the set-id bits off, as for a caller who may not keep them.
+    fn drop_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
         if handle.file.stat().mode & 0o6000 == 0 {
-            return Ok(false);
+            return Ok(());
         }
-        let session = self.session_without(&request.header, handle.file.location(), Caps::FSETID);
-        session.drop_set_id_bits("", How::EMPTY)?;
-        Ok(true)
+        self.session_of_writer(&request.header, handle.file.location()).drop_set_id_bits("", How::EMPTY)?;
+        // It would run the file with the bits that it knows.
+        self.attributes_changed(nodeid);
+        Ok(())
     }
 
     /// The same before a change for which the kernel does not say whether the bits go. All that a request tells of the caller's
     /// capabilities is who he is.
     fn change_without_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
-        if request.header.uid != 0 && self.drop_set_id_bits(request, handle)? {
-            // It would run the file with the bits that it knows.
-            self.attributes_changed(nodeid);
-        }
-        Ok(())
+        if request.header.uid == 0 { Ok(()) } else { self.drop_set_id_bits(request, nodeid, handle) }
     }
 
     pub(crate) fn fsync(&self, request: &Request<'_>) -> Result<()> {

@@ -25,6 +25,8 @@ const ENOTTY: u16 = 25;
 /// Inode flags that users see, and those that they set (`chattr(1)`): of ext4's, which are `FS_*_FL`.
 const VISIBLE: u32 = 0x725b_dfff;
 const MODIFIABLE: u32 = 0x624b_c0ff;
+/// `EXT4_EXTENTS_FL`: contents are found by extents.
+const EXTENTS: u32 = 0x8_0000;
 
 /// `struct fsxattr`.
 #[repr(C)]
@@ -95,8 +97,12 @@ impl Server {
         if wanted & !VISIBLE != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let kept = location.attr().flags.bits() & !MODIFIABLE;
-        let flags = FileFlags::from_bits_retain(kept | wanted & MODIFIABLE);
+        let now = location.attr().flags.bits();
+        // To have the contents found in another way, which Linux does for some files, is not done here.
+        if (wanted ^ now) & EXTENTS != 0 {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let flags = FileFlags::from_bits_retain(now & !MODIFIABLE | wanted & MODIFIABLE);
         self.session(&request.header, location).set_flags("", flags, How::EMPTY)?;
         self.attributes_changed(request.header.nodeid);
         Ok(())

@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-    let volume = match open(&Image { file: path, part: place.image.part }, true) {
+    let volume = match open(&Image { file: path, part: place.image.part }, true, None) {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(&place.image, &error);

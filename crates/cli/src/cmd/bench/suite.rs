@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     let image = &place.image;
-    let volume = match open(image, false) {
+    let volume = match open(image, false, None) {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(image, &error);

@@ -92,7 +92,7 @@ impl Entry {
         if self.kind != FileType::Symlink || !colors.follows_links() {
             return Some(look);
         }
-        Some(match volume.session.metadata(&self.path) {
+        Some(match volume.reach(&self.path, |session, path| session.metadata(path)) {
             Ok(target) if colors.link_is_target() => {
                 Look { kind: target.file_type(), mode: target.mode(), orphan: false }
             }
@@ -103,7 +103,7 @@ impl Entry {
 
     /// Appends where a symbolic link leads to.
     pub(super) fn write_target(&self, volume: &Opened, terminal: bool, out: &mut Vec<u8>) {
-        if let Ok(target) = volume.session.read_link(&self.path) {
+        if let Ok(target) = volume.reach(&self.path, |session, path| session.read_link(path)) {
             out.extend_from_slice(b" -> ");
             out.extend_from_slice(&escape_bytes(target.as_os_str().as_bytes(), terminal));
         }

@@ -91,7 +91,9 @@ impl Style {
 
 /// Whether there is an ACL beyond the mode bits. A failure shows when the ACL itself is asked for.
 fn has_acl(volume: &Opened, entry: &Entry) -> bool {
-    let has = |kind| volume.session.acl(&entry.path, kind).is_ok_and(|acl| acl.is_some());
+    let has = |kind| {
+        volume.reach(&entry.path, |session, path| session.acl(path, kind)).is_ok_and(|acl| acl.is_some())
+    };
     match entry.kind {
         FileType::Symlink => false,
         FileType::Directory => has(AclKind::Access) || has(AclKind::Default),
@@ -101,7 +103,9 @@ fn has_acl(volume: &Opened, entry: &Entry) -> bool {
 
 /// Whether there is a security context, that of SELinux.
 fn has_context(volume: &Opened, entry: &Entry) -> bool {
-    volume.session.lgetxattr(&entry.path, "security.selinux").is_ok_and(|context| context.is_some())
+    volume
+        .reach(&entry.path, |session, path| session.lgetxattr(path, "security.selinux"))
+        .is_ok_and(|context| context.is_some())
 }
 
 impl Widths {

@@ -1,5 +1,6 @@
 //! The words behind `-o`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,12 @@ pub(super) struct Options {
     pub(super) errors: Option<ErrorPolicy>,
     /// How contents of files become durable, if not as the volume says.
     pub(super) data: Option<DataMode>,
+    /// New files take their directory's group, if not as the volume says.
+    pub(super) bsd_groups: Option<bool>,
+    /// `df` counts the volume's own structures as blocks, too.
+    pub(super) minix_df: bool,
+    /// Where the journal is, if not in the volume.
+    pub(super) journal: Option<PathBuf>,
     /// Where in the image the volume starts, in bytes.
     pub(super) offset: Option<u64>,
     /// Whose all files are shown as: user and group.
@@ -85,9 +92,13 @@ const WORDS: &[(&str, Plain)] = &[
     // How a volume is always served.
     ("acl", |_| {}),
     ("user_xattr", |_| {}),
-    ("barrier", |_| {}),
-    ("barrier=1", |_| {}),
     ("nodiscard", |_| {}),
+    ("bsdgroups", |o| o.bsd_groups = Some(true)),
+    ("grpid", |o| o.bsd_groups = Some(true)),
+    ("sysvgroups", |o| o.bsd_groups = Some(false)),
+    ("nogrpid", |o| o.bsd_groups = Some(false)),
+    ("bsddf", |o| o.minix_df = false),
+    ("minixdf", |o| o.minix_df = true),
     ("data=ordered", |o| o.data = Some(DataMode::Ordered)),
     ("data=writeback", |o| o.data = Some(DataMode::Writeback)),
     ("data=journal", |o| o.data = Some(DataMode::Journal)),
@@ -113,6 +124,8 @@ const WORDS: &[(&str, Plain)] = &[
     ("nodev", |o| o.mount.nodev = true),
     ("exec", |o| o.mount.noexec = false),
     ("noexec", |o| o.mount.noexec = true),
+    ("symfollow", |o| o.mount.nosymfollow = false),
+    ("nosymfollow", |o| o.mount.nosymfollow = true),
     ("sync", |o| o.mount.sync = true),
     ("async", |o| (o.mount.sync, o.mount.dirsync) = (false, false)),
     ("dirsync", |o| o.mount.dirsync = true),
@@ -130,6 +143,69 @@ const WORDS: &[(&str, Plain)] = &[
     ("transport=ring", |o| o.transport = Transport::Ring),
 ];
 
+/// What tells Linux's ext4 how to go about what comes to the same for who uses the volume: when it allocates, what it computes ahead, how
+/// it asks the disk. Who allows it to take less care loses nothing either.
+const TUNING: &[&str] = &[
+    "delalloc",
+    "nodelalloc",
+    "barrier",
+    "nobarrier",
+    "auto_da_alloc",
+    "noauto_da_alloc",
+    "block_validity",
+    "noblock_validity",
+    "dioread_nolock",
+    "dioread_lock",
+    "nodioread_nolock",
+    "i_version",
+    "iversion",
+    "init_itable",
+    "noinit_itable",
+    "mbcache",
+    "nombcache",
+    "no_mbcache",
+    "prefetch_block_bitmaps",
+    "no_prefetch_block_bitmaps",
+    "mblk_io_submit",
+    "nomblk_io_submit",
+    "orlov",
+    "oldalloc",
+    "reservation",
+    "noreservation",
+    "bh",
+    "nobh",
+    "nocheck",
+    "check=none",
+    "dax=inode",
+    "dax=never",
+    "nomand",
+];
+
+/// The same with a number each.
+const TUNING_VALUES: &[&str] = &[
+    "barrier",
+    "auto_da_alloc",
+    "inode_readahead_blks",
+    "stripe",
+    "max_batch_time",
+    "min_batch_time",
+    "init_itable",
+    "journal_ioprio",
+    "mb_optimize_scan",
+];
+
+/// What else ext4 knows and this does not do, and why.
+const REFUSED: &[(&str, &str)] = &[
+    ("discard", "blocks are not discarded as they are freed; fstrim discards all that are free"),
+    ("noacl", "ACLs are always heeded"),
+    ("nouser_xattr", "attributes of users are always there"),
+    ("nouid32", "users and groups have 32 bits"),
+    ("mand", "there are no mandatory locks, in Linux either"),
+    ("dax", "contents are not mapped from memory that keeps them"),
+    ("dax=always", "contents are not mapped from memory that keeps them"),
+    ("journal_async_commit", "commits are written when what they commit is durable"),
+];
+
 /// Reads the value of a word; `None` for what cannot be one.
 type Read = fn(&str) -> Option<Effect>;
 
@@ -138,6 +214,14 @@ const VALUES: &[(&str, &str, Read)] = &[
     ("commit", "SECONDS", |text| {
         let seconds = number(text)?;
         effect(move |o| o.commit = Some(seconds))
+    }),
+    ("journal_path", "PATH", |text| {
+        let path = (!text.is_empty()).then(|| PathBuf::from(text))?;
+        effect(move |o| o.journal = Some(path.clone()))
+    }),
+    ("journal_dev", "NUMBER", |text| {
+        let path = device_path(text)?;
+        effect(move |o| o.journal = Some(path.clone()))
     }),
     ("offset", "BYTES", |text| {
         let bytes = offset(text)?;
@@ -156,6 +240,16 @@ const VALUES: &[(&str, &str, Read)] = &[
         effect(move |o| o.memory = memory)
     }),
 ];
+
+/// The block special file with a number as ext4 takes it: 8 bits of the minor number, 12 of the major one, and the minor one's others.
+fn device_path(text: &str) -> Option<PathBuf> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+        None => number(text)?,
+    };
+    let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
+    Some(format!("/dev/block/{major}:{minor}").into())
+}
 
 fn number(text: &str) -> Option<u32> {
     text.parse().ok()
@@ -176,6 +270,9 @@ impl Default for Options {
             commit: None,
             errors: None,
             data: None,
+            bsd_groups: None,
+            minix_df: false,
+            journal: None,
             offset: None,
             owner: (None, None),
             memory: Memory::default(),
@@ -226,6 +323,12 @@ impl Options {
             ("atime", atime.to_owned()),
             ("diratime", (!self.mount.nodiratime).to_string()),
             ("errors", errors.to_owned()),
+            ("grpid", self.bsd_groups.map_or("as the volume says".to_owned(), |takes| takes.to_string())),
+            ("minixdf", self.minix_df.to_string()),
+            (
+                "journal",
+                self.journal.as_ref().map_or("not given".to_owned(), |path| path.display().to_string()),
+            ),
             ("lazytime", self.lazytime.to_string()),
             ("memory", self.memory.blocks_bytes.to_string()),
             ("uid", number(self.owner.0)),
@@ -282,12 +385,23 @@ fn word_effect(word: &str) -> Result<Effect, String> {
         return Ok(Arc::new(effect));
     }
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    if is_tuning(word, key, value) {
+        return Ok(Arc::new(|_| {}));
+    }
+    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == word) {
+        return Err(format!("'{word}' cannot be had: {why}"));
+    }
     if let Some((_, form, read)) = VALUES.iter().find(|(known, ..)| *known == key) {
         return read(value).ok_or_else(|| format!("'{word}': it is written {key}={form}"));
     }
     let known = WORDS.iter().map(|(known, _)| (*known).to_owned());
     let known: Vec<_> = known.chain(VALUES.iter().map(|(key, form, _)| format!("{key}={form}"))).collect();
     Err(format!("'{word}' is not known; there are {}", known.join(", ")))
+}
+
+/// Whether a word only says how Linux goes about it.
+fn is_tuning(word: &str, key: &str, value: &str) -> bool {
+    TUNING.contains(&word) || TUNING_VALUES.contains(&key) && number(value).is_some()
 }
 
 #[cfg(test)]
@@ -316,9 +430,11 @@ mod tests {
     fn unknown_words_are_named() {
         let why = |text| parse(text).err().unwrap_or_default();
         assert!(why("ro,quickly").contains("'quickly' is not known"));
-        assert!(why("nobarrier").contains("'nobarrier' is not known"));
+        assert!(why("discard").contains("'discard' cannot be had: blocks are not discarded"));
         for bad in [
             "commit=soon",
+            "journal_path=",
+            "journal_dev=sda",
             "commit",
             "uid=root",
             "uid=-1",
@@ -326,9 +442,28 @@ mod tests {
             "memory=1",
             "errors=ignore",
             "data=none",
+            "barrier=off",
+            "stripe=",
+            "stripe",
         ] {
             assert!(why(bad).contains(&format!("'{bad}'")), "{bad}: {}", why(bad));
         }
+    }
+
+    #[test]
+    fn words_that_only_tune_linux_are_taken() {
+        let table = "delalloc,nobarrier,barrier=0,barrier,noauto_da_alloc,auto_da_alloc=1,inode_readahead_blks=64,stripe=16,i_version,\
+            max_batch_time=0,init_itable=10,noinit_itable,init_itable,block_validity,dioread_nolock,journal_ioprio=3,acl,user_xattr,nodiscard";
+        let options = read(&[table]);
+        assert_eq!((options.fixed(), options.bsd_groups), (read(&[]).fixed(), None));
+        assert_eq!(
+            (read(&["grpid"]).bsd_groups, read(&["grpid,sysvgroups"]).bsd_groups),
+            (Some(true), Some(false))
+        );
+        assert!(read(&["minixdf"]).minix_df && !read(&["minixdf,bsddf"]).minix_df);
+        assert!(
+            read(&["nosymfollow"]).mount.nosymfollow && !read(&["nosymfollow,symfollow"]).mount.nosymfollow
+        );
     }
 
     #[test]
@@ -341,6 +476,12 @@ mod tests {
         assert_eq!(
             (read(&["data=journal,data=writeback"]).data, read(&[]).data),
             (Some(DataMode::Writeback), None)
+        );
+        let journal = |word: &str| read(&[word]).journal.expect("a path").display().to_string();
+        assert_eq!(journal("journal_path=/dev/sdb1"), "/dev/sdb1");
+        assert_eq!(
+            (journal("journal_dev=0x801"), journal("journal_dev=1051649")),
+            ("/dev/block/8:1".into(), "/dev/block/12:257".into())
         );
         let usual = read(&["commit=30,commit=0"]);
         assert_eq!((usual.commit, usual.commit_interval()), (Some(0), None));

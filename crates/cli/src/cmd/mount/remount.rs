@@ -53,7 +53,16 @@ fn says_fixed(words: &[Words]) -> bool {
     let fixed = Options::default().fixed();
     let is_fixed = |key: &str| {
         let key = key.strip_prefix("no").unwrap_or(key);
-        matches!(key, "relatime" | "strictatime") || fixed.iter().any(|(name, _)| key == *name)
+        matches!(
+            key,
+            "relatime"
+                | "strictatime"
+                | "bsdgroups"
+                | "sysvgroups"
+                | "bsddf"
+                | "journal_path"
+                | "journal_dev"
+        ) || fixed.iter().any(|(name, _)| key == *name)
     };
     options::text(words).split(',').any(|word| is_fixed(word.split('=').next().unwrap_or(word)))
 }

@@ -257,7 +257,7 @@ impl<'a> Suite<'a> {
 
     /// What all of them have written to is sound.
     fn check_copy(&mut self, source: &Source, report: &mut Report) -> Result<()> {
-        let faults = self.check(&open(&source.image, false)?)?;
+        let faults = self.check(&open(&source.image, false, None)?)?;
         report.faults = Some(faults);
         report.notes.push(match faults {
             0 => "the copy was checked afterwards: nothing is wrong with it".to_owned(),

@@ -64,7 +64,7 @@ pub(super) fn copy_volume(
         bytes: 0..bytes.end - bytes.start,
         writing: true,
     };
-    let volume = open(&source.image, true)?;
+    let volume = open(&source.image, true, None)?;
     let owner = (geteuid().as_raw(), getegid().as_raw());
     let made = subjects.make(&volume, owner, threads);
     let closed = volume.close();

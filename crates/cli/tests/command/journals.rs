@@ -1,0 +1,131 @@
+//! Volumes whose journal is on a device of its own.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+
+use extern4_testkit::image::{Image, ImageSpec, Step};
+use extern4_testkit::tools::{self, LoopDevice, Need, can_run};
+
+use crate::mounting::{Served, can_mount};
+use crate::run::{extern4, failed, ok};
+
+/// Its journal is `journal.img` beside it.
+const ELSEWHERE: ImageSpec =
+    ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-O", "^has_journal"])
+        .then(&[Step::Run(add_journal)]);
+
+fn add_journal(image: &Image) {
+    let journal = image.scratch().join("journal.img");
+    File::create(&journal).and_then(|file| file.set_len(16 << 20)).expect("a file");
+    tools::run(
+        "mke2fs",
+        ["-q", "-F", "-b", "4096", "-O", "journal_dev", journal.to_str().expect("a plain name")],
+    );
+    let device = LoopDevice::attach(&journal);
+    let option = format!("device={}", device.path.display());
+    tools::run("tune2fs", ["-J".as_ref(), option.as_ref(), image.path.as_os_str()]);
+}
+
+fn can_use() -> bool {
+    can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Mount])
+}
+
+/// `e2fsck` finds nothing.
+#[track_caller]
+fn sound(image: &Image) {
+    let journal = image.scratch().join("journal.img");
+    tools::run("e2fsck", [OsStr::new("-fn"), OsStr::new("-j"), journal.as_os_str(), image.path.as_os_str()]);
+}
+
+/// What the kernel's mount makes of the volume with its journal, as `each` sees it.
+fn in_the_kernel<T>(image: &Image, each: impl FnOnce(&Path) -> T) -> T {
+    let journal = LoopDevice::attach(&image.scratch().join("journal.img"));
+    let mount = image.mount(&format!("journal_path={}", journal.path.display()));
+    let found = each(&mount.path);
+    mount.unmount();
+    found
+}
+
+/// Both files as a crash would leave them now.
+fn crashed(image: &Image) -> Image {
+    let copy = image.copy();
+    let journal = "journal.img";
+    fs::copy(image.scratch().join(journal), copy.scratch().join(journal)).expect("a copy");
+    copy
+}
+
+/// Makes a file with this text, durably.
+fn make(path: &Path, text: &str) {
+    let mut file = File::create(path).expect("a file");
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).expect("it is written");
+}
+
+#[test]
+fn commands_change_a_volume_whose_journal_is_elsewhere() {
+    if !can_use() {
+        return;
+    }
+    let image = ELSEWHERE.build();
+    let said = failed(&extern4(&image, ["mkdir", "disk.img:/dir"]), 3);
+    assert!(said.contains("--journal"), "{said}");
+    ok(extern4(&image, ["--journal", "journal.img", "mkdir", "disk.img:/dir"]));
+    ok(extern4(&image, ["ln", "-s", "target", "disk.img:/dir/link", "--journal=journal.img"]));
+    // What holds no journal, or is not there.
+    failed(&extern4(&image, ["mkdir", "disk.img:/no", "--journal=disk.img"]), 1);
+    let said = failed(&extern4(&image, ["mkdir", "disk.img:/no", "--journal=nowhere"]), 1);
+    assert!(said.contains("nowhere"), "{said}");
+    sound(&image);
+    in_the_kernel(&image, |root| {
+        assert_eq!(fs::read_link(root.join("dir/link")).expect("a link"), Path::new("target"))
+    });
+    // Clean, it is read without.
+    assert_eq!(ok(extern4(&image, ["ls", "disk.img:/dir"])), b"link\n");
+    sound(&image);
+}
+
+#[test]
+fn what_the_kernel_left_in_a_journal_elsewhere_is_replayed() {
+    if !can_use() {
+        return;
+    }
+    let image = ELSEWHERE.build();
+    let left = in_the_kernel(&image, |root| {
+        make(&root.join("file"), "text");
+        crashed(&image)
+    });
+    let said = failed(&extern4(&left, ["cat", "disk.img:/file"]), 3);
+    assert!(said.contains("its journal is on another device"), "{said}");
+    let before = fs::read(left.scratch().join("journal.img")).expect("a journal");
+    assert_eq!(ok(extern4(&left, ["cat", "disk.img:/file", "--journal", "journal.img"])), b"text");
+    assert!(
+        fs::read(left.scratch().join("journal.img")).expect("a journal") == before,
+        "reading writes nothing"
+    );
+    let recovered = crashed(&left);
+    ok(extern4(&recovered, ["recover", "disk.img", "--journal", "journal.img"]));
+    sound(&recovered);
+    ok(extern4(&left, ["mv", "disk.img:/file", "disk.img:/moved", "--journal", "journal.img"]));
+    sound(&left);
+    in_the_kernel(&left, |root| assert_eq!(fs::read(root.join("moved")).expect("a file"), b"text"));
+}
+
+#[test]
+fn a_mount_has_its_journal_elsewhere() {
+    if !can_use() || !can_mount() {
+        return;
+    }
+    let image = ELSEWHERE.build();
+    for options in [["-o", "journal_path=journal.img"], ["--journal", "journal.img"]] {
+        let served = Served::new(&image, &options);
+        make(&served.path("file"), options[0]);
+        let left = crashed(&image);
+        served.umount();
+        sound(&image);
+        // The kernel replays what a crash leaves.
+        let found = in_the_kernel(&left, |root| fs::read_to_string(root.join("file")).expect("a file"));
+        assert_eq!(found, options[0]);
+        sound(&left);
+    }
+}
