@@ -56,8 +56,9 @@ impl FastCommits {
     pub(crate) fn of(fs: &Ext4, records: &[Record]) -> Result<Self> {
         let mut this = Self::default();
         // One fast commit at a time: which files are new is known before anything else that it says of them.
+        let mut named = Named::default();
         for commit in records.split_inclusive(|record| matches!(record, Record::Tail { .. })) {
-            let named = Named::by(commit);
+            named.advance(commit);
             for record in commit {
                 if let Record::Inode { ino, raw } = record {
                     this.make_anew(fs, *ino, raw, &named)?;
@@ -171,23 +172,27 @@ impl FastCommits {
     }
 }
 
-/// The inodes that a fast commit gives names.
+/// The inodes that a fast commit gives names, and those that have lost one in it or before.
+#[derive(Default)]
 struct Named {
     created: HashSet<u32>,
     linked: HashSet<u32>,
+    unlinked: HashSet<u32>,
 }
 
 impl Named {
-    fn by(commit: &[Record]) -> Self {
-        let (mut created, mut linked) = (HashSet::new(), HashSet::new());
+    /// Goes on to the next fast commit.
+    fn advance(&mut self, commit: &[Record]) {
+        self.created.clear();
+        self.linked.clear();
         for record in commit {
             match record {
-                Record::Create(dentry) => created.insert(dentry.ino),
-                Record::Link(dentry) => linked.insert(dentry.ino),
+                Record::Create(dentry) => self.created.insert(dentry.ino),
+                Record::Link(dentry) => self.linked.insert(dentry.ino),
+                Record::Unlink(dentry) => self.unlinked.insert(dentry.ino),
                 _ => continue,
             };
         }
-        Self { created, linked }
     }
 
     /// Whether inode `ino`, whose generation has changed, is another file, and not the same with a generation that was set: it has got
@@ -196,7 +201,8 @@ impl Named {
         let had_none = known.get(LINKS).is_none_or(|links| links == [0; 2]);
         let made_then = known.get(CRTIME);
         let made_at_once = made_then.is_some() && made_then == raw.get(CRTIME);
-        had_none || self.created.contains(&ino) || self.linked.contains(&ino) && !made_at_once
+        let took_a_name = self.linked.contains(&ino) && self.unlinked.contains(&ino);
+        had_none || self.created.contains(&ino) || took_a_name && !made_at_once
     }
 }
 
