@@ -72,6 +72,9 @@ pub struct Summary {
     pub faults: u64,
     /// What the journal held; `None` if the volume was clean. The check looked at the volume as replayed.
     pub replayed: Option<Replayed>,
+    /// What the journal notes of an error that was met while the volume was being changed, as a sentence. That is no fault: all may be
+    /// well with what is there, or the faults are among those reported.
+    pub noted: Option<&'static str>,
     /// Inodes in use, reserved ones among them.
     pub inodes_used: u64,
     /// Inodes of the volume.
@@ -110,6 +113,7 @@ pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Resul
     Ok(Summary {
         faults: report.faults,
         replayed: fs.replayed(),
+        noted: checker.noted,
         inodes_used: u64::from(geometry.inodes_count()).saturating_sub(counted.free_inodes),
         inodes: geometry.inodes_count().into(),
         directories: counted.directories,
@@ -132,6 +136,8 @@ struct Checker<'a> {
     descriptors: Vec<Option<GroupDescriptor>>,
     /// Where fixed metadata is, in ascending order.
     fixed: Vec<Fixed>,
+    /// What the journal notes of an error.
+    noted: Option<&'static str>,
     /// Inodes that a crash has left to be deleted or truncated.
     orphans: BTreeSet<u32>,
     /// The clusters that somebody owns, and those that more than one does.
@@ -155,6 +161,7 @@ impl<'a> Checker<'a> {
             seed: sb.metadata_seed(),
             descriptors: Vec::new(),
             fixed: Vec::new(),
+            noted: None,
             orphans: BTreeSet::new(),
             claims: ClusterMap::new(geometry),
             twice: ClusterMap::new(geometry),

@@ -168,6 +168,8 @@ impl Work<'_> {
         let mut left = blocks;
         while !left.is_empty() {
             let reserve = self.fs.blocks_to_cut(&self.info, &left)?;
+            // What takes blocks for the map gives back one at least.
+            self.fs.check_countable(&self.info, reserve.saturating_sub(1))?;
             left = self.fs.changing(UNMAP_CREDITS + 2, reserve, |change| {
                 let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
                 let left = change.unmap(&mut changed, left.clone(), false)?;
@@ -199,6 +201,7 @@ impl Work<'_> {
         let mut left = self.inside(from, to);
         while !left.is_empty() {
             let reserve = self.fs.blocks_to_mark(&self.info, &left)?;
+            self.fs.check_countable(&self.info, reserve)?;
             left = self.fs.changing(MARK_CREDITS + 2, reserve, |change| {
                 let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
                 let left = change.mark_unwritten(&mut changed, left.clone())?;
@@ -259,6 +262,7 @@ impl Work<'_> {
             return Err(Errno::EINVAL.into());
         }
         let _map = self.inode.private::<Node>().change_map();
+        self.fs.check_countable(&self.info, self.fs.blocks_to_cut(&self.info, &(blocks.start..end))?)?;
         self.finish(size)?;
         // OK: fewer than 2^32 blocks.
         self.shift(blocks.start..end, by as i64)

@@ -7,7 +7,7 @@
 //!
 //! Later records win over earlier ones. What is kept is bounded by the size of the journal.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
 use extern4_disk::dirent::NAME_MAX;
@@ -24,8 +24,13 @@ use crate::mount::Ext4;
 const I_BLOCK: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_block)..std::mem::offset_of!(RawInode, i_block) + MAP_SIZE;
 const I_FLAGS: usize = std::mem::offset_of!(RawInode, i_flags);
+/// What tells a file from others that had its number before, unless it was changed (`chattr -v`).
 const GENERATION: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_generation)..std::mem::offset_of!(RawInode, i_generation) + 4;
+const LINKS: std::ops::Range<usize> =
+    std::mem::offset_of!(RawInode, i_links_count)..std::mem::offset_of!(RawInode, i_links_count) + 2;
+/// When it was made, in records that have room for it.
+const CRTIME: std::ops::Range<usize> = 0x90..0x98;
 
 /// What fast commits change. Empty on a volume without any.
 #[derive(Debug, Default)]
@@ -51,10 +56,12 @@ impl FastCommits {
     pub(crate) fn of(fs: &Ext4, records: &[Record]) -> Result<Self> {
         let mut this = Self::default();
         // One fast commit at a time: which files are new is known before anything else that it says of them.
+        let mut named = Named::default();
         for commit in records.split_inclusive(|record| matches!(record, Record::Tail { .. })) {
+            named.advance(commit);
             for record in commit {
                 if let Record::Inode { ino, raw } = record {
-                    this.make_anew(fs, *ino, raw)?;
+                    this.make_anew(fs, *ino, raw, &named)?;
                 }
             }
             for record in commit {
@@ -117,9 +124,9 @@ impl FastCommits {
 
     /// Forgets all there was of inode `ino` if `raw` says that it is another file by now: a fast commit says of the one before no
     /// more than that its name is gone, and of the new one nothing where it has holes.
-    fn make_anew(&mut self, fs: &Ext4, ino: u32, raw: &[u8]) -> Result<()> {
+    fn make_anew(&mut self, fs: &Ext4, ino: u32, raw: &[u8], named: &Named) -> Result<()> {
         let mut record = self.known_record(fs, ino)?;
-        if generation(&record) != generation(raw) {
+        if record.get(GENERATION) != raw.get(GENERATION) && named.is_another(ino, &record, raw) {
             record.fill(0);
             *self.of_inode(fs, ino)? = Changes { record: Some(record), ..Changes::default() };
         }
@@ -165,17 +172,46 @@ impl FastCommits {
     }
 }
 
+/// The inodes that a fast commit gives names, and those that have lost one in it or before.
+#[derive(Default)]
+struct Named {
+    created: HashSet<u32>,
+    linked: HashSet<u32>,
+    unlinked: HashSet<u32>,
+}
+
+impl Named {
+    /// Goes on to the next fast commit.
+    fn advance(&mut self, commit: &[Record]) {
+        self.created.clear();
+        self.linked.clear();
+        for record in commit {
+            match record {
+                Record::Create(dentry) => self.created.insert(dentry.ino),
+                Record::Link(dentry) => self.linked.insert(dentry.ino),
+                Record::Unlink(dentry) => self.unlinked.insert(dentry.ino),
+                _ => continue,
+            };
+        }
+    }
+
+    /// Whether inode `ino`, whose generation has changed, is another file, and not the same with a generation that was set: it has got
+    /// its first name since.
+    fn is_another(&self, ino: u32, known: &[u8], raw: &[u8]) -> bool {
+        let had_none = known.get(LINKS).is_none_or(|links| links == [0; 2]);
+        let made_then = known.get(CRTIME);
+        let made_at_once = made_then.is_some() && made_then == raw.get(CRTIME);
+        let took_a_name = self.linked.contains(&ino) && self.unlinked.contains(&ino);
+        had_none || self.created.contains(&ino) || took_a_name && !made_at_once
+    }
+}
+
 /// How many extents fit into an inode's root.
 const ROOT_ENTRIES: u16 = 4;
 
 fn flags(record: &[u8]) -> InodeFlags {
     let word = record[I_FLAGS..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     InodeFlags::from_bits_retain(word)
-}
-
-/// What tells a file from others that had its number before.
-fn generation(record: &[u8]) -> Option<&[u8]> {
-    record.get(GENERATION)
 }
 
 /// Whether what stands in place of the map is no map, but data that the fast commit's inode has with it.

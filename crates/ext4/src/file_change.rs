@@ -264,6 +264,7 @@ impl Ext4 {
         let end = u32::try_from(part.end().div_ceil(1 << bits)).unwrap_or(u32::MAX);
         let run = Run { len_blocks: u64::from(end - run.logical), ..run };
         let reserve = self.blocks_to_mark(info, &(u64::from(run.logical)..u64::from(end)))?;
+        self.check_countable(info, reserve)?;
         // Whoever had the room allocated is to be able to use it.
         let _allowed = reserve::allow(true);
         self.changing(MARK_CREDITS + 1 + self.credits_for_contents(info), reserve, |change| {

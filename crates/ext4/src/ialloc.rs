@@ -4,9 +4,10 @@
 //! have more free than the average. Others go into the group of their parent. Threads that meet in a group go apart in its
 //! flexible group ([`Space::lock_near`](crate::balloc::Space::lock_near)).
 
+use extern4_block::Buffer;
 use extern4_disk::bitmap::Bitmap;
 use extern4_disk::geometry::InodeSlot;
-use extern4_disk::group::GroupFlags;
+use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
@@ -15,6 +16,29 @@ use crate::balloc::{Group, Which, bad_bitmap, flip};
 use crate::buffer::Verified;
 use crate::change::Change;
 use crate::error::Result;
+use crate::mount::Ext4;
+
+impl Ext4 {
+    /// Whether inode `ino` is taken, by its group's bitmap.
+    pub(crate) fn is_inode_taken(&self, ino: u32) -> Result<bool> {
+        let Some(slot) = self.superblock().geometry().inode_slot(ino) else { return Ok(false) };
+        let descriptor = self.group(slot.group)?;
+        if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+            return Ok(false);
+        }
+        let bytes = self.verified_inode_bitmap(slot.group, descriptor)?;
+        Ok(Bitmap::new(&bytes, slot.index + 1).and_then(|bits| bits.get(slot.index)).unwrap_or(false))
+    }
+
+    /// The inode bitmap of a group that has one.
+    fn verified_inode_bitmap(&self, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
+        let block = descriptor.inode_bitmap();
+        self.verified(block, Verified::InodeBitmap, |bytes| {
+            let place = Place::new(Structure::InodeBitmap).group(number).block(block);
+            Bitmap::decode_inodes(bytes, number, descriptor, self.superblock(), place).map(drop)
+        })
+    }
+}
 
 impl Change<'_> {
     /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is to be one. Returns its number
@@ -128,14 +152,11 @@ impl Change<'_> {
     }
 
     /// The inode bitmap of a group, made if the group has none yet.
-    fn inode_bitmap(&self, number: u32, group: &mut Group) -> Result<extern4_block::Buffer> {
+    fn inode_bitmap(&self, number: u32, group: &mut Group) -> Result<Buffer> {
         let block = group.descriptor.inode_bitmap();
         let sb = self.fs.superblock();
         if !group.descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            return self.fs.verified(block, Verified::InodeBitmap, |bytes| {
-                let place = Place::new(Structure::InodeBitmap).group(number).block(block);
-                Bitmap::decode_inodes(bytes, number, &group.descriptor, sb, place).map(drop)
-            });
+            return self.fs.verified_inode_bitmap(number, &group.descriptor);
         }
         let per_group = sb.geometry().inodes_per_group();
         let mut buffer = self.fresh(block)?;
@@ -163,7 +184,7 @@ mod tests {
     use extern4_testkit::image::ImageSpec;
 
     use super::*;
-    use crate::mount::{Ext4, OpenOptions};
+    use crate::mount::OpenOptions;
 
     /// The group of a new file in the root, which stays allocated.
     fn group_of_new_file(fs: &Ext4) -> u32 {

@@ -80,6 +80,18 @@ impl Ext4 {
         if info.has_extents() { extent_change::blocks_to_mark(self, info, blocks) } else { Ok(0) }
     }
 
+    /// Asks, before anything is changed, whether `i_blocks` can count `blocks` blocks more.
+    ///
+    /// # Errors
+    /// `EFBIG` if it cannot.
+    pub(crate) fn check_countable(&self, info: &InodeInfo, blocks: u32) -> Result<()> {
+        if blocks == 0 {
+            Ok(())
+        } else {
+            info.clone().add_blocks(blocks.into(), self.superblock().block_size())
+        }
+    }
+
     /// One past the last block of the file that is mapped.
     pub(crate) fn end_of_blocks(&self, info: &InodeInfo) -> Result<u64> {
         if !info.has_extents() {

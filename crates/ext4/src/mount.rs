@@ -191,8 +191,13 @@ impl Ext4 {
             }
         }
         fs.check_root()?;
+        let left = fs.find_left_over()?;
         fs.writer = Some(Writer::open(&fs, journal, options)?);
-        fs.free_orphans()?;
+        if let Err(error) = fs.free_left_over(&left) {
+            // What has been freed is, and nobody uses the volume; unless it was given up, which cannot be closed.
+            let _ = fs.close();
+            return Err(error);
+        }
         fs.lazy_times = options.lazy_times.map(LazyTimes::new);
         Ok(fs)
     }

@@ -26,7 +26,7 @@ use extern4_sync::primitive::{Mutex, MutexGuard};
 
 use crate::change::Change;
 use crate::create::NAME_CREDITS;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::InodeInfo;
 use crate::map::RunKind;
 use crate::mount::Ext4;
@@ -130,6 +130,26 @@ impl Orphans {
     }
 }
 
+/// What the volume says is to be freed by who opens it for writing.
+pub(crate) struct LeftOver {
+    listed: Vec<u32>,
+    in_file: Vec<u32>,
+    /// The orphan file, if anything may be in it.
+    file: Option<u32>,
+}
+
+impl LeftOver {
+    fn all(&self) -> impl Iterator<Item = u32> {
+        self.listed.iter().chain(&self.in_file).copied()
+    }
+}
+
+/// The error that a free inode is said to be an orphan.
+fn free_orphan_found(ino: u32) -> Error {
+    let what = "an inode that is not in use is said to be an orphan";
+    Place::new(Structure::Orphan).ino(ino).corrupt(CorruptKind::Mismatch { what }).into()
+}
+
 impl Change<'_> {
     /// Puts an inode on the list of orphans. The caller stores it.
     pub(crate) fn orphan_add(&self, info: &mut InodeInfo) -> Result<()> {
@@ -180,28 +200,43 @@ impl Ext4 {
         Ok(orphans)
     }
 
+    /// What is to be freed before the volume is changed: nothing is, yet, so that who comes upon damage here leaves it as it was.
+    pub(crate) fn find_left_over(&self) -> Result<LeftOver> {
+        let mut left = LeftOver { listed: self.orphan_list()?, in_file: Vec::new(), file: None };
+        if self.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
+            left.file = self.superblock().orphan_file_inode();
+        }
+        if let Some(file) = left.file {
+            self.orphan_file(file, &mut left.in_file)?;
+        }
+        left.all().try_for_each(|ino| self.check_orphan(ino))?;
+        Ok(left)
+    }
+
     /// Frees what was deleted while open, and cuts off what was being truncated, when the volume was last in use.
-    pub(crate) fn free_orphans(&self) -> Result<()> {
-        let list = self.orphan_list()?;
+    pub(crate) fn free_left_over(&self, left: &LeftOver) -> Result<()> {
         let orphans = &self.writer()?.orphans;
-        list.iter().rev().for_each(|&ino| orphans.add(ino));
-        let mut in_file = Vec::new();
-        let file = self.superblock().orphan_file_inode();
-        let present = self.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT);
-        if let Some(file) = file.filter(|_| present) {
-            self.orphan_file(file, &mut in_file)?;
-        }
-        for ino in list.into_iter().chain(in_file) {
-            self.free_orphan(ino)?;
-        }
-        match file {
-            Some(file) if present => self.empty_orphan_file(file),
-            _ => Ok(()),
-        }
+        left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
+        left.all().try_for_each(|ino| self.free_orphan(ino))?;
+        left.file.map_or(Ok(()), |file| self.empty_orphan_file(file))
+    }
+
+    /// An orphan has been given to nobody else: its number is taken, and its record says what it was.
+    fn check_orphan(&self, ino: u32) -> Result<()> {
+        self.load_orphan(ino)?;
+        if self.is_inode_taken(ino)? { Ok(()) } else { Err(free_orphan_found(ino)) }
+    }
+
+    /// An inode that the volume says is an orphan. One that is not in use is damage, not a stale number of the caller's.
+    fn load_orphan(&self, ino: u32) -> Result<InodeInfo> {
+        self.load_inode(ino).map_err(|error| match error {
+            Error::Stale { .. } => free_orphan_found(ino),
+            other => other,
+        })
     }
 
     fn free_orphan(&self, ino: u32) -> Result<()> {
-        let mut info = self.load_inode(ino)?;
+        let mut info = self.load_orphan(ino)?;
         // Those in the orphan file are not on the list.
         info.set_orphan(self.writer()?.orphans.next_of_listed(ino).is_some());
         if info.fields().links() == 0 {
@@ -253,7 +288,7 @@ impl Ext4 {
                 return Err(place.corrupt(CorruptKind::Loop { what: "the list of orphans" }).into());
             }
             orphans.push(ino);
-            next = self.raw_inode(ino)?.next_orphan();
+            next = self.load_orphan(ino)?.fields().next_orphan();
         }
         Ok(orphans)
     }

@@ -84,8 +84,9 @@ fn people(image: &Image, summary: &Summary) -> String {
         Some(_) => ", seen through its journal, which has to be replayed",
         None => "",
     };
+    let noted = summary.noted.map_or_else(String::new, |what| format!("; the journal notes that {what}"));
     format!(
-        "{image}: {faults}: {}/{} inodes, {} directories, {}/{} blocks{journal}\n",
+        "{image}: {faults}: {}/{} inodes, {} directories, {}/{} blocks{journal}{noted}\n",
         summary.inodes_used, summary.inodes, summary.directories, summary.blocks_used, summary.blocks
     )
 }
@@ -108,6 +109,9 @@ fn json_summary(image: &Image, summary: &Summary) -> String {
         object.text("image", &image.to_string());
         object.raw("faults", summary.faults);
         object.raw("replayed", summary.replayed.is_some());
+        if let Some(noted) = summary.noted {
+            object.text("noted", noted);
+        }
         object.raw("inodes_used", summary.inodes_used);
         object.raw("inodes", summary.inodes);
         object.raw("directories", summary.directories);

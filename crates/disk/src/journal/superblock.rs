@@ -295,7 +295,8 @@ impl JournalSuperblock {
             return Err(field("s_first", self.first, at));
         }
         match self.start {
-            Some(start) if !self.log().contains(&start) => Err(field("s_start", start, at)),
+            // Before the ring is where no log is, which is for who reads it to find: the kernel and e2fsck take that for empty.
+            Some(start) if start >= self.log().end => Err(field("s_start", start, at)),
             _ => Ok(()),
         }
     }
@@ -477,6 +478,8 @@ mod tests {
         assert_eq!(changed(|raw| raw.s_first = 1024.into()), bad("s_first", 1024));
         assert_eq!(changed(|raw| raw.s_start = 1024.into()), bad("s_start", 1024));
         assert_eq!(changed(|raw| raw.s_start = u32::MAX.into()), bad("s_start", u64::from(u32::MAX)));
+        let early = changed(|raw| (raw.s_first, raw.s_start) = (5.into(), 1.into()));
+        assert_eq!(early.expect("sound").start, Some(1));
         assert_eq!(changed(|raw| raw.s_blocksize = 512.into()), bad("s_blocksize", 512));
         assert_eq!(changed(|raw| raw.s_blocksize = 4095.into()), bad("s_blocksize", 4095));
         assert_eq!(changed(|raw| raw.s_num_fc_blks = 17.into()), bad("s_num_fc_blks", 17));

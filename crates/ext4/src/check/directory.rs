@@ -302,7 +302,9 @@ impl Look<'_> {
             Usage::Orphan => return self.wrong(place, entry, "names an inode that was deleted"),
             Usage::Named | Usage::Free => {}
         }
-        if layout.filetype && entry.kind.to_raw() != slot.kind {
+        // Who made the volume without knowing types (`tune2fs -O filetype`) has left them out.
+        let type_is_known = layout.filetype && entry.kind != FileType::Unknown;
+        if type_is_known && entry.kind.to_raw() != slot.kind {
             self.wrong(place, entry, "is not of the inode's type");
         }
         if slot.kind != FileType::Directory.to_raw() {

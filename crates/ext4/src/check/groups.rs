@@ -34,6 +34,11 @@ impl Fixed {
     }
 }
 
+/// Whether `block` is one that was set aside for a backup which nobody has written, as genext2fs leaves them all.
+fn was_never_written(block: &[u8]) -> bool {
+    block.iter().all(|&byte| byte == 0)
+}
+
 /// Where the checksum of a descriptor stands in it.
 const DESCRIPTOR_CHECKSUM: std::ops::Range<usize> = 0x1e..0x20;
 
@@ -96,6 +101,7 @@ impl Checker<'_> {
             if let Some(number) = self.geometry.superblock_in(group) {
                 let place = Place::new(Structure::Superblock).group(group).block(number);
                 match self.read(number, 1, &mut block) {
+                    Ok(()) if was_never_written(&block) => {}
                     Ok(()) => self.check_superblock_copy(&block, place, report),
                     Err(error) => report.push(Fault::of_error(place, error)),
                 }
@@ -140,6 +146,9 @@ impl Checker<'_> {
         let place = Place::new(Structure::GroupDescriptor).block(number);
         if let Err(error) = self.read(number, 1, block) {
             return report.push(Fault::of_error(place, error));
+        }
+        if was_never_written(block) {
+            return;
         }
         let first = index * self.geometry.descriptors_per_block();
         let size = self.geometry.desc_size();

@@ -1,7 +1,7 @@
 //! Journal, orphans and multiple mount protection.
 
-use extern4_disk::feature::RoCompat;
-use extern4_disk::inode::{FileKind, Inode};
+use extern4_disk::feature::{Compat, RoCompat};
+use extern4_disk::inode::{FileKind, Inode, JOURNAL_INO};
 use extern4_disk::journal::JournalSuperblock;
 use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
@@ -27,7 +27,7 @@ impl Checker<'_> {
         self.read_orphan_file(report);
     }
 
-    fn check_journal(&self, report: &mut Report<'_>) {
+    fn check_journal(&mut self, report: &mut Report<'_>) {
         let place = Place::new(Structure::JournalSuperblock);
         match self.fs.journal_info(None) {
             Ok(Some(journal)) => {
@@ -40,9 +40,7 @@ impl Checker<'_> {
                         "the journal is not empty, but the superblock says that nothing is to be recovered";
                     report.push(Fault::mismatch(place, what));
                 }
-                if let Some(what) = noted_error(journal.superblock.errno) {
-                    report.push(Fault::mismatch(place, what));
-                }
+                self.noted = noted_error(journal.superblock.errno);
             }
             Ok(None) => {
                 // On another device, it has a UUID.
@@ -50,6 +48,7 @@ impl Checker<'_> {
                 {
                     report.push(Fault::field(Place::new(Structure::Superblock), "s_journal_inum", 0));
                 }
+                self.check_unused_journal(report);
             }
             Err(error) => {
                 let fault = Fault::of_error(place, error);
@@ -58,6 +57,20 @@ impl Checker<'_> {
                     report.push(fault);
                 }
             }
+        }
+    }
+
+    /// A volume without a journal has nothing in the inode that is kept for one.
+    fn check_unused_journal(&self, report: &mut Report<'_>) {
+        let has_one = self.sb.features().compat.contains(Compat::HAS_JOURNAL);
+        if has_one || self.sb.raw().s_journal_inum.get() != 0 {
+            return;
+        }
+        // What is wrong with the record is found when its turn comes among all inodes.
+        let Ok(inode) = self.fs.raw_inode(JOURNAL_INO) else { return };
+        if inode.links() > 0 || inode.sectors() > 0 || inode.map()[..4] != [0; 4] {
+            let what = "the inode of the journal has contents, but the volume has no journal";
+            report.push(Fault::mismatch(Place::new(Structure::Inode).ino(JOURNAL_INO), what));
         }
     }
 
@@ -160,9 +173,9 @@ impl Checker<'_> {
 fn noted_error(errno: i32) -> Option<&'static str> {
     match errno {
         0 => None,
-        JournalSuperblock::EIO => Some("it notes that something could not be read or written"),
-        JournalSuperblock::EUCLEAN => Some("it notes that damage has been found on the volume"),
-        _ => Some("it notes an error of whoever wrote to the volume"),
+        JournalSuperblock::EIO => Some("something could not be read or written"),
+        JournalSuperblock::EUCLEAN => Some("damage has been found on the volume"),
+        _ => Some("whoever wrote to the volume met an error"),
     }
 }
 

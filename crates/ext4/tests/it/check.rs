@@ -367,9 +367,61 @@ fn an_error_that_the_journal_notes_is_reported_as_such() {
     // `s_errno` stands 0x20 bytes into the journal's superblock.
     let file = std::fs::File::options().write(true).open(&image.path).expect("the image");
     file.write_all_at(&(-5_i32).to_be_bytes(), block * 1024 + 0x20).expect("an I/O error that is noted");
-    let (faults, _) = faults(&image.path, 1).expect("a volume");
-    let said: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    assert_eq!(said, ["journal superblock, inode 8: it notes that something could not be read or written"]);
+    let (faults, summary) = faults(&image.path, 1).expect("a volume");
+    assert!(faults.is_empty(), "e2fsck -fn has nothing to say, either: {faults:?}");
+    assert_eq!(summary.noted, Some("something could not be read or written"));
+}
+
+#[test]
+fn backups_that_were_never_written_are_no_faults() {
+    let spec = ImageSpec::new("no_backups", 32 << 20, &["-t", "ext4", "-b", "1024"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    // The superblock and the first block of descriptors; genext2fs leaves them so.
+    let file = std::fs::File::options().write(true).open(&image.path).expect("the image");
+    file.write_all_at(&[0; 2048], 8193 * 1024).expect("written");
+    assert_clean("backups of zeroes", &image.path);
+    assert!(complaints(&image.path).is_empty());
+    file.write_all_at(&[7; 2048], 8193 * 1024).expect("written");
+    assert!(!faults(&image.path, 1).expect("a volume").0.is_empty());
+}
+
+#[test]
+fn entries_need_not_say_of_what_type_they_are() {
+    let spec = ImageSpec::new("no_types", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    image.debugfs("mkdir typed\n");
+    let mut bytes = std::fs::read(&image.path).expect("the image is read");
+    let entry = bytes.windows(7).position(|at| at == b"\x05\x02typed").expect("the entry");
+    for (kind, is_clean) in [(0, true), (1, false)] {
+        bytes[entry + 1] = kind;
+        std::fs::write(&image.path, &bytes).expect("the image is written");
+        assert_eq!(faults(&image.path, 1).expect("a volume").0.is_empty(), is_clean, "type {kind}");
+        let complaints = complaints(&image.path);
+        assert_eq!(complaints.is_empty(), is_clean, "type {kind}: {complaints:?}");
+    }
+}
+
+#[test]
+fn a_volume_without_a_journal_keeps_nothing_in_its_inode() {
+    let spec = ImageSpec::new("left_journal", 16 << 20, &["-t", "ext3", "-b", "1024"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    image.debugfs("feature ^has_journal\nssv journal_inum 0\n");
+    let said: Vec<String> =
+        faults(&image.path, 1).expect("a volume").0.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        ["inode, inode 8: the inode of the journal has contents, but the volume has no journal"]
+    );
+    assert!(complaints(&image.path)[0].contains("Journal inode is not in use, but contains data."));
 }
 
 #[test]

@@ -146,6 +146,32 @@ fn what_i_blocks_cannot_count_is_refused_before_it_is_done() {
     volume.judge_unlike(result, Errno::EFBIG);
 }
 
+/// A change of a file.
+type Tried<'a> = &'a dyn Fn(&OpenFile) -> Result<()>;
+
+/// A file of four unwritten extents, which fill its inode, and as many sectors as can be counted: a fifth takes a block more.
+#[test]
+fn what_cuts_a_map_that_i_blocks_cannot_count_is_refused_before_it_is_done() {
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^huge_file,^has_journal,^metadata_csum"];
+    let spec = ImageSpec::new("cut-i-blocks", 16 << 20, mke2fs).then(&[Step::Debugfs(
+        "write /dev/null big\nfallocate big 0 7\nfallocate big 20 27\nfallocate big 40 47\nfallocate big 60 67\n\
+         sif big size 100000\nsif big blocks 4294967294\n",
+    )]);
+    let write = |file: &OpenFile| file.write_at(&[7; BLOCK as usize], 4 * BLOCK).map(drop);
+    let insert = |file: &OpenFile| file.fallocate(FallocateMode::INSERT_RANGE, 4 * BLOCK, BLOCK);
+    let punch = |file: &OpenFile| file.fallocate(PUNCH, 4 * BLOCK, BLOCK);
+    let cases: [(Tried<'_>, bool); 3] = [(&write, false), (&insert, false), (&punch, true)];
+    for (change, can_be) in cases {
+        let Some(volume) = Volume::new(&spec) else { return };
+        let file = volume.file("/big");
+        let result = change(&file);
+        assert_eq!(result.is_ok(), can_be, "{result:?}");
+        assert_eq!(volume.session.stat("/big", How::FOLLOW).expect("it is there").size, 100_000);
+        drop(file);
+        volume.judge_unlike(result, Errno::EFBIG);
+    }
+}
+
 /// One of a few files, or what it is about to be.
 fn at_random(volume: &Volume, random: &mut Random) -> Result<()> {
     let path = format!("/{}", random.below(4));

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use extern4_block::MemoryDevice;
+use extern4_ext4::{Error, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::*;
 
@@ -79,4 +80,49 @@ fn a_volume_with_a_removed_file_in_use_stays_writable() {
     drop((session, sb));
     fs.close().expect("closed");
     memory::fsck("a removed file", &device);
+}
+
+/// Two files, of which `debugfs` makes orphans as `script` says. The superblock says nothing of an attempt to open it for writing.
+fn refuse_as_it_was(options: &'static [&'static str], script: &str) -> Option<String> {
+    let spec = ImageSpec::new("refused orphans", 16 << 20, options);
+    if !spec.can_run() {
+        return None;
+    }
+    let image = spec.build();
+    image.debugfs(&format!("write /etc/passwd f\nwrite /etc/passwd g\n{script}"));
+    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let states = || {
+        let fs = Ext4::open(Arc::clone(&device) as _, &OpenOptions::default()).expect("it can be read");
+        (fs.superblock().features(), fs.superblock().state())
+    };
+    let before = states();
+    let refused = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default());
+    let error = refused.map(drop).expect_err("an orphan that cannot be freed");
+    assert!(matches!(error, Error::Corrupt(_)), "{error}");
+    assert_eq!(states(), before, "{error}");
+    Some(error.to_string())
+}
+
+const KINDS: [&[&str]; 2] = [&["-t", "ext4", "-J", "size=4"], &["-t", "ext4", "-O", "^has_journal"]];
+
+#[test]
+fn orphans_that_are_free_inodes_are_damage_and_leave_the_volume_as_it_was() {
+    for options in KINDS {
+        // Never used, never used in a group that is, and freed.
+        for script in ["ssv last_orphan 4000\n", "ssv last_orphan 20\n", "freei <13>\nssv last_orphan 13\n"] {
+            let Some(error) = refuse_as_it_was(options, script) else { return };
+            assert!(error.contains("not in use"), "{script}: {error}");
+        }
+    }
+}
+
+#[test]
+fn an_orphan_that_cannot_be_freed_leaves_the_volume_as_it_was() {
+    for options in KINDS {
+        // The first is freed; the attributes of the second are in a block that holds none.
+        let second = "sif <13> links_count 0\nsif <13> file_acl 1\n";
+        let first = "sif <12> links_count 0\nsif <12> dtime 13\nssv last_orphan 12\n";
+        let Some(error) = refuse_as_it_was(options, &format!("{second}{first}")) else { return };
+        assert!(!error.contains("not in use"), "{error}");
+    }
 }

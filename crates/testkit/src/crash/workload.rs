@@ -196,6 +196,11 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
         open(&format!("reborn-{at}"))?.write_all_at(b"behind a hole", 9000)?;
         sync(&format!("reborn-{at}"))?;
     }
+    // Not another file, though its generation says so. Where inodes have checksums, it cannot be changed.
+    let _ = crate::tools::try_run("chattr", ["-v".as_ref(), "77".as_ref(), dir.join("old-17").as_os_str()]);
+    open("old-17")?.write_all_at(&pattern(17, 0, 20_000), 30_000)?;
+    std::fs::hard_link(dir.join("old-17"), dir.join("linked-17"))?;
+    sync("old-17")?;
     // A symbolic link, or syncing a directory, would make this a full commit, and leave no fast one to replay.
     open("anchor")?.write_all_at(b"twice", 0)?;
     sync("anchor")?;
