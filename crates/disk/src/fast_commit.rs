@@ -317,10 +317,9 @@ pub enum Unusable {
 pub struct Scanner {
     tid: Tid,
     /// Records of valid commits, without their heads, tails and pads.
-    records: Vec<Record>,
-    /// How many of `records` belong to valid commits; the others wait for their tail.
-    valid: usize,
-    commits: u32,
+    commits: Vec<Vec<Record>>,
+    /// Records that wait for their tail.
+    open: Vec<Record>,
     /// The checksum of the commit so far.
     checksum: u32,
     begun: bool,
@@ -330,7 +329,7 @@ pub struct Scanner {
 impl Scanner {
     /// Starts at the beginning of an area, to find what goes with transaction `tid`.
     pub const fn new(tid: Tid) -> Self {
-        Self { tid, records: Vec::new(), valid: 0, commits: 0, checksum: 0, begun: false, unusable: None }
+        Self { tid, commits: Vec::new(), open: Vec::new(), checksum: 0, begun: false, unusable: None }
     }
 
     /// Reads the next block of the area. Returns false when no valid commit can follow, so that the rest of the area
@@ -365,7 +364,7 @@ impl Scanner {
             _ if !self.begun => return false,
             Record::Tail { tid, checksum } => return self.end_commit(tid, checksum, bytes, at),
             Record::Pad => {}
-            record => self.records.push(record),
+            record => self.open.push(record),
         }
         self.checksum = crc32c(self.checksum, bytes);
         true
@@ -377,25 +376,23 @@ impl Scanner {
         if tid != self.tid || stored != computed {
             // A later commit may be torn: it was not finished before the crash. A first one makes the whole recovery
             // fail, as it does in the kernel and in e2fsck.
-            if tid == self.tid && self.commits == 0 {
+            if tid == self.tid && self.commits.is_empty() {
                 let corrupt = at.corrupt(CorruptKind::Checksum { stored, computed });
                 self.unusable = self.unusable.or(Some(corrupt.into()));
             }
             return false;
         }
-        self.valid = self.records.len();
-        self.commits = self.commits.saturating_add(1);
+        self.commits.push(std::mem::take(&mut self.open));
         self.checksum = 0;
         true
     }
 
-    /// The records of the valid commits.
-    pub fn finish(mut self) -> Result<FastCommits, Unusable> {
-        if let Some(unusable) = self.unusable {
-            return Err(unusable);
+    /// The valid commits.
+    pub fn finish(self) -> Result<FastCommits, Unusable> {
+        match self.unusable {
+            Some(unusable) => Err(unusable),
+            None => Ok(FastCommits { tid: self.tid, commits: self.commits }),
         }
-        self.records.truncate(self.valid);
-        Ok(FastCommits { tid: self.tid, commits: self.commits, records: self.records })
     }
 }
 
@@ -404,10 +401,8 @@ impl Scanner {
 pub struct FastCommits {
     /// The transaction that the commits go with.
     pub tid: Tid,
-    /// Number of commits.
-    pub commits: u32,
-    /// Their records, of which none is a head, a pad or a tail.
-    pub records: Vec<Record>,
+    /// The records of each, of which none is a head, a pad or a tail.
+    pub commits: Vec<Vec<Record>>,
 }
 
 #[cfg(test)]
@@ -520,16 +515,15 @@ mod tests {
         let second = commit(&samples()[5..6], Tid(3));
         let third = commit(&samples()[6..], Tid(3));
         let all = scan(&[first.clone(), second.clone(), third.clone()]).expect("sound");
-        assert_eq!((all.commits, all.records.len()), (3, 10));
-        assert_eq!(all.records[..7], samples()[1..]);
+        assert_eq!(all.commits, [&samples()[1..], &samples()[5..6], &samples()[6..]]);
 
         let mut torn = second.clone();
         torn[5] ^= 1;
         let some = scan(&[first.clone(), torn, third.clone()]).expect("sound");
-        assert_eq!((some.commits, some.records.len()), (1, 7));
+        assert_eq!(some.commits, [&samples()[1..]]);
 
         let stale = scan(&[first, second, vec![0; BLOCK], third]).expect("sound");
-        assert_eq!((stale.commits, stale.records.len()), (2, 8));
+        assert_eq!(stale.commits, all.commits[..2]);
     }
 
     #[test]
@@ -541,17 +535,17 @@ mod tests {
         let checksum = crc32c(crc32c(0, &first), &last[..8]);
         last[8..12].copy_from_slice(&checksum.to_le_bytes());
         let found = scan(&[first, last]).expect("sound");
-        assert_eq!((found.commits, found.records.len()), (1, 7));
+        assert_eq!(found.commits, [&samples()[1..]]);
     }
 
     #[test]
     fn other_transactions_are_stale() {
         let mut records = samples();
         records[0] = Record::Head { features: 0, tid: Tid(4) };
-        assert_eq!(scan(&[commit(&records, Tid(4))]).expect("stale").commits, 0);
-        assert_eq!(scan(&[commit(&samples(), Tid(2))]).expect("stale").commits, 0);
-        assert_eq!(scan(&[commit(&samples()[1..], Tid(3))]).expect("stale").commits, 0);
-        assert_eq!(scan(&[vec![0; BLOCK]]).expect("empty").commits, 0);
+        assert_eq!(scan(&[commit(&records, Tid(4))]).expect("stale").commits.len(), 0);
+        assert_eq!(scan(&[commit(&samples(), Tid(2))]).expect("stale").commits.len(), 0);
+        assert_eq!(scan(&[commit(&samples()[1..], Tid(3))]).expect("stale").commits.len(), 0);
+        assert_eq!(scan(&[vec![0; BLOCK]]).expect("empty").commits.len(), 0);
     }
 
     #[test]

@@ -52,12 +52,12 @@ pub(crate) struct Changes {
 }
 
 impl FastCommits {
-    /// What `records` change on `fs`, which is the volume with its journal replayed.
-    pub(crate) fn of(fs: &Ext4, records: &[Record]) -> Result<Self> {
+    /// What the records of `commits` change on `fs`, which is the volume with its journal replayed.
+    pub(crate) fn of(fs: &Ext4, commits: &[Vec<Record>]) -> Result<Self> {
         let mut this = Self::default();
         // One fast commit at a time: which files are new is known before anything else that it says of them.
         let mut named = Named::default();
-        for commit in records.split_inclusive(|record| matches!(record, Record::Tail { .. })) {
+        for commit in commits {
             named.advance(commit);
             for record in commit {
                 if let Record::Inode { ino, raw } = record {
@@ -172,11 +172,14 @@ impl FastCommits {
     }
 }
 
-/// The inodes that a fast commit gives names, and those that have lost one in it or before.
+/// The inodes that a fast commit gives names.
 #[derive(Default)]
 struct Named {
+    /// As their first ones.
     created: HashSet<u32>,
+    /// After they had lost one, in it or in one before. Whoever renames a file gives it the new name first.
     linked: HashSet<u32>,
+    /// Those that have lost a name so far.
     unlinked: HashSet<u32>,
 }
 
@@ -188,7 +191,7 @@ impl Named {
         for record in commit {
             match record {
                 Record::Create(dentry) => self.created.insert(dentry.ino),
-                Record::Link(dentry) => self.linked.insert(dentry.ino),
+                Record::Link(dentry) if self.unlinked.contains(&dentry.ino) => self.linked.insert(dentry.ino),
                 Record::Unlink(dentry) => self.unlinked.insert(dentry.ino),
                 _ => continue,
             };
@@ -199,10 +202,9 @@ impl Named {
     /// its first name since.
     fn is_another(&self, ino: u32, known: &[u8], raw: &[u8]) -> bool {
         let had_none = known.get(LINKS).is_none_or(|links| links == [0; 2]);
-        let made_then = known.get(CRTIME);
-        let made_at_once = made_then.is_some() && made_then == raw.get(CRTIME);
-        let took_a_name = self.linked.contains(&ino) && self.unlinked.contains(&ino);
-        had_none || self.created.contains(&ino) || took_a_name && !made_at_once
+        let made = known.get(CRTIME);
+        let made_then_too = made.is_some() && made == raw.get(CRTIME);
+        had_none || self.created.contains(&ino) || self.linked.contains(&ino) && !made_then_too
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Recovery {
     /// The volume seen through its journal.
     pub(crate) device: Device,
     /// What the fast commits say on top of that.
-    pub(crate) fast_commits: Vec<Record>,
+    pub(crate) fast_commits: Vec<Vec<Record>>,
     /// What was found.
     pub(crate) replayed: Replayed,
 }
@@ -53,7 +53,7 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
         return Err((*damage).into());
     }
     Ok(Some(Recovery {
-        fast_commits: recovered.fast_commits().records.clone(),
+        fast_commits: recovered.fast_commits().commits.clone(),
         replayed: recovered.replayed(),
         device: Arc::new(ReplayedDevice::new(Arc::clone(&fs.device), recovered)),
     }))

@@ -96,7 +96,7 @@ impl<D: BlockDevice> Journal<D> {
         let fast_commits =
             if damage.is_empty() { self.read_fast_commits(due)? } else { FastCommits::default() };
         replayed.blocks = u64::try_from(copies.len()).unwrap_or(u64::MAX);
-        replayed.fast_commits = fast_commits.commits;
+        replayed.fast_commits = u32::try_from(fast_commits.commits.len()).unwrap_or(u32::MAX);
         Ok(Recovered { journal: self, copies, replayed, fast_commits, damage, due })
     }
 

@@ -140,7 +140,7 @@ pub(super) fn orphans(root: &Path) -> io::Result<Vec<File>> {
 pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     let dir = root.join("fast");
     std::fs::create_dir(&dir)?;
-    for at in 0..20 {
+    for at in 0..22 {
         write(&dir.join(format!("old-{at}")), 9000)?;
     }
     write(&dir.join("anchor"), 10)?;
@@ -201,6 +201,18 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     open("old-17")?.write_all_at(&pattern(17, 0, 20_000), 30_000)?;
     std::fs::hard_link(dir.join("old-17"), dir.join("linked-17"))?;
     sync("old-17")?;
+    let _ = crate::tools::try_run("chattr", ["-v".as_ref(), "78".as_ref(), dir.join("old-17").as_os_str()]);
+    std::fs::rename(dir.join("old-17"), dir.join("renamed-17"))?;
+    sync("renamed-17")?;
+    // What one fast commit says of a file counts for nothing when the next ones put another in its place.
+    for at in 18..22 {
+        open(&format!("old-{at}"))?.write_all_at(&pattern(at, 0, 20_000), 30_000)?;
+        sync(&format!("old-{at}"))?;
+        std::fs::remove_file(dir.join(format!("old-{at}")))?;
+        write(&dir.join(format!("after-{at}")), 0)?;
+        open(&format!("after-{at}"))?.write_all_at(b"behind a hole", 60_000)?;
+        sync(&format!("after-{at}"))?;
+    }
     // A symbolic link, or syncing a directory, would make this a full commit, and leave no fast one to replay.
     open("anchor")?.write_all_at(b"twice", 0)?;
     sync("anchor")?;
