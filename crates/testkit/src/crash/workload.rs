@@ -204,6 +204,13 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     let _ = crate::tools::try_run("chattr", ["-v".as_ref(), "78".as_ref(), dir.join("old-17").as_os_str()]);
     std::fs::rename(dir.join("old-17"), dir.join("renamed-17"))?;
     sync("renamed-17")?;
+    // Nor is one that loses a name and gets another, as a new file does that had none before.
+    std::fs::remove_file(dir.join("linked-17"))?;
+    sync("renamed-17")?;
+    let _ =
+        crate::tools::try_run("chattr", ["-v".as_ref(), "79".as_ref(), dir.join("renamed-17").as_os_str()]);
+    std::fs::hard_link(dir.join("renamed-17"), dir.join("linked-again-17"))?;
+    sync("renamed-17")?;
     // What one fast commit says of a file counts for nothing when the next ones put another in its place.
     for at in 18..22 {
         open(&format!("old-{at}"))?.write_all_at(&pattern(at, 0, 20_000), 30_000)?;
