@@ -325,8 +325,14 @@ fn reason(error: &extern4::Error) -> String {
     if let Some(extern4::block::Error::Open { source, .. }) = cause.downcast_ref() {
         return host_reason(source);
     }
+    let hint = match cause.downcast_ref() {
+        Some(extern4_ext4::Error::Unsupported(extern4_ext4::Unsupported::ExternalJournal)) => {
+            " (--journal says where it is, or mount -o journal_path=)"
+        }
+        _ => "",
+    };
     // The library's own causes end with what caused them in turn.
-    escape(cause.to_string().as_bytes()).into_owned()
+    escape(cause.to_string().as_bytes()).into_owned() + hint
 }
 
 /// What the operating system says, without the number that Rust appends.

@@ -84,7 +84,7 @@ impl fmt::Display for Unsupported {
                 "this is the external journal of a volume, not a volume (feature journal_dev); open the volume",
             ),
             Self::ExternalJournal => f.write_str(
-                "its journal is on another device, which was not given (--journal, or mount -o journal_path=); without it a volume is not changed, nor read after a crash",
+                "its journal is on another device, which was not given; without it a volume is not changed, nor read after a crash",
             ),
             Self::Revision(revision) => write!(f, "the volume has revision {revision}; 0 and 1 can be read"),
             Self::Journal(why) => f.write_str(why),

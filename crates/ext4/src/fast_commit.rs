@@ -13,7 +13,7 @@ use std::ops::Bound;
 use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::extent;
 use extern4_disk::fast_commit::{Dentry, Range, Record};
-use extern4_disk::inode::{self, BASE_SIZE, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode};
+use extern4_disk::inode::{self, BASE_SIZE, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra};
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::error::Result;
@@ -30,7 +30,8 @@ const GENERATION: std::ops::Range<usize> =
 const LINKS: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_links_count)..std::mem::offset_of!(RawInode, i_links_count) + 2;
 /// When it was made, in records that have room for it.
-const CRTIME: std::ops::Range<usize> = 0x90..0x98;
+const CRTIME: std::ops::Range<usize> = BASE_SIZE + std::mem::offset_of!(RawInodeExtra, i_crtime)
+    ..BASE_SIZE + std::mem::offset_of!(RawInodeExtra, i_crtime_extra) + 4;
 
 /// What fast commits change. Empty on a volume without any.
 #[derive(Debug, Default)]

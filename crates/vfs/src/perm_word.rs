@@ -81,6 +81,7 @@ impl PermBits {
         match self.0 >> ACL_SHIFT & 3 {
             0 => AclState::None,
             1 => AclState::Unknown,
+            // OK: three bits.
             _ => AclState::Present((self.0 >> GRANTED_SHIFT & 7) as u8),
         }
     }
