@@ -10,16 +10,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use extern4::{Cred, ErrorKind, Session, Volume};
+use extern4::{Cred, ErrorKind, PATH_MAX, Session, Volume};
 
 use crate::names::Names;
 use crate::place::{Image, Part, Place};
 use crate::status::Status;
 use crate::text::escape;
 use crate::wrapping;
-
-/// Bytes that a path may have, with the zero byte at its end.
-const PATH_MAX: usize = 4096;
 
 /// The state of one run of the command.
 pub(crate) struct App {
@@ -352,7 +349,7 @@ impl Opened {
         what: impl FnOnce(&Session, &Path) -> extern4::Result<T>,
     ) -> extern4::Result<T> {
         let (mut session, mut rest) = (Cow::Borrowed(&self.session), path.as_os_str().as_bytes());
-        while let Some(start) = rest.get(..PATH_MAX)
+        while let Some(start) = rest.get(..=PATH_MAX)
             && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
         {
             session = Cow::Owned(session.at(OsStr::from_bytes(&rest[..end]))?);
