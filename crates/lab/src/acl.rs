@@ -108,7 +108,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     for workload in WORKLOADS {
         let with_acls = [STAT_ACLS, CHECKS_ACLS, FIRST].contains(&workload);
         let (before, seed, new) = (volume(with_acls), volume(with_acls), volume(with_acls));
-        for &threads in &plan.threads {
+        for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
             rows.push(Row::measure(plan, workload, threads, |side| match side {
                 _ if workload == FIRST => first::take(side, &new, plan, threads),

@@ -79,7 +79,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     for (workload, one_of) in WORKLOADS {
         let (before, seed, new) =
             (lookups::warm::<Before>(), lookups::warm::<Seed>(), lookups::warm::<New>());
-        for &threads in &plan.threads {
+        for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
             rows.push(Row::measure(plan, workload, threads, |side| match side {
                 Side::Before => lookups::take(&before, plan, threads, one_of),

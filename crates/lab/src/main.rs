@@ -10,7 +10,7 @@ use extern4_lab::plan::Plan;
 use extern4_lab::report::headline;
 use extern4_lab::{Result, instructions};
 
-const USAGE: &str = "usage: extern4-lab [--quick] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
+const USAGE: &str = "usage: extern4-lab [--quick] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1)) {
@@ -25,12 +25,16 @@ fn main() -> ExitCode {
 fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
     let (mut plan, mut folder, mut counted) = (Plan::full(), PathBuf::from("target/lab"), Counted::default());
     while let Some(arg) = args.next() {
-        let mut value = || args.next().map(PathBuf::from).ok_or(USAGE);
+        let mut value = || args.next().ok_or(USAGE);
         match arg.as_str() {
             "--quick" => plan = Plan::quick(),
-            "--out" => folder = value()?,
-            "--counted" => counted = Counted::read(&value()?)?,
-            "count" => return count(&value()?),
+            "--only" => plan.only = Some(value()?),
+            "--threads" => {
+                plan.threads = value()?.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?
+            }
+            "--out" => folder = value()?.into(),
+            "--counted" => counted = Counted::read(value()?.as_ref())?,
+            "count" => return count(value()?.as_ref()),
             instructions::REPEAT => return instructions::repeat(args),
             _ => return Err(USAGE.into()),
         }

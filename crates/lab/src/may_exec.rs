@@ -88,7 +88,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     for workload in WORKLOADS {
         let files = if workload == BUILD { build::files() } else { headers() };
         let (before, seed, new) = (Before::new(&files), Seed::new(&files), New::new(&files));
-        for &threads in &plan.threads {
+        for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
             rows.push(Row::measure(plan, workload, threads, |side| match side {
                 Side::Before => calls::take(&before, plan, workload, threads),

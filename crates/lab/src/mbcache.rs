@@ -69,7 +69,7 @@ fn hash(value: u32) -> u32 {
 pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for cell in grid::cells(plan) {
-        for &threads in &plan.threads {
+        for &threads in plan.threads_of(cell.name) {
             say(&format!("{}, {threads} threads", cell.name));
             rows.push(Row::measure(plan, cell.name, threads, |side| match side {
                 Side::Before => sets::take::<Before>(plan, cell, threads),
@@ -111,7 +111,7 @@ fn through(plan: &Plan, say: &mut dyn FnMut(&str)) -> Vec<Row> {
         return rows;
     };
     for cell in grid::cells(plan) {
-        for &threads in &plan.threads {
+        for &threads in plan.threads_of(cell.through) {
             say(&format!("{}, {threads} threads", cell.through));
             rows.push(Row::measure(plan, cell.through, threads, |side| {
                 volumes.take(plan, side, cell, threads)

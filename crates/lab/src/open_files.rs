@@ -92,7 +92,7 @@ fn sample(done: &Done, moves: &Moves) -> Sample {
 pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for workload in WORKLOADS {
-        for &threads in &plan.threads {
+        for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
             rows.push(Row::measure(plan, workload, threads, |side| match side {
                 Side::Before => take::<Before>(plan, workload, threads),

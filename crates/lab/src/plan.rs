@@ -45,6 +45,8 @@ pub struct Plan {
     pub period: Duration,
     /// All cells of a large table, or some.
     pub every_cell: bool,
+    /// Only the workloads whose names have this in them.
+    pub only: Option<String>,
 }
 
 impl Plan {
@@ -56,6 +58,7 @@ impl Plan {
             span: Duration::from_millis(100),
             period: Duration::from_millis(100),
             every_cell: true,
+            only: None,
         }
     }
 
@@ -67,7 +70,14 @@ impl Plan {
             span: Duration::from_millis(4),
             period: Duration::from_millis(1),
             every_cell: false,
+            only: None,
         }
+    }
+
+    /// With how many threads a workload is measured: with none where it is not.
+    pub fn threads_of(&self, workload: &str) -> &[usize] {
+        let is_wanted = self.only.as_ref().is_none_or(|only| workload.contains(only.as_str()));
+        if is_wanted { &self.threads } else { &[] }
     }
 
     /// Has each side take its figure as often as planned, in turn, so that whatever else the machine does meets all of them.
@@ -101,6 +111,13 @@ mod tests {
         });
         assert_eq!(order[..6], [Side::Before, Side::Seed, Side::New, Side::Seed, Side::New, Side::Before]);
         assert_eq!(taken, [vec![6, 8], vec![4, 9], vec![5, 7]]);
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_not_measured() {
+        let plan = Plan { only: Some("open".to_owned()), ..Plan::quick() };
+        assert_eq!((plan.threads_of("open and close"), plan.threads_of("stat")), (&[1, 2, 8][..], &[][..]));
+        assert_eq!(Plan::quick().threads_of("stat"), [1, 2, 8]);
     }
 
     #[test]
