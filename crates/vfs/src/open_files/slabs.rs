@@ -26,6 +26,8 @@
 //!    without a number share a slab, and take places of it under a lock, which is held until the place is taken.
 
 use std::cell::RefCell;
+use std::num::NonZeroU64;
+use std::ops::Range;
 
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
@@ -41,11 +43,13 @@ const SLABS: usize = 65;
 const FIRST: usize = 16;
 #[cfg(feature = "loom")]
 const FIRST: usize = 2;
+/// Chunks of a slab, at most.
 const CHUNKS: usize = 24;
 
 /// Records in slabs.
 pub struct Slabs<C> {
-    slabs: Box<[OnceLock<Box<Slab<C>>>]>,
+    /// Those of the first slab, then those of the next: from a ticket to its place it is one step.
+    chunks: Box<[OnceLock<Chunk<C>>]>,
     /// Slabs that have an owner.
     owned: AtomicUsize,
     owners: PerThread<RefCell<Owner>>,
@@ -53,19 +57,7 @@ pub struct Slabs<C> {
     shared: Mutex<Owner>,
 }
 
-/// What the owner of a slab knows.
-#[derive(Default)]
-struct Owner {
-    slab: Option<usize>,
-    places: usize,
-    free: Vec<usize>,
-}
-
-/// Places, in chunks that stay where they are.
-struct Slab<C> {
-    chunks: [OnceLock<Chunk<C>>; CHUNKS],
-}
-
+/// Places, which stay where they are.
 type Chunk<C> = Box<[Padded<Place<C>>]>;
 
 #[derive(Default)]
@@ -75,102 +67,107 @@ struct Place<C> {
     record: C,
 }
 
-/// Where a record stands.
+/// Which place it is: the number of its chunk, and below that where it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spot(u64);
+
+/// What the owner of a slab knows.
+#[derive(Default)]
+struct Owner {
+    slab: Option<usize>,
+    chunks: usize,
+    free: Vec<Spot>,
+}
+
+/// Where a record stands. Two words, also where there may be none, so that it stays in registers: to put it together in memory and load it
+/// at once takes as long as half of what is done here to open a file.
 #[derive(Debug)]
 pub struct Ticket {
-    slab: usize,
-    place: usize,
-    generation: u64,
+    spot: Spot,
+    generation: NonZeroU64,
 }
 
-impl<C> Slab<C> {
-    fn new() -> Self {
-        Self { chunks: std::array::from_fn(|_| OnceLock::new()) }
+impl Spot {
+    /// There are fewer than 2^32 chunks, and places of a chunk.
+    fn new(chunk: usize, at: usize) -> Self {
+        Self((chunk as u64) << 32 | at as u64)
     }
 
-    /// Which chunk a place is in, and where.
-    #[inline]
-    fn locate(place: usize) -> (usize, usize) {
-        let chunk = (place / FIRST + 1).ilog2() as usize;
-        (chunk, place - FIRST * ((1 << chunk) - 1))
+    fn chunk(self) -> usize {
+        // OK: it was a usize, here and below.
+        (self.0 >> 32) as usize
     }
 
-    #[inline]
-    fn place(&self, place: usize) -> Option<&Place<C>> {
-        let (chunk, at) = Self::locate(place);
-        self.chunks.get(chunk)?.get()?.get(at).map(|place| &place.0)
-    }
-
-    /// All places that there are.
-    fn places(&self) -> impl Iterator<Item = &Place<C>> {
-        self.chunks.iter().filter_map(OnceLock::get).flatten().map(|place| &place.0)
+    fn at(self) -> usize {
+        self.0 as u32 as usize
     }
 }
 
-impl<C: Default> Slab<C> {
-    /// Adds a chunk behind the places that there are; tells how many there are then.
-    fn grow(&self, places: usize) -> Option<usize> {
-        let (chunk, _) = Self::locate(places);
-        let len = FIRST << chunk;
-        self.chunks.get(chunk)?.set((0..len).map(|_| Padded::default()).collect()).ok()?;
-        Some(places + len)
+impl Owner {
+    /// Its chunks, by number, if it has a slab.
+    fn chunks(&self) -> Range<usize> {
+        self.slab.map_or(0..0, |slab| slab * CHUNKS..slab * CHUNKS + self.chunks)
+    }
+
+    fn owns(&self, spot: Spot) -> bool {
+        self.slab == Some(spot.chunk() / CHUNKS)
+    }
+}
+
+impl<C> Slabs<C> {
+    #[inline]
+    fn place(&self, spot: Spot) -> Option<&Place<C>> {
+        self.chunks.get(spot.chunk())?.get()?.get(spot.at()).map(|place| &place.0)
     }
 }
 
 impl<C: Default> Slabs<C> {
-    #[inline]
-    fn place(&self, ticket: &Ticket) -> Option<&Place<C>> {
-        self.slabs.get(ticket.slab)?.get()?.place(ticket.place)
-    }
-
     /// A free place of an owner's slab.
-    fn take_place(&self, owner: &mut Owner) -> Option<(usize, usize)> {
-        let number = match owner.slab {
-            Some(number) => number,
-            None => *owner.slab.insert(self.found_slab()?),
-        };
-        if owner.free.is_empty() {
-            refill(owner, self.slabs[number].get()?);
+    #[inline]
+    fn take_place(&self, owner: &mut Owner) -> Option<Spot> {
+        match owner.free.pop() {
+            Some(spot) => Some(spot),
+            None => self.refill(owner),
         }
-        Some((number, owner.free.pop()?))
     }
 
-    /// A new slab.
+    /// Finds what other threads have cleared; adds places where that is little.
     #[cold]
-    fn found_slab(&self) -> Option<usize> {
-        // Relaxed: only uniqueness counts.
-        let number = self.owned.fetch_add(1, Ordering::Relaxed);
-        self.slabs.get(number)?.set(Box::new(Slab::new())).ok()?;
-        Some(number)
+    fn refill(&self, owner: &mut Owner) -> Option<Spot> {
+        if owner.slab.is_none() {
+            // Relaxed: only uniqueness counts.
+            let number = self.owned.fetch_add(1, Ordering::Relaxed);
+            owner.slab = (number < SLABS).then_some(number);
+        }
+        let mut places = 0;
+        for number in owner.chunks() {
+            let chunk = self.chunks[number].get()?;
+            places += chunk.len();
+            // Acquire: rule 1.
+            let is_even = |at: &usize| chunk[*at].0.generation.load(Ordering::Acquire).is_multiple_of(2);
+            owner.free.extend((0..chunk.len()).filter(is_even).map(|at| Spot::new(number, at)));
+        }
+        if owner.free.len() * 4 <= places {
+            self.grow(owner);
+        }
+        owner.free.pop()
     }
-}
 
-/// Puts a place back on the list, if it is of this owner's slab.
-#[inline]
-fn put_back(owner: &mut Owner, ticket: &Ticket) {
-    if owner.slab == Some(ticket.slab) {
-        owner.free.push(ticket.place);
-    }
-}
-
-/// Finds what other threads have cleared; adds places where that is little.
-#[cold]
-fn refill<C: Default>(owner: &mut Owner, slab: &Slab<C>) {
-    // Acquire: rule 1.
-    let is_even = |place: &Place<C>| place.generation.load(Ordering::Acquire).is_multiple_of(2);
-    owner.free.extend(slab.places().enumerate().filter(|(_, place)| is_even(place)).map(|(at, _)| at));
-    if owner.free.len() * 4 <= owner.places
-        && let Some(places) = slab.grow(owner.places)
-    {
-        owner.free.extend((owner.places..places).rev());
-        owner.places = places;
+    /// Adds a chunk behind those that there are.
+    fn grow(&self, owner: &mut Owner) {
+        let (Some(slab), true) = (owner.slab, owner.chunks < CHUNKS) else { return };
+        let (number, len) = (slab * CHUNKS + owner.chunks, FIRST << owner.chunks);
+        if self.chunks[number].set((0..len).map(|_| Padded::default()).collect()).is_ok() {
+            owner.chunks += 1;
+            owner.free.extend((0..len).rev().map(|at| Spot::new(number, at)));
+        }
     }
 }
 
 impl<C> Default for Slabs<C> {
     fn default() -> Self {
         Self {
-            slabs: (0..SLABS).map(|_| OnceLock::new()).collect(),
+            chunks: (0..SLABS * CHUNKS).map(|_| OnceLock::new()).collect(),
             owned: AtomicUsize::new(0),
             owners: PerThread::new(),
             shared: Mutex::default(),
@@ -186,46 +183,50 @@ impl<C: Default + Send + Sync> Registry<C> for Slabs<C> {
         // Held until the place is odd: for another thread that shares the slab, one that is even is free.
         let mut shared;
         let own = self.owners.with(|owner| self.take_place(&mut owner.borrow_mut())).flatten();
-        let (slab, place) = match own {
+        let spot = match own {
             Some(own) => own,
             None => {
                 shared = lock::lock(&self.shared);
                 self.take_place(&mut shared)?
             }
         };
-        let ticket = Ticket { slab, place, generation: 0 };
-        let Place { generation, record } = self.place(&ticket)?;
+        let Place { generation, record } = self.place(spot)?;
         // Relaxed: this thread has found it even, or made it so.
-        let next = generation.load(Ordering::Relaxed).wrapping_add(1);
+        let next = generation.load(Ordering::Relaxed) | 1;
         // Release: rule 2.
         fence(Ordering::Release);
         fill(record);
         // Release: who finds it odd finds the record filled.
         generation.store(next, Ordering::Release);
-        Some(Ticket { generation: next, ..ticket })
+        Some(Ticket { spot, generation: NonZeroU64::new(next)? })
     }
 
     #[inline]
     fn remove(&self, ticket: &Ticket, empty: impl FnOnce(&C)) -> bool {
         // Relaxed: who has the ticket had it from who stored this generation.
-        let is_it = |place: &&Place<C>| place.generation.load(Ordering::Relaxed) == ticket.generation;
-        let Some(Place { generation, record }) = self.place(ticket).filter(is_it) else { return false };
+        let is_it = |place: &&Place<C>| place.generation.load(Ordering::Relaxed) == ticket.generation.get();
+        let Some(Place { generation, record }) = self.place(ticket.spot).filter(is_it) else { return false };
         empty(record);
         // Release: rule 1.
-        generation.store(ticket.generation.wrapping_add(1), Ordering::Release);
-        self.owners.with(|owner| put_back(&mut owner.borrow_mut(), ticket));
+        generation.store(ticket.generation.get().wrapping_add(1), Ordering::Release);
+        self.owners.with(|owner| {
+            let mut owner = owner.borrow_mut();
+            if owner.owns(ticket.spot) {
+                owner.free.push(ticket.spot);
+            }
+        });
         true
     }
 
     #[inline]
     fn with<R>(&self, ticket: &Ticket, look: impl FnOnce(&C) -> R) -> Option<R> {
-        let Place { generation, record } = self.place(ticket)?;
+        let Place { generation, record } = self.place(ticket.spot)?;
         // Relaxed: as in `remove`.
-        (generation.load(Ordering::Relaxed) == ticket.generation).then(|| look(record))
+        (generation.load(Ordering::Relaxed) == ticket.generation.get()).then(|| look(record))
     }
 
     fn list<R>(&self, mut copy: impl FnMut(&C) -> Option<R>) -> Vec<R> {
-        let slabs = self.slabs.iter().filter_map(OnceLock::get);
+        let places = self.chunks.iter().filter_map(OnceLock::get).flatten();
         let copy = |Place { generation, record }: &Place<C>| {
             // Acquire: pairs with the Release of `add`.
             let before = generation.load(Ordering::Acquire);
@@ -234,6 +235,6 @@ impl<C: Default + Send + Sync> Registry<C> for Slabs<C> {
             fence(Ordering::Acquire);
             copied.filter(|_| generation.load(Ordering::Relaxed) == before)
         };
-        slabs.flat_map(|slab| slab.places()).filter_map(copy).collect()
+        places.map(|place| &place.0).filter_map(copy).collect()
     }
 }
