@@ -234,30 +234,39 @@ impl Acl {
     /// Whether a caller who is not the owner gets all of the rights `want` on a file of group `gid`.
     ///
     /// The algorithm of `acl(5)`, "Access check algorithm".
+    #[inline]
     pub fn allows(&self, cred: &Cred, gid: u32, want: u8) -> bool {
-        let mask = self.mask();
-        let mut in_some_group = false;
-        for entry in &self.entries {
-            let grants = entry.perm & want == want;
+        let has_all = |perm: u8| perm & want == want;
+        // The owner's entry is the first, that of others the last, and named users come before groups.
+        let [_, entries @ .., other] = &*self.entries else { return false };
+        for (at, entry) in entries.iter().enumerate() {
             match entry.tag {
-                AclTag::User(uid) if uid == cred.uid() => return entry.perm & mask & want == want,
-                AclTag::GroupObj if cred.in_group(gid) => {
-                    if grants {
-                        return mask & want == want;
-                    }
-                    in_some_group = true;
-                }
-                AclTag::Group(named) if cred.in_group(named) => {
-                    if grants {
-                        return mask & want == want;
-                    }
-                    in_some_group = true;
-                }
-                AclTag::Other => return !in_some_group && grants,
-                _ => {}
+                AclTag::User(uid) if uid == cred.uid() => return has_all(entry.perm & self.mask()),
+                AclTag::User(_) => {}
+                _ => return self.allows_group(&entries[at..], other.perm, cred, gid, want),
             }
         }
-        false
+        has_all(other.perm)
+    }
+
+    /// The same where no entry names the user: `entries` are those of groups, and the mask.
+    fn allows_group(&self, entries: &[AclEntry], others: u8, cred: &Cred, gid: u32, want: u8) -> bool {
+        let has_all = |perm: u8| perm & want == want;
+        let mut in_some_group = false;
+        for entry in entries {
+            let group = match entry.tag {
+                AclTag::GroupObj => gid,
+                AclTag::Group(named) => named,
+                _ => continue,
+            };
+            if cred.in_group(group) {
+                if has_all(entry.perm) {
+                    return has_all(self.mask());
+                }
+                in_some_group = true;
+            }
+        }
+        !in_some_group && has_all(others)
     }
 
     /// What the mask lets through: all where there is none.

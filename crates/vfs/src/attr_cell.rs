@@ -125,10 +125,14 @@ impl AttrCell {
 
     #[inline]
     fn consistent<T>(&self, seq: &SeqCount, copy: impl Fn() -> T) -> T {
-        seq.read(&copy).unwrap_or_else(|| {
-            let _writers = lock::latch(&self.writers);
-            copy()
-        })
+        seq.read(&copy).unwrap_or_else(|| self.settled(copy))
+    }
+
+    /// Where writers come all the time, it is waited for them.
+    #[cold]
+    fn settled<T>(&self, copy: impl FnOnce() -> T) -> T {
+        let _writers = lock::latch(&self.writers);
+        copy()
     }
 
     #[inline]

@@ -2,26 +2,27 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::num::{NonZeroU16, NonZeroUsize};
 
 /// A Linux error number.
 ///
 /// A newtype with constants rather than an enum: a file system may return a number that has no name here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Errno(u16);
+pub struct Errno(NonZeroU16);
 
 macro_rules! errnos {
     ($($name:ident $number:literal $text:literal)*) => {
         impl Errno {
-            $(#[doc = $text] pub const $name: Errno = Errno($number);)*
+            $(#[doc = $text] pub const $name: Errno = Errno::from_raw($number);)*
 
             /// The symbol, such as `ENOENT`; `None` for a number without a name here.
             pub const fn name(self) -> Option<&'static str> {
-                match self.0 { $($number => Some(stringify!($name)),)* _ => None }
+                match self.raw() { $($number => Some(stringify!($name)),)* _ => None }
             }
 
             /// What it means, as `strerror` says it.
             pub const fn message(self) -> &'static str {
-                match self.0 { $($number => $text,)* _ => "Unknown error" }
+                match self.raw() { $($number => $text,)* _ => "Unknown error" }
             }
         }
     };
@@ -66,14 +67,16 @@ errnos! {
 }
 
 impl Errno {
-    /// The error number `number`, for one that has no constant here.
+    /// The error number `number`, for one that has no constant here. 0, which stands for no error, is taken for `EIO`.
     pub const fn from_raw(number: u16) -> Self {
-        Self(number)
+        // EIO is 5, and cannot be named here, for it is made here.
+        let number = if number == 0 { 5 } else { number };
+        Self(NonZeroU16::new(number).expect("not 0"))
     }
 
     /// The number, as in `errno.h` of Linux.
     pub const fn raw(self) -> u16 {
-        self.0
+        self.0.get()
     }
 }
 
@@ -95,55 +98,87 @@ impl fmt::Display for Errno {
 /// Why a VFS operation failed: a number for programs, and where a file system has more to say, its cause.
 ///
 /// The common outcomes (`ENOENT`, `EACCES`, ...) allocate nothing.
-#[derive(Debug)]
 pub struct Error {
-    errno: Errno,
-    cause: Option<Box<dyn StdError + Send + Sync>>,
+    /// The error number, in a word of its own: what is smaller is copied with results in pieces that are not where it was stored, and
+    /// that a CPU waits for.
+    number: NonZeroUsize,
+    /// Behind one pointer more, so that a result is two words, which fit into registers.
+    cause: Option<Box<Cause>>,
 }
+
+type Cause = Box<dyn StdError + Send + Sync>;
 
 /// The result of a VFS operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// An error that has a cause worth telling, such as the corrupt structure behind `EUCLEAN`.
-    pub fn with_cause(errno: Errno, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self { errno, cause: Some(cause.into()) }
+    pub fn with_cause(errno: Errno, cause: impl Into<Cause>) -> Self {
+        Self { number: errno.0.into(), cause: Some(Box::new(cause.into())) }
     }
 
     /// The error number.
     pub const fn errno(&self) -> Errno {
-        self.errno
+        // OK: it was an error number's.
+        Errno::from_raw(self.number.get() as u16)
     }
 
     /// The cause, if the file system told one.
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
-        self.cause.as_deref()
+        self.cause.as_deref().map(|cause| &**cause)
     }
 }
 
 impl From<Errno> for Error {
     fn from(errno: Errno) -> Self {
-        Self { errno, cause: None }
+        Self { number: errno.0.into(), cause: None }
     }
 }
 
 impl PartialEq<Errno> for Error {
     fn eq(&self, other: &Errno) -> bool {
-        self.errno == *other
+        self.errno() == *other
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("errno", &self.errno()).field("cause", &self.cause).finish()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
-            Some(cause) => write!(f, "{}: {cause}", self.errno),
-            None => write!(f, "{}", self.errno),
+            Some(cause) => write!(f, "{}: {cause}", self.errno()),
+            None => write!(f, "{}", self.errno()),
         }
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.cause.as_deref().map(|cause| cause as &(dyn StdError + 'static))
+        self.cause.as_deref().map(|cause| &**cause as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_two_words() {
+        assert_eq!(size_of::<Result<()>>(), 2 * size_of::<usize>());
+    }
+
+    #[test]
+    fn an_error_has_a_number() {
+        assert_eq!((Errno::from_raw(0), Errno::from_raw(13).name()), (Errno::EIO, Some("EACCES")));
+        let refused = Error::with_cause(Errno::EACCES, "why");
+        assert_eq!(
+            (refused.errno(), refused.to_string()),
+            (Errno::EACCES, "Permission denied: why".to_owned())
+        );
+        assert_eq!(format!("{:?} {}", Errno::from_raw(999), Errno::from_raw(999)), "errno 999 Unknown error");
     }
 }

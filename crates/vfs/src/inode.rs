@@ -168,6 +168,7 @@ impl Inode {
 
     /// Owner, group, the permission word, and what is known of the access ACL, as [`cached_acl`](Self::cached_acl) says
     /// it: of one moment.
+    #[inline]
     pub(crate) fn standing<'g>(
         &'g self,
         guard: &'g Guard,

@@ -58,11 +58,13 @@ pub(crate) enum Search {
     Full,
 }
 
-/// What mode and ACL say.
-enum Verdict {
+/// What can be said without waiting: in one byte, for answers that are put together in memory take a walk longer than the checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
     Granted,
+    /// `EACCES`.
     Refused,
-    /// The ACL has not been read yet.
+    /// The ACL has not been read yet, or somebody else refuses, and says why.
     Unknown,
 }
 
@@ -83,23 +85,28 @@ impl Checker {
 
     /// May `cred` look names up in directory `dir`?
     pub(crate) fn search(&self, cred: &Cred, dir: &Inode) -> Result<Search> {
-        if let Some(answer) = self.search_seen(cred, dir, &pin()) {
-            return answer;
+        if self.is_fast(dir) {
+            compare_fast_search(cred, dir, &pin());
+            return self.ask_hook(cred, dir, Access::EXEC).map(|()| Search::Fast);
         }
-        self.check(cred, dir, Access::EXEC)?;
-        Ok(Search::Full)
+        self.check_class(cred, dir, Access::EXEC).map(|()| Search::Full)
     }
 
-    /// The same for a reader, who must not wait: `None` if the file system would have to be asked for the ACL.
+    /// The same for a reader, who must not wait.
     #[inline]
-    pub(crate) fn search_seen(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<Result<Search>> {
-        // Relaxed: see `set_fast_search`.
-        if dir.perm().exec_all() && self.fast_enabled.load(Ordering::Relaxed) {
+    pub(crate) fn search_seen(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> (Verdict, Search) {
+        if self.is_fast(dir) {
             compare_fast_search(cred, dir, guard);
-            return Some(self.ask_hook(cred, dir, Access::EXEC).map(|()| Search::Fast));
+            return (self.hear_hook(cred, dir, Access::EXEC), Search::Fast);
         }
-        let checked = self.check_seen(cred, dir, Access::EXEC, guard)?;
-        Some(checked.map(|()| Search::Full))
+        (self.check_seen(cred, dir, Access::EXEC, guard), Search::Full)
+    }
+
+    /// Whether the permission word of `dir` says that everybody may search it, and is listened to.
+    #[inline]
+    fn is_fast(&self, dir: &Inode) -> bool {
+        // Relaxed: see `set_fast_search`.
+        dir.perm().exec_all() && self.fast_enabled.load(Ordering::Relaxed)
     }
 
     /// Whether search checks may be answered from the permission word alone, with nobody else to ask.
@@ -123,7 +130,7 @@ impl Checker {
         self.check(cred, inode, want)
     }
 
-    /// The same for a reader, who must not wait: `None` if the file system would have to be asked for the ACL.
+    /// The same for a reader, who must not wait.
     pub(crate) fn permission_seen(
         &self,
         cred: &Cred,
@@ -131,10 +138,10 @@ impl Checker {
         want: Access,
         read_only: bool,
         guard: &Guard,
-    ) -> Option<Result<()>> {
+    ) -> Verdict {
         if want.contains(Access::WRITE) && (read_only || inode.perm().immutable()) {
             // Refused or not, this is for the full check to say.
-            return None;
+            return Verdict::Unknown;
         }
         self.check_seen(cred, inode, want, guard)
     }
@@ -161,20 +168,26 @@ impl Checker {
     #[inline(never)]
     fn check_class(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         loop {
-            if let Some(answer) = self.check_seen(cred, inode, want, &pin()) {
-                return answer;
+            match judge(cred, inode, want, &pin()) {
+                Verdict::Granted => return self.ask_hook(cred, inode, want),
+                Verdict::Refused => return Err(Errno::EACCES.into()),
+                Verdict::Unknown => inode.learn_acl(&*self.fs, &self.acls, AclKind::Access)?,
             }
-            inode.learn_acl(&*self.fs, &self.acls, AclKind::Access)?;
         }
     }
 
-    fn check_seen(&self, cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Option<Result<()>> {
-        let granted = match granted(cred, inode.standing(guard), want) {
-            Verdict::Granted => true,
-            Verdict::Refused => capable(cred, inode, want),
-            Verdict::Unknown => return None,
-        };
-        Some(if granted { self.ask_hook(cred, inode, want) } else { Err(Errno::EACCES.into()) })
+    #[inline]
+    fn check_seen(&self, cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
+        match judge(cred, inode, want, guard) {
+            Verdict::Granted => self.hear_hook(cred, inode, want),
+            other => other,
+        }
+    }
+
+    /// What the hook says, as far as it can be said in a byte.
+    #[inline]
+    fn hear_hook(&self, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
+        if self.ask_hook(cred, inode, want).is_ok() { Verdict::Granted } else { Verdict::Unknown }
     }
 
     #[inline]
@@ -189,7 +202,7 @@ impl Checker {
 /// The checks alone, to be measured.
 #[cfg(feature = "lab")]
 pub mod lab {
-    use super::{Access, Cred, Guard, Inode, Result, Search};
+    use super::{Access, Cred, Guard, Inode, Result, Verdict};
     use crate::superblock::SuperBlock;
 
     /// May `cred` have these rights on an inode of `sb`?
@@ -198,30 +211,32 @@ pub mod lab {
     }
 
     /// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`rcu_walk`): the
-    /// permission word first, where that decides.
+    /// permission word first, where that decides. `None` if that cannot be said without waiting.
     #[inline]
     pub fn search<'i>(
         sb: &SuperBlock,
         cred: &Cred,
         dirs: impl IntoIterator<Item = &'i Inode>,
         guard: &Guard,
-    ) -> Option<Result<()>> {
+    ) -> Option<bool> {
         let word_decides = sb.checker.word_decides();
         for dir in dirs {
             if word_decides && dir.perm().exec_all_plain() {
                 continue;
             }
-            if let Err(error) = search_general(sb, cred, dir, guard)? {
-                return Some(Err(error));
+            match search_general(sb, cred, dir, guard) {
+                Verdict::Granted => {}
+                Verdict::Refused => return Some(false),
+                Verdict::Unknown => return None,
             }
         }
-        Some(Ok(()))
+        Some(true)
     }
 
     /// Out of line, as in a walk.
     #[inline(never)]
-    fn search_general(sb: &SuperBlock, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<Result<Search>> {
-        sb.checker.search_seen(cred, dir, guard)
+    fn search_general(sb: &SuperBlock, cred: &Cred, dir: &Inode, guard: &Guard) -> Verdict {
+        sb.checker.search_seen(cred, dir, guard).0
     }
 }
 
@@ -238,8 +253,18 @@ pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
     }
 }
 
+/// What mode, ACL and capabilities say.
+#[inline]
+fn judge(cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
+    match granted(cred, inode.standing(guard), want) {
+        Verdict::Refused if capable(cred, inode, want) => Verdict::Granted,
+        verdict => verdict,
+    }
+}
+
 /// What mode and ACL say of one moment's owner, group, permission word and ACL. An ACL of another moment would not do:
 /// the old mode without its ACL may grant what neither the old rights grant nor the new.
+#[inline]
 fn granted(
     cred: &Cred,
     (uid, gid, bits, acl): (u32, u32, PermBits, Option<Option<&Arc<Acl>>>),
@@ -261,6 +286,7 @@ fn granted(
 }
 
 /// What the permission bits say.
+#[inline]
 fn mode_allows(cred: &Cred, uid: u32, gid: u32, mode: u16, want: Access) -> bool {
     let shift = if cred.uid() == uid {
         6

@@ -39,7 +39,7 @@ use crate::inode::Inode;
 use crate::mount::{Location, MountRef};
 use crate::name::{Scanned, scan_name};
 use crate::namei::{How, MAX_LINKS, PATH_MAX, Ref, Resolve, Spot, Subject};
-use crate::permission::{Search, compare_fast_search};
+use crate::permission::{Search, Verdict, compare_fast_search};
 use crate::prefix_cache::{Way, split};
 use crate::superblock::SuperBlock;
 
@@ -50,7 +50,7 @@ pub(crate) enum Stop {
     /// The name is known to stand for nothing: `ENOENT`, by far the commonest error, and the one to be quick with.
     Absent,
     /// This is the answer.
-    Failed(Error),
+    Failed(Errno),
 }
 
 impl Stop {
@@ -60,14 +60,14 @@ impl Stop {
         match self {
             Self::Fallback => Ok(()),
             Self::Absent => Err(Errno::ENOENT.into()),
-            Self::Failed(error) => Err(error),
+            Self::Failed(errno) => Err(errno.into()),
         }
     }
 }
 
 impl From<Errno> for Stop {
     fn from(errno: Errno) -> Self {
-        Self::Failed(errno.into())
+        Self::Failed(errno)
     }
 }
 
@@ -501,10 +501,11 @@ impl<'g> RcuWalk<'g> {
         if dir.perm().casefold() {
             return Err(Stop::Fallback);
         }
-        match self.sb.checker.search_seen(self.cred, dir, self.guard).ok_or(Stop::Fallback)? {
-            Ok(Search::Fast) => self.searches[0] += 1,
-            Ok(Search::Full) => self.searches[1] += 1,
-            Err(error) => return Err(Stop::Failed(error)),
+        match self.sb.checker.search_seen(self.cred, dir, self.guard) {
+            (Verdict::Granted, Search::Fast) => self.searches[0] += 1,
+            (Verdict::Granted, Search::Full) => self.searches[1] += 1,
+            (Verdict::Refused, _) => return Err(Errno::EACCES.into()),
+            (Verdict::Unknown, _) => return Err(Stop::Fallback),
         }
         Ok(())
     }

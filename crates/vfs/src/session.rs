@@ -20,7 +20,7 @@ use crate::errno::{Errno, Error, Result};
 use crate::inode::Inode;
 use crate::mount::{Location, MountRef, Namespace};
 use crate::namei::{How, Last, Place, Resolve, Spot, Subject, Walk};
-use crate::permission::Access;
+use crate::permission::{Access, Verdict};
 use crate::rcu_walk::{self, End, Parent, Start, Stop};
 use crate::xattr;
 
@@ -319,9 +319,10 @@ impl Session {
         match self.see(path, how, &guard) {
             Ok(end) if !want.is_empty() => {
                 let read_only = end.mount.is_read_only();
-                let answer = end.sb.checker.permission_seen(&self.cred, end.inode, want, read_only, &guard);
-                if let Some(answer) = answer.filter(|_| Self::is_current(&end)) {
-                    return answer;
+                match end.sb.checker.permission_seen(&self.cred, end.inode, want, read_only, &guard) {
+                    Verdict::Granted if Self::is_current(&end) => return Ok(()),
+                    Verdict::Refused if Self::is_current(&end) => return Err(Errno::EACCES.into()),
+                    _ => {}
                 }
             }
             Ok(end) => {
