@@ -124,7 +124,7 @@ impl<N: Node> Volume for Model<N> {
         &self.find(path, |_| true).expect("it is there").node
     }
 
-    #[inline]
+    #[inline(always)]
     fn may_search(&self, directories: &[&N]) -> bool {
         let (_section, fast) = (pin(), self.is_fast());
         directories.iter().all(|node| node.may_search(&self.user, fast))
