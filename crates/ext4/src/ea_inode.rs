@@ -11,6 +11,7 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags};
 use extern4_disk::time::Timestamp;
 use extern4_disk::xattr::hash;
 use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_sync::mbcache::Candidate;
 use extern4_vfs::Errno;
 
 use crate::change::Change;
@@ -71,8 +72,8 @@ impl Change<'_> {
     pub(crate) fn take_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
         let hash = hash::ea_value(value, self.fs.superblock().checksum_seed());
         let values = &self.writer.sharing.values;
-        for ino in values.candidates(hash).filter_map(|number| u32::try_from(number).ok()) {
-            if self.join_ea_inode(ino, hash, value)? {
+        for found in values.candidates(hash) {
+            if let Some(ino) = self.join_ea_inode(&found, value)? {
                 return Ok(ino);
             }
         }
@@ -81,28 +82,29 @@ impl Change<'_> {
         Ok(ino)
     }
 
-    /// One attribute more refers to the value in inode `ino`, if it is there and equal; false if not.
-    fn join_ea_inode(&self, ino: u32, hash: u32, value: &[u8]) -> Result<bool> {
+    /// One attribute more refers to the value in the inode that was found, if it is there and equal: that inode.
+    fn join_ea_inode(&self, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
         let sharing = &self.writer.sharing;
+        let Ok(ino) = u32::try_from(found.number()) else { return Ok(None) };
         let _count = sharing.count_of(ino);
-        if !sharing.values.contains(hash, ino.into()) {
-            return Ok(false);
+        if !found.is_in() {
+            return Ok(None);
         }
         let Ok(mut info) = self.fs.ea_inode(ino, Place::new(Structure::Xattr).ino(ino)) else {
-            return Ok(false);
+            return Ok(None);
         };
         let mut there = vec![0; value.len()];
         let count = info.fields().ea_refcount();
         let sizes_differ = info.size() != value.len() as u64;
         if count == 0 || sizes_differ || self.fs.read_ea_value(&info, &mut there).is_err() || there != value {
             sharing.note(Count::Differing);
-            return Ok(false);
+            return Ok(None);
         }
         info.fields_mut().set_ea_refcount(count.saturating_add(1));
         self.store(&info)?;
-        sharing.values.touch(hash, ino.into());
+        found.touch();
         sharing.note(Count::ValuesShared);
-        Ok(true)
+        Ok(Some(ino))
     }
 
     fn make_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {

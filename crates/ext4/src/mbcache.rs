@@ -50,7 +50,7 @@ impl Blocks {
         }
     }
 
-    /// Has blocks with this hash joined until one is. Each is looked at once, whatever becomes of it meanwhile. `join` is told how to
+    /// Has blocks with this hash joined until one is. None is looked at for ever, whatever becomes of it meanwhile. `join` is told how to
     /// find out whether the block can be found still.
     pub(crate) fn find(
         &self,
@@ -62,9 +62,9 @@ impl Blocks {
             return instead.find(hash, &mut join);
         }
         let mut found = self.cache.candidates(hash);
-        let block = found.find(|&block| join(block, &|| self.cache.contains(hash, block)))?;
-        self.cache.touch(hash, block);
-        Some(block)
+        let joined = found.find(|found| join(found.number(), &|| found.is_in()))?;
+        joined.touch();
+        Some(joined.number())
     }
 
     /// Makes it possible to find a block that whoever calls holds on to.

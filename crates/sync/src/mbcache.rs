@@ -3,7 +3,7 @@
 //! What it says is a hint. The caller compares the contents, and decides by other means ([`crate::shares`]) whether what he
 //! found can still be shared. So nothing here is counted, pinned or waited for, and an entry may be lost at any time. Kept up by
 //! the caller is one rule: who gives a number up [removes](MbCache::remove) its entry first, and who inserts one holds on to what
-//! the number stands for meanwhile. Then what [`MbCache::contains`] had not been given up when it looked.
+//! the number stands for meanwhile. Then what [`Candidate::is_in`] says was in had not been given up when it looked.
 //!
 //! # Memory
 //! ```text
@@ -139,31 +139,21 @@ impl MbCache {
         entry.is_some_and(|entry| bucket.find(entry).is_some())
     }
 
-    /// The numbers for a hash that are not marked full, as they are now: each once, and no more than a bucket holds.
-    pub fn candidates(&self, hash: u32) -> Candidates {
+    /// The entries for a hash that are not marked full, as they are when it is their turn. One that is taken out and put in again
+    /// meanwhile may come twice.
+    #[inline]
+    pub fn candidates(&self, hash: u32) -> Candidates<'_> {
         let bucket = self.bucket(hash);
         let full = bucket.marks.load(Ordering::Relaxed) >> FULL;
-        let mut found = Candidates { numbers: [0; SLOTS], len: 0 };
-        for (slot, entry) in bucket.entries.iter().enumerate() {
-            let entry = entry.load(Ordering::Acquire);
-            let number = entry & self.number_mask();
-            let seen = found.numbers[..found.len].contains(&number);
-            if entry != 0 && entry ^ number == self.rest(hash) && full >> slot & 1 == 0 && !seen {
-                found.numbers[found.len] = number;
-                found.len += 1;
-            }
-        }
-        found
-    }
-
-    /// Notes that an entry was of use.
-    pub fn touch(&self, hash: u32, number: u64) {
-        self.mark(hash, number, REFERENCED, true);
+        Candidates { bucket, rest: self.rest(hash), number_mask: self.number_mask(), full, slot: 0 }
     }
 
     /// Notes whether what an entry leads to is shared by as many as may share it, so that it is not looked at in vain.
     pub fn set_full(&self, hash: u32, number: u64, full: bool) {
-        self.mark(hash, number, FULL, full);
+        let (bucket, Some(entry)) = self.place(hash, number) else { return };
+        if let Some(slot) = bucket.find(entry) {
+            bucket.mark(slot, entry, FULL, full);
+        }
     }
 
     /// Counts since the cache was made.
@@ -178,25 +168,6 @@ impl MbCache {
             removed,
             evicted,
             busy,
-        }
-    }
-
-    fn mark(&self, hash: u32, number: u64, mark: u32, set: bool) {
-        let (bucket, Some(entry)) = self.place(hash, number) else { return };
-        let Some(slot) = bucket.find(entry) else { return };
-        let bit = 1 << (mark + slot as u32);
-        // Relaxed: marks say nothing about other memory. Not to write what stands there is cheaper for all.
-        let is_set = bucket.marks.load(Ordering::Relaxed) & bit != 0;
-        match (set, is_set) {
-            (true, false) => {
-                bucket.marks.fetch_or(bit, Ordering::Relaxed);
-                // Another entry may have taken its place. If one does later, its marks are cleared then.
-                if bucket.entries[slot].load(Ordering::Acquire) != entry {
-                    bucket.marks.fetch_and(!bit, Ordering::Relaxed);
-                }
-            }
-            (false, true) => drop(bucket.marks.fetch_and(!bit, Ordering::Relaxed)),
-            _ => {}
         }
     }
 
@@ -219,7 +190,7 @@ impl MbCache {
         // OK: at most 24 bits.
         let index = (u64::from(mix(hash)) >> (32 - self.bits)) as usize;
         let words = &self.words[self.start + index * WORDS..][..WORDS];
-        Bucket { marks: &words[0], entries: &words[1..=SLOTS] }
+        Bucket { marks: &words[0], entries: words[1..].first_chunk().expect("a line has room for all") }
     }
 }
 
@@ -235,30 +206,89 @@ fn mix(hash: u32) -> u32 {
     hash ^ hash >> 15
 }
 
-/// The numbers that [`MbCache::candidates`] has found.
-#[derive(Clone, Copy, Debug)]
-pub struct Candidates {
-    numbers: [u64; SLOTS],
-    len: usize,
+/// Entries for a hash: what [`MbCache::candidates`] goes through.
+#[derive(Debug)]
+pub struct Candidates<'c> {
+    bucket: Bucket<'c>,
+    rest: u64,
+    number_mask: u64,
+    full: u64,
+    slot: usize,
 }
 
-impl Iterator for Candidates {
-    type Item = u64;
+/// An entry as it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'c> {
+    bucket: Bucket<'c>,
+    slot: usize,
+    entry: u64,
+    number: u64,
+}
 
-    fn next(&mut self) -> Option<u64> {
-        self.len = self.len.checked_sub(1)?;
-        Some(self.numbers[self.len])
+impl<'c> Iterator for Candidates<'c> {
+    type Item = Candidate<'c>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Candidate<'c>> {
+        loop {
+            let (bucket, slot) = (self.bucket, self.slot);
+            let entry = bucket.entries.get(slot)?.load(Ordering::Acquire);
+            self.slot += 1;
+            let number = entry & self.number_mask;
+            if number != 0 && entry ^ number == self.rest && self.full >> slot & 1 == 0 {
+                return Some(Candidate { bucket, slot, entry, number });
+            }
+        }
     }
 }
 
+impl Candidate<'_> {
+    /// The number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it is in, where it was found.
+    #[inline]
+    pub fn is_in(&self) -> bool {
+        self.bucket.entries[self.slot].load(Ordering::Acquire) == self.entry
+    }
+
+    /// Notes that it was of use.
+    #[inline]
+    pub fn touch(&self) {
+        self.bucket.mark(self.slot, self.entry, REFERENCED, true);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 struct Bucket<'c> {
     marks: &'c AtomicU64,
-    entries: &'c [AtomicU64],
+    entries: &'c [AtomicU64; SLOTS],
 }
 
 impl<'c> Bucket<'c> {
     fn find(&self, entry: u64) -> Option<usize> {
         self.entries.iter().position(|word| word.load(Ordering::Acquire) == entry)
+    }
+
+    /// Sets or clears a mark of an entry that was found in a slot.
+    #[inline]
+    fn mark(&self, slot: usize, entry: u64, mark: u32, set: bool) {
+        let bit = 1 << (mark + slot as u32);
+        // Relaxed: marks say nothing about other memory. Not to write what stands there is cheaper for all.
+        let is_set = self.marks.load(Ordering::Relaxed) & bit != 0;
+        match (set, is_set) {
+            (true, false) => {
+                self.marks.fetch_or(bit, Ordering::Relaxed);
+                // Another entry may have taken its place. If one does later, its marks are cleared then.
+                if self.entries[slot].load(Ordering::Acquire) != entry {
+                    self.marks.fetch_and(!bit, Ordering::Relaxed);
+                }
+            }
+            (false, true) => drop(self.marks.fetch_and(!bit, Ordering::Relaxed)),
+            _ => {}
+        }
     }
 
     /// The right to insert; `None` if somebody has it.

@@ -1,6 +1,6 @@
 //! New: the cache in production.
 
-use extern4_sync::mbcache::MbCache;
+use extern4_sync::mbcache::{Candidate, MbCache};
 use extern4_sync::shares::{Joined, Left};
 
 use super::{Blocks, Cache, MOST};
@@ -14,8 +14,7 @@ impl Cache for MbCache {
     }
 
     fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32> {
-        // OK: blocks have numbers of 32 bits.
-        self.candidates(hash).map(|block| block as u32).find(|block| join(self, blocks, hash, value, *block))
+        self.candidates(hash).find_map(|found| join(self, blocks, hash, value, &found))
     }
 
     fn add(&self, blocks: &Blocks, hash: u32, block: u32) {
@@ -47,23 +46,25 @@ impl Cache for MbCache {
     }
 }
 
-fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, block: u32) -> bool {
+fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, found: &Candidate<'_>) -> Option<u32> {
+    // OK: blocks have numbers of 32 bits.
+    let block = found.number() as u32;
     let shares = blocks.shares(block);
     let seen = shares.look();
-    if seen.is_closed() || !cache.contains(hash, block.into()) || blocks.value(block) != value {
-        return false;
+    if seen.is_closed() || !found.is_in() || blocks.value(block) != value {
+        return None;
     }
     match shares.join(seen, MOST) {
-        Joined::Gone => return false,
+        Joined::Gone => return None,
         Joined::Full => {
             cache.set_full(hash, block.into(), true);
             // One may have left before that was said.
             let is_full = shares.count().is_none_or(|count| count >= MOST);
             cache.set_full(hash, block.into(), is_full);
-            return false;
+            return None;
         }
         Joined::Yes => {}
     }
-    cache.touch(hash, block.into());
-    true
+    found.touch();
+    Some(block)
 }
