@@ -168,7 +168,9 @@ impl Checker {
     #[inline(never)]
     fn check_class(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         loop {
-            match judge(cred, inode, want, &pin()) {
+            // In a statement of its own: the file system and the hook are asked when the read section has ended.
+            let verdict = judge(cred, inode, want, &pin());
+            match verdict {
                 Verdict::Granted => return self.ask_hook(cred, inode, want),
                 Verdict::Refused => return Err(Errno::EACCES.into()),
                 Verdict::Unknown => inode.learn_acl(&*self.fs, &self.acls, AclKind::Access)?,

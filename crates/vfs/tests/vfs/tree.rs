@@ -4,14 +4,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
+use extern4_sync::rcu::{RcuOption, pin};
 use extern4_vfs::*;
 
 pub(crate) struct TreeFs {
     nodes: Vec<Node>,
     pub(crate) lookups: AtomicU64,
     pub(crate) reads: AtomicU64,
+    /// Whether inodes have ACLs is to be asked for.
+    pub(crate) asks_for_acls: AtomicBool,
 }
 
 struct Node {
@@ -28,6 +33,7 @@ impl TreeFs {
             nodes: vec![node(1, FileType::Directory, 0o755, 0, 0, b"")],
             lookups: 0.into(),
             reads: 0.into(),
+            asks_for_acls: false.into(),
         };
         for &(path, what, mode, uid, gid) in table {
             let (dir, name) = path.rsplit_once('/').unwrap();
@@ -106,7 +112,8 @@ impl FileSystem for TreeFs {
 
     fn read_inode(&self, ino: u64) -> Result<NewInode> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        Ok(NewInode { attr: self.node(ino)?.attr, no_acl: true, no_caps: true, private: Box::new(()) })
+        let no_acl = !self.asks_for_acls.load(Ordering::Relaxed);
+        Ok(NewInode { attr: self.node(ino)?.attr, no_acl, no_caps: true, private: Box::new(()) })
     }
 
     fn statfs(&self) -> Result<StatFs> {
@@ -143,8 +150,23 @@ impl InodeOps for TreeFs {
     }
 
     fn get_acl(&self, _inode: &Inode, _kind: AclKind) -> Result<Option<Acl>> {
+        assert!(readers_end(), "who asks is in a read section, and memory waits for the answer");
         Ok(None)
     }
+}
+
+/// Whether what is given up is freed though this call has not returned: not, if its caller is in a read section.
+fn readers_end() -> bool {
+    let retire_and_wait = || {
+        let value = Arc::new(());
+        RcuOption::new(Some(Arc::clone(&value))).store(None);
+        (0..5000).any(|_| {
+            pin().flush();
+            thread::sleep(Duration::from_millis(1));
+            Arc::strong_count(&value) == 1
+        })
+    };
+    thread::spawn(retire_and_wait).join().unwrap()
 }
 
 impl FileOps for TreeFs {

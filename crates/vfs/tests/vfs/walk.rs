@@ -433,6 +433,19 @@ fn listing_with_places_asks_the_directory_nothing_and_leads_where_walks_do() {
     assert_eq!(shut.read_dir_places(0, 3, &mut batch, &mut Vec::new()).unwrap_err(), Errno::EACCES);
 }
 
+/// Reading an ACL may take long: memory that others give up must not wait for it.
+#[test]
+fn a_file_system_is_asked_for_acls_outside_of_read_sections() {
+    let fs = TreeFs::new(&[("/dir", "dir", 0o755, 0, 0), ("/dir/file", "file", 0o644, 0, 0)]);
+    fs.asks_for_acls.store(true, Ordering::Relaxed);
+    let sb = SuperBlock::new(fs, SuperOptions::default()).unwrap();
+    let session = Session::new(&Namespace::new(sb), Cred::new(1000, 1000, &[]));
+    // By a walk, and at its end.
+    session.access("/dir/file", Access::READ, How::FOLLOW).unwrap();
+    assert_eq!(session.access("/dir/file", Access::WRITE, How::FOLLOW).unwrap_err(), Errno::EROFS);
+    assert_eq!(session.acl("/dir", AclKind::Default, How::FOLLOW).unwrap(), None);
+}
+
 #[test]
 fn all_spellings_of_a_folded_name_share_a_dentry() {
     let fs = TreeFs::new(&[
