@@ -88,12 +88,14 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
             }));
         }
     }
-    say("how long locks are held");
-    rows.push(Row::measure(plan, HELD, 1, |side| match side {
-        Side::Before => lookups::held::<Before<true>>(plan),
-        Side::Seed => lookups::held::<Seed<true>>(plan),
-        Side::New => lookups::not_held(plan),
-    }));
+    if plan.wants(HELD) {
+        say("how long locks are held");
+        rows.push(Row::measure(plan, HELD, 1, |side| match side {
+            Side::Before => lookups::held::<Before<true>>(plan),
+            Side::Seed => lookups::held::<Seed<true>>(plan),
+            Side::New => lookups::not_held(plan),
+        }));
+    }
     let verdicts = verdicts(&rows, counted);
     let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[HIT]);

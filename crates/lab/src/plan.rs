@@ -74,10 +74,14 @@ impl Plan {
         }
     }
 
-    /// With how many threads a workload is measured: with none where it is not.
+    /// Whether a workload is measured.
+    pub fn wants(&self, workload: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| workload.contains(only.as_str()))
+    }
+
+    /// With how many threads: with none where it is not.
     pub fn threads_of(&self, workload: &str) -> &[usize] {
-        let is_wanted = self.only.as_ref().is_none_or(|only| workload.contains(only.as_str()));
-        if is_wanted { &self.threads } else { &[] }
+        if self.wants(workload) { &self.threads } else { &[] }
     }
 
     /// Has each side take its figure as often as planned, in turn, so that whatever else the machine does meets all of them.

@@ -133,19 +133,19 @@ impl MbCache {
         taken
     }
 
-    /// Whether an entry is in.
-    pub fn contains(&self, hash: u32, number: u64) -> bool {
-        let (bucket, entry) = self.place(hash, number);
-        entry.is_some_and(|entry| bucket.find(entry).is_some())
-    }
-
-    /// The entries for a hash that are not marked full, as they are when it is their turn. One that is taken out and put in again
-    /// meanwhile may come twice.
+    /// The entries for a hash that are not marked full, as they are when it is their turn: each once.
     #[inline]
     pub fn candidates(&self, hash: u32) -> Candidates<'_> {
         let bucket = self.bucket(hash);
         let full = bucket.marks.load(Ordering::Relaxed) >> FULL;
-        Candidates { bucket, rest: self.rest(hash), number_mask: self.number_mask(), full, slot: 0 }
+        Candidates {
+            bucket,
+            rest: self.rest(hash),
+            number_mask: self.number_mask(),
+            full,
+            slot: 0,
+            passed: [0; SLOTS],
+        }
     }
 
     /// Notes whether what an entry leads to is shared by as many as may share it, so that it is not looked at in vain.
@@ -214,6 +214,8 @@ pub struct Candidates<'c> {
     number_mask: u64,
     full: u64,
     slot: usize,
+    /// Those that had their turn, lest one comes again that is taken out and put in elsewhere meanwhile.
+    passed: [u64; SLOTS],
 }
 
 /// An entry as it was found.
@@ -235,7 +237,9 @@ impl<'c> Iterator for Candidates<'c> {
             let entry = bucket.entries.get(slot)?.load(Ordering::Acquire);
             self.slot += 1;
             let number = entry & self.number_mask;
-            if number != 0 && entry ^ number == self.rest && self.full >> slot & 1 == 0 {
+            let is_one = number != 0 && entry ^ number == self.rest && self.full >> slot & 1 == 0;
+            if is_one && !self.passed[..slot].contains(&entry) {
+                self.passed[slot] = entry;
                 return Some(Candidate { bucket, slot, entry, number });
             }
         }
