@@ -1,6 +1,6 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test bench bench-mount static lab prove-mount soak ci
+.PHONY: run test lint bench bench-mount static lab prove-mount soak ci
 .DEFAULT_GOAL := test
 HOST = $(shell rustc --print host-tuple)
 
@@ -12,6 +12,10 @@ run:
 test:
 	./scripts/setup test
 	./scripts/test
+
+# In minutes; CI asks it first.
+lint:
+	./scripts/lint
 
 bench:
 	./scripts/setup bench

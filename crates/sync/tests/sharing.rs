@@ -154,7 +154,7 @@ fn xattr_create_dup() {
         |cache, mine, theirs| {
             assert!([mine, theirs].contains(&Inserted::Yes) && mine != theirs, "{mine:?} {theirs:?}");
             assert_eq!((cache.candidates(HASH).count(), cache.stats().entries), (1, 1));
-            assert!(cache.remove(HASH, BLOCK) && !offers(&cache, BLOCK), "there was another");
+            assert!(cache.remove(HASH, BLOCK) && !offers(cache, BLOCK), "there was another");
         },
     );
 }
@@ -181,7 +181,7 @@ fn xattr_flag_lost_update() {
             cache.set_full(HASH, BLOCK, false);
             // If the use was noted, the other one goes.
             cache.insert(HASH, BLOCK + 2);
-            assert!(offers(&cache, BLOCK) == touched && offers(&cache, BLOCK + 1) != touched);
+            assert!(offers(cache, BLOCK) == touched && offers(cache, BLOCK + 1) != touched);
         },
     );
 }
@@ -214,7 +214,7 @@ fn xattr_evict_vs_find_next() {
         },
         |cache| {
             assert_eq!(cache.stats().entries, 2);
-            assert!(offers(&cache, 4));
+            assert!(offers(cache, 4));
         },
     );
 }
