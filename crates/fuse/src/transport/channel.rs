@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use extern4_sync::bravo::BravoReadGuard;
 use extern4_sync::primitive::{Mutex, thread};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno as OsErrno;
-use rustix::thread::sched_yield;
 use zerocopy::IntoBytes as _;
 
 use super::clone::clone_channel;
+use super::company::Company;
 use super::cpus::run_on;
 use super::lookout::{Lookout, Next};
 use super::pipe::Pipe;
@@ -33,11 +33,6 @@ const REQUEST_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>() + MAX_
 /// Room for an answer.
 const ANSWER_BYTES: usize = HEADER_BYTES + MAX_DATA_BYTES + 4096;
 const HEADER_BYTES: usize = size_of::<OutHeader>();
-
-/// Between two looks for a request of a thread that is alone on its CPU.
-const GLANCE: Duration = Duration::from_micros(30);
-/// If to let others have the CPU takes longer, they have had it.
-const SWITCH: Duration = Duration::from_nanos(800);
 
 /// For how long what is forgotten is left to come together: so long that who removes many files meets nobody awake, and so short that
 /// nobody notices when the room of a removed file is free.
@@ -68,6 +63,7 @@ pub(super) struct Channel {
     pipe: Pipe,
     /// How long the next request is looked for before sleeping.
     patience: Duration,
+    company: Company,
 }
 
 /// Starts a thread on each CPU, with a channel of its own.
@@ -94,7 +90,14 @@ pub(super) fn start<'scope>(
 impl Channel {
     pub(super) fn new(device: Arc<OwnedFd>) -> Self {
         let (request, answer) = (vec![0; REQUEST_BYTES], vec![0; ANSWER_BYTES]);
-        Self { device, request, answer, pipe: Pipe::default(), patience: Duration::ZERO }
+        Self {
+            device,
+            request,
+            answer,
+            pipe: Pipe::default(),
+            patience: Duration::ZERO,
+            company: Company::default(),
+        }
     }
 
     /// One more, through a channel to the mount that `device` is a channel to. To read from it waits for nothing.
@@ -179,7 +182,7 @@ impl Channel {
     fn look<'a>(&mut self, server: &'a Server, lookout: &Lookout) -> io::Result<Option<Found<'a>>> {
         let mut found = lookout.begin();
         let received = loop {
-            match self.look_for_a_moment(server) {
+            match self.look_for_a_moment(server, lookout) {
                 Ok(Received::Request(request)) => break Ok(Some(request)),
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) => break Ok(None),
@@ -192,15 +195,19 @@ impl Channel {
             };
             self.patience = if rested < BUSY { PATIENCE } else { Duration::ZERO };
         };
-        lookout.end();
+        let found = received.as_ref().ok().and_then(Option::as_ref);
+        lookout.end(found.and_then(|found| found.asker).filter(|_| !self.company.is_alone()));
         received
     }
 
-    fn look_for_a_moment<'a>(&mut self, server: &'a Server) -> io::Result<Received<'a>> {
+    fn look_for_a_moment<'a>(&mut self, server: &'a Server, lookout: &Lookout) -> io::Result<Received<'a>> {
         let start = Instant::now();
         loop {
             match self.receive(server)? {
-                Received::Nothing if start.elapsed() < self.patience => step_aside(),
+                Received::Nothing if start.elapsed() < self.patience => {
+                    let device = &self.device;
+                    self.company.step_aside(lookout, || is_readable(device))
+                }
                 received => return Ok(received),
             }
         }
@@ -213,8 +220,10 @@ impl Channel {
         match rustix::io::read(&*self.device, &mut self.request[..]) {
             Ok(len) => {
                 let request = Request::parse(&self.request[..len]);
+                let asker =
+                    request.as_ref().filter(|request| !is_word(request)).map(|request| request.header.pid);
                 let forgetting = request.as_ref().is_some_and(is_word).then_some(forgetting);
-                Ok(Received::Request(Found { len, forgetting }))
+                Ok(Received::Request(Found { len, asker, forgetting }))
             }
             // One that was taken back before it was read; or there is none.
             Err(OsErrno::INTR | OsErrno::AGAIN | OsErrno::NOENT) => Ok(Received::Nothing),
@@ -247,19 +256,9 @@ impl Channel {
     }
 }
 
-/// Lets others have the CPU, and returns at once when they have had it: one may have asked for something, and the answer is best made
-/// where it waits, for to wake it from another CPU takes long. Who is alone on its CPU leaves that to others, for a while.
-fn step_aside() {
-    let start = Instant::now();
-    let mut before = start;
-    loop {
-        sched_yield();
-        let now = Instant::now();
-        if now - before > SWITCH || now - start > GLANCE {
-            return;
-        }
-        before = now;
-    }
+/// Whether there is something to read.
+fn is_readable(device: &OwnedFd) -> bool {
+    poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Nobody waits for an answer.
@@ -271,6 +270,8 @@ fn is_word(request: &Request<'_>) -> bool {
 struct Found<'a> {
     /// Its bytes.
     len: usize,
+    /// The thread that waits for an answer, by its number.
+    asker: Option<u32>,
     /// Of a word that nobody waits for, [`Server::forgetting`], until it is heeded.
     forgetting: Option<BravoReadGuard<'a, ()>>,
 }

@@ -9,6 +9,7 @@
 //! * Who has looked in vain for its moment rests if two others look; if one does, it rests once there was nothing for that one either.
 //! * The last never rests: once nobody finds anything it sleeps in the kernel, which wakes it. So one thread is woken for a request,
 //!   not all.
+//! * Who is alone on its CPU leaves requests to those that are not ([`company`](super::company)).
 //! * Who finds a request while another sleeps in the kernel has it look, too. The kernel would else wake it for every request that
 //!   this one finds, and it would sleep again without knowing.
 //!
@@ -45,10 +46,30 @@ struct State {
     calls: usize,
     /// Requests that were found.
     found: u64,
+    in_company: InCompany,
     /// One that looks is asleep in the kernel, and nobody has woken it.
     asleep: bool,
     /// The mount has gone.
     ended: bool,
+}
+
+/// What was found by threads that are not alone on their CPU ([`company`](super::company)).
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct InCompany {
+    /// Requests.
+    requests: u64,
+    /// Who asked last.
+    asker: u32,
+    /// Requests of others than had asked before.
+    turns: u64,
+}
+
+/// Whose requests were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Askers {
+    None,
+    One,
+    Several,
 }
 
 /// What a thread that has looked in vain does next.
@@ -73,11 +94,16 @@ impl Lookout {
         state.found
     }
 
-    /// It has found one, or gives up looking for good.
-    pub(super) fn end(&self) {
+    /// It has found one, or gives up looking for good. `asker` waits for it, if this thread is not alone on its CPU.
+    pub(super) fn end(&self, asker: Option<u32>) {
         let mut state = lock(&self.state);
         state.looking -= 1;
         state.found += 1;
+        if let Some(asker) = asker {
+            state.in_company.requests += 1;
+            state.in_company.turns += u64::from(state.in_company.asker != asker);
+            state.in_company.asker = asker;
+        }
         if std::mem::take(&mut state.asleep) {
             self.wake_up();
         }
@@ -131,6 +157,17 @@ impl Lookout {
         }
     }
 
+    /// Whose requests threads that are not alone on their CPU have found since `found`, which is brought up to date.
+    pub(super) fn askers_in_company(&self, found: &mut InCompany) -> Askers {
+        let now = lock(&self.state).in_company;
+        let before = std::mem::replace(found, now);
+        match (now.requests != before.requests, now.turns != before.turns) {
+            (false, _) => Askers::None,
+            (true, false) => Askers::One,
+            (true, true) => Askers::Several,
+        }
+    }
+
     fn wake_up(&self) {
         // It fails only where the counter is full, and then who sleeps is woken anyway.
         let _ = rustix::io::write(&self.wake, 1_u64.as_bytes());
@@ -176,7 +213,7 @@ mod tests {
     fn who_takes_what_nobody_else_looks_for_calls_one_that_rests() {
         std::thread::scope(|scope| {
             let (lookout, said) = one_rests(scope);
-            lookout.end();
+            lookout.end(None);
             assert_eq!(said.recv_timeout(LONG), Ok(Next::Look));
             lookout.begin();
             let mut before = 0;
@@ -190,9 +227,9 @@ mod tests {
         std::thread::scope(|scope| {
             let (lookout, said) = one_rests(scope);
             lookout.begin();
-            lookout.end();
+            lookout.end(None);
             assert!(said.recv_timeout(SOON).is_err(), "the other still looks");
-            lookout.end();
+            lookout.end(None);
             assert_eq!(said.recv_timeout(LONG), Ok(Next::Look));
         });
     }
@@ -209,11 +246,33 @@ mod tests {
             scope.spawn(move || say.send(lookout.sleep(never.as_fd()).is_ok()).unwrap());
             lookout.begin();
             assert!(said.recv_timeout(SOON).is_err(), "nothing has been found");
-            lookout.end();
+            lookout.end(None);
             assert_eq!(said.recv_timeout(LONG), Ok(true));
         });
         assert_eq!(lookout.in_vain(&mut found), Next::Look, "something has been found");
         assert_eq!(lookout.in_vain(&mut found), Next::Sleep, "the other is at work");
+    }
+
+    #[test]
+    fn who_asks_where_others_are_is_known() {
+        let lookout = Lookout::new().unwrap();
+        let find = |asker| {
+            lookout.begin();
+            lookout.end(asker);
+        };
+        let mut seen = InCompany::default();
+        let mut askers = || lookout.askers_in_company(&mut seen);
+        assert_eq!(askers(), Askers::None);
+        find(Some(1));
+        askers();
+        find(None);
+        assert_eq!(askers(), Askers::None, "nobody waits for it, or it was found by one that is alone");
+        find(Some(1));
+        find(Some(1));
+        assert_eq!(askers(), Askers::One);
+        find(Some(2));
+        find(Some(1));
+        assert_eq!((askers(), askers()), (Askers::Several, Askers::None));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod channel;
 mod clone;
+mod company;
 mod cpus;
 mod lookout;
 mod pipe;
