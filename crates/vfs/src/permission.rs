@@ -47,6 +47,8 @@ pub(crate) struct Checker {
     /// The file system opted in.
     fast_possible: bool,
     fast_enabled: AtomicBool,
+    /// The same, and there is no hook: in one word, since every walk asks.
+    word_decides: AtomicBool,
 }
 
 /// How a search check was answered.
@@ -71,16 +73,19 @@ pub(crate) enum Verdict {
 impl Checker {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, hook: Option<Arc<dyn SecurityHook>>) -> Self {
         let fast_possible = fs.traits().fast_may_exec;
-        Self { fs, hook, acls: AclPool::new(), fast_possible, fast_enabled: AtomicBool::new(fast_possible) }
+        let fast_enabled = AtomicBool::new(fast_possible);
+        let word_decides = AtomicBool::new(fast_possible && hook.is_none());
+        Self { fs, hook, acls: AclPool::new(), fast_possible, fast_enabled, word_decides }
     }
 
     /// Switches the fast search check on or off; it stays off where the file system has not opted in. True if
     /// [`word_decides`](Self::word_decides) has changed with it.
     pub(crate) fn set_fast_search(&self, on: bool) -> bool {
         let on = on && self.fast_possible;
-        // Relaxed: both ways give the same answers, so when the switch is seen does not matter.
-        let changed = self.fast_enabled.swap(on, Ordering::Relaxed) != on;
-        changed && self.hook.is_none()
+        // Relaxed: both ways give the same answers, so when the switches are seen does not matter.
+        self.fast_enabled.store(on, Ordering::Relaxed);
+        let decides = on && self.hook.is_none();
+        self.word_decides.swap(decides, Ordering::Relaxed) != decides
     }
 
     /// May `cred` look names up in directory `dir`?
@@ -113,7 +118,7 @@ impl Checker {
     #[inline]
     pub(crate) fn word_decides(&self) -> bool {
         // Relaxed: see `set_fast_search`.
-        self.hook.is_none() && self.fast_enabled.load(Ordering::Relaxed)
+        self.word_decides.load(Ordering::Relaxed)
     }
 
     /// May `cred` have these rights on `inode`, on a file system that is `read_only` or not?
