@@ -188,6 +188,7 @@ impl Channel {
                 Ok(Received::End) => break Ok(None),
                 Err(error) => break Err(error),
             }
+            self.company.part(lookout);
             let start = Instant::now();
             let rested = match lookout.in_vain(&mut found) {
                 Next::Look => Duration::ZERO,
@@ -196,7 +197,7 @@ impl Channel {
             self.patience = if rested < BUSY { PATIENCE } else { Duration::ZERO };
         };
         let found = received.as_ref().ok().and_then(Option::as_ref);
-        lookout.end(found.and_then(|found| found.asker).filter(|_| !self.company.is_alone()));
+        lookout.end(found.and_then(|found| found.asker).filter(|_| self.company.is_there()));
         received
     }
 

@@ -46,17 +46,19 @@ struct State {
     calls: usize,
     /// Requests that were found.
     found: u64,
-    in_company: InCompany,
+    /// Threads that are not alone on their CPU.
+    accompanied: usize,
+    /// What those have found.
+    in_company: Finds,
     /// One that looks is asleep in the kernel, and nobody has woken it.
     asleep: bool,
     /// The mount has gone.
     ended: bool,
 }
 
-/// What was found by threads that are not alone on their CPU ([`company`](super::company)).
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct InCompany {
-    /// Requests.
+/// What threads have found.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Finds {
     requests: u64,
     /// Who asked last.
     asker: u32,
@@ -64,12 +66,17 @@ pub(super) struct InCompany {
     turns: u64,
 }
 
-/// Whose requests were found.
+/// What there is to say of the threads that are not alone on their CPU ([`company`](super::company)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Askers {
-    None,
-    One,
-    Several,
+pub(super) enum Accompanied {
+    /// There are none.
+    Nobody,
+    /// They have found nothing.
+    Idle,
+    /// They have found requests, all of one who asks.
+    AskedByOne,
+    /// They have found requests of several.
+    AskedBySeveral,
 }
 
 /// What a thread that has looked in vain does next.
@@ -157,14 +164,22 @@ impl Lookout {
         }
     }
 
-    /// Whose requests threads that are not alone on their CPU have found since `found`, which is brought up to date.
-    pub(super) fn askers_in_company(&self, found: &mut InCompany) -> Askers {
-        let now = lock(&self.state).in_company;
+    /// The calling thread is not alone on its CPU from now on, or is it again.
+    pub(super) fn note_company(&self, is_there: bool) {
+        let accompanied = &mut lock(&self.state).accompanied;
+        *accompanied = if is_there { *accompanied + 1 } else { *accompanied - 1 };
+    }
+
+    /// What those that are not alone have done since they had found `found`, which is brought up to date.
+    pub(super) fn accompanied(&self, found: &mut Finds) -> Accompanied {
+        let state = lock(&self.state);
+        let now = state.in_company;
         let before = std::mem::replace(found, now);
-        match (now.requests != before.requests, now.turns != before.turns) {
-            (false, _) => Askers::None,
-            (true, false) => Askers::One,
-            (true, true) => Askers::Several,
+        match (now.requests - before.requests, now.turns - before.turns) {
+            _ if state.accompanied == 0 => Accompanied::Nobody,
+            (0, _) => Accompanied::Idle,
+            (_, 0) => Accompanied::AskedByOne,
+            _ => Accompanied::AskedBySeveral,
         }
     }
 
@@ -254,25 +269,29 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_where_others_are_is_known() {
+    fn what_threads_do_that_are_not_alone_is_known() {
         let lookout = Lookout::new().unwrap();
         let find = |asker| {
             lookout.begin();
             lookout.end(asker);
         };
-        let mut seen = InCompany::default();
-        let mut askers = || lookout.askers_in_company(&mut seen);
-        assert_eq!(askers(), Askers::None);
+        let mut found = Finds::default();
+        let mut accompanied = || lookout.accompanied(&mut found);
+        assert_eq!(accompanied(), Accompanied::Nobody);
+        lookout.note_company(true);
         find(Some(1));
-        askers();
+        accompanied();
         find(None);
-        assert_eq!(askers(), Askers::None, "nobody waits for it, or it was found by one that is alone");
+        assert_eq!(accompanied(), Accompanied::Idle, "nobody waits for it, or who found it is alone");
         find(Some(1));
         find(Some(1));
-        assert_eq!(askers(), Askers::One);
+        assert_eq!(accompanied(), Accompanied::AskedByOne);
         find(Some(2));
         find(Some(1));
-        assert_eq!((askers(), askers()), (Askers::Several, Askers::None));
+        assert_eq!((accompanied(), accompanied()), (Accompanied::AskedBySeveral, Accompanied::Idle));
+        lookout.note_company(false);
+        find(Some(2));
+        assert_eq!(accompanied(), Accompanied::Nobody);
     }
 
     #[test]
