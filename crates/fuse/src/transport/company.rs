@@ -43,6 +43,7 @@ pub(super) struct Company {
 }
 
 impl Company {
+    /// Others had the CPU not long ago.
     pub(super) fn is_there(&self) -> bool {
         self.is_there
     }
@@ -134,6 +135,8 @@ mod tests {
     use extern4_sync::primitive::{AtomicBool, Ordering};
     use std::cell::Cell;
 
+    const LONG_ENOUGH: Duration = Duration::from_secs(20);
+
     #[test]
     fn who_shares_its_cpu_is_not_alone() {
         let cpu = Cpus::of_this_thread().numbers()[0];
@@ -148,13 +151,15 @@ mod tests {
             });
             let looker = scope.spawn(|| {
                 run_on(cpu);
-                let mut company = Company::default();
-                while !company.is_there() {
+                let (mut company, start) = (Company::default(), Instant::now());
+                while !company.is_there() && start.elapsed() < LONG_ENOUGH {
                     company.step_aside(&lookout, || false);
                 }
+                company.is_there()
             });
-            looker.join().unwrap();
+            let is_there = looker.join();
             ended.store(true, Ordering::Relaxed);
+            assert!(is_there.unwrap(), "another was there all the time");
         });
     }
 
