@@ -12,8 +12,12 @@
 //! ```
 //!
 //! The hash is mixed by a bijection; its upper bits are the bucket, and the rest stands in the entry, so that an entry tells
-//! the whole hash. All is allocated at once, and no system memory is used before it is touched. A full bucket gives up an entry
-//! by the rule of the clock: those that were of use get a second chance, those marked full go first.
+//! the whole hash. A full bucket gives up an entry by the rule of the clock: those that were of use get a second chance, those
+//! marked full go first.
+//!
+//! A cache begins with a table that a CPU keeps near, and goes on to one of four times as many buckets when its buckets are full
+//! more often than by chance. All tables stand in one allocation, that of 2^b buckets from bucket 2^b on, and no system memory is used
+//! before it is touched.
 //!
 //! # Protocol
 //! An entry is one word. It is put in and taken out whole, by a compare-and-swap; who succeeds counts it. Inserting claims the
@@ -21,11 +25,27 @@
 //! bucket claimed gives up, for it is a cache. Lookups and removals ask for no claim. Marks are bits of one word, and are only
 //! changed by atomic *or* and *and*, so that none is lost.
 //!
+//! # Growing
+//! One thread moves what is in the table in use to the next, which nobody uses before it is done. Of each bucket it
+//!
+//! 1. takes the claim, and keeps it for ever: nothing is put in any more, for who wants to finds the bucket claimed;
+//! 2. puts each entry in the next table first, then takes it out here by a compare-and-swap. If that fails, somebody has removed the entry:
+//!    so it is taken out there, too.
+//!
+//! Then it says that the next table is the one in use. Until then an entry that has been moved is found by nobody, which a cache may do.
+//! An entry that is being removed while it is moved is in neither table when both are done, and not found in between:
+//!
+//! - Who removes it here makes the mover's exchange fail, and it is gone from the next table before anybody looks there.
+//! - Who does not find it here any more has loaded what the mover stored in its place (Acquire, Release): so he sees that there is a next
+//!   table, which was said before, and the entry in it, and removes it there.
+//! - Who looks in a table that is used no more, for he loaded its place before that, finds nothing, and nothing is put in there again. He
+//!   cannot miss what was put in the next table by others: who removes an entry knows of it from who put it in, who knew of the table.
+//!
 //! There is no thread that works behind the callers' backs: nothing to stop, and nothing to outlive the cache.
 
 use std::fmt;
 
-use crate::primitive::{AtomicU64, Ordering, zeroes};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, thread, zeroes};
 use crate::tally::Tally;
 
 /// Entries of a bucket.
@@ -48,13 +68,24 @@ const CLAIMED: u64 = 1 << 24;
 /// An odd number, so that multiplying by it is a bijection.
 const MIX: u32 = 0x9e37_79b1;
 
+/// A table has so many times as many buckets as the one before, as a power of two.
+const STEP: u32 = 2;
+
 /// A cache of numbers by hash.
 pub struct MbCache {
     words: Box<[AtomicU64]>,
-    /// The first word of the first bucket: where a cache line starts.
+    /// The word that buckets are counted from: where a cache line starts.
     start: usize,
-    /// The buckets are 2^bits.
-    bits: u32,
+    /// The buckets of the first table are 2^from, of the last 2^to.
+    from: u32,
+    to: u32,
+    /// Of the table in use, the buckets as a power of two.
+    bits: AtomicU32,
+    /// Of the last table that there may be something in. Larger than `bits` while something is moved to it.
+    reached: AtomicU32,
+    /// Entries that were given up for others though they could have been found, since the table is in use or somebody has looked whether it
+    /// is full.
+    crowded: AtomicU32,
     /// Entries put in, taken out, and given up for others; inserts that met another.
     counts: Tally<4>,
 }
@@ -75,9 +106,9 @@ pub enum Inserted {
 pub struct MbCacheStats {
     /// Entries in it.
     pub entries: u64,
-    /// Entries that it has room for.
+    /// Entries that it has room for, as long as it does not grow.
     pub capacity: u64,
-    /// Bytes that it takes, used or not.
+    /// Bytes of its tables, with those that are used no more.
     pub bytes: u64,
     /// Entries put in.
     pub inserted: u64,
@@ -90,22 +121,36 @@ pub struct MbCacheStats {
 }
 
 impl MbCache {
-    /// Buckets, as a power of two, of a cache of 4 MiB, which is the least that has room for numbers of 48 bits.
+    /// Buckets, as a power of two, of a table of 4 MiB, which is the least that has room for numbers of 48 bits.
     pub const BITS_48: u32 = 16;
 
     /// An empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of up to 32 + `bits` bits.
     pub fn new(bits: u32) -> Self {
-        let bits = bits.min(24);
-        let words = zeroes((WORDS << bits) + WORDS);
+        Self::growing(bits, bits)
+    }
+
+    /// One that begins with 2^`from` buckets, and has up to 2^`to`, at most 2^24, when there is so much to be found or numbers are so large.
+    pub fn growing(from: u32, to: u32) -> Self {
+        let to = to.min(24);
+        let from = from.min(to);
+        let words = zeroes((WORDS << (to + 1)) + WORDS);
         let start = words.as_ptr().align_offset(WORDS * size_of::<u64>());
         // Wherever it starts: a line is only faster.
         let start = if start < WORDS { start } else { 0 };
-        Self { words, start, bits, counts: Tally::new() }
+        let (bits, reached) = (AtomicU32::new(from), AtomicU32::new(from));
+        Self { words, start, from, to, bits, reached, crowded: AtomicU32::new(0), counts: Tally::new() }
     }
 
     /// Puts a number in, for the contents with that hash.
     pub fn insert(&self, hash: u32, number: u64) -> Inserted {
-        let (bucket, Some(entry)) = self.place(hash, number) else { return Inserted::No };
+        let table = self.table();
+        let (bucket, Some(entry)) = table.place(hash, number) else {
+            // One of the next may have room for it.
+            if number != 0 {
+                self.grow(table);
+            }
+            return Inserted::No;
+        };
         if bucket.find(entry).is_some() {
             return Inserted::Present;
         }
@@ -117,18 +162,25 @@ impl MbCache {
         if bucket.find(entry).is_some() {
             return Inserted::Present;
         }
-        let old = claim.put(entry);
-        self.counts.add([1, 0, u64::from(old != 0), 0]);
+        let gone = claim.put(entry);
+        drop(claim);
+        self.counts.add([1, 0, u64::from(gone != Gone::None), 0]);
+        if gone == Gone::Findable {
+            self.note_crowded(table);
+        }
         Inserted::Yes
     }
 
     /// Takes an entry out; true if it was in.
     pub fn remove(&self, hash: u32, number: u64) -> bool {
-        let (bucket, Some(entry)) = self.place(hash, number) else { return false };
-        let Some(slot) = bucket.find(entry) else { return false };
+        let mut table = self.table();
+        let mut taken = table.remove(hash, number);
+        // Acquire: pairs with the Release of who began to move; see "Growing". It is loaded again, for there may be one more by now.
+        while !taken && table.bits < self.reached.load(Ordering::Acquire) {
+            table = self.table_of(table.bits_of_next(self.to));
+            taken = table.remove(hash, number);
+        }
         // Only who takes it out counts it.
-        let taken =
-            bucket.entries[slot].compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         self.counts.add([0, u64::from(taken), 0, 0]);
         taken
     }
@@ -136,21 +188,15 @@ impl MbCache {
     /// The entries for a hash that are not marked full, as they are when it is their turn: each once.
     #[inline]
     pub fn candidates(&self, hash: u32) -> Candidates<'_> {
-        let bucket = self.bucket(hash);
+        let table = self.table();
+        let (bucket, rest, number_mask) = (table.bucket(hash), table.rest(hash), table.number_mask());
         let full = bucket.marks.load(Ordering::Relaxed) >> FULL;
-        Candidates {
-            bucket,
-            rest: self.rest(hash),
-            number_mask: self.number_mask(),
-            full,
-            slot: 0,
-            passed: [0; SLOTS],
-        }
+        Candidates { bucket, rest, number_mask, full, slot: 0, passed: [0; SLOTS] }
     }
 
     /// Notes whether what an entry leads to is shared by as many as may share it, so that it is not looked at in vain.
     pub fn set_full(&self, hash: u32, number: u64, full: bool) {
-        let (bucket, Some(entry)) = self.place(hash, number) else { return };
+        let (bucket, Some(entry)) = self.table().place(hash, number) else { return };
         if let Some(slot) = bucket.find(entry) {
             bucket.mark(slot, entry, FULL, full);
         }
@@ -159,11 +205,13 @@ impl MbCache {
     /// Counts since the cache was made.
     pub fn stats(&self) -> MbCacheStats {
         let [inserted, removed, evicted, busy] = self.counts.sum();
+        let bits = self.table().bits;
+        let buckets: u64 = (self.from..bits).step_by(STEP as usize).chain([bits]).map(|bits| 1 << bits).sum();
         MbCacheStats {
             // Others may be counting.
             entries: inserted.saturating_sub(removed).saturating_sub(evicted),
-            capacity: (SLOTS as u64) << self.bits,
-            bytes: size_of_val(&*self.words) as u64,
+            capacity: (SLOTS as u64) << bits,
+            bytes: (WORDS * size_of::<u64>()) as u64 * buckets,
             inserted,
             removed,
             evicted,
@@ -171,32 +219,56 @@ impl MbCache {
         }
     }
 
-    fn number_mask(&self) -> u64 {
-        (1 << (32 + self.bits)) - 1
+    /// The table in use.
+    #[inline]
+    fn table(&self) -> Table<'_> {
+        // Acquire: pairs with the Release of who moved everything there.
+        self.table_of(self.bits.load(Ordering::Acquire))
     }
 
-    /// What an entry has of the hash, where it stands in it.
-    fn rest(&self, hash: u32) -> u64 {
-        u64::from(mix(hash)) << (32 + self.bits)
+    #[inline]
+    fn table_of(&self, bits: u32) -> Table<'_> {
+        Table { words: &self.words[self.start..], bits }
     }
 
-    /// The bucket of a hash and the entry for a number, if there can be one.
-    fn place(&self, hash: u32, number: u64) -> (Bucket<'_>, Option<u64>) {
-        let fits = number != 0 && number <= self.number_mask();
-        (self.bucket(hash), fits.then(|| self.rest(hash) | number))
+    /// A bucket had no room. It may be chance, or there may be more to find than there is room for.
+    #[cold]
+    fn note_crowded(&self, table: Table<'_>) {
+        // Relaxed: a guess.
+        let crowded = self.crowded.fetch_add(1, Ordering::Relaxed) + 1;
+        if table.bits == self.to || crowded < (1 << table.bits) / 4 {
+            return;
+        }
+        self.crowded.store(0, Ordering::Relaxed);
+        let stats = self.stats();
+        if 2 * stats.entries > stats.capacity {
+            self.grow(table);
+        }
     }
 
-    fn bucket(&self, hash: u32) -> Bucket<'_> {
-        // OK: at most 24 bits.
-        let index = (u64::from(mix(hash)) >> (32 - self.bits)) as usize;
-        let words = &self.words[self.start + index * WORDS..][..WORDS];
-        Bucket { marks: &words[0], entries: words[1..].first_chunk().expect("a line has room for all") }
+    /// Moves what is in the table in use to the next, unless somebody does already or there is none.
+    #[cold]
+    fn grow(&self, table: Table<'_>) {
+        if table.bits == self.to {
+            return;
+        }
+        let next = self.table_of(table.bits_of_next(self.to));
+        // Release: who finds an entry moved is to see that there is a next table. Relaxed on failure: somebody else moves, or has.
+        let begin =
+            self.reached.compare_exchange(table.bits, next.bits, Ordering::Release, Ordering::Relaxed);
+        if begin.is_err() {
+            return;
+        }
+        let gone = (1 << table.bits..2 << table.bits).map(|index| table.move_bucket(index, next)).sum();
+        self.counts.add([0, 0, gone, 0]);
+        // Release: pairs with the Acquire of who uses it.
+        self.bits.store(next.bits, Ordering::Release);
     }
 }
 
 impl fmt::Debug for MbCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MbCache").field("bits", &self.bits).field("stats", &self.stats()).finish()
+        f.debug_struct("MbCache").field("bits", &self.table().bits).field("stats", &self.stats()).finish()
     }
 }
 
@@ -236,8 +308,12 @@ impl<'c> Iterator for Candidates<'c> {
             let (bucket, slot) = (self.bucket, self.slot);
             let entry = bucket.entries.get(slot)?.load(Ordering::Acquire);
             self.slot += 1;
+            // Its hash before all else: whether a slot is empty is what a CPU would have to guess.
+            if entry & !self.number_mask != self.rest {
+                continue;
+            }
             let number = entry & self.number_mask;
-            let is_one = number != 0 && entry ^ number == self.rest && self.full >> slot & 1 == 0;
+            let is_one = number != 0 && self.full >> slot & 1 == 0;
             if is_one && !self.passed[..slot].contains(&entry) {
                 self.passed[slot] = entry;
                 return Some(Candidate { bucket, slot, entry, number });
@@ -265,6 +341,98 @@ impl Candidate<'_> {
     }
 }
 
+/// The buckets, all of them or those that there were before the cache grew.
+#[derive(Clone, Copy, Debug)]
+struct Table<'c> {
+    /// Those of all tables.
+    words: &'c [AtomicU64],
+    /// They are 2^bits.
+    bits: u32,
+}
+
+impl<'c> Table<'c> {
+    fn bits_of_next(self, to: u32) -> u32 {
+        to.min(self.bits + STEP)
+    }
+
+    fn number_mask(self) -> u64 {
+        (1 << (32 + self.bits)) - 1
+    }
+
+    /// What an entry has of the hash, where it stands in it.
+    fn rest(self, hash: u32) -> u64 {
+        u64::from(mix(hash)) << (32 + self.bits)
+    }
+
+    /// The bucket of a hash and the entry for a number, if there can be one.
+    fn place(self, hash: u32, number: u64) -> (Bucket<'c>, Option<u64>) {
+        let fits = number != 0 && number <= self.number_mask();
+        (self.bucket(hash), fits.then(|| self.rest(hash) | number))
+    }
+
+    fn bucket(self, hash: u32) -> Bucket<'c> {
+        self.bucket_of_mixed(mix(hash))
+    }
+
+    fn bucket_of_mixed(self, mixed: u32) -> Bucket<'c> {
+        // OK: at most 25 bits, of which the first says which table it is.
+        self.bucket_at(((1 << 32 | u64::from(mixed)) >> (32 - self.bits)) as usize)
+    }
+
+    fn bucket_at(self, index: usize) -> Bucket<'c> {
+        let words = &self.words[index * WORDS..][..WORDS];
+        Bucket { marks: &words[0], entries: words[1..].first_chunk().expect("a line has room for all") }
+    }
+
+    fn remove(self, hash: u32, number: u64) -> bool {
+        let (bucket, Some(entry)) = self.place(hash, number) else { return false };
+        bucket.find(entry).is_some_and(|slot| bucket.take(slot, entry))
+    }
+
+    /// Steps 1 and 2 of "Growing" for one bucket. So many entries are given up for it.
+    fn move_bucket(self, index: usize, next: Table<'c>) -> u64 {
+        let bucket = self.bucket_at(index);
+        // Kept for ever.
+        std::mem::forget(bucket.wait_for_claim());
+        let full = bucket.marks.load(Ordering::Relaxed) >> FULL;
+        let mut gone = 0;
+        for slot in 0..SLOTS {
+            let entry = bucket.entries[slot].load(Ordering::Acquire);
+            // One that is full would be the first to go. If it is not any more, somebody inserts it, or has lost a hint.
+            if entry == 0 || full >> slot & 1 != 0 {
+                gone += u64::from(entry != 0 && bucket.take(slot, entry));
+                continue;
+            }
+            gone += self.move_entry(index, slot, entry, next);
+        }
+        gone
+    }
+
+    fn move_entry(self, index: usize, slot: usize, entry: u64, next: Table<'c>) -> u64 {
+        // Of the mixed hash, the upper bits are the bucket's but for the first, and the lower are the upper bits of the entry. OK: 32 bits in all.
+        let mixed = (((index as u64) << 32 | entry >> 32) >> self.bits) as u32;
+        let moved = u64::from(mixed) << (32 + next.bits) | entry & self.number_mask();
+        let to = next.bucket_of_mixed(mixed);
+        let gone = to.wait_for_claim().put(moved);
+        if !self.bucket_at(index).take(slot, entry)
+            && let Some(slot) = to.find(moved)
+        {
+            // Nobody else does that who would have to count it: who has removed the entry from this table has counted that.
+            to.take(slot, moved);
+        }
+        u64::from(gone != Gone::None)
+    }
+}
+
+/// What went when an entry was put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    None,
+    /// One that nobody would have been offered.
+    Full,
+    Findable,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bucket<'c> {
     marks: &'c AtomicU64,
@@ -274,6 +442,13 @@ struct Bucket<'c> {
 impl<'c> Bucket<'c> {
     fn find(&self, entry: u64) -> Option<usize> {
         self.entries.iter().position(|word| word.load(Ordering::Acquire) == entry)
+    }
+
+    /// Those that are empty, as bits. All are looked at: which one is the first cannot be foretold, and a CPU that guesses wrong loses more.
+    #[inline]
+    fn empty_slots(&self) -> u64 {
+        let words = self.entries.iter().enumerate();
+        words.fold(0, |slots, (slot, word)| slots | u64::from(word.load(Ordering::Relaxed) == 0) << slot)
     }
 
     /// Sets or clears a mark of an entry that was found in a slot.
@@ -295,10 +470,27 @@ impl<'c> Bucket<'c> {
         }
     }
 
+    /// Takes an entry out of its slot; true if it was there.
+    fn take(&self, slot: usize, entry: u64) -> bool {
+        // Release: what was done before is seen by who finds the slot empty. Acquire: by this thread, too, if that is how it finds the slot; see
+        // "Growing".
+        self.entries[slot].compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// The right to insert; `None` if somebody has it.
     fn claim(&self) -> Option<Claim<'_, 'c>> {
         let before = self.marks.fetch_or(CLAIMED, Ordering::Acquire);
         (before & CLAIMED == 0).then(|| Claim(self))
+    }
+
+    /// The same, when whoever inserts is done; nobody waits for anything meanwhile.
+    fn wait_for_claim(&self) -> Claim<'_, 'c> {
+        loop {
+            if let Some(claim) = self.claim() {
+                return claim;
+            }
+            thread::yield_now();
+        }
     }
 }
 
@@ -306,32 +498,33 @@ impl<'c> Bucket<'c> {
 struct Claim<'b, 'c>(&'b Bucket<'c>);
 
 impl Claim<'_, '_> {
-    /// Puts an entry in, and returns the one that it has taken the place of, or 0.
-    fn put(&self, entry: u64) -> u64 {
+    /// Puts an entry in, and says whether it has taken the place of another.
+    fn put(&self, entry: u64) -> Gone {
         let bucket = self.0;
         loop {
-            let (slot, old) = self.victim();
+            let (slot, old, gone) = self.victim();
             let word = &bucket.entries[slot as usize];
             // If it fails, the old one has been removed meanwhile, as happens at most once to each slot: nobody else inserts.
             if word.compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 let marks = 1 << (REFERENCED + slot) | 1 << (FULL + slot);
                 bucket.marks.fetch_and(!marks, Ordering::Relaxed);
-                return old;
+                return gone;
             }
         }
     }
 
     /// The slot to use, and what is in it: an empty one, or one marked full, or that of the clock's hand.
-    fn victim(&self) -> (u32, u64) {
+    fn victim(&self) -> (u32, u64, Gone) {
         let bucket = self.0;
         let entry = |slot: u32| bucket.entries[slot as usize].load(Ordering::Relaxed);
-        let slots = 0..SLOTS as u32;
-        if let Some(empty) = slots.clone().find(|slot| entry(*slot) == 0) {
-            return (empty, 0);
+        let empty = bucket.empty_slots();
+        if empty != 0 {
+            return (empty.trailing_zeros(), 0, Gone::None);
         }
+        let slots = 0..SLOTS as u32;
         let marks = bucket.marks.load(Ordering::Relaxed);
         if let Some(full) = slots.clone().find(|slot| marks >> (FULL + slot) & 1 != 0) {
-            return (full, entry(full));
+            return (full, entry(full), Gone::Full);
         }
         let hand = (marks >> HAND) as u32 & 0xff;
         let turn = slots.map(|step| (hand + step) % SLOTS as u32);
@@ -344,7 +537,7 @@ impl Claim<'_, '_> {
         // Relaxed: the hand moves under the claim.
         bucket.marks.fetch_and(!(second_chances | HAND_BITS), Ordering::Relaxed);
         bucket.marks.fetch_or(next << HAND, Ordering::Relaxed);
-        (slot, entry(slot))
+        (slot, entry(slot), Gone::Findable)
     }
 }
 

@@ -27,12 +27,11 @@ fn offers(cache: &MbCache, block: u64) -> bool {
 impl SharedBlock {
     /// One who has it, in memory or only where it is stored.
     fn of_one(is_known: bool) -> Self {
-        let block = Self {
-            cache: MbCache::new(0),
-            shares: Shares::new(),
-            freed: AtomicU64::new(0),
-            stored: Mutex::new(1),
-        };
+        Self::in_cache(MbCache::new(0), is_known)
+    }
+
+    fn in_cache(cache: MbCache, is_known: bool) -> Self {
+        let block = Self { cache, shares: Shares::new(), freed: AtomicU64::new(0), stored: Mutex::new(1) };
         if is_known {
             block.shares.note(block.shares.look(), 1);
         }
@@ -217,4 +216,90 @@ fn xattr_evict_vs_find_next() {
             assert!(offers(cache, 4));
         },
     );
+}
+
+/// A cache of one bucket, and four of the next.
+fn to_grow() -> MbCache {
+    MbCache::growing(0, 2)
+}
+
+/// Makes it grow: there is no room in the first table for a number of 33 bits.
+fn grow(cache: &MbCache) {
+    assert_eq!(cache.insert(HASH, 1 << 32), Inserted::No);
+}
+
+/// An entry that is taken out while the cache grows is found by nobody from then on, though the next table has it for a moment.
+#[test]
+fn xattr_remove_vs_grow() {
+    race_for(
+        || {
+            let cache = to_grow();
+            cache.insert(HASH, BLOCK);
+            cache.insert(HASH, BLOCK + 1);
+            cache
+        },
+        grow,
+        |cache| {
+            let removed = cache.remove(HASH, BLOCK);
+            assert!(!offers(cache, BLOCK));
+            removed
+        },
+        |cache, (), removed| {
+            assert!(removed, "it was in");
+            assert_eq!((cache.stats().entries, cache.stats().capacity), (1, 8));
+            assert!(!offers(cache, BLOCK) && offers(cache, BLOCK + 1));
+        },
+    );
+}
+
+/// What is put in while the cache grows is moved, or is not in.
+#[test]
+fn xattr_create_vs_grow() {
+    race_for(
+        || {
+            let cache = to_grow();
+            cache.insert(HASH, BLOCK);
+            cache
+        },
+        grow,
+        |cache| cache.insert(HASH, BLOCK + 1) == Inserted::Yes,
+        |cache, (), inserted| {
+            assert_eq!(cache.stats().entries, 1 + u64::from(inserted));
+            assert!(offers(cache, BLOCK) && offers(cache, BLOCK + 1) == inserted);
+        },
+    );
+}
+
+/// Two who find no room: one moves, and nothing is lost.
+#[test]
+fn xattr_grow_twice() {
+    race_for(
+        || {
+            let cache = to_grow();
+            cache.insert(HASH, BLOCK);
+            cache
+        },
+        |cache| cache.insert(HASH, 1 << 32),
+        |cache| cache.insert(HASH, 1 << 32),
+        |cache, _, _| {
+            assert!(offers(cache, BLOCK));
+            assert!(cache.remove(HASH, BLOCK) && !offers(cache, BLOCK));
+        },
+    );
+}
+
+/// One joins a block and its only owner leaves, as above, while the cache grows: who has found it in a table that is being left is told
+/// when it is given up.
+#[test]
+fn xattr_reuse_vs_release_last_vs_grow() {
+    explore(|| {
+        let block = Arc::new(SharedBlock::in_cache(to_grow(), true));
+        let others = [SharedBlock::release as fn(&SharedBlock), |block| grow(&block.cache)].map(|act| {
+            let block = block.clone();
+            thread::spawn(move || act(&block))
+        });
+        let joined = block.reuse();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        block.check(joined.into());
+    });
 }

@@ -17,7 +17,7 @@ fn all(cache: &MbCache, hash: u32) -> Vec<u64> {
 
 /// Whether an entry is in, offered or not.
 fn contains(cache: &MbCache, hash: u32, number: u64) -> bool {
-    let (bucket, entry) = cache.place(hash, number);
+    let (bucket, entry) = cache.table().place(hash, number);
     entry.is_some_and(|entry| bucket.find(entry).is_some())
 }
 
@@ -28,7 +28,8 @@ fn touch(cache: &MbCache, hash: u32, number: u64) {
 
 /// Every entry of the cache, counted by looking.
 fn entries(cache: &MbCache) -> u64 {
-    let buckets = cache.words[cache.start..].chunks_exact(WORDS).take(1 << cache.bits);
+    // Of all tables: those that are used no more have none.
+    let buckets = cache.words[cache.start..].chunks_exact(WORDS);
     buckets
         .map(|words| words[1..].iter().filter(|word| word.load(Ordering::Relaxed) != 0).count() as u64)
         .sum()
@@ -163,7 +164,7 @@ fn threads_agree_on_the_count() {
         }
     });
     assert_eq!(cache.stats().entries, entries(cache));
-    for words in cache.words[cache.start..].chunks_exact(WORDS).take(1 << cache.bits) {
+    for words in cache.words[cache.start..].chunks_exact(WORDS) {
         let found: Vec<_> =
             words[1..].iter().map(|word| word.load(Ordering::Relaxed)).filter(|word| *word != 0).collect();
         let once: HashSet<_> = found.iter().collect();
@@ -183,7 +184,7 @@ fn who_has_found_an_entry_can_tell_whether_it_is_in_still() {
     cache.insert(3, 31);
     assert!(!found.is_in(), "another has its place");
     found.touch();
-    let marks = cache.words[cache.start].load(Ordering::Relaxed);
+    let marks = cache.table().bucket(3).marks.load(Ordering::Relaxed);
     assert_eq!(marks & 0xff << REFERENCED, 0, "it is not what was of use");
 }
 
@@ -202,6 +203,84 @@ fn four_mebibytes_have_room_for_200_000_entries() {
     assert!(stats.entries >= 200_000, "{stats:?}");
     assert!(stats.bytes <= (4 << 20) + 64 && stats.bytes / stats.entries <= 16, "{stats:?}");
     assert!(stats.capacity >= 450_000);
+}
+
+/// What is found stays found, and what is taken out is gone, however often the cache has grown.
+#[test]
+fn grows_with_what_there_is_to_find() {
+    let cache = MbCache::growing(2, 7);
+    let (mut hash, mut sizes) = (7u32, vec![cache.stats().capacity]);
+    let mut known = Vec::new();
+    for number in 1..=500u64 {
+        hash = hash.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        cache.insert(hash, number);
+        known.push((hash, number));
+        let stats = cache.stats();
+        assert_eq!(stats.entries, entries(&cache), "{number}");
+        if stats.capacity != sizes[sizes.len() - 1] {
+            assert!(number > sizes[sizes.len() - 1] / 2, "it grows when it is half full");
+            sizes.push(stats.capacity);
+        }
+    }
+    assert_eq!(sizes, [4, 16, 64, 128].map(|buckets| 7 * buckets));
+    let found = known.iter().filter(|(hash, number)| contains(&cache, *hash, *number)).count();
+    assert_eq!(found as u64, cache.stats().entries);
+    assert!(found > 400, "{found}");
+    let removed = known.iter().filter(|(hash, number)| cache.remove(*hash, *number)).count();
+    assert_eq!((removed, cache.stats().entries, entries(&cache)), (found, 0, 0));
+}
+
+/// Entries that come and go overflow some bucket now and then, which is no reason to grow.
+#[test]
+fn does_not_grow_by_chance() {
+    let cache = MbCache::growing(6, 16);
+    let mut hash = 7u32;
+    let mut known = std::collections::VecDeque::new();
+    for number in 1..1_000_000u64 {
+        hash = hash.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        cache.insert(hash, number);
+        known.push_back((hash, number));
+        if known.len() > 2 << 6 {
+            known.pop_front().map(|(hash, number)| cache.remove(hash, number));
+        }
+    }
+    assert_eq!(cache.stats().capacity, 7 << 6);
+    assert!(cache.stats().evicted > 1 << 6, "some bucket overflowed");
+}
+
+/// A volume may have blocks whose numbers need a larger table than there is.
+#[test]
+fn grows_for_a_large_number() {
+    let cache = MbCache::growing(2, 16);
+    assert_eq!(cache.insert(1, 10), Inserted::Yes);
+    let most = (1 << 48) - 1;
+    let tries = (0..20).take_while(|_| cache.insert(1, most) != Inserted::Yes).count();
+    assert_eq!((tries, all(&cache, 1)), (7, vec![10, most]));
+    assert_eq!((cache.insert(1, most + 1), cache.insert(1, 0)), (Inserted::No, Inserted::No));
+}
+
+/// Threads put in and take out what is theirs while the cache grows: what one has taken out, it does not find again.
+#[test]
+fn threads_agree_while_it_grows() {
+    for _ in 0..50 {
+        let cache = &MbCache::growing(0, 8);
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                scope.spawn(move || {
+                    for n in 0..2_000u64 {
+                        let (hash, number) = ((n.wrapping_mul(0x9e37_79b9) >> 7) as u32, 4 * n + thread + 1);
+                        cache.insert(hash, number);
+                        if n % 3 == 0 {
+                            cache.remove(hash, number);
+                            assert!(!all(cache, hash).contains(&number));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.stats().entries, entries(cache));
+        assert_eq!(cache.stats().capacity, 7 << 8);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -227,8 +306,8 @@ proptest! {
     /// Beside a map of what was put in: nothing else is ever found, what is missing was given up and counted, and what is marked
     /// full is not offered.
     #[test]
-    fn agrees_with_a_map(bits in 0..3u32, steps in steps()) {
-        let cache = MbCache::new(bits);
+    fn agrees_with_a_map(bits in 0..3u32, more in 0..4u32, steps in steps()) {
+        let cache = MbCache::growing(bits, bits + more);
         // What may be in, and whether it is marked.
         let mut map: HashMap<(u32, u64), bool> = HashMap::new();
         for step in steps {
