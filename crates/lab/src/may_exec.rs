@@ -160,7 +160,7 @@ const NOTES: &[(&str, &str)] = &[
     (
         CHECKS,
         "The checks alone: on `/`, `/usr`, `/usr/include` and `/usr/include/linux`, as in one walk, in one read section. All three are \
-         handed the inodes.",
+         handed the inodes, and know the volume.",
     ),
     (
         BUILD,

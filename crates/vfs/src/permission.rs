@@ -227,23 +227,37 @@ pub mod lab {
         guard: &Guard,
     ) -> Option<bool> {
         let word_decides = sb.checker.word_decides();
-        for dir in dirs {
-            if word_decides && dir.perm().exec_all_plain() {
-                continue;
-            }
-            match search_general(sb, cred, dir, guard) {
-                Verdict::Granted => {}
-                Verdict::Refused => return Some(false),
-                Verdict::Unknown => return None,
+        let mut dirs = dirs.into_iter();
+        while let Some(dir) = dirs.next() {
+            if !(word_decides && dir.perm().exec_all_plain()) {
+                return search_general(sb, cred, (dir, dirs), guard);
             }
         }
         Some(true)
     }
 
-    /// Out of line, as in a walk.
+    /// The same for a directory whose word does not say it all, and those behind it. Out of line, as in a walk.
     #[inline(never)]
-    fn search_general(sb: &SuperBlock, cred: &Cred, dir: &Inode, guard: &Guard) -> Verdict {
-        sb.checker.search_seen(cred, dir, guard).0
+    fn search_general<'i>(
+        sb: &SuperBlock,
+        cred: &Cred,
+        (mut dir, mut dirs): (&'i Inode, impl Iterator<Item = &'i Inode>),
+        guard: &Guard,
+    ) -> Option<bool> {
+        let word_decides = sb.checker.word_decides();
+        loop {
+            if !(word_decides && dir.perm().exec_all_plain()) {
+                match sb.checker.search_seen(cred, dir, guard).0 {
+                    Verdict::Granted => {}
+                    Verdict::Refused => return Some(false),
+                    Verdict::Unknown => return None,
+                }
+            }
+            match dirs.next() {
+                Some(next) => dir = next,
+                None => return Some(true),
+            }
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Production {
     pub root: Session,
     /// The user's.
     pub user: Session,
+    /// What a walk has at hand where it begins.
+    superblock: Arc<SuperBlock>,
     /// The directories, by their paths.
     directories: Vec<(String, Location)>,
 }
@@ -25,7 +27,7 @@ pub struct Production {
 impl Production {
     /// The file system in use.
     pub fn superblock(&self) -> &Arc<SuperBlock> {
-        self.root.root().superblock()
+        &self.superblock
     }
 }
 
@@ -33,7 +35,7 @@ impl Volume for Production {
     fn new(files: &[File]) -> Self {
         let fs = MemFs::new(MemLimits::default());
         let sb = SuperBlock::new(fs, SuperOptions::default()).expect("a new volume");
-        let root = Session::new(&Namespace::new(sb), Cred::root()).with_umask(0);
+        let root = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root()).with_umask(0);
         for File { path, kind, uid, mode } in files {
             match kind {
                 FileType::Directory => root.mkdir(path, *mode),
@@ -47,7 +49,7 @@ impl Volume for Production {
         let paths = iter::once("/").chain(directories.map(|file| file.path.as_str()));
         let locate = |path: &str| (path.to_owned(), root.locate(path, How::FOLLOW).expect("it is there"));
         let directories = paths.map(locate).collect();
-        Self { root, user, directories }
+        Self { root, user, superblock: sb, directories }
     }
 
     type Directory<'v> = &'v Inode;
