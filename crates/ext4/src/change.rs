@@ -264,7 +264,7 @@ impl<'f> Change<'f> {
                 // The fields have them.
                 lazy.take(ino);
             }
-            node.edit(self.tid(), |info| {
+            node.touch(self.tid(), |info| {
                 let next = self.writer.orphans.next_of(info);
                 let fields = info.fields_mut();
                 let from = record.len() - fields.xattr_area(record).len();

@@ -160,7 +160,7 @@ impl Ext4 {
         }
         let fields = info.fields();
         let (mode, links, ctime) = (fields.permissions(), fields.links(), timespec(fields.ctime()));
-        inode.private::<Node>().set(info, tid);
+        inode.private::<Node>().set_touched(info, tid);
         inode.touch(mode, u32::from(links), ctime);
     }
 

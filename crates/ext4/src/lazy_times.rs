@@ -145,7 +145,7 @@ impl Ext4 {
             return Ok(false);
         }
         let attr = self.attr(info)?;
-        inode.private::<Node>().set_in_memory(info.clone());
+        inode.private::<Node>().set_in_memory(info);
         inode.update(|old| *old = attr);
         Ok(true)
     }

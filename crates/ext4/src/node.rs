@@ -2,7 +2,8 @@
 //!
 //! Who reads an inode works with a copy of its [`InodeInfo`], and who changes it puts another in its place: so the fields that one
 //! works with belong together, without a lock. To copy one takes as long as to count a reference to it. Of an inode that is read and
-//! read again, a further copy is [shown](Node::shown) to readers, who need not even take the latch for it; the next change takes it away.
+//! read again, a further copy is [shown](Node::shown) to readers, who need not even take the latch for it; the next change takes it away,
+//! unless nothing changes that readers look for here: who wants times, permission bits or the number of links asks the VFS.
 //!
 //! # Locks
 //! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `current` is held
@@ -41,7 +42,7 @@ use crate::window::Window;
 /// An inode in use.
 #[repr(C)]
 pub(crate) struct Node {
-    /// For readers, what `current` says.
+    /// For readers, what `current` says, but for what `set_touched` may have changed since.
     shown: Shown<InodeInfo>,
     map: Bravo,
     names: Bravo,
@@ -97,6 +98,11 @@ type Changed = Option<Tid>;
 impl Current {
     fn note(&mut self, tid: Tid) {
         (self.changed_in, self.contents_in) = (Some(tid), Some(tid));
+    }
+
+    fn put(&mut self, info: &InodeInfo) {
+        self.info.clone_from(info);
+        self.info.set_untouched();
     }
 }
 
@@ -160,19 +166,23 @@ impl Node {
 
     /// Puts a changed inode in place, which transaction `tid` makes durable.
     pub(crate) fn set(&self, info: &InodeInfo, tid: Tid) {
-        self.put(info, |current| current.note(tid));
+        let mut current = self.change();
+        current.note(tid);
+        current.put(info);
+    }
+
+    /// The same for one of which nothing has changed that readers look at here: times, permission bits, links, and whether it is an orphan.
+    pub(crate) fn set_touched(&self, info: &InodeInfo, tid: Tid) {
+        let mut current = self.current();
+        current.note(tid);
+        current.put(info);
     }
 
     /// The same for one of which nothing but times has changed: contents can be read without that.
     pub(crate) fn set_times(&self, info: &InodeInfo, tid: Tid) {
-        self.put(info, |current| current.changed_in = Some(tid));
-    }
-
-    fn put(&self, info: &InodeInfo, note: impl FnOnce(&mut Current)) {
-        let mut current = self.change();
-        note(&mut current);
-        current.info.clone_from(info);
-        current.info.set_untouched();
+        let mut current = self.current();
+        current.changed_in = Some(tid);
+        current.put(info);
     }
 
     /// Notes that transaction `tid` has changed something that belongs to the inode, and of the inode nothing but what `info` says of where
@@ -183,9 +193,10 @@ impl Node {
         current.info.near = info.near;
     }
 
-    /// Changes the inode where it stands, as part of transaction `tid`. `edit` waits for nothing.
-    pub(crate) fn edit<R>(&self, tid: Tid, edit: impl FnOnce(&mut InodeInfo) -> R) -> R {
-        let mut current = self.change();
+    /// Changes the inode where it stands, as part of transaction `tid`, but nothing that readers look at here, as in
+    /// [`set_touched`](Self::set_touched). `edit` waits for nothing.
+    pub(crate) fn touch<R>(&self, tid: Tid, edit: impl FnOnce(&mut InodeInfo) -> R) -> R {
+        let mut current = self.current();
         current.note(tid);
         let result = edit(&mut current.info);
         current.info.set_untouched();
@@ -213,10 +224,8 @@ impl Node {
     }
 
     /// Puts a changed inode in place, which is not part of a transaction yet.
-    pub(crate) fn set_in_memory(&self, info: InodeInfo) {
-        let mut current = self.change();
-        current.info = info;
-        current.info.set_untouched();
+    pub(crate) fn set_in_memory(&self, info: &InodeInfo) {
+        self.change().put(&info);
     }
 
     /// Notes that `flush` covers what has been written over blocks that the file had.

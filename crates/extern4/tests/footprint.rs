@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use extern4::{Access, Cred, OpenFlags, Session, Volume};
+use extern4::{Access, Atime, Cred, OpenFlags, OpenOptions, Session, Volume};
 use extern4_sync::allocations;
 use extern4_sync::audit::{Conflict, conflicts, locked_instructions, record, side_by_side};
 use extern4_testkit::image::{Image, ImageSpec};
@@ -77,10 +77,14 @@ fn a_warm_walk_on_ext4_leaves_no_trace_in_shared_memory() {
 
 /// An empty volume to be changed, where one can be made.
 fn empty_volume() -> Option<(Image, Volume)> {
+    empty_volume_with(Volume::options().write(true))
+}
+
+fn empty_volume_with(options: &OpenOptions) -> Option<(Image, Volume)> {
     let spec = ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "1024"]);
     spec.can_run().then(|| {
         let image = spec.build();
-        let volume = Volume::options().write(true).open(&image.path).unwrap();
+        let volume = options.open(&image.path).unwrap();
         (image, volume)
     })
 }
@@ -114,6 +118,49 @@ fn threads_that_read_one_file_share_no_line() {
     }
     let found = meet();
     assert!(found.is_empty(), "{found:?}");
+}
+
+/// A thread reads a file, and another changes what belongs to the file but not to its contents. (With times of access, a read would have
+/// to find out when the file was changed last.)
+#[test]
+fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
+    let options = &mut Volume::options();
+    let Some((_image, volume)) = empty_volume_with(options.write(true).atime(Atime::Never)) else { return };
+    let session = volume.superuser();
+    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+    let file = session.open_with("/file", flags, 0o644).unwrap();
+    file.write_at(&[7; 5000], 0).unwrap();
+    let read = || {
+        let mut bytes = [0; 64];
+        assert_eq!((file.read_at(&mut bytes, 4090).unwrap(), bytes), (64, [7; 64]));
+    };
+    (0..40).for_each(|_| read());
+    let chmod = || session.set_permissions("/file", 0o600).unwrap();
+    let changes: [Act<'_>; 4] = [
+        ("chmod", Box::new(chmod)),
+        (
+            "rename",
+            Box::new(|| {
+                session.rename("/file", "/other").unwrap();
+                session.rename("/other", "/file").unwrap();
+            }),
+        ),
+        (
+            "link and unlink",
+            Box::new(|| {
+                session.hard_link("/file", "/other").unwrap();
+                session.remove_file("/other").unwrap();
+            }),
+        ),
+        ("write", Box::new(|| assert_eq!(file.write_at(&[7; 100], 100).unwrap(), 100))),
+    ];
+    for (name, change) in &changes {
+        // The second time, one reads what has been changed: that is no reason to look at the inode anew.
+        for [one, other] in [side_by_side(read, change), side_by_side(change, read)] {
+            let found = conflicts(&one, &other);
+            assert!(found.is_empty(), "{name}: {found:?}");
+        }
+    }
 }
 
 /// Makes and removes an empty file.

@@ -44,7 +44,10 @@ use crate::tally::thread_number;
 /// Threads with a desk; others take the ordinary lock.
 #[cfg(not(feature = "loom"))]
 const DESKS: usize = 64;
-/// Locks that a thread may have noted at the same time.
+/// Lines of a desk, as a power of two. The address of a lock says which it is noted on, so that who ends its bias looks at none of those where
+/// most other locks are noted all the time.
+const LINE_BITS: u32 = if cfg!(feature = "loom") { 0 } else { 3 };
+/// Locks that a thread may have noted at the same time on one of them.
 const NOTES: usize = if cfg!(feature = "loom") { 1 } else { 4 };
 /// So many readers in a row make a lock biased; few in models.
 const STREAK: u32 = if cfg!(feature = "loom") { 2 } else { 16 };
@@ -133,27 +136,33 @@ enum Held<'a> {
 /// Where the threads of the process, or of a model, note which locks they read under.
 #[derive(Debug)]
 pub struct Desks {
-    desks: Box<[Padded<Desk>]>,
+    /// The lines of each, one desk after the other.
+    lines: Box<[Padded<Line>]>,
     /// Taken by who looks at desks before he sleeps, and by who wakes him.
     door: Mutex<()>,
     emptied: Condvar,
 }
 
-/// Addresses of locks that the thread reads under. Only the thread stores here.
-type Desk = [AtomicU64; NOTES];
+/// Addresses of locks that a thread reads under. Only the thread stores here.
+type Line = [AtomicU64; NOTES];
 
 impl Desks {
     /// Desks for the threads up to this number.
     pub fn new(len: usize) -> Self {
-        let desk = |_| Padded(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { desks: (0..len).map(desk).collect(), door: Mutex::new(()), emptied: Condvar::new() }
+        let line = |_| Padded(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self {
+            lines: (0..len << LINE_BITS).map(line).collect(),
+            door: Mutex::new(()),
+            emptied: Condvar::new(),
+        }
     }
 
-    /// A place at the desk of thread `number` that is not used.
+    /// A place for `lock` at the desk of thread `number` that is not used.
     #[inline]
-    fn place(&self, number: usize) -> Option<&AtomicU64> {
+    fn place(&self, number: usize, lock: u64) -> Option<&AtomicU64> {
+        let line = self.lines.get((number << LINE_BITS) + line_of(lock))?;
         // Relaxed: nobody else stores here.
-        self.desks.get(number)?.iter().find(|place| place.load(Ordering::Relaxed) == 0)
+        line.iter().find(|place| place.load(Ordering::Relaxed) == 0)
     }
 
     /// Waits until no desk has `lock`, whose bias is over.
@@ -164,7 +173,8 @@ impl Desks {
             std::thread::yield_now();
         }
         let has = |place: &AtomicU64| seen(place) == lock;
-        let is_read = || self.desks.iter().any(|desk| desk.iter().any(has));
+        let lines = || self.lines.iter().skip(line_of(lock)).step_by(1 << LINE_BITS);
+        let is_read = || lines().any(|line| line.iter().any(has));
         // Whom it does not see reading will see that the bias is over.
         if !is_read() {
             return;
@@ -180,6 +190,13 @@ impl Desks {
         drop(self.door.lock().unwrap_or_else(PoisonError::into_inner));
         self.emptied.notify_all();
     }
+}
+
+/// The line of a desk that `lock` is noted on.
+#[inline]
+fn line_of(lock: u64) -> usize {
+    // By the upper bits of a product, since locks stand at like places of what is as large. OK: a few bits.
+    (lock.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(u64::BITS - LINE_BITS)) as usize
 }
 
 /// The desks of this process.
@@ -257,7 +274,7 @@ impl Side {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn note<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<Note<'a>> {
-        let place = desks.place(number)?;
+        let place = desks.place(number, self.address())?;
         announce(place, self.address());
         // From here on, whatever happens, it is taken back.
         let note = Note { side: self, place, desks };
@@ -414,11 +431,13 @@ mod tests {
 
     #[test]
     fn a_thread_with_a_full_desk_takes_the_lock_itself() {
-        let locks: Vec<_> = (0..NOTES + 2).map(|_| Bravo::new(())).collect();
+        let locks: Vec<_> = (0..NOTES << (LINE_BITS + 1)).map(|_| Bravo::new(())).collect();
         locks.iter().for_each(|lock| (0..STREAK).for_each(|_| drop(lock.read())));
         let held: Vec<_> = locks.iter().map(|lock| lock.read()).collect();
         let noted = held.iter().filter(|guard| matches!(guard._held, Held::Noted(..))).count();
-        assert_eq!(noted, NOTES);
+        let on = |line| locks.iter().filter(|lock| line_of(lock.side.address()) == line).count();
+        assert_eq!(noted, (0..1 << LINE_BITS).map(|line| on(line).min(NOTES)).sum::<usize>());
+        assert!(noted < locks.len());
         drop(held);
         locks.iter().for_each(|lock| drop(lock.write()));
     }

@@ -205,6 +205,10 @@ impl Session {
                 && target.is_beside(source)
             {
                 source.check(existing, &guard)?;
+                // Two names of one file stay as they are.
+                if flags.is_empty() && source.is_of_one_file(target, &guard) {
+                    return source.dir.sb.gate.check();
+                }
             }
             (self.hold_parent(from, source), to_base.hold_parent(to, target))
         };

@@ -132,16 +132,36 @@ impl<'g> Parent<'g> {
     /// read-only mount that is left to be found out later.
     #[inline]
     pub(crate) fn check(&self, wanted: impl Wanted, guard: &'g Guard) -> Result<(), Error> {
+        match self.see_last(guard) {
+            Some(dentry) => wanted(dentry.get().inode()),
+            None => Ok(()),
+        }
+    }
+
+    /// At some moment of this call its last component and that of `other` were names of one file, as is known without waiting, and no slash
+    /// comes after either.
+    pub(crate) fn is_of_one_file(&self, other: &Self, guard: &'g Guard) -> bool {
+        let (Some(ours), Some(theirs)) = (self.see_last(guard), other.see_last(guard)) else { return false };
+        let inodes = [ours, theirs].map(|dentry| dentry.get().inode());
+        let [Some(ours_is), Some(theirs_is)] = inodes else { return false };
+        // A dentry never binds anything else, nor is it found again once it has gone: so the first name was there all the while.
+        let still = |seen: Seen<'_, Dentry>| seen.ptr_eq(ours);
+        std::ptr::eq(ours_is, theirs_is)
+            && self.see_last(guard).is_some_and(still)
+            && !self.has_slash()
+            && !other.has_slash()
+    }
+
+    /// What the last component is known to stand for. Nothing on a read-only mount, where that is not what is to be told first.
+    fn see_last(&self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
         let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
         let name = scan_name(cache.seed(), dir, self.path, self.rest.start);
         // A file system may compare names in a way of its own.
         if matches!(name.bytes, b"." | b"..") || self.dir.inode.perm().casefold() {
-            return Ok(());
+            return None;
         }
-        match cache.see(dir, &name, guard) {
-            Some((_, dentry)) if !self.dir.mount.is_read_only() => wanted(dentry.get().inode()),
-            _ => Ok(()),
-        }
+        let (_, dentry) = cache.see(dir, &name, guard)?;
+        (!self.dir.mount.is_read_only()).then_some(dentry)
     }
 
     /// It is on the same mount as another, and its last component is a name.

@@ -17,6 +17,8 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 const CALLS: u64 = 100;
 const FILE: &str = "/usr/include/linux/sched/fs.h";
 const OTHER: &str = "/usr/include/linux/sched/mm.h";
+/// Another name of the file.
+const SAME: &str = "/usr/include/linux/sched/same.h";
 const ABSENT: &str = "/usr/include/linux/sched/none";
 const LINK: &str = "/usr/include/linux/sched/link.h";
 const SHARED: &str = "/home/ann/project/plan";
@@ -32,6 +34,7 @@ fn volume() -> Session {
         root.mknod(file, NewKind::Regular, 0o644).unwrap();
     }
     root.symlink("fs.h", LINK).unwrap();
+    root.link(FILE, How::FOLLOW, SAME).unwrap();
     // A directory that not everybody may search, for the full check.
     for (dir, mode) in [("/home/ann", 0o750), ("/home/ann/project", 0o750)] {
         root.mkdir(dir, mode).unwrap();
@@ -70,6 +73,10 @@ fn questions(session: &Session) -> Vec<Act<'_>> {
         access(session, "access, refused", FILE, Access::WRITE),
         access(session, "exists", FILE, Access::empty()),
         access(session, "exists, name not there", ABSENT, Access::empty()),
+        (
+            "rename to another name that it has",
+            Box::new(|| session.rename(FILE, black_box(SAME), RenameFlags::empty()).unwrap()),
+        ),
         (
             "read_link_into",
             Box::new(|| {

@@ -1,4 +1,5 @@
-//! Volumes that pairs of calls are made on.
+//! Volumes that pairs of calls are made on. Times of access are not kept there: they are not in the specification, and with them a read would
+//! not commute with what changes its file, for it has to find out whether there was such a change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use extern4::Volume;
 use extern4_block::MemoryDevice;
 use extern4_testkit::image::ImageSpec;
-use extern4_vfs::{Cred, MemFs, MemLimits, Namespace, Session, SuperBlock, SuperOptions};
+use extern4_vfs::{Atime, Cred, MemFs, MemLimits, Namespace, Session, SuperBlock, SuperOptions};
 
 use super::On;
 use crate::Result;
@@ -22,6 +23,7 @@ pub struct Ground {
 impl Ground {
     /// The VFS over its file system in memory.
     pub fn memory(options: SuperOptions) -> Result<Self> {
+        let options = SuperOptions { atime: Atime::Never, ..options };
         let namespace = Namespace::new(SuperBlock::new(MemFs::new(MemLimits::default()), options)?);
         Ok(Self { on: On::Memory, namespace, _volume: None })
     }
@@ -35,7 +37,7 @@ impl Ground {
         }
         let bytes = std::fs::read(&spec.build().path)?;
         let mut options = Volume::options();
-        options.write(true).commit_interval(Duration::from_secs(3600));
+        options.write(true).atime(Atime::Never).commit_interval(Duration::from_secs(3600));
         let volume = options.open_device(Arc::new(MemoryDevice::new(bytes)))?;
         let namespace = Arc::clone(volume.namespace());
         Ok(Some(Self { on: On::Ext4, namespace, _volume: Some(volume) }))

@@ -83,9 +83,12 @@ impl Bench {
             let at = Place::all().find(|at| pair.start.names[at.index()] == Some(file));
             worker.prepare(&base, at.expect("what is open has a name"));
         }
-        if pair.kinds().iter().all(|kind| kind.reads_only()) {
+        let reads_only = pair.kinds().map(Kind::reads_only);
+        if reads_only == [true; 2] {
             // As where that is done again and again: they would find it so the second time.
             Worker::settle(workers);
+        } else if let Some(who) = reads_only.iter().position(|reads| *reads) {
+            workers[who].repeat(pair.calls[who]);
         }
         // In turns, so that who comes second is not always the same.
         let first = number % 2;

@@ -29,6 +29,8 @@ enum Order {
     Prepare { base: String, open: Place },
     /// Look at all there is once more.
     LookAround,
+    /// Make a call, and tell nothing.
+    Repeat { call: Call },
     /// Make a call, and tell; instruction by instruction, or as fast as one can.
     Call { call: Call, step: bool },
     /// Close everything.
@@ -112,6 +114,11 @@ impl Worker {
         }
     }
 
+    /// Has it make a call, which changes nothing, as often as it takes to find what has been asked for often.
+    pub(super) fn repeat(&self, call: Call) {
+        (0..LOOKS).for_each(|_| drop(self.order(Order::Repeat { call })));
+    }
+
     /// Has it make a call, and count locked instructions if `step`, which takes long.
     pub(super) fn call(&self, call: Call, step: bool) -> Told {
         self.order(Order::Call { call, step }).expect("a call is told of")
@@ -156,6 +163,11 @@ impl Hands {
             }
             Order::LookAround => {
                 self.look_around();
+                None
+            }
+            Order::Repeat { call } => {
+                // What it returns is looked at when it counts.
+                drop(self.act(call));
                 None
             }
             Order::Call { call, step } => {

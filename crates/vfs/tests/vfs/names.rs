@@ -307,8 +307,18 @@ fn rename_moves_and_replaces() {
     assert_eq!(get(&root, "/d/e/f"), b"f");
     // Two names of one file: nothing happens.
     root.link("/b", How::FOLLOW, "/b2").unwrap();
-    root.rename("/b", "/b2", NONE).unwrap();
-    assert!(root.stat("/b", How::FOLLOW).is_ok());
+    let two = [("/b", "/b2"), ("/b", "/b"), ("/b2", "/b")];
+    for (from, to) in two {
+        root.rename(from, to, NONE).unwrap();
+        root.rename(from, to, RenameFlags::EXCHANGE).unwrap();
+        assert_eq!(errno(root.rename(from, to, RenameFlags::NOREPLACE)), Err(Errno::EEXIST));
+        assert_eq!(errno(root.rename(from, format!("{to}/"), NONE)), Err(Errno::ENOTDIR));
+    }
+    assert_eq!(["/b", "/b2"].map(|path| root.stat(path, How::FOLLOW).unwrap().nlink), [2, 2]);
+    sb(&root).remount(true).unwrap();
+    for (from, to) in two {
+        assert_eq!(errno(root.rename(from, to, NONE)), Err(Errno::EROFS));
+    }
 }
 
 #[test]
