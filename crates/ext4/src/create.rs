@@ -160,7 +160,12 @@ impl Ext4 {
         }
         let fields = info.fields();
         let (mode, links, ctime) = (fields.permissions(), fields.links(), timespec(fields.ctime()));
-        inode.private::<Node>().set_touched(info, tid);
+        let node = inode.private::<Node>();
+        match info.is_directory() {
+            // Where `..` leads may stand in the inode.
+            true => node.set(info, tid),
+            false => node.set_touched(info, tid),
+        }
         inode.touch(mode, u32::from(links), ctime);
     }
 

@@ -174,7 +174,8 @@ impl Ext4 {
             } else {
                 change.move_name(moving, rename)?
             }
-            moving.publish(self, rename, change.tid())
+            moving.publish(self, rename, change.tid());
+            Ok(())
         };
         // Where it is made it stays, for it is large.
         self.changing_sparingly(2 * NAME_CREDITS + acls.credits, blocks, exactly, |change, moving| {
@@ -236,15 +237,14 @@ impl<'d> Moving<'d> {
     }
 
     /// Shows what has changed to those who have the inodes in use.
-    fn publish(&self, fs: &Ext4, rename: &Rename<'_>, tid: Tid) -> Result<()> {
+    fn publish(&self, fs: &Ext4, rename: &Rename<'_>, tid: Tid) {
         self.from.show(fs, tid);
         if let Some(to) = &self.to {
             to.show(fs, tid);
         }
         fs.publish_touched(rename.inode, &self.inode, tid);
-        match (rename.target, &self.target) {
-            (Some(inode), Some(target)) => fs.publish(inode, target, tid),
-            _ => Ok(()),
+        if let (Some(inode), Some(target)) = (rename.target, &self.target) {
+            fs.publish_touched(inode, target, tid);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;
-use extern4_vfs::{Errno, How, OpenFlags, RenameFlags, Session};
+use extern4_vfs::{DirBatch, Errno, How, OpenFlags, RenameFlags, Session};
 
 use crate::model::{open, open_for_writing, session};
 
@@ -52,4 +52,37 @@ fn a_directory_full_of_links_gains_no_subdirectory() {
 
 fn links(session: &Session, path: &str) -> u32 {
     session.stat(path, How::NOFOLLOW).expect("a directory").nlink
+}
+
+/// Where `..` of a directory leads stands in its inode, if its names do; and that is read as nobody changes it, if it has been read often.
+#[test]
+fn a_directory_that_has_moved_is_listed_with_its_new_parent() {
+    let spec = ImageSpec::new("ext4-dotdot", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "inline_data"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let fs = open_for_writing(&image.path);
+    let root = session(fs.clone());
+    for dir in ["/from", "/to", "/from/dir", "/to/other"] {
+        root.mkdir(dir, 0o755).expect("a directory");
+    }
+    let ino = |path: &str| root.stat(path, How::NOFOLLOW).expect("it is there").ino;
+    let parent = |path: &str| {
+        let dir = root.open(path, OpenFlags::READ | OpenFlags::DIRECTORY).expect("a directory");
+        let mut batch = DirBatch::new();
+        (0..40).for_each(|_| dir.read_dir(0, 10, &mut batch).expect("a listing"));
+        batch.iter().find(|entry| entry.name == b"..").expect("it has one").ino
+    };
+    assert_eq!((parent("/from/dir"), parent("/to/other")), (ino("/from"), ino("/to")));
+    root.rename("/from/dir", "/to/dir", RenameFlags::empty()).expect("a rename");
+    assert_eq!(parent("/to/dir"), ino("/to"));
+    root.rename("/to/dir", "/from/dir", RenameFlags::empty()).expect("a rename");
+    assert_eq!(parent("/from/dir"), ino("/from"));
+    root.rename("/from/dir", "/to/other", RenameFlags::EXCHANGE).expect("a rename");
+    assert_eq!((parent("/from/dir"), parent("/to/other")), (ino("/from"), ino("/to")));
+    drop(root);
+    fs.close().expect("close");
+    drop(fs);
+    tools::e2fsck(&image.path).expect("no fault");
 }
