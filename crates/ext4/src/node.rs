@@ -225,7 +225,7 @@ impl Node {
 
     /// Puts a changed inode in place, which is not part of a transaction yet.
     pub(crate) fn set_in_memory(&self, info: &InodeInfo) {
-        self.change().put(&info);
+        self.change().put(info);
     }
 
     /// Notes that `flush` covers what has been written over blocks that the file had.

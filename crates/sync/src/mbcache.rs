@@ -15,8 +15,8 @@
 //! the whole hash. A full bucket gives up an entry by the rule of the clock: those that were of use get a second chance, those
 //! marked full go first.
 //!
-//! A cache begins with a table that a CPU keeps near, and goes on to one of four times as many buckets when its buckets are full
-//! more often than by chance. All tables stand in one allocation, that of 2^b buckets from bucket 2^b on, and no system memory is used
+//! A cache begins with a table that a CPU keeps near, and goes on to one of four times as many buckets when there is an entry for
+//! every fourth: where there are more, nobody can foretell in which slot one is. All tables stand in one allocation, that of 2^b buckets from bucket 2^b on, and no system memory is used
 //! before it is touched.
 //!
 //! # Protocol
@@ -54,6 +54,8 @@ const SLOTS: usize = 7;
 /// Few in models.
 #[cfg(feature = "loom")]
 const SLOTS: usize = 2;
+/// A slot that is only used where so many others are: one entry in forty is put there, with an entry for every fourth bucket.
+const CROWD: u32 = 2;
 /// Words of a bucket.
 const WORDS: usize = 8;
 
@@ -83,8 +85,7 @@ pub struct MbCache {
     bits: AtomicU32,
     /// Of the last table that there may be something in. Larger than `bits` while something is moved to it.
     reached: AtomicU32,
-    /// Entries that were given up for others though they could have been found, since the table is in use or somebody has looked whether it
-    /// is full.
+    /// Entries that were put into a bucket with many others, since the table is in use or somebody has looked how many there are.
     crowded: AtomicU32,
     /// Entries put in, taken out, and given up for others; inserts that met another.
     counts: Tally<4>,
@@ -162,10 +163,10 @@ impl MbCache {
         if bucket.find(entry).is_some() {
             return Inserted::Present;
         }
-        let gone = claim.put(entry);
+        let put = claim.put(entry);
         drop(claim);
-        self.counts.add([1, 0, u64::from(gone != Gone::None), 0]);
-        if gone == Gone::Findable {
+        self.counts.add([1, 0, u64::from(put.takes_place), 0]);
+        if put.slot >= CROWD {
             self.note_crowded(table);
         }
         Inserted::Yes
@@ -231,17 +232,19 @@ impl MbCache {
         Table { words: &self.words[self.start..], bits }
     }
 
-    /// A bucket had no room. It may be chance, or there may be more to find than there is room for.
+    /// There are many entries in a bucket. It may be chance, or there may be as many in all.
     #[cold]
     fn note_crowded(&self, table: Table<'_>) {
-        // Relaxed: a guess.
-        let crowded = self.crowded.fetch_add(1, Ordering::Relaxed) + 1;
-        if table.bits == self.to || crowded < (1 << table.bits) / 4 {
+        let buckets = 1 << table.bits;
+        if table.bits == self.to {
+            return;
+        }
+        // Relaxed, both: it says when to look, and nothing else.
+        if self.crowded.fetch_add(1, Ordering::Relaxed) < buckets / 64 {
             return;
         }
         self.crowded.store(0, Ordering::Relaxed);
-        let stats = self.stats();
-        if 2 * stats.entries > stats.capacity {
+        if self.stats().entries > u64::from(buckets) / 4 {
             self.grow(table);
         }
     }
@@ -413,24 +416,23 @@ impl<'c> Table<'c> {
         let mixed = (((index as u64) << 32 | entry >> 32) >> self.bits) as u32;
         let moved = u64::from(mixed) << (32 + next.bits) | entry & self.number_mask();
         let to = next.bucket_of_mixed(mixed);
-        let gone = to.wait_for_claim().put(moved);
+        let put = to.wait_for_claim().put(moved);
         if !self.bucket_at(index).take(slot, entry)
             && let Some(slot) = to.find(moved)
         {
             // Nobody else does that who would have to count it: who has removed the entry from this table has counted that.
             to.take(slot, moved);
         }
-        u64::from(gone != Gone::None)
+        u64::from(put.takes_place)
     }
 }
 
-/// What went when an entry was put in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gone {
-    None,
-    /// One that nobody would have been offered.
-    Full,
-    Findable,
+/// Where an entry was put.
+#[derive(Clone, Copy, Debug)]
+struct Put {
+    slot: u32,
+    /// Another was there.
+    takes_place: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -498,33 +500,33 @@ impl<'c> Bucket<'c> {
 struct Claim<'b, 'c>(&'b Bucket<'c>);
 
 impl Claim<'_, '_> {
-    /// Puts an entry in, and says whether it has taken the place of another.
-    fn put(&self, entry: u64) -> Gone {
+    /// Puts an entry in.
+    fn put(&self, entry: u64) -> Put {
         let bucket = self.0;
         loop {
-            let (slot, old, gone) = self.victim();
+            let (slot, old) = self.victim();
             let word = &bucket.entries[slot as usize];
             // If it fails, the old one has been removed meanwhile, as happens at most once to each slot: nobody else inserts.
             if word.compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 let marks = 1 << (REFERENCED + slot) | 1 << (FULL + slot);
                 bucket.marks.fetch_and(!marks, Ordering::Relaxed);
-                return gone;
+                return Put { slot, takes_place: old != 0 };
             }
         }
     }
 
     /// The slot to use, and what is in it: an empty one, or one marked full, or that of the clock's hand.
-    fn victim(&self) -> (u32, u64, Gone) {
+    fn victim(&self) -> (u32, u64) {
         let bucket = self.0;
         let entry = |slot: u32| bucket.entries[slot as usize].load(Ordering::Relaxed);
         let empty = bucket.empty_slots();
         if empty != 0 {
-            return (empty.trailing_zeros(), 0, Gone::None);
+            return (empty.trailing_zeros(), 0);
         }
         let slots = 0..SLOTS as u32;
         let marks = bucket.marks.load(Ordering::Relaxed);
         if let Some(full) = slots.clone().find(|slot| marks >> (FULL + slot) & 1 != 0) {
-            return (full, entry(full), Gone::Full);
+            return (full, entry(full));
         }
         let hand = (marks >> HAND) as u32 & 0xff;
         let turn = slots.map(|step| (hand + step) % SLOTS as u32);
@@ -537,7 +539,7 @@ impl Claim<'_, '_> {
         // Relaxed: the hand moves under the claim.
         bucket.marks.fetch_and(!(second_chances | HAND_BITS), Ordering::Relaxed);
         bucket.marks.fetch_or(next << HAND, Ordering::Relaxed);
-        (slot, entry(slot), Gone::Findable)
+        (slot, entry(slot))
     }
 }
 

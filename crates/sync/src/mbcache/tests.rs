@@ -218,7 +218,10 @@ fn grows_with_what_there_is_to_find() {
         let stats = cache.stats();
         assert_eq!(stats.entries, entries(&cache), "{number}");
         if stats.capacity != sizes[sizes.len() - 1] {
-            assert!(number > sizes[sizes.len() - 1] / 2, "it grows when it is half full");
+            assert!(
+                number > sizes[sizes.len() - 1] / 7 / 4,
+                "it grows with an entry for every fourth bucket"
+            );
             sizes.push(stats.capacity);
         }
     }
@@ -230,7 +233,7 @@ fn grows_with_what_there_is_to_find() {
     assert_eq!((removed, cache.stats().entries, entries(&cache)), (found, 0, 0));
 }
 
-/// Entries that come and go overflow some bucket now and then, which is no reason to grow.
+/// Entries that come and go meet in some bucket now and then, which is no reason to grow.
 #[test]
 fn does_not_grow_by_chance() {
     let cache = MbCache::growing(6, 16);
@@ -240,12 +243,12 @@ fn does_not_grow_by_chance() {
         hash = hash.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         cache.insert(hash, number);
         known.push_back((hash, number));
-        if known.len() > 2 << 6 {
+        if known.len() == 1 << 4 {
             known.pop_front().map(|(hash, number)| cache.remove(hash, number));
         }
     }
-    assert_eq!(cache.stats().capacity, 7 << 6);
-    assert!(cache.stats().evicted > 1 << 6, "some bucket overflowed");
+    let stats = cache.stats();
+    assert_eq!((stats.capacity, stats.entries), (7 << 6, 15));
 }
 
 /// A volume may have blocks whose numbers need a larger table than there is.
