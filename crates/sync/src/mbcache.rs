@@ -16,8 +16,8 @@
 //! marked full go first.
 //!
 //! A cache begins with a table that a CPU keeps near, and goes on to one of four times as many buckets when there is an entry for
-//! every fourth: where there are more, nobody can foretell in which slot one is. All tables stand in one allocation, that of 2^b buckets from bucket 2^b on, and no system memory is used
-//! before it is touched.
+//! every fourth: where there are more, nobody can foretell in which slot one is. All tables stand in one allocation, that of 2^b
+//! buckets from bucket 2^b on, and no system memory is used before it is touched.
 //!
 //! # Protocol
 //! An entry is one word. It is put in and taken out whole, by a compare-and-swap; who succeeds counts it. Inserting claims the
@@ -45,6 +45,7 @@
 
 use std::fmt;
 
+use crate::percpu::Line;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, thread, zeroes};
 use crate::tally::Tally;
 
@@ -86,7 +87,7 @@ pub struct MbCache {
     /// Of the last table that there may be something in. Larger than `bits` while something is moved to it.
     reached: AtomicU32,
     /// Entries that were put into a bucket with many others, since the table is in use or somebody has looked how many there are.
-    crowded: AtomicU32,
+    crowded: Line<AtomicU32>,
     /// Entries put in, taken out, and given up for others; inserts that met another.
     counts: Tally<4>,
 }
@@ -139,7 +140,7 @@ impl MbCache {
         // Wherever it starts: a line is only faster.
         let start = if start < WORDS { start } else { 0 };
         let (bits, reached) = (AtomicU32::new(from), AtomicU32::new(from));
-        Self { words, start, from, to, bits, reached, crowded: AtomicU32::new(0), counts: Tally::new() }
+        Self { words, start, from, to, bits, reached, crowded: Line(AtomicU32::new(0)), counts: Tally::new() }
     }
 
     /// Puts a number in, for the contents with that hash.
@@ -240,10 +241,10 @@ impl MbCache {
             return;
         }
         // Relaxed, both: it says when to look, and nothing else.
-        if self.crowded.fetch_add(1, Ordering::Relaxed) < buckets / 64 {
+        if self.crowded.0.fetch_add(1, Ordering::Relaxed) < buckets / 64 {
             return;
         }
-        self.crowded.store(0, Ordering::Relaxed);
+        self.crowded.0.store(0, Ordering::Relaxed);
         if self.stats().entries > u64::from(buckets) / 4 {
             self.grow(table);
         }
