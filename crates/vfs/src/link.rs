@@ -203,10 +203,11 @@ impl Session {
             let target = if source.is_some() { to_base.see_parent(to, &guard)? } else { None };
             if let (Some(source), Some(target)) = (&source, &target)
                 && target.is_beside(source)
+                && let Some(there) = source.see_last(&guard)
             {
-                source.check(existing, &guard)?;
+                existing(there.get().inode())?;
                 // Two names of one file stay as they are.
-                if flags.is_empty() && source.is_of_one_file(target, &guard) {
+                if flags.is_empty() && source.is_of_one_file(there, target, &guard) {
                     return source.dir.sb.gate.check();
                 }
             }

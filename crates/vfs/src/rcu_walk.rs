@@ -138,22 +138,22 @@ impl<'g> Parent<'g> {
         }
     }
 
-    /// At some moment of this call its last component and that of `other` were names of one file, as is known without waiting, and no slash
-    /// comes after either.
-    pub(crate) fn is_of_one_file(&self, other: &Self, guard: &'g Guard) -> bool {
-        let (Some(ours), Some(theirs)) = (self.see_last(guard), other.see_last(guard)) else { return false };
+    /// At some moment of this call its last component, which stood for `ours`, and that of `other` were names of one file, as is known without
+    /// waiting, and no slash comes after either.
+    pub(crate) fn is_of_one_file(&self, ours: Seen<'g, Dentry>, other: &Self, guard: &'g Guard) -> bool {
+        let Some(theirs) = other.see_last(guard) else { return false };
         let inodes = [ours, theirs].map(|dentry| dentry.get().inode());
         let [Some(ours_is), Some(theirs_is)] = inodes else { return false };
         // A dentry never binds anything else, nor is it found again once it has gone: so the first name was there all the while.
         let still = |seen: Seen<'_, Dentry>| seen.ptr_eq(ours);
         std::ptr::eq(ours_is, theirs_is)
-            && self.see_last(guard).is_some_and(still)
             && !self.has_slash()
             && !other.has_slash()
+            && self.see_last(guard).is_some_and(still)
     }
 
     /// What the last component is known to stand for. Nothing on a read-only mount, where that is not what is to be told first.
-    fn see_last(&self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
+    pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
         let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
         let name = scan_name(cache.seed(), dir, self.path, self.rest.start);
         // A file system may compare names in a way of its own.
