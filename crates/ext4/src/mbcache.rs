@@ -10,9 +10,6 @@ use extern4_sync::shares::Left;
 use crate::error::Result;
 use crate::mount::OpenOptions;
 
-/// Buckets that the cache begins with, as a power of two: 64 KiB, which a CPU keeps near.
-const FROM: u32 = 10;
-
 /// Attribute blocks that can be found.
 pub(crate) struct Blocks {
     cache: MbCache,
@@ -47,7 +44,7 @@ impl Blocks {
     #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
     pub(crate) fn new(options: &OpenOptions) -> Self {
         Self {
-            cache: MbCache::growing(FROM, MbCache::BITS_48),
+            cache: MbCache::growing(MbCache::BITS_NEAR, MbCache::BITS_48),
             #[cfg(feature = "lab")]
             instead: options.block_cache.clone(),
         }

@@ -24,8 +24,6 @@ const VALUE_LOCKS: u32 = 16;
 const HANDS: u32 = 16;
 /// Bits of a block's number; those above them are of a transaction's.
 const BLOCK_BITS: u32 = 48;
-/// Buckets for EA inodes in the beginning, as a power of two, where there are any: 64 KiB.
-const VALUE_BITS: u32 = 10;
 
 /// What may be shared.
 pub(crate) struct Sharing {
@@ -71,7 +69,10 @@ impl Sharing {
         let has_values = sb.features().incompat.contains(Incompat::EA_INODE);
         Self {
             blocks,
-            values: if has_values { MbCache::growing(VALUE_BITS, MbCache::BITS_48) } else { MbCache::new(0) },
+            values: match has_values {
+                true => MbCache::growing(MbCache::BITS_NEAR, MbCache::BITS_48),
+                false => MbCache::new(0),
+            },
             counting: Default::default(),
             behind: Default::default(),
             counts: Tally::new(),

@@ -125,6 +125,8 @@ pub struct MbCacheStats {
 impl MbCache {
     /// Buckets, as a power of two, of a table of 4 MiB, which is the least that has room for numbers of 48 bits.
     pub const BITS_48: u32 = 16;
+    /// The same of one of 64 KiB, which a CPU keeps near.
+    pub const BITS_NEAR: u32 = 10;
 
     /// An empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of up to 32 + `bits` bits.
     pub fn new(bits: u32) -> Self {

@@ -1,6 +1,6 @@
 //! What a cache takes, apart from time.
 
-use super::{before, new, seed};
+use super::{before, seed};
 use crate::chapter::Fact;
 use extern4_sync::mbcache::{Inserted, MbCache};
 
@@ -26,7 +26,7 @@ pub(super) fn all() -> Vec<Fact> {
 
 /// A cache that has grown as far as it may, for a number for which there is no room before.
 fn grown() -> MbCache {
-    let cache = MbCache::growing(new::FROM, MbCache::BITS_48);
+    let cache = MbCache::growing(MbCache::BITS_NEAR, MbCache::BITS_48);
     while cache.insert(1, (1 << 48) - 1) != Inserted::Yes {}
     cache
 }

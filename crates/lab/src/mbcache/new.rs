@@ -5,15 +5,12 @@ use extern4_sync::shares::{Joined, Left};
 
 use super::{Blocks, Cache, MOST};
 
-/// Buckets that it begins with, as a power of two, as in `extern4-ext4`.
-pub(super) const FROM: u32 = 10;
-
 /// `extern4-sync`'s cache. Joining and leaving are those of `extern4-ext4`'s `attr_block`, with no block to read.
 pub type New = MbCache;
 
 impl Cache for MbCache {
     fn new() -> Self {
-        Self::growing(FROM, Self::BITS_48)
+        Self::growing(Self::BITS_NEAR, Self::BITS_48)
     }
 
     fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32> {
