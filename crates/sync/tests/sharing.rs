@@ -218,9 +218,11 @@ fn xattr_evict_vs_find_next() {
     );
 }
 
-/// A cache of one bucket, and four of the next.
+/// A cache of one bucket, and four of the next, with an entry.
 fn to_grow() -> MbCache {
-    MbCache::growing(0, 2)
+    let cache = MbCache::growing(0, 2);
+    cache.insert(HASH, BLOCK);
+    cache
 }
 
 /// Makes it grow: there is no room in the first table for a number of 33 bits.
@@ -234,7 +236,6 @@ fn xattr_remove_vs_grow() {
     race_for(
         || {
             let cache = to_grow();
-            cache.insert(HASH, BLOCK);
             cache.insert(HASH, BLOCK + 1);
             cache
         },
@@ -256,11 +257,7 @@ fn xattr_remove_vs_grow() {
 #[test]
 fn xattr_create_vs_grow() {
     race_for(
-        || {
-            let cache = to_grow();
-            cache.insert(HASH, BLOCK);
-            cache
-        },
+        to_grow,
         grow,
         |cache| cache.insert(HASH, BLOCK + 1) == Inserted::Yes,
         |cache, (), inserted| {
@@ -274,11 +271,7 @@ fn xattr_create_vs_grow() {
 #[test]
 fn xattr_grow_twice() {
     race_for(
-        || {
-            let cache = to_grow();
-            cache.insert(HASH, BLOCK);
-            cache
-        },
+        to_grow,
         |cache| cache.insert(HASH, 1 << 32),
         |cache| cache.insert(HASH, 1 << 32),
         |cache, _, _| {
