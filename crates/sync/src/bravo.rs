@@ -44,8 +44,8 @@ use crate::tally::thread_number;
 /// Threads with a desk; others take the ordinary lock.
 #[cfg(not(feature = "loom"))]
 const DESKS: usize = 64;
-/// Lines of a desk, as a power of two. The address of a lock says which it is noted on, so that who ends its bias looks at none of those where
-/// most other locks are noted all the time.
+/// Lines of a desk, as a power of two. The address of a lock says which it is noted on: who ends its bias looks at that line of each desk, and most
+/// other locks are noted on others.
 const LINE_BITS: u32 = if cfg!(feature = "loom") { 0 } else { 3 };
 /// Locks that a thread may have noted at the same time on one of them.
 const NOTES: usize = if cfg!(feature = "loom") { 1 } else { 4 };
