@@ -21,6 +21,15 @@
 //! | drop | `n` to `n - 1` | who has a `Shared` |
 //! | take last | 1 to 0, only from 1 | who has just emptied the link that counted |
 //! | give up last | 2 to 0, only from 2 | who has just emptied the link that counted, and has the other |
+//! | open | `n > 0` to `n + LENT` | who has a `Shared`, once |
+//! | shut | `n` to `n - LENT`, with those that were noted | who has a `Shared` that is counted, once after each open |
+//!
+//! # References that are noted
+//! A value that many threads hold and drop again and again may allow its references to be noted (`notes`) instead of counted
+//! ([`Release::noting`]). While they are, the count includes `LENT`, so it is not zero, and readers may hold the value. Somebody has to find
+//! out when there is none left: the last counted reference does, for a link, say, that is emptied. Who is about to drop that
+//! *shuts* the value first: from then on all references are counted, those that were noted too. So as long as references are noted, there is
+//! a counted one, or somebody who shuts; and who takes a note back never has to end the value.
 //!
 //! # Rules
 //! 1. Who makes the count zero ends the value: calls `release`, then retires the memory. No transition leads up from
@@ -37,19 +46,29 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
+use crate::notes::{LENT, Note, notes, thread_number};
 use crate::percpu::Line;
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
 use crate::spare;
+
+pub use crate::notes::Noting;
 
 /// What a value does when its last counted reference has gone.
 pub trait Release: Send + Sync + 'static {
     /// Gives up what the value keeps in use. Runs once, on the thread whose reference was the last. RCU readers may be
     /// looking at the value still.
     fn release(&self) {}
+
+    /// Says that references to it may be noted, and whether they are. On a line that is read often, and seldom written.
+    #[inline(always)]
+    fn noting(&self) -> Option<&Noting> {
+        None
+    }
 }
 
 /// The lines that readers look at, then one for the count that holders write.
@@ -59,8 +78,8 @@ struct Counted<T> {
     count: Line<AtomicUsize>,
 }
 
-/// A counted reference.
-pub struct Shared<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
+/// A reference that keeps a value in use: a counted one, or one that is noted.
+pub struct Shared<T: Release>(NonNull<Counted<T>>, Option<Note>, PhantomData<Counted<T>>);
 
 /// A value that is seen without being counted: it stays allocated for `'a`, but may be out of use already.
 pub struct Seen<'a, T: Release>(NonNull<Counted<T>>, PhantomData<&'a Counted<T>>);
@@ -74,10 +93,88 @@ unsafe impl<T: Release> Send for Seen<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Release> Sync for Seen<'_, T> {}
 
+impl<T: Release> Counted<T> {
+    /// What its notes say.
+    fn address(&self) -> u64 {
+        ptr::from_ref(self).addr() as u64
+    }
+
+    /// Whether there are no references but a link's and, if that is given, the caller's: a guess.
+    fn seems_last(&self, mine: Option<&Shared<T>>) -> bool {
+        // Relaxed: a guess.
+        let count = self.count.0.load(Ordering::Relaxed);
+        let note = mine.and_then(|mine| mine.1.as_ref());
+        let known = 1 + usize::from(mine.is_some() && note.is_none());
+        count % LENT == known && (count < LENT || !notes().has_other(self.address(), note))
+    }
+
+    /// Begins to note references, if they are held again and again. The caller has a counted one.
+    fn open(&self) {
+        let Some(noting) = self.value.noting().filter(|noting| noting.begin_to_open()) else { return };
+        // Relaxed: published by the next.
+        self.count.0.fetch_add(LENT, Ordering::Relaxed);
+        noting.open();
+    }
+
+    /// Counts the references that are noted, unless somebody is about that. The caller has a counted one.
+    fn shut(&self) {
+        let Some(noting) = self.value.noting().filter(|noting| noting.begin_to_shut()) else { return };
+        notes().count_all(self.address(), &self.count.0);
+        // Relaxed: the caller's reference is still counted, and what has been seen here is passed on when it goes.
+        self.count.0.fetch_sub(LENT, Ordering::Relaxed);
+        noting.end_shutting();
+    }
+
+    /// Counts one reference less; true if it was the last.
+    fn drop_one(&self) -> bool {
+        let count = &self.count.0;
+        if self.value.noting().is_none() {
+            // Release: what this holder did comes before the end; pairs with the Acquire fence of who ends the value.
+            return count.fetch_sub(1, Ordering::Release) == 1;
+        }
+        // Acquire, also below: who has opened the value, and dropped his reference, has said that it is open.
+        let mut now = count.load(Ordering::Acquire);
+        loop {
+            if now == LENT + 1 {
+                // Nobody else is about that: he would have a counted reference, and this is the only one.
+                self.shut();
+                now = count.load(Ordering::Acquire);
+            }
+            // Release: as above. Never to `LENT` alone.
+            match count.compare_exchange_weak(now, now - 1, Ordering::Release, Ordering::Acquire) {
+                Ok(_) => return now == 1,
+                Err(other) => now = other,
+            }
+        }
+    }
+}
+
 impl<T: Release> Shared<T> {
     /// The first reference to a value.
     pub fn new(value: T) -> Self {
-        Self(spare::boxed(Counted { value, count: Line(AtomicUsize::new(1)) }), PhantomData)
+        Self::counted_at(spare::boxed(Counted { value, count: Line(AtomicUsize::new(1)) }))
+    }
+
+    /// One whose count is the caller's.
+    fn counted_at(at: NonNull<Counted<T>>) -> Self {
+        Self(at, None, PhantomData)
+    }
+
+    /// The same reference, counted.
+    fn into_counted(mut self) -> Self {
+        if let Some(note) = self.1.take() {
+            let count = &self.counted().count.0;
+            if note.is_counted() {
+                note.take_back();
+                return self;
+            }
+            // Relaxed, both: one of the two keeps the count from ending.
+            count.fetch_add(1, Ordering::Relaxed);
+            if note.take_back() {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self
     }
 
     /// The same value as readers see it.
@@ -94,6 +191,7 @@ impl<T: Release> Shared<T> {
     /// There are so many references; out of date at once, unless the caller knows where all of them are. Who [holds](Seen::hold) one
     /// more after that sees what the caller did before.
     pub fn has_references(&self, count: usize) -> bool {
+        debug_assert!(self.noting().is_none(), "for what is only counted");
         // AcqRel on success: what those did who have dropped theirs has happened, and whoever holds one more reads, with Acquire, what
         // is stored here or what has been counted up from it. A load would leave open which of the two came first. Relaxed on failure.
         self.counted().count.0.compare_exchange(count, count, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -104,14 +202,15 @@ impl<T: Release> Shared<T> {
         unsafe { self.0.as_ref() }
     }
 
+    /// The count becomes the caller's.
     fn into_raw(this: Option<Self>) -> *mut Counted<T> {
-        this.map_or(ptr::null_mut(), |this| std::mem::ManuallyDrop::new(this).0.as_ptr())
+        this.map_or(ptr::null_mut(), |this| ManuallyDrop::new(this.into_counted()).0.as_ptr())
     }
 
     /// # Safety
     /// `raw` is null, or came from [`Self::into_raw`] and its count becomes the caller's.
     unsafe fn from_raw(raw: *mut Counted<T>) -> Option<Self> {
-        NonNull::new(raw).map(|raw| Self(raw, PhantomData))
+        NonNull::new(raw).map(Self::counted_at)
     }
 }
 
@@ -123,14 +222,16 @@ impl<T: Release> Clone for Shared<T> {
         if before > usize::MAX / 2 {
             std::process::abort();
         }
-        Self(self.0, PhantomData)
+        Self::counted_at(self.0)
     }
 }
 
 impl<T: Release> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Release: what this holder did comes before the end; pairs with the Acquire fence of who ends the value.
-        if self.counted().count.0.fetch_sub(1, Ordering::Release) == 1 {
+        if self.1.take().is_some_and(|note| !note.take_back()) {
+            return;
+        }
+        if self.counted().drop_one() {
             // Acquire: pairs with the Release of the other holders.
             fence(Ordering::Acquire);
             // SAFETY: this made the count zero.
@@ -161,12 +262,38 @@ impl<'a, T: Release> Seen<'a, T> {
         &self.counted().value
     }
 
-    /// A counted reference, unless the last one has gone.
+    /// A reference, unless the last one has gone.
+    #[inline]
     pub fn hold(self) -> Option<Shared<T>> {
+        match self.get().noting() {
+            Some(noting) if noting.seems_open() => self.note(noting).or_else(|| self.hold_counted()),
+            _ => self.hold_counted(),
+        }
+    }
+
+    /// The same for what is held again and again, such as a file that is opened: the next references are noted, if they may be.
+    #[inline]
+    pub fn hold_often(self) -> Option<Shared<T>> {
+        let held = self.hold()?;
+        if held.1.is_none() {
+            held.counted().open();
+        }
+        Some(held)
+    }
+
+    fn hold_counted(self) -> Option<Shared<T>> {
         let up = |count: usize| (count > 0).then(|| count + 1);
         // Acquire on success: what the holders whose counts this one joins did before is visible; Relaxed on failure.
         self.counted().count.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
-        Some(Shared(self.0, PhantomData))
+        Some(Shared::counted_at(self.0))
+    }
+
+    /// A reference that is noted, or has been counted at once, if there is room for a note.
+    fn note(self, noting: &Noting) -> Option<Shared<T>> {
+        match notes().note(thread_number(), self.counted().address(), noting) {
+            Ok(note) => Some(Shared(self.0, Some(note), PhantomData)),
+            Err(is_counted) => is_counted.then(|| Shared::counted_at(self.0)),
+        }
     }
 
     /// Both are of one value.
@@ -237,14 +364,15 @@ impl<T: Release> Link<T> {
     /// when what this returns is dropped. Readers may find the link empty for a moment though it stays filled.
     pub fn take_last(&self) -> Option<Last<T>> {
         let guard = pin();
-        // A guess from the count, so that links to what is in use are not emptied for nothing.
-        if self.see(&guard)?.counted().count.0.load(Ordering::Relaxed) != 1 {
+        // So that links to what is in use are not emptied for nothing.
+        if !self.see(&guard)?.counted().seems_last(None) {
             return None;
         }
         let taken = self.take()?;
+        taken.counted().shut();
         // The transition "take last". Acquire: pairs with the Release of the references that went before.
         if taken.counted().count.0.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Some(Last(std::mem::ManuallyDrop::new(taken).0, PhantomData));
+            return Some(Last(ManuallyDrop::new(taken).0, PhantomData));
         }
         self.refill(taken);
         None
@@ -253,17 +381,21 @@ impl<T: Release> Link<T> {
     /// The same where the caller has the only other reference, which it gives up with the link's; gets it back if there are
     /// more. `mine` is of what the link holds.
     pub fn give_up_last(&self, mine: Shared<T>) -> Result<Last<T>, Shared<T>> {
-        // A guess, as above.
-        if mine.counted().count.0.load(Ordering::Relaxed) != 2 {
+        // One that has been noted, and counted since, is counted.
+        let mine = if mine.1.as_ref().is_some_and(Note::is_counted) { mine.into_counted() } else { mine };
+        // As above.
+        if !mine.counted().seems_last(Some(&mine)) {
             return Err(mine);
         }
         let Some(taken) = self.take() else { return Err(mine) };
+        taken.counted().shut();
+        let mine = mine.into_counted();
         // The transition "give up last". Acquire: as above.
         let count = &taken.counted().count.0;
         if taken.ptr_eq(&mine) && count.compare_exchange(2, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             // Its count has gone with that of `taken`.
-            let _ = std::mem::ManuallyDrop::new(mine);
-            return Ok(Last(std::mem::ManuallyDrop::new(taken).0, PhantomData));
+            let _ = ManuallyDrop::new(mine);
+            return Ok(Last(ManuallyDrop::new(taken).0, PhantomData));
         }
         self.refill(taken);
         Err(mine)
@@ -408,134 +540,4 @@ unsafe fn end<T: Release>(at: NonNull<Counted<T>>) {
 }
 
 #[cfg(all(test, not(feature = "loom")))]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
-
-    struct Noted {
-        released: Arc<AtomicU64>,
-    }
-
-    impl Release for Noted {
-        fn release(&self) {
-            self.released.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
-
-    fn noted() -> (Arc<AtomicU64>, Shared<Noted>) {
-        let released = Arc::new(AtomicU64::new(0));
-        (released.clone(), Shared::new(Noted { released }))
-    }
-
-    fn is(released: &AtomicU64, times: u64) -> bool {
-        released.load(std::sync::atomic::Ordering::Relaxed) == times
-    }
-
-    #[test]
-    fn the_last_reference_releases_at_once_and_readers_still_look() {
-        let (released, value) = noted();
-        let link = Link::new(Some(value.clone()));
-        let guard = pin();
-        let seen = link.see(&guard).unwrap();
-        drop(value);
-        assert!(is(&released, 0));
-        drop(link.take());
-        assert!(is(&released, 1));
-        assert!(seen.hold().is_none() && is(&seen.released, 1));
-    }
-
-    #[test]
-    fn only_a_last_reference_is_taken() {
-        let (released, value) = noted();
-        let link = Link::new(Some(value.clone()));
-        assert!(link.take_last().is_none());
-        drop(value);
-        let guard = pin();
-        assert!(link.see(&guard).unwrap().hold().is_some());
-        let last = link.take_last().unwrap();
-        assert!(link.see(&guard).is_none() && is(&released, 0));
-        drop(last);
-        assert!(is(&released, 1));
-    }
-
-    #[test]
-    fn the_last_reference_but_one_is_given_up_with_the_link() {
-        let (released, value) = noted();
-        let link = Link::new(Some(value.clone()));
-        let other = value.clone();
-        let value = link.give_up_last(value).err().unwrap();
-        drop(other);
-        let guard = pin();
-        let seen = link.see(&guard).unwrap();
-        let last = link.give_up_last(value).ok().unwrap();
-        assert!(seen.hold().is_none() && link.see(&guard).is_none() && is(&released, 0));
-        drop(last);
-        assert!(is(&released, 1));
-    }
-
-    #[test]
-    fn a_lease_that_is_passed_on_is_given_up_by_who_has_it_then() {
-        let (released, value) = noted();
-        let first = Lease::new(value.clone());
-        let guard = pin();
-        // SAFETY: there is no owner, and one thread.
-        let second = unsafe { first.pass_on() }.unwrap();
-        assert!(value.has_references(2) && second.get().ptr_eq(first.get()));
-        // SAFETY: as above.
-        unsafe {
-            assert!(first.pass_on().is_none());
-            first.release();
-        }
-        drop(value);
-        assert!(is(&released, 0));
-        // SAFETY: as above.
-        unsafe { second.release() };
-        assert!(is(&released, 1) && is(&first.get().released, 1));
-        drop(guard);
-    }
-
-    struct Chained(Option<Lease<Chained>>);
-
-    impl Release for Chained {
-        fn release(&self) {
-            if let Some(lease) = &self.0 {
-                // SAFETY: the owner has no reference any more, and no link leads to it.
-                unsafe { lease.release() };
-            }
-        }
-    }
-
-    #[test]
-    fn a_long_chain_ends_on_a_short_stack() {
-        let mut chain = Shared::new(Chained(None));
-        for _ in 0..1_000_000 {
-            chain = Shared::new(Chained(Some(Lease::new(chain))));
-        }
-        std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(chain)).unwrap().join().unwrap();
-    }
-
-    #[test]
-    fn holders_and_takers_agree() {
-        for _ in 0..200 {
-            let (released, value) = noted();
-            let link = Link::new(Some(value));
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    for _ in 0..100 {
-                        let guard = pin();
-                        let held = link.see(&guard).and_then(Seen::hold);
-                        drop(guard);
-                        assert!(held.is_none_or(|held| is(&held.released, 0)));
-                    }
-                });
-                scope.spawn(|| {
-                    while !is(&released, 1) {
-                        drop(link.take_last());
-                    }
-                });
-            });
-            assert!(is(&released, 1));
-        }
-    }
-}
+mod tests;

@@ -74,9 +74,8 @@ impl Session {
         want.set(Access::WRITE, writes);
         let sb = location.superblock();
         sb.checker.permission(&self.cred, inode, want, location.mount.is_read_only())?;
-        let append_only = inode.perm().append();
         let overwrites = flags.contains(OpenFlags::WRITE) && !flags.contains(OpenFlags::APPEND);
-        if append_only && (overwrites || flags.contains(OpenFlags::TRUNC)) {
+        if (overwrites || flags.contains(OpenFlags::TRUNC)) && inode.perm().append() {
             return Err(Errno::EPERM.into());
         }
         if flags.contains(OpenFlags::NOATIME) && !owner_or_capable(&self.cred, inode) {

@@ -169,10 +169,10 @@ fn a_question_beside_a_change_elsewhere_shares_no_line_either() {
     }
 }
 
-/// Two threads that open and close files that nobody else uses, through one session: each writes lines of its own only.
-/// The two locked instructions that there are count the users of the file.
+/// Two threads that open and close files, through one session, be it one file or two: each writes lines of its own only.
+/// The two locked instructions that there are note that the file is used, at the desk of the thread, and take the note back.
 #[test]
-fn open_and_close_of_two_files_share_no_line_that_one_writes() {
+fn open_and_close_share_no_line_that_one_writes() {
     let mut fewest = usize::MAX;
     for _ in 0..3 {
         let root = volume();
@@ -186,12 +186,13 @@ fn open_and_close_of_two_files_share_no_line_that_one_writes() {
         if let Some((_, locked)) = locked_instructions(one) {
             assert_eq!(locked, 2, "counts that are shared, which the audit does not see");
         }
+        let of_one_file = conflict_count(one, one);
         let [one, other] = side_by_side(one, other);
         let found = conflicts(&one, &other);
         let locked: u64 = found.iter().flat_map(|conflict| conflict.uses).map(|uses| uses.rmws).sum();
         // The bench reads this.
         println!("locked instructions on lines that another thread uses: {locked}");
-        fewest = fewest.min(found.len());
+        fewest = fewest.min(found.len() + of_one_file);
         assert_eq!(root.root().superblock().open_files().len(), 0);
     }
     // Chance may put two names into one bucket of a table, but hardly three times.
@@ -221,7 +222,6 @@ fn calls_that_take_locks_and_references_are_seen() {
     warm(&open);
     let opened = seen("open and close", open);
     assert!(opened.total().rmws >= 2, "{opened:?}");
-    assert!(conflict_count(open, open) > 0);
 
     let touch = || make_and_remove(&root);
     warm(&touch);

@@ -206,14 +206,19 @@ impl Hands {
         let session = &self.session;
         let open_dir = |dir| session.open(format!("{base}/d{dir}"), OpenFlags::READ | OpenFlags::DIRECTORY);
         self.directories = [0, 1].map(|dir| open_dir(dir).expect("it is there")).into();
-        let open = &self.paths[open.index()];
-        let descriptor = session.open(open, OpenFlags::READ | OpenFlags::WRITE);
-        self.descriptor = Some(descriptor.expect("it is there"));
+        self.open_descriptor(open);
         for _ in 0..ROUNDS {
             self.look_around();
             [0, 1].iter().for_each(|dir| self.come_and_go(&format!("{base}/d{dir}")));
         }
         self.look_around();
+        // It is one of a file that has been opened before.
+        self.open_descriptor(open);
+    }
+
+    fn open_descriptor(&mut self, at: Place) {
+        let descriptor = self.session.open(&self.paths[at.index()], OpenFlags::READ | OpenFlags::WRITE);
+        self.descriptor = Some(descriptor.expect("it is there"));
     }
 
     /// Looks at all there is.

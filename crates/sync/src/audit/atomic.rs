@@ -125,6 +125,13 @@ macro_rules! integer {
                 rmw!(self.fetch_sub(value, order))
             }
 
+            /// Raises.
+            #[inline]
+            #[track_caller]
+            pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
+                rmw!(self.fetch_max(value, order))
+            }
+
             /// Exchanges for what `change` makes of it, until nobody has come between.
             #[inline]
             #[track_caller]

@@ -5,7 +5,7 @@ use std::sync::Arc as StdArc;
 use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::primitive::{Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
-use extern4_sync::shared::{Lease, Link, Release, Shared};
+use extern4_sync::shared::{Lease, Link, Noting, Release, Shared};
 use loom::cell::UnsafeCell;
 
 use crate::Poisoned;
@@ -16,6 +16,7 @@ struct Ending {
     /// What a holder does to the value: plain, so that an end that does not come after it is seen.
     work: UnsafeCell<u64>,
     ends: StdArc<std::sync::atomic::AtomicU64>,
+    noting: Option<Noting>,
 }
 
 // SAFETY: as for `Poisoned`; `work` has one writer in each model.
@@ -25,10 +26,19 @@ unsafe impl Send for Ending {}
 
 impl Ending {
     fn new(value: u64) -> (Shared<Self>, Ends) {
+        Self::with(value, None)
+    }
+
+    /// One whose references may be noted.
+    fn noting(value: u64) -> (Shared<Self>, Ends) {
+        Self::with(value, Some(Noting::new()))
+    }
+
+    fn with(value: u64, noting: Option<Noting>) -> (Shared<Self>, Ends) {
         let ends = StdArc::default();
         let (value, work) = (Poisoned::new(value), UnsafeCell::new(0));
         let watch = Ends { ends: StdArc::clone(&ends), alive: value.alive.clone() };
-        (Shared::new(Self { value, work, ends }), watch)
+        (Shared::new(Self { value, work, ends, noting }), watch)
     }
 
     /// What only a holder may do. One thread of a model does.
@@ -45,6 +55,10 @@ impl Release for Ending {
         // SAFETY: as in `work`.
         self.work.with(|work| unsafe { *work });
         assert_eq!(self.ends.fetch_add(1, Ordering::Relaxed), 0, "ended twice");
+    }
+
+    fn noting(&self) -> Option<&Noting> {
+        self.noting.as_ref()
     }
 }
 
@@ -273,5 +287,197 @@ fn shared_lease_passed_on_vs_reader() {
             drop(next);
         },
         |(_, ends)| ends.check_freed(),
+    );
+}
+
+/// A link to a value whose references are noted, since it has been held again and again.
+fn link_of_noted() -> (Link<Ending>, Ends) {
+    let (value, ends) = Ending::noting(1);
+    (0..2).for_each(|_| drop(value.seen().hold_often()));
+    (Link::new(Some(value)), ends)
+}
+
+/// The same, and a reference beside the link's, for one of two threads to drop.
+struct LinkAndOther {
+    link: Link<Ending>,
+    ends: Ends,
+    other: Mutex<Option<Shared<Ending>>>,
+}
+
+impl LinkAndOther {
+    /// The other is noted.
+    fn noted() -> Self {
+        let (link, ends) = link_of_noted();
+        let other = Mutex::new(link.see(&pin()).unwrap().hold());
+        Self { link, ends, other }
+    }
+
+    /// The other is counted.
+    fn counted() -> Self {
+        let this = Self::noted();
+        let counted = this.take_other().clone();
+        *this.other.lock().unwrap() = Some(counted);
+        this
+    }
+
+    fn take_other(&self) -> Shared<Ending> {
+        self.other.lock().unwrap().take().unwrap()
+    }
+
+    fn drop_other(&self) {
+        self.take_other().work();
+    }
+}
+
+#[test]
+fn noted_hold_vs_last_drop() {
+    race(
+        link_of_noted,
+        |shared| _ = see_and_hold(shared),
+        |(link, _)| drop(link.take()),
+        |(_, ends)| ends.check_freed(),
+    );
+}
+
+#[test]
+fn noted_drop_vs_last_drop() {
+    race(
+        LinkAndOther::noted,
+        LinkAndOther::drop_other,
+        |shared| drop(shared.link.take()),
+        |shared| shared.ends.check_freed(),
+    );
+}
+
+#[test]
+fn noted_drop_vs_counted_drop() {
+    race(
+        || {
+            let shared = LinkAndOther::noted();
+            let counted = shared.other.lock().unwrap().clone();
+            (shared, Mutex::new(counted))
+        },
+        |(shared, _)| shared.drop_other(),
+        |(shared, counted)| {
+            drop(counted.lock().unwrap().take());
+            drop(shared.link.take());
+        },
+        |(shared, _)| shared.ends.check_freed(),
+    );
+}
+
+#[test]
+fn noted_counted_drop_vs_last_drop() {
+    race(
+        LinkAndOther::counted,
+        LinkAndOther::drop_other,
+        |shared| drop(shared.link.take()),
+        |shared| shared.ends.check_freed(),
+    );
+}
+
+#[test]
+fn noted_take_last_vs_hold() {
+    race_for(
+        link_of_noted,
+        see_and_hold,
+        |(link, _)| link.take_last().is_some(),
+        |(link, ends), held, taken| {
+            assert!(held || taken || link.see(&pin()).is_some(), "lost");
+            assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
+            drop(link.take());
+            ends.check_freed();
+        },
+    );
+}
+
+#[test]
+fn noted_take_last_vs_drop() {
+    race(
+        LinkAndOther::noted,
+        LinkAndOther::drop_other,
+        |shared| drop(shared.link.take_last()),
+        |shared| {
+            assert_eq!(u64::from(shared.link.see(&pin()).is_none()), shared.ends.times());
+            drop(shared.link.take());
+            shared.ends.check_freed();
+        },
+    );
+}
+
+/// Who gives a name up, beside who opens what it stands for.
+#[test]
+fn noted_give_up_last_vs_hold() {
+    race_for(
+        link_of_noted,
+        see_and_hold,
+        |(link, _)| {
+            let Some(mine) = link.see(&pin()).and_then(|seen| seen.hold()) else { return false };
+            link.give_up_last(mine).is_ok()
+        },
+        |(link, ends), _, given| {
+            assert_eq!((link.see(&pin()).is_none(), ends.times()), (given, u64::from(given)));
+            drop(link.take());
+            ends.check_freed();
+        },
+    );
+}
+
+#[test]
+fn noted_give_up_last_vs_drop() {
+    race(
+        || {
+            let shared = LinkAndOther::noted();
+            let mine = shared.link.see(&pin()).unwrap().hold();
+            (shared, Mutex::new(mine))
+        },
+        |(shared, _)| shared.drop_other(),
+        |(shared, mine)| drop(shared.link.give_up_last(mine.lock().unwrap().take().unwrap())),
+        |(shared, _)| {
+            assert_eq!(u64::from(shared.link.see(&pin()).is_none()), shared.ends.times());
+            drop(shared.link.take());
+            shared.ends.check_freed();
+        },
+    );
+}
+
+/// References begin to be noted while the last that is counted goes.
+#[test]
+fn noted_open_vs_last_drop() {
+    race(
+        || {
+            let (value, ends) = Ending::noting(1);
+            drop(value.seen().hold_often());
+            (Link::new(Some(value)), ends)
+        },
+        |(link, _)| {
+            let guard = pin();
+            let Some(seen) = link.see(&guard) else { return };
+            let first = seen.hold_often();
+            let second = seen.hold_often();
+            drop(guard);
+            second.inspect(|held| held.work());
+            drop(first);
+        },
+        |(link, _)| drop(link.take()),
+        |(_, ends)| ends.check_freed(),
+    );
+}
+
+/// What has been counted again is noted again.
+#[test]
+fn noted_open_vs_shut() {
+    race(
+        link_of_noted,
+        |(link, _)| {
+            let guard = pin();
+            let Some(seen) = link.see(&guard) else { return };
+            (0..2).for_each(|_| drop(seen.hold_often()));
+        },
+        |(link, _)| drop(link.take_last()),
+        |(link, ends)| {
+            drop(link.take());
+            ends.check_freed();
+        },
     );
 }
