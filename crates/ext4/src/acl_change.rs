@@ -28,8 +28,9 @@ impl Ext4 {
         caps: Caps,
     ) -> Result<()> {
         let node = inode.private::<Node>();
-        let _map = node.change_map();
         let mut info = node.info();
+        let _map = info.is_inline().then(|| node.change_map());
+        let _attributes = node.change_attributes();
         let value = acl.as_deref().map(encode).transpose()?;
         let old = self.attributes(&info)?;
         if old.says(index(kind), b"", value.as_deref())
@@ -50,7 +51,7 @@ impl Ext4 {
             Ok(change.tid())
         })?;
         let attr = self.attr(&info)?;
-        node.set(&info, tid);
+        node.set_attributes(&info, tid);
         inode.update_acl(kind, acl, |old| *old = attr);
         Ok(())
     }

@@ -146,6 +146,11 @@ impl Ext4 {
         self.publish_by(inode, info, |node| node.set_times(info, tid))
     }
 
+    /// The same for one whose extended attributes have changed.
+    pub(crate) fn publish_attributes(&self, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
+        self.publish_by(inode, info, |node| node.set_attributes(info, tid))
+    }
+
     fn publish_by(&self, inode: &Inode, info: &InodeInfo, put: impl FnOnce(&Node)) -> Result<()> {
         let attr = self.attr(info)?;
         put(inode.private::<Node>());

@@ -12,14 +12,20 @@ use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::map::{Run, RunKind};
 use crate::mount::Ext4;
+use crate::node::Node;
 
 impl Ext4 {
     /// Reads up to `buf.len()` bytes at `offset` of a regular file; short only at its end.
-    pub(crate) fn read_file(&self, inode: &InodeInfo, buf: &mut [u8], offset: u64) -> Result<usize> {
-        if inode.is_encrypted() {
-            return Err(self.no_key(inode, "its contents"));
+    pub(crate) fn read_file(&self, node: &Node, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let map = node.read_map();
+        let info = node.shown();
+        if !info.is_encrypted() {
+            return self.read_contents(&info, buf, offset);
         }
-        self.read_contents(inode, buf, offset)
+        drop(map);
+        // Which key there is none for, an attribute says.
+        let _attributes = node.read_attributes();
+        Err(self.no_key(&node.shown(), "its contents"))
     }
 
     /// Reads contents as they stand, also of the volume's own files.

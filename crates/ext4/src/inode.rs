@@ -82,6 +82,15 @@ impl InodeInfo {
         (self.is_orphan, self.is_touched) = (is_orphan, true);
     }
 
+    /// Whether who only reads contents, names or attributes finds in `other` what he finds here: whatever else has changed.
+    pub(crate) fn reads_as(&self, other: &Self) -> bool {
+        let read = |info: &Self| {
+            let fields = &info.inode;
+            (fields.flags(), fields.size(), fields.sectors(), fields.xattr_block())
+        };
+        read(self) == read(other) && self.i_block() == other.i_block()
+    }
+
     /// Whether the fields have been changed since this was copied from the inode in use.
     pub(crate) fn is_touched(&self) -> bool {
         self.is_touched

@@ -8,18 +8,27 @@
 //! # Locks
 //! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `current` is held
 //! for as long as it takes to copy it or to replace it, or to note what makes it durable, and nothing is waited for under it but the list of orphans; `shown` is changed only under it, and so is
-//! what `current` says, or nothing. `map` is held shared by who
+//! what `current` says, or nothing.
+//!
+//! `contents` guards a file's map. It is held shared by who
 //! reads contents, from finding out where they are until they have been read, and exclusive by who takes blocks away from the
-//! file: so nobody reads a block that has become another's. Attributes, and contents inside the inode, are guarded by it in the
-//! same way, for they stand in several places that belong together. It is taken inside `rwsem`. Who
+//! file: so nobody reads a block that has become another's. Contents inside the inode are guarded by it in the
+//! same way, for they stand in two places that belong together. It is taken inside `rwsem`. Who
 //! takes blocks away takes it before the first handle is opened; who only adds to the map takes it while a handle is open, for
 //! as long as nodes below the root do not agree with the inode that readers have. Both are in order, for a reader opens no
 //! handle under it, and there is only one changer.
 //!
-//! `names` is a directory's. The VFS lets names of one directory be changed side by side; what they have in common, the blocks
-//! with the entries and the directory's own inode, is changed by who has `names` exclusive ([`Names`]), and who looks a name up or
+//! Of a directory `contents` guards the names. The VFS lets names of one directory be changed side by side; what they have in common, the
+//! blocks with the entries and the directory's own inode, is changed by who has it exclusive ([`Names`]), and who looks a name up or
 //! lists them has it shared. It is taken inside a handle by who changes, and neither opens a handle nor waits for a commit under it.
 //! Who has two, for a rename, has the `rwsem` of both directories exclusive, so nobody else wants them.
+//!
+//! `attributes` guards extended attributes, in the record and in a block, which belong together. It is held shared by who reads them, and
+//! exclusive by who changes them, who takes it inside `rwsem` and before the first handle. So who reads contents does not meet him. But
+//! contents inside the inode stand beside attributes: who changes attributes of such an inode takes `contents` exclusive before
+//! `attributes`. (Of a directory, too: nobody who has a handle wants that then, for he would have the `rwsem`, which is exclusive.) Who
+//! changes contents there needs `contents` alone, for he leaves other attributes as they are, and the record changes in one step and is
+//! looked at as it stood at one moment. Who reads has one of the two at a time, and waits for nobody under it who has the other.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -42,19 +51,26 @@ use crate::window::Window;
 /// An inode in use.
 #[repr(C)]
 pub(crate) struct Node {
-    /// For readers, what `current` says, but for what `set_touched` may have changed since.
+    /// For readers, what `current` says, but for what `set_touched` and `set_attributes` may have changed since.
     shown: Shown<InodeInfo>,
-    map: Bravo,
-    names: Bravo,
+    /// A file's map, or a directory's names.
+    contents: Bravo,
     position: Option<Position>,
     /// Where in its record extended attributes are. What that follows from never changes.
     xattr_range: Range<usize>,
+    _apart: [u64; 2],
     pub(crate) window: Window,
+    /// Who reads attributes reads the record, and so meets who changes what is behind this, wherever it is.
+    attributes: Bravo,
     current: Latch<Current>,
 }
 
-/// What readers look at is on another cache line than what is changed beside them.
-const _: () = assert!(offset_of!(Node, current) >= offset_of!(Node, names) + 64);
+/// What readers of contents look at is on another cache line than what is changed beside them, wherever the memory begins: that is a
+/// multiple of 16.
+const _: () = {
+    let last = offset_of!(Node, contents) + size_of::<Bravo>() - 1;
+    assert!(offset_of!(Node, window) / 16 >= last / 16 + 4);
+};
 
 /// A directory while its names are changed: nobody else changes or reads them until this is gone.
 pub(crate) struct Names<'d> {
@@ -68,7 +84,7 @@ impl<'d> Names<'d> {
     /// Locks the names of `dir`.
     pub(crate) fn lock(dir: &'d Inode) -> Self {
         let node = dir.private::<Node>();
-        let names = Ordered::lock(Rank::DirectoryBlocks, || node.names.write());
+        let names = Ordered::lock(Rank::DirectoryBlocks, || node.contents.write());
         // Where it is made it stays, for it is large.
         node.peek(|info| Self { dir, info: info.clone(), _names: names })
     }
@@ -118,11 +134,12 @@ impl Node {
         let current = Latch::new(Current { info, changed_in, contents_in, written, is_freed: false });
         Self {
             shown: Shown::nothing(),
-            map: Bravo::new(()),
-            names: Bravo::new(()),
+            contents: Bravo::new(()),
             position,
             xattr_range,
+            _apart: [0; 2],
             window: Window::default(),
+            attributes: Bravo::new(()),
             current,
         }
     }
@@ -174,6 +191,16 @@ impl Node {
     /// The same for one of which nothing has changed that readers look at here: times, permission bits, links, and whether it is an orphan.
     pub(crate) fn set_touched(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
+        current.note(tid);
+        current.put(info);
+    }
+
+    /// The same for one whose extended attributes have changed. Of the inode that changes nothing, mostly, that readers look at here.
+    pub(crate) fn set_attributes(&self, info: &InodeInfo, tid: Tid) {
+        let mut current = self.current();
+        if !current.info.reads_as(info) {
+            self.shown.hide();
+        }
         current.note(tid);
         current.put(info);
     }
@@ -246,18 +273,28 @@ impl Node {
         current.contents_in.get_or_insert(tid);
     }
 
-    /// Blocks stay where they are as long as this lives.
+    /// A file's blocks stay where they are as long as this lives.
     pub(crate) fn read_map(&self) -> BravoReadGuard<'_> {
-        self.map.read()
+        self.contents.read()
     }
 
     /// Names stay as they are as long as this lives.
     pub(crate) fn read_names(&self) -> Ordered<BravoReadGuard<'_>> {
-        Ordered::lock(Rank::DirectoryBlocks, || self.names.read())
+        Ordered::lock(Rank::DirectoryBlocks, || self.contents.read())
     }
 
     /// Nobody reads contents as long as this lives.
     pub(crate) fn change_map(&self) -> BravoWriteGuard<'_> {
-        self.map.write()
+        self.contents.write()
+    }
+
+    /// Attributes stay as they are, and where they are, as long as this lives; but a value may be written over in one step.
+    pub(crate) fn read_attributes(&self) -> BravoReadGuard<'_> {
+        self.attributes.read()
+    }
+
+    /// Nobody reads attributes as long as this lives. Locks: of an inode with its contents in it, those.
+    pub(crate) fn change_attributes(&self) -> BravoWriteGuard<'_> {
+        self.attributes.write()
     }
 }

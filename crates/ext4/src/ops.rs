@@ -125,7 +125,7 @@ impl InodeOps for Ext4 {
 
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
         let node = node(inode);
-        let _map = node.read_map();
+        let _attributes = node.read_attributes();
         let info = node.shown();
         let value = self.xattr_value(&info, name)?;
         self.note_block(&info);
@@ -134,7 +134,7 @@ impl InodeOps for Ext4 {
 
     fn list_xattr(&self, inode: &Inode, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let node = node(inode);
-        let _map = node.read_map();
+        let _attributes = node.read_attributes();
         let info = node.shown();
         self.list_xattrs(&info, each)?;
         self.note_block(&info);
@@ -143,7 +143,7 @@ impl InodeOps for Ext4 {
 
     fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>> {
         let node = node(inode);
-        let _map = node.read_map();
+        let _attributes = node.read_attributes();
         let info = node.shown();
         let acl = self.acl(&info, kind)?;
         self.note_block(&info);
@@ -201,9 +201,7 @@ impl InodeOps for Ext4 {
 
 impl FileOps for Ext4 {
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let node = node(inode);
-        let _map = node.read_map();
-        Ok(self.read_file(&node.shown(), buf, offset)?)
+        Ok(self.read_file(node(inode), buf, offset)?)
     }
 
     fn lend(&self, inode: &Inode, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {

@@ -45,9 +45,12 @@ impl Ext4 {
             return self.change_mode(inode, mode, set.ctime);
         }
         let node = inode.private::<Node>();
-        // Flags may say where contents are to be looked for.
-        let _map = (set.acl.is_some() || set.flags.is_some()).then(|| node.change_map());
         let mut info = node.info();
+        // Flags may say where contents of a file are to be looked for; an ACL is an attribute.
+        let (sets_flags, sets_acl) = (set.flags.is_some(), set.acl.is_some());
+        let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
+        let _map = locks_map.then(|| node.change_map());
+        let _attributes = sets_acl.then(|| node.change_attributes());
         let flags = set.flags.map(|flags| self.new_flags(&info, flags, set.caps)).transpose()?;
         if let Some(flags) = flags {
             check_flags_and_project(info.fields(), flags, set.project)?;
@@ -81,7 +84,7 @@ impl Ext4 {
         }
         let Some(acl) = &set.acl else { return self.publish(inode, &info, tid) };
         let attr = self.attr(&info)?;
-        node.set(&info, tid);
+        node.set_attributes(&info, tid);
         inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
         Ok(())
     }

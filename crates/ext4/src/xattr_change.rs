@@ -42,7 +42,8 @@ impl Ext4 {
         }
         let node = inode.private::<Node>();
         let mut info = node.info();
-        let _map = node.change_map();
+        let _map = info.is_inline().then(|| node.change_map());
+        let _attributes = node.change_attributes();
         let old = self.attributes(&info)?;
         match old.has(index, rest) {
             true if flags.contains(XattrFlags::CREATE) => return Err(Errno::EEXIST.into()),
@@ -61,11 +62,11 @@ impl Ext4 {
             change.apply(&mut info, plan)?;
             Ok(change.tid())
         })?;
-        self.publish(inode, &info, tid)
+        self.publish_attributes(inode, &info, tid)
     }
 
     /// Writes a value over the one that an attribute in the record has. Whoever reads attributes sees one of the two, for it changes in one
-    /// step and nothing moves, so the map need not be locked.
+    /// step and nothing moves, so attributes need not be locked.
     fn overwrite_value(&self, inode: &Inode, spot: Spot, value: &[u8], now: Timespec) -> Result<()> {
         // The record and the superblock.
         self.changing(2, 0, |change| {

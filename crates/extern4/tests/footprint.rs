@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use extern4::{Access, Atime, Cred, OpenFlags, OpenOptions, Session, Volume};
+use extern4::{Access, Atime, Cred, OpenFlags, OpenOptions, Session, Volume, XattrFlags};
 use extern4_sync::allocations;
 use extern4_sync::audit::{Conflict, conflicts, locked_instructions, record, side_by_side};
 use extern4_testkit::image::{Image, ImageSpec};
@@ -136,8 +137,22 @@ fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
     };
     (0..40).for_each(|_| read());
     let chmod = || session.set_permissions("/file", 0o600).unwrap();
-    let changes: [Act<'_>; 4] = [
+    // Not as long as the one before, which it could be written over.
+    let (attribute, sets) = ("user.attribute", AtomicUsize::new(0));
+    let setxattr = || {
+        let len = 4 + 4 * (sets.fetch_add(1, Ordering::Relaxed) % 2);
+        session.setxattr("/file", attribute, &[1; 8][..len], XattrFlags::empty()).unwrap();
+    };
+    let changes: [Act<'_>; 6] = [
         ("chmod", Box::new(chmod)),
+        ("setxattr", Box::new(setxattr)),
+        (
+            "setxattr and removexattr",
+            Box::new(|| {
+                session.setxattr("/file", "user.other", b"value", XattrFlags::CREATE).unwrap();
+                session.removexattr("/file", "user.other").unwrap();
+            }),
+        ),
         (
             "rename",
             Box::new(|| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use extern4_block::{FileDevice, FileOptions};
 use extern4_ext4::{Ext4, OpenOptions};
@@ -10,8 +11,8 @@ use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_testkit::tree::{self, assert_same};
 use extern4_vfs::{
-    Acl, AclEntry, AclKind, AclTag, Cred, Errno, FileFlags, FileSystem, How, Namespace, NewKind, OpenFlags,
-    RenameFlags, Session, SetTime, SuperBlock, SuperOptions, Timespec, XattrFlags,
+    Acl, AclEntry, AclKind, AclTag, Cred, DirBatch, Errno, FileFlags, FileSystem, How, Namespace, NewKind,
+    OpenFlags, RenameFlags, Session, SetTime, SuperBlock, SuperOptions, Timespec, XattrFlags,
 };
 
 use crate::walk;
@@ -632,4 +633,118 @@ fn a_value_that_is_there_already_is_no_change() {
     }
     mount.unmount();
     writing.close("again", &ours);
+}
+
+/// What is read while attributes change: how long each file is. On a volume with `inline_data` the first two live in their inodes.
+const READ: [(&str, usize); 3] = [("small", 40), ("larger", 76), ("large", 5000)];
+/// How long the second is in the end, in a block.
+const SPILLED: usize = 600;
+/// How long values are: some have room in the record, the others in a block.
+const VALUES: [usize; 5] = [4, 300, 8, 600, 40];
+const TURNS: usize = 4000;
+
+fn to_be_read(root: &Path) -> std::io::Result<()> {
+    std::fs::create_dir(root.join("dir"))?;
+    for name in ["dir/a", "dir/b", "dir/c"] {
+        std::fs::write(root.join(name), "")?;
+    }
+    READ.iter().try_for_each(|(name, len)| std::fs::write(root.join(name), vec![1; *len]))
+}
+
+fn set_by_turns(session: &Session, path: &str) {
+    let set = |name, value: &[u8], flags| {
+        let set = session.set_xattr(path, name, value, flags, How::FOLLOW);
+        set.unwrap_or_else(|e| panic!("{path} {name}: {e}"));
+    };
+    for round in 0..TURNS {
+        set("user.a", &vec![round as u8; VALUES[round % VALUES.len()]], XattrFlags::REPLACE);
+        // Comes and goes, here and there.
+        set("user.b", &vec![2; 4 * (round % 64)], XattrFlags::empty());
+        if round % 3 == 0 {
+            session.remove_xattr(path, "user.b", How::FOLLOW).unwrap_or_else(|e| panic!("{path}: {e}"));
+        }
+    }
+}
+
+/// Changes contents that live in their inode, until they have no room there; or names of a directory.
+fn change_inside(session: &Session, path: &str, len: usize) {
+    let write = |bytes: &[u8]| {
+        let file = session.open(path, OpenFlags::WRITE).expect("a file");
+        assert_eq!(file.write_at(bytes, 0).unwrap_or_else(|e| panic!("{path}: {e}")), bytes.len());
+    };
+    for round in 0..TURNS {
+        if path == "/dir" {
+            session.mknod("/dir/x", NewKind::Regular, 0o644).expect("a file");
+            session.unlink("/dir/x").expect("it goes");
+        } else {
+            write(&vec![round as u8; len]);
+        }
+    }
+    if path == "/larger" {
+        // The same as before, for a block is not written in one step.
+        write(&vec![(TURNS - 1) as u8; SPILLED]);
+    }
+}
+
+/// Finds attributes and contents whole, and each as it was set.
+fn read_whole(session: &Session, path: &str, len: usize) {
+    let all_same = |bytes: &[u8]| bytes.iter().all(|byte| *byte == bytes[0]);
+    let value = session.get_xattr(path, "user.a", How::FOLLOW).unwrap_or_else(|e| panic!("{path}: {e}"));
+    assert!(VALUES.contains(&value.len()) && all_same(&value), "{path}: {value:?}");
+    let mut names = session.list_xattr(path, How::FOLLOW).unwrap_or_else(|e| panic!("{path}: {e}"));
+    names.retain(|name| name != b"user.b");
+    assert_eq!(names, [b"user.a"], "{path}");
+    if path == "/dir" {
+        let dir = session.open(path, OpenFlags::READ | OpenFlags::DIRECTORY).expect("a directory");
+        let mut batch = DirBatch::new();
+        dir.read_dir(0, 100, &mut batch).unwrap_or_else(|e| panic!("{path}: {e}"));
+        assert_eq!(batch.iter().filter(|entry| matches!(entry.name, b"a" | b"b" | b"c")).count(), 3);
+        return;
+    }
+    let file = session.open(path, OpenFlags::READ).expect("a file");
+    let mut bytes = vec![0; 6000];
+    let read = file.read_at(&mut bytes, 0).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let is_whole = read == len || path == "/larger" && read == SPILLED;
+    assert!(is_whole && all_same(&bytes[..read]), "{path}: {read} bytes, {:?}", &bytes[..read]);
+}
+
+/// Who reads contents does not wait for who sets attributes, though both may stand in one record.
+#[test]
+fn contents_and_attributes_are_whole_while_attributes_change() {
+    for (is_inline, spec) in [
+        (true, volume("read-inline", &["-t", "ext4", "-I", "256", "-b", "1024", "-O", "inline_data"])),
+        (false, volume("read-plain", &["-t", "ext4", "-I", "256", "-b", "1024"])),
+    ] {
+        let spec = spec.mounted(&[to_be_read]);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let writing = Writing::open(&image);
+        let session = &writing.session;
+        let read = READ.map(|(name, len)| (format!("/{name}"), len));
+        let all: Vec<_> = read.into_iter().chain([("/dir".to_string(), 0)]).collect();
+        let are_changing = AtomicUsize::new(all.len());
+        for (path, _) in &all {
+            let set = session.set_xattr(path, "user.a", &[0; 4], XattrFlags::CREATE, How::FOLLOW);
+            set.expect("room");
+        }
+        std::thread::scope(|scope| {
+            for (path, len) in &all {
+                scope.spawn(|| {
+                    set_by_turns(session, path);
+                    are_changing.fetch_sub(1, Ordering::Relaxed);
+                });
+                if path == "/dir" || is_inline && path != "/large" {
+                    scope.spawn(|| change_inside(session, path, *len));
+                }
+            }
+            // Who fails is not to be waited for.
+            let since = std::time::Instant::now();
+            while are_changing.load(Ordering::Relaxed) > 0 && since.elapsed().as_secs() < 60 {
+                all.iter().for_each(|(path, len)| (0..20).for_each(|_| read_whole(session, path, *len)));
+            }
+        });
+        writing.close(spec.name, &image);
+    }
 }
