@@ -11,36 +11,41 @@
 //!
 //! | from | to | by |
 //! | --- | --- | --- |
-//! | `COUNTED` | `AGAIN` | the first who asks for a note |
-//! | `AGAIN` | `OPENING` | the second, who has a counted reference |
+//! | `COUNTED` | `OPENING` | who has a counted reference, after it has been asked for often |
 //! | `OPENING` | `OPEN` | the same, with [`LENT`] counted |
 //! | `OPEN` | `SHUTTING` | who wants to know the count, and has a counted reference |
 //! | `SHUTTING` | `COUNTED` | the same, with `LENT` no longer counted |
+//!
+//! To shut costs a barrier that all threads execute, a microsecond or two, as for locks ([`bravo`](crate::bravo)); so a value is opened
+//! only after [`OFTEN`] have asked.
 //!
 //! While `LENT` is part of a count, that is never zero, so the value does not end: the notes keep it in use, without knowing how many
 //! they are. `LENT` is taken away only when all of them have been counted.
 //!
 //! # No reference is lost, nor counted twice
-//! 1. Who notes stores the value's address at its desk, and looks at the state after that. Who shuts leaves `OPEN`, and looks at
-//!    the desks after that. All four are `SeqCst`, so one of the two sees the other: the note is seen, or it is taken back.
+//! 1. Who notes stores the value's address at its desk, executes LIGHT, and looks at the state. Who shuts leaves `OPEN`, executes
+//!    HEAVY, and looks at the desks ([`asymmetric`](crate::asymmetric)). So one of the two sees the other: the note is seen, or it is
+//!    taken back.
 //! 2. Who shuts counts each note that it finds before it marks it as `COUNTED_TOO`, by compare-and-swap. Who takes a note back
-//!    does so by an exchange, and learns which of the two came first: a note that was not marked is a reference that was never counted,
-//!    and one that was marked is one that is counted.
-//! 3. All notes of a value are alike: which of them a mark meets does not matter.
-//!
-//! A note belongs to a reference, not to a thread: it is taken back on any, also when its thread has ended. A thread finds places of
-//! its own desk alone, so nobody else fills the one it has found empty.
+//!    does so by one, too, and so learns which of the two came first: a note that was not marked is a reference that was never
+//!    counted, and one that was marked is one that is counted.
+//! 3. All notes of a value are alike. Who drops a reference that is noted takes back any of them, at his own desk if there is one: there
+//!    are as many as there are such references, so he finds one, if not at once, because others have taken what he saw, then when he looks
+//!    again. So a reference need not remember its place, and may be dropped on any thread, also when its own has ended.
+//! 4. Only its own thread fills a place of a desk.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | a place, filled | its thread | who shuts | SeqCst, with the state |
-//! | a place, emptied | who has the note | who shuts; its thread, before it fills it again | Release, Acquire: the end of the value comes after all that was done by the note |
-//! | `OPEN` | who opens | who notes | Release, SeqCst: `LENT` is counted before |
-//! | `desks_used` | a thread, before it fills its first place | who shuts | SeqCst, as the place |
+//! | a place, filled | its thread | who shuts | Release, Acquire; with the state, by the barriers |
+//! | a place, emptied | who drops a reference | who shuts; its thread, before it fills it again | Release, Acquire: the end of the value comes after all that was done by the note |
+//! | `OPEN` | who opens | who notes | Release, Acquire: `LENT` is counted before |
+//! | `asked` | whoever asks | the same | Relaxed: a value that is lost is one that is opened later |
+//! | `desks_used` | a thread, before it fills its first place | who shuts | Relaxed: by the barriers, as the place |
 
+use crate::asymmetric::{announce, heavy, seen};
 use crate::bravo::{LINE_BITS, line_of};
 use crate::percpu::Line;
-use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// What a count has in place of those references that are noted.
 pub(crate) const LENT: usize = 1 << (usize::BITS / 2);
@@ -60,120 +65,143 @@ pub(crate) struct Notes {
     desks_used: AtomicUsize,
 }
 
-/// A reference that is noted. It has to be [taken back](Note::take_back).
-pub(crate) struct Note(&'static AtomicU64);
-
 /// Whether references to a value may be noted, and are.
 #[derive(Debug)]
-pub struct Noting(AtomicU32);
+pub struct Noting {
+    state: AtomicU32,
+    /// How often it has been asked for, up to [`OFTEN`].
+    asked: AtomicU32,
+}
 
 const COUNTED: u32 = 0;
-const AGAIN: u32 = 1;
-const OPENING: u32 = 2;
-const OPEN: u32 = 3;
-const SHUTTING: u32 = 4;
+const OPENING: u32 = 1;
+const OPEN: u32 = 2;
+const SHUTTING: u32 = 3;
+
+/// So many have to ask; few in models.
+const OFTEN: u32 = if cfg!(feature = "loom") { 1 } else { 15 };
 
 impl Noting {
     /// They are counted until they are held again and again.
     #[expect(clippy::new_without_default, reason = "made in one place")]
     pub fn new() -> Self {
-        Self(AtomicU32::new(COUNTED))
+        Self { state: AtomicU32::new(COUNTED), asked: AtomicU32::new(0) }
     }
 
-    /// They are noted, if what this says is not old.
+    /// They are noted, if what this says is not old. For who notes it is not, after LIGHT.
     #[inline]
-    pub(crate) fn seems_open(&self) -> bool {
-        // Relaxed: who notes looks again.
-        self.0.load(Ordering::Relaxed) == OPEN
-    }
-
-    /// They are noted: for who has just made a note.
-    #[inline]
-    fn is_open(&self) -> bool {
-        // SeqCst: rule 1, and the Acquire that goes with `open`.
-        self.0.load(Ordering::SeqCst) == OPEN
+    pub(crate) fn is_open(&self) -> bool {
+        // Acquire: pairs with `open`.
+        self.state.load(Ordering::Acquire) == OPEN
     }
 
     /// Whether the caller, who has a counted reference, has to [open](Self::open) it, after it has counted [`LENT`].
     pub(crate) fn begin_to_open(&self) -> bool {
-        match self.0.load(Ordering::Relaxed) {
-            COUNTED => {
-                self.step(COUNTED, AGAIN);
-                false
-            }
-            AGAIN => self.step(AGAIN, OPENING),
-            _ => false,
+        // Relaxed, both: it decides when to open, and guards nothing.
+        let asked = self.asked.load(Ordering::Relaxed);
+        if asked < OFTEN {
+            self.asked.store(asked + 1, Ordering::Relaxed);
+            return false;
         }
+        self.state.load(Ordering::Relaxed) == COUNTED && self.step(COUNTED, OPENING)
     }
 
     /// From now on references are noted.
     pub(crate) fn open(&self) {
         // Release: who sees it may rely on `LENT`.
-        self.0.store(OPEN, Ordering::Release);
+        self.state.store(OPEN, Ordering::Release);
     }
 
     /// Whether the caller, who has a counted reference, has to count the notes and [end](Self::end_shutting) this.
     pub(crate) fn begin_to_shut(&self) -> bool {
-        self.seems_open() && self.step(OPEN, SHUTTING)
+        self.is_open() && self.step(OPEN, SHUTTING)
     }
 
     /// From now on references are counted.
     pub(crate) fn end_shutting(&self) {
+        self.asked.store(0, Ordering::Relaxed);
         // Release: who opens again counts `LENT` after it has been taken away.
-        self.0.store(COUNTED, Ordering::Release);
+        self.state.store(COUNTED, Ordering::Release);
     }
 
     fn step(&self, from: u32, to: u32) -> bool {
-        // SeqCst: rule 1. Includes the Acquire that goes with `end_shutting`. Relaxed on failure: nothing is done then.
-        self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        // Acquire: pairs with `end_shutting` and `open`. Relaxed on failure: nothing is done then.
+        self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
+}
+
+/// A note that was taken back, or was not good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Back {
+    /// It was a reference, and is none any more.
+    Gone,
+    /// The reference has been counted.
+    Counted,
 }
 
 impl Notes {
     /// Notes the value at `address` at the desk of thread `number`, if its references are noted and there is room. Otherwise `Err`:
-    /// and whether there is a counted reference now, which is the caller's.
+    /// if that is `Counted`, the caller has a reference that is counted.
     #[inline]
-    pub(crate) fn note(&'static self, number: usize, address: u64, noting: &Noting) -> Result<Note, bool> {
-        let Some(place) = self.empty_place(number, address) else { return Err(false) };
-        // SeqCst: rule 1. Nobody else fills it.
-        place.swap(address, Ordering::SeqCst);
-        model_fence();
-        let note = Note(place);
-        if noting.is_open() { Ok(note) } else { Err(note.take_back()) }
+    pub(crate) fn note(&self, number: usize, address: u64, noting: &Noting) -> Result<(), Back> {
+        let place = self.empty_place(number, address).ok_or(Back::Gone)?;
+        announce(place, address);
+        if noting.is_open() { Ok(()) } else { Err(self.take_back(number, address)) }
     }
 
     #[inline]
-    fn empty_place(&'static self, number: usize, address: u64) -> Option<&'static AtomicU64> {
-        let line = self.lines.get((number << LINE_BITS) + line_of(address))?;
+    fn empty_place(&self, number: usize, address: u64) -> Option<&AtomicU64> {
         // Acquire: who emptied it comes before, also to who finds it filled again.
-        let place = line.0.iter().find(|place| place.load(Ordering::Acquire) == 0)?;
+        let place =
+            self.own_line(number, address)?.iter().find(|place| place.load(Ordering::Acquire) == 0)?;
         // Relaxed: only this thread makes it so high, or one with a higher number.
         if self.desks_used.load(Ordering::Relaxed) <= number {
-            // SeqCst: before the note, so that who looks for that looks here.
-            self.desks_used.fetch_max(number + 1, Ordering::SeqCst);
+            // Relaxed: ordered by LIGHT, as the note.
+            self.desks_used.fetch_max(number + 1, Ordering::Relaxed);
         }
         Some(place)
     }
 
-    /// Where the value at `address` is noted.
-    fn places(&self, address: u64) -> impl Iterator<Item = &AtomicU64> {
-        // SeqCst: rule 1.
-        let used = self.desks_used.load(Ordering::SeqCst);
-        let lines = self.lines[..used << LINE_BITS].iter().skip(line_of(address)).step_by(1 << LINE_BITS);
-        // SeqCst: rule 1. Includes the Acquire that goes with who has emptied a place.
-        lines.flat_map(|line| &line.0).filter(move |place| place.load(Ordering::SeqCst) == address)
+    /// Takes a note of the value back, on thread `number`. There is one for the caller.
+    #[inline]
+    pub(crate) fn take_back(&self, number: usize, address: u64) -> Back {
+        let own =
+            self.own_line(number, address).into_iter().flatten().find_map(|place| empty(place, address));
+        own.unwrap_or_else(|| self.take_back_elsewhere(address))
     }
 
-    /// Whether the value is noted somewhere else than by `mine`: a guess.
-    pub(crate) fn has_other(&self, address: u64, mine: Option<&Note>) -> bool {
-        let is_mine = |place: &AtomicU64| mine.is_some_and(|note| std::ptr::eq(note.0, place));
-        self.places(address).any(|place| !is_mine(place))
+    #[cold]
+    fn take_back_elsewhere(&self, address: u64) -> Back {
+        loop {
+            if let Some(back) = self.lines(address).flatten().find_map(|place| empty(place, address)) {
+                return back;
+            }
+        }
+    }
+
+    /// Takes a note back that has been counted, if there is one at the desk of thread `number`.
+    pub(crate) fn take_back_counted(&self, number: usize, address: u64) -> bool {
+        let counted = address | COUNTED_TOO;
+        // AcqRel: as in `empty`. Relaxed on failure: nothing is concluded from it.
+        let emptied = |place: &AtomicU64| {
+            place.compare_exchange(counted, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        self.own_line(number, address).into_iter().flatten().any(emptied)
+    }
+
+    /// How many references to the value are noted and not counted: a guess.
+    pub(crate) fn len(&self, address: u64) -> usize {
+        // Relaxed: a guess.
+        self.lines(address).flatten().filter(|place| place.load(Ordering::Relaxed) == address).count()
     }
 
     /// Counts each note of the value, which is being shut. `count` is not zero meanwhile.
     pub(crate) fn count_all(&self, address: u64, count: &AtomicUsize) {
-        model_fence();
-        for place in self.places(address) {
+        while !heavy() {
+            // Want of memory, which passes.
+            std::thread::yield_now();
+        }
+        for place in self.lines(address).flatten().filter(|place| seen(place) == address) {
             // Relaxed, both: it is only counted.
             count.fetch_add(1, Ordering::Relaxed);
             let marked = address | COUNTED_TOO;
@@ -183,29 +211,33 @@ impl Notes {
             }
         }
     }
-}
 
-impl Note {
-    /// Whether the reference has been counted, and will not be taken back without that being so.
-    pub(crate) fn is_counted(&self) -> bool {
-        // Acquire: pairs with who counted it.
-        self.0.load(Ordering::Acquire) & COUNTED_TOO != 0
-    }
-
-    /// Takes the note back. True if the reference has been counted; otherwise it is none any more.
     #[inline]
-    pub(crate) fn take_back(self) -> bool {
-        // Release: what was done by the reference comes before the end of the value. Acquire: pairs with who counted it.
-        self.0.swap(0, Ordering::AcqRel) & COUNTED_TOO != 0
+    fn own_line(&self, number: usize, address: u64) -> Option<&[AtomicU64; PLACES]> {
+        Some(&self.lines.get((number << LINE_BITS) + line_of(address))?.0)
+    }
+
+    /// The lines that the value may be noted on.
+    fn lines(&self, address: u64) -> impl Iterator<Item = &[AtomicU64; PLACES]> {
+        // Relaxed: after HEAVY, where that matters.
+        let used = self.desks_used.load(Ordering::Relaxed);
+        let lines = self.lines[..used << LINE_BITS].iter();
+        lines.skip(line_of(address)).step_by(1 << LINE_BITS).map(|line| &line.0)
     }
 }
 
-/// Loom takes SeqCst for AcqRel, unless a fence says it.
-#[inline(always)]
-fn model_fence() {
-    if cfg!(feature = "loom") {
-        fence(Ordering::SeqCst);
+/// Takes back the note at this place, if it is of the value.
+#[inline]
+fn empty(place: &AtomicU64, address: u64) -> Option<Back> {
+    // Relaxed: looked at again.
+    let note = place.load(Ordering::Relaxed);
+    if note & !COUNTED_TOO != address {
+        return None;
     }
+    // Release: what was done by the reference comes before the end of the value. Acquire: pairs with who counted it. Relaxed on failure:
+    // another is taken.
+    place.compare_exchange(note, 0, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+    Some(if note == address { Back::Gone } else { Back::Counted })
 }
 
 /// The desks of the process.

@@ -50,7 +50,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
-use crate::notes::{LENT, Note, notes, thread_number};
+use crate::notes::{Back, LENT, notes, thread_number};
 use crate::percpu::Line;
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
@@ -78,8 +78,11 @@ struct Counted<T> {
     count: Line<AtomicUsize>,
 }
 
-/// A reference that keeps a value in use: a counted one, or one that is noted.
-pub struct Shared<T: Release>(NonNull<Counted<T>>, Option<Note>, PhantomData<Counted<T>>);
+/// A reference that keeps a value in use: a counted one, or one that is noted, which its address says by [`NOTED`].
+pub struct Shared<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
+
+/// A bit that no address of a counted value has, for there is a whole line in it.
+const NOTED: usize = 1;
 
 /// A value that is seen without being counted: it stays allocated for `'a`, but may be out of use already.
 pub struct Seen<'a, T: Release>(NonNull<Counted<T>>, PhantomData<&'a Counted<T>>);
@@ -99,13 +102,12 @@ impl<T: Release> Counted<T> {
         ptr::from_ref(self).addr() as u64
     }
 
-    /// Whether there are no references but a link's and, if that is given, the caller's: a guess.
-    fn seems_last(&self, mine: Option<&Shared<T>>) -> bool {
+    /// Whether there are so many references: a guess.
+    fn seems_to_have(&self, references: usize) -> bool {
         // Relaxed: a guess.
         let count = self.count.0.load(Ordering::Relaxed);
-        let note = mine.and_then(|mine| mine.1.as_ref());
-        let known = 1 + usize::from(mine.is_some() && note.is_none());
-        count % LENT == known && (count < LENT || !notes().has_other(self.address(), note))
+        let noted = if count < LENT { 0 } else { notes().len(self.address()) };
+        count % LENT + noted == references
     }
 
     /// Begins to note references, if they are held again and again. The caller has a counted one.
@@ -157,35 +159,53 @@ impl<T: Release> Shared<T> {
 
     /// One whose count is the caller's.
     fn counted_at(at: NonNull<Counted<T>>) -> Self {
-        Self(at, None, PhantomData)
+        Self(at, PhantomData)
+    }
+
+    /// One that the caller has noted.
+    fn noted_at(at: NonNull<Counted<T>>) -> Self {
+        Self(at.map_addr(|addr| addr | NOTED), PhantomData)
+    }
+
+    #[inline]
+    fn is_noted(&self) -> bool {
+        self.0.addr().get() & NOTED != 0
+    }
+
+    /// Where the value is.
+    #[inline]
+    fn at(&self) -> NonNull<Counted<T>> {
+        let at = self.0.as_ptr().map_addr(|addr| addr & !NOTED);
+        // SAFETY: this bit is not all that there is of an address.
+        unsafe { NonNull::new_unchecked(at) }
     }
 
     /// The same reference, counted.
-    fn into_counted(mut self) -> Self {
-        if let Some(note) = self.1.take() {
-            let count = &self.counted().count.0;
-            if note.is_counted() {
-                note.take_back();
-                return self;
-            }
+    fn into_counted(self) -> Self {
+        if !self.is_noted() {
+            return self;
+        }
+        let this = Self::counted_at(ManuallyDrop::new(self).at());
+        let (number, address, count) = (thread_number(), this.counted().address(), &this.counted().count.0);
+        if !notes().take_back_counted(number, address) {
             // Relaxed, both: one of the two keeps the count from ending.
             count.fetch_add(1, Ordering::Relaxed);
-            if note.take_back() {
+            if notes().take_back(number, address) == Back::Counted {
                 count.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        self
+        this
     }
 
     /// The same value as readers see it.
     #[inline]
     pub fn seen(&self) -> Seen<'_, T> {
-        Seen(self.0, PhantomData)
+        Seen(self.at(), PhantomData)
     }
 
     /// Both refer to one value.
     pub fn ptr_eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.at() == other.at()
     }
 
     /// There are so many references; out of date at once, unless the caller knows where all of them are. Who [holds](Seen::hold) one
@@ -197,14 +217,15 @@ impl<T: Release> Shared<T> {
         self.counted().count.0.compare_exchange(count, count, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    #[inline]
     fn counted(&self) -> &Counted<T> {
-        // SAFETY: the count of this reference keeps the value.
-        unsafe { self.0.as_ref() }
+        // SAFETY: this reference keeps the value.
+        unsafe { self.at().as_ref() }
     }
 
     /// The count becomes the caller's.
     fn into_raw(this: Option<Self>) -> *mut Counted<T> {
-        this.map_or(ptr::null_mut(), |this| ManuallyDrop::new(this.into_counted()).0.as_ptr())
+        this.map_or(ptr::null_mut(), |this| ManuallyDrop::new(this.into_counted()).at().as_ptr())
     }
 
     /// # Safety
@@ -222,20 +243,20 @@ impl<T: Release> Clone for Shared<T> {
         if before > usize::MAX / 2 {
             std::process::abort();
         }
-        Self::counted_at(self.0)
+        Self::counted_at(self.at())
     }
 }
 
 impl<T: Release> Drop for Shared<T> {
     fn drop(&mut self) {
-        if self.1.take().is_some_and(|note| !note.take_back()) {
+        if self.is_noted() && notes().take_back(thread_number(), self.counted().address()) == Back::Gone {
             return;
         }
         if self.counted().drop_one() {
             // Acquire: pairs with the Release of the other holders.
             fence(Ordering::Acquire);
             // SAFETY: this made the count zero.
-            unsafe { end(self.0) };
+            unsafe { end(self.at()) };
         }
     }
 }
@@ -266,7 +287,7 @@ impl<'a, T: Release> Seen<'a, T> {
     #[inline]
     pub fn hold(self) -> Option<Shared<T>> {
         match self.get().noting() {
-            Some(noting) if noting.seems_open() => self.note(noting).or_else(|| self.hold_counted()),
+            Some(noting) if noting.is_open() => self.note(noting).or_else(|| self.hold_counted()),
             _ => self.hold_counted(),
         }
     }
@@ -275,7 +296,7 @@ impl<'a, T: Release> Seen<'a, T> {
     #[inline]
     pub fn hold_often(self) -> Option<Shared<T>> {
         let held = self.hold()?;
-        if held.1.is_none() {
+        if !held.is_noted() {
             held.counted().open();
         }
         Some(held)
@@ -291,8 +312,9 @@ impl<'a, T: Release> Seen<'a, T> {
     /// A reference that is noted, or has been counted at once, if there is room for a note.
     fn note(self, noting: &Noting) -> Option<Shared<T>> {
         match notes().note(thread_number(), self.counted().address(), noting) {
-            Ok(note) => Some(Shared(self.0, Some(note), PhantomData)),
-            Err(is_counted) => is_counted.then(|| Shared::counted_at(self.0)),
+            Ok(()) => Some(Shared::noted_at(self.0)),
+            Err(Back::Counted) => Some(Shared::counted_at(self.0)),
+            Err(Back::Gone) => None,
         }
     }
 
@@ -365,14 +387,14 @@ impl<T: Release> Link<T> {
     pub fn take_last(&self) -> Option<Last<T>> {
         let guard = pin();
         // So that links to what is in use are not emptied for nothing.
-        if !self.see(&guard)?.counted().seems_last(None) {
+        if !self.see(&guard)?.counted().seems_to_have(1) {
             return None;
         }
         let taken = self.take()?;
         taken.counted().shut();
         // The transition "take last". Acquire: pairs with the Release of the references that went before.
         if taken.counted().count.0.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Some(Last(ManuallyDrop::new(taken).0, PhantomData));
+            return Some(Last(ManuallyDrop::new(taken).at(), PhantomData));
         }
         self.refill(taken);
         None
@@ -381,10 +403,8 @@ impl<T: Release> Link<T> {
     /// The same where the caller has the only other reference, which it gives up with the link's; gets it back if there are
     /// more. `mine` is of what the link holds.
     pub fn give_up_last(&self, mine: Shared<T>) -> Result<Last<T>, Shared<T>> {
-        // One that has been noted, and counted since, is counted.
-        let mine = if mine.1.as_ref().is_some_and(Note::is_counted) { mine.into_counted() } else { mine };
         // As above.
-        if !mine.counted().seems_last(Some(&mine)) {
+        if !mine.counted().seems_to_have(2) {
             return Err(mine);
         }
         let Some(taken) = self.take() else { return Err(mine) };
@@ -395,7 +415,7 @@ impl<T: Release> Link<T> {
         if taken.ptr_eq(&mine) && count.compare_exchange(2, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             // Its count has gone with that of `taken`.
             let _ = ManuallyDrop::new(mine);
-            return Ok(Last(ManuallyDrop::new(taken).0, PhantomData));
+            return Ok(Last(ManuallyDrop::new(taken).at(), PhantomData));
         }
         self.refill(taken);
         Err(mine)
@@ -455,7 +475,7 @@ unsafe impl<T: Release> Sync for Lease<T> {}
 impl<T: Release> Lease<T> {
     /// A lease of `value`.
     pub fn new(value: Shared<T>) -> Self {
-        let at = value.0;
+        let at = value.at();
         Self(Link::new(Some(value)), at)
     }
 

@@ -212,8 +212,8 @@ impl Hands {
             [0, 1].iter().for_each(|dir| self.come_and_go(&format!("{base}/d{dir}")));
         }
         self.look_around();
-        // It is one of a file that has been opened before.
-        self.open_descriptor(open);
+        // It is one of a file that has been opened often.
+        (0..LOOKS).for_each(|_| self.open_descriptor(open));
     }
 
     fn open_descriptor(&mut self, at: Place) {

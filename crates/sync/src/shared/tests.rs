@@ -26,8 +26,8 @@ fn watched() -> (Arc<AtomicU64>, Shared<Watched>) {
 fn noted() -> (Arc<AtomicU64>, Shared<Watched>) {
     let released = Arc::new(AtomicU64::new(0));
     let value = Shared::new(Watched { released: released.clone(), noting: Some(Noting::new()) });
-    (0..2).for_each(|_| drop(value.seen().hold_often()));
-    assert!(value.seen().hold().is_some_and(|held| held.1.is_some()));
+    (0..16).for_each(|_| drop(value.seen().hold_often()));
+    assert!(value.seen().hold().is_some_and(|held| held.is_noted()));
     (released, value)
 }
 
@@ -123,7 +123,7 @@ fn more_references_than_there_is_room_for_are_counted() {
     let (released, value) = noted();
     let link = Link::new(Some(value));
     let held: Vec<_> = (0..100).map(|_| link.see(&pin()).unwrap().hold().unwrap()).collect();
-    let (notes, counts): (Vec<_>, Vec<_>) = held.into_iter().partition(|held| held.1.is_some());
+    let (notes, counts): (Vec<_>, Vec<_>) = held.into_iter().partition(|held| held.is_noted());
     assert!(!notes.is_empty() && !counts.is_empty());
     assert!(link.take_last().is_none());
     // Notes go on another thread than they were made on, after the link.
@@ -140,9 +140,9 @@ fn what_has_been_counted_again_is_noted_again() {
     let note = value.seen().hold().unwrap();
     // The last that was counted.
     drop(value);
-    assert!(note.seen().hold().is_some_and(|held| held.1.is_none()));
-    (0..2).for_each(|_| drop(note.seen().hold_often()));
-    assert!(note.seen().hold().is_some_and(|held| held.1.is_some()));
+    assert!(note.seen().hold().is_some_and(|held| !held.is_noted()));
+    (0..16).for_each(|_| drop(note.seen().hold_often()));
+    assert!(note.seen().hold().is_some_and(|held| held.is_noted()));
     assert!(is(&released, 0));
     drop(note);
     assert!(is(&released, 1));
