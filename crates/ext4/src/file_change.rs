@@ -26,6 +26,8 @@ use crate::window::Growth;
 const PART_BYTES: u64 = 4 << 20;
 /// So much is rather copied than written in two pieces.
 const COPIED_BYTES: usize = 64 << 10;
+/// Pieces of a write that is made beside others, at most. One whose blocks are scattered more takes long anyway.
+const MOST_PIECES: usize = 16;
 /// Runs with bitmap and descriptor, indirect blocks with theirs, the nodes of a tree, and the inode.
 pub(crate) const WRITE_CREDITS: u32 = 2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_BLOCKS + MAX_RUNS + 1;
 
@@ -63,6 +65,65 @@ impl Ext4 {
             }
         }
         Ok(done)
+    }
+
+    /// Writes over blocks of a regular file that have been written before, within its size, where that changes nothing of the inode and
+    /// its times are noted already; false if it takes more, and then nothing has been written. The map stays as it is meanwhile, for who
+    /// changes it has `rwsem` exclusive. Locks: `rwsem` shared.
+    pub(crate) fn overwrite_file(&self, inode: &Inode, data: &[u8], offset: u64) -> Result<bool> {
+        let transactions = &self.writer()?.transactions;
+        let node = inode.private::<Node>();
+        // What changes of times or permission bits leave as it was shown is not looked at here.
+        let info = node.shown();
+        let takes_more = InodeFlags::VERITY | InodeFlags::SYNC;
+        if info.is_encrypted()
+            || info.is_inline()
+            || info.fields().flags().intersects(takes_more)
+            || self.journals_contents(&info)
+        {
+            return Ok(false);
+        }
+        let mut pieces = [Piece::default(); MOST_PIECES];
+        let Some(count) = self.written_pieces(&info, offset, data.len(), &mut pieces)? else {
+            return Ok(false);
+        };
+        let (mut rest, mut result) = (data, Ok(()));
+        for piece in &pieces[..count] {
+            let (part, behind) = rest.split_at(piece.len);
+            rest = behind;
+            result = result.and_then(|()| self.cache.write_bytes(piece.start, part));
+        }
+        // Also if one has failed, for those before it have been written.
+        node.note_written(transactions.next_flush());
+        result?;
+        transactions.note_data(data.len() as u64);
+        Ok(true)
+    }
+
+    /// Where that range of a file stands on the device, in how many pieces. Nothing if it does not lie within the file's size, in blocks
+    /// that have all been written before, or if there is no room for all pieces.
+    fn written_pieces(
+        &self,
+        info: &InodeInfo,
+        offset: u64,
+        len: usize,
+        pieces: &mut [Piece; MOST_PIECES],
+    ) -> Result<Option<usize>> {
+        let (bits, end) = (self.superblock().geometry().block_bits(), offset + len as u64);
+        if end > info.size() {
+            return Ok(None);
+        }
+        let (mut at, mut count) = (offset, 0);
+        while at < end {
+            let run = self.run_at(info, at)?;
+            let (Some(mapped), Some(piece)) = (run.mapped(), pieces.get_mut(count)) else { return Ok(None) };
+            let to = end.min(run.end() << bits);
+            let start = (mapped.start << bits) + (at - (u64::from(run.logical) << bits));
+            // OK: within `len`.
+            *piece = Piece { start, len: (to - at) as usize };
+            (at, count) = (to, count + 1);
+        }
+        Ok(Some(count))
     }
 
     /// The inode of a regular file whose contents may be changed.
@@ -421,6 +482,13 @@ impl Ext4 {
         // A commit may have been under way when contents were written, or there was none to be waited for.
         Ok(transactions.flush(written)?)
     }
+}
+
+/// A piece of a file, where it stands on the device.
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    start: u64,
+    len: usize,
 }
 
 /// A part of what is to be written.

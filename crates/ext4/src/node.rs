@@ -6,7 +6,8 @@
 //! unless nothing changes that readers look for here: who wants times, permission bits or the number of links asks the VFS.
 //!
 //! # Locks
-//! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them. `current` is held
+//! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them; who only writes over
+//! contents has it shared, and changes nothing here but `written`. `current` is held
 //! for as long as it takes to copy it or to replace it, or to note what makes it durable, and nothing is waited for under it but the list of orphans; `shown` is changed only under it, and so is
 //! what `current` says, or nothing.
 //!
@@ -36,7 +37,7 @@ use std::sync::PoisonError;
 
 use extern4_disk::geometry::Position;
 use extern4_disk::journal::Tid;
-use extern4_jbd2::Flush;
+use extern4_jbd2::{Flush, LastFlush};
 use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{Latch, LatchGuard};
@@ -60,6 +61,8 @@ pub(crate) struct Node {
     xattr_range: Range<usize>,
     _apart: [u64; 2],
     pub(crate) window: Window,
+    /// The flush that covers what was written over blocks that the file had. Who writes looks at it, and changes it after a flush.
+    written: LastFlush,
     /// Who reads attributes reads the record, and so meets who changes what is behind this, wherever it is.
     attributes: Bravo,
     current: Latch<Current>,
@@ -101,8 +104,6 @@ struct Current {
     /// What `fsync` waits for, and what `fdatasync` does.
     changed_in: Changed,
     contents_in: Changed,
-    /// The flush that covers what was written over blocks that the file had.
-    written: Flush,
     /// The inode has been given back; another file may have its number.
     is_freed: bool,
 }
@@ -130,8 +131,7 @@ impl Node {
     fn with(mut info: InodeInfo, changed_in: Changed) -> Self {
         let (position, xattr_range) = (info.position(), info.fields().xattr_range());
         info.set_untouched();
-        let (contents_in, written) = (changed_in, Flush::default());
-        let current = Latch::new(Current { info, changed_in, contents_in, written, is_freed: false });
+        let current = Latch::new(Current { info, changed_in, contents_in: changed_in, is_freed: false });
         Self {
             shown: Shown::nothing(),
             contents: Bravo::new(()),
@@ -139,6 +139,7 @@ impl Node {
             xattr_range,
             _apart: [0; 2],
             window: Window::default(),
+            written: LastFlush::default(),
             attributes: Bravo::new(()),
             current,
         }
@@ -255,15 +256,15 @@ impl Node {
         self.change().put(info);
     }
 
-    /// Notes that `flush` covers what has been written over blocks that the file had.
+    /// Notes that `flush` covers what has been written over blocks that the file had. Locks: `rwsem`, shared or exclusive.
     pub(crate) fn note_written(&self, flush: Flush) {
-        self.current().written = flush;
+        self.written.note(flush);
     }
 
     /// What makes it durable: a transaction, for contents alone if `data_only`, and a flush.
     pub(crate) fn durable_with(&self, data_only: bool) -> (Changed, Flush) {
         let current = self.current();
-        (if data_only { current.contents_in } else { current.changed_in }, current.written)
+        (if data_only { current.contents_in } else { current.changed_in }, self.written.get())
     }
 
     /// Notes that all is durable that was changed before the inode was read, as transaction `tid` is.

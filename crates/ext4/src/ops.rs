@@ -230,6 +230,10 @@ impl FileOps for Ext4 {
         Ok(self.write_file(inode, data, offset, now, caps)?)
     }
 
+    fn overwrite(&self, inode: &Inode, data: &[u8], offset: u64) -> Result<bool> {
+        Ok(self.overwrite_file(inode, data, offset)?)
+    }
+
     fn truncate(&self, inode: &Inode, size: u64, now: Timespec, caps: Caps) -> Result<()> {
         Ok(self.truncate_file(inode, size, now, caps)?)
     }

@@ -178,6 +178,37 @@ fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
     }
 }
 
+/// Two threads write over blocks of one file. The first write in each tick of the clock has the file to itself, so they get many chances
+/// to come within one.
+#[test]
+fn threads_that_write_over_blocks_of_one_file_share_no_line() {
+    let Some((_image, volume)) = empty_volume() else { return };
+    let session = volume.superuser();
+    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+    let files = [(); 2].map(|()| session.open_with("/file", flags, 0o644).unwrap());
+    files[0].write_at(&[7; 4 * 4096], 0).unwrap();
+    let write = |who: usize| {
+        assert_eq!(files[who].write_at(&[8; 4096], who as u64 * 2 * 4096).unwrap(), 4096);
+    };
+    let meet = || {
+        let [one, other] = side_by_side(|| write(0), || write(1));
+        println!("write, by two threads        {one}");
+        conflicts(&one, &other)
+    };
+    assert!(!meet().is_empty(), "nothing has been written often");
+    let mut found = Vec::new();
+    for _ in 0..100 {
+        // For a moment nothing is taken for shared that somebody has had to himself.
+        std::thread::sleep(Duration::from_millis(1));
+        (0..20).for_each(|_| [0, 1].into_iter().for_each(write));
+        found = meet();
+        if found.is_empty() {
+            return;
+        }
+    }
+    panic!("they meet: {found:?}");
+}
+
 /// Makes and removes an empty file.
 fn come_and_go(session: &Session, dir: &str, name: u32) {
     let path = format!("{dir}/{name}");

@@ -17,6 +17,31 @@ use extern4_sync::primitive::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, f
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flush(u64);
 
+/// The last of the flushes that were noted here, whoever noted it first.
+///
+/// # Why who waits for it waits long enough
+/// The number only rises. Who notes a flush either raises it to that, or has found one that is no less; who asks and comes after him, as
+/// who asks for contents to be durable comes after those who have written them, finds what he left or found, or what came later.
+///
+/// Relaxed, all: it guards nothing, and between who notes and who asks is what makes the one come after the other.
+#[derive(Debug, Default)]
+pub struct LastFlush(AtomicU64);
+
+impl LastFlush {
+    /// Notes a flush. Who notes the same again stores nothing.
+    #[inline]
+    pub fn note(&self, flush: Flush) {
+        if self.0.load(Ordering::Relaxed) < flush.0 {
+            self.0.fetch_max(flush.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The last that was noted; if none was, then one that has been made.
+    pub fn get(&self) -> Flush {
+        Flush(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
 /// | `begun` | `begin` | `next` | Relaxed, between `SeqCst` fences on both sides |
@@ -118,6 +143,16 @@ mod tests {
             }
         });
         assert_eq!(made.into_inner(), 1);
+    }
+
+    #[test]
+    fn of_flushes_that_are_noted_in_any_order_the_last_counts() {
+        let last = LastFlush::default();
+        assert_eq!(last.get(), Flush::default());
+        for (noted, left) in [(3, 3), (2, 3), (3, 3), (7, 7), (5, 7)] {
+            last.note(Flush(noted));
+            assert_eq!(last.get(), Flush(left));
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod transactions;
 
 pub use counters::Stats;
 pub use error::Error;
-pub use flush::Flush;
+pub use flush::{Flush, LastFlush};
 pub use handle::Handle;
 pub use journal::Journal;
 pub use map::{JournalMap, Run};

@@ -210,6 +210,11 @@ impl<T> Bravo<T> {
         Self { side, value: UnsafeCell::new(value) }
     }
 
+    /// The value, of which there is no other user.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Takes the lock shared. Not to be taken twice by one thread.
     #[cfg(not(feature = "loom"))]
     #[inline]

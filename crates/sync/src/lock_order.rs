@@ -26,6 +26,8 @@ pub enum Rank {
     Handle,
     /// The blocks with the names of a directory: of two in a rename.
     DirectoryBlocks,
+    /// Parts of a file that are written over, all at once.
+    Chunk,
 }
 
 impl Rank {

@@ -119,6 +119,17 @@ impl AttrCell {
         seen == Some((mode_word(mode, nlink), ctime.sec.cast_unsigned(), ctime.nsec))
     }
 
+    /// Whether a write up to byte `end` at that moment would have changed nothing at some moment of this call; false if a writer came
+    /// between.
+    #[inline]
+    pub(crate) fn is_written(&self, end: u64, now: Timespec) -> bool {
+        // Relaxed: as in `load`.
+        let time = |word: usize| (self.load(word), self.nsecs[nsec_of(word)].load(Ordering::Relaxed));
+        let seen = self.seq.read(|| (self.load(SIZE), time(MTIME), time(CTIME)));
+        let now = (now.sec.cast_unsigned(), now.nsec);
+        seen.is_some_and(|(size, mtime, ctime)| end <= size && mtime == now && ctime == now)
+    }
+
     pub(crate) fn lock(&self) -> Writer<'_> {
         Writer { cell: self, _writers: lock::latch(&self.writers) }
     }
@@ -330,6 +341,12 @@ mod tests {
                 (first.mode, first.nlink, later)];
             prop_assert!(!others.iter().any(|&(mode, nlink, ctime)| cell.is_touched(mode, nlink, ctime)));
             let Attr { size, blocks, nlink, mtime, ctime, flags, .. } = second;
+            prop_assert_eq!(cell.is_written(size, mtime), mtime == first.ctime);
+            cell.lock().touch(first.mode, first.nlink, mtime, || ());
+            let other = Timespec { sec: !mtime.sec, ..mtime };
+            prop_assert!(cell.is_written(size, mtime) && !cell.is_written(size, other));
+            prop_assert_eq!(cell.is_written(size.saturating_add(1), mtime), size == u64::MAX);
+            cell.lock().touch(first.mode, first.nlink, first.ctime, || ());
             let names = NamesAttr { size: size ^ 1, blocks: blocks ^ 1, nlink, mtime: ctime, ctime: mtime, flags: !flags };
             cell.lock().touch_names(&names);
             let renamed =

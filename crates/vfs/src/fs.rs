@@ -433,6 +433,13 @@ pub trait FileOps {
         Err(Errno::EROFS.into())
     }
 
+    /// Writes over what is there, of a regular file whose attributes that leaves as they are: `data` ends within the file. False if it
+    /// takes more than that, such as room: then nothing has been written, and it has to be a [`write_at`](Self::write_at). Others do so
+    /// at the same time, but not to the same bytes. Locks: `rwsem` shared.
+    fn overwrite(&self, _inode: &Inode, _data: &[u8], _offset: u64) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Makes a regular file `size` bytes long.
     fn truncate(&self, _inode: &Inode, _size: u64, _now: Timespec, _caps: Caps) -> Result<()> {
         Err(Errno::EROFS.into())

@@ -7,8 +7,8 @@
 //! `rwsem` orders changes. For a directory it covers its names: who looks a name up in the file system, lists the
 //! directory, or adds, removes or renames a name in it holds it shared; changes of one name exclude each other by the
 //! name's own lock (`dcache`). Who removes the directory, changes its attributes, or moves a name between two directories
-//! holds it exclusive. For other files it makes writes, truncation and changes of attributes exclude each other; reading
-//! takes no lock.
+//! holds it exclusive. For other files it makes writes, truncation and changes of attributes exclude each other; but writes
+//! that only go over what is there hold it shared, and exclude each other by chunks of the file (`chunks`). Reading takes no lock.
 
 use std::any::Any;
 use std::fmt;
@@ -67,6 +67,9 @@ pub struct Inode {
     /// Who is told when nobody uses the inode any more.
     fs: Latch<Option<FsRef>>,
 }
+
+/// Whoever writes may have to take them off.
+const SET_ID_BITS: u16 = 0o6000;
 
 /// What is looked at most fills a line, and nothing that is written often is on it; what readers look at ends before the line of the lock.
 const _: () = assert!(
@@ -152,6 +155,15 @@ impl Inode {
     /// The number of links: cheaper than all attributes.
     pub fn nlink(&self) -> u32 {
         self.attr.nlink()
+    }
+
+    /// A write up to byte `end` at that moment changes nothing but contents: no attribute, no permission bit, no capability. Locks:
+    /// `rwsem`, or what is found may be over.
+    #[inline]
+    pub(crate) fn is_left_by_write(&self, end: u64, now: Timespec) -> bool {
+        let perm = self.perm();
+        let keeps = !perm.immutable() && perm.mode() & SET_ID_BITS == 0 && self.has_no_caps();
+        keeps && self.attr.is_written(end, now)
     }
 
     /// The attributes, unless they are just being changed.
@@ -339,9 +351,9 @@ impl Inode {
         if none { unlinked.enter() } else { unlinked.leave() }
     }
 
-    /// Known to have no capabilities of a program. Locks: `rwsem` exclusive.
+    /// Known to have no capabilities of a program. Locks: `rwsem`, or what is found may be over.
     pub(crate) fn has_no_caps(&self) -> bool {
-        // Relaxed: who says so holds `rwsem` exclusive, as the caller does.
+        // Relaxed: who says so holds `rwsem` exclusive, and so does the caller, or shared.
         self.no_caps.load(Ordering::Relaxed)
     }
 
@@ -433,6 +445,11 @@ impl Inode {
     /// The same exclusive.
     pub(crate) fn lock_names_exclusive(&self) -> Ordered<BravoWriteGuard<'_>> {
         Ordered::lock(Rank::Directory, || self.rwsem.write())
+    }
+
+    /// Takes `rwsem` shared, to write over contents, with the latches of their [chunks](crate::chunks).
+    pub(crate) fn lock_contents(&self) -> Ordered<BravoReadGuard<'_>> {
+        Ordered::lock(Rank::Child, || self.rwsem.read())
     }
 
     /// Takes `rwsem` exclusive, to change the inode itself.

@@ -27,6 +27,7 @@ pub mod acl;
 mod acl_cache;
 pub mod attr;
 mod attr_cell;
+mod chunks;
 mod clock;
 mod create;
 pub mod cred;

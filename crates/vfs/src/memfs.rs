@@ -428,6 +428,10 @@ impl FileOps for MemFs {
         Ok(written)
     }
 
+    fn overwrite(&self, inode: &Inode, bytes: &[u8], offset: u64) -> Result<bool> {
+        Ok(node_of(inode).data()?.overwrite(bytes, offset))
+    }
+
     fn truncate(&self, inode: &Inode, size: u64, now: Timespec, _caps: Caps) -> Result<()> {
         let mut data = node_of(inode).data_mut()?;
         data.set_len(size, &self.space);

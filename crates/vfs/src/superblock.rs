@@ -11,7 +11,9 @@
 //!    nobody waits for them.
 //! 4. `rwsem` of what the names stand for: directories before other inodes, and those by inode number. It is exclusive where a
 //!    directory is to be removed or replaced: so no name appears in it meanwhile (the gate of `rmdir`).
-//! 5. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
+//! 5. The latches of the chunks of one file (`chunks`), by their place in the table, with the file's `rwsem` shared. Whoever has some
+//!    takes nothing of the kinds above.
+//! 6. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
 //!    file system is called with a stripe held only to look up or read, and with nothing below it.
 //!
 //! Nobody waits in a circle. Without the mutex, locks of the second to the fourth kind are taken going down the tree, names after
@@ -32,6 +34,7 @@ use extern4_sync::tally::Tally;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::StatFs;
+use crate::chunks::Chunks;
 use crate::dcache::{DentryCache, Key, LockedName, Settled, Wanted, anything};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
@@ -159,6 +162,7 @@ pub struct SuperBlock {
     pub(crate) paths: PathCache,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
+    pub(crate) chunks: Chunks,
     pub(crate) gate: Gate,
 }
 
@@ -203,6 +207,7 @@ impl SuperBlock {
             walks: Tally::new(),
             checker,
             files: OpenFiles::new(),
+            chunks: Chunks::new(),
             fs,
             icache,
             dcache,

@@ -199,6 +199,40 @@ fn open_and_close_share_no_line_that_one_writes() {
     assert_eq!(fewest, 0);
 }
 
+/// Two threads that write over blocks of one file, and one that reads a further block. The first write in each tick of the clock has the
+/// file to itself, so they get many chances to come within one.
+#[test]
+fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
+    let root = volume();
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    let [one, other, reader] =
+        [flags, flags, flags | OpenFlags::NOATIME].map(|how| root.open(FILE, how).unwrap());
+    one.write_at(&[0; 5 * 4096], 0).unwrap();
+    let write = |file: &OpenFile, offset| assert_eq!(file.write_at(&[1; 4096], offset).unwrap(), 4096);
+    let (one, other) = (|| write(&one, 0), || write(&other, 2 * 4096));
+    let read = || assert_eq!(reader.read_at(&mut [0; 4096], 4 * 4096).unwrap(), 4096);
+    assert!(conflict_count(one, other) > 0, "it has not been done often");
+    for (name, beside) in [("write", &other as &(dyn Fn() + Sync)), ("read", &read)] {
+        let mut fewest = usize::MAX;
+        for _ in 0..100 {
+            // For a moment nothing is taken for shared that somebody has had to himself.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            for _ in 0..20 {
+                one();
+                beside();
+            }
+            fewest = fewest.min(conflict_count(one, beside));
+            if fewest == 0 {
+                break;
+            }
+        }
+        assert_eq!(fewest, 0, "beside a {name}");
+    }
+    assert_eq!(allocations_of(&one), 0);
+    // Over the same bytes they wait for each other.
+    assert!(conflict_count(one, one) > 0);
+}
+
 fn make_and_remove(root: &Session) {
     root.mknod("/home/new", NewKind::Regular, 0o644).unwrap();
     root.unlink("/home/new").unwrap();

@@ -22,6 +22,7 @@ mod model;
 mod names;
 mod open;
 mod orphans;
+mod overwrites;
 mod power;
 mod quota;
 mod reserve;

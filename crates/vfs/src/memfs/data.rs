@@ -1,7 +1,14 @@
 //! Contents of a regular file: blocks where something was written, holes elsewhere.
+//!
+//! Who changes which blocks there are, or how long the file is, has it for himself. Who reads blocks or writes over them shares it, and
+//! has the lock of each block while he copies it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
+
+use extern4_sync::bravo::Bravo;
+use extern4_sync::percpu::Padded;
 
 use super::BLOCK;
 use super::space::Space;
@@ -15,14 +22,24 @@ const BLOCK_BYTES: u64 = BLOCK as u64;
 pub(super) struct Data {
     len: u64,
     /// By number of the block in the file. Bytes behind the end of the file are zeroes.
-    blocks: BTreeMap<u64, Box<[u8; BLOCK_LEN]>>,
+    blocks: BTreeMap<u64, Box<Block>>,
 }
+
+/// A block, on no line with another one.
+type Block = Padded<Bravo<[u8; BLOCK_LEN]>>;
 
 /// A part of a range that lies in one block.
 struct Part {
     block: u64,
     start: usize,
     len: usize,
+}
+
+impl Part {
+    /// Its bytes within the block.
+    fn range(&self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
 }
 
 /// Cuts the range from `offset` up to `end` where blocks meet.
@@ -55,7 +72,7 @@ impl Data {
         for part in parts(offset, end) {
             let to = &mut buf[done..done + part.len];
             match self.blocks.get(&part.block) {
-                Some(block) => to.copy_from_slice(&block[part.start..part.start + part.len]),
+                Some(block) => to.copy_from_slice(&block.read()[part.range()]),
                 None => to.fill(0),
             }
             done += part.len;
@@ -74,17 +91,33 @@ impl Data {
                 break;
             }
             let block = self.blocks.get_mut(&part.block).expect("allocated above");
-            block[part.start..part.start + part.len].copy_from_slice(&bytes[done..done + part.len]);
+            block.0.get_mut()[part.range()].copy_from_slice(&bytes[done..done + part.len]);
             done += part.len;
         }
         self.len = self.len.max(offset + done as u64);
         Ok(done)
     }
 
+    /// Writes over blocks that are there; false, and nothing is written, if one is not, or the file ends before.
+    pub(super) fn overwrite(&self, bytes: &[u8], offset: u64) -> bool {
+        let end = offset + bytes.len() as u64;
+        if end > self.len || parts(offset, end).any(|part| !self.blocks.contains_key(&part.block)) {
+            return false;
+        }
+        let mut done = 0;
+        for part in parts(offset, end) {
+            if let Some(block) = self.blocks.get(&part.block) {
+                block.write()[part.range()].copy_from_slice(&bytes[done..done + part.len]);
+            }
+            done += part.len;
+        }
+        true
+    }
+
     fn allocate_block(&mut self, block: u64, space: &Space) -> Result<()> {
         if let Entry::Vacant(entry) = self.blocks.entry(block) {
             space.take_block()?;
-            entry.insert(Box::new([0; BLOCK_LEN]));
+            entry.insert(Box::new(Padded(Bravo::new([0; BLOCK_LEN]))));
         }
         Ok(())
     }
@@ -95,7 +128,7 @@ impl Data {
             space.give_blocks(gone.len() as u64);
             let start = usize::try_from(len % BLOCK_BYTES).expect("less than a block");
             if let Some(last) = self.blocks.get_mut(&(len / BLOCK_BYTES)) {
-                last[start..].fill(0);
+                last.0.get_mut()[start..].fill(0);
             }
         }
         self.len = len;
@@ -122,7 +155,7 @@ impl Data {
                 self.blocks.remove(&block);
                 space.give_blocks(1);
             } else if let Some(bytes) = self.blocks.get_mut(&block) {
-                bytes[from..to].fill(0);
+                bytes.0.get_mut()[from..to].fill(0);
             }
         }
     }

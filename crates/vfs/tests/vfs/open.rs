@@ -243,3 +243,108 @@ fn changes_are_seen_in_the_times() {
     let flags = XattrFlags::empty();
     check("xattr", "/f", false, true, &|| root.set_xattr("/f", "user.a", b"1", flags, How::FOLLOW).unwrap());
 }
+
+/// Does something to a file between two writes over what is there, again and again, until all has happened within one tick of the clock.
+/// The first write of a tick finds other times than its own; the second changes nothing but contents.
+fn between_writes(root: &Session, file: &OpenFile, act: impl Fn(), check: impl Fn(Result<usize>)) {
+    put(root, "/tmp/f", &[0; 9000]);
+    for turn in 0..10_000 {
+        assert_eq!(file.write_at(&[1; 5000], 100).unwrap(), 5000);
+        let before = file.stat();
+        act();
+        let written = file.write_at(&[2; 5000], 100);
+        let after = file.stat();
+        check(written);
+        if turn > 20 && [before.mtime; 2] == [after.mtime, after.ctime] {
+            return;
+        }
+    }
+    panic!("no two writes are in one tick");
+}
+
+#[test]
+fn a_write_over_what_is_there_minds_what_has_changed_since_the_last() {
+    let root = volume();
+    let user = user(&root, 9);
+    put(&user, "/tmp/f", &[0; 9000]);
+    let file = user.open("/tmp/f", R | W).unwrap();
+
+    // Set-id bits, and capabilities, whoever writes.
+    let set_id = || user.chmod("/tmp/f", 0o6755, How::FOLLOW).unwrap();
+    between_writes(&root, &file, set_id, |written| {
+        assert_eq!((written.unwrap(), file.stat().mode), (5000, 0o755));
+    });
+    let name = "security.capability";
+    let value = [&[1, 0, 0, 2][..], &[0; 16]].concat();
+    let give = || root.set_xattr("/tmp/f", name, &value, XattrFlags::empty(), How::FOLLOW).unwrap();
+    between_writes(&root, &file, give, |written| {
+        assert_eq!(written.unwrap(), 5000);
+        assert_eq!(errno(root.get_xattr("/tmp/f", name, How::FOLLOW).map(drop)), Err(Errno::ENODATA));
+    });
+
+    // Immutable.
+    let freeze = || root.set_flags("/tmp/f", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    between_writes(&root, &file, freeze, |written| {
+        assert_eq!(errno(written.map(drop)), Err(Errno::EPERM));
+        assert_eq!(get(&root, "/tmp/f")[100..5100], [1; 5000]);
+        root.set_flags("/tmp/f", FileFlags::empty(), How::FOLLOW).unwrap();
+    });
+
+    // Holes, and what lies behind the end.
+    let punch = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
+    between_writes(
+        &root,
+        &file,
+        || file.fallocate(punch, 4096, 4096).unwrap(),
+        |written| {
+            assert_eq!(written.unwrap(), 5000);
+            assert_eq!(get(&root, "/tmp/f")[100..], [&[2; 5000][..], &[0; 3900]].concat());
+        },
+    );
+    between_writes(
+        &root,
+        &file,
+        || file.set_len(3000).unwrap(),
+        |written| {
+            assert_eq!(written.unwrap(), 5000);
+            assert_eq!(get(&root, "/tmp/f")[100..], [2; 5000]);
+            file.set_len(9000).unwrap();
+        },
+    );
+
+    // Who appends does, wherever it is to go.
+    let append = user.open("/tmp/f", W | OpenFlags::APPEND).unwrap();
+    let appended = || {
+        let size = file.size();
+        assert_eq!(append.write_at(&[3; 10], 0).unwrap(), 10);
+        assert_eq!((file.size(), get(&root, "/tmp/f")[size as usize..].to_vec()), (size + 10, vec![3; 10]));
+    };
+    between_writes(&root, &file, appended, |written| assert_eq!(written.unwrap(), 5000));
+}
+
+/// Threads write over one file and read it; each has its own blocks, and bytes of blocks that both have.
+#[test]
+fn threads_write_over_one_file() {
+    let root = volume();
+    put(&root, "/f", &[0; 1 << 16]);
+    std::thread::scope(|scope| {
+        for who in 0..2_u8 {
+            let root = &root;
+            scope.spawn(move || {
+                let file = root.open("/f", R | W).unwrap();
+                let mut bytes = [0; 5000];
+                for turn in 0..3000_u64 {
+                    let (mark, offset) = (1 + 2 * (turn % 100) as u8 + who, (turn % 6) * 10_000);
+                    let own = offset + 5000 * u64::from(who);
+                    assert_eq!(file.write_at(&[mark; 5000], own).unwrap(), 5000);
+                    assert_eq!(file.read_at(&mut bytes, own).unwrap(), 5000);
+                    assert_eq!(bytes, [mark; 5000], "{who}, {turn}");
+                    // All write here: what stands there is one's.
+                    assert_eq!(file.write_at(&[mark; 3000], 61_000).unwrap(), 3000);
+                    assert_eq!(file.read_at(&mut bytes[..3000], 61_000).unwrap(), 3000);
+                    assert!(bytes[..440].iter().all(|byte| *byte == bytes[0]), "{who}, {turn}");
+                }
+            });
+        }
+    });
+}
