@@ -83,12 +83,13 @@ impl Bench {
             let at = Place::all().find(|at| pair.start.names[at.index()] == Some(file));
             worker.prepare(&base, at.expect("what is open has a name"));
         }
-        let reads_only = pair.kinds().map(Kind::reads_only);
-        if reads_only == [true; 2] {
-            // As where that is done again and again: they would find it so the second time.
+        // As where that is done again and again: they would find it so the second time.
+        if pair.kinds().iter().all(|kind| kind.reads_only()) {
             Worker::settle(workers);
-        } else if let Some(who) = reads_only.iter().position(|reads| *reads) {
-            workers[who].repeat(pair.calls[who]);
+        } else {
+            // What is written is the other's to see only where the two do not commute.
+            let calls = [0, 1].map(|who| pair.kinds()[who].is_repeatable().then_some(pair.calls[who]));
+            Worker::repeat(workers, calls);
         }
         // In turns, so that who comes second is not always the same.
         let first = number % 2;

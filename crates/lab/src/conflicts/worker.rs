@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use extern4_sync::audit::{Footprint, locked_instructions, record};
 use extern4_vfs::{DirBatch, Errno, How, NewKind, OpenFile, OpenFlags, RenameFlags, Session, XattrFlags};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::spec::{Call, Outcome, PLACES, Place};
 
@@ -22,6 +23,8 @@ const LOOKS: usize = 16;
 /// After that time what has been changed is read as what has not: longer than the millisecond for which [`bravo`](extern4_sync::bravo)
 /// remembers a writer, and than a tick, within which a time of access is not yet later than that of the change.
 const MOMENT: Duration = Duration::from_millis(12);
+/// The same, but for times of access: it leaves most of a tick.
+const LITTLE: Duration = Duration::from_micros(1200);
 
 /// What the worker is to do.
 enum Order {
@@ -114,9 +117,23 @@ impl Worker {
         }
     }
 
-    /// Has it make a call, which changes nothing, as often as it takes to find what has been asked for often.
-    pub(super) fn repeat(&self, call: Call) {
-        (0..LOOKS).for_each(|_| drop(self.order(Order::Repeat { call })));
+    /// Has them make their calls, if any, by turns, as often as it takes to find what has been asked for often. A change of contents
+    /// changes times as well, once a tick: so that the next one does not, they begin with a tick.
+    pub(super) fn repeat(workers: &[Self; 2], calls: [Option<Call>; 2]) {
+        if calls == [None; 2] {
+            return;
+        }
+        wait_for_tick();
+        let in_turns = || {
+            for (worker, call) in workers.iter().zip(calls) {
+                if let Some(call) = call {
+                    worker.order(Order::Repeat { call });
+                }
+            }
+        };
+        in_turns();
+        thread::sleep(LITTLE);
+        (0..LOOKS).for_each(|_| in_turns());
     }
 
     /// Has it make a call, and count locked instructions if `step`, which takes long.
@@ -127,6 +144,15 @@ impl Worker {
     /// Has it close everything.
     pub(super) fn forget(&self) {
         self.order(Order::Forget);
+    }
+}
+
+/// Returns when the clock that changes are stamped with has moved on just now.
+fn wait_for_tick() {
+    let now = || clock_gettime(ClockId::RealtimeCoarse).tv_nsec;
+    let before = now();
+    while now() == before {
+        thread::sleep(Duration::from_micros(50));
     }
 }
 

@@ -162,6 +162,11 @@ impl Kind {
     pub fn reads_only(self) -> bool {
         matches!(self, Self::Stat | Self::Miss | Self::Read | Self::ReadDir)
     }
+
+    /// Made once more, changes nothing: also where it has, the first time. The time of a change is that of a tick of the clock.
+    pub fn is_repeatable(self) -> bool {
+        self.reads_only() || self == Self::Write
+    }
 }
 
 impl Call {
