@@ -312,6 +312,8 @@ impl BufferCache {
     }
 
     /// The same from byte `offset` of the volume on.
+    ///
+    /// Whether others who write some of the same bytes come before or after, or between, says [`BlockDevice::writes_whole`].
     pub fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.device.write_at(bytes, offset)
     }

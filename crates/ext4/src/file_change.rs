@@ -69,8 +69,15 @@ impl Ext4 {
 
     /// Writes over blocks of a regular file that have been written before, within its size, where that changes nothing of the inode and
     /// its times are noted already; false if it takes more, and then nothing has been written. The map stays as it is meanwhile, for who
-    /// changes it has `rwsem` exclusive. Locks: `rwsem` shared.
-    pub(crate) fn overwrite_file(&self, inode: &Inode, data: &[u8], offset: u64) -> Result<bool> {
+    /// changes it has `rwsem` exclusive. For `apart`, see [`FileOps::overwrite`](extern4_vfs::FileOps::overwrite): one piece is written in one step, if the device
+    /// writes whole what it is handed. Locks: `rwsem` shared.
+    pub(crate) fn overwrite_file(
+        &self,
+        inode: &Inode,
+        data: &[u8],
+        offset: u64,
+        apart: &mut dyn FnMut(),
+    ) -> Result<bool> {
         let transactions = &self.writer()?.transactions;
         let node = inode.private::<Node>();
         // What changes of times or permission bits leave as it was shown is not looked at here.
@@ -87,6 +94,9 @@ impl Ext4 {
         let Some(count) = self.written_pieces(&info, offset, data.len(), &mut pieces)? else {
             return Ok(false);
         };
+        if count > 1 || !self.cache.device().writes_whole() {
+            apart();
+        }
         let (mut rest, mut result) = (data, Ok(()));
         for piece in &pieces[..count] {
             let (part, behind) = rest.split_at(piece.len);

@@ -230,8 +230,8 @@ impl FileOps for Ext4 {
         Ok(self.write_file(inode, data, offset, now, caps)?)
     }
 
-    fn overwrite(&self, inode: &Inode, data: &[u8], offset: u64) -> Result<bool> {
-        Ok(self.overwrite_file(inode, data, offset)?)
+    fn overwrite(&self, inode: &Inode, data: &[u8], offset: u64, apart: &mut dyn FnMut()) -> Result<bool> {
+        Ok(self.overwrite_file(inode, data, offset, apart)?)
     }
 
     fn truncate(&self, inode: &Inode, size: u64, now: Timespec, caps: Caps) -> Result<()> {

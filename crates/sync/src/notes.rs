@@ -67,11 +67,7 @@ pub(crate) struct Notes {
 
 /// Whether references to a value may be noted, and are.
 #[derive(Debug)]
-pub struct Noting {
-    state: AtomicU32,
-    /// How often it has been asked for, up to [`OFTEN`].
-    asked: AtomicU32,
-}
+pub struct Noting(AtomicU32);
 
 const COUNTED: u32 = 0;
 const OPENING: u32 = 1;
@@ -85,31 +81,37 @@ impl Noting {
     /// They are counted until they are held again and again.
     #[expect(clippy::new_without_default, reason = "made in one place")]
     pub fn new() -> Self {
-        Self { state: AtomicU32::new(COUNTED), asked: AtomicU32::new(0) }
+        Self(AtomicU32::new(COUNTED))
     }
 
     /// They are noted, if what this says is not old. For who notes it is not, after LIGHT.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         // Acquire: pairs with `open`.
-        self.state.load(Ordering::Acquire) == OPEN
+        self.0.load(Ordering::Acquire) == OPEN
     }
 
-    /// Whether the caller, who has a counted reference, has to [open](Self::open) it, after it has counted [`LENT`].
-    pub(crate) fn begin_to_open(&self) -> bool {
-        // Relaxed, both: it decides when to open, and guards nothing.
-        let asked = self.asked.load(Ordering::Relaxed);
-        if asked < OFTEN {
-            self.asked.store(asked + 1, Ordering::Relaxed);
+    /// Whether the caller, who has a counted reference, has to [open](Self::open) it, after it has counted [`LENT`]. `asked` says how often that
+    /// has been asked.
+    pub(crate) fn begin_to_open(&self, asked: &AtomicU32) -> bool {
+        // Relaxed, all: it decides when to open, and guards nothing.
+        let times = asked.load(Ordering::Relaxed);
+        if times < OFTEN {
+            asked.store(times + 1, Ordering::Relaxed);
             return false;
         }
-        self.state.load(Ordering::Relaxed) == COUNTED && self.step(COUNTED, OPENING)
+        let opens = self.0.load(Ordering::Relaxed) == COUNTED && self.step(COUNTED, OPENING);
+        if opens {
+            // For when it has been shut.
+            asked.store(0, Ordering::Relaxed);
+        }
+        opens
     }
 
     /// From now on references are noted.
     pub(crate) fn open(&self) {
         // Release: who sees it may rely on `LENT`.
-        self.state.store(OPEN, Ordering::Release);
+        self.0.store(OPEN, Ordering::Release);
     }
 
     /// Whether the caller, who has a counted reference, has to count the notes and [end](Self::end_shutting) this.
@@ -119,14 +121,13 @@ impl Noting {
 
     /// From now on references are counted.
     pub(crate) fn end_shutting(&self) {
-        self.asked.store(0, Ordering::Relaxed);
         // Release: who opens again counts `LENT` after it has been taken away.
-        self.state.store(COUNTED, Ordering::Release);
+        self.0.store(COUNTED, Ordering::Release);
     }
 
     fn step(&self, from: u32, to: u32) -> bool {
         // Acquire: pairs with `end_shutting` and `open`. Relaxed on failure: nothing is done then.
-        self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -52,7 +52,7 @@ use std::ptr::{self, NonNull};
 
 use crate::notes::{Back, LENT, notes, thread_number};
 use crate::percpu::Line;
-use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
 use crate::spare;
 
@@ -75,7 +75,13 @@ pub trait Release: Send + Sync + 'static {
 #[repr(C)]
 struct Counted<T> {
     value: T,
-    count: Line<AtomicUsize>,
+    count: Line<Count>,
+}
+
+struct Count {
+    references: AtomicUsize,
+    /// How often they were to be noted.
+    asked: AtomicU32,
 }
 
 /// A reference that keeps a value in use: a counted one, or one that is noted, which its address says by [`NOTED`].
@@ -97,6 +103,12 @@ unsafe impl<T: Release> Send for Seen<'_, T> {}
 unsafe impl<T: Release> Sync for Seen<'_, T> {}
 
 impl<T: Release> Counted<T> {
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    fn references(&self) -> &AtomicUsize {
+        &self.count.0.references
+    }
+
     /// What its notes say.
     fn address(&self) -> u64 {
         ptr::from_ref(self).addr() as u64
@@ -105,31 +117,33 @@ impl<T: Release> Counted<T> {
     /// Whether there are so many references: a guess.
     fn seems_to_have(&self, references: usize) -> bool {
         // Relaxed: a guess.
-        let count = self.count.0.load(Ordering::Relaxed);
+        let count = self.references().load(Ordering::Relaxed);
         let noted = if count < LENT { 0 } else { notes().len(self.address()) };
         count % LENT + noted == references
     }
 
     /// Begins to note references, if they are held again and again. The caller has a counted one.
     fn open(&self) {
-        let Some(noting) = self.value.noting().filter(|noting| noting.begin_to_open()) else { return };
+        let Some(noting) = self.value.noting().filter(|it| it.begin_to_open(&self.count.0.asked)) else {
+            return;
+        };
         // Relaxed: published by the next.
-        self.count.0.fetch_add(LENT, Ordering::Relaxed);
+        self.references().fetch_add(LENT, Ordering::Relaxed);
         noting.open();
     }
 
     /// Counts the references that are noted, unless somebody is about that. The caller has a counted one.
     fn shut(&self) {
         let Some(noting) = self.value.noting().filter(|noting| noting.begin_to_shut()) else { return };
-        notes().count_all(self.address(), &self.count.0);
+        notes().count_all(self.address(), self.references());
         // Relaxed: the caller's reference is still counted, and what has been seen here is passed on when it goes.
-        self.count.0.fetch_sub(LENT, Ordering::Relaxed);
+        self.references().fetch_sub(LENT, Ordering::Relaxed);
         noting.end_shutting();
     }
 
     /// Counts one reference less; true if it was the last.
     fn drop_one(&self) -> bool {
-        let count = &self.count.0;
+        let count = self.references();
         if self.value.noting().is_none() {
             // Release: what this holder did comes before the end; pairs with the Acquire fence of who ends the value.
             return count.fetch_sub(1, Ordering::Release) == 1;
@@ -154,7 +168,8 @@ impl<T: Release> Counted<T> {
 impl<T: Release> Shared<T> {
     /// The first reference to a value.
     pub fn new(value: T) -> Self {
-        Self::counted_at(spare::boxed(Counted { value, count: Line(AtomicUsize::new(1)) }))
+        let count = Count { references: AtomicUsize::new(1), asked: AtomicU32::new(0) };
+        Self::counted_at(spare::boxed(Counted { value, count: Line(count) }))
     }
 
     /// One whose count is the caller's.
@@ -186,7 +201,8 @@ impl<T: Release> Shared<T> {
             return self;
         }
         let this = Self::counted_at(ManuallyDrop::new(self).at());
-        let (number, address, count) = (thread_number(), this.counted().address(), &this.counted().count.0);
+        let (number, address, count) =
+            (thread_number(), this.counted().address(), this.counted().references());
         if !notes().take_back_counted(number, address) {
             // Relaxed, both: one of the two keeps the count from ending.
             count.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +230,10 @@ impl<T: Release> Shared<T> {
         debug_assert!(self.noting().is_none(), "for what is only counted");
         // AcqRel on success: what those did who have dropped theirs has happened, and whoever holds one more reads, with Acquire, what
         // is stored here or what has been counted up from it. A load would leave open which of the two came first. Relaxed on failure.
-        self.counted().count.0.compare_exchange(count, count, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.counted()
+            .references()
+            .compare_exchange(count, count, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     #[inline]
@@ -238,7 +257,7 @@ impl<T: Release> Shared<T> {
 impl<T: Release> Clone for Shared<T> {
     fn clone(&self) -> Self {
         // Relaxed: this reference keeps the count from ending, and gives all that the new one gives.
-        let before = self.counted().count.0.fetch_add(1, Ordering::Relaxed);
+        let before = self.counted().references().fetch_add(1, Ordering::Relaxed);
         // As `Arc` has it: so many references can only be leaks, and a count that wraps would free what is in use.
         if before > usize::MAX / 2 {
             std::process::abort();
@@ -305,7 +324,7 @@ impl<'a, T: Release> Seen<'a, T> {
     fn hold_counted(self) -> Option<Shared<T>> {
         let up = |count: usize| (count > 0).then(|| count + 1);
         // Acquire on success: what the holders whose counts this one joins did before is visible; Relaxed on failure.
-        self.counted().count.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
+        self.counted().references().fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
         Some(Shared::counted_at(self.0))
     }
 
@@ -393,7 +412,7 @@ impl<T: Release> Link<T> {
         let taken = self.take()?;
         taken.counted().shut();
         // The transition "take last". Acquire: pairs with the Release of the references that went before.
-        if taken.counted().count.0.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if taken.counted().references().compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Some(Last(ManuallyDrop::new(taken).at(), PhantomData));
         }
         self.refill(taken);
@@ -411,7 +430,7 @@ impl<T: Release> Link<T> {
         taken.counted().shut();
         let mine = mine.into_counted();
         // The transition "give up last". Acquire: as above.
-        let count = &taken.counted().count.0;
+        let count = taken.counted().references();
         if taken.ptr_eq(&mine) && count.compare_exchange(2, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             // Its count has gone with that of `taken`.
             let _ = ManuallyDrop::new(mine);

@@ -1,14 +1,16 @@
 //! The parts of files that are being written over.
 //!
 //! A write that changes nothing of an inode, and of its contents only what they say, has the `rwsem` shared ([`file`](crate::file)), so
-//! that several threads write over one file at once. It holds besides, until its last byte is written, the latches of the *chunks* of
-//! the file that it covers. They stand in one table for all files; the inode and the number of the chunk say which it is. Whoever has
-//! the `rwsem` exclusive needs none.
+//! that several threads write over one file at once. What the file system cannot write in one step, it writes with the latches of the
+//! *chunks* of the file that the write covers, until its last byte is written. They stand in one table for all files; the inode and the
+//! number of the chunk say which it is. Whoever has the `rwsem` exclusive needs none.
 //!
 //! # Why writes are whole towards each other
-//! Two that have a byte in common cover the chunk that it lies in. So they want one latch at least in common, each takes all that it
-//! wants before it writes, and gives none back before it has written. One writes all it has to before the other begins. Who has the
-//! `rwsem` exclusive comes before or after either.
+//! Two that have a byte in common cover the chunk that it lies in. So, if both take latches, they want one at least in common, each takes
+//! all that it wants before it writes, and gives none back before it has written. One writes all it has to before the other begins.
+//! One that takes none writes in one step, where the steps of others are whole as well; and as the map is the same for both, the bytes
+//! that it has in common with the other are in one step of that: it comes before that step or after, and so before or after all of it.
+//! Who has the `rwsem` exclusive comes before or after either.
 //!
 //! # Why nobody waits in a circle
 //! A thread takes the latches that it wants once, each of them once, by rising place in the table. So of all latches that are waited for,

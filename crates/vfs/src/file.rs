@@ -379,13 +379,13 @@ impl OpenFile {
             return Ok(false);
         }
         let _contents = inode.lock_contents();
-        let _chunks = sb.chunks.lock(inode, offset..end);
-        // Again, for it may have been waited for either.
+        // Again, for that may have been waited for.
         if !inode.is_left_by_write(end, clock::now()) {
             return Ok(false);
         }
         self.note_written();
-        sb.fs().overwrite(inode, data, offset)
+        let mut chunks = None;
+        sb.fs().overwrite(inode, data, offset, &mut || chunks = Some(sb.chunks.lock(inode, offset..end)))
     }
 
     fn note_written(&self) {

@@ -434,9 +434,18 @@ pub trait FileOps {
     }
 
     /// Writes over what is there, of a regular file whose attributes that leaves as they are: `data` ends within the file. False if it
-    /// takes more than that, such as room: then nothing has been written, and it has to be a [`write_at`](Self::write_at). Others do so
-    /// at the same time, but not to the same bytes. Locks: `rwsem` shared.
-    fn overwrite(&self, _inode: &Inode, _data: &[u8], _offset: u64) -> Result<bool> {
+    /// takes more than that, such as room: then nothing has been written, and it has to be a [`write_at`](Self::write_at).
+    ///
+    /// Others do so at the same time. Of two that write bytes in common, one comes whole before the other: who writes in several steps,
+    /// or is not sure that others' steps are whole, calls `apart` before the first, once; from then on until this returns, no other who
+    /// calls it writes any of the same bytes. Who does not call it writes in one step. Locks: `rwsem` shared.
+    fn overwrite(
+        &self,
+        _inode: &Inode,
+        _data: &[u8],
+        _offset: u64,
+        _apart: &mut dyn FnMut(),
+    ) -> Result<bool> {
         Ok(false)
     }
 

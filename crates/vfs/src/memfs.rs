@@ -428,8 +428,8 @@ impl FileOps for MemFs {
         Ok(written)
     }
 
-    fn overwrite(&self, inode: &Inode, bytes: &[u8], offset: u64) -> Result<bool> {
-        Ok(node_of(inode).data()?.overwrite(bytes, offset))
+    fn overwrite(&self, inode: &Inode, bytes: &[u8], offset: u64, apart: &mut dyn FnMut()) -> Result<bool> {
+        Ok(node_of(inode).data()?.overwrite(bytes, offset, apart))
     }
 
     fn truncate(&self, inode: &Inode, size: u64, now: Timespec, _caps: Caps) -> Result<()> {

@@ -49,6 +49,7 @@ pub struct FileDevice {
     size: u64,
     sector_bytes: u32,
     read_only: bool,
+    is_regular: bool,
     flushes: Flushes,
 }
 
@@ -183,6 +184,7 @@ impl FileDevice {
             size,
             sector_bytes,
             read_only: !options.write,
+            is_regular: kind.is_file(),
             flushes: Flushes::default(),
         })
     }
@@ -292,6 +294,12 @@ impl BlockDevice for FileDevice {
             at += n as u64;
         }
         Ok(())
+    }
+
+    /// Of files POSIX says so (2.9.7, "Thread Interactions with Regular File Operations"), and Linux's file systems hold a lock of the
+    /// file's over a write. That one is divided is an error of the host's, or its disk is full. Of block devices nobody says so.
+    fn writes_whole(&self) -> bool {
+        self.is_regular
     }
 
     fn flush(&self) -> Result<()> {

@@ -86,6 +86,10 @@ impl BlockDevice for MemoryDevice {
         Ok(())
     }
 
+    fn writes_whole(&self) -> bool {
+        true
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(())
     }

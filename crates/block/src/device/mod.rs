@@ -54,6 +54,11 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Replaces the bytes at `offset`. After an error, each byte of the range holds its old or its new value.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
 
+    /// Whether of two [writes](Self::write_at) at the same time to bytes in common, one comes whole before the other.
+    fn writes_whole(&self) -> bool {
+        false
+    }
+
     /// Returns after every write that finished before the call is durable.
     ///
     /// Once it has failed, what was written before may be lost, so it does not succeed any more; nor does it for those for whom it was under way.
@@ -105,6 +110,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         (**self).write_at(buf, offset)
+    }
+    fn writes_whole(&self) -> bool {
+        (**self).writes_whole()
     }
     fn flush(&self) -> Result<()> {
         (**self).flush()

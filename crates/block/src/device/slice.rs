@@ -62,6 +62,10 @@ impl BlockDevice for SliceDevice {
         self.base.write_at(buf, self.start + offset)
     }
 
+    fn writes_whole(&self) -> bool {
+        self.base.writes_whole()
+    }
+
     fn flush(&self) -> Result<()> {
         self.base.flush()
     }

@@ -238,8 +238,12 @@ impl Hands {
             [0, 1].iter().for_each(|dir| self.come_and_go(&format!("{base}/d{dir}")));
         }
         self.look_around();
-        // It is one of a file that has been opened often.
-        (0..LOOKS).for_each(|_| self.open_descriptor(open));
+        for _ in 0..LOOKS {
+            // Some are not there.
+            Place::all().for_each(|at| drop(self.act(Call::Open(at))));
+        }
+        self.opened = None;
+        self.open_descriptor(open);
     }
 
     fn open_descriptor(&mut self, at: Place) {

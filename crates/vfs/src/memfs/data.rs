@@ -98,11 +98,15 @@ impl Data {
         Ok(done)
     }
 
-    /// Writes over blocks that are there; false, and nothing is written, if one is not, or the file ends before.
-    pub(super) fn overwrite(&self, bytes: &[u8], offset: u64) -> bool {
+    /// Writes over blocks that are there; false, and nothing is written, if one is not, or the file ends before. One block is written
+    /// whole; for more, `apart` is called before.
+    pub(super) fn overwrite(&self, bytes: &[u8], offset: u64, apart: &mut dyn FnMut()) -> bool {
         let end = offset + bytes.len() as u64;
         if end > self.len || parts(offset, end).any(|part| !self.blocks.contains_key(&part.block)) {
             return false;
+        }
+        if offset / BLOCK_BYTES != (end - 1) / BLOCK_BYTES {
+            apart();
         }
         let mut done = 0;
         for part in parts(offset, end) {
