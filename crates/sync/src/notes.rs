@@ -31,7 +31,8 @@
 //!    counted, and one that was marked is one that is counted.
 //! 3. All notes of a value are alike. Who drops a reference that is noted takes back any of them, at his own desk if there is one: there
 //!    are as many as there are such references, so he finds one, if not at once, because others have taken what he saw, then when he looks
-//!    again. So a reference need not remember its place, and may be dropped on any thread, also when its own has ended.
+//!    again. So a reference need not remember its place, and may be dropped on any thread, also when its own has ended. (Who has noted in vain, by
+//!    rule 1, is one of those who take a note back.)
 //! 4. Only its own thread fills a place of a desk.
 //!
 //! | field | written by | read by | orderings |

@@ -84,7 +84,7 @@ struct Count {
     asked: AtomicU32,
 }
 
-/// A reference that keeps a value in use: a counted one, or one that is noted, which its address says by [`NOTED`].
+/// A reference that keeps a value in use: a counted one, or one that is noted, which a bit of its address says.
 pub struct Shared<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
 
 /// A bit that no address of a counted value has, for there is a whole line in it.
