@@ -69,8 +69,8 @@ impl Ext4 {
 
     /// Writes over blocks of a regular file that have been written before, within its size, where that changes nothing of the inode and
     /// its times are noted already; false if it takes more, and then nothing has been written. The map stays as it is meanwhile, for who
-    /// changes it has `rwsem` exclusive. For `apart`, see [`FileOps::overwrite`](extern4_vfs::FileOps::overwrite): one piece is written in one step, if the device
-    /// writes whole what it is handed. Locks: `rwsem` shared.
+    /// changes it has `rwsem` exclusive. `apart` is called as [`FileOps::overwrite`](extern4_vfs::FileOps::overwrite) says: one piece is
+    /// written in one step, if the device writes whole what it is handed. Locks: `rwsem` shared.
     pub(crate) fn overwrite_file(
         &self,
         inode: &Inode,

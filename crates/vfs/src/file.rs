@@ -1,7 +1,7 @@
 //! Open files.
 //!
 //! Data is read with no lock held here. Changes to a file's data hold its inode's `rwsem` exclusive; but a write that only goes over what
-//! is there holds it shared, with latches of what it covers (`chunks`), and so does listing a directory, without.
+//! is there holds it shared (`chunks`), and so does listing a directory.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
