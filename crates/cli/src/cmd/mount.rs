@@ -115,6 +115,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // Found out now: once it is mounted, it cannot be looked at before it is served.
     let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
     let dir = escape(dir.as_os_str().as_bytes());
+    // Whoever sees that it is mounted may end it: what he says before it is served is heeded then.
+    let signals = Signals::new([SIGTERM, SIGINT])?;
     let (device, mounted) = match mount(image, &volume, &args.dir, &options) {
         Ok(mounted) => mounted,
         Err(error) => {
@@ -153,7 +155,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     let server = Arc::new(Server::new(volume.namespace(), config));
     let mounted = Arc::new(mounted);
-    let ending = end_on_signals(Arc::clone(&mounted))?;
+    let ending = end_on_signals(signals, Arc::clone(&mounted));
     let note = |what: &str, error: &io::Error| {
         app.note(format_args!("{}: {what}: {}", args.dir.display(), host_reason(error)));
     };
@@ -310,8 +312,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Unmounts when the process is told to end; what then ends is the serving. The lock is held while it unmounts.
-fn end_on_signals(mounted: Arc<Mounted>) -> io::Result<Arc<Mutex<()>>> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+fn end_on_signals(mut signals: Signals, mounted: Arc<Mounted>) -> Arc<Mutex<()>> {
     let ending = Arc::new(Mutex::new(()));
     let lock = Arc::clone(&ending);
     thread::spawn(move || {
@@ -325,7 +326,7 @@ fn end_on_signals(mounted: Arc<Mounted>) -> io::Result<Arc<Mutex<()>>> {
             }
         }
     });
-    Ok(ending)
+    ending
 }
 
 /// Writes what is left, and closes the volume.

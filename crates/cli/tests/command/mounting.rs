@@ -14,6 +14,7 @@ use extern4_testkit::image::{Image, ImageSpec, Plan};
 use extern4_testkit::tools::{Need, can_run};
 use extern4_testkit::{plan, tools, tree};
 use rustix::mount::OpenTreeFlags;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{command, extern4, failed, ok, tool};
 
@@ -536,6 +537,31 @@ fn a_signal_ends_it_cleanly_also_while_it_is_used() {
         sound(&image);
         assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"not synced");
     }
+}
+
+/// Also before it serves: whoever sees the mount may end it.
+#[test]
+fn a_signal_ends_it_as_soon_as_it_is_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let dir = image.scratch().join("mnt");
+    fs::create_dir(&dir).expect("a directory");
+    let path = dir.to_str().expect("a plain name");
+    let is_mounted = || fs::read_to_string("/proc/self/mountinfo").expect("mounts").contains(path);
+    for round in 0..20 {
+        let child = command().args(["mount", "-f"]).arg(&image.path).arg(&dir).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the command runs");
+        while !is_mounted() {
+            assert!(child.try_wait().expect("a child").is_none(), "it has ended");
+        }
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("it is told");
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{round}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!is_mounted(), "{round}");
+    }
+    sound(&image);
 }
 
 /// The lines that come out of a pipe, until it is closed.
