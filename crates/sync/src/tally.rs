@@ -6,6 +6,7 @@
 //! No addition is lost. A sum counts each addition that happened before it, and may or may not count concurrent ones.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::percpu::Padded;
@@ -21,11 +22,21 @@ pub(crate) const SLOTS: usize = 1;
 const UNKNOWN: usize = usize::MAX;
 
 /// Numbers that no living thread has.
-static FREE: Mutex<Numbers> = Mutex::new(Numbers { returned: Vec::new(), next: 0 });
+static FREE: Mutex<Numbers> = Mutex::new(Numbers { returned: BTreeSet::new(), next: 0 });
 
 struct Numbers {
-    returned: Vec<usize>,
+    returned: BTreeSet<usize>,
     next: usize,
+}
+
+impl Numbers {
+    /// The smallest, so that of a process that once had more threads than there are slots, those that are left have some.
+    fn take(&mut self) -> usize {
+        self.returned.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
 }
 
 /// Gives the thread's number back when the thread ends.
@@ -35,7 +46,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         // What runs later in this thread's end counts in the shared slot.
         let _ = NUMBER.try_with(|number| number.set(SLOTS));
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).returned.push(self.0);
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).returned.insert(self.0);
     }
 }
 
@@ -55,12 +66,7 @@ pub fn thread_number() -> usize {
 
 #[cold]
 fn draw() -> usize {
-    let mut numbers = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-    let number = numbers.returned.pop().unwrap_or_else(|| {
-        numbers.next += 1;
-        numbers.next - 1
-    });
-    drop(numbers);
+    let number = FREE.lock().unwrap_or_else(PoisonError::into_inner).take();
     NUMBER.set(number);
     let ticket = Ticket(number);
     // A thread that is ending keeps no ticket: dropping it gives the number back at once and leaves the shared slot.
@@ -141,6 +147,14 @@ mod tests {
             });
         }
         assert_eq!(tally.sum(), [200_000, 100_000]);
+    }
+
+    #[test]
+    fn the_smallest_number_is_used_again_first() {
+        let mut numbers = Numbers { returned: BTreeSet::new(), next: 0 };
+        assert_eq!([0; 5].map(|_| numbers.take()), [0, 1, 2, 3, 4]);
+        numbers.returned.extend([3, 0, 4]);
+        assert_eq!([0; 4].map(|_| numbers.take()), [0, 3, 4, 5]);
     }
 
     #[test]
