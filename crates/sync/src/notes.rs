@@ -181,16 +181,6 @@ impl Notes {
         }
     }
 
-    /// Takes a note back that has been counted, if there is one at the desk of thread `number`.
-    pub(crate) fn take_back_counted(&self, number: usize, address: u64) -> bool {
-        let counted = address | COUNTED_TOO;
-        // AcqRel: as in `empty`. Relaxed on failure: nothing is concluded from it.
-        let emptied = |place: &AtomicU64| {
-            place.compare_exchange(counted, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        self.own_line(number, address).into_iter().flatten().any(emptied)
-    }
-
     /// How many references to the value are noted and not counted: a guess.
     pub(crate) fn len(&self, address: u64) -> usize {
         // Relaxed: a guess.

@@ -114,6 +114,11 @@ impl<T: Release> Counted<T> {
         ptr::from_ref(self).addr() as u64
     }
 
+    #[inline]
+    fn take_note_back(&self) -> Back {
+        notes().take_back(thread_number(), self.address())
+    }
+
     /// Whether there are so many references: a guess.
     fn seems_to_have(&self, references: usize) -> bool {
         // Relaxed: a guess.
@@ -201,14 +206,11 @@ impl<T: Release> Shared<T> {
             return self;
         }
         let this = Self::counted_at(ManuallyDrop::new(self).at());
-        let (number, address, count) =
-            (thread_number(), this.counted().address(), this.counted().references());
-        if !notes().take_back_counted(number, address) {
-            // Relaxed, both: one of the two keeps the count from ending.
-            count.fetch_add(1, Ordering::Relaxed);
-            if notes().take_back(number, address) == Back::Counted {
-                count.fetch_sub(1, Ordering::Relaxed);
-            }
+        let count = this.counted().references();
+        // Relaxed, both: one of the two keeps the count from ending.
+        count.fetch_add(1, Ordering::Relaxed);
+        if this.counted().take_note_back() == Back::Counted {
+            count.fetch_sub(1, Ordering::Relaxed);
         }
         this
     }
@@ -268,7 +270,7 @@ impl<T: Release> Clone for Shared<T> {
 
 impl<T: Release> Drop for Shared<T> {
     fn drop(&mut self) {
-        if self.is_noted() && notes().take_back(thread_number(), self.counted().address()) == Back::Gone {
+        if self.is_noted() && self.counted().take_note_back() == Back::Gone {
             return;
         }
         if self.counted().drop_one() {
