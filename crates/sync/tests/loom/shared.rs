@@ -92,6 +92,48 @@ fn link_of_one() -> (Link<Ending>, Ends) {
     (Link::new(Some(value)), ends)
 }
 
+/// A link to a value whose references are noted, since it has been held again and again.
+fn link_of_noted() -> (Link<Ending>, Ends) {
+    let (value, ends) = Ending::noting(1);
+    (0..2).for_each(|_| drop(value.seen().hold_often()));
+    (Link::new(Some(value)), ends)
+}
+
+/// A link, and a reference beside that, for one of two threads to drop.
+struct LinkAndOther {
+    link: Link<Ending>,
+    ends: Ends,
+    other: Mutex<Option<Shared<Ending>>>,
+}
+
+impl LinkAndOther {
+    fn of((link, ends): (Link<Ending>, Ends)) -> Self {
+        let other = Mutex::new(link.see(&pin()).unwrap().hold());
+        Self { link, ends, other }
+    }
+
+    /// The other is noted.
+    fn noted() -> Self {
+        Self::of(link_of_noted())
+    }
+
+    /// The other is counted, of a value whose references are noted.
+    fn counted() -> Self {
+        let this = Self::noted();
+        let counted = this.take_other().clone();
+        *this.other.lock().unwrap() = Some(counted);
+        this
+    }
+
+    fn take_other(&self) -> Shared<Ending> {
+        self.other.lock().unwrap().take().unwrap()
+    }
+
+    fn drop_other(&self) {
+        self.take_other().work();
+    }
+}
+
 /// Comes to the value as a reader, makes a reference if there is one, and uses both.
 fn see_and_hold((link, _): &(Link<Ending>, Ends)) -> bool {
     let guard = pin();
@@ -103,17 +145,22 @@ fn see_and_hold((link, _): &(Link<Ending>, Ends)) -> bool {
     held.inspect(|held| held.work()).is_some()
 }
 
+/// What references to a value are, when its models begin.
+const KINDS: [fn() -> (Link<Ending>, Ends); 2] = [link_of_one, link_of_noted];
+
 #[test]
 fn shared_hold_vs_last_drop() {
-    race(
-        link_of_one,
-        |shared| _ = see_and_hold(shared),
-        |(link, _)| drop(link.take()),
-        |(link, ends)| {
-            assert!(link.see(&pin()).is_none());
-            ends.check_freed();
-        },
-    );
+    for link_of in KINDS {
+        race(
+            link_of,
+            |shared| _ = see_and_hold(shared),
+            |(link, _)| drop(link.take()),
+            |(link, ends)| {
+                assert!(link.see(&pin()).is_none());
+                ends.check_freed();
+            },
+        );
+    }
 }
 
 #[test]
@@ -133,42 +180,38 @@ fn shared_drop_vs_drop() {
 
 #[test]
 fn shared_take_last_vs_hold() {
-    race_for(
-        link_of_one,
-        see_and_hold,
-        |(link, _)| {
-            let last = link.take_last();
-            last.inspect(|_| assert!(link.see(&pin()).is_none())).is_some()
-        },
-        |(link, ends), held, taken| {
-            assert!(held || taken || link.see(&pin()).is_some(), "lost");
-            assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
-            drop(link.take());
-            ends.check_freed();
-        },
-    );
+    for link_of in KINDS {
+        race_for(
+            link_of,
+            see_and_hold,
+            |(link, _)| {
+                let last = link.take_last();
+                last.inspect(|_| assert!(link.see(&pin()).is_none())).is_some()
+            },
+            |(link, ends), held, taken| {
+                assert!(held || taken || link.see(&pin()).is_some(), "lost");
+                assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
+                drop(link.take());
+                ends.check_freed();
+            },
+        );
+    }
 }
 
 #[test]
 fn shared_take_last_vs_drop() {
-    race(
-        || {
-            let shared = link_of_one();
-            let held = shared.0.see(&pin()).unwrap().hold();
-            (shared, Mutex::new(held))
-        },
-        |(_, held)| {
-            let held = held.lock().unwrap().take().unwrap();
-            held.work();
-            drop(held);
-        },
-        |((link, _), _)| drop(link.take_last()),
-        |((link, ends), _)| {
-            assert_eq!(u64::from(link.see(&pin()).is_none()), ends.times());
-            drop(link.take());
-            ends.check_freed();
-        },
-    );
+    for link_of in KINDS {
+        race(
+            move || LinkAndOther::of(link_of()),
+            LinkAndOther::drop_other,
+            |shared| drop(shared.link.take_last()),
+            |shared| {
+                assert_eq!(u64::from(shared.link.see(&pin()).is_none()), shared.ends.times());
+                drop(shared.link.take());
+                shared.ends.check_freed();
+            },
+        );
+    }
 }
 
 #[test]
@@ -290,55 +333,6 @@ fn shared_lease_passed_on_vs_reader() {
     );
 }
 
-/// A link to a value whose references are noted, since it has been held again and again.
-fn link_of_noted() -> (Link<Ending>, Ends) {
-    let (value, ends) = Ending::noting(1);
-    (0..2).for_each(|_| drop(value.seen().hold_often()));
-    (Link::new(Some(value)), ends)
-}
-
-/// The same, and a reference beside the link's, for one of two threads to drop.
-struct LinkAndOther {
-    link: Link<Ending>,
-    ends: Ends,
-    other: Mutex<Option<Shared<Ending>>>,
-}
-
-impl LinkAndOther {
-    /// The other is noted.
-    fn noted() -> Self {
-        let (link, ends) = link_of_noted();
-        let other = Mutex::new(link.see(&pin()).unwrap().hold());
-        Self { link, ends, other }
-    }
-
-    /// The other is counted.
-    fn counted() -> Self {
-        let this = Self::noted();
-        let counted = this.take_other().clone();
-        *this.other.lock().unwrap() = Some(counted);
-        this
-    }
-
-    fn take_other(&self) -> Shared<Ending> {
-        self.other.lock().unwrap().take().unwrap()
-    }
-
-    fn drop_other(&self) {
-        self.take_other().work();
-    }
-}
-
-#[test]
-fn noted_hold_vs_last_drop() {
-    race(
-        link_of_noted,
-        |shared| _ = see_and_hold(shared),
-        |(link, _)| drop(link.take()),
-        |(_, ends)| ends.check_freed(),
-    );
-}
-
 #[test]
 fn noted_drop_vs_last_drop() {
     race(
@@ -373,35 +367,6 @@ fn noted_counted_drop_vs_last_drop() {
         LinkAndOther::drop_other,
         |shared| drop(shared.link.take()),
         |shared| shared.ends.check_freed(),
-    );
-}
-
-#[test]
-fn noted_take_last_vs_hold() {
-    race_for(
-        link_of_noted,
-        see_and_hold,
-        |(link, _)| link.take_last().is_some(),
-        |(link, ends), held, taken| {
-            assert!(held || taken || link.see(&pin()).is_some(), "lost");
-            assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
-            drop(link.take());
-            ends.check_freed();
-        },
-    );
-}
-
-#[test]
-fn noted_take_last_vs_drop() {
-    race(
-        LinkAndOther::noted,
-        LinkAndOther::drop_other,
-        |shared| drop(shared.link.take_last()),
-        |shared| {
-            assert_eq!(u64::from(shared.link.see(&pin()).is_none()), shared.ends.times());
-            drop(shared.link.take());
-            shared.ends.check_freed();
-        },
     );
 }
 
