@@ -42,8 +42,7 @@ use crate::primitive::{
 use crate::tally::thread_number;
 
 /// Threads with a desk; others take the ordinary lock.
-#[cfg(not(feature = "loom"))]
-const DESKS: usize = 64;
+pub(crate) const DESKS: usize = if cfg!(feature = "loom") { 3 } else { 64 };
 /// Lines of a desk, as a power of two. The address of a lock says which it is noted on: who ends its bias looks at that line of each desk, and most
 /// other locks are noted on others.
 pub(crate) const LINE_BITS: u32 = if cfg!(feature = "loom") { 0 } else { 3 };

@@ -44,16 +44,15 @@
 //! | `desks_used` | a thread, before it fills its first place | who shuts | Relaxed: by the barriers, as the place |
 
 use crate::asymmetric::{announce, heavy, seen};
-use crate::bravo::{LINE_BITS, line_of};
+use crate::bravo::{DESKS, LINE_BITS, line_of};
 use crate::percpu::Line;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// What a count has in place of those references that are noted.
 pub(crate) const LENT: usize = 1 << (usize::BITS / 2);
 
-/// Threads with a desk; the references of others are counted.
-const DESKS: usize = if cfg!(feature = "loom") { 3 } else { 63 };
-/// Notes of values of like addresses that a desk has room for; those that find none are counted.
+/// Notes of values of like addresses that a desk has room for. References that find none are counted, as are those of threads without a
+/// desk.
 const PLACES: usize = if cfg!(feature = "loom") { 2 } else { 8 };
 /// Beside the address at a place: it is counted, too. An address has no such bit.
 const COUNTED_TOO: u64 = 1;
