@@ -319,7 +319,8 @@ fn mode_allows(cred: &Cred, uid: u32, gid: u32, mode: u16, want: Access) -> bool
     (mode >> shift) & u16::from(want.bits()) == u16::from(want.bits())
 }
 
-/// Whether capabilities give it whatever the inode is, so that what others change there need not be looked at.
+/// Whether capabilities give it whatever the inode is, so that what others change there need not be looked at. On Linux an ACL that cannot be
+/// read keeps out even who has them; here he may look at the file, and save it.
 #[inline]
 fn overrides(cred: &Cred, want: Access) -> bool {
     cred.has(Caps::DAC_OVERRIDE) && !want.contains(Access::EXEC)
