@@ -87,13 +87,16 @@ impl Ends {
     }
 }
 
-fn link_of_one() -> (Link<Ending>, Ends) {
+/// A link to a value, and what becomes of that.
+type Linked = (Link<Ending>, Ends);
+
+fn link_of_one() -> Linked {
     let (value, ends) = Ending::new(1);
     (Link::new(Some(value)), ends)
 }
 
 /// A link to a value whose references are noted, since it has been held again and again.
-fn link_of_noted() -> (Link<Ending>, Ends) {
+fn link_of_noted() -> Linked {
     let (value, ends) = Ending::noting(1);
     (0..2).for_each(|_| drop(value.seen().hold_often()));
     (Link::new(Some(value)), ends)
@@ -107,7 +110,7 @@ struct LinkAndOther {
 }
 
 impl LinkAndOther {
-    fn of((link, ends): (Link<Ending>, Ends)) -> Self {
+    fn of((link, ends): Linked) -> Self {
         let other = Mutex::new(link.see(&pin()).unwrap().hold());
         Self { link, ends, other }
     }
@@ -135,7 +138,7 @@ impl LinkAndOther {
 }
 
 /// Comes to the value as a reader, makes a reference if there is one, and uses both.
-fn see_and_hold((link, _): &(Link<Ending>, Ends)) -> bool {
+fn see_and_hold((link, _): &Linked) -> bool {
     let guard = pin();
     let Some(seen) = link.see(&guard) else { return false };
     assert_eq!(seen.value.value(), 1);
@@ -145,12 +148,12 @@ fn see_and_hold((link, _): &(Link<Ending>, Ends)) -> bool {
     held.inspect(|held| held.work()).is_some()
 }
 
-/// What references to a value are, when its models begin.
-const KINDS: [fn() -> (Link<Ending>, Ends); 2] = [link_of_one, link_of_noted];
+/// Links to a value whose references are counted, and to one whose are noted.
+const LINKS: [fn() -> Linked; 2] = [link_of_one, link_of_noted];
 
 #[test]
 fn shared_hold_vs_last_drop() {
-    for link_of in KINDS {
+    for link_of in LINKS {
         race(
             link_of,
             |shared| _ = see_and_hold(shared),
@@ -180,7 +183,7 @@ fn shared_drop_vs_drop() {
 
 #[test]
 fn shared_take_last_vs_hold() {
-    for link_of in KINDS {
+    for link_of in LINKS {
         race_for(
             link_of,
             see_and_hold,
@@ -200,7 +203,7 @@ fn shared_take_last_vs_hold() {
 
 #[test]
 fn shared_take_last_vs_drop() {
-    for link_of in KINDS {
+    for link_of in LINKS {
         race(
             move || LinkAndOther::of(link_of()),
             LinkAndOther::drop_other,
