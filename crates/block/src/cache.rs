@@ -36,6 +36,7 @@ use extern4_sync::percpu::{Padded, PerCpu};
 use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering::Relaxed};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::shares::Shares;
+use extern4_sync::spare::Bytes;
 use extern4_sync::table::{Held, Seen, Table};
 use extern4_sync::tally::Tally;
 
@@ -437,12 +438,12 @@ impl BufferCache {
         }
     }
 
-    fn blank(&self) -> Box<[u8]> {
-        vec![0; self.options.block_size as usize].into()
+    fn blank(&self) -> Bytes {
+        Bytes::zeroed(self.options.block_size as usize)
     }
 
     /// Fills `images` with the blocks from `first` on.
-    fn read_images(&self, first: u64, images: &mut [Box<[u8]>]) -> Result<()> {
+    fn read_images(&self, first: u64, images: &mut [Bytes]) -> Result<()> {
         let (size, len) = (u64::from(self.options.block_size), images.len() as u64);
         let offset = first.checked_mul(size).ok_or(Error::OutOfRange {
             op: Op::Read,
@@ -461,7 +462,7 @@ impl BufferCache {
     }
 
     /// Ends a load. After an error, the placeholder leaves the table before anybody learns of it.
-    fn publish(&self, held: &Held<Block>, result: Result<Box<[u8]>>) {
+    fn publish(&self, held: &Held<Block>, result: Result<Bytes>) {
         if result.is_err() && self.table.remove(held) {
             self.resident.fetch_sub(1, Relaxed);
         }

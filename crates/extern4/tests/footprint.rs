@@ -265,6 +265,40 @@ fn threads_that_change_directories_of_their_own_share_no_line() {
     share_at_most(0, &session, ["/one", "/other"]);
 }
 
+/// A thread makes files and another removes them, as threads of a mount do by turns: what they take in memory goes round.
+#[test]
+fn files_that_one_thread_makes_and_another_removes_take_no_new_memory() {
+    const FILES: u64 = 4096;
+    const ROUNDS: usize = 5;
+    let Some((_image, volume)) = empty_volume() else { return };
+    let session = volume.superuser();
+    let paths: Vec<_> = (0..FILES).map(|name| format!("/{name}")).collect();
+    let make = |path| drop(session.open_with(path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap());
+    let remove = |path| session.remove_file(path).unwrap();
+    let both = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                both.wait();
+                paths.iter().for_each(remove);
+                both.wait();
+            }
+        });
+        let made = || {
+            let before = allocations::of_this_thread();
+            paths.iter().for_each(make);
+            let taken = allocations::of_this_thread() - before;
+            both.wait();
+            both.wait();
+            taken
+        };
+        let rounds = [(); ROUNDS].map(|()| made());
+        println!("{FILES} files that another thread removes: {rounds:?} allocations");
+        // Where its path leads; what stays in the other thread's hands is made anew, once.
+        assert!(rounds[0] > 8 * FILES && rounds[ROUNDS - 1] <= FILES + FILES / 16, "{rounds:?}");
+    });
+}
+
 /// In one directory they share the block with the names, the lock of that, and what is known of the directory; none of its counts.
 #[test]
 fn threads_that_change_one_directory_share_its_block_and_two_locks() {

@@ -53,7 +53,7 @@ pub mod serial;
 pub mod shared;
 pub mod shares;
 pub mod shown;
-mod spare;
+pub mod spare;
 pub mod supply;
 pub mod table;
 pub mod tally;

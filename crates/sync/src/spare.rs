@@ -4,12 +4,28 @@
 //! aligned to cache lines, the system's allocator takes long for it. So each thread keeps some of what it frees, still warm in its
 //! CPU's cache, for what it makes next.
 //!
-//! Of each size so many pieces are kept, in a list that runs through the pieces themselves. They are of no thread: whoever frees a
-//! piece keeps it.
+//! Pieces of one size are kept in lots: lists that run through the pieces themselves, of 512 pieces, or 256 KiB. A thread has
+//! two of them, so that making and ending by turns stays within them; a full one beyond that goes to a shelf where a thread that has none
+//! takes it. Pieces are of no thread: whoever frees one keeps it. (Bonwick and Adams, *Magazines and Vmem*, 2001.)
+//!
+//! The shelf matters where one thread makes what another ends, as the threads of a mount do by turns. An allocator that has a
+//! heap for each thread gives what is freed back to the heap that it is from, where only its own thread finds it: so caches that
+//! hold no more than they may grow every heap to their whole size.
 
-use std::alloc::Layout;
-use std::mem::MaybeUninit;
+use std::alloc::{Layout, dealloc};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ops::Deref;
 use std::ptr::NonNull;
+
+mod bytes;
+#[cfg(not(feature = "loom"))]
+mod lots;
+#[cfg(not(feature = "loom"))]
+mod shelf;
+
+pub use bytes::Bytes;
+#[cfg(not(feature = "loom"))]
+use lots::{keep, take};
 
 /// Moves a value to memory of its own.
 pub(crate) fn boxed<T>(value: T) -> NonNull<T> {
@@ -54,108 +70,42 @@ unsafe fn give_back<T>(at: NonNull<T>) {
     }
 }
 
-#[cfg(not(feature = "loom"))]
-use kept::{keep, take};
+/// Moves a value to a box, in memory that was kept if there is some.
+pub fn in_box<T>(value: T) -> Box<T> {
+    // SAFETY: the memory is nobody else's, and the global allocator has given it out for a `T`.
+    unsafe { Box::from_raw(boxed(value).as_ptr()) }
+}
 
-#[cfg(not(feature = "loom"))]
-mod kept {
-    use std::alloc::{Layout, dealloc};
-    use std::cell::RefCell;
-    use std::ptr::NonNull;
+/// A box whose memory is kept when it ends.
+pub struct Own<T: ?Sized>(ManuallyDrop<Box<T>>);
 
-    /// Places for sizes of which a thread keeps pieces. Of those that share a place, it keeps the first that it frees.
-    const CLASSES: usize = 32;
-    /// Pieces of one size that a thread keeps: what it retires until RCU lets it free some, and as much again.
-    pub(super) const MOST: usize = 1024;
-
-    /// Pieces of one size.
-    struct Class {
-        /// Of no size if nothing is kept here yet.
-        layout: Layout,
-        /// The first piece. Each holds the address of the next.
-        first: Option<NonNull<Next>>,
-        len: usize,
+impl<T: ?Sized> From<Box<T>> for Own<T> {
+    fn from(value: Box<T>) -> Self {
+        Self(ManuallyDrop::new(value))
     }
+}
 
-    struct Next(Option<NonNull<Next>>);
+impl<T: ?Sized> Deref for Own<T> {
+    type Target = T;
 
-    struct Spares([Class; CLASSES]);
-
-    impl Spares {
-        #[inline]
-        fn class(&mut self, layout: Layout) -> &mut Class {
-            &mut self.0[layout.size() / 16 % CLASSES]
-        }
-    }
-
-    thread_local! {
-        static SPARES: RefCell<Spares> = const { RefCell::new(Spares([Class::EMPTY; CLASSES])) };
-    }
-
-    impl Class {
-        const EMPTY: Self = Self { layout: Layout::new::<()>(), first: None, len: 0 };
-
-        fn pop(&mut self) -> Option<NonNull<Next>> {
-            let piece = self.first?;
-            // SAFETY: a piece in the list is nobody else's, and holds what `push` wrote.
-            self.first = unsafe { piece.read() }.0;
-            self.len -= 1;
-            Some(piece)
-        }
-
-        /// # Safety
-        /// `piece` is a piece of this size that is nobody's.
-        unsafe fn push(&mut self, piece: NonNull<Next>) {
-            // SAFETY: the caller's promise; `keep` takes no layout that is too small.
-            unsafe { piece.write(Next(self.first)) };
-            self.first = Some(piece);
-            self.len += 1;
-        }
-    }
-
-    impl Drop for Spares {
-        fn drop(&mut self) {
-            for class in &mut self.0 {
-                while let Some(piece) = class.pop() {
-                    // SAFETY: the global allocator has given the piece out for this layout, and it is nobody's.
-                    unsafe { dealloc(piece.cast().as_ptr(), class.layout) };
-                }
-            }
-        }
-    }
-
-    /// A piece of memory that this thread has kept.
     #[inline]
-    pub(super) fn take(layout: Layout) -> Option<NonNull<u8>> {
-        let taken = SPARES.try_with(|spares| {
-            let mut spares = spares.borrow_mut();
-            let class = spares.class(layout);
-            if class.layout == layout { class.pop() } else { None }
-        });
-        // A thread that is about to end has nothing.
-        taken.ok().flatten().map(NonNull::cast)
+    fn deref(&self) -> &T {
+        &self.0
     }
+}
 
-    /// Keeps a piece that is nobody's; false if this thread has enough of them.
-    #[inline]
-    pub(super) fn keep(piece: NonNull<u8>, layout: Layout) -> bool {
-        if layout.size() < size_of::<Next>() || layout.align() < align_of::<Next>() {
-            return false;
+impl<T: ?Sized> Drop for Own<T> {
+    fn drop(&mut self) {
+        // SAFETY: the value ends here, and nobody looks at it again.
+        let value = NonNull::from(Box::leak(unsafe { ManuallyDrop::take(&mut self.0) }));
+        // SAFETY: it has not ended yet.
+        let layout = Layout::for_value(unsafe { value.as_ref() });
+        // SAFETY: as above.
+        unsafe { value.drop_in_place() };
+        if layout.size() > 0 && !keep(value.cast(), layout) {
+            // SAFETY: what is in a box is in memory that the global allocator has given out for its layout.
+            unsafe { dealloc(value.cast().as_ptr(), layout) };
         }
-        let kept = SPARES.try_with(|spares| {
-            let mut spares = spares.borrow_mut();
-            let class = spares.class(layout);
-            if class.layout.size() == 0 {
-                class.layout = layout;
-            }
-            if class.layout != layout || class.len >= MOST {
-                return false;
-            }
-            // SAFETY: the piece is nobody's, and of this size.
-            unsafe { class.push(piece.cast()) };
-            true
-        });
-        kept.unwrap_or(false)
     }
 }
 
@@ -200,20 +150,84 @@ mod tests {
 
     #[test]
     fn values_end_when_they_are_freed_and_no_more_memory_is_kept_than_is_said() {
+        // Of a size that nothing else has.
+        type Value = (Arc<()>, [u64; 61]);
         std::thread::spawn(|| {
             let count = Arc::new(());
-            let values: Vec<_> = (0..3 * kept::MOST).map(|_| boxed([count.clone(), count.clone()])).collect();
+            let most = (2 + shelf::LOTS) * lots::LOT;
+            let values: Vec<NonNull<Value>> =
+                (0..most + lots::LOT).map(|_| boxed((count.clone(), [0; 61]))).collect();
             for value in values {
                 // SAFETY: nobody uses it any more.
                 unsafe { free(value) };
             }
             assert_eq!(Arc::strong_count(&count), 1);
-            let layout = Layout::new::<[Arc<()>; 2]>();
+            let layout = Layout::new::<Value>();
             let kept: Vec<_> = std::iter::from_fn(|| take(layout)).collect();
-            assert_eq!(kept.len(), kept::MOST);
+            assert_eq!(kept.len(), most);
             assert!(kept.into_iter().all(|piece| keep(piece, layout)));
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn what_one_thread_makes_and_another_frees_is_taken_by_a_third() {
+        // As above.
+        type Value = [u64; 59];
+        struct Made(Vec<NonNull<Value>>);
+        // SAFETY: the values are nobody else's.
+        unsafe impl Send for Made {}
+        let make = |lots| Made((0..lots * lots::LOT).map(|n| boxed([n as u64; 59])).collect());
+        let made = std::thread::spawn(move || make(3)).join().unwrap();
+        let all: Vec<_> = made.0.iter().map(|at| at.addr()).collect();
+        let (freed, taken) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for at in { made }.0 {
+                    // SAFETY: nobody uses it any more.
+                    unsafe { free(at) };
+                }
+                freed.wait();
+                // As long as it lives it keeps the other two lots.
+                taken.wait();
+            });
+            scope.spawn(|| {
+                freed.wait();
+                assert!(make(1).0.iter().all(|at| all.contains(&at.addr())));
+                taken.wait();
+            });
+        });
+    }
+
+    #[test]
+    fn what_a_box_holds_ends_with_it_and_its_memory_is_taken_again() {
+        std::thread::spawn(|| {
+            // As above.
+            let value = || (Arc::new(5), [6_u64; 57]);
+            let (first, count) = (value(), Arc::clone(&value().0));
+            let of = Arc::downgrade(&first.0);
+            let own: Own<dyn std::any::Any> = Own::from(in_box(first) as Box<dyn std::any::Any>);
+            assert_eq!(own.downcast_ref::<(Arc<i32>, [u64; 57])>().unwrap().1, [6; 57]);
+            let at = std::ptr::from_ref(&*own).addr();
+            drop(own);
+            assert_eq!((of.strong_count(), Arc::strong_count(&count)), (0, 1));
+            assert_eq!(std::ptr::from_ref(&*in_box(value())).addr(), at);
+            drop(Own::from(Box::new(())));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn bytes_are_what_they_are_made_of_wherever_they_are() {
+        let mut bytes = Bytes::from(&[7; 1000][..]);
+        assert_eq!(*bytes, [7; 1000]);
+        bytes[999] = 8;
+        let copy = bytes.clone();
+        drop(bytes);
+        assert_eq!(*Bytes::zeroed(1000), [0; 1000]);
+        assert_eq!(*Bytes::from(&copy[998..]), [7, 8]);
+        assert!(Bytes::zeroed(0).is_empty() && Bytes::default().is_empty());
     }
 }

@@ -21,6 +21,7 @@ use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::shared::Release;
+use extern4_sync::spare::Own;
 
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
@@ -52,7 +53,7 @@ pub struct Inode {
     // ... and the first part of this, with the lines that change with names and contents behind it.
     attr: AttrCell,
     // Who reads contents looks at that and these, and need not meet who has the inode locked and changes none of them.
-    private: Box<dyn Any + Send + Sync>,
+    private: Own<dyn Any + Send + Sync>,
     acls: AclSlots,
     link: OnceLock<Arc<[u8]>>,
     rwsem: Bravo,
@@ -120,7 +121,7 @@ impl Inode {
         Self {
             perm: PermWord::new(bits),
             attr: AttrCell::new(&attr),
-            private,
+            private: private.into(),
             acls: AclSlots::default(),
             link: OnceLock::new(),
             rwsem: Bravo::new(()),

@@ -6,6 +6,7 @@ use std::ops::{Deref, Range};
 use extern4_sync::primitive::{AtomicU32, AtomicU64, OnceLock};
 use extern4_sync::rcu::Guard;
 use extern4_sync::shares::Shares;
+use extern4_sync::spare::Bytes;
 use extern4_sync::table::Held;
 
 use super::changed::{Changed, Glance, Image, Newest, Unsealed};
@@ -18,7 +19,7 @@ pub(super) struct Block {
     pub(super) flags: AtomicU32,
     pub(super) shares: Shares,
     /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
-    pub(super) image: OnceLock<Result<Box<[u8]>, Box<Error>>>,
+    pub(super) image: OnceLock<Result<Bytes, Box<Error>>>,
     /// What it has been changed to since.
     pub(super) changed: std::sync::OnceLock<Box<Changed>>,
     pub(super) tag: AtomicU64,

@@ -6,12 +6,13 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use extern4_sync::primitive::{AtomicBool, Latch, LatchGuard, Ordering};
 use extern4_sync::rcu::Guard;
 use extern4_sync::shown::Shown;
+use extern4_sync::spare::Bytes;
 use extern4_sync::tally::thread_number;
 
 use super::parts::{Part, Parts};
 
 /// The contents of a block at one moment.
-pub type Image = Arc<Box<[u8]>>;
+pub type Image = Arc<Bytes>;
 
 /// What whoever changes a block puts off until it is written, such as a checksum over all of it: all zeroes if nothing. What the
 /// numbers say is between him and the one who writes the block, who [seals](super::Pin::seal) it first.
@@ -35,7 +36,7 @@ pub(super) struct Changed {
 /// What a block has been changed to.
 #[derive(Debug)]
 pub(super) struct Newest {
-    bytes: Bytes,
+    bytes: Contents,
     unsealed: Unsealed,
     /// Who has changed a part of it last, and how often that was another than before, since it was sealed.
     last: usize,
@@ -44,9 +45,9 @@ pub(super) struct Newest {
 
 /// The bytes of a block that has been changed.
 #[derive(Debug)]
-enum Bytes {
+enum Contents {
     /// Nobody else has seen them since they were changed, which is known without a count.
-    Own(Box<[u8]>),
+    Own(Bytes),
     /// Others may look at them.
     Lent(Image),
 }
@@ -61,7 +62,7 @@ pub(super) struct Glance {
 impl Changed {
     pub(super) fn new(loaded: &[u8]) -> Self {
         let newest =
-            Newest { bytes: Bytes::Own(loaded.into()), unsealed: Unsealed::default(), last: 0, turns: 0 };
+            Newest { bytes: Contents::Own(loaded.into()), unsealed: Unsealed::default(), last: 0, turns: 0 };
         Self {
             newest: Latch::new(newest),
             is_divided: AtomicBool::new(false),
@@ -225,8 +226,8 @@ impl Newest {
     #[inline]
     pub(super) fn edit<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
         let bytes = match &mut self.bytes {
-            Bytes::Own(bytes) => bytes,
-            lent @ Bytes::Lent(_) => lent.take_back(),
+            Contents::Own(bytes) => bytes,
+            lent @ Contents::Lent(_) => lent.take_back(),
         };
         change(bytes, &mut self.unsealed)
     }
@@ -237,7 +238,7 @@ impl Newest {
     }
 }
 
-impl Bytes {
+impl Contents {
     fn lend(&mut self) -> Image {
         let image = match self {
             Self::Lent(image) => return Image::clone(image),
@@ -249,10 +250,10 @@ impl Bytes {
 
     /// The bytes themselves, once nobody looks at them any more; until then a copy of them.
     #[cold]
-    fn take_back(&mut self) -> &mut Box<[u8]> {
-        let bytes = match std::mem::replace(self, Self::Own(Box::default())) {
+    fn take_back(&mut self) -> &mut Bytes {
+        let bytes = match std::mem::replace(self, Self::Own(Bytes::default())) {
             Self::Own(bytes) => bytes,
-            Self::Lent(image) => Image::try_unwrap(image).unwrap_or_else(|others| Box::clone(&others)),
+            Self::Lent(image) => Image::try_unwrap(image).unwrap_or_else(|others| Bytes::clone(&others)),
         };
         *self = Self::Own(bytes);
         match self {
@@ -262,7 +263,7 @@ impl Bytes {
     }
 }
 
-impl Deref for Bytes {
+impl Deref for Contents {
     type Target = [u8];
 
     #[inline]
