@@ -97,14 +97,21 @@ impl Checker {
         self.check_class(cred, dir, Access::EXEC).map(|()| Search::Full)
     }
 
-    /// The same for a reader, who must not wait.
+    /// The same for a reader, who must not wait, and whom `passed` has let through before.
     #[inline]
-    pub(crate) fn search_seen(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> (Verdict, Search) {
+    pub(crate) fn search_seen<'g>(
+        &self,
+        cred: &Cred,
+        dir: &'g Inode,
+        guard: &'g Guard,
+        passed: &mut Passed<'g>,
+    ) -> (Verdict, Search) {
         if self.is_fast(dir) {
             compare_fast_search(cred, dir, guard);
             return (self.hear_hook(cred, dir, Access::EXEC), Search::Fast);
         }
-        (self.check_seen(cred, dir, Access::EXEC, guard), Search::Full)
+        let verdict = judge_by(cred, dir, Access::EXEC, guard, |acl, gid| passed.allows(acl, gid, cred));
+        (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
     }
 
     /// Whether the permission word of `dir` says that everybody may search it, and is listened to.
@@ -185,7 +192,13 @@ impl Checker {
 
     #[inline]
     fn check_seen(&self, cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
-        match judge(cred, inode, want, guard) {
+        self.heard(judge(cred, inode, want, guard), cred, inode, want)
+    }
+
+    /// A verdict once the hook has been heard, too.
+    #[inline]
+    fn heard(&self, verdict: Verdict, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
+        match verdict {
             Verdict::Granted => self.hear_hook(cred, inode, want),
             other => other,
         }
@@ -209,7 +222,7 @@ impl Checker {
 /// The checks alone, to be measured.
 #[cfg(feature = "lab")]
 pub mod lab {
-    use super::{Access, Cred, Guard, Inode, Result, Verdict};
+    use super::{Access, Cred, Guard, Inode, Passed, Result, Verdict};
     use crate::superblock::SuperBlock;
 
     /// May `cred` have these rights on an inode of `sb`?
@@ -224,7 +237,7 @@ pub mod lab {
         sb: &SuperBlock,
         cred: &Cred,
         dirs: impl IntoIterator<Item = &'i Inode>,
-        guard: &Guard,
+        guard: &'i Guard,
     ) -> Option<bool> {
         let word_decides = sb.checker.word_decides();
         let mut dirs = dirs.into_iter();
@@ -242,12 +255,13 @@ pub mod lab {
         sb: &SuperBlock,
         cred: &Cred,
         (mut dir, mut dirs): (&'i Inode, impl Iterator<Item = &'i Inode>),
-        guard: &Guard,
+        guard: &'i Guard,
     ) -> Option<bool> {
         let word_decides = sb.checker.word_decides();
+        let mut passed = Passed::default();
         loop {
             if !(word_decides && dir.perm().exec_all_plain()) {
-                match sb.checker.search_seen(cred, dir, guard).0 {
+                match sb.checker.search_seen(cred, dir, guard, &mut passed).0 {
                     Verdict::Granted => {}
                     Verdict::Refused => return Some(false),
                     Verdict::Unknown => return None,
@@ -268,16 +282,49 @@ pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
         let standing = dir.standing(guard);
         // The word may have changed since the answer; then there is nothing to compare it with.
         if standing.2.exec_all() {
-            let general = granted(cred, standing, Access::EXEC);
+            let allows = |acl: &Acl, gid| acl.allows(cred, gid, Access::EXEC.bits());
+            let general = granted(cred, standing, Access::EXEC, allows);
             assert!(matches!(general, Verdict::Granted), "the fast search check lets {cred:?} into {dir:?}");
         }
+    }
+}
+
+/// The last ACL that has let one caller search a directory, and the directory's group: what decides beside the caller. Directories below one with
+/// a default ACL have the same as it, in one copy; so on the way through them it need not be asked again and again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Passed<'g>(Option<(&'g Acl, u32)>);
+
+impl<'g> Passed<'g> {
+    /// Whether `acl` lets the caller, who is the same each time, search a directory of group `gid`.
+    #[inline]
+    fn allows(&mut self, acl: &'g Acl, gid: u32, cred: &Cred) -> bool {
+        if self.0.is_some_and(|(passed, of)| std::ptr::eq(passed, acl) && of == gid) {
+            return true;
+        }
+        let allows = acl.allows(cred, gid, Access::EXEC.bits());
+        if allows {
+            self.0 = Some((acl, gid));
+        }
+        allows
     }
 }
 
 /// What mode, ACL and capabilities say.
 #[inline]
 fn judge(cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
-    match granted(cred, inode.standing(guard), want) {
+    judge_by(cred, inode, want, guard, |acl, gid| acl.allows(cred, gid, want.bits()))
+}
+
+/// The same where `allows` tells what an ACL says to the caller, of an inode of that group.
+#[inline]
+fn judge_by<'g>(
+    cred: &Cred,
+    inode: &'g Inode,
+    want: Access,
+    guard: &'g Guard,
+    allows: impl FnOnce(&'g Acl, u32) -> bool,
+) -> Verdict {
+    match granted(cred, inode.standing(guard), want, allows) {
         Verdict::Refused if capable(cred, inode, want) => Verdict::Granted,
         verdict => verdict,
     }
@@ -286,10 +333,11 @@ fn judge(cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
 /// What mode and ACL say of one moment's owner, group, permission word and ACL. An ACL of another moment would not do:
 /// the old mode without its ACL may grant what neither the old rights grant nor the new.
 #[inline]
-fn granted(
+fn granted<'g>(
     cred: &Cred,
-    (uid, gid, bits, acl): (u32, u32, PermBits, Option<Option<&Arc<Acl>>>),
+    (uid, gid, bits, acl): (u32, u32, PermBits, Option<Option<&'g Arc<Acl>>>),
     want: Access,
+    allows: impl FnOnce(&'g Acl, u32) -> bool,
 ) -> Verdict {
     let verdict = |granted| if granted { Verdict::Granted } else { Verdict::Refused };
     let mode = bits.mode();
@@ -299,7 +347,7 @@ fn granted(
     if ask_acl {
         match acl {
             None => return Verdict::Unknown,
-            Some(Some(acl)) => return verdict(acl.allows(cred, gid, want.bits())),
+            Some(Some(acl)) => return verdict(allows(acl, gid)),
             Some(None) => {}
         }
     }

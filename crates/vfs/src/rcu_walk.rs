@@ -39,7 +39,7 @@ use crate::inode::Inode;
 use crate::mount::{Location, MountRef};
 use crate::name::{Scanned, scan_name};
 use crate::namei::{How, MAX_LINKS, PATH_MAX, Ref, Resolve, Spot, Subject};
-use crate::permission::{Search, Verdict, compare_fast_search};
+use crate::permission::{Passed, Search, Verdict, compare_fast_search};
 use crate::prefix_cache::{Way, split};
 use crate::superblock::SuperBlock;
 
@@ -321,6 +321,7 @@ pub(crate) struct RcuWalk<'g> {
     pub(crate) links: u32,
     /// Search checks made: fast, full.
     pub(crate) searches: [u64; 2],
+    passed: Passed<'g>,
 }
 
 impl<'g> RcuWalk<'g> {
@@ -356,6 +357,7 @@ impl<'g> RcuWalk<'g> {
             plain: true,
             links: 0,
             searches: [0; 2],
+            passed: Passed::default(),
         })
     }
 
@@ -521,7 +523,7 @@ impl<'g> RcuWalk<'g> {
         if dir.perm().casefold() {
             return Err(Stop::Fallback);
         }
-        match self.sb.checker.search_seen(self.cred, dir, self.guard) {
+        match self.sb.checker.search_seen(self.cred, dir, self.guard, &mut self.passed) {
             (Verdict::Granted, Search::Fast) => self.searches[0] += 1,
             (Verdict::Granted, Search::Full) => self.searches[1] += 1,
             (Verdict::Refused, _) => return Err(Errno::EACCES.into()),

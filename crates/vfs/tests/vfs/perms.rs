@@ -421,6 +421,50 @@ fn an_acl_that_refuses_nobody_to_search_is_not_asked() {
     }
 }
 
+/// A way through directories that share an ACL, which gives other rights to the caller where the directory's group is another, or he owns it.
+#[test]
+fn one_acl_lets_a_caller_into_some_directories_and_not_into_others() {
+    let (one, other): (Acl, Acl) = (
+        "u::rwx,u:8:r-x,g::r-x,m::r-x,o::---".parse().unwrap(),
+        "u::---,u:8:r-x,g::---,g:6:r-x,m::r-x,o::---".parse().unwrap(),
+    );
+    let root = volume();
+    let groups = |groups: &[u32]| root.with_cred(Cred::new(9, groups[0], groups));
+    let dirs = ["/tmp/a", "/tmp/a/b", "/tmp/a/b/c", "/tmp/a/b/c/d"];
+    dirs.iter().for_each(|dir| drop(root.mkdir(dir, 0o700).unwrap()));
+    put(&root, "/tmp/a/b/c/d/f", b"");
+    // By a name with a dot, so that the way is not remembered; often enough for the walk that takes no lock.
+    let way = |caller: &Session| {
+        let [first, _, last] =
+            [(); 3].map(|()| errno(caller.stat("/./tmp/a/b/c/d/f", How::FOLLOW).map(drop)));
+        assert_eq!(first, last);
+        last
+    };
+    let set = |dir: usize, acl: &Acl, uid: u32, gid: u32| {
+        root.set_acl(dirs[dir], AclKind::Access, Some(acl.clone()), How::FOLLOW).unwrap();
+        root.chown(dirs[dir], Some(uid), Some(gid), How::FOLLOW).unwrap();
+    };
+    (0..4).for_each(|dir| set(dir, &one, 1, 5));
+    assert_eq!(way(&groups(&[5])), Ok(()));
+    assert_eq!(way(&groups(&[6])), Err(Errno::EACCES));
+    let full = sb(&root).stats().full_searches;
+    assert_eq!(way(&groups(&[5])), Ok(()));
+    assert!(sb(&root).stats().full_searches >= full + 12, "the ACLs are asked");
+    // The third is of another group.
+    set(2, &one, 1, 6);
+    assert_eq!(way(&groups(&[5])), Err(Errno::EACCES));
+    assert_eq!(way(&groups(&[5, 6])), Ok(()));
+    // Or has another ACL.
+    set(2, &other, 1, 5);
+    assert_eq!(way(&groups(&[5])), Err(Errno::EACCES));
+    assert_eq!(way(&groups(&[5, 6])), Ok(()));
+    // Or the caller owns it, whom the ACL does not let in.
+    set(2, &other, 9, 5);
+    assert_eq!(way(&groups(&[5, 6])), Err(Errno::EACCES));
+    set(2, &one, 9, 6);
+    assert_eq!(way(&groups(&[5])), Ok(()));
+}
+
 #[test]
 fn reading_needs_only_what_it_uses() {
     let root = volume();
