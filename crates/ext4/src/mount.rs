@@ -57,6 +57,10 @@ pub struct OpenOptions {
     pub bsd_groups: Option<bool>,
     /// The volume's own structures count among its blocks (`minixdf`).
     pub minix_df: bool,
+    /// The user who may use the blocks that are kept back, beside the superuser (`resuid=`); `None` for who the superblock says.
+    pub reserved_uid: Option<u32>,
+    /// The group that may, 0 for none (`resgid=`); `None` for what the superblock says.
+    pub reserved_gid: Option<u32>,
     /// Told why, when a volume with multiple mount protection is given up since another host has taken it, or may have. Called once, by
     /// a thread that has nothing else to do then.
     pub on_loss: Option<fn(&str)>,
@@ -79,6 +83,8 @@ impl Default for OpenOptions {
             data: None,
             bsd_groups: None,
             minix_df: false,
+            reserved_uid: None,
+            reserved_gid: None,
             on_loss: None,
             #[cfg(feature = "lab")]
             block_cache: None,
@@ -126,6 +132,8 @@ pub struct Ext4 {
     pub(crate) bsd_groups: bool,
     /// Own structures are counted as blocks that files could have.
     pub(crate) minix_df: bool,
+    /// The user and the group who may use the blocks that are kept back.
+    pub(crate) reserved_for: (u32, u32),
     /// Keeps other hosts from it.
     guard: Option<Guard>,
 }
@@ -252,6 +260,10 @@ impl Ext4 {
             error_policy: options.errors.unwrap_or(superblock.error_policy()),
             bsd_groups: options.bsd_groups.unwrap_or(defaults.contains(DefaultMountOptions::BSDGROUPS)),
             minix_df: options.minix_df,
+            reserved_for: (
+                options.reserved_uid.unwrap_or(superblock.reserved_uid()),
+                options.reserved_gid.unwrap_or(superblock.reserved_gid()),
+            ),
             guard: None,
             superblock,
         })

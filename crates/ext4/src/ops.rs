@@ -60,10 +60,10 @@ impl FileSystem for Ext4 {
     }
 
     fn may_use_reserve(&self, cred: &Cred) -> bool {
-        let sb = self.superblock();
+        let (uid, gid) = self.reserved_for;
         // Group 0 is what is there when no group has been named.
-        let in_group = || sb.reserved_gid() != 0 && cred.in_group(sb.reserved_gid());
-        cred.has(Caps::SYS_RESOURCE) || cred.uid() == sb.reserved_uid() || in_group()
+        let in_group = || gid != 0 && cred.in_group(gid);
+        cred.has(Caps::SYS_RESOURCE) || cred.uid() == uid || in_group()
     }
 
     fn label(&self) -> Result<Vec<u8>> {

@@ -161,6 +161,20 @@ impl OpenOptions {
         self
     }
 
+    /// Who may use the blocks that are kept back beside the superuser, in place of whom the volume itself says (`resuid=`, `resgid=`): a user,
+    /// and a group, 0 for none.
+    pub fn reserved_for(&mut self, uid: Option<u32>, gid: Option<u32>) -> &mut Self {
+        (self.ext4.reserved_uid, self.ext4.reserved_gid) = (uid, gid);
+        self
+    }
+
+    /// Reads the volume as its blocks stand, although its journal may know better (`noload`): what is read may be half of a change. A volume
+    /// that is opened for [writing](Self::write) is recovered all the same.
+    pub fn ignore_journal(&mut self, ignore: bool) -> &mut Self {
+        self.ext4.ignore_journal = ignore;
+        self
+    }
+
     /// Has `told` called with the reason when a volume with multiple mount protection, open for writing, is given up since another host
     /// has taken it, or may have: from then on nothing is changed. It is called once, on a thread of the volume's own.
     pub fn on_loss(&mut self, told: fn(&str)) -> &mut Self {

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
-    /// opposites, grpid or nogrpid, bsddf or minixdf, journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere,
+    /// opposites, grpid or nogrpid, bsddf or minixdf, resuid=NUMBER and resgid=NUMBER, noload (with ro), journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere,
     /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
@@ -80,6 +80,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     };
     let image = &image;
+    if options.noload && !options.read_only && !options.remount {
+        app.fail(Status::Usage, "noload: what has not been recovered can only be read; say ro, too");
+        return Ok(());
+    }
     if args.place.path.as_os_str() != "/" {
         app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
         return Ok(());
@@ -256,6 +260,7 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     let mut open = Volume::options();
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
     open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
+    open.reserved_for(options.reserved_for.0, options.reserved_for.1).ignore_journal(options.noload);
     open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
     open.on_loss(|why| error!("nothing is changed any more: {why}"));
     if let Some(interval) = options.commit_interval() {

@@ -303,6 +303,9 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
         ("bsdgroups", "grpid"),
         ("minixdf", "minixdf"),
         ("ro,uid=7", "uid"),
+        ("resuid=7", "resuid"),
+        ("resgid=7", "resgid"),
+        ("ro,norecovery", "noload"),
         ("writeback_cache", "writeback_cache"),
         ("transport=device", "transport"),
         ("lifetime=0", "lifetime"),
@@ -377,6 +380,58 @@ fn a_remount_does_not_pretend_that_what_is_only_read_can_be_written() {
     }
     assert_eq!(remount(&image, "ro,nosuid"), None);
     assert_eq!(fs::write(served.path("file"), "text").unwrap_err().raw_os_error(), Some(30));
+    served.umount();
+    sound(&image);
+}
+
+/// Not by us, nor by the kernel: then a volume is shown as its blocks stand.
+#[test]
+fn what_a_journal_knows_better_is_left_aside_where_that_is_asked_for() {
+    if !can_mount() || !can_run(&[Need::Mount]) {
+        return;
+    }
+    let image = EMPTY.build();
+    // As after a crash: durable in the journal, and nowhere else yet.
+    let mount = image.mount("noatime");
+    fs::write(mount.path.join("file"), "text").expect("a file");
+    fs::File::open(&mount.path).and_then(|dir| dir.sync_all()).expect("it is synced");
+    let crashed = fs::read(&image.path).expect("the image is read");
+    mount.unmount();
+    fs::write(&image.path, &crashed).expect("the image is written");
+    let names = |dir: &std::path::Path| {
+        let entries =
+            fs::read_dir(dir).expect("it is read").map(|entry| entry.expect("an entry").file_name());
+        entries.collect::<std::collections::BTreeSet<_>>()
+    };
+    let theirs = names(&image.mount("ro,noload").path);
+    assert!(!theirs.contains(std::ffi::OsStr::new("file")), "a journal to leave aside");
+    for (options, has_file) in [("ro,noload", false), ("norecovery,ro", false), ("ro", true)] {
+        let served = Served::new(&image, &["-o", options]);
+        assert_eq!(names(&served.dir).contains(std::ffi::OsStr::new("file")), has_file, "{options}");
+        assert!(has_file || names(&served.dir) == theirs, "{options}");
+        served.umount();
+    }
+    let said = failed(&extern4(&image, ["mount", "-o", "noload", "disk.img", "mnt"]), 2);
+    assert!(said.contains("what has not been recovered can only be read"), "{said}");
+    assert!(crashed == fs::read(&image.path).expect("the image is read"), "nothing is written");
+}
+
+/// Where nothing is left but what is kept back, the user who was named has it.
+#[test]
+fn what_is_kept_back_is_for_whom_the_options_name() {
+    if !users_can_mount("what_is_kept_back_is_for_whom_the_options_name") {
+        return;
+    }
+    let image = EMPTY.build();
+    tool(image.scratch(), "tune2fs", ["-m", "50", "disk.img"]);
+    tools::run("chmod", ["755".as_ref(), image.scratch().as_os_str()]);
+    let served = Served::new(&image, &["-o", "allow_other,resuid=1001,resgid=1002"]);
+    tools::run("chmod", ["777".as_ref(), served.dir.as_os_str()]);
+    let can = |uid, script: &str| as_user(uid, &served.dir, script).status().expect("setpriv").success();
+    assert!(!can(1000, "cat /dev/zero > all 2> /dev/null"), "until it is full");
+    assert!(!can(1000, "head -c 64K /dev/zero > more 2> /dev/null"));
+    assert!(can(1001, "head -c 64K /dev/zero > others"));
+    assert!(!can(2000, "head -c 64K /dev/zero > strangers 2> /dev/null"));
     served.umount();
     sound(&image);
 }

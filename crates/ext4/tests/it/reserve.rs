@@ -4,10 +4,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use extern4_ext4::OpenOptions;
 use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_vfs::*;
 
-use crate::model::{judge, open, open_for_writing, session};
+use crate::model::{judge, open, open_for_writing, open_for_writing_with, session};
 
 const USER: (u32, u32) = (1000, 1000);
 const ROOT: (u32, u32) = (0, 0);
@@ -65,14 +66,14 @@ fn available(root: &Session) -> u64 {
     found.blocks_available * u64::from(found.block_size)
 }
 
-fn full_where_the_kernel_is(image: &Image, metadata: u64) {
+fn full_where_the_kernel_is(image: &Image, options: &OpenOptions, metadata: u64) {
     let theirs: Vec<u64> = {
         let copy = image.copy();
         // Named again: kernels have taken the user for the group.
         let mount = copy.mount("noatime,resuid=1001,resgid=1002");
         TURNS.iter().map(|(who, name)| fill_by_kernel(&mount.path, *who, name)).collect()
     };
-    let fs = open_for_writing(&image.path);
+    let fs = open_for_writing_with(&image.path, options);
     let root = session(fs.clone() as _);
     for ((who, name), theirs) in TURNS.iter().zip(&theirs) {
         let ours = fill(&as_user(&root, *who), &format!("/{name}"));
@@ -97,8 +98,23 @@ fn ordinary_users_leave_what_is_reserved() {
         ("reserve-ext2", &["-t", "ext2", "-b", "1024"], 0),
     ] {
         if let Some(image) = image(name, mke2fs) {
-            full_where_the_kernel_is(&image, metadata);
+            full_where_the_kernel_is(&image, &OpenOptions::default(), metadata);
         }
+    }
+}
+
+/// Not the user and the group that the superblock names, which may use what is reserved no more.
+#[test]
+fn who_opens_a_volume_says_for_whom_it_is_reserved() {
+    let spec = ImageSpec::new("reserve-named", 16 << 20, &["-t", "ext2", "-b", "1024"])
+        .then(&[Step::Tune2fs(&["-r", "4000", "-u", "1000", "-g", "5"])])
+        .mounted(&[|root| {
+            std::fs::set_permissions(root, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        }]);
+    if spec.can_run() {
+        let named =
+            OpenOptions { reserved_uid: Some(1001), reserved_gid: Some(1002), ..OpenOptions::default() };
+        full_where_the_kernel_is(&spec.build(), &named, 0);
     }
 }
 

@@ -44,6 +44,10 @@ pub(super) struct Options {
     pub(super) bsd_groups: Option<bool>,
     /// `df` counts the volume's own structures as blocks, too.
     pub(super) minix_df: bool,
+    /// The user and the group who may use the blocks that are kept back, if not whom the volume says.
+    pub(super) reserved_for: (Option<u32>, Option<u32>),
+    /// What the journal knows better is left aside.
+    pub(super) noload: bool,
     /// Where the journal is, if not in the volume.
     pub(super) journal: Option<PathBuf>,
     /// Where in the image the volume starts, in bytes.
@@ -99,6 +103,8 @@ const WORDS: &[(&str, Plain)] = &[
     ("nogrpid", |o| o.bsd_groups = Some(false)),
     ("bsddf", |o| o.minix_df = false),
     ("minixdf", |o| o.minix_df = true),
+    ("noload", |o| o.noload = true),
+    ("norecovery", |o| o.noload = true),
     ("data=ordered", |o| o.data = Some(DataMode::Ordered)),
     ("data=writeback", |o| o.data = Some(DataMode::Writeback)),
     ("data=journal", |o| o.data = Some(DataMode::Journal)),
@@ -203,6 +209,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("mand", "there are no mandatory locks, in Linux either"),
     ("dax", "contents are not mapped from memory that keeps them"),
     ("dax=always", "contents are not mapped from memory that keeps them"),
+    ("journal_checksum", "whether a journal has checksums is a feature of the volume: see tune2fs(8)"),
+    ("nojournal_checksum", "whether a journal has checksums is a feature of the volume: see tune2fs(8)"),
     ("journal_async_commit", "commits are written when what they commit is durable"),
 ];
 
@@ -234,6 +242,14 @@ const VALUES: &[(&str, &str, Read)] = &[
     ("gid", "NUMBER", |text| {
         let gid = number(text)?;
         effect(move |o| o.owner.1 = Some(gid))
+    }),
+    ("resuid", "NUMBER", |text| {
+        let uid = number(text)?;
+        effect(move |o| o.reserved_for.0 = Some(uid))
+    }),
+    ("resgid", "NUMBER", |text| {
+        let gid = number(text)?;
+        effect(move |o| o.reserved_for.1 = Some(gid))
     }),
     ("memory", "BYTES", |text| {
         let memory = Memory::of(offset(text)?)?;
@@ -272,6 +288,8 @@ impl Default for Options {
             data: None,
             bsd_groups: None,
             minix_df: false,
+            reserved_for: (None, None),
+            noload: false,
             journal: None,
             offset: None,
             owner: (None, None),
@@ -325,6 +343,9 @@ impl Options {
             ("errors", errors.to_owned()),
             ("grpid", self.bsd_groups.map_or("as the volume says".to_owned(), |takes| takes.to_string())),
             ("minixdf", self.minix_df.to_string()),
+            ("resuid", number(self.reserved_for.0)),
+            ("resgid", number(self.reserved_for.1)),
+            ("noload", self.noload.to_string()),
             (
                 "journal",
                 self.journal.as_ref().map_or("not given".to_owned(), |path| path.display().to_string()),
@@ -437,6 +458,7 @@ mod tests {
             "journal_dev=sda",
             "commit",
             "uid=root",
+            "resuid=root",
             "uid=-1",
             "offset=1X",
             "memory=1",
@@ -471,6 +493,8 @@ mod tests {
         let options = read(&["commit=30,uid=7,gid=0,offset=1M,errors=continue,data=ordered", "uid=8"]);
         assert_eq!(options.commit_interval().map(|time| time.as_secs()), Some(30));
         assert_eq!((options.owner, options.offset), ((Some(8), Some(0)), Some(1 << 20)));
+        let reserve = read(&["resuid=7,resgid=50,norecovery"]);
+        assert_eq!((reserve.reserved_for, reserve.noload), ((Some(7), Some(50)), true));
         assert_eq!((options.errors, options.data), (Some(ErrorPolicy::Continue), Some(DataMode::Ordered)));
         assert_eq!(read(&["data=journal"]).data, Some(DataMode::Journal));
         assert_eq!(

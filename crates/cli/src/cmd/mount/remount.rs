@@ -60,6 +60,8 @@ fn says_fixed(words: &[Words]) -> bool {
                 | "bsdgroups"
                 | "sysvgroups"
                 | "bsddf"
+                | "load"
+                | "recovery"
                 | "journal_path"
                 | "journal_dev"
         ) || fixed.iter().any(|(name, _)| key == *name)
