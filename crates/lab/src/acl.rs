@@ -105,7 +105,7 @@ fn volume<V: Volume>(with_acls: bool) -> V {
 /// Measures ACLs.
 pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
-    for workload in WORKLOADS {
+    for workload in WORKLOADS.into_iter().filter(|workload| plan.wants(workload)) {
         let with_acls = [STAT_ACLS, CHECKS_ACLS, FIRST].contains(&workload);
         let (before, seed, new) = (volume(with_acls), volume(with_acls), volume(with_acls));
         for &threads in plan.threads_of(workload) {

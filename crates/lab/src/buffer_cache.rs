@@ -76,7 +76,7 @@ const SEED_RATE: &str = "lookups, 1 of 333 misses";
 /// Measures the buffer cache.
 pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
-    for (workload, one_of) in WORKLOADS {
+    for (workload, one_of) in WORKLOADS.into_iter().filter(|(workload, _)| plan.wants(workload)) {
         let (before, seed, new) =
             (lookups::warm::<Before>(), lookups::warm::<Seed>(), lookups::warm::<New>());
         for &threads in plan.threads_of(workload) {

@@ -8,6 +8,9 @@ use extern4_sync::allocations;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::instructions;
+use crate::plan::Plan;
+
 /// What a crowd has done, and what it took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
@@ -48,6 +51,24 @@ impl Done {
     }
 }
 
+/// Has `threads` threads call `batch` for as long as is planned, or a part of that, as [`run`] does; so often, where it is counted.
+pub fn work<S>(
+    plan: &Plan,
+    part: u32,
+    threads: usize,
+    begin: impl Fn(usize) -> S + Sync,
+    batch: impl Fn(&mut S) -> u64 + Sync,
+) -> Done {
+    match &plan.repeated {
+        None => run(threads, || thread::sleep(plan.span / part), begin, batch),
+        Some(repeated) => {
+            let done = run_until(threads, |batches| batches >= repeated.batches, || {}, begin, batch);
+            instructions::note_repeated(done.ops);
+            done
+        }
+    }
+}
+
 /// Has `threads` threads call `batch`, which tells how many operations it did, over and over while `meanwhile` runs here.
 ///
 /// Each begins with what `begin` makes of its number and with a batch that does not count, and then does at least one that does. The
@@ -59,16 +80,33 @@ pub fn run<S>(
     begin: impl Fn(usize) -> S + Sync,
     batch: impl Fn(&mut S) -> u64 + Sync,
 ) -> Done {
-    let (ready, stop) = (&Barrier::new(threads + 1), &AtomicBool::new(false));
+    let stop = &AtomicBool::new(false);
+    let meanwhile = || {
+        meanwhile();
+        stop.store(true, Ordering::Relaxed);
+    };
+    // Relaxed: it says when to stop, and orders nothing.
+    run_until(threads, |_| stop.load(Ordering::Relaxed), meanwhile, begin, batch)
+}
+
+/// The same until `is_over` says so, which is told how many batches the thread has done.
+fn run_until<S>(
+    threads: usize,
+    is_over: impl Fn(u64) -> bool + Sync,
+    meanwhile: impl FnOnce(),
+    begin: impl Fn(usize) -> S + Sync,
+    batch: impl Fn(&mut S) -> u64 + Sync,
+) -> Done {
+    let ready = &Barrier::new(threads + 1);
     let work = |thread| {
         let mut state = begin(thread);
         batch(&mut state);
         ready.wait();
         let (begun, cpu, allocated) = (Instant::now(), cpu_time(), allocations::of_this_thread());
-        let mut ops = batch(&mut state);
-        // Relaxed: it says when to stop, and orders nothing.
-        while !stop.load(Ordering::Relaxed) {
+        let (mut ops, mut batches) = (batch(&mut state), 1);
+        while !is_over(batches) {
             ops += batch(&mut state);
+            batches += 1;
         }
         let allocations = allocations::of_this_thread() - allocated;
         let done = Done { ops, cpu: cpu_time() - cpu, allocations, wall: Duration::ZERO };
@@ -79,7 +117,6 @@ pub fn run<S>(
         let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
         ready.wait();
         meanwhile();
-        stop.store(true, Ordering::Relaxed);
         let done: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("no panic")).collect();
         let begun = done.iter().map(|(_, begun, _)| *begun).min();
         let ended = done.iter().map(|(.., ended)| *ended).max();

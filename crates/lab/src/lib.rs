@@ -58,15 +58,19 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 /// `say` hears what is under way.
 pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Vec<Chapter>> {
     let mut machine = Machine::look();
-    let chapters = vec![
+    let chapters = chapters(plan, counted, say);
+    machine.look_again();
+    let report = Report { machine: &machine, plan, chapters: &chapters, counted };
+    report::write(&report, folder)?;
+    Ok(chapters)
+}
+
+fn chapters(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Vec<Chapter> {
+    vec![
         acl::chapter(plan, counted, say),
         may_exec::chapter(plan, counted, say),
         open_files::chapter(plan, counted, say),
         mbcache::chapter(plan, counted, say),
         buffer_cache::chapter(plan, counted, say),
-    ];
-    machine.look_again();
-    let report = Report { machine: &machine, plan, chapters: &chapters, counted };
-    report::write(&report, folder)?;
-    Ok(chapters)
+    ]
 }

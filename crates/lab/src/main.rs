@@ -35,6 +35,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
             "--out" => folder = value()?.into(),
             "--counted" => counted = Counted::read(value()?.as_ref())?,
             "count" => return count(value()?.as_ref()),
+            instructions::BATCHES => return instructions::batches(args),
             instructions::REPEAT => return instructions::repeat(args),
             _ => return Err(USAGE.into()),
         }

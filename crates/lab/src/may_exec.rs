@@ -85,7 +85,7 @@ const WORKLOADS: [&str; 4] = [STAT, CHECKS, BUILD, OFF];
 /// Measures search checks.
 pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
-    for workload in WORKLOADS {
+    for workload in WORKLOADS.into_iter().filter(|workload| plan.wants(workload)) {
         let files = if workload == BUILD { build::files() } else { headers() };
         let (before, seed, new) = (Before::new(&files), Seed::new(&files), New::new(&files));
         for &threads in plan.threads_of(workload) {

@@ -106,6 +106,9 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
 fn through(plan: &Plan, say: &mut dyn FnMut(&str)) -> Vec<Row> {
     let mut rows = Vec::new();
     let most = plan.threads.iter().copied().max().unwrap_or_default();
+    if !grid::cells(plan).any(|cell| plan.wants(cell.through)) {
+        return rows;
+    }
     let Some(volumes) = setxattr::Volumes::new(most, grid::MOST_FILES) else {
         say("no volume can be made here for setxattr");
         return rows;

@@ -16,6 +16,8 @@ pub enum Side {
 impl Side {
     /// All, in the order in which they are told.
     pub const ALL: [Self; 3] = [Self::Before, Self::Seed, Self::New];
+    /// Those that New is compared with.
+    pub const RIVALS: [Self; 2] = [Self::Before, Self::Seed];
 
     /// As it is told.
     pub fn name(self) -> &'static str {
@@ -47,6 +49,21 @@ pub struct Plan {
     pub every_cell: bool,
     /// Only the workloads whose names have this in them.
     pub only: Option<String>,
+    /// Where noise does not tell which side is faster on one thread, callgrind counts instructions.
+    pub counts_instructions: bool,
+    /// One workload is repeated so often, to be counted, and nothing is measured.
+    pub repeated: Option<Repeated>,
+}
+
+/// What a run that is counted does, and nothing else.
+#[derive(Clone, Debug)]
+pub struct Repeated {
+    /// The workload's whole name.
+    pub workload: String,
+    /// By whom, on one thread.
+    pub side: Side,
+    /// How many batches.
+    pub batches: u64,
 }
 
 impl Plan {
@@ -59,7 +76,14 @@ impl Plan {
             period: Duration::from_millis(100),
             every_cell: true,
             only: None,
+            counts_instructions: true,
+            repeated: None,
         }
+    }
+
+    /// Of a run that is counted.
+    pub fn repeat(repeated: Repeated) -> Self {
+        Self { threads: vec![1], every_cell: true, repeated: Some(repeated), ..Self::quick() }
     }
 
     /// Seconds, to see that all of it works. The figures say little.
@@ -71,11 +95,16 @@ impl Plan {
             period: Duration::from_millis(1),
             every_cell: false,
             only: None,
+            counts_instructions: false,
+            repeated: None,
         }
     }
 
     /// Whether a workload is measured.
     pub fn wants(&self, workload: &str) -> bool {
+        if let Some(repeated) = &self.repeated {
+            return repeated.workload == workload;
+        }
         self.only.as_ref().is_none_or(|only| workload.contains(only.as_str()))
     }
 
@@ -85,8 +114,13 @@ impl Plan {
     }
 
     /// Has each side take its figure as often as planned, in turn, so that whatever else the machine does meets all of them.
-    /// Each round begins with another side. A first round is thrown away.
-    pub fn interleave<T>(&self, mut take: impl FnMut(Side) -> T) -> [Vec<T>; 3] {
+    /// Each round begins with another side. A first round is thrown away. In a run that is counted one side does it once, and stands for
+    /// the others.
+    pub fn interleave<T: Clone>(&self, mut take: impl FnMut(Side) -> T) -> [Vec<T>; 3] {
+        if let Some(repeated) = &self.repeated {
+            let taken = vec![take(repeated.side)];
+            return [taken.clone(), taken.clone(), taken];
+        }
         let mut taken = [const { Vec::new() }; 3];
         for round in 0..=self.repetitions {
             for turn in 0..3 {

@@ -1,6 +1,7 @@
 //! One line of a table: a workload with so many threads, of all three sides.
 
 use crate::crowd::Done;
+use crate::instructions;
 use crate::plan::{Plan, Side};
 use crate::spread::Spread;
 
@@ -27,6 +28,9 @@ impl Sample {
     }
 }
 
+/// How many instructions an operation takes, where noise does not tell which side is faster.
+const INSTRUCTIONS: &str = "instructions/op";
+
 /// A workload with so many threads.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -37,6 +41,18 @@ pub struct Row {
     samples: [Vec<Sample>; 3],
 }
 
+/// More instructions than another's are too many from here on: below, two runs may differ by what begins and ends them.
+const INSTRUCTIONS_EXPLAINED: f64 = 1.01;
+
+/// How it is known that New is slower.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Slower {
+    /// It takes longer.
+    ByTime,
+    /// It takes so many times as many instructions.
+    ByInstructions(f64),
+}
+
 impl Row {
     /// Takes the figures of a row.
     pub fn measure(
@@ -45,7 +61,44 @@ impl Row {
         threads: usize,
         take: impl FnMut(Side) -> Sample,
     ) -> Self {
-        Self { workload, threads, samples: plan.interleave(take) }
+        let mut row = Self { workload, threads, samples: plan.interleave(take) };
+        if plan.counts_instructions
+            && threads == 1
+            && !Side::RIVALS.iter().all(|rival| row.is_decided(*rival))
+        {
+            row.count_instructions();
+        }
+        row
+    }
+
+    /// Whether noise leaves no doubt which is faster, New or another.
+    fn is_decided(&self, rival: Side) -> bool {
+        let (new, rival) = (self.nanos(Side::New), self.nanos(rival));
+        new.exceeds(&rival) || rival.exceeds(&new)
+    }
+
+    fn count_instructions(&mut self) {
+        for side in Side::ALL {
+            if let Some(figure) = instructions::of_workload(self.workload, side) {
+                self.note(side, INSTRUCTIONS, figure);
+            }
+        }
+    }
+
+    /// Notes a figure beside all repetitions of a side.
+    fn note(&mut self, side: Side, name: &'static str, figure: f64) {
+        self.samples[side as usize].iter_mut().for_each(|sample| sample.counters.push((name, figure)));
+    }
+
+    /// New is slower than another, beyond what noise explains; or, with one thread, noise does not tell, and New takes more instructions:
+    /// so many more.
+    pub fn is_slower(&self, rival: Side) -> Option<Slower> {
+        if self.is_decided(rival) {
+            return self.nanos(Side::New).exceeds(&self.nanos(rival)).then_some(Slower::ByTime);
+        }
+        let instructions = |side| self.counter(side, INSTRUCTIONS);
+        let share = instructions(Side::New)? / instructions(rival)?;
+        (share > INSTRUCTIONS_EXPLAINED).then_some(Slower::ByInstructions(share))
     }
 
     /// All repetitions of a side.
@@ -103,5 +156,21 @@ pub(crate) mod tests {
         assert_eq!((row.ratio(Side::Before), row.ratio(Side::Seed)), (4.0, 2.0));
         assert_eq!(row.counter(Side::Seed, "n"), Some(4.0));
         assert_eq!((row.counter(Side::Seed, "m"), row.counter_names()), (None, vec!["n"]));
+    }
+
+    #[test]
+    fn instructions_decide_where_times_do_not() {
+        let mut row = row("x", 1, [4.0, 2.0, 2.0]);
+        assert_eq!(
+            (row.is_slower(Side::Seed), row.is_slower(Side::Before)),
+            (None, None),
+            "nobody has counted"
+        );
+        [(Side::Before, 10.0), (Side::Seed, 20.0), (Side::New, 30.0)]
+            .into_iter()
+            .for_each(|(side, figure)| row.note(side, INSTRUCTIONS, figure));
+        assert_eq!(row.is_slower(Side::Seed), Some(Slower::ByInstructions(1.5)));
+        assert_eq!(row.is_slower(Side::Before), None, "its time tells");
+        assert_eq!(self::row("x", 1, [1.0, 2.0, 2.0]).is_slower(Side::Before), Some(Slower::ByTime));
     }
 }

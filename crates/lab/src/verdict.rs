@@ -1,7 +1,7 @@
 //! Goals, and whether the figures reach them.
 
 use crate::plan::Side;
-use crate::row::Row;
+use crate::row::{Row, Slower};
 
 /// A goal, and what was reached of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,10 +49,10 @@ impl Verdict {
         }
     }
 
-    /// With one thread New is nowhere slower than another, beyond what noise explains.
+    /// With one thread New is nowhere slower than another, beyond what noise explains; where it explains the difference, by instructions.
     pub fn nowhere_slower<'a>(rows: impl Iterator<Item = &'a Row>) -> Self {
         let compared = rows.filter(|row| row.threads == 1);
-        let compared = compared.flat_map(|row| [(row, Side::Before), (row, Side::Seed)]);
+        let compared = compared.flat_map(|row| Side::RIVALS.map(|rival| (row, rival)));
         Self::not_slower("one thread: New nowhere slower than Before or Seed", compared)
     }
 
@@ -66,11 +66,15 @@ impl Verdict {
         let compared: Vec<_> = compared.collect();
         let slower: Vec<_> = compared
             .iter()
-            .filter(|(row, rival)| row.nanos(Side::New).exceeds(&row.nanos(*rival)))
-            .map(|(row, rival)| {
+            .filter_map(|(row, rival)| {
+                let instructions = match row.is_slower(*rival)? {
+                    Slower::ByTime => String::new(),
+                    Slower::ByInstructions(share) => format!(", with {share:.2}x the instructions"),
+                };
                 let threads =
                     if row.threads == 1 { String::new() } else { format!(", {} threads", row.threads) };
-                format!("{}{threads}: {:.2}x {}", row.workload, row.ratio(*rival), rival.name())
+                let (ratio, rival) = (row.ratio(*rival), rival.name());
+                Some(format!("{}{threads}: {ratio:.2}x {rival}{instructions}", row.workload))
             })
             .collect();
         let found = match (compared.is_empty(), slower.is_empty()) {

@@ -35,6 +35,6 @@ pub(super) fn take<V: Volume>(volume: &V, plan: &Plan, workload: &str, threads: 
         }
         BATCH
     };
-    let done = crowd::run(threads, || std::thread::sleep(plan.span), |_| (), batch);
+    let done = crowd::work(plan, 1, threads, |_| (), batch);
     Sample::of(&done)
 }

@@ -31,7 +31,7 @@ fn ask<M: Mechanism>(production: &Production, plan: &Plan, threads: usize) -> Sa
         }
         BATCH
     };
-    let done = crowd::run(threads, || std::thread::sleep(plan.span), |_| (), batch);
+    let done = crowd::work(plan, 1, threads, |_| (), batch);
     Sample::of(&done)
 }
 

@@ -27,6 +27,6 @@ pub(super) fn take(production: &Production, plan: &Plan, workload: &str, threads
         }
         BATCH
     };
-    let done = crowd::run(threads, || std::thread::sleep(plan.span), open, batch);
+    let done = crowd::work(plan, 1, threads, open, batch);
     Sample::of(&done)
 }

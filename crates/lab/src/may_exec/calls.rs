@@ -42,7 +42,7 @@ pub(super) fn take<M: Mechanism>(volume: &M, plan: &Plan, workload: &str, thread
         BATCH
     };
     volume.set_fast(workload != OFF);
-    let done = crowd::run(threads, || std::thread::sleep(plan.span), begin, batch);
+    let done = crowd::work(plan, 1, threads, begin, batch);
     let mut sample = Sample::of(&done);
     if workload != CHECKS {
         let [fast, full] = volume.searches(&paths).map(|searches| searches as f64);

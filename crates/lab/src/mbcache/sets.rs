@@ -100,7 +100,7 @@ pub(super) fn take<C: Cache>(plan: &Plan, cell: Cell, threads: usize) -> Sample 
         counts.add(std::mem::take(&mut files.counts));
         BATCH
     };
-    let done = crowd::run(threads, || std::thread::sleep(plan.span / 2), begin, batch);
+    let done = crowd::work(plan, 2, threads, begin, batch);
     let [sets, found] = counts.sum();
     let mut sample = Sample::of(&done);
     sample.counters.push(("block found, %", 100.0 * found as f64 / sets as f64));

@@ -44,7 +44,6 @@ impl Volumes {
     /// One repetition of a side.
     pub(super) fn take(&self, plan: &Plan, side: Side, cell: Cell, threads: usize) -> Sample {
         let volume = &self.0[side as usize];
-        let meanwhile = || std::thread::sleep(plan.span / 2);
         let is_other = volume.clear_for(cell, threads);
         let shared = volume.shared();
         let begin = |thread| {
@@ -57,7 +56,7 @@ impl Volumes {
             (0..BATCH).for_each(|_| setter.set_next());
             BATCH
         };
-        let done = crowd::run(threads, meanwhile, begin, batch);
+        let done = crowd::work(plan, 2, threads, begin, batch);
         let mut sample = Sample::of(&done);
         // Those that were joined before the time began count, too: they are few.
         let joined = volume.shared() - shared;

@@ -13,8 +13,7 @@ const BATCH: u64 = 256;
 
 pub(super) fn take<R: Registry<Opened>>(plan: &Plan, threads: usize) -> Sample {
     let (registry, moves) = (R::default(), Moves::new());
-    let meanwhile = || std::thread::sleep(plan.span);
-    let done = crowd::run(threads, meanwhile, |_| (), |()| batch(&registry, &moves));
+    let done = crowd::work(plan, 1, threads, |_| (), |()| batch(&registry, &moves));
     sample(&done, &moves)
 }
 

@@ -240,8 +240,7 @@ impl<'t, P: Player> Stage<'t, P> {
 /// Plays a trace with so many threads. An operation is a file that is opened and closed.
 pub(super) fn take<P: Player>(plan: &Plan, trace: &Trace, threads: usize) -> Sample {
     let stage = &Stage::<P>::new(trace);
-    let meanwhile = || std::thread::sleep(plan.span);
-    let done = crowd::run(threads, meanwhile, |_| (), |()| stage.run_one());
+    let done = crowd::work(plan, 1, threads, |_| (), |()| stage.run_one());
     sample(&done, &stage.moves)
 }
 
