@@ -13,8 +13,8 @@
 //! hold no more than they may grow every heap to their whole size.
 
 use std::alloc::{Layout, dealloc};
-use std::mem::{ManuallyDrop, MaybeUninit};
-use std::ops::Deref;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 mod bytes;
@@ -44,7 +44,7 @@ pub(crate) unsafe fn free<T>(at: NonNull<T>) {
     // SAFETY: the caller's promise.
     unsafe {
         at.drop_in_place();
-        give_back(at);
+        give_back(at.cast(), Layout::new::<T>());
     }
 }
 
@@ -56,17 +56,17 @@ pub(crate) unsafe fn unboxed<T>(at: NonNull<T>) -> T {
     // SAFETY: the caller's promise.
     unsafe {
         let value = at.read();
-        give_back(at);
+        give_back(at.cast(), Layout::new::<T>());
         value
     }
 }
 
 /// # Safety
-/// `at` came from [`boxed`], and the value is there no more.
-unsafe fn give_back<T>(at: NonNull<T>) {
-    if !keep(at.cast(), Layout::new::<T>()) {
-        // SAFETY: the global allocator has given it out for this layout, and nobody else has it.
-        drop(unsafe { Box::from_raw(at.cast::<MaybeUninit<T>>().as_ptr()) });
+/// What was in a box there, of this layout, is there no more.
+unsafe fn give_back(at: NonNull<u8>, layout: Layout) {
+    if layout.size() > 0 && !keep(at, layout) {
+        // SAFETY: memory of a box is the global allocator's for its layout, and nobody else has it.
+        unsafe { dealloc(at.as_ptr(), layout) };
     }
 }
 
@@ -94,17 +94,23 @@ impl<T: ?Sized> Deref for Own<T> {
     }
 }
 
+impl<T: ?Sized> DerefMut for Own<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
 impl<T: ?Sized> Drop for Own<T> {
     fn drop(&mut self) {
         // SAFETY: the value ends here, and nobody looks at it again.
         let value = NonNull::from(Box::leak(unsafe { ManuallyDrop::take(&mut self.0) }));
         // SAFETY: it has not ended yet.
         let layout = Layout::for_value(unsafe { value.as_ref() });
-        // SAFETY: as above.
-        unsafe { value.drop_in_place() };
-        if layout.size() > 0 && !keep(value.cast(), layout) {
-            // SAFETY: what is in a box is in memory that the global allocator has given out for its layout.
-            unsafe { dealloc(value.cast().as_ptr(), layout) };
+        // SAFETY: as above, and then it has.
+        unsafe {
+            value.drop_in_place();
+            give_back(value.cast(), layout);
         }
     }
 }

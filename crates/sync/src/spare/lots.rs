@@ -18,7 +18,7 @@ const LOT_BYTES: usize = 256 << 10;
 
 /// A list of pieces of one layout, which the global allocator has given out and which are nobody's.
 pub(super) struct Lot {
-    /// The first piece. Each holds the address of the next.
+    /// The first piece. Each holds the address of the next, wherever it begins.
     first: Option<NonNull<Next>>,
     len: usize,
 }
@@ -60,7 +60,7 @@ pub(super) fn take(layout: Layout) -> Option<NonNull<u8>> {
 /// Keeps a piece that is nobody's and has been given out for this layout; false if none of it are kept.
 #[inline]
 pub(super) fn keep(piece: NonNull<u8>, layout: Layout) -> bool {
-    if layout.size() < size_of::<Next>() || layout.align() < align_of::<Next>() {
+    if layout.size() < size_of::<Next>() {
         return false;
     }
     let kept = SPARES.try_with(|spares| {
@@ -166,7 +166,7 @@ impl Lot {
     fn pop(&mut self) -> Option<NonNull<Next>> {
         let piece = self.first?;
         // SAFETY: a piece in the list is nobody else's, and holds what `push` wrote.
-        self.first = unsafe { piece.read() }.0;
+        self.first = unsafe { piece.read_unaligned() }.0;
         self.len -= 1;
         Some(piece)
     }
@@ -176,7 +176,7 @@ impl Lot {
     #[inline]
     unsafe fn push(&mut self, piece: NonNull<Next>) {
         // SAFETY: the caller's promise.
-        unsafe { piece.write(Next(self.first)) };
+        unsafe { piece.write_unaligned(Next(self.first)) };
         self.first = Some(piece);
         self.len += 1;
     }

@@ -29,8 +29,8 @@ impl Shelf {
 
     /// The one for this layout, unless others have all that there are.
     pub(super) fn of(layout: Layout) -> Option<&'static Self> {
-        let shelves = SHELVES.iter().cycle().skip(home(layout)).take(CLASSES);
-        shelves.into_iter().find(|shelf| *shelf.layout.get_or_init(|| layout) == layout)
+        let mut shelves = SHELVES.iter().cycle().skip(home(layout)).take(CLASSES);
+        shelves.find(|shelf| *shelf.layout.get_or_init(|| layout) == layout)
     }
 
     /// A full lot.
