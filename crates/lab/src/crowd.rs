@@ -8,7 +8,6 @@ use extern4_sync::allocations;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::instructions;
 use crate::plan::Plan;
 
 /// What a crowd has done, and what it took.
@@ -63,7 +62,8 @@ pub fn work<S>(
         None => run(threads, || thread::sleep(plan.span / part), begin, batch),
         Some(repeated) => {
             let done = run_until(threads, |batches| batches >= repeated.batches, || {}, begin, batch);
-            instructions::note_repeated(done.ops);
+            // Relaxed: it is read when all is done.
+            repeated.operations.fetch_add(done.ops, Ordering::Relaxed);
             done
         }
     }

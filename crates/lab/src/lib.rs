@@ -11,7 +11,7 @@
 //! * [`acl`], [`may_exec`], [`open_files`], [`mbcache`] and [`buffer_cache`] are the mechanisms; [`volume`] is where the first two are at home.
 //! * [`plan`], [`crowd`] and [`row`] are the rules by which is measured: one binary, the three in turn, medians and quartiles.
 //! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`; [`instructions`]
-//!   come from callgrind.
+//!   come from [`callgrind`].
 //! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a cache line; [`meetings`] are those of a
 //!   mechanism's operations, on all three sides; [`coherence`] simulates more CPUs than there are.
 //! * [`verdict`] compares with the goals, [`report`] tells.
@@ -19,6 +19,7 @@
 
 pub mod acl;
 pub mod buffer_cache;
+pub mod callgrind;
 pub mod chapter;
 pub mod coherence;
 pub mod conflicts;

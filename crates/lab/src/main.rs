@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Plan;
 use extern4_lab::report::headline;
-use extern4_lab::{Result, instructions};
+use extern4_lab::{Result, callgrind, instructions};
 
 const USAGE: &str = "usage: extern4-lab [--quick] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
 
@@ -35,8 +35,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
             "--out" => folder = value()?.into(),
             "--counted" => counted = Counted::read(value()?.as_ref())?,
             "count" => return count(value()?.as_ref()),
-            instructions::BATCHES => return instructions::batches(args),
-            instructions::REPEAT => return instructions::repeat(args),
+            callgrind::REPEAT => return instructions::repeat(args),
             _ => return Err(USAGE.into()),
         }
     }

@@ -184,7 +184,7 @@ const SHORT: &str = "stat by 4 components";
 const LONG: &str = "stat by 12 components";
 
 /// Does one of [`REPEATED`] so many times.
-pub fn repeat(operation: &str, side: Side, times: u32) -> Result<()> {
+pub fn repeat(operation: &str, side: Side, times: u64) -> Result<()> {
     match side {
         Side::Before => repeat_on::<Before>(operation, times),
         Side::Seed => repeat_on::<Seed>(operation, times),
@@ -192,7 +192,7 @@ pub fn repeat(operation: &str, side: Side, times: u32) -> Result<()> {
     }
 }
 
-fn repeat_on<V: Volume>(operation: &str, times: u32) -> Result<()> {
+fn repeat_on<V: Volume>(operation: &str, times: u64) -> Result<()> {
     let mut files = headers();
     let dir = |depth| (0..depth).map(|n| format!("/d{n}")).collect::<String>();
     files.extend((1..12).map(|depth| File::directory(dir(depth))));

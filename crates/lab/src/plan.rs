@@ -1,5 +1,7 @@
 //! How much is measured: with how many threads, how often, and how long.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Who is measured.
@@ -64,6 +66,15 @@ pub struct Repeated {
     pub side: Side,
     /// How many batches.
     pub batches: u64,
+    /// How many operations these were, once they are done.
+    pub operations: Arc<AtomicU64>,
+}
+
+impl Repeated {
+    /// So many batches, none of which is done.
+    pub fn new(workload: String, side: Side, batches: u64) -> Self {
+        Self { workload, side, batches, operations: Arc::default() }
+    }
 }
 
 impl Plan {

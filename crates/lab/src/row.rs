@@ -1,7 +1,7 @@
 //! One line of a table: a workload with so many threads, of all three sides.
 
+use crate::callgrind;
 use crate::crowd::Done;
-use crate::instructions;
 use crate::plan::{Plan, Side};
 use crate::spread::Spread;
 
@@ -30,6 +30,8 @@ impl Sample {
 
 /// How many instructions an operation takes, where noise does not tell which side is faster.
 const INSTRUCTIONS: &str = "instructions/op";
+/// How many batches a short run does that is counted, and a long one.
+const COUNTED_BATCHES: [u64; 2] = [4, 204];
 
 /// A workload with so many threads.
 #[derive(Clone, Debug)]
@@ -62,10 +64,8 @@ impl Row {
         take: impl FnMut(Side) -> Sample,
     ) -> Self {
         let mut row = Self { workload, threads, samples: plan.interleave(take) };
-        if plan.counts_instructions
-            && threads == 1
-            && !Side::RIVALS.iter().all(|rival| row.is_decided(*rival))
-        {
+        let counts = plan.counts_instructions && threads == 1;
+        if counts && !Side::RIVALS.iter().all(|rival| row.is_decided(*rival)) && callgrind::is_there() {
             row.count_instructions();
         }
         row
@@ -79,7 +79,8 @@ impl Row {
 
     fn count_instructions(&mut self) {
         for side in Side::ALL {
-            if let Some(figure) = instructions::of_workload(self.workload, side) {
+            let figure = callgrind::per_operation(self.workload, side, COUNTED_BATCHES);
+            if let Some(figure) = figure.expect("a run that is counted") {
                 self.note(side, INSTRUCTIONS, figure);
             }
         }
