@@ -377,16 +377,14 @@ pub(crate) fn open_for_writing(path: &Path) -> Arc<Ext4> {
     Arc::new(try_open_for_writing(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
 
-pub(crate) fn open_for_writing_with(path: &Path, options: &OpenOptions) -> Arc<Ext4> {
-    let file = FileOptions { write: true, ..FileOptions::default() };
-    let device = FileDevice::open_with(path, &file).expect("the image opens");
-    Arc::new(Ext4::open_for_writing(Arc::new(device), options).expect("a volume"))
+pub(crate) fn try_open_for_writing(path: &Path) -> extern4_ext4::Result<Ext4> {
+    open_for_writing_with(path, &OpenOptions::default())
 }
 
-pub(crate) fn try_open_for_writing(path: &Path) -> extern4_ext4::Result<Ext4> {
-    let options = FileOptions { write: true, ..FileOptions::default() };
-    let device = FileDevice::open_with(path, &options).expect("the image opens");
-    Ext4::open_for_writing(Arc::new(device), &OpenOptions::default())
+pub(crate) fn open_for_writing_with(path: &Path, options: &OpenOptions) -> extern4_ext4::Result<Ext4> {
+    let file = FileOptions { write: true, ..FileOptions::default() };
+    let device = FileDevice::open_with(path, &file).expect("the image opens");
+    Ext4::open_for_writing(Arc::new(device), options)
 }
 
 /// What two file systems of different kinds can agree on.

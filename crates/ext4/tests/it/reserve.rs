@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use extern4_ext4::OpenOptions;
 use extern4_testkit::image::{Image, ImageSpec, Step};
@@ -17,11 +18,13 @@ const PIECE: usize = 64 << 10;
 const MARGIN: u64 = 64 << 10;
 
 fn image(name: &'static str, mke2fs: &'static [&'static str]) -> Option<Image> {
-    let spec = ImageSpec::new(name, 16 << 20, mke2fs)
-        .then(&[Step::Tune2fs(&["-r", "4000", "-u", "1001", "-g", "1002"])])
-        .mounted(&[|root| {
-            std::fs::set_permissions(root, std::os::unix::fs::PermissionsExt::from_mode(0o777))
-        }]);
+    image_for(name, mke2fs, &[Step::Tune2fs(&["-r", "4000", "-u", "1001", "-g", "1002"])])
+}
+
+fn image_for(name: &'static str, mke2fs: &'static [&'static str], reserve: &'static [Step]) -> Option<Image> {
+    let spec = ImageSpec::new(name, 16 << 20, mke2fs).then(reserve).mounted(&[|root| {
+        std::fs::set_permissions(root, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+    }]);
     spec.can_run().then(|| spec.build())
 }
 
@@ -73,7 +76,7 @@ fn full_where_the_kernel_is(image: &Image, options: &OpenOptions, metadata: u64)
         let mount = copy.mount("noatime,resuid=1001,resgid=1002");
         TURNS.iter().map(|(who, name)| fill_by_kernel(&mount.path, *who, name)).collect()
     };
-    let fs = open_for_writing_with(&image.path, options);
+    let fs = Arc::new(open_for_writing_with(&image.path, options).expect("a volume"));
     let root = session(fs.clone() as _);
     for ((who, name), theirs) in TURNS.iter().zip(&theirs) {
         let ours = fill(&as_user(&root, *who), &format!("/{name}"));
@@ -106,16 +109,10 @@ fn ordinary_users_leave_what_is_reserved() {
 /// Not the user and the group that the superblock names, which may use what is reserved no more.
 #[test]
 fn who_opens_a_volume_says_for_whom_it_is_reserved() {
-    let spec = ImageSpec::new("reserve-named", 16 << 20, &["-t", "ext2", "-b", "1024"])
-        .then(&[Step::Tune2fs(&["-r", "4000", "-u", "1000", "-g", "5"])])
-        .mounted(&[|root| {
-            std::fs::set_permissions(root, std::os::unix::fs::PermissionsExt::from_mode(0o777))
-        }]);
-    if spec.can_run() {
-        let named =
-            OpenOptions { reserved_uid: Some(1001), reserved_gid: Some(1002), ..OpenOptions::default() };
-        full_where_the_kernel_is(&spec.build(), &named, 0);
-    }
+    let others: &[Step] = &[Step::Tune2fs(&["-r", "4000", "-u", "1000", "-g", "5"])];
+    let Some(image) = image_for("reserve-named", &["-t", "ext2", "-b", "1024"], others) else { return };
+    let named = OpenOptions { reserved_uid: Some(1001), reserved_gid: Some(1002), ..OpenOptions::default() };
+    full_where_the_kernel_is(&image, &named, 0);
 }
 
 #[test]
