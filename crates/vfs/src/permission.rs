@@ -331,7 +331,7 @@ fn judge_by<'g>(
 }
 
 /// What mode and ACL say of one moment's owner, group, permission word and ACL. An ACL of another moment would not do:
-/// the old mode without its ACL may grant what neither the old rights grant nor the new.
+/// the old mode without its ACL may grant what neither the old rights grant nor the new. `allows` asks the ACL.
 #[inline]
 fn granted<'g>(
     cred: &Cred,

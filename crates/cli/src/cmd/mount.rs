@@ -38,8 +38,8 @@ pub(crate) struct Args {
     #[arg(short, long)]
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
-    /// opposites, grpid or nogrpid, bsddf or minixdf, resuid=NUMBER and resgid=NUMBER, noload (with ro), journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere,
-    /// allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
+    /// opposites, grpid or nogrpid, bsddf or minixdf, resuid=NUMBER and resgid=NUMBER for whom blocks are kept back, noload (with ro),
+    /// journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere, allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
     /// fuseblk or nofuseblk, for whether a loop device is made for it, so that sync and umount wait for the volume, which root has where

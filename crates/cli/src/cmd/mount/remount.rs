@@ -52,6 +52,7 @@ fn contradiction(dir: &Path, words: &[Words], options: &Options) -> Result<Optio
 fn says_fixed(words: &[Words]) -> bool {
     let fixed = Options::default().fixed();
     let is_fixed = |key: &str| {
+        // So noload and norecovery are without theirs below.
         let key = key.strip_prefix("no").unwrap_or(key);
         matches!(
             key,
