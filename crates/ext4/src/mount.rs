@@ -61,6 +61,9 @@ pub struct OpenOptions {
     pub reserved_uid: Option<u32>,
     /// The group that may, 0 for none (`resgid=`); `None` for what the superblock says.
     pub reserved_gid: Option<u32>,
+    /// Whether the device is told of blocks as soon as they are free for good (`discard`); `None` for what the superblock says. A device that
+    /// fails at it is not told any more.
+    pub discard: Option<bool>,
     /// Told why, when a volume with multiple mount protection is given up since another host has taken it, or may have. Called once, by
     /// a thread that has nothing else to do then.
     pub on_loss: Option<fn(&str)>,
@@ -85,6 +88,7 @@ impl Default for OpenOptions {
             minix_df: false,
             reserved_uid: None,
             reserved_gid: None,
+            discard: None,
             on_loss: None,
             #[cfg(feature = "lab")]
             block_cache: None,

@@ -1,10 +1,18 @@
-//! Telling the device which blocks are free (`FITRIM`, `fstrim(8)`).
+//! Telling the device which blocks are free: all of them when somebody asks for that (`FITRIM`, `fstrim(8)`), or those that are freed, as soon
+//! as that is durable (`discard`).
 //!
-//! A group's lock is held from finding a free run until the device has been told of it, so that nobody takes a block of it in between
+//! Who asks finds what is free. A group's lock is held from finding a free run until the device has been told of it, so that nobody takes a block of it in between
 //! and writes to it. What has been freed, but belongs to somebody after a crash, is not free to whoever looks for runs (`balloc`).
+//!
+//! What a transaction has freed is nobody's once the transaction is durable, and nobody's yet until it is settled (`Space::settle`). In
+//! between the device is told, with no lock, by the thread that commits.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use extern4_block::BlockDevice;
+use extern4_disk::superblock::DefaultMountOptions;
+use extern4_sync::primitive::{AtomicBool, Ordering::Relaxed};
 use extern4_vfs::Errno;
 
 use crate::error::Result;
@@ -12,6 +20,43 @@ use crate::mount::Ext4;
 
 /// The device is told of so many blocks at a time: as long as that takes, others wait for the group.
 const MAX_BLOCKS: u32 = 4096;
+
+/// Tells the device of blocks as they become free.
+pub(crate) struct Discards {
+    device: Arc<dyn BlockDevice>,
+    block_size: u64,
+    /// It has failed. What is not told is no loss, and a device that fails once at each commit would only hold commits up.
+    has_failed: AtomicBool,
+}
+
+impl Discards {
+    /// For this volume, if that is what is asked for, or else what its superblock says.
+    pub(crate) fn chosen(fs: &Ext4, asked: Option<bool>) -> Option<Self> {
+        let superblock = fs.superblock();
+        let usual = superblock.default_mount_options().contains(DefaultMountOptions::DISCARD);
+        asked.unwrap_or(usual).then(|| Self {
+            device: Arc::clone(fs.cache.device()),
+            block_size: superblock.block_size().into(),
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// These blocks are nobody's, and stay so until this returns.
+    pub(crate) fn tell(&self, freed: &[Range<u64>]) {
+        let mut freed = freed.to_vec();
+        freed.sort_unstable_by_key(|blocks| blocks.start);
+        for run in freed.chunk_by(|one, next| one.end == next.start) {
+            let [Range { start, .. }, ..] = run else { continue };
+            let end = run.last().map_or(*start, |last| last.end);
+            // Relaxed: one thread commits.
+            if self.has_failed.load(Relaxed) {
+                return;
+            }
+            let told = self.device.discard(start * self.block_size..end * self.block_size);
+            self.has_failed.store(told.is_err(), Relaxed);
+        }
+    }
+}
 
 impl Ext4 {
     /// Tells the device that what is free among these bytes of the volume no longer matters, but for runs of less than `min_bytes`;

@@ -29,6 +29,7 @@ use crate::quota::Quotas;
 use crate::seal;
 use crate::sharing::Sharing;
 use crate::system_zone::SystemZones;
+use crate::trim::Discards;
 
 /// What changes of a volume go through.
 pub(crate) struct Writer {
@@ -108,6 +109,7 @@ impl Writer {
             space: Arc::clone(&space),
             orphans: Arc::clone(&orphans),
             quotas: quotas.clone(),
+            discards: Discards::chosen(fs, asked.discard),
             block: fs.cache.read(fs.superblock().geometry().superblock_block())?.pin(),
             superblock: Mutex::new(fs.superblock().clone()),
             sealing: fs.superblock().clone(),
@@ -239,6 +241,8 @@ struct Totals {
     space: Arc<Space>,
     orphans: Arc<Orphans>,
     quotas: Option<Arc<Quotas>>,
+    /// None if the device is not told of what is freed.
+    discards: Option<Discards>,
     /// The superblock's block.
     block: Pin,
     /// The superblock as it stands now. Locks: held while its block is changed, inside a handle.
@@ -283,6 +287,10 @@ impl Observer for Totals {
     }
 
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
+        // While nobody can take them yet.
+        if let Some(discards) = &self.discards {
+            discards.tell(freed);
+        }
         self.space.settle(freed);
     }
 }

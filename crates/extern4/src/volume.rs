@@ -175,6 +175,13 @@ impl OpenOptions {
         self
     }
 
+    /// Whether the device is told of blocks as soon as they are free for good, so that an image file takes no room for what was removed, in place
+    /// of what the volume itself says (`discard`). A device that fails at it is not told any more, and nothing else comes of that.
+    pub fn discard(&mut self, discard: bool) -> &mut Self {
+        self.ext4.discard = Some(discard);
+        self
+    }
+
     /// Has `told` called with the reason when a volume with multiple mount protection, open for writing, is given up since another host
     /// has taken it, or may have: from then on nothing is changed. It is called once, on a thread of the volume's own.
     pub fn on_loss(&mut self, told: fn(&str)) -> &mut Self {

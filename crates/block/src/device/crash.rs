@@ -3,7 +3,7 @@
 //! It remembers every write and flush since it was made. A *moment* is a number of those requests; the states that a
 //! crash may leave behind at a moment are, sector by sector (512 bytes, the unit that a disk writes whole): what the
 //! sector held at the last flush, or any version of it that was written since. So writes that no flush has followed
-//! may be lost, kept or torn, in any order.
+//! may be lost, kept or torn, in any order. A discard writes nonsense.
 //!
 //! ```text
 //! write flush write write | write flush        the moment 4
@@ -19,6 +19,8 @@ use crate::{MemoryDevice, Op, Result};
 
 /// Bytes that a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
+/// What is read where something was discarded.
+const DISCARDED: u8 = 0xd1;
 
 /// One request that changed something, or made it durable.
 enum Event {
@@ -186,8 +188,9 @@ impl BlockDevice for CrashDevice {
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
-        check_span(Op::Discard, &range, self.size)?;
-        Ok(())
+        let len = check_span(Op::Discard, &range, self.size)?;
+        // What it holds then is not said, so nothing that makes sense.
+        self.write(Op::Discard, range.start, vec![DISCARDED; len as usize])
     }
 
     fn write_zeroes(&self, range: Range<u64>) -> Result<()> {

@@ -272,6 +272,9 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     if let Some(bsd_groups) = options.bsd_groups {
         open.bsd_groups(bsd_groups);
     }
+    if let Some(discard) = options.discard {
+        open.discard(discard);
+    }
     if let Some(data) = options.data {
         open.data(data);
     }

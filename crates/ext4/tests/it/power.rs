@@ -68,8 +68,9 @@ fn tame(random: &mut Random, habits: &Habits) -> Op {
 fn record(spec: &ImageSpec, habits: &Habits, seed: u64, threads: u64, count: usize) -> History {
     let image = spec.build();
     let device = Arc::new(CrashDevice::new(std::fs::read(&image.path).expect("the image is read")));
-    let fs =
-        Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("the volume opens");
+    // Where the device is told of what is freed, that has to be free for good.
+    let options = OpenOptions { discard: Some(seed % 2 == 1), ..OpenOptions::default() };
+    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("the volume opens");
     let fs = Arc::new(fs);
     let ours = session(Arc::clone(&fs) as _);
     let number = |thread| (threads > 1).then_some(thread);

@@ -3,8 +3,12 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use extern4_testkit::image::{Image, ImageSpec};
+use extern4_block::device::fault::{Effect, Fault};
+use extern4_block::{BlockDevice, FaultDevice, FileDevice, FileOptions, Op, RecordDevice};
+use extern4_ext4::{Ext4, OpenOptions};
+use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_vfs::*;
 
@@ -114,6 +118,86 @@ fn what_a_crash_brings_back_is_whole() {
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
     assert!(holds(&root, "/file", 3, 4 * MIB));
+    drop(root);
+    fs.close().unwrap();
+    drop(fs);
+    tools::e2fsck(&image.path).unwrap();
+}
+
+/// Commits only when it is asked to.
+fn discarding(discard: Option<bool>) -> OpenOptions {
+    OpenOptions { discard, commit_interval: Some(Duration::from_secs(3600)), ..OpenOptions::default() }
+}
+
+fn open_on(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> (Arc<Ext4>, Session) {
+    let fs = Arc::new(Ext4::open_for_writing(device, options).unwrap());
+    let root = session(Arc::clone(&fs) as _);
+    (fs, root)
+}
+
+fn image_file(image: &Image) -> Arc<dyn BlockDevice> {
+    Arc::new(
+        FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() }).unwrap(),
+    )
+}
+
+/// Writes a file of 4 MiB and removes it.
+fn put_and_remove(fs: &Ext4, root: &Session) {
+    put(root, "/file", 4, 4 * MIB);
+    fs.sync().unwrap();
+    root.unlink("/file").unwrap();
+}
+
+#[test]
+fn what_is_freed_is_told_once_that_is_durable_where_it_is_asked_for() {
+    const BY_DEFAULT: ImageSpec = SPEC.then(&[Step::Tune2fs(&["-o", "discard"])]);
+    for (spec, asked, is_told) in [
+        (SPEC, None, false),
+        (SPEC, Some(true), true),
+        (BY_DEFAULT, None, true),
+        (BY_DEFAULT, Some(false), false),
+        (ImageSpec::new("plain", 96 << 20, &["-t", "ext2", "-b", "1024"]), Some(true), true),
+    ] {
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let device = Arc::new(RecordDevice::new(image_file(&image)));
+        let (fs, root) = open_on(Arc::clone(&device) as _, &discarding(asked));
+        put(&root, "/kept", 5, MIB);
+        let before = taken(&image);
+        put_and_remove(&fs, &root);
+        assert_eq!(device.counts().discards, 0);
+        fs.sync().unwrap();
+        let told =
+            device.log().iter().filter(|request| request.op == Op::Discard).map(|it| it.len).sum::<u64>();
+        assert_eq!(told >= 4 << 20, is_told, "{asked:?}: {told} bytes");
+        assert_eq!(taken(&image) < before + (1 << 20), is_told, "{asked:?}");
+        // Blocks that lie side by side are told of in one go.
+        assert!(device.counts().discards <= 16, "{:?}", device.counts());
+        assert!(holds(&root, "/kept", 5, MIB));
+        drop(root);
+        fs.close().unwrap();
+        drop(fs);
+        tools::e2fsck(&image.path).unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_fails_to_discard_is_not_told_again_and_nothing_is_lost() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let faulty = Arc::new(FaultDevice::new(image_file(&image)));
+    faulty.inject(Fault::every(Op::Discard, Effect::Error(5)));
+    let device = Arc::new(RecordDevice::new(Arc::clone(&faulty) as _));
+    let (fs, root) = open_on(Arc::clone(&device) as _, &discarding(Some(true)));
+    for _ in 0..3 {
+        put_and_remove(&fs, &root);
+        fs.sync().unwrap();
+    }
+    assert_eq!(device.counts().discards, 1);
     drop(root);
     fs.close().unwrap();
     drop(fs);

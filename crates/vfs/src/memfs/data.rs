@@ -110,8 +110,12 @@ impl Data {
         }
         let mut done = 0;
         for part in parts(offset, end) {
-            if let Some(block) = self.blocks.get(&part.block) {
-                block.write()[part.range()].copy_from_slice(&bytes[done..done + part.len]);
+            let bytes = &bytes[done..done + part.len];
+            // What is there already is not written again, so that who writes the same as others does not hold them up.
+            if let Some(block) = self.blocks.get(&part.block)
+                && block.read()[part.range()] != *bytes
+            {
+                block.write()[part.range()].copy_from_slice(bytes);
             }
             done += part.len;
         }

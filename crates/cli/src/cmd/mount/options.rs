@@ -46,6 +46,8 @@ pub(super) struct Options {
     pub(super) minix_df: bool,
     /// The user and the group who may use the blocks that are kept back, if not whom the volume says.
     pub(super) reserved_for: (Option<u32>, Option<u32>),
+    /// The device is told of what is freed, if not as the volume says.
+    pub(super) discard: Option<bool>,
     /// What the journal knows better is left aside.
     pub(super) noload: bool,
     /// Where the journal is, if not in the volume.
@@ -96,13 +98,14 @@ const WORDS: &[(&str, Plain)] = &[
     // How a volume is always served.
     ("acl", |_| {}),
     ("user_xattr", |_| {}),
-    ("nodiscard", |_| {}),
     ("bsdgroups", |o| o.bsd_groups = Some(true)),
     ("grpid", |o| o.bsd_groups = Some(true)),
     ("sysvgroups", |o| o.bsd_groups = Some(false)),
     ("nogrpid", |o| o.bsd_groups = Some(false)),
     ("bsddf", |o| o.minix_df = false),
     ("minixdf", |o| o.minix_df = true),
+    ("discard", |o| o.discard = Some(true)),
+    ("nodiscard", |o| o.discard = Some(false)),
     ("noload", |o| o.noload = true),
     ("norecovery", |o| o.noload = true),
     ("data=ordered", |o| o.data = Some(DataMode::Ordered)),
@@ -202,7 +205,6 @@ const TUNING_VALUES: &[&str] = &[
 
 /// What else ext4 knows and this does not do, and why.
 const REFUSED: &[(&str, &str)] = &[
-    ("discard", "blocks are not discarded as they are freed; fstrim discards all that are free"),
     ("noacl", "ACLs are always heeded"),
     ("nouser_xattr", "attributes of users are always there"),
     ("nouid32", "users and groups have 32 bits"),
@@ -289,6 +291,7 @@ impl Default for Options {
             bsd_groups: None,
             minix_df: false,
             reserved_for: (None, None),
+            discard: None,
             noload: false,
             journal: None,
             offset: None,
@@ -326,6 +329,8 @@ impl Options {
     /// journal is used comes beside it.
     pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
         let number = |number: Option<u32>| number.map_or("its own".to_owned(), |number| number.to_string());
+        let chosen =
+            |chosen: Option<bool>| chosen.map_or("as the volume says".to_owned(), |is| is.to_string());
         let errors = self.errors.and_then(errors_name).unwrap_or("as the volume says");
         let transport = match self.transport {
             Transport::Auto => "auto",
@@ -341,10 +346,11 @@ impl Options {
             ("atime", atime.to_owned()),
             ("diratime", (!self.mount.nodiratime).to_string()),
             ("errors", errors.to_owned()),
-            ("grpid", self.bsd_groups.map_or("as the volume says".to_owned(), |takes| takes.to_string())),
+            ("grpid", chosen(self.bsd_groups)),
             ("minixdf", self.minix_df.to_string()),
             ("resuid", number(self.reserved_for.0)),
             ("resgid", number(self.reserved_for.1)),
+            ("discard", chosen(self.discard)),
             ("noload", self.noload.to_string()),
             (
                 "journal",
@@ -451,7 +457,7 @@ mod tests {
     fn unknown_words_are_named() {
         let why = |text| parse(text).err().unwrap_or_default();
         assert!(why("ro,quickly").contains("'quickly' is not known"));
-        assert!(why("discard").contains("'discard' cannot be had: blocks are not discarded"));
+        assert!(why("noacl").contains("'noacl' cannot be had: ACLs are always heeded"));
         for bad in [
             "commit=soon",
             "journal_path=",
@@ -481,6 +487,10 @@ mod tests {
         assert_eq!(
             (read(&["grpid"]).bsd_groups, read(&["grpid,sysvgroups"]).bsd_groups),
             (Some(true), Some(false))
+        );
+        assert_eq!(
+            (read(&["discard"]).discard, read(&["discard,nodiscard"]).discard, read(&[]).discard),
+            (Some(true), Some(false), None)
         );
         assert!(read(&["minixdf"]).minix_df && !read(&["minixdf,bsddf"]).minix_df);
         assert!(
