@@ -59,6 +59,10 @@ impl FileSystem for Ext4 {
         Ok(self.stat()?)
     }
 
+    fn statfs_by(&self, inode: &Inode) -> Result<StatFs> {
+        Ok(self.stat_for(&inode.attr())?)
+    }
+
     fn may_use_reserve(&self, cred: &Cred) -> bool {
         let (uid, gid) = self.reserved_for;
         // Group 0 is what is there when no group has been named.

@@ -28,7 +28,7 @@ use extern4_disk::superblock::Superblock;
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_jbd2::Closing;
 use extern4_sync::primitive::{Mutex, MutexGuard};
-use extern4_vfs::{Caps, Errno, NewNode, SetAttr};
+use extern4_vfs::{Attr, Caps, Errno, FileFlags, NewNode, SetAttr, StatFs};
 
 use crate::attrs::Plan;
 use crate::change::Change;
@@ -219,6 +219,12 @@ fn admits(resource: &Resource, promised: i64, more: i64, now: u64) -> bool {
     let is_late = resource.until != 0 && now >= resource.until;
     let (hard, soft) = (resource.hard, resource.soft);
     !(hard != 0 && after > hard || soft != 0 && after > soft && is_late)
+}
+
+/// How many units the nearer limit lets there be, and how many of them are left, if that is less than `most`.
+fn room(resource: &Resource, unit: u64, most: u64) -> Option<(u64, u64)> {
+    let limit = [resource.soft, resource.hard].into_iter().filter(|limit| *limit != 0).min()? / unit;
+    (limit > 0 && limit < most).then(|| (limit, limit.saturating_sub(resource.used / unit)))
 }
 
 /// Counts, and lets the time of grace begin or end.
@@ -482,6 +488,26 @@ impl Ext4 {
         }
         let Some(file) = QuotaFile::open(self, kind)? else { return Ok(None) };
         Ok(file.find(self, id)?.map(|(_, entry)| entry))
+    }
+
+    /// Totals and free space for who asks by an inode with these attributes. What is made in a directory that hands its project on has no
+    /// more room than the project.
+    pub(crate) fn stat_for(&self, attr: &Attr) -> Result<StatFs> {
+        let mut stat = self.stat()?;
+        if attr.flags.contains(FileFlags::PROJINHERIT)
+            && let Some(entry) = self.quota(Kind::Project, attr.project)?
+        {
+            if let Some((all, left)) = room(&entry.space, stat.block_size.into(), stat.blocks) {
+                stat.blocks = all;
+                stat.blocks_free = stat.blocks_free.min(left);
+                stat.blocks_available = stat.blocks_available.min(left);
+            }
+            if let Some((all, left)) = room(&entry.inodes, 1, stat.files) {
+                stat.files = all;
+                stat.files_free = stat.files_free.min(left);
+            }
+        }
+        Ok(stat)
     }
 
     /// Sets the limits of an id.

@@ -359,7 +359,7 @@ impl Server {
             Op::Getxattr => self.getxattr(request, body),
             Op::Listxattr => self.listxattr(request, body),
             Op::Removexattr => self.removexattr(request),
-            Op::Statfs => self.statfs(body),
+            Op::Statfs => self.statfs(request, body),
             Op::Syncfs => self.superblock().sync(),
             Op::Ioctl => self.ioctl(request, body),
         }

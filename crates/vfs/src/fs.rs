@@ -275,6 +275,11 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     /// Totals and free space.
     fn statfs(&self) -> Result<StatFs>;
 
+    /// The same for who asks by `inode`: no more than may be in a directory, where that is limited.
+    fn statfs_by(&self, _inode: &Inode) -> Result<StatFs> {
+        self.statfs()
+    }
+
     /// Whether space that is kept back is there for `cred`. While it changes something, the file system asks
     /// [`reserve::may_use`](crate::reserve::may_use) for the answer.
     fn may_use_reserve(&self, cred: &Cred) -> bool {

@@ -374,9 +374,11 @@ impl Session {
         Ok(take(&spot.inode().link_target(&**spot.sb().fs())?))
     }
 
-    /// Totals and free space of the file system that a path is on.
+    /// Totals and free space of the file system that a path is on; of a directory whose project has limits, no more than what is in it may
+    /// take.
     pub fn statfs(&self, path: impl AsRef<[u8]>, how: How) -> Result<StatFs> {
-        self.walk(path.as_ref(), how)?.sb().statfs()
+        let there = self.walk(path.as_ref(), how)?;
+        there.sb().fs().statfs_by(there.inode())
     }
 
     /// The value of an extended attribute, ACLs (`system.posix_acl_access`, `system.posix_acl_default`) included.

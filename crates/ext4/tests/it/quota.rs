@@ -387,6 +387,35 @@ fn limits_are_what_debugfs_reads() {
 }
 
 #[test]
+fn a_directory_with_a_project_has_as_much_room_as_that() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    let stat = |path: &str| volume.root.statfs(path, How::FOLLOW).unwrap();
+    let whole = stat("/open");
+    assert_eq!(stat("/project"), whole, "no limits");
+    volume.limit(Kind::Project, 77, 100 << 10, 20);
+    let (own, inodes) = volume.used(Kind::Project, 77);
+    let limited = stat("/project");
+    let left = 100 - own / 1024;
+    assert_eq!((limited.blocks, limited.blocks_free, limited.blocks_available), (100, left, left));
+    assert_eq!((limited.files, limited.files_free), (20, 20 - inodes));
+    Volume::write(&volume.user, "/project/f", 60_000).unwrap();
+    assert_eq!(stat("/project").blocks_free, left - 59);
+    // Who asks by a file does not ask for a directory.
+    assert_eq!((stat("/open").blocks, stat("/project/f").blocks), (whole.blocks, whole.blocks));
+    // The nearer limit counts, and none that is farther than the end of the volume.
+    volume
+        .fs
+        .set_quota(Kind::Project, 77, &Limits { space: (70 << 10, 1 << 40), inodes: (0, 1 << 40) })
+        .unwrap();
+    let limited = stat("/project");
+    assert_eq!((limited.blocks, limited.files), (70, whole.files));
+    // It was exceeded before it was there.
+    volume.fs.set_quota(Kind::Project, 77, &Limits { space: (0, 20 << 10), inodes: (0, 0) }).unwrap();
+    assert_eq!(stat("/project").blocks_free, 0);
+    volume.close();
+}
+
+#[test]
 fn values_in_inodes_count_for_their_owner() {
     let Some(volume) = Volume::new(LARGE) else { return };
     open(&volume.user, "/open/f", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();

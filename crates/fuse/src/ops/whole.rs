@@ -4,12 +4,14 @@ use extern4_vfs::Result;
 
 use crate::abi::StatfsOut;
 use crate::reply::Body;
+use crate::request::Request;
 use crate::server::{Hear, Server};
 
 impl Server {
-    pub(crate) fn statfs(&self, body: &mut Body<'_>) -> Result<()> {
+    pub(crate) fn statfs(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         self.forget_now(Hear::UntilAsked);
-        let stat = self.superblock().statfs()?;
+        let location = self.nodes.get(request.header.nodeid)?;
+        let stat = self.superblock().fs().statfs_by(location.inode())?;
         body.put(&StatfsOut {
             blocks: stat.blocks,
             bfree: stat.blocks_free,
