@@ -18,12 +18,14 @@ use crate::status::Status;
 use crate::text::escape;
 use crate::wrapping;
 
+/// Where the first copy of the superblock is, as mke2fs makes volumes, in blocks of 4, 1, 2 and 64 KiB.
+const FIRST_BACKUPS: [u64; 4] = [32_768, 8193, 16_384, 65_528];
+
 /// The state of one run of the command.
 pub(crate) struct App {
     command: &'static str,
     cred: Cred,
-    /// Where the journal of a volume is that does not hold its own.
-    journal: Option<PathBuf>,
+    opening: Opening,
     open: Vec<Rc<Opened>>,
     /// The volumes that the command is going to write to.
     written: Vec<Image>,
@@ -31,6 +33,19 @@ pub(crate) struct App {
     script: Option<Script>,
     /// Messages go to the log.
     logs: bool,
+}
+
+/// How volumes are opened, all that a command line names.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct Opening {
+    /// The device, or an image of it, that holds the journal of a volume that does not hold its own
+    #[arg(long, value_name = "PATH", global = true)]
+    pub(crate) journal: Option<PathBuf>,
+
+    /// Read the volume by the copy of its superblock in this block of it, as e2fsck -b does: 32768, as a rule, or 8193 if its blocks have
+    /// 1 KiB
+    #[arg(long, value_name = "BLOCK", global = true)]
+    pub(crate) superblock: Option<u64>,
 }
 
 /// The script that the command line stands in.
@@ -64,28 +79,14 @@ pub(crate) struct Target {
 
 impl App {
     /// A run of subcommand `command` by `cred`.
-    pub(crate) fn new(command: &'static str, cred: Cred) -> Self {
+    pub(crate) fn new(command: &'static str, cred: Cred, opening: Opening) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
-        Self {
-            command,
-            cred,
-            journal: None,
-            open,
-            written,
-            status: Status::Success,
-            script: None,
-            logs: false,
-        }
+        Self { command, cred, opening, open, written, status: Status::Success, script: None, logs: false }
     }
 
-    /// A volume that does not hold its own journal has it there.
-    pub(crate) fn have_journal(&mut self, journal: Option<PathBuf>) {
-        self.journal = journal;
-    }
-
-    /// Where the journal is of a volume that does not hold its own, if that was said.
-    pub(crate) fn journal(&self) -> Option<&Path> {
-        self.journal.as_deref()
+    /// How volumes are opened.
+    pub(crate) fn opening(&self) -> &Opening {
+        &self.opening
     }
 
     /// What `text` names: a place as the command line gives it, or in a script a path of the script's volume.
@@ -190,7 +191,7 @@ impl App {
             return Ok(Rc::clone(volume));
         }
         let writing = self.written.iter().any(|written| written.is(image));
-        let volume = open(image, writing, self.journal())?;
+        let volume = open(image, writing, &self.opening)?;
         let session = volume.session(self.cred.clone());
         let opened = Opened { image: image.clone(), volume, session, writing, names: OnceCell::new() };
         let opened = Rc::new(opened);
@@ -205,7 +206,7 @@ impl App {
             // A script may have changed them.
             return Some(Names::read(&volume.volume.superuser()));
         }
-        match open(image, false, self.journal()) {
+        match open(image, false, &self.opening) {
             Ok(volume) => Some(Names::read(&volume.superuser())),
             Err(error) => {
                 self.refused(image, &error);
@@ -221,7 +222,24 @@ impl App {
             || Some(format!("this is a disk with partitions; name one of them: {}", partitions(image)?));
         match is_no_volume.then(|| disk().or_else(|| wrapping::of(&image.file))).flatten() {
             Some(what) => self.fail(Status::Refused, format_args!("{image}: {what}")),
-            None => self.error(image, error),
+            None => {
+                self.error(image, error);
+                self.point_to_backup(image, error);
+            }
+        }
+    }
+
+    /// Says which copy of the superblock can be read, where what was asked for cannot.
+    fn point_to_backup(&self, image: &Image, error: &extern4::Error) {
+        if !matches!(error.kind(), ErrorKind::NotExt | ErrorKind::Corrupt) {
+            return;
+        }
+        let by =
+            |block: &u64| open(image, false, &Opening { superblock: Some(*block), ..self.opening.clone() });
+        if let Some(block) = FIRST_BACKUPS.iter().find(|block| by(block).is_ok()) {
+            self.note(format_args!(
+                "{image}: it can be read by a copy of its superblock: --superblock {block}"
+            ));
         }
     }
 
@@ -270,11 +288,14 @@ impl App {
 }
 
 /// Opens a volume, which the caller closes.
-pub(crate) fn open(image: &Image, writing: bool, journal: Option<&Path>) -> extern4::Result<Volume> {
+pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::Result<Volume> {
     let mut options = Volume::options();
     options.write(writing);
-    if let Some(journal) = journal {
+    if let Some(journal) = &opening.journal {
         options.journal(journal);
+    }
+    if let Some(block) = opening.superblock {
+        options.superblock(block);
     }
     part(&mut options, image);
     options.open(&image.file)

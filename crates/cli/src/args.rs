@@ -1,12 +1,11 @@
 //! The command line.
 
 use std::io;
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use extern4::Cred;
 
-use crate::app::App;
+use crate::app::{App, Opening};
 use crate::cmd;
 
 const PLACES: &str = "\
@@ -25,9 +24,8 @@ pub(crate) struct Args {
     #[arg(long = "as", value_name = "UID:GID[,GID...]", value_parser = caller, global = true)]
     caller: Option<Caller>,
 
-    /// The device, or an image of it, that holds the journal of a volume that does not hold its own
-    #[arg(long, value_name = "PATH", global = true)]
-    pub(crate) journal: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use extern4::Cred;
 
-use crate::app::App;
+use crate::app::{App, Opening};
 use crate::args::Args;
 use crate::status::Status;
 
@@ -46,8 +46,7 @@ fn main() -> ExitCode {
         },
         helper::Line::Fake => return ExitCode::SUCCESS,
     };
-    let mut app = App::new(args.command.name(), args.cred());
-    app.have_journal(args.journal.clone());
+    let mut app = App::new(args.command.name(), args.cred(), args.opening.clone());
     let done = args.command.run(&mut app);
     app.close();
     ExitCode::from(match done {
@@ -60,7 +59,9 @@ fn main() -> ExitCode {
 fn explain(says: &clap::Error) -> ExitCode {
     let printed = says.print().and_then(|()| io::stdout().flush());
     ExitCode::from(match printed {
-        Err(error) if !says.use_stderr() => unwritten(&error, &mut App::new("help", Cred::root())),
+        Err(error) if !says.use_stderr() => {
+            unwritten(&error, &mut App::new("help", Cred::root(), Opening::default()))
+        }
         _ => u8::try_from(says.exit_code()).unwrap_or(Status::USAGE),
     })
 }

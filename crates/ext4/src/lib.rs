@@ -95,3 +95,4 @@ pub use map::{Run, RunKind};
 pub use mbcache::BlockCache;
 pub use mount::{Ext4, OpenOptions};
 pub use sharing::SharingStats;
+pub use superblock::Backup;

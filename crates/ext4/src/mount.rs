@@ -25,15 +25,14 @@ use crate::group::{Groups, to_usize};
 use crate::journal;
 use crate::lazy_times::LazyTimes;
 use crate::mmp::{self, Guard};
-use crate::superblock;
+use crate::superblock::{self, Backup};
 use crate::writer::{Writer, check_writable};
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Use the backup superblock in this block of the volume, and the copy of the group descriptors beside it; `None`
-    /// for the primary one.
-    pub superblock: Option<u64>,
+    /// Use this backup superblock, and the copy of the group descriptors beside it; `None` for the primary one.
+    pub superblock: Option<Backup>,
     /// How many bytes of metadata blocks to keep in memory at most.
     pub cache_bytes: usize,
     /// The device that holds the journal, for a volume that does not hold its own.
@@ -252,7 +251,10 @@ impl Ext4 {
         Ok(Self {
             cache: Arc::new(BufferCache::new(Arc::clone(&device), cache)?),
             device,
-            groups: Groups::new(&superblock, backup_group(&superblock, options.superblock)),
+            groups: Groups::new(
+                &superblock,
+                options.superblock.map_or(0, |backup| backup.group(&superblock)),
+            ),
             blocks: Blocks { first: geometry.table_end(), end: geometry.blocks_count() },
             // OK: the geometry has checked the block size.
             indirect: indirect::Map::new(geometry.block_size()).expect("a block size of the format"),
@@ -292,11 +294,6 @@ impl Ext4 {
     pub fn cache(&self) -> &BufferCache {
         &self.cache
     }
-}
-
-/// The group whose copy of the descriptors goes with the superblock in block `backup`.
-fn backup_group(superblock: &Superblock, backup: Option<u64>) -> u32 {
-    backup.and_then(|block| superblock.geometry().group_of_block(block)).unwrap_or(0)
 }
 
 /// Refuses, by name, what this crate cannot read.

@@ -16,28 +16,56 @@ const STATFS_MAGIC: u32 = 0xef53;
 /// The sizes of blocks that the format knows, as powers of two.
 const BLOCK_BITS: std::ops::RangeInclusive<u32> = 10..=16;
 
-/// The primary superblock, or the backup in block `backup` of the volume.
-pub(crate) fn read(device: &dyn BlockDevice, backup: Option<u64>) -> Result<RawSuperblock> {
+/// Where a backup superblock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backup {
+    /// In this block of the volume, as `mke2fs -n` and `dumpe2fs` tell it, and `e2fsck -b` takes it.
+    Block(u64),
+    /// So many KiB into the volume, as `mount -o sb=` takes it.
+    Kib(u64),
+}
+
+impl Backup {
+    /// The first byte of its block, in a volume with blocks of so many bytes, as a power of two.
+    fn start(self, bits: u32) -> Option<u64> {
+        match self {
+            Self::Block(block) => block.checked_mul(1 << bits),
+            Self::Kib(kib) => kib.checked_mul(1024),
+        }
+    }
+
+    /// The group whose copy of the descriptors goes with it.
+    pub(crate) fn group(self, superblock: &Superblock) -> u32 {
+        let bits = superblock.geometry().block_bits();
+        self.start(bits).and_then(|start| superblock.geometry().group_of_block(start >> bits)).unwrap_or(0)
+    }
+}
+
+/// The primary superblock, or a backup.
+pub(crate) fn read(device: &dyn BlockDevice, backup: Option<Backup>) -> Result<RawSuperblock> {
     match backup {
         None => read_at(device, SUPERBLOCK_OFFSET).and_then(|raw| raw.ok_or(NO_MAGIC)),
-        Some(block) => read_backup(device, block),
+        Some(backup) => read_backup(device, backup),
     }
 }
 
 const NO_MAGIC: Error = Error::NotExt("there is no ext superblock (bad magic number)");
 
 /// Nobody knows the block size yet: a backup counts if it stands where its own block size says.
-fn read_backup(device: &dyn BlockDevice, block: u64) -> Result<RawSuperblock> {
+fn read_backup(device: &dyn BlockDevice, backup: Backup) -> Result<RawSuperblock> {
     for bits in BLOCK_BITS {
-        let Some(start) = block.checked_mul(1 << bits) else { continue };
+        let Some(start) = backup.start(bits) else { continue };
         // The primary one, asked for by its block: in blocks of more than 1 KiB it does not start its block.
-        let start = if block == 0 { SUPERBLOCK_OFFSET } else { start };
+        let start = start.max(SUPERBLOCK_OFFSET);
+        if start > SUPERBLOCK_OFFSET && !start.is_multiple_of(1 << bits) {
+            continue;
+        }
         match read_at(device, start)? {
             Some(raw) if raw.s_log_block_size.get() == bits - 10 => return Ok(raw),
             _ => {}
         }
     }
-    Err(Error::NotExt("there is no backup superblock in that block"))
+    Err(Error::NotExt("there is no backup superblock there"))
 }
 
 /// The superblock at byte `start`; `None` if there is none.

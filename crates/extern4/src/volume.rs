@@ -8,7 +8,7 @@ use std::time::Duration;
 use extern4_block as block;
 use extern4_block::partition::Table;
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
-use extern4_ext4::{DataMode, ErrorPolicy, Ext4, Unsupported};
+use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, Unsupported};
 use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
 
@@ -94,9 +94,15 @@ impl OpenOptions {
         self
     }
 
-    /// Uses the backup superblock in block `block` of the volume, as `e2fsck -b` does.
+    /// Reads the volume by the backup superblock in block `block` of it, as `e2fsck -b` does. It is not opened for writing then.
     pub fn superblock(&mut self, block: u64) -> &mut Self {
-        self.ext4.superblock = Some(block);
+        self.ext4.superblock = Some(Backup::Block(block));
+        self
+    }
+
+    /// The same by its place in the volume, in KiB whatever the size of blocks (`sb=`).
+    pub fn superblock_at_kib(&mut self, kib: u64) -> &mut Self {
+        self.ext4.superblock = Some(Backup::Kib(kib));
         self
     }
 

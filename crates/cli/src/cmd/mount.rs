@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::{process, thread};
 
 use extern4::{Errno, Volume};
+use extern4_ext4::Backup;
 use extern4_fuse::{Config, MountOptions, Mounted, Server, Transport, serve};
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -39,6 +40,7 @@ pub(crate) struct Args {
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
     /// opposites, grpid or nogrpid, bsddf or minixdf, resuid=NUMBER and resgid=NUMBER for whom blocks are kept back, noload (with ro),
+    /// sb=KIB for a copy of the superblock (with ro), discard or nodiscard, for whether the image is told of what is freed,
     /// journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere, allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
@@ -74,7 +76,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut lists = args.options.clone();
     let mut options = Options::of(&lists);
-    options.journal = options.journal.or_else(|| app.journal().map(Path::to_owned));
+    options.journal = options.journal.or_else(|| app.opening().journal.clone());
+    options.superblock = options.superblock.or(app.opening().superblock.map(Backup::Block));
     let Some(image) = options.image(&args.place.image) else {
         app.fail(Status::Usage, format_args!("{}: it says already where the volume is", args.place));
         return Ok(());
@@ -250,7 +253,8 @@ fn open_as_it_may_be(
         opened => return opened,
     }
     lists.push(options::read_only());
-    *options = Options { journal: options.journal.take(), ..Options::of(lists) };
+    let (journal, superblock) = (options.journal.take(), options.superblock);
+    *options = Options { journal, superblock, ..Options::of(lists) };
     let volume = open(image, options)?;
     app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
     Ok(volume)
@@ -281,6 +285,11 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     if let Some(journal) = &options.journal {
         open.journal(journal);
     }
+    match options.superblock {
+        None => &mut open,
+        Some(Backup::Block(block)) => open.superblock(block),
+        Some(Backup::Kib(kib)) => open.superblock_at_kib(kib),
+    };
     part(&mut open, image);
     open.open(&image.file)
 }

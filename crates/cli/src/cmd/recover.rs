@@ -1,9 +1,8 @@
 //! `extern4 recover`: replays the journal of a volume onto it.
 
 use std::io::{self, Write as _};
-use std::path::Path;
 
-use crate::app::{App, open};
+use crate::app::{App, Opening, open};
 use crate::json;
 use crate::place::{Image, Place};
 
@@ -20,7 +19,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for place in &args.places {
         let image = &place.image;
-        match recover(image, app.journal()) {
+        match recover(image, app.opening()) {
             Ok(replayed) => io::stdout().write_all(report(args, image, replayed).as_bytes())?,
             Err(error) => app.refused(image, &error),
         }
@@ -31,13 +30,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// What was replayed.
 type Replayed = Option<(u32, u32, u64)>;
 
-fn recover(image: &Image, journal: Option<&Path>) -> extern4::Result<Replayed> {
+fn recover(image: &Image, opening: &Opening) -> extern4::Result<Replayed> {
     // Reading tells whether there is anything to do, and writes nothing.
-    let volume = open(image, false, journal)?;
+    let volume = open(image, false, opening)?;
     let found = volume.ext4().replayed();
     drop(volume);
     if found.is_some() {
-        open(image, true, journal)?.close()?;
+        open(image, true, opening)?.close()?;
     }
     Ok(found.map(|found| (found.transactions, found.fast_commits, found.blocks)))
 }

@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::FileExt as _;
 
+use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools::{LoopDevice, Need, can_run};
 use extern4_testkit::zoo;
 
-use crate::run::{command, extern4, failed, machine, ok, partitioned};
+use crate::run::{command, extern4, failed, machine, ok, partitioned, wipe_superblock};
 
 #[test]
 fn failures_have_their_codes() {
@@ -184,6 +185,37 @@ fn a_volume_without_a_root_directory_is_corrupt() {
             assert!(errors.contains("there is no root directory"), "{damage}: {errors}");
         }
     }
+}
+
+#[test]
+fn a_volume_without_its_superblock_is_read_by_a_copy_of_it() {
+    for (bytes, mke2fs, backup) in [
+        (16 << 20, &["-t", "ext4", "-b", "1024"], "8193"),
+        (64 << 20, &["-t", "ext3", "-b", "2048"], "16384"),
+        (160 << 20, &["-t", "ext4", "-b", "4096"], "32768"),
+    ] {
+        let spec = ImageSpec::new("disk", bytes, mke2fs);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        ok(extern4(&image, ["mkdir", "disk.img:/dir"]));
+        wipe_superblock(&image);
+        let said = failed(&extern4(&image, ["ls", "disk.img"]), 3);
+        assert!(said.contains("there is no ext superblock (bad magic number)"), "{said}");
+        assert!(said.contains(&format!("--superblock {backup}\n")), "{said}");
+        let by = |block: &str, args: &[&str]| extern4(&image, [&["--superblock", block], args].concat());
+        assert_eq!(ok(by(backup, &["ls", "disk.img"])), b"dir\nlost+found\n");
+        let said = failed(&by("5", &["ls", "disk.img"]), 3);
+        assert!(said.contains("there is no backup superblock there"), "{said}");
+        assert!(said.contains(&format!("--superblock {backup}\n")), "{said}");
+        let said = failed(&by(backup, &["mkdir", "disk.img:/new"]), 3);
+        assert!(said.contains("a backup superblock was asked for"), "{said}");
+    }
+    // What has no copies is not said to have one.
+    let image = ImageSpec::new("disk", 4 << 20, &["-t", "ext4", "-b", "1024"]).build();
+    wipe_superblock(&image);
+    assert!(!failed(&extern4(&image, ["ls", "disk.img"]), 3).contains("--superblock"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, Need, can_run};
 
 use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports, users_can_mount};
-use crate::run::{extern4, failed, ok, partitioned, tool};
+use crate::run::{extern4, failed, ok, partitioned, tool, wipe_superblock};
 
 #[test]
 fn files_are_shown_as_one_user_s() {
@@ -414,6 +414,29 @@ fn what_a_journal_knows_better_is_left_aside_where_that_is_asked_for() {
     let said = failed(&extern4(&image, ["mount", "-o", "noload", "disk.img", "mnt"]), 2);
     assert!(said.contains("what has not been recovered can only be read"), "{said}");
     assert!(crashed == fs::read(&image.path).expect("the image is read"), "nothing is written");
+}
+
+#[test]
+fn a_volume_is_mounted_by_a_copy_of_its_superblock() {
+    if !can_mount() || !can_run(&[Need::Mount]) {
+        return;
+    }
+    let image = ImageSpec::new("disk", 160 << 20, &["-t", "ext4", "-b", "4096"]).build();
+    ok(extern4(&image, ["mkdir", "disk.img:/dir"]));
+    wipe_superblock(&image);
+    // As the kernel counts, in KiB: block 32,768.
+    assert!(image.mount("ro,noload,sb=131072").path.join("dir").is_dir());
+    for args in [&["-o", "ro,sb=131072"][..], &["-o", "ro", "--superblock", "32768"]] {
+        let served = Served::new(&image, args);
+        assert!(served.path("dir").is_dir(), "{args:?}");
+        served.umount();
+    }
+    let said = failed(&extern4(&image, ["mount", "-o", "sb=131072", "disk.img", "mnt"]), 3);
+    assert!(said.contains("a backup superblock was asked for"), "{said}");
+    for wrong in ["ro", "ro,sb=32768", "ro,sb=131073"] {
+        let said = failed(&extern4(&image, ["mount", "-o", wrong, "disk.img", "mnt"]), 3);
+        assert!(said.contains("--superblock 32768"), "{wrong}: {said}");
+    }
 }
 
 /// Where nothing is left but what is kept back, the user who was named has it.

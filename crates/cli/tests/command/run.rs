@@ -170,6 +170,12 @@ pub(crate) fn machine() -> Image {
     image
 }
 
+/// Leaves nothing of the superblock, but its copies.
+pub(crate) fn wipe_superblock(image: &Image) {
+    let file = std::fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 1024], 1024).expect("it is written");
+}
+
 /// `sdcard.img` beside `image`: a disk with an MBR whose second partition starts at the second MiB and holds `image`.
 pub(crate) fn partitioned(image: &Image) -> std::path::PathBuf {
     let volume = std::fs::read(&image.path).expect("an image");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use extern4_block::{FileDevice, MemoryDevice, RecordDevice};
-use extern4_ext4::{Error, Ext4, OpenOptions, RunKind, Unsupported};
+use extern4_ext4::{Backup, Error, Ext4, OpenOptions, RunKind, Unsupported};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools::{Need, can_run};
 use extern4_testkit::tree::assert_same;
@@ -39,7 +39,13 @@ fn opening_a_large_volume_reads_little() {
 
 #[test]
 fn a_backup_superblock_shows_the_same_tree() {
-    for (name, backup) in [("ext4_1k", 8193), ("ext4_meta_bg", 8193), ("ext4_default", 0)] {
+    for (name, backup) in [
+        ("ext4_1k", Backup::Block(8193)),
+        ("ext4_1k", Backup::Kib(8193)),
+        ("ext4_meta_bg", Backup::Block(8193)),
+        ("ext4_default", Backup::Block(0)),
+        ("ext4_default", Backup::Kib(1)),
+    ] {
         let spec = spec(name);
         if !spec.can_run() {
             return;

@@ -15,7 +15,7 @@ use extern4::{OpenFlags, Session, XattrFlags};
 use extern4_sync::allocations;
 
 use super::copy;
-use crate::app::{App, host_reason, open};
+use crate::app::{App, Opening, host_reason, open};
 use crate::json;
 use crate::place::{Image, Place};
 use crate::status::Status;
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-    let volume = match open(&Image { file: path, part: place.image.part }, true, None) {
+    let volume = match open(&Image { file: path, part: place.image.part }, true, &Opening::default()) {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(&place.image, &error);

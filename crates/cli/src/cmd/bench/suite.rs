@@ -32,7 +32,7 @@ use clap::ValueEnum as _;
 use self::report::Report;
 use self::run::Suite;
 use self::side::Side;
-use crate::app::{App, host_reason, open};
+use crate::app::{App, Opening, host_reason, open};
 use crate::color::When;
 use crate::place::Place;
 use crate::status::Status;
@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     let image = &place.image;
-    let volume = match open(image, false, None) {
+    let volume = match open(image, false, &Opening::default()) {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(image, &error);

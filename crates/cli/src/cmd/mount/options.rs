@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use extern4::{Atime, DataMode, ErrorPolicy};
+use extern4_ext4::Backup;
 use extern4_fuse::{Config, MountOptions, Transport};
 
 use super::memory::Memory;
@@ -48,6 +49,8 @@ pub(super) struct Options {
     pub(super) reserved_for: (Option<u32>, Option<u32>),
     /// The device is told of what is freed, if not as the volume says.
     pub(super) discard: Option<bool>,
+    /// The copy of the superblock by which the volume is read, if not by the superblock itself.
+    pub(super) superblock: Option<Backup>,
     /// What the journal knows better is left aside.
     pub(super) noload: bool,
     /// Where the journal is, if not in the volume.
@@ -253,6 +256,10 @@ const VALUES: &[(&str, &str, Read)] = &[
         let gid = number(text)?;
         effect(move |o| o.reserved_for.1 = Some(gid))
     }),
+    ("sb", "KIB", |text| {
+        let kib = number(text)?;
+        effect(move |o| o.superblock = Some(Backup::Kib(kib.into())))
+    }),
     ("memory", "BYTES", |text| {
         let memory = Memory::of(offset(text)?)?;
         effect(move |o| o.memory = memory)
@@ -292,6 +299,7 @@ impl Default for Options {
             minix_df: false,
             reserved_for: (None, None),
             discard: None,
+            superblock: None,
             noload: false,
             journal: None,
             offset: None,
@@ -351,6 +359,7 @@ impl Options {
             ("resuid", number(self.reserved_for.0)),
             ("resgid", number(self.reserved_for.1)),
             ("discard", chosen(self.discard)),
+            ("sb", self.superblock.map_or("its own".to_owned(), |backup| format!("{backup:?}"))),
             ("noload", self.noload.to_string()),
             (
                 "journal",

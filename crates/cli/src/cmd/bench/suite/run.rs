@@ -17,7 +17,7 @@ use super::source::{Copied, copy_volume};
 use super::stop::Stop;
 use super::subjects::Subjects;
 use super::{Args, Failure, Result};
-use crate::app::{host_reason, open};
+use crate::app::{Opening, host_reason, open};
 use crate::cmd::bench::copy;
 use crate::cmd::info;
 use crate::place::{Image, Part};
@@ -257,7 +257,7 @@ impl<'a> Suite<'a> {
 
     /// What all of them have written to is sound.
     fn check_copy(&mut self, source: &Source, report: &mut Report) -> Result<()> {
-        let faults = self.check(&open(&source.image, false, None)?)?;
+        let faults = self.check(&open(&source.image, false, &Opening::default())?)?;
         report.faults = Some(faults);
         report.notes.push(match faults {
             0 => "the copy was checked afterwards: nothing is wrong with it".to_owned(),

@@ -12,7 +12,7 @@ use super::side::Source;
 use super::stop::Stop;
 use super::subjects::{Subjects, write_bytes};
 use super::{Failure, Result};
-use crate::app::{host_reason, open};
+use crate::app::{Opening, host_reason, open};
 use crate::cmd::bench::copy;
 use crate::place::{Image, Part};
 use crate::text::human;
@@ -64,7 +64,7 @@ pub(super) fn copy_volume(
         bytes: 0..bytes.end - bytes.start,
         writing: true,
     };
-    let volume = open(&source.image, true, None)?;
+    let volume = open(&source.image, true, &Opening::default())?;
     let owner = (geteuid().as_raw(), getegid().as_raw());
     let made = subjects.make(&volume, owner, threads);
     let closed = volume.close();
