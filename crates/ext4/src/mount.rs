@@ -60,6 +60,8 @@ pub struct OpenOptions {
     pub reserved_uid: Option<u32>,
     /// The group that may, 0 for none (`resgid=`); `None` for what the superblock says.
     pub reserved_gid: Option<u32>,
+    /// What users, groups and projects have is counted, but nobody is refused more than his quota (`noquota`).
+    pub ignore_limits: bool,
     /// Whether the device is told of blocks as soon as they are free for good (`discard`); `None` for what the superblock says. A device that
     /// fails at it is not told any more.
     pub discard: Option<bool>,
@@ -87,6 +89,7 @@ impl Default for OpenOptions {
             minix_df: false,
             reserved_uid: None,
             reserved_gid: None,
+            ignore_limits: false,
             discard: None,
             on_loss: None,
             #[cfg(feature = "lab")]
@@ -137,6 +140,8 @@ pub struct Ext4 {
     pub(crate) minix_df: bool,
     /// The user and the group who may use the blocks that are kept back.
     pub(crate) reserved_for: (u32, u32),
+    /// Nobody has more than his quota.
+    pub(crate) heeds_limits: bool,
     /// Keeps other hosts from it.
     guard: Option<Guard>,
 }
@@ -270,6 +275,7 @@ impl Ext4 {
                 options.reserved_uid.unwrap_or(superblock.reserved_uid()),
                 options.reserved_gid.unwrap_or(superblock.reserved_gid()),
             ),
+            heeds_limits: !options.ignore_limits,
             guard: None,
             superblock,
         })

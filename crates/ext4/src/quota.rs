@@ -382,7 +382,7 @@ impl Change<'_> {
         id_of: impl Fn(Kind) -> Option<u32>,
     ) -> Result<()> {
         let Some(quotas) = &self.writer.quotas else { return Ok(()) };
-        if caps.contains(Caps::SYS_RESOURCE) {
+        if caps.contains(Caps::SYS_RESOURCE) || !self.fs.heeds_limits {
             return Ok(());
         }
         let mut limited = Vec::new();
@@ -494,7 +494,8 @@ impl Ext4 {
     /// more room than the project.
     pub(crate) fn stat_for(&self, attr: &Attr) -> Result<StatFs> {
         let mut stat = self.stat()?;
-        if attr.flags.contains(FileFlags::PROJINHERIT)
+        if self.heeds_limits
+            && attr.flags.contains(FileFlags::PROJINHERIT)
             && let Some(entry) = self.quota(Kind::Project, attr.project)?
         {
             if let Some((all, left)) = room(&entry.space, stat.block_size.into(), stat.blocks) {

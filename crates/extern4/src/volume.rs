@@ -181,6 +181,12 @@ impl OpenOptions {
         self
     }
 
+    /// Whether quotas only count: nobody is refused more than he may have (`noquota`); false by default.
+    pub fn ignore_limits(&mut self, ignore: bool) -> &mut Self {
+        self.ext4.ignore_limits = ignore;
+        self
+    }
+
     /// Whether the device is told of blocks as soon as they are free for good, so that an image file takes no room for what was removed, in place
     /// of what the volume itself says (`discard`). A device that fails at it is not told any more, and nothing else comes of that.
     pub fn discard(&mut self, discard: bool) -> &mut Self {

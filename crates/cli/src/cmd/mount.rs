@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::{process, thread};
 
 use extern4::{Errno, Volume};
+use extern4_disk::feature::RoCompat;
 use extern4_ext4::Backup;
 use extern4_fuse::{Config, MountOptions, Mounted, Server, Transport, serve};
 use rustix::process::geteuid;
@@ -41,6 +42,7 @@ pub(crate) struct Args {
     /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
     /// opposites, grpid or nogrpid, bsddf or minixdf, resuid=NUMBER and resgid=NUMBER for whom blocks are kept back, noload (with ro),
     /// sb=KIB for a copy of the superblock (with ro), discard or nodiscard, for whether the image is told of what is freed,
+    /// noquota, so that quotas only count,
     /// journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere, allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
@@ -119,6 +121,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
+    if options.quota && !volume.ext4().superblock().features().ro_compat.contains(RoCompat::QUOTA) {
+        app.note(format_args!("{image}: it has no quotas, and none are kept: tune2fs -O quota makes them"));
+    }
     // Found out now: once it is mounted, it cannot be looked at before it is served.
     let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
     let dir = escape(dir.as_os_str().as_bytes());
@@ -276,6 +281,7 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     if let Some(bsd_groups) = options.bsd_groups {
         open.bsd_groups(bsd_groups);
     }
+    open.ignore_limits(options.noquota);
     if let Some(discard) = options.discard {
         open.discard(discard);
     }

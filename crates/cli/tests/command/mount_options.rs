@@ -417,6 +417,25 @@ fn what_a_journal_knows_better_is_left_aside_where_that_is_asked_for() {
 }
 
 #[test]
+fn who_expects_quotas_is_told_that_there_are_none() {
+    if !can_mount() {
+        return;
+    }
+    const WITH: ImageSpec = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "quota"]);
+    for (spec, options, is_told) in
+        [(EMPTY, "usrquota,grpquota", true), (EMPTY, "noquota", false), (WITH, "usrquota", false)]
+    {
+        let image = spec.build();
+        fs::create_dir(image.scratch().join("mnt")).expect("a directory");
+        let output = extern4(&image, ["mount", "-o", options, "disk.img", "mnt"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ok(extern4(&image, ["umount", "mnt"]));
+        assert!(output.status.success(), "{options}: {said}");
+        assert_eq!(said.contains("it has no quotas"), is_told, "{options}: {said}");
+    }
+}
+
+#[test]
 fn a_volume_is_mounted_by_a_copy_of_its_superblock() {
     if !can_mount() || !can_run(&[Need::Mount]) {
         return;

@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
-use extern4_ext4::Ext4;
 use extern4_ext4::quota::{Kind, Limits};
+use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_vfs::*;
 
 use crate::memory;
-use crate::model::{ALL_QUOTAS, Habits, Op, Random, data, judge, op, open, open_for_writing, run, session};
+use crate::model::{
+    ALL_QUOTAS, Habits, Op, Random, data, judge, op, open, open_for_writing, open_for_writing_with, run,
+    session,
+};
 
 /// A directory for everybody, and one whose files belong to project 77.
 const PLACES: &[Step] = &[
@@ -384,6 +387,24 @@ fn limits_are_what_debugfs_reads() {
     let said = tools::debugfs(&image.path, false, "get_quota project 77\n");
     let numbers: Vec<_> = said.lines().last().unwrap().split_whitespace().collect();
     assert_eq!(numbers, ["77", "1024", "5", "7", "1", "11", "13"], "{said}");
+}
+
+#[test]
+fn who_is_not_limited_is_counted_all_the_same() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    volume.limit(Kind::User, USER, 10 << 10, 0);
+    volume.limit(Kind::Project, 77, 10 << 10, 0);
+    let image = volume.close();
+    let options = OpenOptions { ignore_limits: true, ..OpenOptions::default() };
+    let fs = Arc::new(open_for_writing_with(&image.path, &options).unwrap());
+    let root = session(Arc::clone(&fs) as _);
+    assert_eq!(Volume::write(&user(&root, USER), "/project/f", 100_000).unwrap(), 100_000);
+    assert!(root.statfs("/project", How::FOLLOW).unwrap().blocks > 1000);
+    assert!(fs.quota(Kind::User, USER).unwrap().unwrap().space.used >= 100_000);
+    drop(root);
+    fs.close().unwrap();
+    drop(fs);
+    tools::e2fsck(&image.path).unwrap();
 }
 
 #[test]

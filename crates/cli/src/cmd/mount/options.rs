@@ -51,6 +51,10 @@ pub(super) struct Options {
     pub(super) discard: Option<bool>,
     /// The copy of the superblock by which the volume is read, if not by the superblock itself.
     pub(super) superblock: Option<Backup>,
+    /// Quotas are expected.
+    pub(super) quota: bool,
+    /// Quotas only count.
+    pub(super) noquota: bool,
     /// What the journal knows better is left aside.
     pub(super) noload: bool,
     /// Where the journal is, if not in the volume.
@@ -107,6 +111,11 @@ const WORDS: &[(&str, Plain)] = &[
     ("nogrpid", |o| o.bsd_groups = Some(false)),
     ("bsddf", |o| o.minix_df = false),
     ("minixdf", |o| o.minix_df = true),
+    ("quota", |o| (o.quota, o.noquota) = (true, false)),
+    ("usrquota", |o| (o.quota, o.noquota) = (true, false)),
+    ("grpquota", |o| (o.quota, o.noquota) = (true, false)),
+    ("prjquota", |o| (o.quota, o.noquota) = (true, false)),
+    ("noquota", |o| (o.quota, o.noquota) = (false, true)),
     ("discard", |o| o.discard = Some(true)),
     ("nodiscard", |o| o.discard = Some(false)),
     ("noload", |o| o.noload = true),
@@ -128,6 +137,7 @@ const WORDS: &[(&str, Plain)] = &[
     ("nodiratime", |o| o.mount.nodiratime = true),
     ("norelatime", |o| o.atime = Atime::Strict),
     ("strictatime", |o| o.atime = Atime::Strict),
+    ("nostrictatime", |o| o.atime = Atime::Relative),
     ("lazytime", |o| o.lazytime = true),
     ("nolazytime", |o| o.lazytime = false),
     ("suid", |o| o.mount.nosuid = false),
@@ -171,6 +181,9 @@ const TUNING: &[&str] = &[
     "nodioread_nolock",
     "i_version",
     "iversion",
+    "noiversion",
+    "data_err=ignore",
+    "debug",
     "init_itable",
     "noinit_itable",
     "mbcache",
@@ -206,8 +219,12 @@ const TUNING_VALUES: &[&str] = &[
     "mb_optimize_scan",
 ];
 
+const OLD_QUOTAS: &str =
+    "quotas are kept by a volume that has them as a feature, not in files among others: see tune2fs(8)";
+
 /// What else ext4 knows and this does not do, and why.
 const REFUSED: &[(&str, &str)] = &[
+    ("data_err=abort", "an error in contents is told to who reads or writes them, and ends nothing else"),
     ("noacl", "ACLs are always heeded"),
     ("nouser_xattr", "attributes of users are always there"),
     ("nouid32", "users and groups have 32 bits"),
@@ -216,6 +233,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("dax=always", "contents are not mapped from memory that keeps them"),
     ("journal_checksum", "whether a journal has checksums is a feature of the volume: see tune2fs(8)"),
     ("nojournal_checksum", "whether a journal has checksums is a feature of the volume: see tune2fs(8)"),
+    ("usrjquota", OLD_QUOTAS),
+    ("grpjquota", OLD_QUOTAS),
+    ("jqfmt", OLD_QUOTAS),
+    ("max_dir_size_kb", "a directory is as large as its names make it"),
     ("journal_async_commit", "commits are written when what they commit is durable"),
 ];
 
@@ -300,6 +321,8 @@ impl Default for Options {
             reserved_for: (None, None),
             discard: None,
             superblock: None,
+            quota: false,
+            noquota: false,
             noload: false,
             journal: None,
             offset: None,
@@ -360,6 +383,7 @@ impl Options {
             ("resgid", number(self.reserved_for.1)),
             ("discard", chosen(self.discard)),
             ("sb", self.superblock.map_or("its own".to_owned(), |backup| format!("{backup:?}"))),
+            ("noquota", self.noquota.to_string()),
             ("noload", self.noload.to_string()),
             (
                 "journal",
@@ -424,7 +448,7 @@ fn word_effect(word: &str) -> Result<Effect, String> {
     if is_tuning(word, key, value) {
         return Ok(Arc::new(|_| {}));
     }
-    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == word) {
+    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| [word, key].contains(refused)) {
         return Err(format!("'{word}' cannot be had: {why}"));
     }
     if let Some((_, form, read)) = VALUES.iter().find(|(known, ..)| *known == key) {
@@ -466,6 +490,10 @@ mod tests {
     fn unknown_words_are_named() {
         let why = |text| parse(text).err().unwrap_or_default();
         assert!(why("ro,quickly").contains("'quickly' is not known"));
+        assert!(
+            why("usrquota,usrjquota=aquota.user")
+                .contains("'usrjquota=aquota.user' cannot be had: quotas are")
+        );
         assert!(why("noacl").contains("'noacl' cannot be had: ACLs are always heeded"));
         for bad in [
             "commit=soon",
@@ -490,13 +518,16 @@ mod tests {
     #[test]
     fn words_that_only_tune_linux_are_taken() {
         let table = "delalloc,nobarrier,barrier=0,barrier,noauto_da_alloc,auto_da_alloc=1,inode_readahead_blks=64,stripe=16,i_version,\
-            max_batch_time=0,init_itable=10,noinit_itable,init_itable,block_validity,dioread_nolock,journal_ioprio=3,acl,user_xattr,nodiscard";
+            max_batch_time=0,init_itable=10,noinit_itable,init_itable,block_validity,dioread_nolock,journal_ioprio=3,acl,user_xattr,noiversion,data_err=ignore,debug,\
+            nostrictatime,usrquota,grpquota,prjquota,quota";
         let options = read(&[table]);
         assert_eq!((options.fixed(), options.bsd_groups), (read(&[]).fixed(), None));
         assert_eq!(
             (read(&["grpid"]).bsd_groups, read(&["grpid,sysvgroups"]).bsd_groups),
             (Some(true), Some(false))
         );
+        let quotas = |words: &str| (read(&[words]).quota, read(&[words]).noquota);
+        assert_eq!((quotas("noquota,prjquota"), quotas("quota,noquota")), ((true, false), (false, true)));
         assert_eq!(
             (read(&["discard"]).discard, read(&["discard,nodiscard"]).discard, read(&[]).discard),
             (Some(true), Some(false), None)

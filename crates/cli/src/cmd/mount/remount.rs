@@ -62,6 +62,7 @@ fn says_fixed(words: &[Words]) -> bool {
                 | "sysvgroups"
                 | "bsddf"
                 | "load"
+                | "quota"
                 | "recovery"
                 | "journal_path"
                 | "journal_dev"
