@@ -238,7 +238,7 @@ impl App {
             |block: &u64| open(image, false, &Opening { superblock: Some(*block), ..self.opening.clone() });
         if let Some(block) = FIRST_BACKUPS.iter().find(|block| by(block).is_ok()) {
             self.note(format_args!(
-                "{image}: it can be read by a copy of its superblock: --superblock {block}"
+                "{image}: there is a copy of a superblock that it can be read by: --superblock {block}"
             ));
         }
     }

@@ -25,6 +25,12 @@ pub enum Backup {
     Kib(u64),
 }
 
+impl From<u64> for Backup {
+    fn from(block: u64) -> Self {
+        Self::Block(block)
+    }
+}
+
 impl Backup {
     /// The first byte of its block, in a volume with blocks of so many bytes, as a power of two.
     fn start(self, bits: u32) -> Option<u64> {

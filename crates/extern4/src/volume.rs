@@ -94,15 +94,10 @@ impl OpenOptions {
         self
     }
 
-    /// Reads the volume by the backup superblock in block `block` of it, as `e2fsck -b` does. It is not opened for writing then.
-    pub fn superblock(&mut self, block: u64) -> &mut Self {
-        self.ext4.superblock = Some(Backup::Block(block));
-        self
-    }
-
-    /// The same by its place in the volume, in KiB whatever the size of blocks (`sb=`).
-    pub fn superblock_at_kib(&mut self, kib: u64) -> &mut Self {
-        self.ext4.superblock = Some(Backup::Kib(kib));
+    /// Reads the volume by a backup superblock: the one in a block of it, as `e2fsck -b` does, or so many KiB into it, as `sb=` does for a
+    /// mount. It is not opened for writing then.
+    pub fn superblock(&mut self, backup: impl Into<Backup>) -> &mut Self {
+        self.ext4.superblock = Some(backup.into());
         self
     }
 

@@ -16,9 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::{process, thread};
 
-use extern4::{Errno, Volume};
+use extern4::{Backup, Errno, Volume};
 use extern4_disk::feature::RoCompat;
-use extern4_ext4::Backup;
 use extern4_fuse::{Config, MountOptions, Mounted, Server, Transport, serve};
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -270,6 +269,7 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
     open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
     open.reserved_for(options.reserved_for.0, options.reserved_for.1).ignore_journal(options.noload);
+    open.ignore_limits(options.noquota);
     open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
     open.on_loss(|why| error!("nothing is changed any more: {why}"));
     if let Some(interval) = options.commit_interval() {
@@ -281,7 +281,6 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     if let Some(bsd_groups) = options.bsd_groups {
         open.bsd_groups(bsd_groups);
     }
-    open.ignore_limits(options.noquota);
     if let Some(discard) = options.discard {
         open.discard(discard);
     }
@@ -291,11 +290,9 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     if let Some(journal) = &options.journal {
         open.journal(journal);
     }
-    match options.superblock {
-        None => &mut open,
-        Some(Backup::Block(block)) => open.superblock(block),
-        Some(Backup::Kib(kib)) => open.superblock_at_kib(kib),
-    };
+    if let Some(backup) = options.superblock {
+        open.superblock(backup);
+    }
     part(&mut open, image);
     open.open(&image.file)
 }

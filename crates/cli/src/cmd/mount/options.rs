@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use extern4::{Atime, DataMode, ErrorPolicy};
-use extern4_ext4::Backup;
+use extern4::{Atime, Backup, DataMode, ErrorPolicy};
 use extern4_fuse::{Config, MountOptions, Transport};
 
 use super::memory::Memory;
