@@ -36,7 +36,7 @@ pub(crate) struct App {
 }
 
 /// How volumes are opened, all that a command line names.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Opening {
     /// The device, or an image of it, that holds the journal of a volume that does not hold its own
     #[arg(long, value_name = "PATH", global = true)]

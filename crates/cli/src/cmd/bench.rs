@@ -9,7 +9,8 @@ use std::io;
 
 use clap::Subcommand;
 
-use crate::app::App;
+use crate::app::{App, Opening};
+use crate::status::Status;
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -29,6 +30,10 @@ enum What {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    if !matches!(args.what, Some(What::Walk(_))) && *app.opening() != Opening::default() {
+        app.fail(Status::Usage, "what is changed is a copy: --journal and --superblock are for walk");
+        return Ok(());
+    }
     match &args.what {
         None => suite::run(&args.suite, app),
         Some(What::Walk(args)) => walk::run(args, app),

@@ -29,6 +29,8 @@ fn failures_have_their_codes() {
     check(&["find", "disk.img", "-nonsense"], 2, "-nonsense");
     check(&["find", "disk.img", "-user", "nobody-there"], 2, "is not a user of disk.img");
     check(&["--as", "ann", "ls", "disk.img"], 2, "1000:1000");
+    check(&["bench", "disk.img", "--superblock", "32768"], 2, "for walk");
+    check(&["--journal", "x", "bench", "ops", "--op", "chmod", "disk.img"], 2, "for walk");
     check(&["info", "zeroes"], 3, "zeroes");
     check(&["ls", "zeroes:/etc", "disk.img:/gone"], 3, "gone");
 }
