@@ -6,9 +6,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use extern4_sync::allocations;
 use extern4_sync::audit::{Footprint, conflicts, locked_instructions, record, side_by_side};
+use extern4_sync::percpu::Padded;
 use extern4_vfs::*;
 
 #[global_allocator]
@@ -208,11 +210,24 @@ fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
     let [one, other, reader] =
         [flags, flags, flags | OpenFlags::NOATIME].map(|how| root.open(FILE, how).unwrap());
     one.write_at(&[0; 5 * 4096], 0).unwrap();
-    let write = |file: &OpenFile, offset| assert_eq!(file.write_at(&[1; 4096], offset).unwrap(), 4096);
-    let (one, other) = (|| write(&one, 0), || write(&other, 2 * 4096));
+    let write =
+        |file: &OpenFile, bytes, offset| assert_eq!(file.write_at(&[bytes; 4096], offset).unwrap(), 4096);
+    // Something else each time: what is there already would not be written.
+    let next = [const { Padded(AtomicU8::new(0)) }; 2];
+    let next = |writer: usize| {
+        let byte = next[writer].0.load(Ordering::Relaxed).wrapping_add(1);
+        next[writer].0.store(byte, Ordering::Relaxed);
+        byte
+    };
+    let same = || write(&one, 1, 0);
+    let (one, other) = (|| write(&one, next(0), 0), || write(&other, next(1), 2 * 4096));
     let read = || assert_eq!(reader.read_at(&mut [0; 4096], 4 * 4096).unwrap(), 4096);
     assert!(conflict_count(one, other) > 0, "it has not been done often");
-    for (name, beside) in [("write", &other as &(dyn Fn() + Sync)), ("read", &read)] {
+    for (name, one, beside) in [
+        ("a write", &one as &(dyn Fn() + Sync), &other as &(dyn Fn() + Sync)),
+        ("a read", &one, &read),
+        ("a write of the same", &same, &same),
+    ] {
         let mut fewest = usize::MAX;
         for _ in 0..100 {
             // For a moment nothing is taken for shared that somebody has had to himself.
@@ -226,10 +241,10 @@ fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
                 break;
             }
         }
-        assert_eq!(fewest, 0, "beside a {name}");
+        assert_eq!(fewest, 0, "beside {name}");
     }
     assert_eq!(allocations_of(&one), 0);
-    // Over the same bytes they wait for each other.
+    // Over bytes that change they wait for each other.
     assert!(conflict_count(one, one) > 0);
 }
 
