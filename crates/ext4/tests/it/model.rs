@@ -382,9 +382,13 @@ pub(crate) fn try_open_for_writing(path: &Path) -> extern4_ext4::Result<Ext4> {
 }
 
 pub(crate) fn open_for_writing_with(path: &Path, options: &OpenOptions) -> extern4_ext4::Result<Ext4> {
-    let file = FileOptions { write: true, ..FileOptions::default() };
-    let device = FileDevice::open_with(path, &file).expect("the image opens");
-    Ext4::open_for_writing(Arc::new(device), options)
+    Ext4::open_for_writing(Arc::new(device(path)), options)
+}
+
+/// An image that can be written to.
+pub(crate) fn device(path: &Path) -> FileDevice {
+    let options = FileOptions { write: true, ..FileOptions::default() };
+    FileDevice::open_with(path, &options).expect("the image opens")
 }
 
 /// What two file systems of different kinds can agree on.

@@ -180,11 +180,14 @@ impl Volume {
         if !spec.can_run() {
             return None;
         }
-        let image = spec.build();
-        let fs = open_for_writing(&image.path);
+        Some(Self::open(spec.build(), &OpenOptions::default()))
+    }
+
+    fn open(image: Image, options: &OpenOptions) -> Self {
+        let fs = Arc::new(open_for_writing_with(&image.path, options).unwrap());
         let root = session(Arc::clone(&fs) as _);
         let user = Session::new(root.namespace(), Cred::new(USER, USER, &[]));
-        Some(Self { image, fs, root, user })
+        Self { image, fs, root, user }
     }
 
     fn limit(&self, kind: Kind, id: u32, space: u64, inodes: u64) {
@@ -394,17 +397,12 @@ fn who_is_not_limited_is_counted_all_the_same() {
     let Some(volume) = Volume::new(SMALL) else { return };
     volume.limit(Kind::User, USER, 10 << 10, 0);
     volume.limit(Kind::Project, 77, 10 << 10, 0);
-    let image = volume.close();
     let options = OpenOptions { ignore_limits: true, ..OpenOptions::default() };
-    let fs = Arc::new(open_for_writing_with(&image.path, &options).unwrap());
-    let root = session(Arc::clone(&fs) as _);
-    assert_eq!(Volume::write(&user(&root, USER), "/project/f", 100_000).unwrap(), 100_000);
-    assert!(root.statfs("/project", How::FOLLOW).unwrap().blocks > 1000);
-    assert!(fs.quota(Kind::User, USER).unwrap().unwrap().space.used >= 100_000);
-    drop(root);
-    fs.close().unwrap();
-    drop(fs);
-    tools::e2fsck(&image.path).unwrap();
+    let volume = Volume::open(volume.close(), &options);
+    assert_eq!(Volume::write(&volume.user, "/project/f", 100_000).unwrap(), 100_000);
+    assert!(volume.root.statfs("/project", How::FOLLOW).unwrap().blocks > 1000);
+    assert!(volume.used(Kind::User, USER).0 >= 100_000);
+    volume.close();
 }
 
 #[test]

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use extern4_block::device::fault::{Effect, Fault};
-use extern4_block::{BlockDevice, FaultDevice, FileDevice, FileOptions, Op, RecordDevice};
+use extern4_block::{BlockDevice, FaultDevice, Op, RecordDevice};
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_vfs::*;
 
-use crate::model::{data, open, open_for_writing, session};
+use crate::model::{data, device, open, open_for_writing, session};
 
 const SPEC: ImageSpec = ImageSpec::new("trim", 96 << 20, &["-t", "ext4", "-b", "1024"]);
 const MIB: usize = 1 << 20;
@@ -29,6 +29,14 @@ fn holds(root: &Session, path: &str, seed: u64, len: usize) -> bool {
     let file = open(root, path, OpenFlags::READ, 0).unwrap();
     let mut bytes = vec![0; len];
     file.read_at(&mut bytes, 0).unwrap() == len && bytes == data(seed << 24, len)
+}
+
+/// Closes the volume, which is sound then.
+fn close(image: &Image, fs: Arc<Ext4>, root: Session) {
+    drop(root);
+    fs.close().unwrap();
+    drop(fs);
+    tools::e2fsck(&image.path).unwrap();
 }
 
 /// Bytes that the image takes on its host.
@@ -59,10 +67,8 @@ fn what_was_removed_takes_no_room_on_the_host() {
     assert!(trimmed > 32 << 20 && trimmed <= sb.statfs().unwrap().blocks_free * 1024, "{trimmed}");
     assert!(taken(&image) + (31 << 20) < before, "{} of {before} bytes", taken(&image));
     assert!(holds(&root, "/kept", 1, 8 * MIB));
-    drop((root, sb));
-    fs.close().unwrap();
-    drop(fs);
-    tools::e2fsck(&image.path).unwrap();
+    drop(sb);
+    close(&image, fs, root);
 }
 
 #[test]
@@ -91,10 +97,7 @@ fn nothing_is_lost_that_is_written_meanwhile() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    drop(root);
-    fs.close().unwrap();
-    drop(fs);
-    tools::e2fsck(&image.path).unwrap();
+    close(&image, fs, root);
 }
 
 #[test]
@@ -118,10 +121,7 @@ fn what_a_crash_brings_back_is_whole() {
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
     assert!(holds(&root, "/file", 3, 4 * MIB));
-    drop(root);
-    fs.close().unwrap();
-    drop(fs);
-    tools::e2fsck(&image.path).unwrap();
+    close(&image, fs, root);
 }
 
 /// Commits only when it is asked to.
@@ -133,12 +133,6 @@ fn open_on(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> (Arc<Ext4>, S
     let fs = Arc::new(Ext4::open_for_writing(device, options).unwrap());
     let root = session(Arc::clone(&fs) as _);
     (fs, root)
-}
-
-fn image_file(image: &Image) -> Arc<dyn BlockDevice> {
-    Arc::new(
-        FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() }).unwrap(),
-    )
 }
 
 /// Writes a file of 4 MiB and removes it.
@@ -162,24 +156,21 @@ fn what_is_freed_is_told_once_that_is_durable_where_it_is_asked_for() {
             return;
         }
         let image = spec.build();
-        let device = Arc::new(RecordDevice::new(image_file(&image)));
-        let (fs, root) = open_on(Arc::clone(&device) as _, &discarding(asked));
+        let record = Arc::new(RecordDevice::new(Arc::new(device(&image.path))));
+        let (fs, root) = open_on(Arc::clone(&record) as _, &discarding(asked));
         put(&root, "/kept", 5, MIB);
         let before = taken(&image);
         put_and_remove(&fs, &root);
-        assert_eq!(device.counts().discards, 0);
+        assert_eq!(record.counts().discards, 0);
         fs.sync().unwrap();
         let told =
-            device.log().iter().filter(|request| request.op == Op::Discard).map(|it| it.len).sum::<u64>();
+            record.log().iter().filter(|request| request.op == Op::Discard).map(|it| it.len).sum::<u64>();
         assert_eq!(told >= 4 << 20, is_told, "{asked:?}: {told} bytes");
         assert_eq!(taken(&image) < before + (1 << 20), is_told, "{asked:?}");
         // Blocks that lie side by side are told of in one go.
-        assert!(device.counts().discards <= 16, "{:?}", device.counts());
+        assert!(record.counts().discards <= 16, "{:?}", record.counts());
         assert!(holds(&root, "/kept", 5, MIB));
-        drop(root);
-        fs.close().unwrap();
-        drop(fs);
-        tools::e2fsck(&image.path).unwrap();
+        close(&image, fs, root);
     }
 }
 
@@ -189,17 +180,14 @@ fn a_device_that_fails_to_discard_is_not_told_again_and_nothing_is_lost() {
         return;
     }
     let image = SPEC.build();
-    let faulty = Arc::new(FaultDevice::new(image_file(&image)));
+    let faulty = Arc::new(FaultDevice::new(Arc::new(device(&image.path))));
     faulty.inject(Fault::every(Op::Discard, Effect::Error(5)));
-    let device = Arc::new(RecordDevice::new(Arc::clone(&faulty) as _));
-    let (fs, root) = open_on(Arc::clone(&device) as _, &discarding(Some(true)));
+    let record = Arc::new(RecordDevice::new(Arc::clone(&faulty) as _));
+    let (fs, root) = open_on(Arc::clone(&record) as _, &discarding(Some(true)));
     for _ in 0..3 {
         put_and_remove(&fs, &root);
         fs.sync().unwrap();
     }
-    assert_eq!(device.counts().discards, 1);
-    drop(root);
-    fs.close().unwrap();
-    drop(fs);
-    tools::e2fsck(&image.path).unwrap();
+    assert_eq!(record.counts().discards, 1);
+    close(&image, fs, root);
 }
