@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use extern4_testkit::image::{Image, ImageSpec};
+use extern4_ext4::quota::{Kind, Limits};
+use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools::{self, Need, can_run};
 
 use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports, users_can_mount};
@@ -432,6 +433,31 @@ fn who_expects_quotas_is_told_that_there_are_none() {
         ok(extern4(&image, ["umount", "mnt"]));
         assert!(output.status.success(), "{options}: {said}");
         assert_eq!(said.contains("it has no quotas"), is_told, "{options}: {said}");
+    }
+}
+
+/// And in a mount `df` sees it, too, unless quotas only count.
+#[test]
+fn a_directory_with_a_project_has_no_more_room_than_that() {
+    const PROJECT: &str =
+        "mkdir project\nset_inode_field project projid 77\nset_inode_field project flags 0x20080000\n";
+    if !can_mount() {
+        return;
+    }
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", "quotatype=prjquota"];
+    let spec = ImageSpec::new("disk", 16 << 20, mke2fs).then(&[Step::Debugfs(PROJECT), Step::E2fsck(&[])]);
+    let image = spec.build();
+    let volume = extern4::Volume::options().write(true).open(&image.path).expect("a volume");
+    let limits = Limits { space: (0, 100 << 10), inodes: (0, 20) };
+    volume.ext4().set_quota(Kind::Project, 77, &limits).expect("limits");
+    volume.close().expect("it is closed");
+    for (options, is_limited) in [("prjquota", true), ("noquota", false)] {
+        let served = Served::new(&image, &["-o", options]);
+        let stat = |name: &str| rustix::fs::statvfs(served.path(name)).expect("totals");
+        assert!(stat("").f_blocks > 1000 && stat("lost+found").f_files > 100);
+        let of_project = (stat("project").f_blocks, stat("project").f_files);
+        assert_eq!(of_project == (100, 20), is_limited, "{options}: {of_project:?}");
+        served.umount();
     }
 }
 
