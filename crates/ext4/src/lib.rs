@@ -11,8 +11,7 @@
 //! name and remove files by `ialloc` and `names`; `file_change` and `fallocate` change contents by `map_change`; `set_attr`,
 //! `xattr_change` and `acl_change` change what belongs to an inode, in the record, in an `attr_block` that inodes with the same attributes
 //! share (`sharing`, found through `mbcache`), and in `ea_inode`s. `quota` counts what is taken and given back; `trim` tells the device what
-//! is free. What the VFS's inode keeps is a `node`. `writer` is what all
-//! changes share.
+//! is free. What the VFS's inode keeps is a `node`. `writer` is what all changes share.
 //!
 //! Invariants: a volume that was opened for reading is never written; every number from the volume is checked before it is used, and an error says
 //! which structure is broken and where; no walk over a structure is longer than the structure.

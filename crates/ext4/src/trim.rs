@@ -46,13 +46,12 @@ impl Discards {
         let mut freed = freed.to_vec();
         freed.sort_unstable_by_key(|blocks| blocks.start);
         for run in freed.chunk_by(|one, next| one.end == next.start) {
-            let [Range { start, .. }, ..] = run else { continue };
-            let end = run.last().map_or(*start, |last| last.end);
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             // Relaxed: one thread commits.
             if self.has_failed.load(Relaxed) {
                 return;
             }
-            let told = self.device.discard(start * self.block_size..end * self.block_size);
+            let told = self.device.discard(first.start * self.block_size..last.end * self.block_size);
             self.has_failed.store(told.is_err(), Relaxed);
         }
     }
