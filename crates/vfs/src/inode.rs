@@ -117,7 +117,10 @@ impl Inode {
         let no_access = no_acl || attr.kind == FileType::Symlink;
         let no_default = no_acl || attr.kind != FileType::Directory;
         let state = if no_access { AclState::None } else { AclState::Unknown };
-        let bits = PermBits::new(full_mode(&attr), attr.flags, state).with_no_default_acl(no_default);
+        let several_names = attr.nlink > 1 && attr.kind != FileType::Directory;
+        let bits = PermBits::new(full_mode(&attr), attr.flags, state)
+            .with_no_default_acl(no_default)
+            .with_several_names(several_names);
         Self {
             perm: PermWord::new(bits),
             attr: AttrCell::new(&attr),
@@ -156,6 +159,13 @@ impl Inode {
     /// The number of links: cheaper than all attributes.
     pub fn nlink(&self) -> u32 {
         self.attr.nlink()
+    }
+
+    /// It is to have one name more.
+    pub(crate) fn mark_named(&self) {
+        if !self.perm().several_names() {
+            self.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_several_names(true)));
+        }
     }
 
     /// A write up to byte `end` at that moment changes nothing but contents: no attribute, no permission bit, no capability. Locks:

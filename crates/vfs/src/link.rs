@@ -66,6 +66,7 @@ impl Session {
                 return Err(Errno::ENOENT.into());
             }
             let kept = source.keep();
+            kept.mark_named();
             locked.hide();
             let to = NameRef { dir: parent.inode(), name };
             sb.fs_for(&self.cred).link(inode, to, clock::now(), self.cred.caps())?;

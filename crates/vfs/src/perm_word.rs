@@ -8,6 +8,7 @@
 //! bit 23       known to have no default ACL
 //! bit 24       EXEC_ALL_PLAIN: EXEC_ALL, and not casefold
 //! bit 25..28   the rights that the access ACL refuses to nobody: all where there is none, no right where it is unknown
+//! bit 28       a file that may have several names
 //! bit 32..64   generation, one more with every change
 //! ```
 //!
@@ -61,6 +62,7 @@ const CASEFOLD: u64 = 1 << 21;
 const DEAD: u64 = 1 << 22;
 const NO_DEFAULT_ACL: u64 = 1 << 23;
 const EXEC_ALL_PLAIN: u64 = 1 << 24;
+const SEVERAL_NAMES: u64 = 1 << 28;
 const GENERATION_ONE: u64 = 1 << 32;
 
 /// A value of the word.
@@ -124,6 +126,11 @@ impl PermBits {
         self.0 & DEAD != 0
     }
 
+    /// A file that has, or has had, several names: a hint, which is set before the second name can be found.
+    pub(crate) fn several_names(self) -> bool {
+        self.0 & SEVERAL_NAMES != 0
+    }
+
     pub(crate) fn with_mode(self, mode: u16) -> Self {
         Self(self.0 & !0xffff | u64::from(mode))
     }
@@ -147,6 +154,10 @@ impl PermBits {
 
     pub(crate) fn with_no_default_acl(self, none: bool) -> Self {
         Self(self.0 & !NO_DEFAULT_ACL | if none { NO_DEFAULT_ACL } else { 0 })
+    }
+
+    pub(crate) fn with_several_names(self, several: bool) -> Self {
+        Self(self.0 & !SEVERAL_NAMES | if several { SEVERAL_NAMES } else { 0 })
     }
 
     pub(crate) fn with_dead(self) -> Self {
@@ -202,6 +213,7 @@ mod tests {
     use super::*;
     use crate::attr::Attr;
     use crate::attr_cell::AttrCell;
+    use crate::inode::{Inode, NewInode};
 
     const DIR: u16 = 0o040_000;
     const FILE: u16 = 0o100_000;
@@ -262,5 +274,20 @@ mod tests {
         assert!(bits.immutable() && bits.casefold() && !bits.append());
         word.publish_if(&attributes.lock(), |_| None);
         assert_eq!(word.load().0 >> 32, 3);
+    }
+
+    #[test]
+    fn files_with_several_names_are_known_by_it_for_good() {
+        let new = |kind, nlink| {
+            let attr = Attr { kind, nlink, mode: 0o644, ..Attr::default() };
+            Inode::detached(NewInode { attr, no_acl: true, no_caps: true, private: Box::new(()) })
+        };
+        let several = |inode: &Inode| inode.perm().several_names();
+        assert!(several(&new(FileType::Regular, 2)) && !several(&new(FileType::Directory, 5)));
+        let one = new(FileType::Regular, 1);
+        assert!(!several(&one));
+        one.mark_named();
+        one.update(|attr| (attr.mode, attr.nlink) = (0o600, 1));
+        assert!(several(&one) && one.perm().mode() == FILE | 0o600);
     }
 }

@@ -141,9 +141,12 @@ impl<'g> Parent<'g> {
     /// At some moment of this call its last component, which stood for `ours`, and that of `other` were names of one file, as is known without
     /// waiting, and no slash comes after either.
     pub(crate) fn is_of_one_file(&self, ours: Seen<'g, Dentry>, other: &Self, guard: &'g Guard) -> bool {
-        let Some(theirs) = other.see_last(guard) else { return false };
-        let inodes = [ours, theirs].map(|dentry| dentry.get().inode());
-        let [Some(ours_is), Some(theirs_is)] = inodes else { return false };
+        let Some(ours_is) = ours.get().inode().filter(|inode| inode.perm().several_names()) else {
+            return false;
+        };
+        let Some(theirs_is) = other.see_last(guard).and_then(|theirs| theirs.get().inode()) else {
+            return false;
+        };
         // A dentry never binds anything else, nor is it found again once it has gone: so the first name was there all the while.
         let still = |seen: Seen<'_, Dentry>| seen.ptr_eq(ours);
         std::ptr::eq(ours_is, theirs_is)
