@@ -50,6 +50,8 @@ impl<'a> Scanned<'a> {
 impl Name {
     pub(crate) fn new(name: &[u8]) -> Self {
         match u16::try_from(name.len()) {
+            // Not by way of memory: who copies words that were written in pieces waits for the pieces.
+            Ok(len @ ..=8) => Self(Repr::Inline { len, words: [load(name, 0), 0, 0, 0, 0] }),
             Ok(len) if name.len() <= INLINE => {
                 let mut bytes = [0; INLINE];
                 bytes[..name.len()].copy_from_slice(name);
