@@ -149,7 +149,7 @@ impl Ext4 {
         let whiteout = if rename.whiteout.is_some() { NODE_BLOCKS + acls.blocks } else { 0 };
         let blocks = whiteout + if rename.target.is_none() { NAME_BLOCKS } else { 0 };
         let exactly = || {
-            let moving = Moving::lock(rename);
+            let moving = Box::new(Moving::lock(rename));
             let for_name = match rename.target {
                 None => self.blocks_for_name(&moving.to_dir().info, rename.to.name)?,
                 Some(_) => 0,

@@ -63,6 +63,7 @@ pub(crate) unsafe fn unboxed<T>(at: NonNull<T>) -> T {
 
 /// # Safety
 /// What was in a box there, of this layout, is there no more.
+#[inline(always)]
 unsafe fn give_back(at: NonNull<u8>, layout: Layout) {
     if layout.size() > 0 && !keep(at, layout) {
         // SAFETY: memory of a box is the global allocator's for its layout, and nobody else has it.
