@@ -69,9 +69,9 @@ pub(crate) struct Args {
     /// Leave the terminal once the volume is mounted: how the command starts itself to stay in the background
     #[arg(long, hide = true)]
     detach: bool,
-    /// Unmount when the process that has started this one ends, however it does
-    #[arg(long, hide = true)]
-    with_parent: bool,
+    /// Unmount when process PID, which has started this one, ends, however it does
+    #[arg(long, value_name = "PID", hide = true)]
+    with_parent: Option<u32>,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -99,9 +99,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !args.foreground && !args.detach {
         return daemon::start(app);
     }
-    if args.with_parent {
-        // What the signal does before it is listened to is right, too.
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    if let Some(parent) = args.with_parent
+        && !end_with(parent)?
+    {
+        app.fail(Status::Failed, format_args!("process {parent}, which was to be waited for, has ended"));
+        return Ok(());
     }
     let metrics = match args.metrics.map(TcpListener::bind).transpose() {
         Ok(metrics) => metrics,
@@ -216,6 +218,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     info!("{image} is no longer mounted on {dir}");
     Ok(())
+}
+
+/// Has this process told to end when its parent does, if that is process `parent`; false if that has ended already.
+fn end_with(parent: u32) -> io::Result<bool> {
+    // What the signal does before it is listened to is right, too.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    Ok(std::os::unix::process::parent_id() == parent)
 }
 
 /// The options as words, with what the volume says where they say nothing.

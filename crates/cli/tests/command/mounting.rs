@@ -564,6 +564,32 @@ fn a_signal_ends_it_as_soon_as_it_is_mounted() {
     sound(&image);
 }
 
+/// Also if that has ended before it could ask to be told.
+#[test]
+fn it_ends_with_the_process_that_it_is_to_end_with() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let dir = image.scratch().join("mnt");
+    fs::create_dir(&dir).expect("a directory");
+    let path = dir.to_str().expect("a plain name");
+    let is_mounted = || fs::read_to_string("/proc/self/mountinfo").expect("mounts").contains(path);
+    let said = failed(&extern4(&image, ["mount", "-f", "--with-parent", "1", "disk.img", "mnt"]), 1);
+    assert!(said.contains("process 1") && !is_mounted(), "{said}");
+    let start = "$0 mount -f --with-parent $$ disk.img mnt >/dev/null 2>&1 & until mountpoint -q mnt; do sleep 0.01; done; echo it > mnt/file";
+    let sh = ["20", "sh", "-c", start, env!("CARGO_BIN_EXE_extern4")];
+    let run = std::process::Command::new("timeout").args(sh).current_dir(image.scratch()).status();
+    assert!(run.expect("a shell").success());
+    let ended = Instant::now();
+    // As long as it has the volume, that is not read.
+    while is_mounted() || extern4(&image, ["cat", "disk.img:/file"]).stdout != b"it\n" {
+        assert!(ended.elapsed() < Duration::from_secs(10), "it goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    sound(&image);
+}
+
 /// The lines that come out of a pipe, until it is closed.
 fn lines_of(pipe: ChildStderr) -> Receiver<String> {
     let (line, lines) = channel();

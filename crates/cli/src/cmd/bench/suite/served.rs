@@ -50,7 +50,10 @@ impl Served {
         let start = || {
             let said = File::create(&log)?;
             let mut command = Command::new(std::env::current_exe()?);
-            command.args(["mount", "--foreground", "--with-parent", "-o"]);
+            command
+                .args(["mount", "--foreground", "--with-parent"])
+                .arg(std::process::id().to_string())
+                .arg("-o");
             let how = if source.writing { "rw" } else { "ro" };
             command.arg(format!("{how},offset={}", source.bytes.start));
             command.arg("--").args([&source.image.file, &dir]);
