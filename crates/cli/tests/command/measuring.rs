@@ -11,7 +11,7 @@ use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{Need, can_run};
 use serde_json::Value;
 
-use crate::mounting::{Served, as_user, copy_command, users_can_mount};
+use crate::mounting::{Served, as_user, copy_command, is_mounted, users_can_mount};
 use crate::run::{command, extern4, failed, ok, partitioned, tool};
 
 const MEASURES: [&str; 11] = [
@@ -238,12 +238,6 @@ fn a_user_has_no_column_of_the_kernel() {
     complete(&report, &MEASURES, &["library", "mount"]);
     assert!(report["sides"][2]["lacks"].as_str().is_some_and(|why| why.contains("root")), "{report}");
     nothing_is_left(&image, &["disk.img", "extern4"]);
-}
-
-/// Whether anything of the image's directory is mounted.
-fn is_mounted(image: &Image) -> bool {
-    let path = image.scratch().to_str().expect("a plain name");
-    fs::read_to_string("/proc/self/mountinfo").is_ok_and(|table| table.contains(path))
 }
 
 /// Whether a loop device stands for anything in the image's directory.

@@ -97,6 +97,12 @@ pub(crate) fn patiently(command: &[&str], dir: &Path) {
     }
 }
 
+/// Whether anything of the image's directory is mounted.
+pub(crate) fn is_mounted(image: &Image) -> bool {
+    let path = image.scratch().to_str().expect("a plain name");
+    fs::read_to_string("/proc/self/mountinfo").expect("mounts").contains(path)
+}
+
 /// `e2fsck` finds nothing.
 #[track_caller]
 pub(crate) fn sound(image: &Image) {
@@ -548,18 +554,16 @@ fn a_signal_ends_it_as_soon_as_it_is_mounted() {
     let image = EMPTY.build();
     let dir = image.scratch().join("mnt");
     fs::create_dir(&dir).expect("a directory");
-    let path = dir.to_str().expect("a plain name");
-    let is_mounted = || fs::read_to_string("/proc/self/mountinfo").expect("mounts").contains(path);
     for round in 0..20 {
         let child = command().args(["mount", "-f"]).arg(&image.path).arg(&dir).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the command runs");
-        while !is_mounted() {
+        while !is_mounted(&image) {
             assert!(child.try_wait().expect("a child").is_none(), "it has ended");
         }
         kill_process(Pid::from_child(&child), Signal::TERM).expect("it is told");
         let output = child.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{round}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(!is_mounted(), "{round}");
+        assert!(!is_mounted(&image), "{round}");
     }
     sound(&image);
 }
@@ -573,17 +577,15 @@ fn it_ends_with_the_process_that_it_is_to_end_with() {
     let image = EMPTY.build();
     let dir = image.scratch().join("mnt");
     fs::create_dir(&dir).expect("a directory");
-    let path = dir.to_str().expect("a plain name");
-    let is_mounted = || fs::read_to_string("/proc/self/mountinfo").expect("mounts").contains(path);
     let said = failed(&extern4(&image, ["mount", "-f", "--with-parent", "1", "disk.img", "mnt"]), 1);
-    assert!(said.contains("process 1") && !is_mounted(), "{said}");
+    assert!(said.contains("process 1") && !is_mounted(&image), "{said}");
     let start = "$0 mount -f --with-parent $$ disk.img mnt >/dev/null 2>&1 & until mountpoint -q mnt; do sleep 0.01; done; echo it > mnt/file";
     let sh = ["20", "sh", "-c", start, env!("CARGO_BIN_EXE_extern4")];
     let run = std::process::Command::new("timeout").args(sh).current_dir(image.scratch()).status();
     assert!(run.expect("a shell").success());
     let ended = Instant::now();
     // As long as it has the volume, that is not read.
-    while is_mounted() || extern4(&image, ["cat", "disk.img:/file"]).stdout != b"it\n" {
+    while is_mounted(&image) || extern4(&image, ["cat", "disk.img:/file"]).stdout != b"it\n" {
         assert!(ended.elapsed() < Duration::from_secs(10), "it goes on");
         std::thread::sleep(Duration::from_millis(5));
     }
