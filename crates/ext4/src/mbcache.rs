@@ -44,7 +44,7 @@ impl Blocks {
     #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
     pub(crate) fn new(options: &OpenOptions) -> Self {
         Self {
-            cache: MbCache::growing(MbCache::BITS_NEAR, MbCache::BITS_48),
+            cache: MbCache::sized(MbCache::BITS_NEAR, MbCache::BITS_FAR),
             #[cfg(feature = "lab")]
             instead: options.block_cache.clone(),
         }

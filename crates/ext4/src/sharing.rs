@@ -70,7 +70,7 @@ impl Sharing {
         Self {
             blocks,
             values: match has_values {
-                true => MbCache::growing(MbCache::BITS_NEAR, MbCache::BITS_48),
+                true => MbCache::sized(MbCache::BITS_NEAR, MbCache::BITS_FAR),
                 false => MbCache::new(0),
             },
             counting: Default::default(),

@@ -218,81 +218,106 @@ fn xattr_evict_vs_find_next() {
     );
 }
 
-/// A cache of one bucket, and four of the next, with an entry.
-fn to_grow() -> MbCache {
-    let cache = MbCache::growing(0, 2);
+/// A cache with an entry, which has one bucket of four in use, or with all in use.
+fn of_size(bits: u32) -> MbCache {
+    let cache = MbCache::sized(0, 2);
+    cache.resize_to(bits);
     cache.insert(HASH, BLOCK);
     cache
 }
 
-/// Makes it grow: there is no room in the first table for a number of 33 bits.
 fn grow(cache: &MbCache) {
-    assert_eq!(cache.insert(HASH, 1 << 32), Inserted::No);
+    cache.resize_to(2);
 }
 
-/// An entry that is taken out while the cache grows is found by nobody from then on, though the next table has it for a moment.
+fn shrink(cache: &MbCache) {
+    cache.resize_to(0);
+}
+
+/// An entry that is taken out while the cache grows or shrinks is found by nobody from then on.
 #[test]
-fn xattr_remove_vs_grow() {
-    race_for(
-        || {
-            let cache = to_grow();
-            cache.insert(HASH, BLOCK + 1);
-            cache
-        },
-        grow,
-        |cache| {
-            let removed = cache.remove(HASH, BLOCK);
-            assert!(!offers(cache, BLOCK));
-            removed
-        },
-        |cache, (), removed| {
-            assert!(removed, "it was in");
-            assert_eq!((cache.stats().entries, cache.stats().capacity), (1, 8));
-            assert!(!offers(cache, BLOCK) && offers(cache, BLOCK + 1));
-        },
-    );
+fn xattr_remove_vs_resize() {
+    fn of_two(bits: u32) -> MbCache {
+        let cache = of_size(bits);
+        cache.insert(HASH, BLOCK + 1);
+        cache
+    }
+    let remove = |cache: &MbCache| {
+        let removed = cache.remove(HASH, BLOCK);
+        assert!(!offers(cache, BLOCK));
+        removed
+    };
+    let end = |cache: &MbCache, (), removed: bool| {
+        assert!(removed, "it was in");
+        assert_eq!(cache.stats().entries, 1);
+        assert!(!offers(cache, BLOCK) && offers(cache, BLOCK + 1));
+    };
+    race_for(|| of_two(0), grow, remove, end);
+    race_for(|| of_two(2), shrink, remove, end);
 }
 
-/// What is put in while the cache grows is moved, or is not in.
+/// What is put in while the cache grows or shrinks is moved, or is not in.
 #[test]
-fn xattr_create_vs_grow() {
-    race_for(
-        to_grow,
-        grow,
-        |cache| cache.insert(HASH, BLOCK + 1) == Inserted::Yes,
-        |cache, (), inserted| {
-            assert_eq!(cache.stats().entries, 1 + u64::from(inserted));
-            assert!(offers(cache, BLOCK) && offers(cache, BLOCK + 1) == inserted);
-        },
-    );
+fn xattr_create_vs_resize() {
+    let create = |cache: &MbCache| cache.insert(HASH, BLOCK + 1) == Inserted::Yes;
+    let end = |cache: &MbCache, (), inserted: bool| {
+        assert_eq!(cache.stats().entries, 1 + u64::from(inserted));
+        assert!(offers(cache, BLOCK) && offers(cache, BLOCK + 1) == inserted);
+        assert!(!inserted || cache.remove(HASH, BLOCK + 1));
+    };
+    race_for(|| of_size(0), grow, create, end);
+    race_for(|| of_size(2), shrink, create, end);
 }
 
-/// Two who find no room: one moves, and nothing is lost.
+/// Two who find that it should be larger: one moves, and nothing is lost.
 #[test]
 fn xattr_grow_twice() {
-    race_for(
-        to_grow,
-        |cache| cache.insert(HASH, 1 << 32),
-        |cache| cache.insert(HASH, 1 << 32),
-        |cache, _, _| {
-            assert!(offers(cache, BLOCK));
-            assert!(cache.remove(HASH, BLOCK) && !offers(cache, BLOCK));
+    race(
+        || of_size(0),
+        grow,
+        grow,
+        |cache| {
+            assert_eq!(cache.stats().capacity, 8);
+            assert!(offers(cache, BLOCK) && cache.remove(HASH, BLOCK) && !offers(cache, BLOCK));
         },
     );
 }
 
-/// One joins a block and its only owner leaves, as above, while the cache grows: who has found it in a table that is being left is told
+/// Who removes an entry may come upon a cache that grows, and then shrinks again.
+#[test]
+fn xattr_remove_vs_grow_and_shrink() {
+    race_for(
+        || of_size(0),
+        |cache| [grow, shrink].iter().for_each(|resize| resize(cache)),
+        |cache| cache.remove(HASH, BLOCK),
+        |cache, (), removed| {
+            assert!(removed, "it was in");
+            assert_eq!((cache.stats().entries, cache.stats().capacity), (0, 2));
+            grow(cache);
+            assert!(!offers(cache, BLOCK));
+        },
+    );
+}
+
+/// One joins a block and its only owner leaves, as above, while the cache grows or shrinks: who has found it where it is no more is told
 /// when it is given up.
 #[test]
-fn xattr_reuse_vs_release_last_vs_grow() {
-    explore(|| {
-        let block = Arc::new(SharedBlock::in_cache(to_grow(), true));
-        let others = [SharedBlock::release as fn(&SharedBlock), |block| grow(&block.cache)].map(|act| {
-            let block = block.clone();
-            thread::spawn(move || act(&block))
+fn xattr_reuse_vs_release_last_vs_resize() {
+    for (bits, resize) in [(0, grow as fn(&MbCache)), (2, shrink)] {
+        explore(move || {
+            let block = Arc::new(SharedBlock::in_cache(of_size(bits), true));
+            let releases = thread::spawn({
+                let block = block.clone();
+                move || block.release()
+            });
+            let resizes = thread::spawn({
+                let block = block.clone();
+                move || resize(&block.cache)
+            });
+            let joined = block.reuse();
+            releases.join().unwrap();
+            resizes.join().unwrap();
+            block.check(joined.into());
         });
-        let joined = block.reuse();
-        others.into_iter().for_each(|other| other.join().unwrap());
-        block.check(joined.into());
-    });
+    }
 }

@@ -87,7 +87,7 @@ impl Bench {
 
 /// Bytes of a cache, and entries in it when as many were put in.
 fn filled() -> (u64, u64) {
-    let cache = MbCache::new(MbCache::BITS_48);
+    let cache = MbCache::new(MbCache::BITS_FAR);
     let mut random = Random(1);
     for block in 1..=cache.stats().capacity {
         cache.insert(random.next(), block);

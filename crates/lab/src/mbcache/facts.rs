@@ -2,17 +2,18 @@
 
 use super::{before, seed};
 use crate::chapter::Fact;
-use extern4_sync::mbcache::{Inserted, MbCache};
+use extern4_sync::mbcache::MbCache;
 
 /// Its bytes and its lines.
 pub(super) fn all() -> Vec<Fact> {
-    let new = grown().stats();
+    let new = MbCache::new(MbCache::BITS_FAR).stats();
     let bytes = [before::WORDS, seed::WORDS].map(|words| (words * size_of::<u64>()) as f64);
     let slab = lines(include_str!("slab.rs"));
     let code = [
         slab + lines(include_str!("before.rs")),
         slab + lines(include_str!("seed.rs")),
         lines(include_str!("../../../sync/src/mbcache.rs"))
+            + lines(include_str!("../../../sync/src/mbcache/bucket.rs"))
             + lines(include_str!("../../../sync/src/shares.rs")),
     ];
     vec![
@@ -22,13 +23,6 @@ pub(super) fn all() -> Vec<Fact> {
         },
         Fact { name: "lines of code, without comments and tests", figures: code.map(|lines| lines as f64) },
     ]
-}
-
-/// A cache that has grown as far as it may, for a number for which there is no room before.
-fn grown() -> MbCache {
-    let cache = MbCache::growing(MbCache::BITS_NEAR, MbCache::BITS_48);
-    while cache.insert(1, (1 << 48) - 1) != Inserted::Yes {}
-    cache
 }
 
 /// Lines of code, up to the tests.

@@ -10,7 +10,7 @@ pub type New = MbCache;
 
 impl Cache for MbCache {
     fn new() -> Self {
-        Self::growing(Self::BITS_NEAR, Self::BITS_48)
+        Self::sized(Self::BITS_NEAR, Self::BITS_FAR)
     }
 
     fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32> {

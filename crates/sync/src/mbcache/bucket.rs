@@ -1,0 +1,217 @@
+//! Buckets of [`MbCache`](super::MbCache): a few entries and what is marked about them, in one cache line.
+//!
+//! ```text
+//! | 8 bits referenced, 8 full, 8 hand, 1 claimed | entry | entry | ... | entry |
+//! ```
+//!
+//! A full bucket gives up an entry by the rule of the clock: those that were of use get a second chance, those marked full go first.
+
+use crate::primitive::{AtomicU64, Ordering, thread};
+
+/// Entries of a bucket.
+#[cfg(not(feature = "loom"))]
+pub(super) const SLOTS: usize = 7;
+/// Few in models.
+#[cfg(feature = "loom")]
+pub(super) const SLOTS: usize = 2;
+/// Words of a bucket.
+pub(super) const WORDS: usize = 8;
+
+/// In a bucket's first word: bits of slots that were of use, bits of slots that are full, the slot whose turn it is, and that
+/// somebody inserts.
+const REFERENCED: u32 = 0;
+const FULL: u32 = 8;
+const HAND: u32 = 16;
+const HAND_BITS: u64 = 0xff << HAND;
+const CLAIMED: u64 = 1 << 24;
+
+/// Where an entry was put.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Put {
+    /// Entries beside it.
+    pub(super) others: u32,
+    /// Another was there.
+    pub(super) takes_place: bool,
+}
+
+/// A slot to put an entry in.
+struct Victim {
+    slot: u32,
+    /// What is in it.
+    entry: u64,
+    /// Entries in the others.
+    others: u32,
+}
+
+/// A bucket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket<'c> {
+    marks: &'c AtomicU64,
+    entries: &'c [AtomicU64; SLOTS],
+}
+
+impl<'c> Bucket<'c> {
+    /// The one in so many words.
+    #[inline]
+    pub(super) fn of(words: &'c [AtomicU64]) -> Self {
+        Self { marks: &words[0], entries: words[1..].first_chunk().expect("a line has room for all") }
+    }
+
+    /// What is in a slot; 0 if nothing is, `None` if there is none.
+    #[inline]
+    pub(super) fn entry(&self, slot: usize) -> Option<u64> {
+        // Acquire: what was done before it was put in, or taken out, is seen by who finds that.
+        Some(self.entries.get(slot)?.load(Ordering::Acquire))
+    }
+
+    /// The slots marked full, as bits.
+    #[inline]
+    pub(super) fn full(&self) -> u64 {
+        self.marks.load(Ordering::Relaxed) >> FULL
+    }
+
+    pub(super) fn find(&self, entry: u64) -> Option<usize> {
+        self.entries.iter().position(|word| word.load(Ordering::Acquire) == entry)
+    }
+
+    /// Notes that an entry that was found in a slot was of use.
+    #[inline]
+    pub(super) fn touch(&self, slot: usize, entry: u64) {
+        self.mark(slot, entry, REFERENCED, true);
+    }
+
+    /// Marks an entry as full, or not any more, if it is in.
+    pub(super) fn set_full(&self, entry: u64, full: bool) {
+        if let Some(slot) = self.find(entry) {
+            self.mark(slot, entry, FULL, full);
+        }
+    }
+
+    /// Those that are empty, as bits. All are looked at: which one is the first cannot be foretold, and a CPU that guesses wrong
+    /// loses more.
+    #[inline]
+    fn empty_slots(&self) -> u64 {
+        let words = self.entries.iter().enumerate();
+        words.fold(0, |slots, (slot, word)| slots | u64::from(word.load(Ordering::Relaxed) == 0) << slot)
+    }
+
+    /// Sets or clears a mark of an entry that was found in a slot.
+    #[inline]
+    fn mark(&self, slot: usize, entry: u64, mark: u32, set: bool) {
+        let bit = 1 << (mark + slot as u32);
+        // Relaxed: marks say nothing about other memory. Not to write what stands there is cheaper for all.
+        let is_set = self.marks.load(Ordering::Relaxed) & bit != 0;
+        match (set, is_set) {
+            (true, false) => {
+                self.marks.fetch_or(bit, Ordering::Relaxed);
+                // Another entry may have taken its place. If one does later, its marks are cleared then.
+                if self.entries[slot].load(Ordering::Acquire) != entry {
+                    self.marks.fetch_and(!bit, Ordering::Relaxed);
+                }
+            }
+            (false, true) => drop(self.marks.fetch_and(!bit, Ordering::Relaxed)),
+            _ => {}
+        }
+    }
+
+    /// Takes an entry out; true if it was in.
+    pub(super) fn remove(&self, entry: u64) -> bool {
+        self.find(entry).is_some_and(|slot| self.take(slot, entry))
+    }
+
+    /// Takes an entry out of its slot; true if it was there.
+    fn take(&self, slot: usize, entry: u64) -> bool {
+        // Release: what was done before is seen by who finds the slot empty. Acquire: by this thread, too, if that is how it finds the
+        // slot; see "Resizing" in `MbCache`.
+        self.entries[slot].compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The right to insert; `None` if somebody has it.
+    pub(super) fn claim(&self) -> Option<Claim<'_, 'c>> {
+        let before = self.marks.fetch_or(CLAIMED, Ordering::Acquire);
+        (before & CLAIMED == 0).then(|| Claim { bucket: self, cleared: 0 })
+    }
+
+    /// The same, when whoever inserts is done; nobody waits for anything meanwhile.
+    pub(super) fn wait_for_claim(&self) -> Claim<'_, 'c> {
+        loop {
+            if let Some(claim) = self.claim() {
+                return claim;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+/// The right to insert into a bucket.
+pub(super) struct Claim<'b, 'c> {
+    bucket: &'b Bucket<'c>,
+    /// Marks of entries that have had their place taken. They are cleared as the claim is given back, at once.
+    cleared: u64,
+}
+
+impl Claim<'_, '_> {
+    /// Puts an entry in.
+    pub(super) fn put(&mut self, entry: u64) -> Put {
+        loop {
+            let Victim { slot, entry: old, others } = self.victim();
+            let word = &self.bucket.entries[slot as usize];
+            // If it fails, the old one has been removed meanwhile, as happens at most once to each slot: nobody else inserts.
+            if word.compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                self.cleared |= 1 << (REFERENCED + slot) | 1 << (FULL + slot);
+                return Put { others, takes_place: old != 0 };
+            }
+        }
+    }
+
+    /// Moves the entries that are to go to another bucket there, and gives up those that are full, which would be the first to go. If
+    /// one of these is not full any more, somebody inserts it, or has lost a hint. So many are given up.
+    pub(super) fn give_to(&self, other: &mut Claim<'_, '_>, is_to_go: impl Fn(u64) -> bool) -> u64 {
+        let full = self.bucket.full();
+        let mut gone = 0;
+        for (slot, word) in self.bucket.entries.iter().enumerate() {
+            let entry = word.load(Ordering::Acquire);
+            if entry != 0 && is_to_go(entry) && self.bucket.take(slot, entry) {
+                let is_full = full >> slot & 1 != 0;
+                gone += u64::from(is_full || other.put(entry).takes_place);
+            }
+        }
+        gone
+    }
+
+    /// The slot to use: an empty one, or one marked full, or that of the clock's hand.
+    fn victim(&self) -> Victim {
+        let bucket = self.bucket;
+        let entry = |slot: u32| bucket.entries[slot as usize].load(Ordering::Relaxed);
+        let empty = bucket.empty_slots();
+        if empty != 0 {
+            let others = SLOTS as u32 - empty.count_ones();
+            return Victim { slot: empty.trailing_zeros(), entry: 0, others };
+        }
+        let victim = |slot| Victim { slot, entry: entry(slot), others: SLOTS as u32 - 1 };
+        let slots = 0..SLOTS as u32;
+        let marks = bucket.marks.load(Ordering::Relaxed) & !self.cleared;
+        if let Some(full) = slots.clone().find(|slot| marks >> (FULL + slot) & 1 != 0) {
+            return victim(full);
+        }
+        let hand = (marks >> HAND) as u32 & 0xff;
+        let turn = slots.map(|step| (hand + step) % SLOTS as u32);
+        let is_referenced = |slot: u32| marks >> (REFERENCED + slot) & 1 != 0;
+        // Those before it had their second chance; if all had, it is the first one's turn again.
+        let passed = turn.clone().take_while(|slot| is_referenced(*slot));
+        let second_chances: u64 = passed.map(|slot| 1 << (REFERENCED + slot)).sum();
+        let slot = turn.clone().find(|slot| !is_referenced(*slot)).unwrap_or(hand);
+        let next = u64::from((slot + 1) % SLOTS as u32);
+        // Relaxed: the hand moves under the claim.
+        bucket.marks.fetch_and(!(second_chances | HAND_BITS), Ordering::Relaxed);
+        bucket.marks.fetch_or(next << HAND, Ordering::Relaxed);
+        victim(slot)
+    }
+}
+
+impl Drop for Claim<'_, '_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `Bucket::claim`.
+        self.bucket.marks.fetch_and(!(CLAIMED | self.cleared), Ordering::Release);
+    }
+}
