@@ -1,6 +1,7 @@
 //! Concurrency primitives: what the metadata hot paths share.
 //!
 //! - [`rcu`]: readers that take no lock and write nothing shared, values freed once no reader can see them.
+//! - [`learned`]: what is known of something that may be there or not, filled once by who asks, or set.
 //! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
 //! - [`shared`]: counted references whose values RCU readers may look at; or noted ones, of what is held again and again.
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
@@ -38,6 +39,7 @@ pub mod bravo;
 mod epoch;
 pub mod hash_table;
 pub mod holders;
+pub mod learned;
 pub mod lglock;
 pub mod lock_order;
 pub mod mbcache;

@@ -2,8 +2,8 @@
 //!
 //! Whether an inode has an access ACL stands in its permission word: none, unknown, present; and so does whether it is
 //! known to have no default ACL. So to learn that there is none costs the one load that the mode costs, and so does learning that
-//! there is one which refuses nobody what is asked. Only what is present has a slot: an immutable ACL behind an RCU pointer, which
-//! readers follow with no lock and no count.
+//! there is one which refuses nobody what is asked. Only what is present has a slot, which points to an immutable ACL: readers follow
+//! it with no lock and no count ([`Learned`]).
 //!
 //! # Filling and setting
 //! A slot starts empty, is filled once, and never becomes empty again:
@@ -28,26 +28,24 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use extern4_sync::learned::Learned;
 use extern4_sync::per_thread::PerThread;
-use extern4_sync::rcu::{Guard, RcuOption};
+use extern4_sync::rcu::Guard;
 use hashbrown::HashTable;
 
 use crate::acl::{Acl, AclEntry, AclKind};
 use crate::lock::{self, Mutex};
 use crate::name::{hash_words, new_seed};
 
-/// An answer of the file system, or what has been set. `None` is the answer that there is no ACL.
-struct Known(Option<Arc<Acl>>);
-
 /// The ACLs of one inode that had to be read.
 #[derive(Default)]
 pub(crate) struct AclSlots {
-    access: RcuOption<Known>,
-    default: RcuOption<Known>,
+    access: Learned<Acl>,
+    default: Learned<Acl>,
 }
 
 impl AclSlots {
-    fn slot(&self, kind: AclKind) -> &RcuOption<Known> {
+    fn slot(&self, kind: AclKind) -> &Learned<Acl> {
         match kind {
             AclKind::Access => &self.access,
             AclKind::Default => &self.default,
@@ -56,18 +54,23 @@ impl AclSlots {
 
     /// What the slot holds; `None` if it has not been filled.
     #[inline]
-    pub(crate) fn get<'g>(&'g self, kind: AclKind, guard: &'g Guard) -> Option<Option<&'g Arc<Acl>>> {
-        self.slot(kind).load(guard).map(|known| known.0.as_ref())
+    pub(crate) fn get<'g>(&'g self, kind: AclKind, guard: &'g Guard) -> Option<Option<&'g Acl>> {
+        self.slot(kind).get(guard)
+    }
+
+    /// The same, to keep.
+    pub(crate) fn get_counted(&self, kind: AclKind, guard: &Guard) -> Option<Option<Arc<Acl>>> {
+        self.slot(kind).get_counted(guard)
     }
 
     /// Fills the slot if it is empty; says whether it did.
-    pub(crate) fn fill(&self, kind: AclKind, acl: Option<Arc<Acl>>, guard: &Guard) -> bool {
-        self.slot(kind).compare_exchange(None, Some(Known(acl)), guard).is_ok()
+    pub(crate) fn fill(&self, kind: AclKind, acl: Option<Arc<Acl>>) -> bool {
+        self.slot(kind).fill(acl)
     }
 
     /// Puts a new ACL in.
     pub(crate) fn set(&self, kind: AclKind, acl: Option<Arc<Acl>>) {
-        self.slot(kind).store(Some(Known(acl)));
+        self.slot(kind).set(acl);
     }
 }
 
@@ -175,9 +178,9 @@ mod tests {
         let guard = pin();
         assert!(slots.get(AclKind::Access, &guard).is_none());
         slots.set(AclKind::Access, None);
-        assert!(!slots.fill(AclKind::Access, Some(Arc::new(acl(1))), &guard));
+        assert!(!slots.fill(AclKind::Access, Some(Arc::new(acl(1)))));
         assert_eq!(slots.get(AclKind::Access, &guard), Some(None));
-        assert!(slots.fill(AclKind::Default, Some(Arc::new(acl(1))), &guard));
-        assert_eq!(**slots.get(AclKind::Default, &guard).unwrap().unwrap(), acl(1));
+        assert!(slots.fill(AclKind::Default, Some(Arc::new(acl(1)))));
+        assert_eq!(*slots.get(AclKind::Default, &guard).unwrap().unwrap(), acl(1));
     }
 }

@@ -192,10 +192,7 @@ impl Inode {
     /// Owner, group, the permission word, and what is known of the access ACL, as [`cached_acl`](Self::cached_acl) says
     /// it: of one moment.
     #[inline]
-    pub(crate) fn standing<'g>(
-        &'g self,
-        guard: &'g Guard,
-    ) -> (u32, u32, PermBits, Option<Option<&'g Arc<Acl>>>) {
+    pub(crate) fn standing<'g>(&'g self, guard: &'g Guard) -> (u32, u32, PermBits, Option<Option<&'g Acl>>) {
         let (uid, gid, (bits, acl)) = self.attr.owner_with(|| {
             let bits = self.perm.load();
             (bits, self.cached_acl(AclKind::Access, bits, guard))
@@ -390,12 +387,8 @@ impl Inode {
         kind: AclKind,
         bits: PermBits,
         guard: &'g Guard,
-    ) -> Option<Option<&'g Arc<Acl>>> {
-        let none = match kind {
-            AclKind::Access => bits.acl() == AclState::None,
-            AclKind::Default => bits.no_default_acl(),
-        };
-        if none { Some(None) } else { self.acls.get(kind, guard) }
+    ) -> Option<Option<&'g Acl>> {
+        if bits.has_no_acl(kind) { Some(None) } else { self.acls.get(kind, guard) }
     }
 
     /// An ACL, from the cache or read by `fs`.
@@ -416,7 +409,7 @@ impl Inode {
     pub(crate) fn learn_acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<()> {
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
         let state = AclState::of(acl.as_deref());
-        if self.acls.fill(kind, acl, &pin()) && kind == AclKind::Access {
+        if self.acls.fill(kind, acl) && kind == AclKind::Access {
             // Only from unknown: who has set another meanwhile has said so in the word, or is about to.
             let learn =
                 |bits: PermBits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, state));
@@ -429,8 +422,11 @@ impl Inode {
     /// ahead of it.
     fn known_acl(&self, kind: AclKind) -> Option<Option<Arc<Acl>>> {
         let guard = pin();
-        let (.., known) = self.attr.owner_with(|| self.cached_acl(kind, self.perm(), &guard));
-        known.map(|known| known.cloned())
+        let known = || match self.perm().has_no_acl(kind) {
+            true => Some(None),
+            false => self.acls.get_counted(kind, &guard),
+        };
+        self.attr.owner_with(known).2
     }
 
     /// The target of a symbolic link, if it has been read.

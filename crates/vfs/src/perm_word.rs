@@ -21,7 +21,7 @@
 
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
-use crate::acl::Acl;
+use crate::acl::{Acl, AclKind};
 use crate::attr::{FileFlags, FileType};
 use crate::attr_cell::Writer;
 
@@ -148,8 +148,17 @@ impl PermBits {
     }
 
     /// Known to have no default ACL.
-    pub(crate) fn no_default_acl(self) -> bool {
+    fn no_default_acl(self) -> bool {
         self.0 & NO_DEFAULT_ACL != 0
+    }
+
+    /// Known to have no ACL of this kind.
+    #[inline]
+    pub(crate) fn has_no_acl(self, kind: AclKind) -> bool {
+        match kind {
+            AclKind::Access => self.acl() == AclState::None,
+            AclKind::Default => self.no_default_acl(),
+        }
     }
 
     pub(crate) fn with_no_default_acl(self, none: bool) -> Self {

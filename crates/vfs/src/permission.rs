@@ -335,7 +335,7 @@ fn judge_by<'g>(
 #[inline]
 fn granted<'g>(
     cred: &Cred,
-    (uid, gid, bits, acl): (u32, u32, PermBits, Option<Option<&'g Arc<Acl>>>),
+    (uid, gid, bits, acl): (u32, u32, PermBits, Option<Option<&'g Acl>>),
     want: Access,
     allows: impl FnOnce(&'g Acl, u32) -> bool,
 ) -> Verdict {

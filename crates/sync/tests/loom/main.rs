@@ -6,6 +6,7 @@ mod bravo;
 mod hash_table;
 mod holders;
 mod latch;
+mod learned;
 mod lglock;
 mod percpu;
 mod rcu;
