@@ -349,26 +349,31 @@ mod tests {
     use super::*;
     use crate::tree::diff;
 
-    /// A journal whose replay changes nothing would prove nothing of those who replay it.
+    /// A journal whose replay changes nothing would prove nothing of those who replay it. Who has this machine write everything at
+    /// the wrong moment (`sync`) has one made that is so, but not each time.
     #[test]
     fn every_journal_matters() {
         for spec in SPECS {
             if !spec.can_run() {
                 return;
             }
-            let start = std::time::Instant::now();
-            let image = spec.build();
-            let built = start.elapsed();
-            let replayed = spec.oracle_tree(&image);
-            println!(
-                "{:24} {:5} entries, built in {built:.1?}, read in {:.1?}",
-                spec.name,
-                replayed.len(),
-                start.elapsed() - built
-            );
-            if let Some(before) = spec.tree_without_journal(&image) {
-                assert!(diff(&before, &replayed, 1).is_some(), "{}: the journal changes nothing", spec.name);
-            }
+            let matters = (0..TRIES).any(|_| matters(spec));
+            assert!(matters, "{}: the journal changes nothing", spec.name);
         }
+    }
+
+    /// Whether the replay changes anything in an image that is made for it.
+    fn matters(spec: &CrashSpec) -> bool {
+        let start = std::time::Instant::now();
+        let image = spec.build();
+        let built = start.elapsed();
+        let replayed = spec.oracle_tree(&image);
+        println!(
+            "{:24} {:5} entries, built in {built:.1?}, read in {:.1?}",
+            spec.name,
+            replayed.len(),
+            start.elapsed() - built
+        );
+        spec.tree_without_journal(&image).is_none_or(|before| diff(&before, &replayed, 1).is_some())
     }
 }
