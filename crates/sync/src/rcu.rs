@@ -71,15 +71,6 @@ pub struct RcuOption<T> {
     owns: PhantomData<Box<T>>,
 }
 
-/// What [`RcuOption::compare_exchange`] and [`Rcu::compare_exchange`] give back when they did not replace the value.
-#[derive(Debug)]
-pub struct Mismatch<N, C> {
-    /// The value that was not stored.
-    pub new: N,
-    /// The value that is there.
-    pub current: C,
-}
-
 // The bounds hold for every constructor, so for every value there is: `Send` because a value is dropped on any
 // thread, `Sync` because readers share it, `'static` because it is dropped later than its last use.
 impl<T: Send + Sync + 'static> RcuOption<T> {
@@ -118,33 +109,6 @@ impl<T: Send + Sync + 'static> RcuOption<T> {
     /// Replaces the value.
     pub fn store(&self, value: Option<T>) {
         self.swap(value, &pin());
-    }
-
-    /// Replaces the value if it is still `current`, compared by address: the very value that was loaded under this
-    /// guard, since its address cannot be reused before. Gives back a reference to what is now stored.
-    pub fn compare_exchange<'g>(
-        &'g self,
-        current: Option<&'g T>,
-        value: Option<T>,
-        guard: &'g Guard,
-    ) -> Result<Option<&'g T>, Mismatch<Option<T>, Option<&'g T>>> {
-        let current = current.map_or(ptr::null_mut(), |current| ptr::from_ref(current).cast_mut());
-        let new = into_raw(value);
-        // AcqRel: as in `swap`. Acquire on failure: L for the value that is there.
-        match self.ptr.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(old) => {
-                // SAFETY: the exchange unlinked `old`, and only one thread can have unlinked it.
-                unsafe { retire(old, guard) };
-                // SAFETY: as in `load`; who retires `new` does so after the guard pinned.
-                Ok(unsafe { new.as_ref() })
-            }
-            Err(current) => {
-                // SAFETY: `new` came from `into_raw` above and was not published.
-                let new = unsafe { from_raw(new) };
-                // SAFETY: as in `load`.
-                Err(Mismatch { new, current: unsafe { current.as_ref() } })
-            }
-        }
     }
 }
 
@@ -193,20 +157,6 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// Replaces the value.
     pub fn store(&self, value: T) {
         self.0.store(Some(value));
-    }
-
-    /// Replaces the value if it is still `current`, compared by address, as [`RcuOption::compare_exchange`] does.
-    pub fn compare_exchange<'g>(
-        &'g self,
-        current: &'g T,
-        value: T,
-        guard: &'g Guard,
-    ) -> Result<&'g T, Mismatch<T, &'g T>> {
-        match self.0.compare_exchange(Some(current), Some(value), guard) {
-            Ok(stored) => Ok(present(stored)),
-            Err(Mismatch { new: Some(new), current }) => Err(Mismatch { new, current: present(current) }),
-            Err(Mismatch { new: None, .. }) => unreachable!("a value that was not stored is given back"),
-        }
     }
 }
 
@@ -320,35 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn compare_exchange_replaces_only_what_was_seen() {
-        let cell = RcuOption::new(None);
-        let guard = pin();
-        let first = cell.compare_exchange(None, Some(1), &guard).unwrap();
-        assert_eq!(first, Some(&1));
-        let lost = cell.compare_exchange(None, Some(2), &guard).unwrap_err();
-        assert_eq!((lost.new, lost.current), (Some(2), Some(&1)));
-        let equal_but_elsewhere = 1;
-        assert!(cell.compare_exchange(Some(&equal_but_elsewhere), None, &guard).is_err());
-        assert_eq!(cell.compare_exchange(first, None, &guard).unwrap(), None);
-        assert!(cell.is_none());
-    }
-
-    #[test]
     fn readers_and_writers_together_see_whole_values() {
         let cell = Rcu::new([0u64; 8]);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    for _ in 0..20_000 {
+                    for round in 1..=20_000 {
                         let guard = pin();
-                        let seen = cell.load(&guard);
-                        assert!(seen.iter().all(|&word| word == seen[0]));
-                        let next = [seen[0] + 1; 8];
-                        let _ = cell.compare_exchange(seen, next, &guard);
+                        let seen = [cell.swap([round; 8], &guard), cell.load(&guard)];
+                        assert!(seen.iter().all(|seen| seen.iter().all(|&word| word == seen[0])));
                     }
                 });
             }
         });
-        assert!(cell.load(&pin())[0] >= 20_000);
+        assert_eq!(cell.load(&pin())[0], 20_000);
     }
 }
