@@ -26,7 +26,7 @@ pub struct Learned<T> {
     owns: PhantomData<Arc<T>>,
 }
 
-// The bounds hold for every constructor, so for every value there is: `Send` because a value is dropped on any thread, `Sync`
+// The bounds hold for whatever puts a value in, so for every value there is: `Send` because it is dropped on any thread, `Sync`
 // because readers share it, `'static` because it is dropped later than its last use.
 impl<T: Send + Sync + 'static> Learned<T> {
     /// What is known; `None` if nobody has asked.
@@ -119,15 +119,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Learned<T> {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
-
-    /// Runs the epochs until the caller alone has a count.
-    fn freed(value: &Arc<u32>) -> bool {
-        (0..30_000).any(|_| {
-            pin().flush();
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            Arc::strong_count(value) == 1
-        })
-    }
+    use crate::rcu::tests::freed;
 
     #[test]
     fn the_first_answer_stays_until_another_is_set() {

@@ -240,13 +240,13 @@ mod model {
 }
 
 #[cfg(all(test, not(feature = "loom")))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::Arc;
 
     /// Runs the epochs until `value` is held by the caller alone. Other tests' read sections hold them up, and on a
     /// busy machine those may last.
-    fn freed(value: &Arc<()>) -> bool {
+    pub(crate) fn freed<T>(value: &Arc<T>) -> bool {
         (0..30_000).any(|_| {
             pin().flush();
             std::thread::sleep(std::time::Duration::from_millis(1));

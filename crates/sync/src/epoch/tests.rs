@@ -54,6 +54,7 @@ fn collector() -> &'static Collector {
 mod real {
     use super::*;
     use crate::epoch::bag::BAG;
+    use crate::rcu::tests::freed;
     use std::cell::RefCell;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{Arc, Barrier};
@@ -66,15 +67,6 @@ mod real {
 
     fn left(value: &Arc<()>) -> usize {
         Arc::strong_count(value) - 1
-    }
-
-    /// Flushes until nobody but the caller has `value`, while other tests' sections come and go.
-    fn freed(value: &Arc<()>) -> bool {
-        (0..30_000).any(|_| {
-            local::pin().flush();
-            thread::sleep(std::time::Duration::from_millis(1));
-            left(value) == 0
-        })
     }
 
     fn retire(value: &Arc<()>) {
