@@ -1,7 +1,7 @@
 //! A cache of where contents are found by their hash: hash to the number of a block, or of an inode, that holds such contents.
 //!
 //! What it says is a hint. The caller compares the contents, and decides by other means ([`crate::shares`]) whether what he
-//! found can still be shared. So nothing here is counted, pinned or waited for, and an entry may be lost at any time. Kept up by
+//! found can still be shared. So nothing that is found is counted, pinned or waited for, and an entry may be lost at any time. Kept up by
 //! the caller is one rule: who gives a number up [removes](MbCache::remove) its entry first, and who inserts one holds on to what
 //! the number stands for meanwhile. Then what [`Candidate::is_in`] says was in had not been given up when it looked.
 //!
@@ -22,7 +22,7 @@
 //! # Protocol
 //! An entry is one word. It is put in and taken out whole, by a compare-and-swap; who succeeds counts it. Inserting claims the
 //! bucket, so that of two who insert the same, one finds it there: a pair of hash and number is never in twice. Who finds the
-//! bucket claimed gives up, for it is a cache. Lookups ask for no claim, nor do removals but while something is moved. Marks are bits
+//! bucket claimed gives up, for it is a cache. Lookups ask for no claim, nor do removals, unless something is moved. Marks are bits
 //! of one word, and are only changed by atomic *or* and *and*, so that none is lost but that of an entry that is being put in.
 //!
 //! # Resizing
@@ -276,7 +276,7 @@ impl MbCache {
         Bucket::of(&self.words[self.start..][index * WORDS..][..WORDS])
     }
 
-    /// The same where something is being moved, or was when somebody looked.
+    /// Takes an entry out that is moved, or has been since somebody looked; true if it was in.
     #[cold]
     fn remove_moved(&self, hash: u32, entry: u64) -> bool {
         loop {
