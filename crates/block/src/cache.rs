@@ -33,14 +33,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use extern4_sync::percpu::{Padded, PerCpu};
-use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use extern4_sync::rcu::{self, Guard};
-use extern4_sync::shares::Shares;
 use extern4_sync::spare::Bytes;
 use extern4_sync::table::{Held, Seen, Table};
 use extern4_sync::tally::Tally;
 
-pub use self::buffer::{Buffer, Pin};
+pub use self::buffer::{Buffer, Found, Pin};
 pub use self::changed::{Image, Unsealed};
 
 use self::buffer::Block;
@@ -208,6 +207,16 @@ impl BufferCache {
         Some(found.look(&guard, f))
     }
 
+    /// Calls `f` with block `block` if that is in memory; `None` otherwise. `f` runs in a read section of RCU: it must not
+    /// wait for anything that waits for such.
+    #[inline]
+    pub fn with_found<R>(&self, block: u64, f: impl FnOnce(Found<'_>) -> R) -> Option<R> {
+        let guard = &rcu::pin();
+        let block = self.table.get(block, guard).map(Seen::value).filter(|found| found.is_ready())?;
+        self.hits.add([1]);
+        Some(f(Found { block, guard }))
+    }
+
     /// Reads block `block` from the device once more if it is in memory, after it has been [written](Self::write) past the cache: as
     /// after a load, nothing is known of it and nothing put off. No change of it waits to be written, and nobody writes it at the same
     /// time.
@@ -286,7 +295,7 @@ impl BufferCache {
             self.publish(&held, Ok(self.blank()));
         }
         let mut buffer = finish(held)?;
-        buffer.shares().renew();
+        buffer.renew_shares();
         buffer.change(|bytes, unsealed| {
             bytes.fill(0);
             *unsealed = Unsealed::default();
@@ -389,15 +398,7 @@ impl BufferCache {
         if let Some(held) = found {
             return (held, false);
         }
-        let placeholder = Block {
-            number: block,
-            flags: AtomicU32::new(0),
-            shares: Shares::new(),
-            image: OnceLock::new(),
-            changed: std::sync::OnceLock::new(),
-            tag: AtomicU64::new(0),
-        };
-        let (held, mine) = self.table.find_or_insert(block, placeholder);
+        let (held, mine) = self.table.find_or_insert(block, Block::empty(block));
         if mine {
             self.make_room();
         }

@@ -14,7 +14,7 @@ mod error;
 pub mod partition;
 mod writer;
 
-pub use cache::{Buffer, BufferCache, CacheOptions, CacheStats, Image, Pin, Unsealed};
+pub use cache::{Buffer, BufferCache, CacheOptions, CacheStats, Found, Image, Pin, Unsealed};
 pub use device::crash::CrashDevice;
 pub use device::fault::FaultDevice;
 pub use device::file::{FileDevice, FileOptions};

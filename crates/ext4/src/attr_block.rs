@@ -4,26 +4,35 @@
 //! shared is never changed; who wants other attributes leaves it to the others.
 //!
 //! # Who comes and who goes
-//! How many have the block is also in a word of its buffer, [`Buffer::shares`]. It is noted from the header when somebody first
-//! needs it, and is the one that decides:
+//! How many have the block is in a word of its buffer, [`Buffer::shares`]. It is noted from the header when somebody first needs it, and
+//! is the one that decides:
 //!
-//! - To join, an inode raises it from what it was when the contents were compared. Only then does it ask the journal for the block:
-//!   that would take back a revocation, which of a block that is no more must stay.
+//! - To join, an inode raises it, and compares the contents when it has the block: nobody changes or frees it then. If they are not what
+//!   it wanted, it leaves again, as everybody does, and may be the last.
 //! - The last who leaves closes it, then takes the block out of the cache of hints, and frees it. So nobody joins a block that is
 //!   being freed, and nobody who has joined finds it freed.
-//! - Who leaves it to others lowers the word inside his change of the header, so that whoever is the last comes after that.
 //! - Who has it alone and wants to change it closes it meanwhile.
 //!
-//! A word is as old as its buffer, so whoever finds a block through the cache looks once more whether it is there when he holds the
-//! buffer: if it is, the block had not been given up, and the word is about this life of it.
+//! A word is as old as its buffer. A block that was found through the cache may have been given up, and nobody may know how many have it:
+//! whoever is about to note that looks once more whether it is there when he holds the buffer. If it is, the block had not been given up.
 //!
-//! The header gets what the word says at that moment. All who changed the word have a handle on the same transaction, and the last
-//! of them to change the header writes what all have made of it.
+//! # The journal
+//! The header gets what the word says when the transaction is closed ([`crate::seal`]), while nobody has a handle. For that the block has
+//! to be part of the transaction as soon as the word has changed:
+//!
+//! - Who joins a block that is not asks the journal for it when he has joined, no sooner: that would take back a revocation, which of a
+//!   block that is no more must stay.
+//! - Who leaves such a block to others does so inside his change of it, so that whoever is the last comes after that.
+//! - Most blocks that are shared are part of it already. Who joins or leaves one of these writes the word and nothing else
+//!   ([`Change::join_again`], [`Change::leave_again`]). A block that is part of it stays so until it is freed, and if it is an attribute block
+//!   again after that, it has become part of it again; so it may be asked for before he has joined.
 
-use extern4_block::Buffer;
+use extern4_block::{Buffer, Found};
 use extern4_disk::xattr::{self, Attrs, Header, REFCOUNT_MAX, hash};
 use extern4_disk::{Place, Structure};
-use extern4_sync::shares::{Joined, Left};
+use extern4_sync::primitive::AtomicU32;
+use extern4_sync::primitive::Ordering::Relaxed;
+use extern4_sync::shares::{Joined, Left, Shares};
 use extern4_vfs::Errno;
 
 use crate::attrs::{Attribute, borrowed};
@@ -65,13 +74,9 @@ impl Change<'_> {
         if list.is_empty() {
             return self.leave_block(info);
         }
-        let old = self.fs.attribute_block(info)?;
-        // It is being deleted, and closed for good.
-        let deleted = old.as_ref().is_some_and(|(buffer, _)| buffer.shares().look().is_closed());
+        let deleted = self.has_closed_block(info)?;
         let hash = hash::entries(list.iter().map(|attribute| attribute.as_attr().hash));
-        if !deleted && let Some(block) = self.join_block(list, hash) {
-            // Who looks at a block that is changed has it copied.
-            drop(old);
+        if !deleted && let Some(block) = self.join_block(list, hash)? {
             self.leave_block(info)?;
             self.put_block(info, block)?;
             // The block has what it refers to counted.
@@ -79,7 +84,7 @@ impl Change<'_> {
         }
         let mut values: Vec<_> = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino).collect();
         remove_one(&mut values, made);
-        if let Some((buffer, place)) = old
+        if let Some((buffer, place)) = self.fs.attribute_block(info)?
             && self.close(&buffer, place)?
         {
             return self.change_in_place(info, buffer, &Contents { list, hash, values }, deleted);
@@ -96,9 +101,18 @@ impl Change<'_> {
         self.put_block(info, buffer.number())
     }
 
+    /// Whether the inode is being deleted, and has its block closed for good.
+    fn has_closed_block(&self, info: &InodeInfo) -> Result<bool> {
+        if info.fields().links() > 0 {
+            return Ok(false);
+        }
+        let old = self.fs.attribute_block(info)?;
+        Ok(old.is_some_and(|(buffer, _)| buffer.shares().look().is_closed()))
+    }
+
     /// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
     /// transaction is durable, and there may be many of those: so the search goes on where the last one in this transaction came
-    /// to its end.
+    /// to its end. It is closed.
     fn new_attr_block(&self, info: &InodeInfo) -> Result<Buffer> {
         let geometry = self.fs.superblock().geometry();
         let near = info.fields().xattr_block().unwrap_or_else(|| self.fs.home_of(info.ino()));
@@ -107,7 +121,10 @@ impl Change<'_> {
         let goal = behind.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
         let block = self.allocate(goal, 1)?.start;
         self.writer.sharing.set_behind(group, self.tid(), block + 1);
-        self.fresh(block)
+        let buffer = self.fresh(block)?;
+        // Somebody may look at it who has found what was there before.
+        buffer.shares().renew();
+        Ok(buffer)
     }
 
     /// Changes the block of one inode, which has been closed.
@@ -132,21 +149,31 @@ impl Change<'_> {
 
     /// The inode does without its attribute block, which is freed if it was nobody else's, and what it refers to given up.
     pub(crate) fn leave_block(&self, info: &mut InodeInfo) -> Result<()> {
-        let Some((mut buffer, place)) = self.fs.attribute_block(info)? else { return Ok(()) };
-        if self.is_last(&mut buffer, place)? {
-            let values = values_of(&Attrs::in_block(&buffer, place)?.1);
-            self.free(buffer.number()..buffer.number() + 1, true)?;
-            values.into_iter().try_for_each(|ino| self.release_ea_inode(ino, place))?;
+        let Some(block) = info.fields().xattr_block() else { return Ok(()) };
+        let place = place_of(info).block(block);
+        let left = match self.leave_again(block) {
+            Some(left) => left?,
+            None => self.leave_first(&mut self.fs.attribute_block_at(block, place)?, place)?,
+        };
+        if left == Left::Last {
+            self.free_attr_block(block, place)?;
         }
         info.fields_mut().set_xattr_block(None);
         self.charge(info, -1)
+    }
+
+    /// Frees an attribute block that nobody has, and gives up what it refers to.
+    fn free_attr_block(&self, block: u64, place: Place) -> Result<()> {
+        let values = values_of(&Attrs::in_block(&self.fs.attribute_block_at(block, place)?, place)?.1);
+        self.free(block..block + 1, true)?;
+        values.into_iter().try_for_each(|ino| self.release_ea_inode(ino, place))
     }
 
     /// Sees to it that an inode that is deleted has its attribute block alone, and that it stays so as long as the buffer is held:
     /// leaves it, if others have it.
     pub(crate) fn have_block_alone(&self, info: &mut InodeInfo) -> Result<Option<Buffer>> {
         let Some((mut buffer, place)) = self.fs.attribute_block(info)? else { return Ok(None) };
-        if self.is_last(&mut buffer, place)? {
+        if self.leave_first(&mut buffer, place)? == Left::Last {
             return Ok(Some(buffer));
         }
         let old = self.fs.attributes(info)?;
@@ -159,11 +186,30 @@ impl Change<'_> {
         Ok(None)
     }
 
-    /// Whether the inode, which gives its block up, was the last who had it: then nobody finds it any more. If not, it has left.
-    fn is_last(&self, buffer: &mut Buffer, place: Place) -> Result<bool> {
+    /// The inode gives its block up. If it was the last who had it, nobody finds the block any more.
+    fn leave_first(&self, buffer: &mut Buffer, place: Place) -> Result<Left> {
         let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
-        let leave = || Ok(if self.close(buffer, place)? { Left::Last } else { self.leave(buffer) });
-        Ok(self.writer.sharing.blocks.leave(hash, block, leave)? == Left::Last)
+        let leave = || Ok(if self.close(buffer, place)? { Left::Last } else { self.leave_in_change(buffer) });
+        self.writer.sharing.blocks.leave(hash, block, leave)
+    }
+
+    /// The same for a block that is part of the transaction and that others have, as far as is known; `None` for any other.
+    fn leave_again(&self, block: u64) -> Option<Result<Left>> {
+        let left = self.fs.cache.with_found(block, |found| {
+            if !self.is_part(&found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
+                return None;
+            }
+            self.note_begun();
+            let hash = found.look(xattr::stored_hash);
+            Some(self.writer.sharing.blocks.leave(hash, block, || Ok(found.shares().leave())))
+        });
+        left.flatten()
+    }
+
+    /// Whether it is an attribute block that is part of the transaction.
+    fn is_part(&self, found: &Found<'_>) -> bool {
+        // Relaxed: it says nothing about other memory.
+        self.has(found.tag()) && found.flags().load(Relaxed) & Verified::XattrBlock as u32 != 0
     }
 
     /// Takes a block that the inode has out of sharing; false if others have it.
@@ -176,17 +222,18 @@ impl Change<'_> {
     }
 
     /// Leaves a block that others have to them. If they have left it meanwhile, nothing is changed.
-    fn leave(&self, buffer: &mut Buffer) -> Left {
+    fn leave_in_change(&self, buffer: &mut Buffer) -> Left {
         let pin = buffer.pin();
-        self.edit_block(buffer, |bytes| {
-            let left = pin.shares().leave();
-            store_count(&pin, bytes);
-            left
-        })
+        note_shared(buffer.flags());
+        self.edit_block(buffer, |_| pin.shares().leave())
     }
 
     /// Lets others share a block that the inode has alone.
     fn open(&self, buffer: &Buffer) {
+        // Relaxed: it is a hint.
+        if buffer.flags().load(Relaxed) & IS_SHARED != 0 {
+            buffer.flags().fetch_and(!IS_SHARED, Relaxed);
+        }
         buffer.shares().open();
         let hash = xattr::stored_hash(buffer);
         if hash != 0 {
@@ -195,47 +242,94 @@ impl Change<'_> {
     }
 
     /// Finds a block that holds `list`, whose hash that is, and joins those who have it.
-    fn join_block(&self, list: &[Attribute], hash: u32) -> Option<u64> {
+    fn join_block(&self, list: &[Attribute], hash: u32) -> Result<Option<u64>> {
         if hash == 0 {
-            return None;
+            return Ok(None);
         }
-        let join =
-            |block, is_there: &dyn Fn() -> bool| self.join(block, is_there, hash, list).unwrap_or(false);
-        self.writer.sharing.blocks.find(hash, join)
+        let wanted = Wanted { list, hash };
+        let mut last_of = Vec::new();
+        let join = |block, is_there: &dyn Fn() -> bool| {
+            let again = self.join_again(block, &wanted);
+            // An error is that of a block that is of no use.
+            let came =
+                again.unwrap_or_else(|| self.join_first(block, is_there, &wanted).unwrap_or(Came::Not));
+            if came == Came::Last {
+                last_of.push(block);
+            }
+            came == Came::Joined
+        };
+        let found = self.writer.sharing.blocks.find(hash, join);
+        // Now that nobody looks at what can be found.
+        last_of.into_iter().try_for_each(|block| self.free_unwanted(block))?;
+        Ok(found)
     }
 
-    /// Joins those who have attribute block `block`, if it holds `list` and can be found still. An error is that of a block that is of
-    /// no use.
-    fn join(&self, block: u64, is_there: &dyn Fn() -> bool, hash: u32, list: &[Attribute]) -> Result<bool> {
-        let sharing = &self.writer.sharing;
-        let pin = self.fs.cache.read(block)?.pin();
-        let seen = pin.shares().look();
-        // Held now, so that the word is that of the block's life, if it has not been given up.
-        if seen.is_closed() || !is_there() {
-            return Ok(false);
-        }
+    /// Joins those who have attribute block `block`, if it holds what is wanted. Done if it is part of the transaction; `None` for any other.
+    fn join_again(&self, block: u64, wanted: &Wanted<'_>) -> Option<Came> {
+        let came = self.fs.cache.with_found(block, |found| {
+            if !self.is_part(&found) {
+                return None;
+            }
+            let holds = || found.look(|bytes| wanted.is_held_by(bytes, block));
+            self.join_by(found.shares(), found.flags(), block, wanted, holds)
+        });
+        came.flatten()
+    }
+
+    /// The same for any that can be found still.
+    fn join_first(&self, block: u64, is_there: &dyn Fn() -> bool, wanted: &Wanted<'_>) -> Result<Came> {
         let place = Place::new(Structure::Xattr).block(block);
         let mut buffer = self.fs.attribute_block_at(block, place)?;
-        let (header, attrs) = Attrs::in_block(&buffer, place)?;
-        if header.hash != hash || !attrs.iter().eq(list.iter().map(Attribute::as_attr)) {
-            sharing.note(Count::Differing);
-            return Ok(false);
+        let pin = buffer.pin();
+        let seen = pin.shares().look();
+        // Held now, so that what is noted is of the block's life, if it has not been given up.
+        if !is_there() {
+            return Ok(Came::Not);
         }
-        pin.shares().note(seen, header.refcount);
-        match pin.shares().join(seen, REFCOUNT_MAX) {
-            Joined::Gone => return Ok(false),
-            Joined::Full => {
-                sharing.blocks.set_full(hash, block, true);
-                // One may have left before that was said.
-                let is_full = pin.shares().count().is_none_or(|count| count >= REFCOUNT_MAX);
-                sharing.blocks.set_full(hash, block, is_full);
-                return Ok(false);
+        pin.shares().note(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
+        let holds = || wanted.is_held_by(&pin.buffer(), block);
+        let came = self.join_by(pin.shares(), buffer.flags(), block, wanted, holds);
+        if came == Some(Came::Joined) {
+            self.edit_block(&mut buffer, |_| ());
+        }
+        Ok(came.unwrap_or(Came::Not))
+    }
+
+    /// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it. `None` if it is not known how many do.
+    fn join_by(
+        &self,
+        shares: &Shares,
+        flags: &AtomicU32,
+        block: u64,
+        wanted: &Wanted<'_>,
+        holds: impl FnOnce() -> bool,
+    ) -> Option<Came> {
+        let sharing = &self.writer.sharing;
+        match shares.join(REFCOUNT_MAX) {
+            Joined::Unknown => return None,
+            Joined::Closed => return Some(Came::Not),
+            Joined::Yes(_) if holds() => {
+                self.note_begun();
+                note_shared(flags);
+                sharing.note(Count::BlocksShared);
+                return Some(Came::Joined);
             }
-            Joined::Yes => {}
+            Joined::Yes(_) => sharing.note(Count::Differing),
+            // If one leaves before that is said, it is taken back below.
+            Joined::Full => sharing.blocks.set_full(wanted.hash, block, true),
         }
-        sharing.note(Count::BlocksShared);
-        self.edit_block(&mut buffer, |bytes| store_count(&pin, bytes));
-        Ok(true)
+        let left = shares.leave();
+        sharing.blocks.note_left(wanted.hash, block, left);
+        Some(if left == Left::Last { Came::Last } else { Came::Not })
+    }
+
+    /// Frees a block that others have left while this has looked at it.
+    #[cold]
+    fn free_unwanted(&self, block: u64) -> Result<()> {
+        let place = Place::new(Structure::Xattr).block(block);
+        let hash = self.fs.cache.with(block, xattr::stored_hash)?;
+        self.writer.sharing.blocks.remove(hash, block);
+        self.free_attr_block(block, place)
     }
 
     /// The inode has `block` now, and had none.
@@ -253,14 +347,11 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Changes an attribute block, and puts off its checksum.
+    /// Changes an attribute block, and puts off its checksum and count.
     fn edit_block<R>(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
         let number = buffer.number();
-        let has_checksum = self.fs.superblock().metadata_seed().is_some();
         self.edit_unsealed(buffer, |bytes, unsealed| {
-            if has_checksum {
-                seal::put_off_attributes(unsealed, number);
-            }
+            seal::put_off_attributes(unsealed, number);
             edit(bytes)
         })
     }
@@ -273,10 +364,38 @@ struct Contents<'l> {
     values: Vec<u32>,
 }
 
-/// Says in the header how many have the block. It stays as it is if nobody has it, or one is about to change it.
-fn store_count(pin: &extern4_block::Pin, bytes: &mut [u8]) {
-    if let Some(count) = pin.shares().count() {
-        xattr::store_refcount(bytes, count);
+/// What a block is joined for.
+struct Wanted<'l> {
+    list: &'l [Attribute],
+    hash: u32,
+}
+
+impl Wanted<'_> {
+    fn is_held_by(&self, bytes: &[u8], block: u64) -> bool {
+        let place = Place::new(Structure::Xattr).block(block);
+        Attrs::in_block(bytes, place).is_ok_and(|(header, attrs)| {
+            header.hash == self.hash && attrs.iter().eq(self.list.iter().map(Attribute::as_attr))
+        })
+    }
+}
+
+/// What came of joining a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Joined,
+    /// It is as if nobody had come.
+    Not,
+    /// The block was of no use, and others have left it meanwhile: it is to be freed.
+    Last,
+}
+
+/// In the flags of a buffer: several have had the block at the same time. Whoever leaves it need not look whether he has it alone.
+const IS_SHARED: u32 = 1 << 31;
+
+fn note_shared(flags: &AtomicU32) {
+    // Relaxed: it is a hint.
+    if flags.load(Relaxed) & IS_SHARED == 0 {
+        flags.fetch_or(IS_SHARED, Relaxed);
     }
 }
 

@@ -161,11 +161,10 @@ impl Ext4 {
         let (own, area) = self.peek_xattr_area(info, |area| {
             Ok::<_, Corrupt>((Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list), area.len()))
         })??;
-        let Some((buffer, place)) = self.attribute_block(info)? else {
-            return Ok(Attributes { own, block: Vec::new(), area });
-        };
-        let (_, attrs) = Attrs::in_block(&buffer, place)?;
-        Ok(Attributes { own, block: list(&attrs), area })
+        let block = self.with_attribute_block(info, |bytes, place| {
+            Ok::<_, Corrupt>(list(&Attrs::in_block(bytes, place)?.1))
+        })?;
+        Ok(Attributes { own, block: block.transpose()?.unwrap_or_default(), area })
     }
 
     /// Where in the record of an inode `value` can take the place of what the attribute has now, with nothing else changed. None for an

@@ -16,6 +16,7 @@ use extern4_disk::journal::Tid;
 use extern4_disk::superblock::ErrorPolicy;
 use extern4_jbd2::Handle;
 use extern4_sync::lock_order::{Rank, Ranked};
+use extern4_sync::primitive::AtomicU64;
 use extern4_vfs::{self as vfs, Errno};
 
 use crate::balloc::Reserved;
@@ -212,6 +213,17 @@ impl<'f> Change<'f> {
     pub(crate) fn fresh(&self, block: u64) -> Result<Buffer> {
         self.has_begun.set(true);
         Ok(self.handle.fresh(block)?)
+    }
+
+    /// Notes that something has been changed that is put off until the transaction is closed.
+    pub(crate) fn note_begun(&self) {
+        self.has_begun.set(true);
+    }
+
+    /// Whether the block with this tag is part of the transaction.
+    #[inline]
+    pub(crate) fn has(&self, tag: &AtomicU64) -> bool {
+        self.handle.has(tag)
     }
 
     /// The transaction that this is part of.

@@ -88,12 +88,15 @@ impl Blocks {
     /// Has a block left by `leave`, and sees to it that nobody finds it any more if nobody has it then.
     pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
         let left = self.leave_by(hash, block, leave)?;
-        // One may join them again.
-        if matches!(left, Left::Others(others) if others + 1 == REFCOUNT_MAX && hash != 0) {
-            self.insert(hash, block);
+        self.note_left(hash, block, left);
+        Ok(left)
+    }
+
+    /// A block that so many had as may has been left: one may join them again.
+    pub(crate) fn note_left(&self, hash: u32, block: u64, left: Left) {
+        if matches!(left, Left::Others(others) if others + 1 == REFCOUNT_MAX) {
             self.set_full(hash, block, false);
         }
-        Ok(left)
     }
 
     /// The same, but for a block that so many had as may.

@@ -282,8 +282,8 @@ impl Observer for Totals {
         }
     }
 
-    fn seal(&self, _block: u64, bytes: &mut [u8], unsealed: Unsealed) {
-        seal::seal(bytes, unsealed, &self.sealing);
+    fn seal(&self, pin: &Pin, bytes: &mut [u8], unsealed: Unsealed) {
+        seal::seal(pin, bytes, unsealed, &self.sealing);
     }
 
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {

@@ -5,7 +5,7 @@
 
 use extern4_block::Buffer;
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value};
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::buffer::Verified;
@@ -87,17 +87,37 @@ impl Ext4 {
 
     /// The attribute block of an inode, its checksum verified.
     pub(crate) fn attribute_block(&self, inode: &InodeInfo) -> Result<Option<(Buffer, Place)>> {
-        let Some(block) = inode.fields().xattr_block() else { return Ok(None) };
-        let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
+        let Some((block, place)) = Self::attribute_block_of(inode) else { return Ok(None) };
         Ok(Some((self.attribute_block_at(block, place)?, place)))
+    }
+
+    /// Calls `look` with the attribute block of an inode, its checksum verified; `None` if it has none. `look` must not wait for anything.
+    pub(crate) fn with_attribute_block<R>(
+        &self,
+        inode: &InodeInfo,
+        look: impl FnOnce(&[u8], Place) -> R,
+    ) -> Result<Option<R>> {
+        let Some((block, place)) = Self::attribute_block_of(inode) else { return Ok(None) };
+        let verify = |bytes: &[u8]| self.verify_attribute_block(bytes, block, place);
+        self.with_verified(block, Verified::XattrBlock, verify, |bytes| look(bytes, place)).map(Some)
+    }
+
+    fn attribute_block_of(inode: &InodeInfo) -> Option<(u64, Place)> {
+        let block = inode.fields().xattr_block()?;
+        Some((block, Place::new(Structure::Xattr).ino(inode.ino()).block(block)))
     }
 
     /// Attribute block `block`, its checksum verified.
     pub(crate) fn attribute_block_at(&self, block: u64, place: Place) -> Result<Buffer> {
-        self.verified(block, Verified::XattrBlock, |bytes| match self.superblock().metadata_seed() {
+        let verify = |bytes: &[u8]| self.verify_attribute_block(bytes, block, place);
+        self.verified(block, Verified::XattrBlock, verify)
+    }
+
+    fn verify_attribute_block(&self, bytes: &[u8], block: u64, place: Place) -> Result<(), Corrupt> {
+        match self.superblock().metadata_seed() {
             Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
             None => Ok(()),
-        })
+        }
     }
 
     /// The value of an attribute, wherever it is.

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::journal::Tid;
+use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 
 use crate::Error;
 use crate::shared::Shared;
@@ -99,6 +100,13 @@ impl<'t> Handle<'t> {
         let buffer = self.shared.cache.fresh(block)?;
         self.enter(&buffer);
         Ok(buffer)
+    }
+
+    /// Whether the block with this [tag](Buffer::tag) is part of the transaction.
+    #[inline]
+    pub fn has(&self, tag: &AtomicU64) -> bool {
+        // Relaxed: as in `Running::change`.
+        tag.load(Relaxed) == self.number
     }
 
     #[inline]

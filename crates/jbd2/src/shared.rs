@@ -456,7 +456,7 @@ impl Shared {
         }
         let (pins, revoked) = self.running.take();
         let changed = pins.into_iter().map(|pin| {
-            pin.seal(|bytes, unsealed| observer.seal(pin.number(), bytes, unsealed));
+            pin.seal(|bytes, unsealed| observer.seal(&pin, bytes, unsealed));
             let image = pin.snapshot();
             (pin, image)
         });

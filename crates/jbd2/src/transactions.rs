@@ -40,7 +40,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use extern4_block::{BlockDevice, Buffer, BufferCache, Op, Unsealed};
+use extern4_block::{BlockDevice, Buffer, BufferCache, Op, Pin, Unsealed};
 use extern4_disk::journal::Tid;
 use extern4_sync::primitive::thread::{self, JoinHandle};
 use extern4_sync::primitive::{Mutex, Ordering::Relaxed};
@@ -77,11 +77,12 @@ pub trait Observer: Send + Sync {
     /// for a lock that somebody holds while he opens one.
     fn closing(&self, _closing: &Closing<'_>) {}
 
-    /// Does what was put off until `block`, whose contents these are, is written. It must take no lock.
+    /// Does what was put off until the block that is pinned, whose contents these are, is written. It must take no lock, nor look at the
+    /// contents otherwise.
     ///
     /// Called by the thread that commits after [`closing`](Self::closing), once for each block of the transaction that is
     /// [unsealed](extern4_block::Pin::seal).
-    fn seal(&self, _block: u64, _bytes: &mut [u8], _unsealed: Unsealed) {}
+    fn seal(&self, _pin: &Pin, _bytes: &mut [u8], _unsealed: Unsealed) {}
 }
 
 /// A transaction that no handle is open on any more.

@@ -142,7 +142,7 @@ const SET: &str = "set an attribute to what another file has";
 
 const IDEA: &str = "Files with the same attributes share the block that holds them, which is found by a hash. Most of what a cache for that \
     used to do was to protect its own entries; but an entry only has to be a hint, for whoever comes to a block compares what it holds, \
-    and one word of the block itself decides who joins it and who was the last to leave it. So an entry is eight bytes in a bucket of one \
+    and one word beside the block decides who joins it and who was the last to leave it: to come is to add one, to leave to take one away. So an entry is eight bytes in a bucket of one \
     cache line, put in and taken out by one instruction, and there is no list, no count of an entry's users, and nothing to wait for, \
     but by who removes an entry while the cache changes its size.";
 
@@ -160,7 +160,8 @@ const NOTES: &[(&str, &str)] = &[
     (
         CELLS[0].name,
         "Each of P threads sets an attribute of one of its F files in turn to one of V values by chance: it joins a block that has that \
-         value, or writes one, and leaves the block that the file had. P are the threads, in this table and in those below. At most 1,024 \
+         value, or writes one, and leaves the block that the file had. How many have a block and what it holds are on \
+         different cache lines, as in a buffer. P are the threads, in this table and in those below. At most 1,024 \
          files share a block. Each turn takes half as long as in other chapters.",
     ),
     (

@@ -2,36 +2,52 @@
 //! comes.
 //!
 //! ```text
-//!          note (counted in what is stored)        join, leave
-//! unknown ─────────────────────────────────▶ 1 ... n ─────────┐
-//!                      open (made anew, or changed) ▲ │ ◀──────┘
-//!                                                   │ ▼ close, or leave by the last: a new generation
-//!    any ──── renew: a new generation ───────────▶ closed
+//!          note (counted in what is stored)      join, leave
+//! unknown ─────────────────────────────────▶ open: 0 ... n ─────────┐
+//!                      open (made anew, or changed) ▲  │ ▲──────────┘
+//!                                                   │  ▼ close by the only one, or by the last when he has left
+//!    any ──── renew ──────────────────────────────▶ closed: a new life
 //! ```
 //!
-//! Who wants to join looks at the word first ([`Shares::look`]), then at what is shared, then joins what he looked at: a
-//! [`Seen`] of another generation is refused. So nobody joins what has been changed or given up since he looked, and whoever
-//! has joined is counted: nobody else can be the last. Everything is decided by compare-and-swap on this word, so that there is
-//! nothing to wait for, and nothing to be undone. A generation comes again after 65,536 lives: who looked would have to stand still
-//! for exactly so many, or a multiple, to be let in by mistake.
+//! ```text
+//! | 16 bits life | 2 bits unknown, open or closed | 14 bits count |
+//! ```
+//!
+//! To join and to leave is to add and to subtract one, whatever the word says: nobody looks at it first, so a CPU that does not have its
+//! line asks for that once. What it said is known afterwards:
+//!
+//! - Who has joined what is open has it, and nobody can close it: he may look now at what is shared, and if it is not what he wanted, leave
+//!   as everybody does ([`Joined::Full`], too: he is one too many). He may be the last then.
+//! - Who finds that it was not open has changed nothing that counts. In these states the count is of no meaning; it begins in the middle, so
+//!   that it spills over to neither side, and he takes his one back as long as the state is the same, lest there are ever more.
+//! - Who leaves and makes it 0 tries to close it. If that fails, others have joined meanwhile: then one of those is the last. Of several who
+//!   have made it 0, one closes it, for that begins a new life. So there is one last, and nobody has it when it is closed.
+//!
+//! A life comes again after 65,536 others: who was about to close it, or to take back his one, would have to stand still for exactly so
+//! many, or a multiple, to do it to another.
 //!
 //! # Orderings
-//! `open` and `note` are releases and `look` acquires: what was written before the word was opened is seen by who joins. `close`
-//! and `leave` acquire and release: the last sees all that those who left did. A [`Seen`] may be old: what it says is compared
-//! with the newest value before it counts.
+//! `open` and `note` are releases and `join` acquires: what was written before the word was opened is seen by who has joined. `close`
+//! and `leave` acquire and release: the last sees all that those who left did. All others are atomic additions in between, which go
+//! on with what was released.
 
 use std::fmt;
 
 use crate::primitive::{AtomicU32, Ordering};
 
-/// States of the lower half: a count, or one of these.
+/// One life.
+const LIFE: u32 = 1 << 16;
+const COUNT: u32 = (1 << 14) - 1;
+const STATE: u32 = 3 << 14;
 const UNKNOWN: u32 = 0;
-const CLOSED: u32 = 0xffff;
-const STATE: u32 = 0xffff;
-/// One generation.
-const GENERATION: u32 = 1 << 16;
+const OPEN: u32 = 1 << 14;
+const CLOSED: u32 = 3 << 14;
+/// Where the count begins while it has no meaning.
+const MIDDLE: u32 = 1 << 13;
 
-/// Who shares a block, counted in 32 bits. A new one is unknown.
+/// Who shares something. A new one is unknown. It has a cache line of its own, for who comes and goes writes it, and who only looks at what is
+/// shared does not.
+#[repr(align(64))]
 pub struct Shares(AtomicU32);
 
 /// What [`Shares::look`] has seen.
@@ -53,18 +69,20 @@ impl Seen {
 /// What came of [`Shares::join`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// One more, and that is who asked.
-    Yes,
-    /// As many as there may be share it.
+    /// One more, and that is who asked. So many others have it.
+    Yes(u32),
+    /// The same, but as many as may had it already: he has to [leave](Shares::leave) again.
     Full,
-    /// It is not what was looked at any more.
-    Gone,
+    /// How many have it has to be [noted](Shares::note) first.
+    Unknown,
+    /// Nobody may.
+    Closed,
 }
 
 /// What came of [`Shares::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// So many stay.
+    /// So many stay, or one of those who have left at the same time is the last.
     Others(u32),
     /// Nobody stays, and nobody can join: it belongs to who asked.
     Last,
@@ -74,36 +92,52 @@ impl Shares {
     /// Nothing is known yet.
     #[expect(clippy::new_without_default, reason = "made in one place")]
     pub fn new() -> Self {
-        Self(AtomicU32::new(UNKNOWN))
+        Self(AtomicU32::new(UNKNOWN | MIDDLE))
     }
 
-    /// The word as it is. Whoever wants to join looks at what is shared after this.
+    /// The word as it is. Who wants to [note](Self::note) something looks at what is stored after this.
     pub fn look(&self) -> Seen {
         Seen(self.0.load(Ordering::Acquire))
     }
 
-    /// Notes how many share it, as counted in what is stored, if that is not known and nothing has happened since `seen`. Only
-    /// for counts below 65535, and what is there and shared.
+    /// Notes how many share it, as counted in what is stored, if that is not known and it is in the life that was `seen`. Only for counts
+    /// below 8192, and what is there and shared.
     pub fn note(&self, seen: Seen, stored: u32) {
-        if seen.0 & STATE == UNKNOWN && (1..CLOSED).contains(&stored) {
-            // Somebody else has noted the same, if it fails, or more has happened.
-            let _ = self.swap(seen.0, seen.0 | stored);
+        if seen.is_known() || !(1..MIDDLE).contains(&stored) {
+            return;
+        }
+        let mut now = seen.0;
+        // If it is something else, somebody has noted the same, or more has happened.
+        while is_same(now, seen.0) {
+            match self.swap(now, now & !(STATE | COUNT) | OPEN | stored) {
+                Ok(()) => return,
+                Err(other) => now = other,
+            }
         }
     }
 
-    /// Joins those who share what was looked at, unless they are `most` already.
-    pub fn join(&self, seen: Seen, most: u32) -> Joined {
-        let mut now = self.0.load(Ordering::Acquire);
-        loop {
-            let state = now & STATE;
-            if now & !STATE != seen.0 & !STATE || state == UNKNOWN || state == CLOSED {
-                return Joined::Gone;
+    /// Joins those who share it.
+    #[inline]
+    pub fn join(&self, most: u32) -> Joined {
+        let old = self.0.fetch_add(1, Ordering::AcqRel);
+        match (old & STATE, old & COUNT) {
+            (OPEN, others) if others < most => Joined::Yes(others),
+            (OPEN, _) => Joined::Full,
+            (state, _) => {
+                self.take_back(old);
+                if state == UNKNOWN { Joined::Unknown } else { Joined::Closed }
             }
-            if state >= most {
-                return Joined::Full;
-            }
-            match self.swap(now, now + 1) {
-                Ok(()) => return Joined::Yes,
+        }
+    }
+
+    /// Takes one back that does not count.
+    #[cold]
+    fn take_back(&self, old: u32) {
+        // Relaxed, both: it says nothing about other memory.
+        let mut now = self.0.load(Ordering::Relaxed);
+        while is_same(now, old) {
+            match self.0.compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
                 Err(other) => now = other,
             }
         }
@@ -113,35 +147,41 @@ impl Shares {
     /// before.
     pub fn close(&self) -> bool {
         let now = self.0.load(Ordering::Acquire);
-        match now & STATE {
-            CLOSED => true,
-            1 => self.swap(now, closed(now)).is_ok(),
+        match (now & STATE, now & COUNT) {
+            (CLOSED, _) => true,
+            (OPEN, 1) => self.swap(now, closed(now)).is_ok(),
             _ => false,
         }
     }
 
-    /// Leaves those who share it. Who asks is one of them, and their number has been [noted](Self::note).
+    /// Leaves those who share it. Who asks is one of them, and their number has been [noted](Self::note), or he has it to himself since
+    /// he has [closed](Self::close) it.
+    #[inline]
     pub fn leave(&self) -> Left {
-        let mut now = self.0.load(Ordering::Acquire);
-        loop {
-            let (new, left) = match now & STATE {
-                // Without a number, nobody has joined.
-                UNKNOWN | 1 => (closed(now), Left::Last),
-                CLOSED => return Left::Last,
-                state => (now - 1, Left::Others(state - 1)),
-            };
-            match self.swap(now, new) {
-                Ok(()) => return left,
-                Err(other) => now = other,
-            }
+        let old = self.0.fetch_sub(1, Ordering::AcqRel);
+        match (old & STATE, old & COUNT) {
+            (OPEN, 1) => self.close_empty(old - 1),
+            (OPEN, count) if count > 1 => Left::Others(count - 1),
+            (CLOSED, _) => Left::Last,
+            _ => panic!("left by who did not have it: {old:#x}"),
+        }
+    }
+
+    /// Closes it if nobody has joined since the last one has left.
+    fn close_empty(&self, empty: u32) -> Left {
+        match self.swap(empty, closed(empty)) {
+            Ok(()) => Left::Last,
+            Err(now) if is_same(now, empty) => Left::Others(now & COUNT),
+            // Who has joined meanwhile has left again.
+            Err(_) => Left::Others(0),
         }
     }
 
     /// Lets others join: who asks has closed or made it, and has it alone.
     pub fn open(&self) {
-        // He alone stores to it while it is closed.
+        // He alone stores to it while it is closed, but for those who take back what does not count.
         let now = self.0.load(Ordering::Relaxed);
-        self.0.store(now & !STATE | 1, Ordering::Release);
+        self.set(now & !(STATE | COUNT) | OPEN | 1);
     }
 
     /// It is about to become something new, and is closed until it is [opened](Self::open). Nobody has it.
@@ -152,12 +192,19 @@ impl Shares {
         }
     }
 
-    /// How many share it; `None` if it is closed or not known.
+    /// How many share it, and those who have joined it to look at it; `None` if it is closed or not known.
     pub fn count(&self) -> Option<u32> {
-        match self.0.load(Ordering::Acquire) & STATE {
-            UNKNOWN | CLOSED => None,
-            count => Some(count),
-        }
+        let now = self.0.load(Ordering::Acquire);
+        (now & STATE == OPEN).then_some(now & COUNT)
+    }
+
+    /// Stores it, whatever others add meanwhile.
+    fn set(&self, word: u32) {
+        #[cfg(not(feature = "loom"))]
+        self.0.store(word, Ordering::Release);
+        // The same, but loom has what others add come after a store, and what it is added to from before that.
+        #[cfg(feature = "loom")]
+        self.0.swap(word, Ordering::Release);
     }
 
     fn swap(&self, from: u32, to: u32) -> Result<(), u32> {
@@ -171,8 +218,14 @@ impl fmt::Debug for Shares {
     }
 }
 
+/// Closed, in a new life.
 fn closed(word: u32) -> u32 {
-    (word & !STATE).wrapping_add(GENERATION) | CLOSED
+    (word & !(STATE | COUNT)).wrapping_add(LIFE) | CLOSED | MIDDLE
+}
+
+/// Whether two are of the same life and state.
+fn is_same(word: u32, other: u32) -> bool {
+    (word ^ other) & !COUNT == 0
 }
 
 #[cfg(all(test, not(feature = "loom")))]
@@ -186,52 +239,71 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_looked_at_is_joined() {
-        let shares = Shares::new();
-        assert_eq!((shares.join(shares.look(), 9), shares.close()), (Joined::Gone, false), "not known");
-        let seen = shares.look();
-        shares.note(seen, 1);
-        assert_eq!((shares.join(seen, 9), shares.count()), (Joined::Yes, Some(2)));
+    fn who_has_joined_is_counted() {
+        let shares = of(1);
+        assert_eq!((shares.join(9), shares.count()), (Joined::Yes(1), Some(2)));
         assert!(!shares.close(), "another has it");
         assert_eq!(shares.leave(), Left::Others(1));
         assert!(shares.close() && shares.close());
-        assert_eq!((shares.join(seen, 9), shares.join(shares.look(), 9)), (Joined::Gone, Joined::Gone));
+        assert_eq!((shares.join(9), shares.count()), (Joined::Closed, None));
+        assert_eq!(shares.leave(), Left::Last, "of who has closed it");
+        shares.renew();
         shares.open();
-        assert_eq!(shares.join(seen, 9), Joined::Gone, "it may have been changed");
-        assert_eq!(shares.join(shares.look(), 9), Joined::Yes);
+        assert_eq!(
+            (shares.join(9), shares.leave(), shares.leave()),
+            (Joined::Yes(1), Left::Others(1), Left::Last)
+        );
     }
 
     #[test]
     fn there_are_no_more_than_there_may_be() {
         let shares = of(1023);
-        let seen = shares.look();
-        assert_eq!((shares.join(seen, 1024), shares.join(seen, 1024)), (Joined::Yes, Joined::Full));
-        assert_eq!((shares.leave(), shares.join(seen, 1024)), (Left::Others(1023), Joined::Yes));
+        assert_eq!((shares.join(1024), shares.join(1024)), (Joined::Yes(1023), Joined::Full));
+        assert_eq!((shares.leave(), shares.leave()), (Left::Others(1024), Left::Others(1023)));
+        assert_eq!(shares.join(1024), Joined::Yes(1023));
     }
 
     #[test]
     fn what_is_known_is_not_noted_again() {
         let shares = Shares::new();
         let seen = shares.look();
+        assert_eq!((shares.join(9), shares.close()), (Joined::Unknown, false));
         shares.note(seen, 3);
         shares.note(seen, 7);
         shares.note(shares.look(), 9);
         assert_eq!(shares.count(), Some(3));
         shares.renew();
         shares.note(shares.look(), 9);
-        assert_eq!((shares.count(), shares.leave()), (None, Left::Last));
+        assert_eq!((shares.count(), shares.close()), (None, true));
     }
 
     #[test]
-    fn an_old_look_is_of_no_use_after_many_lives() {
-        let shares = of(1);
+    fn what_was_seen_of_another_life_is_not_noted() {
+        let shares = Shares::new();
         let seen = shares.look();
-        for _ in 0..1000 {
-            assert_eq!(shares.leave(), Left::Last);
+        shares.renew();
+        shares.note(seen, 3);
+        assert!(shares.look().is_closed());
+    }
+
+    #[test]
+    fn whoever_comes_in_vain_leaves_no_trace() {
+        for shares in [Shares::new(), {
+            let shares = of(1);
             shares.renew();
-            assert_eq!(shares.join(seen, 9), Joined::Gone);
-            shares.open();
-            assert_eq!(shares.join(seen, 9), Joined::Gone);
+            shares
+        }] {
+            let before = shares.look();
+            for _ in 0..100_000 {
+                assert!(matches!(shares.join(9), Joined::Unknown | Joined::Closed));
+            }
+            assert_eq!(shares.look(), before);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "left by who did not have it")]
+    fn who_does_not_have_it_cannot_leave() {
+        Shares::new().leave();
     }
 }

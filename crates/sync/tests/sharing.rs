@@ -7,17 +7,22 @@ use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 use extern4_sync::shares::{Joined, Left, Shares};
 use loom::sync::Arc;
 
-/// What stands for a block that is shared: who has it, whether it is free, and what the journal was told.
+/// What stands for a block that is shared: who has it, whether it is free, what it holds, and whether the journal has it.
 struct SharedBlock {
     cache: MbCache,
     shares: Shares,
     freed: AtomicU64,
-    stored: Mutex<u32>,
+    contents: AtomicU64,
+    /// The block is part of the transaction.
+    is_part: AtomicU64,
+    change: Mutex<()>,
 }
 
 const HASH: u32 = 77;
 const BLOCK: u64 = 5;
 const MOST: u32 = 1024;
+/// What it holds.
+const WANTED: u64 = 1;
 
 /// Whether a block can be found.
 fn offers(cache: &MbCache, block: u64) -> bool {
@@ -31,7 +36,8 @@ impl SharedBlock {
     }
 
     fn in_cache(cache: MbCache, is_known: bool) -> Self {
-        let block = Self { cache, shares: Shares::new(), freed: AtomicU64::new(0), stored: Mutex::new(1) };
+        let [freed, contents, is_part] = [0, WANTED, 0].map(AtomicU64::new);
+        let block = Self { cache, shares: Shares::new(), freed, contents, is_part, change: Mutex::new(()) };
         if is_known {
             block.shares.note(block.shares.look(), 1);
         }
@@ -39,55 +45,81 @@ impl SharedBlock {
         block
     }
 
-    /// Journal access: of a block that has been freed it would take back that its older copies count no more.
-    fn journal(&self, edit: impl FnOnce(&mut u32)) {
-        let mut stored = self.stored.lock().unwrap();
-        assert_eq!(self.freed.load(Ordering::Relaxed), 0, "journal access to a block that is free");
-        edit(&mut stored);
+    /// One who has what is part of the transaction already.
+    fn of_one_in_transaction() -> Self {
+        let block = Self::of_one(true);
+        block.is_part.store(1, Ordering::Relaxed);
+        block
     }
 
-    /// Finds the block and joins it; true if it did.
-    fn reuse(&self) -> bool {
+    /// Journal access: of a block that has been freed it would take back that its older copies count no more.
+    fn journal<R>(&self, edit: impl FnOnce() -> R) -> R {
+        let _change = self.change.lock().unwrap();
+        assert_eq!(self.freed.load(Ordering::Relaxed), 0, "journal access to a block that is free");
+        self.is_part.store(1, Ordering::Relaxed);
+        edit()
+    }
+
+    fn is_part(&self) -> bool {
+        self.is_part.load(Ordering::Relaxed) == 1
+    }
+
+    /// Finds the block and joins it, if it holds what is wanted; true if it did.
+    fn reuse_for(&self, wanted: u64) -> bool {
         self.cache.candidates(HASH).any(|found| {
-            let seen = self.shares.look();
-            if !found.is_in() {
-                return false;
+            let was_part = self.is_part();
+            if !was_part {
+                let seen = self.shares.look();
+                if !found.is_in() {
+                    return false;
+                }
+                self.shares.note(seen, 1);
             }
-            let stored = *self.stored.lock().unwrap();
-            self.shares.note(seen, stored);
-            let joined = self.shares.join(seen, MOST) == Joined::Yes;
-            if joined {
-                self.journal(|stored| *stored = self.shares.count().expect("it is shared"));
+            match self.shares.join(MOST) {
+                Joined::Yes(_) => {}
+                Joined::Closed => return false,
+                other => panic!("{other:?}"),
             }
-            joined
+            let holds = self.contents.load(Ordering::Relaxed) == wanted;
+            match holds {
+                true if !was_part => self.journal(|| ()),
+                true => {}
+                false => self.left(self.shares.leave()),
+            }
+            holds
         })
+    }
+
+    fn reuse(&self) -> bool {
+        self.reuse_for(WANTED)
     }
 
     /// One who has it leaves, and frees it if he is the last.
     fn release(&self) {
-        let stored = *self.stored.lock().unwrap();
-        self.shares.note(self.shares.look(), stored);
-        let mut left = Left::Last;
-        if !self.shares.close() {
-            self.journal(|stored| {
-                left = self.shares.leave();
-                // The next who leaves may be the last, and needs no more of the journal.
-                if let Some(count) = self.shares.count() {
-                    *stored = count;
-                }
-            });
+        if self.is_part() {
+            return self.left(self.shares.leave());
         }
+        self.shares.note(self.shares.look(), 1);
+        let left = if self.shares.close() { Left::Last } else { self.journal(|| self.shares.leave()) };
+        self.left(left);
+    }
+
+    fn left(&self, left: Left) {
         if left == Left::Last {
             self.cache.remove(HASH, BLOCK);
             assert_eq!(self.freed.fetch_add(1, Ordering::Relaxed), 0, "freed twice");
+            self.is_part.store(0, Ordering::Relaxed);
         }
     }
 
-    fn check(&self, sharers: u32) {
+    /// So many have it in the end, which is stored if that is another number than before.
+    fn check(&self, sharers: u32, has_changed: bool) {
         assert_eq!(self.freed.load(Ordering::Relaxed) == 0, sharers > 0);
         assert_eq!(offers(&self.cache, BLOCK), sharers > 0);
+        assert_eq!(self.shares.look().is_closed(), sharers == 0);
         if sharers > 0 {
-            assert_eq!((self.shares.count(), *self.stored.lock().unwrap()), (Some(sharers), sharers));
+            assert_eq!(self.shares.count(), Some(sharers));
+            assert!(self.is_part() || !has_changed, "it is not stored");
         }
     }
 }
@@ -95,10 +127,11 @@ impl SharedBlock {
 /// 3dc96bba65f5, 65f8b80053a1: a finder took journal access to a block that its last owner had freed and revoked.
 #[test]
 fn xattr_reuse_vs_release_last() {
-    for is_known in [true, false] {
-        let setup = if is_known { || SharedBlock::of_one(true) } else { || SharedBlock::of_one(false) };
+    let setups: [fn() -> SharedBlock; 3] =
+        [|| SharedBlock::of_one(true), || SharedBlock::of_one(false), SharedBlock::of_one_in_transaction];
+    for setup in setups {
         race_for(setup, SharedBlock::reuse, SharedBlock::release, |block, joined, ()| {
-            block.check(joined.into())
+            block.check(joined.into(), joined);
         });
     }
 }
@@ -112,33 +145,114 @@ fn xattr_reuse_vs_two_releases() {
         let others = [block.clone(), block.clone()].map(|block| thread::spawn(move || block.release()));
         let joined = block.reuse();
         others.into_iter().for_each(|other| other.join().unwrap());
-        block.check(joined.into());
+        block.check(joined.into(), true);
     });
 }
 
-/// Who changes the contents in place takes the block out of sharing: nobody joins what he has not compared.
+/// One comes in vain: he leaves as everybody does, and frees the block if the last has left it meanwhile.
+#[test]
+fn xattr_reuse_in_vain_vs_release_last() {
+    for setup in [|| SharedBlock::of_one(true), SharedBlock::of_one_in_transaction] {
+        race_for(
+            setup,
+            |block| block.reuse_for(WANTED + 1),
+            SharedBlock::release,
+            |block, joined, ()| {
+                assert!(!joined);
+                block.check(0, true);
+            },
+        );
+    }
+}
+
+/// The same beside one who stays, and one who comes for what it holds.
+#[test]
+fn xattr_reuse_in_vain_vs_reuse() {
+    race_for(
+        SharedBlock::of_one_in_transaction,
+        |block| block.reuse_for(WANTED + 1),
+        |block| {
+            let joined = block.reuse();
+            block.release();
+            joined
+        },
+        |block, in_vain, joined| {
+            assert!(!in_vain && joined);
+            block.check(1, true);
+        },
+    );
+}
+
+/// Two find out how many have it: both are counted.
+#[test]
+fn xattr_reuse_vs_reuse_of_unknown() {
+    race_for(
+        || SharedBlock::of_one(false),
+        SharedBlock::reuse,
+        SharedBlock::reuse,
+        |block, mine, theirs| {
+            assert!(mine && theirs);
+            block.check(3, true);
+        },
+    );
+}
+
+/// Who changes the contents in place takes the block out of sharing: what somebody has joined does not change.
 #[test]
 fn xattr_reuse_vs_change_in_place() {
     race_for(
         || SharedBlock::of_one(true),
-        |block| {
-            let seen = block.shares.look();
-            let contents = *block.stored.lock().unwrap();
-            contents == 1 && block.shares.join(seen, MOST) == Joined::Yes
+        |block| match block.shares.join(MOST) {
+            Joined::Yes(_) => Some(block.contents.load(Ordering::Relaxed)),
+            _ => None,
         },
         |block| {
             let alone = block.shares.close();
             if alone {
                 block.cache.remove(HASH, BLOCK);
-                // Other contents.
-                *block.stored.lock().unwrap() = 100;
+                block.contents.store(WANTED + 1, Ordering::Relaxed);
                 block.shares.open();
             }
             alone
         },
         |block, joined, changed| {
-            assert!(joined != changed, "either comes first");
-            assert_eq!(block.shares.count(), Some(if joined { 2 } else { 1 }));
+            let contents = block.contents.load(Ordering::Relaxed);
+            assert!(joined.is_none_or(|seen| seen == contents), "changed under who had joined");
+            assert_eq!(contents == WANTED + 1, changed);
+            assert!(changed || joined.is_some(), "closed to its only owner");
+            assert_eq!(block.shares.count(), Some(1 + u32::from(joined.is_some())));
+        },
+    );
+}
+
+/// One finds that too many have it while one of those leaves: it is not marked full when all is done.
+#[test]
+fn xattr_full_vs_release() {
+    const FEW: u32 = 2;
+    fn leave(block: &SharedBlock) {
+        if block.shares.leave() == Left::Others(FEW - 1) {
+            block.cache.set_full(HASH, BLOCK, false);
+        }
+    }
+    race_for(
+        || {
+            let block = SharedBlock::of_one(true);
+            assert_eq!(block.shares.join(FEW), Joined::Yes(1));
+            block
+        },
+        |block| match block.shares.join(FEW) {
+            Joined::Full => {
+                block.cache.set_full(HASH, BLOCK, true);
+                leave(block);
+                false
+            }
+            other => other == Joined::Yes(1),
+        },
+        leave,
+        |block, joined, ()| {
+            let count = 1 + u32::from(joined);
+            assert_eq!(block.shares.count(), Some(count));
+            assert!(offers(&block.cache, BLOCK), "marked full by who came in vain");
         },
     );
 }
@@ -317,7 +431,7 @@ fn xattr_reuse_vs_release_last_vs_resize() {
             let joined = block.reuse();
             releases.join().unwrap();
             resizes.join().unwrap();
-            block.check(joined.into());
+            block.check(joined.into(), joined);
         });
     }
 }

@@ -17,15 +17,40 @@ use crate::{Error, Result};
 pub(super) struct Block {
     pub(super) number: u64,
     pub(super) flags: AtomicU32,
-    pub(super) shares: Shares,
     /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
     pub(super) image: OnceLock<Result<Bytes, Box<Error>>>,
     /// What it has been changed to since.
     pub(super) changed: std::sync::OnceLock<Box<Changed>>,
     pub(super) tag: AtomicU64,
+    /// Made when somebody asks for it.
+    shares: std::sync::OnceLock<Box<Shares>>,
 }
 
 impl Block {
+    /// One that is about to be read.
+    pub(super) fn empty(number: u64) -> Self {
+        Self {
+            number,
+            flags: AtomicU32::new(0),
+            image: OnceLock::new(),
+            changed: std::sync::OnceLock::new(),
+            tag: AtomicU64::new(0),
+            shares: std::sync::OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn shares(&self) -> &Shares {
+        self.shares.get_or_init(|| Box::new(Shares::new()))
+    }
+
+    /// Closes it to those who share it, if anybody may.
+    pub(super) fn renew_shares(&self) {
+        if let Some(shares) = self.shares.get() {
+            shares.renew();
+        }
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.image.get(), Some(Ok(_)))
     }
@@ -135,10 +160,14 @@ impl Buffer {
         &self.held.flags
     }
 
-    /// Who shares the block: for the caller, as long as the block is in memory. Not known after a load; closed, and renewed, when
-    /// the block is made anew.
+    /// Who shares the block: for the caller, as long as the block is in memory. Not known after a load. When the
+    /// block is made anew it is renewed, so that it is closed, if anybody has asked for it before.
     pub fn shares(&self) -> &Shares {
-        &self.held.shares
+        self.held.shares()
+    }
+
+    pub(super) fn renew_shares(&self) {
+        self.held.renew_shares();
     }
 
     /// A number that belongs to who changes the block, and lives as long as the block is in memory: 0 after a load.
@@ -192,7 +221,7 @@ impl Pin {
 
     /// As [`Buffer::shares`].
     pub fn shares(&self) -> &Shares {
-        &self.0.shares
+        self.0.shares()
     }
 
     /// As [`Buffer::tag`].
@@ -215,5 +244,38 @@ impl Pin {
     /// The block as it stands now.
     pub fn buffer(&self) -> Buffer {
         Buffer::new(self.0.clone())
+    }
+}
+
+/// A block that is in memory, as [`with_found`](super::BufferCache::with_found) shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'g> {
+    pub(super) block: &'g Block,
+    pub(super) guard: &'g Guard,
+}
+
+impl Found<'_> {
+    /// As [`Buffer::flags`].
+    #[inline]
+    pub fn flags(&self) -> &AtomicU32 {
+        &self.block.flags
+    }
+
+    /// As [`Buffer::shares`].
+    #[inline]
+    pub fn shares(&self) -> &Shares {
+        self.block.shares()
+    }
+
+    /// As [`Buffer::tag`].
+    #[inline]
+    pub fn tag(&self) -> &AtomicU64 {
+        &self.block.tag
+    }
+
+    /// Calls `look` with the newest contents. It must not wait for anything, nor change the block.
+    #[inline]
+    pub fn look<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        self.block.look(self.guard, look)
     }
 }

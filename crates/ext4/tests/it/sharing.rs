@@ -27,8 +27,10 @@ use extern4_vfs::{AclKind, Errno, FileSystem as _, How, OpenFlags, Session, Xatt
 use crate::model::{acl, open, session};
 use crate::{memory, walk};
 
-/// Of each attribute block: how many it says share it, and how many inodes do.
+/// Of each attribute block: how many it says share it, once all is durable, and how many inodes do.
 pub(crate) fn counts(fs: &Ext4) -> HashMap<u64, (u32, u32)> {
+    // It is said when the transaction is closed.
+    fs.sync().expect("sync");
     let mut counts = HashMap::new();
     for ino in 1..=fs.superblock().inodes_count() {
         let Ok(inode) = fs.raw_inode(ino) else { continue };

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use extern4_sync::primitive::{AtomicU32, Latch, Ordering};
+use extern4_sync::primitive::{AtomicBool, AtomicU32, Latch, Ordering};
 use extern4_sync::shares::Shares;
 
 /// Files that may have a block: as many as ext4 lets.
@@ -10,26 +10,37 @@ pub const MOST: u32 = 1024;
 
 /// Blocks by number, from 1 on.
 pub struct Blocks {
-    blocks: Box<[Block]>,
+    contents: Box<[Contents]>,
+    /// New's: how many files have it.
+    shares: Box<[Shares]>,
+    /// The same where Before and Seed have it.
+    counts: Box<[Count]>,
     free: Mutex<Vec<u32>>,
 }
 
-/// A block, alone on its cache line. How many files have it stands where the side looks that uses it.
+/// What a block holds, which many look at and few write, apart from what stands in its buffer: alone on its cache line.
 #[repr(align(64))]
-struct Block {
+struct Contents {
     value: AtomicU32,
-    /// New's.
-    shares: Shares,
-    /// The lock of the buffer, and the count in the header under it: Before's and Seed's.
-    count: Latch<u32>,
+    /// Several files have had it at the same time. New's: a flag of its buffer, on a line as this.
+    is_shared: AtomicBool,
 }
+
+/// The lock of a buffer, and the count in the header under it: alone on its cache line, as [`Shares`] are.
+#[repr(align(64))]
+struct Count(Latch<u32>);
 
 impl Blocks {
     /// So many, all free.
     pub fn new(len: usize) -> Self {
-        let block = || Block { value: AtomicU32::new(0), shares: Shares::new(), count: Latch::new(0) };
+        let contents = || Contents { value: AtomicU32::new(0), is_shared: AtomicBool::new(false) };
         let last = u32::try_from(len).expect("few");
-        Self { blocks: (0..=len).map(|_| block()).collect(), free: Mutex::new((1..=last).rev().collect()) }
+        Self {
+            contents: (0..=len).map(|_| contents()).collect(),
+            shares: (0..=len).map(|_| Shares::new()).collect(),
+            counts: (0..=len).map(|_| Count(Latch::new(0))).collect(),
+            free: Mutex::new((1..=last).rev().collect()),
+        }
     }
 
     /// Takes up to so many that are free.
@@ -47,22 +58,36 @@ impl Blocks {
     /// What a block holds.
     pub fn value(&self, block: u32) -> u32 {
         // Relaxed: whoever has the block has joined it since it was written, or wrote it. Others look again when they have joined.
-        self.blocks[block as usize].value.load(Ordering::Relaxed)
+        self.contents[block as usize].value.load(Ordering::Relaxed)
     }
 
     /// Writes a block that is free.
     pub fn write(&self, block: u32, value: u32) {
-        self.blocks[block as usize].value.store(value, Ordering::Relaxed);
+        self.contents[block as usize].value.store(value, Ordering::Relaxed);
+    }
+
+    /// Whether several files have had it at the same time.
+    pub fn is_shared(&self, block: u32) -> bool {
+        // Relaxed: a hint.
+        self.contents[block as usize].is_shared.load(Ordering::Relaxed)
+    }
+
+    /// Notes that.
+    pub fn set_shared(&self, block: u32, is_shared: bool) {
+        let flag = &self.contents[block as usize].is_shared;
+        if flag.load(Ordering::Relaxed) != is_shared {
+            flag.store(is_shared, Ordering::Relaxed);
+        }
     }
 
     /// How many share it.
     pub fn shares(&self, block: u32) -> &Shares {
-        &self.blocks[block as usize].shares
+        &self.shares[block as usize]
     }
 
     /// Does something with the count in its header, under the lock of its buffer.
     pub fn locked<R>(&self, block: u32, act: impl FnOnce(&mut u32) -> R) -> R {
-        act(&mut self.blocks[block as usize].count.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.counts[block as usize].0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Joins a block under its lock, if it holds this and more may. How many it has then; zero if not, and if it is full, that.

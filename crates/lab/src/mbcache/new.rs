@@ -18,22 +18,19 @@ impl Cache for MbCache {
     }
 
     fn add(&self, blocks: &Blocks, hash: u32, block: u32) {
+        blocks.set_shared(block, false);
         blocks.shares(block).open();
         self.insert(hash, block.into());
     }
 
     fn leave(&self, blocks: &Blocks, hash: u32, block: u32) -> bool {
         let shares = blocks.shares(block);
-        let left = if shares.close() { Left::Last } else { shares.leave() };
-        match left {
-            Left::Last => drop(self.remove(hash, block.into())),
-            // One may join them again.
-            Left::Others(others) if others + 1 == MOST => {
-                self.insert(hash, block.into());
-                self.set_full(hash, block.into(), false);
-            }
-            Left::Others(_) => {}
+        let is_closed = !blocks.is_shared(block) && shares.close();
+        let left = if is_closed { Left::Last } else { shares.leave() };
+        if left == Left::Last {
+            self.remove(hash, block.into());
         }
+        note_left(self, hash, block, left);
         left == Left::Last
     }
 
@@ -49,22 +46,34 @@ impl Cache for MbCache {
 fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, found: &Candidate<'_>) -> Option<u32> {
     // OK: blocks have numbers of 32 bits.
     let block = found.number() as u32;
-    let shares = blocks.shares(block);
-    let seen = shares.look();
-    if seen.is_closed() || !found.is_in() || blocks.value(block) != value {
-        return None;
-    }
-    match shares.join(seen, MOST) {
-        Joined::Gone => return None,
-        Joined::Full => {
-            cache.set_full(hash, block.into(), true);
-            // One may have left before that was said.
-            let is_full = shares.count().is_none_or(|count| count >= MOST);
-            cache.set_full(hash, block.into(), is_full);
-            return None;
+    match blocks.shares(block).join(MOST) {
+        Joined::Unknown | Joined::Closed => return None,
+        Joined::Yes(_) if blocks.value(block) == value => {
+            blocks.set_shared(block, true);
+            found.touch();
+            return Some(block);
         }
-        Joined::Yes => {}
+        Joined::Yes(_) => {}
+        Joined::Full => cache.set_full(hash, block.into(), true),
     }
-    found.touch();
-    Some(block)
+    leave_unwanted(cache, blocks, hash, block);
+    None
+}
+
+/// Leaves a block that is of no use, and frees it if others have left it meanwhile.
+#[cold]
+fn leave_unwanted(cache: &MbCache, blocks: &Blocks, hash: u32, block: u32) {
+    let left = blocks.shares(block).leave();
+    note_left(cache, hash, block, left);
+    if left == Left::Last {
+        cache.remove(super::hash(blocks.value(block)), block.into());
+        blocks.give([block]);
+    }
+}
+
+/// One may join a block again that so many had as may.
+fn note_left(cache: &MbCache, hash: u32, block: u32, left: Left) {
+    if matches!(left, Left::Others(others) if others + 1 == MOST) {
+        cache.set_full(hash, block.into(), false);
+    }
 }

@@ -33,12 +33,15 @@ impl Files {
 
     /// Sets the attribute of a file.
     pub(super) fn set<C: Cache>(&mut self, cache: &C, blocks: &Blocks, file: usize, value: u32) {
+        let old = self.blocks[file];
+        // What the file has now is looked at first, as file systems do.
+        let old_hash = hash(blocks.value(old));
         let joined = cache.join(blocks, hash(value), value);
         self.counts = [self.counts[0] + 1, self.counts[1] + u64::from(joined.is_some())];
         let block = joined.unwrap_or_else(|| self.write(cache, blocks, value));
-        let old = std::mem::replace(&mut self.blocks[file], block);
+        self.blocks[file] = block;
         if old != 0 {
-            self.leave(cache, blocks, old);
+            self.leave(cache, blocks, old_hash, old);
         }
     }
 
@@ -59,8 +62,8 @@ impl Files {
         block
     }
 
-    fn leave<C: Cache>(&mut self, cache: &C, blocks: &Blocks, block: u32) {
-        if cache.leave(blocks, hash(blocks.value(block)), block) {
+    fn leave<C: Cache>(&mut self, cache: &C, blocks: &Blocks, hash: u32, block: u32) {
+        if cache.leave(blocks, hash, block) {
             self.free.push(block);
             if self.free.len() == 2 * HANDFUL {
                 blocks.give(self.free.drain(HANDFUL..));
