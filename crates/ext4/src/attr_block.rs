@@ -308,13 +308,13 @@ impl Change<'_> {
         match shares.join(REFCOUNT_MAX) {
             Joined::Unknown => return None,
             Joined::Closed => return Some(Came::Not),
-            Joined::Yes(_) if holds() => {
+            Joined::Yes if holds() => {
                 self.note_begun();
                 note_shared(flags);
                 sharing.note(Count::BlocksShared);
                 return Some(Came::Joined);
             }
-            Joined::Yes(_) => sharing.note(Count::Differing),
+            Joined::Yes => sharing.note(Count::Differing),
             // If one leaves before that is said, it is taken back below.
             Joined::Full => sharing.blocks.set_full(wanted.hash, block, true),
         }

@@ -69,8 +69,8 @@ impl Seen {
 /// What came of [`Shares::join`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// One more, and that is who asked. So many others have it.
-    Yes(u32),
+    /// One more, and that is who asked.
+    Yes,
     /// The same, but as many as may had it already: he has to [leave](Shares::leave) again.
     Full,
     /// How many have it has to be [noted](Shares::note) first.
@@ -121,7 +121,7 @@ impl Shares {
     pub fn join(&self, most: u32) -> Joined {
         let old = self.0.fetch_add(1, Ordering::AcqRel);
         match (old & STATE, old & COUNT) {
-            (OPEN, others) if others < most => Joined::Yes(others),
+            (OPEN, others) if others < most => Joined::Yes,
             (OPEN, _) => Joined::Full,
             (state, _) => {
                 self.take_back(old);
@@ -155,7 +155,7 @@ impl Shares {
     }
 
     /// Leaves those who share it. Who asks is one of them, and their number has been [noted](Self::note), or he has it to himself since
-    /// he has [closed](Self::close) it.
+    /// he has [closed](Self::close) it. If what was noted is wrong, and all have left already, he is told that he is the last.
     #[inline]
     pub fn leave(&self) -> Left {
         let old = self.0.fetch_sub(1, Ordering::AcqRel);
@@ -163,7 +163,10 @@ impl Shares {
             (OPEN, 1) => self.close_empty(old - 1),
             (OPEN, count) if count > 1 => Left::Others(count - 1),
             (CLOSED, _) => Left::Last,
-            _ => panic!("left by who did not have it: {old:#x}"),
+            _ => {
+                self.renew();
+                Left::Last
+            }
         }
     }
 
@@ -241,7 +244,7 @@ mod tests {
     #[test]
     fn who_has_joined_is_counted() {
         let shares = of(1);
-        assert_eq!((shares.join(9), shares.count()), (Joined::Yes(1), Some(2)));
+        assert_eq!((shares.join(9), shares.count()), (Joined::Yes, Some(2)));
         assert!(!shares.close(), "another has it");
         assert_eq!(shares.leave(), Left::Others(1));
         assert!(shares.close() && shares.close());
@@ -251,16 +254,16 @@ mod tests {
         shares.open();
         assert_eq!(
             (shares.join(9), shares.leave(), shares.leave()),
-            (Joined::Yes(1), Left::Others(1), Left::Last)
+            (Joined::Yes, Left::Others(1), Left::Last)
         );
     }
 
     #[test]
     fn there_are_no_more_than_there_may_be() {
         let shares = of(1023);
-        assert_eq!((shares.join(1024), shares.join(1024)), (Joined::Yes(1023), Joined::Full));
+        assert_eq!((shares.join(1024), shares.join(1024)), (Joined::Yes, Joined::Full));
         assert_eq!((shares.leave(), shares.leave()), (Left::Others(1024), Left::Others(1023)));
-        assert_eq!(shares.join(1024), Joined::Yes(1023));
+        assert_eq!((shares.join(1024), shares.count()), (Joined::Yes, Some(1024)));
     }
 
     #[test]
@@ -302,8 +305,11 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "left by who did not have it")]
-    fn who_does_not_have_it_cannot_leave() {
-        Shares::new().leave();
+    fn who_does_not_have_it_is_told_to_be_the_last() {
+        for shares in [Shares::new(), of(1)] {
+            shares.0.store(shares.look().0 & !COUNT, Ordering::Relaxed);
+            assert_eq!((shares.leave(), shares.look().is_closed()), (Left::Last, true));
+            assert_eq!((shares.leave(), shares.join(9)), (Left::Last, Joined::Closed));
+        }
     }
 }

@@ -76,7 +76,7 @@ impl SharedBlock {
                 self.shares.note(seen, 1);
             }
             match self.shares.join(MOST) {
-                Joined::Yes(_) => {}
+                Joined::Yes => {}
                 Joined::Closed => return false,
                 other => panic!("{other:?}"),
             }
@@ -203,7 +203,7 @@ fn xattr_reuse_vs_change_in_place() {
     race_for(
         || SharedBlock::of_one(true),
         |block| match block.shares.join(MOST) {
-            Joined::Yes(_) => Some(block.contents.load(Ordering::Relaxed)),
+            Joined::Yes => Some(block.contents.load(Ordering::Relaxed)),
             _ => None,
         },
         |block| {
@@ -237,7 +237,7 @@ fn xattr_full_vs_release() {
     race_for(
         || {
             let block = SharedBlock::of_one(true);
-            assert_eq!(block.shares.join(FEW), Joined::Yes(1));
+            assert_eq!(block.shares.join(FEW), Joined::Yes);
             block
         },
         |block| match block.shares.join(FEW) {
@@ -246,7 +246,7 @@ fn xattr_full_vs_release() {
                 leave(block);
                 false
             }
-            other => other == Joined::Yes(1),
+            other => other == Joined::Yes,
         },
         leave,
         |block, joined, ()| {

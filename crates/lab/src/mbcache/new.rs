@@ -48,12 +48,12 @@ fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, found: &Candida
     let block = found.number() as u32;
     match blocks.shares(block).join(MOST) {
         Joined::Unknown | Joined::Closed => return None,
-        Joined::Yes(_) if blocks.value(block) == value => {
+        Joined::Yes if blocks.value(block) == value => {
             blocks.set_shared(block, true);
             found.touch();
             return Some(block);
         }
-        Joined::Yes(_) => {}
+        Joined::Yes => {}
         Joined::Full => cache.set_full(hash, block.into(), true),
     }
     leave_unwanted(cache, blocks, hash, block);
