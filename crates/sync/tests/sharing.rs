@@ -225,6 +225,53 @@ fn xattr_reuse_vs_change_in_place() {
     );
 }
 
+/// Who is the last has seen what those did who came and went, also when they did after he had left.
+#[test]
+fn xattr_last_release_sees_all() {
+    race_for(
+        SharedBlock::of_one_in_transaction,
+        |block| {
+            let joined = block.shares.join(MOST) == Joined::Yes;
+            joined.then(|| {
+                block.contents.store(WANTED + 1, Ordering::Relaxed);
+                block.shares.leave()
+            })
+        },
+        |block| {
+            let left = block.shares.leave();
+            (left, block.contents.load(Ordering::Relaxed))
+        },
+        |_, came, (left, seen)| match came {
+            Some(Left::Last) => assert_ne!(left, Left::Last, "both were the last"),
+            Some(_) => assert_eq!((left, seen), (Left::Last, WANTED + 1)),
+            None => assert_eq!(left, Left::Last),
+        },
+    );
+}
+
+/// One leaves, and before he has found out that he is the last, another has joined, changed the contents in place, and left: that one is the
+/// last, and nobody finds what it is now.
+#[test]
+fn xattr_release_vs_another_life() {
+    const OTHER: u32 = HASH + 1;
+    race_for(
+        SharedBlock::of_one_in_transaction,
+        |block| {
+            if block.shares.join(MOST) != Joined::Yes || !block.shares.close() {
+                return;
+            }
+            block.cache.remove(HASH, BLOCK);
+            block.shares.open();
+            block.cache.insert(OTHER, BLOCK);
+            if block.shares.leave() == Left::Last {
+                block.cache.remove(OTHER, BLOCK);
+            }
+        },
+        SharedBlock::release,
+        |block, (), ()| assert_eq!(block.cache.candidates(OTHER).count(), 0, "what is free can be found"),
+    );
+}
+
 /// One finds that too many have it while one of those leaves: it is not marked full when all is done.
 #[test]
 fn xattr_full_vs_release() {
