@@ -414,6 +414,50 @@ fn reuse_against_the_last_release() {
     }
 }
 
+/// Values whose hashes are equal: it rotates by 16 bits for each word, so that what two words add cancels out at the distance of two.
+fn colliding(of: u32) -> Vec<u8> {
+    let mut bytes = vec![0x55; 400];
+    for at in [0, 8] {
+        bytes[at..at + 4].copy_from_slice(&of.to_le_bytes());
+    }
+    bytes
+}
+
+/// Who looks at a block in vain has joined it for that, and frees it where those who had it leave it meanwhile.
+#[test]
+fn a_block_is_left_to_who_looks_at_it_in_vain() {
+    if !EXT4.can_run() {
+        return;
+    }
+    let volume = Volume::open(&EXT4);
+    let free = || {
+        volume.fs.sync().expect("a commit");
+        volume.fs.statfs().expect("counts").blocks_free
+    };
+    (0..4).for_each(|thread| volume.file(&format!("/f{thread}")));
+    let before = free();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let volume = &volume;
+            scope.spawn(move || {
+                let path = format!("/f{thread}");
+                for round in 0..60_000 * memory::number("EXTERN4_CROWDS", 1) as u32 {
+                    let of = 100 * thread + round % 3;
+                    volume.set(&path, &colliding(of));
+                    if round % 1000 == 0 {
+                        assert_eq!(volume.get(&path), colliding(of));
+                    }
+                }
+                volume.session.remove_xattr(&path, "user.v", How::FOLLOW).expect("it goes");
+            });
+        }
+    });
+    let stats = volume.fs.sharing_stats().expect("it is written");
+    assert!(stats.differing > 0 && stats.blocks.entries == 0, "{stats:?}");
+    assert_eq!(free(), before, "a block is lost");
+    volume.close();
+}
+
 /// Nothing that is found is looked at twice, and what is set is what is read, with hashes that are all equal.
 #[test]
 fn values_with_equal_hashes_are_told_apart() {
@@ -421,14 +465,6 @@ fn values_with_equal_hashes_are_told_apart() {
         return;
     }
     let volume = Volume::open(&EXT4);
-    // The hash rotates by 16 bits for each word, so that what two words add cancels out at the distance of two.
-    let colliding = |of: u32| {
-        let mut bytes = vec![0x55; 400];
-        for at in [0, 8] {
-            bytes[at..at + 4].copy_from_slice(&of.to_le_bytes());
-        }
-        bytes
-    };
     for number in 0..40 {
         let path = format!("/f{number}");
         volume.file(&path);
