@@ -201,10 +201,7 @@ impl BufferCache {
     /// Calls `f`, as [`with`](Self::with) does, with block `block` if that is in memory; `None` otherwise. A block that has been changed
     /// is in memory until its new contents stand on the device, so who does not find it here finds its newest contents there.
     pub fn with_cached<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let guard = rcu::pin();
-        let found = self.table.get(block, &guard).map(Seen::value).filter(|found| found.is_ready())?;
-        self.hits.add([1]);
-        Some(found.look(&guard, f))
+        self.with_found(block, |found| found.look(f))
     }
 
     /// Calls `f` with block `block` if that is in memory; `None` otherwise. `f` runs in a read section of RCU: it must not
