@@ -142,9 +142,9 @@ const SET: &str = "set an attribute to what another file has";
 
 const IDEA: &str = "Files with the same attributes share the block that holds them, which is found by a hash. Most of what a cache for that \
     used to do was to protect its own entries; but an entry only has to be a hint, for whoever comes to a block compares what it holds, \
-    and one word beside the block decides who joins it and who was the last to leave it: to come is to add one, to leave to take one away. So an entry is eight bytes in a bucket of one \
-    cache line, put in and taken out by one instruction, and there is no list, no count of an entry's users, and nothing to wait for, \
-    but by who removes an entry while the cache changes its size.";
+    and one word beside the block decides who joins it and who was the last to leave it: to come is to add one, to leave to take one \
+    away. So an entry is eight bytes in a bucket of one cache line, put in and taken out by one instruction, and there is no list, no count of \
+    an entry's users, and nothing to wait for, but by who removes an entry while the cache changes its size.";
 
 const SIDES: [&str; 3] = [
     "entries in two tables, by hash and by block, each with a lock that many read or one has for himself, which is waited for on one \
