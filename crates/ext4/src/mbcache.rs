@@ -50,7 +50,7 @@ impl Blocks {
         }
     }
 
-    /// Has blocks with this hash joined until one is. Each is looked at once, whatever becomes of it meanwhile. `join` is told how to
+    /// Has blocks with this hash joined until one is. None is looked at for ever, whatever becomes of it meanwhile. `join` is told how to
     /// find out whether the block can be found still.
     pub(crate) fn find(
         &self,

@@ -212,12 +212,13 @@ impl MbCache {
         taken
     }
 
-    /// The entries for a hash that are not marked full, as they are when it is their turn: each once.
+    /// The entries for a hash that are not marked full, as they are when it is their turn: at most as many as a bucket has room for. One that
+    /// is taken out and put in elsewhere meanwhile may come twice.
     #[inline]
     pub fn candidates(&self, hash: u32) -> Candidates<'_> {
         let (bucket, rest) = (self.bucket(hash, self.state().bits()), self.rest(hash));
         let (number_mask, full) = (self.number_mask(), bucket.full());
-        Candidates { bucket, rest, number_mask, full, slot: 0, passed: [0; SLOTS] }
+        Candidates { bucket, rest, number_mask, full, slot: 0 }
     }
 
     /// Notes whether what an entry leads to is shared by as many as may share it, so that it is not looked at in vain.
@@ -313,7 +314,7 @@ impl MbCache {
     #[inline]
     fn note_sparse(&self, entry: u64, state: State) {
         // OK: any bits will do.
-        let is_one_in_64 = mix((entry ^ entry >> 32) as u32) >> 26 == 0;
+        let is_one_in_64 = mix((entry ^ entry >> 32) as u32) & 63 == 0;
         if is_one_in_64 && state.bits() > self.from && self.stats().entries < (1 << state.bits()) / SHRINK {
             self.resize(state, self.from.max(state.bits().saturating_sub(STEP)));
         }
@@ -371,10 +372,11 @@ impl fmt::Debug for MbCache {
     }
 }
 
-/// A bijection that spreads hashes of which only a part differs.
+/// A bijection that spreads hashes of which only a part differs: of a product the upper bits depend on all, and the byte that does so most
+/// comes to where a bucket is told from. Whoever looks something up waits for it, so there is no more to it.
+#[inline]
 fn mix(hash: u32) -> u32 {
-    let hash = (hash ^ hash >> 16).wrapping_mul(MIX);
-    hash ^ hash >> 15
+    hash.wrapping_mul(MIX).swap_bytes()
 }
 
 /// Entries for a hash: what [`MbCache::candidates`] goes through.
@@ -385,8 +387,6 @@ pub struct Candidates<'c> {
     number_mask: u64,
     full: u64,
     slot: usize,
-    /// Those that had their turn, lest one comes again that is taken out and put in elsewhere meanwhile.
-    passed: [u64; SLOTS],
 }
 
 /// An entry as it was found.
@@ -413,8 +413,7 @@ impl<'c> Iterator for Candidates<'c> {
             }
             let number = entry & self.number_mask;
             let is_one = number != 0 && self.full >> slot & 1 == 0;
-            if is_one && !self.passed[..slot].contains(&entry) {
-                self.passed[slot] = entry;
+            if is_one {
                 return Some(Candidate { bucket, slot, entry, number });
             }
         }

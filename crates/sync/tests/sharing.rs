@@ -346,7 +346,7 @@ fn xattr_flag_lost_update() {
     );
 }
 
-/// What is given up for others while somebody looks: he sees whole entries of that hash, each once.
+/// What is given up for others while somebody looks: he sees whole entries of that hash, and no more than a bucket has room for.
 #[test]
 fn xattr_evict_vs_find_next() {
     race(
@@ -358,13 +358,8 @@ fn xattr_evict_vs_find_next() {
         },
         |cache| {
             let found: Vec<_> = cache.candidates(HASH).collect();
-            let mut once: Vec<_> = found.iter().map(|found| found.number()).collect();
-            once.sort_unstable();
-            once.dedup();
-            assert!(
-                once.len() == found.len() && once.iter().all(|number| [1, 2, 4].contains(number)),
-                "{found:?}"
-            );
+            let are_whole = found.iter().all(|found| [1, 2, 4].contains(&found.number()));
+            assert!(are_whole && found.len() <= 2, "{found:?}");
             found.iter().for_each(|found| found.touch());
         },
         |cache| {
