@@ -103,9 +103,9 @@ fn run_until<S>(
         batch(&mut state);
         ready.wait();
         let (begun, cpu, allocated) = (Instant::now(), cpu_time(), allocations::of_this_thread());
-        let (mut ops, mut batches) = (batch(&mut state), 1);
+        let (mut ops, mut batches) = (counted_batch(&batch, &mut state), 1);
         while !is_over(batches) {
-            ops += batch(&mut state);
+            ops += counted_batch(&batch, &mut state);
             batches += 1;
         }
         let allocations = allocations::of_this_thread() - allocated;
@@ -123,6 +123,12 @@ fn run_until<S>(
         let wall = begun.zip(ended).map_or(Duration::ZERO, |(begun, ended)| ended - begun);
         done.iter().fold(Done { wall, ..Done::default() }, |total, (done, ..)| total.with(done))
     })
+}
+
+/// A batch that counts: callgrind knows it by this name ([`callgrind`](crate::callgrind)).
+#[inline(never)]
+fn counted_batch<S>(batch: impl Fn(&mut S) -> u64, state: &mut S) -> u64 {
+    batch(state)
 }
 
 /// CPU time of this thread.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::callgrind::Counts;
 use crate::counted::Counted;
 use crate::plan::{Plan, Repeated, Side};
 use crate::{Result, callgrind, may_exec};
@@ -18,7 +19,8 @@ pub fn count(counted: &mut Counted, say: &mut dyn FnMut(&str)) -> Result<()> {
     for operation in may_exec::REPEATED {
         say(&format!("{operation}: instructions"));
         for side in Side::ALL {
-            let figure = callgrind::per_operation(operation, side, RUNS)?.ok_or("it is repeated")?;
+            let figure =
+                callgrind::per_operation(operation, side, Counts::All, RUNS)?.ok_or("it is repeated")?;
             counted.note_instructions(operation, side, figure);
         }
     }

@@ -1,6 +1,6 @@
 //! One line of a table: a workload with so many threads, of all three sides.
 
-use crate::callgrind;
+use crate::callgrind::{self, Counts};
 use crate::crowd::Done;
 use crate::plan::{Plan, Side};
 use crate::spread::Spread;
@@ -79,7 +79,7 @@ impl Row {
 
     fn count_instructions(&mut self) {
         for side in Side::ALL {
-            let figure = callgrind::per_operation(self.workload, side, COUNTED_BATCHES);
+            let figure = callgrind::per_operation(self.workload, side, Counts::Batches, COUNTED_BATCHES);
             if let Some(figure) = figure.expect("a run that is counted") {
                 self.note(side, INSTRUCTIONS, figure);
             }

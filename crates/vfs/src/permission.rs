@@ -233,33 +233,23 @@ pub mod lab {
     /// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`rcu_walk`): the
     /// permission word first, where that decides. `None` if that cannot be said without waiting.
     #[inline]
-    pub fn search<'i>(
-        sb: &SuperBlock,
-        cred: &Cred,
-        dirs: impl IntoIterator<Item = &'i Inode>,
-        guard: &'i Guard,
-    ) -> Option<bool> {
+    pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
         let word_decides = sb.checker.word_decides();
-        let mut dirs = dirs.into_iter();
-        while let Some(dir) = dirs.next() {
-            if !(word_decides && dir.perm().exec_all_plain()) {
-                return search_general(sb, cred, (dir, dirs), guard);
-            }
-        }
-        Some(true)
+        let all_may = word_decides && dirs.iter().all(|dir| dir.perm().exec_all_plain());
+        if all_may { Some(true) } else { search_general(sb, cred, dirs, guard) }
     }
 
-    /// The same for a directory whose word does not say it all, and those behind it. Out of line, as in a walk.
+    /// The same where the words do not say it all. Out of line, as in a walk.
     #[inline(never)]
     fn search_general<'i>(
         sb: &SuperBlock,
         cred: &Cred,
-        (mut dir, mut dirs): (&'i Inode, impl Iterator<Item = &'i Inode>),
+        dirs: &[&'i Inode],
         guard: &'i Guard,
     ) -> Option<bool> {
         let word_decides = sb.checker.word_decides();
         let mut passed = Passed::default();
-        loop {
+        for dir in dirs {
             if !(word_decides && dir.perm().exec_all_plain()) {
                 match sb.checker.search_seen(cred, dir, guard, &mut passed).0 {
                     Verdict::Granted => {}
@@ -267,11 +257,8 @@ pub mod lab {
                     Verdict::Unknown => return None,
                 }
             }
-            match dirs.next() {
-                Some(next) => dir = next,
-                None => return Some(true),
-            }
         }
+        Some(true)
     }
 }
 

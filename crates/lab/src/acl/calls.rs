@@ -19,7 +19,7 @@ pub(super) fn stat<V: Volume>(volume: &V) {
 
 /// Checks what a walk to it would. Out of line for all sides: whether it is in line is worth more than what they differ in.
 #[inline(never)]
-pub(super) fn check<V: Volume>(volume: &V, directories: &[V::Directory<'_>]) {
+pub(super) fn check<V: Volume, const N: usize>(volume: &V, directories: &[V::Directory<'_>; N]) {
     assert!(volume.may_search(black_box(directories)), "the user may search");
 }
 

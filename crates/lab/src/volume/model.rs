@@ -125,7 +125,7 @@ impl<N: Node> Volume for Model<N> {
     }
 
     #[inline(always)]
-    fn may_search(&self, directories: &[&N]) -> bool {
+    fn may_search<const LEN: usize>(&self, directories: &[&N; LEN]) -> bool {
         let (_section, fast) = (pin(), self.is_fast());
         directories.iter().all(|node| node.may_search(&self.user, fast))
     }

@@ -60,9 +60,8 @@ impl Volume for Production {
     }
 
     #[inline(always)]
-    fn may_search(&self, directories: &[&Inode]) -> bool {
-        let inodes = directories.iter().copied();
-        lab::search(self.superblock(), self.user.cred(), inodes, &pin()) == Some(true)
+    fn may_search<const N: usize>(&self, directories: &[&Inode; N]) -> bool {
+        lab::search(self.superblock(), self.user.cred(), directories, &pin()) == Some(true)
     }
 
     #[inline]
