@@ -313,7 +313,7 @@ impl MbCache {
     /// An entry is alone in its bucket. Now and then it is asked how many there are in all.
     #[inline]
     fn note_sparse(&self, entry: u64, state: State) {
-        // OK: any bits will do.
+        // OK: any bits will do, for those looked at depend on all that are left.
         let is_one_in_64 = mix((entry ^ entry >> 32) as u32) & 63 == 0;
         if is_one_in_64 && state.bits() > self.from && self.stats().entries < (1 << state.bits()) / SHRINK {
             self.resize(state, self.from.max(state.bits().saturating_sub(STEP)));
@@ -412,8 +412,7 @@ impl<'c> Iterator for Candidates<'c> {
                 continue;
             }
             let number = entry & self.number_mask;
-            let is_one = number != 0 && self.full >> slot & 1 == 0;
-            if is_one {
+            if number != 0 && self.full >> slot & 1 == 0 {
                 return Some(Candidate { bucket, slot, entry, number });
             }
         }
