@@ -183,14 +183,18 @@ const LIBRARY_ROWS: &[Spec] = &[
     ("create-unlink-2-threads", &[Need::Program("mke2fs")], Bench::create_unlink_threads),
     ("create-unlink-shared-2-threads", &[Need::Program("mke2fs")], Bench::create_unlink_shared_threads),
     change!("rename-vs-kernel", Rename),
+    change!("move-vs-kernel", Move),
     change!("chmod-vs-kernel", Chmod),
     change!("setxattr-vs-kernel", SetXattr),
     change!("link-unlink-vs-kernel", LinkUnlink),
+    ("move-2-threads-vs-1", &[Need::Program("mke2fs")], |bench| {
+        bench.change_threads("move-2-threads-vs-1", Change::Move, 1.0)
+    }),
     ("chmod-2-threads-vs-1", &[Need::Program("mke2fs")], |bench| {
-        bench.change_threads("chmod-2-threads-vs-1", Change::Chmod)
+        bench.change_threads("chmod-2-threads-vs-1", Change::Chmod, 1.7)
     }),
     ("setxattr-2-threads-vs-1", &[Need::Program("mke2fs")], |bench| {
-        bench.change_threads("setxattr-2-threads-vs-1", Change::SetXattr)
+        bench.change_threads("setxattr-2-threads-vs-1", Change::SetXattr, 1.7)
     }),
     ("create-200000-end-vs-start", &[Need::Program("mke2fs")], Bench::large_directory),
     xattr_cell!("xattr-p1-f10-v10-vs-kernel", 1, 10, 10),

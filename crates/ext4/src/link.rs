@@ -1,7 +1,8 @@
 //! Giving files names and taking them.
 //!
 //! Each operation finds out first whether it can be done, then does it under one handle, and last shows what has changed to
-//! those who have the inodes in use. The VFS holds the `rwsem` of every inode that is changed here.
+//! those who have the inodes in use. The VFS holds the `rwsem` of every inode that is changed here: of a file that is only moved shared, so
+//! that is changed in one step.
 
 use extern4_disk::dirent::{self, DirEntry};
 use extern4_disk::inode::InodeFlags;
@@ -219,12 +220,19 @@ struct Moving<'d> {
 
 impl<'d> Moving<'d> {
     fn lock(rename: &Rename<'d>) -> Self {
-        let two = rename.from.dir.ino() != rename.to.dir.ino();
-        Self {
-            from: Names::lock(rename.from.dir),
-            to: two.then(|| Names::lock(rename.to.dir)),
-            inode: copy(rename.inode),
-            target: rename.target.map(copy),
+        let (from, to) = (rename.from.dir, rename.to.dir);
+        let (inode, target) = (|| copy(rename.inode), || rename.target.map(copy));
+        // By number, for others may move names the other way. Where they are locked they stay, for they are large.
+        if to.ino() < from.ino() {
+            Self { to: Some(Names::lock(to)), from: Names::lock(from), inode: inode(), target: target() }
+        } else {
+            let two = from.ino() != to.ino();
+            Self {
+                from: Names::lock(from),
+                to: two.then(|| Names::lock(to)),
+                inode: inode(),
+                target: target(),
+            }
         }
     }
 
@@ -283,12 +291,21 @@ impl Change<'_> {
             self.count_link(moving.destination());
         }
         self.touch_dirs(moving, rename.now)?;
-        self.touch_ctime(&mut moving.inode, rename.now)?;
         match &mut moving.target {
-            Some(target) if replaces_dir => self.drop_directory(target, rename.now),
-            Some(target) => self.drop_link(target, rename.now),
-            None => Ok(()),
+            Some(target) if replaces_dir => self.drop_directory(target, rename.now)?,
+            Some(target) => self.drop_link(target, rename.now)?,
+            None => {}
         }
+        self.touch_moved(rename.inode, &mut moving.inode, rename.now)
+    }
+
+    /// Stores when an inode has been moved, unless its record says so already. A file, whose `rwsem` is shared, is changed in one step where it
+    /// stands, and not in the copy.
+    fn touch_moved(&self, inode: &Inode, info: &mut InodeInfo, now: Timespec) -> Result<()> {
+        if info.is_directory() || info.fields().ctime() == timestamp(now) {
+            return self.touch_ctime(info, now);
+        }
+        self.touch(inode, |fields, _| fields.set_ctime(timestamp(now)))
     }
 
     /// Takes the entry from one name to the other.
@@ -352,10 +369,9 @@ impl Change<'_> {
             }
         }
         self.touch_dirs(moving, rename.now)?;
-        for info in [&mut moving.inode, &mut target] {
-            info.fields_mut().set_ctime(timestamp(rename.now));
-            self.store(info)?;
-        }
+        self.touch_moved(rename.inode, &mut moving.inode, rename.now)?;
+        target.fields_mut().set_ctime(timestamp(rename.now));
+        self.store(&target)?;
         moving.target = Some(target);
         Ok(())
     }

@@ -7,7 +7,8 @@
 //!
 //! # Locks
 //! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them; who only writes over
-//! contents has it shared, and changes nothing here but `written`. `current` is held
+//! contents has it shared, and changes nothing here but `written`, and so has who moves a file, and changes the time of that alone, in one
+//! step ([`touch`](Node::touch)). `current` is held
 //! for as long as it takes to copy it or to replace it, or to note what makes it durable, and nothing is waited for under it but the list of orphans; `shown` is changed only under it, and so is
 //! what `current` says, or nothing.
 //!
@@ -22,7 +23,7 @@
 //! Of a directory `contents` guards the names. The VFS lets names of one directory be changed side by side; what they have in common, the
 //! blocks with the entries and the directory's own inode, is changed by who has it exclusive ([`Names`]), and who looks a name up or
 //! lists them has it shared. It is taken inside a handle by who changes, and neither opens a handle nor waits for a commit under it.
-//! Who has two, for a rename, has the `rwsem` of both directories exclusive, so nobody else wants them.
+//! Who has two, for a rename, has taken them by number.
 //!
 //! `attributes` guards extended attributes, in the record and in a block, which belong together. It is held shared by who reads them, and
 //! exclusive by who changes them, who takes it inside `rwsem` and before the first handle. So who reads contents does not meet him. But

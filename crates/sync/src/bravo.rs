@@ -29,7 +29,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError, TryLockResult};
 #[cfg(not(feature = "loom"))]
 use std::{sync::LazyLock, time::Instant};
 
@@ -222,6 +222,14 @@ impl<T> Bravo<T> {
         self.read_at(&OF_PROCESS, thread_number())
     }
 
+    /// Takes the lock shared, unless somebody has to be waited for. Not to be taken twice by one thread.
+    #[cfg(not(feature = "loom"))]
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    pub fn try_read(&self) -> Option<BravoReadGuard<'_, T>> {
+        self.try_read_at(&OF_PROCESS, thread_number())
+    }
+
     /// Takes the lock exclusive.
     #[cfg(not(feature = "loom"))]
     #[inline]
@@ -235,6 +243,13 @@ impl<T> Bravo<T> {
     pub fn read(&self) -> BravoReadGuard<'_, T> {
         let held = self.side.lock.read().unwrap_or_else(PoisonError::into_inner);
         BravoReadGuard { _held: Held::Locked(held), lock: self }
+    }
+
+    /// Takes the lock shared, unless somebody has to be waited for: as `read`.
+    #[cfg(feature = "loom")]
+    pub fn try_read(&self) -> Option<BravoReadGuard<'_, T>> {
+        let held = unless_it_blocks(self.side.lock.try_read())?;
+        Some(BravoReadGuard { _held: Held::Locked(held), lock: self })
     }
 
     /// Takes the lock exclusive: as `read`.
@@ -251,6 +266,13 @@ impl<T> Bravo<T> {
         BravoReadGuard { _held: self.side.read(desks, number), lock: self }
     }
 
+    /// The same, unless somebody has to be waited for.
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    pub fn try_read_at<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<BravoReadGuard<'a, T>> {
+        Some(BravoReadGuard { _held: self.side.try_read(desks, number)?, lock: self })
+    }
+
     /// Takes the lock exclusive, from readers at `desks` too.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
@@ -263,10 +285,7 @@ impl Side {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn read<'a>(&'a self, desks: &'a Desks, number: usize) -> Held<'a> {
-        // Acquire: pairs with the Release of who set it.
-        if self.bias.load(Ordering::Acquire)
-            && let Some(note) = self.note(desks, number)
-        {
+        if let Some(note) = self.note(desks, number) {
             return Held::Noted(note);
         }
         let held = self.lock.read().unwrap_or_else(PoisonError::into_inner);
@@ -274,15 +293,30 @@ impl Side {
         Held::Locked(held)
     }
 
-    /// Takes the lock by a note, if there is room for one, and the lock is still biased then.
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    fn try_read<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<Held<'a>> {
+        if let Some(note) = self.note(desks, number) {
+            return Some(Held::Noted(note));
+        }
+        let held = unless_it_blocks(self.lock.try_read())?;
+        self.count();
+        Some(Held::Locked(held))
+    }
+
+    /// Takes the lock by a note, if it is biased, there is room for one, and it is still biased then.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn note<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<Note<'a>> {
+        // Acquire: pairs with the Release of who set it.
+        if !self.bias.load(Ordering::Acquire) {
+            return None;
+        }
         let place = desks.place(number, self.address())?;
         announce(place, self.address());
         // From here on, whatever happens, it is taken back.
         let note = Note { side: self, place, desks };
-        // Acquire: as in `read`. After LIGHT.
+        // Acquire: as before. After LIGHT.
         self.bias.load(Ordering::Acquire).then_some(note)
     }
 
@@ -373,6 +407,15 @@ impl Drop for Note<'_> {
     }
 }
 
+/// The guard, unless somebody else has the lock.
+fn unless_it_blocks<G>(tried: TryLockResult<G>) -> Option<G> {
+    match tried {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 /// Milliseconds since some moment.
 #[cfg(not(feature = "loom"))]
 fn now() -> u32 {
@@ -444,6 +487,24 @@ mod tests {
         assert!(noted < locks.len());
         drop(held);
         locks.iter().for_each(|lock| drop(lock.write()));
+    }
+
+    #[test]
+    fn who_only_tries_has_it_beside_readers_and_not_beside_a_writer() {
+        let lock = &Bravo::new(());
+        let tries = || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
+        for biased in [false, true] {
+            assert_eq!(is_biased(lock), biased);
+            let reading = lock.try_read().unwrap();
+            assert_eq!(matches!(reading._held, Held::Noted(..)), biased);
+            assert!(tries());
+            drop(reading);
+            (0..STREAK).for_each(|_| drop(lock.read()));
+        }
+        let writing = lock.write();
+        assert!(!tries());
+        drop(writing);
+        assert!(tries());
     }
 
     #[test]

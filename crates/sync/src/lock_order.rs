@@ -106,6 +106,13 @@ impl<G> Ordered<G> {
         let _ranked = Ranked::take(rank);
         Self { guard: lock(), _ranked }
     }
+
+    /// Takes a lock of this rank by `lock`, if that gets it.
+    #[inline(always)]
+    pub fn try_lock(rank: Rank, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
+        let _ranked = Ranked::take(rank);
+        Some(Self { guard: lock()?, _ranked })
+    }
 }
 
 impl<G> std::ops::Deref for Ordered<G> {

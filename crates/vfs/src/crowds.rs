@@ -81,6 +81,52 @@ fn names_that_move_are_found_at_one_place() {
     );
 }
 
+/// Two files move between two directories, to and fro, while they are exchanged, other names come and go beside them, and one of the
+/// directories is removed if it is empty: nobody waits for ever, and no file gets lost.
+#[test]
+fn files_that_cross_are_not_lost() {
+    let setup = || {
+        let root = world();
+        for dir in ["/x", "/y"] {
+            root.mkdir(dir, 0o755).unwrap();
+        }
+        let inos = ["/x/a", "/y/b"].map(|path| make_file(&root, path));
+        (root, inos)
+    };
+    const PLACES: [&str; 4] = ["/x/a", "/x/b", "/y/a", "/y/b"];
+    crowd(
+        THREADS,
+        setup,
+        |(root, _), index| {
+            let rename = |from, to, flags| match root.rename(from, to, flags) {
+                Ok(()) => {}
+                Err(error) => assert!([Errno::ENOENT, Errno::EEXIST].contains(&error.errno()), "{error}"),
+            };
+            match index {
+                0 => rename("/x/a", "/y/a", RenameFlags::NOREPLACE),
+                1 => rename("/y/a", "/x/a", RenameFlags::NOREPLACE),
+                2 => rename("/y/b", "/x/b", RenameFlags::NOREPLACE),
+                3 => rename("/x/b", "/y/b", RenameFlags::NOREPLACE),
+                4 => rename("/x/a", "/y/b", RenameFlags::EXCHANGE),
+                5 => {
+                    make_file(root, "/y/c");
+                    root.unlink("/y/c").unwrap();
+                }
+                6 => root.root().superblock().drop_caches(),
+                _ => match root.rmdir("/x") {
+                    Ok(()) => {}
+                    Err(error) => assert_eq!(error.errno(), Errno::ENOTEMPTY),
+                },
+            }
+        },
+        |(root, inos)| {
+            let mut found: Vec<u64> = PLACES.iter().filter_map(|place| ino(root, place)).collect();
+            found.sort_unstable();
+            assert_eq!(found, *inos);
+        },
+    );
+}
+
 /// Directories move under those who walk through them, and everything is thrown out of the caches meanwhile.
 #[test]
 fn paths_through_moving_directories_lead_to_the_right_file_or_nowhere() {

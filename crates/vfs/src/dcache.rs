@@ -147,11 +147,6 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// Means the same entry.
-    pub(crate) fn same(&self, other: Key<'_>) -> bool {
-        self.parent.id() == other.parent.id() && self.name.bytes == other.name.bytes
-    }
-
     /// Is locked before the other, where both are locked.
     pub(crate) fn precedes(&self, other: Key<'_>) -> bool {
         fn place<'k>(key: &Key<'k>) -> (u64, u64, &'k [u8]) {
@@ -178,6 +173,12 @@ pub(crate) struct LockedName<'a> {
 }
 
 impl<'a> LockedName<'a> {
+    /// A name that the caller has locked, and that stands for this.
+    #[inline(always)]
+    pub(crate) fn new(cache: &'a DentryCache, key: Key<'a>, dentry: Shared<Dentry>, ranked: Ranked) -> Self {
+        Self { cache, key, dentry: Some(dentry), is_bound: false, _ranked: ranked }
+    }
+
     /// What the name stands for.
     pub(crate) fn dentry(&self) -> &Shared<Dentry> {
         self.dentry.as_ref().expect("it is there until it is taken")
@@ -246,8 +247,15 @@ pub(crate) fn vacant(there: Option<&Inode>) -> Result<()> {
     there.map_or(Ok(()), |_| Err(Errno::EEXIST.into()))
 }
 
+/// What one does who finds a name locked by somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfLocked {
+    Wait,
+    GiveUp,
+}
+
 /// What came of an attempt to lock a name.
-enum Attempt {
+pub(crate) enum Attempt {
     /// It is the caller's now, and this what it stands for.
     Locked(Shared<Dentry>),
     /// The name is not in the cache.
@@ -359,35 +367,29 @@ impl DentryCache {
         self.stripes.lock(Rank::Lookup, key.name.hash)
     }
 
-    /// Locks a name, once nobody else has it locked, if it stands for what is wanted; `None` if it is not in the cache. Locks: see
-    /// the top.
-    pub(crate) fn lock_name<'a>(
-        &'a self,
-        key: Key<'a>,
+    /// Locks a name, if it stands for what is wanted. Who has it locked then makes a [`LockedName`] of it. Locks: see the top.
+    pub(crate) fn lock_name(
+        &self,
+        key: Key<'_>,
         wanted: &impl Wanted,
-    ) -> Result<Option<LockedName<'a>>> {
-        let ranked = Ranked::take(Rank::Name);
-        let dentry = match self.try_lock_name(key, wanted, false)? {
-            Attempt::Locked(dentry) => Some(dentry),
-            Attempt::Unknown => None,
-            Attempt::Busy(_) => self.wait_for_name(key, wanted)?,
-        };
-        let locked =
-            |dentry| LockedName { cache: self, key, dentry: Some(dentry), is_bound: false, _ranked: ranked };
-        Ok(dentry.map(locked))
+        if_locked: IfLocked,
+    ) -> Result<Attempt> {
+        match self.try_lock_name(key, wanted, false)? {
+            Attempt::Busy(_) if if_locked == IfLocked::Wait => self.wait_for_name(key, wanted),
+            attempt => Ok(attempt),
+        }
     }
 
     #[cold]
-    fn wait_for_name(&self, key: Key<'_>, wanted: &impl Wanted) -> Result<Option<Shared<Dentry>>> {
+    fn wait_for_name(&self, key: Key<'_>, wanted: &impl Wanted) -> Result<Attempt> {
         let room = self.waiting.room(key.name.hash);
         loop {
             // Dropped with the mutex free.
             let _busy;
             let waiting = room.enter();
             match self.try_lock_name(key, wanted, true)? {
-                Attempt::Locked(dentry) => return Ok(Some(dentry)),
-                Attempt::Unknown => return Ok(None),
                 Attempt::Busy(dentry) => _busy = dentry,
+                settled => return Ok(settled),
             }
             drop(room.sleep(waiting));
         }

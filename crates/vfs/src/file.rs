@@ -378,7 +378,7 @@ impl OpenFile {
         if !inode.is_left_by_write(end, clock::now()) {
             return Ok(false);
         }
-        let _contents = inode.lock_contents();
+        let _contents = inode.lock_shared();
         // Again, for that may have been waited for.
         if !inode.is_left_by_write(end, clock::now()) {
             return Ok(false);

@@ -449,13 +449,18 @@ impl Inode {
         Ordered::lock(Rank::Directory, || self.rwsem.read())
     }
 
+    /// The same, unless somebody has to be waited for.
+    pub(crate) fn try_lock_names(&self) -> Option<Ordered<BravoReadGuard<'_>>> {
+        Ordered::try_lock(Rank::Directory, || self.rwsem.try_read())
+    }
+
     /// The same exclusive.
     pub(crate) fn lock_names_exclusive(&self) -> Ordered<BravoWriteGuard<'_>> {
         Ordered::lock(Rank::Directory, || self.rwsem.write())
     }
 
-    /// Takes `rwsem` shared, to write over contents, with the latches of their [chunks](crate::chunks).
-    pub(crate) fn lock_contents(&self) -> Ordered<BravoReadGuard<'_>> {
+    /// Takes `rwsem` shared: to write over contents, with the latches of their [chunks](crate::chunks), or to move a file.
+    pub(crate) fn lock_shared(&self) -> Ordered<BravoReadGuard<'_>> {
         Ordered::lock(Rank::Child, || self.rwsem.read())
     }
 

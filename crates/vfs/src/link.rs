@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use extern4_sync::bravo::BravoWriteGuard;
+use extern4_sync::bravo::{BravoReadGuard, BravoWriteGuard};
 use extern4_sync::lock_order::Ordered;
 use extern4_sync::rcu::pin;
 use extern4_sync::shared::{self, Shared};
@@ -11,7 +11,7 @@ use crate::attr::{FileType, Rdev};
 use crate::clock;
 use crate::create::Blueprint;
 use crate::cred::Caps;
-use crate::dcache::{LockedName, existing, vacant};
+use crate::dcache::{IfLocked, LockedName, existing, vacant};
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
 use crate::fs::{FileSystem, NameRef, NewKind, Rename, RenameFlags};
@@ -230,31 +230,44 @@ impl Session {
         let from = End { dir: &from_dir, name: from_name, last: &from_last };
         let to = End { dir: &to_dir, name: to_name, last: &to_last };
         let sb = from_dir.sb();
-        let replaced = if from_dir.dentry.ptr_eq(&to_dir.dentry) {
-            let alone = {
-                let _names = from_dir.inode().lock_names();
-                self.rename_locked(sb, &from, &to, flags, false)?
-            };
-            match alone {
-                Renamed::Done(replaced) => replaced,
-                Renamed::NeedsMutex => {
-                    let _renames = sb.lock_renames();
-                    let _names = from_dir.inode().lock_names();
-                    self.rename_locked(sb, &from, &to, flags, true)?.replaced()
-                }
+        let replaced = match self.rename_beside(sb, &from, &to, flags)? {
+            Renamed::Done(replaced) => replaced,
+            Renamed::NeedsMutex => {
+                // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
+                let _renames = sb.lock_renames();
+                let _names = match from.in_one_dir(&to) {
+                    true => (Lock::Shared(from_dir.inode().lock_names()), None),
+                    false => lock_two(&from_dir, &to_dir)?,
+                };
+                self.rename_locked(sb, &from, &to, flags, true)?.replaced()
             }
-        } else {
-            // Held by whoever changes a directory's parent, so that who lies above whom stays as it is.
-            let _renames = sb.lock_renames();
-            let _names = lock_two(&from_dir, &to_dir)?;
-            self.rename_locked(sb, &from, &to, flags, true)?.replaced()
         };
         // The last reference to what was replaced may go here, and its blocks with it: not under the locks.
         drop(replaced);
         Ok(())
     }
 
-    /// Renames. Locks: `rwsem` of the directory, and `rename_mutex` if `has_mutex`; or those of both exclusive, and it.
+    /// Renames without the `rename_mutex`, beside those who change other names, if that can be.
+    fn rename_beside(
+        &self,
+        sb: &SuperBlock,
+        from: &End<'_>,
+        to: &End<'_>,
+        flags: RenameFlags,
+    ) -> Result<Renamed> {
+        let (from_dir, to_dir) = (from.dir.inode(), to.dir.inode());
+        let _from = from_dir.lock_names();
+        let mut _to = None;
+        if !from.in_one_dir(to) {
+            _to = if ptr::eq(from_dir, to_dir) { None } else { to_dir.try_lock_names() };
+            if _to.is_none() {
+                return Ok(Renamed::NeedsMutex);
+            }
+        }
+        self.rename_locked(sb, from, to, flags, false)
+    }
+
+    /// Renames. Locks: `rwsem` of the directory, or those of both; with `rename_mutex`, if `has_mutex`, those of both exclusive.
     fn rename_locked(
         &self,
         sb: &SuperBlock,
@@ -264,41 +277,45 @@ impl Session {
         has_mutex: bool,
     ) -> Result<Renamed> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
-        sb.with_names(from.entry(), to.entry(), existing, |from_name, to_name| {
-            let source = from_name.dentry();
-            let target = to_name.as_ref().unwrap_or(&from_name).dentry();
-            let inode = source.inode().ok_or(Errno::ENOENT)?;
-            let replaced = target.inode();
-            check_ends(from, to, source, target, flags)?;
-            if replaced.is_some_and(|replaced| ptr::eq(replaced, inode)) {
-                return Ok(Renamed::Done(None));
-            }
-            if !has_mutex && inode.is_dir() && replaced.is_some_and(Inode::is_dir) {
-                return Ok(Renamed::NeedsMutex);
-            }
-            self.may_rename(from, to, inode, replaced, exchange)?;
-            let kept = (keep_inode(source), target.inode().map(|_| keep_inode(target)));
-            let (inode, replaced) = (&*kept.0, kept.1.as_deref());
-            let _change = lock_children(from, to, inode, replaced)?;
-            // Mounted is under the lock of what is mounted on.
-            if source.is_mountpoint() || target.is_mountpoint() {
-                return Err(Errno::EBUSY.into());
-            }
-            let whiteout = self.draw_whiteout(sb, from.dir.inode(), flags)?;
-            let rename = Rename {
-                from: NameRef { dir: from.dir.inode(), name: from.name },
-                inode,
-                to: NameRef { dir: to.dir.inode(), name: to.name },
-                target: replaced,
-                flags,
-                whiteout: whiteout.as_ref().map(|new| new.node(&self.cred, WHITEOUT)),
-                now: clock::now(),
-                caps: self.cred.caps(),
-            };
-            let Some(to_name) = to_name else { return Err(two_names(inode)) };
-            move_dentries(sb, &*sb.fs_for(&self.cred), from, to, (from_name, to_name), &rename)
-                .map(|replaced| Renamed::Done(Some(replaced)))
-        })
+        let in_one_dir = from.in_one_dir(to);
+        let if_locked = if in_one_dir || has_mutex { IfLocked::Wait } else { IfLocked::GiveUp };
+        let renamed =
+            sb.with_names(from.entry(), to.entry(), if_locked, existing, |from_name, to_name| {
+                let source = from_name.dentry();
+                let target = to_name.as_ref().unwrap_or(&from_name).dentry();
+                let inode = source.inode().ok_or(Errno::ENOENT)?;
+                let replaced = target.inode();
+                if !has_mutex && needs_mutex(inode, replaced, in_one_dir) {
+                    return Ok(Renamed::NeedsMutex);
+                }
+                check_ends(from, to, source, target, flags)?;
+                if replaced.is_some_and(|replaced| ptr::eq(replaced, inode)) {
+                    return Ok(Renamed::Done(None));
+                }
+                self.may_rename(from, to, inode, replaced, exchange)?;
+                let kept = (keep_inode(source), target.inode().map(|_| keep_inode(target)));
+                let (inode, replaced) = (&*kept.0, kept.1.as_deref());
+                let _change = lock_children(from, to, inode, replaced)?;
+                // Mounted is under the lock of what is mounted on.
+                if source.is_mountpoint() || target.is_mountpoint() {
+                    return Err(Errno::EBUSY.into());
+                }
+                let whiteout = self.draw_whiteout(sb, from.dir.inode(), flags)?;
+                let rename = Rename {
+                    from: NameRef { dir: from.dir.inode(), name: from.name },
+                    inode,
+                    to: NameRef { dir: to.dir.inode(), name: to.name },
+                    target: replaced,
+                    flags,
+                    whiteout: whiteout.as_ref().map(|new| new.node(&self.cred, WHITEOUT)),
+                    now: clock::now(),
+                    caps: self.cred.caps(),
+                };
+                let Some(to_name) = to_name else { return Err(two_names(inode)) };
+                move_dentries(sb, &*sb.fs_for(&self.cred), from, to, (from_name, to_name), &rename)
+                    .map(|replaced| Renamed::Done(Some(replaced)))
+            })?;
+        Ok(renamed.unwrap_or(Renamed::NeedsMutex))
     }
 
     /// What a rename leaves behind where it is to leave something: it inherits from its directory, as any new file does.
@@ -323,7 +340,7 @@ impl Session {
                 self.may_delete(to.dir, replaced, if exchange { replaced.is_dir() } else { inode.is_dir() })?;
             }
         }
-        if from.dir.dentry.ptr_eq(&to.dir.dentry) {
+        if from.in_one_dir(to) {
             return Ok(());
         }
         // A directory that changes its parent is itself changed: its `..`.
@@ -344,14 +361,21 @@ impl Session {
 /// What is left behind is a character device 0/0.
 const WHITEOUT: NewKind<'_> = NewKind::CharDevice(Rdev { major: 0, minor: 0 });
 
-/// An inode's `rwsem`, exclusive.
-type ExclusiveLock<'a> = Ordered<BravoWriteGuard<'a>>;
+/// An inode's `rwsem`.
+#[expect(dead_code, reason = "held until it is dropped")]
+enum Lock<'a> {
+    Shared(Ordered<BravoReadGuard<'a>>),
+    Exclusive(Ordered<BravoWriteGuard<'a>>),
+}
+
+/// Those of one inode or two.
+type Locks<'a> = (Lock<'a>, Option<Lock<'a>>);
 
 /// How a rename ended that did not fail.
 enum Renamed {
     /// It is done, and the new name stood for this before.
     Done(Option<Shared<Dentry>>),
-    /// Nothing is done: two directories are to be locked beside each other, which takes the `rename_mutex`.
+    /// Nothing is done: it takes the `rename_mutex`, for directories are to be locked beside each other, or locks to be waited for.
     NeedsMutex,
 }
 
@@ -376,6 +400,16 @@ impl End<'_> {
     fn entry(&self) -> (&Shared<Dentry>, &[u8]) {
         (&self.dir.dentry, self.name)
     }
+
+    fn in_one_dir(&self, other: &Self) -> bool {
+        self.dir.dentry.ptr_eq(&other.dir.dentry)
+    }
+}
+
+/// To give `inode` the name of `replaced` takes the `rename_mutex`: a directory changes its parent, or may be replaced by another.
+fn needs_mutex(inode: &Inode, replaced: Option<&Inode>, in_one_dir: bool) -> bool {
+    let replaces_dir = replaced.is_some_and(Inode::is_dir);
+    if in_one_dir { inode.is_dir() && replaces_dir } else { inode.is_dir() || replaces_dir }
 }
 
 /// What can be said against a rename from the shape of the tree and the paths alone.
@@ -410,7 +444,7 @@ fn check_ends(
 
 /// Locks two directories: an ancestor before what lies below it, others by inode number.
 /// Locks: `rename_mutex` held.
-fn lock_two<'a>(a: &'a Spot<'_>, b: &'a Spot<'_>) -> Result<(ExclusiveLock<'a>, ExclusiveLock<'a>)> {
+fn lock_two<'a>(a: &'a Spot<'_>, b: &'a Spot<'_>) -> Result<Locks<'a>> {
     let (inode_a, inode_b) = (a.inode(), b.inode());
     if ptr::eq(inode_a, inode_b) {
         return Err(two_names(inode_a));
@@ -418,32 +452,38 @@ fn lock_two<'a>(a: &'a Spot<'_>, b: &'a Spot<'_>) -> Result<(ExclusiveLock<'a>, 
     let b_first = is_ancestor(&b.dentry, &a.dentry)
         || !is_ancestor(&a.dentry, &b.dentry) && inode_b.ino() < inode_a.ino();
     let (first, second) = if b_first { (inode_b, inode_a) } else { (inode_a, inode_b) };
-    Ok((first.lock_names_exclusive(), second.lock_names_exclusive()))
+    let first = Lock::Exclusive(first.lock_names_exclusive());
+    Ok((first, Some(Lock::Exclusive(second.lock_names_exclusive()))))
 }
 
 /// Locks what moves and what is replaced: directories first, for who makes a link holds the directory when it locks the
-/// file; then by inode number. Locks: `rename_mutex`, if both are directories.
+/// file; then by inode number. A file that moves stays as it is but for a time, so that its contents may be written meanwhile.
+/// Locks: `rename_mutex`, if both are directories.
 fn lock_children<'a>(
     from: &End<'_>,
     to: &End<'_>,
     inode: &'a Inode,
     replaced: Option<&'a Inode>,
-) -> Result<(ExclusiveLock<'a>, Option<ExclusiveLock<'a>>)> {
+) -> Result<Locks<'a>> {
     for child in [Some(inode), replaced].into_iter().flatten() {
         if [from, to].iter().any(|end| ptr::eq(end.dir.inode(), child)) {
             return Err(two_names(child));
         }
     }
     let rank = |inode: &Inode| (!inode.is_dir(), inode.ino());
+    let lock_moved = || match inode.is_dir() {
+        true => Lock::Exclusive(inode.lock_exclusive()),
+        false => Lock::Shared(inode.lock_shared()),
+    };
+    let lock_replaced = |replaced: &'a Inode| Lock::Exclusive(replaced.lock_exclusive());
     Ok(match replaced {
-        None => (inode.lock_exclusive(), None),
         Some(replaced) if rank(replaced) < rank(inode) => {
-            let first = replaced.lock_exclusive();
-            (inode.lock_exclusive(), Some(first))
+            let first = lock_replaced(replaced);
+            (lock_moved(), Some(first))
         }
-        Some(replaced) => {
-            let first = inode.lock_exclusive();
-            (first, Some(replaced.lock_exclusive()))
+        replaced => {
+            let first = lock_moved();
+            (first, replaced.map(lock_replaced))
         }
     })
 }
@@ -508,7 +548,7 @@ fn forget(
 
 /// Renames in the file system and makes the cache say so; gives back what the new name stood for. Both names are hidden meanwhile, so
 /// that nobody finds both names, or neither, or attributes of one moment under a name of another.
-/// Locks: `rwsem` of both directories; those of what the names stand for, exclusive.
+/// Locks: `rwsem` of both directories, and of what the names stand for: exclusive, but of a file that moves.
 fn move_dentries(
     sb: &SuperBlock,
     fs: &dyn FileSystem,
@@ -556,5 +596,5 @@ fn move_dentries(
 /// A directory changes its parent: what is renamed, or what it is exchanged for.
 fn moves_dir(from: &End<'_>, to: &End<'_>, rename: &Rename<'_>) -> bool {
     let exchanged = rename.target.filter(|_| rename.flags.contains(RenameFlags::EXCHANGE));
-    !from.dir.dentry.ptr_eq(&to.dir.dentry) && (rename.inode.is_dir() || exchanged.is_some_and(Inode::is_dir))
+    !from.in_one_dir(to) && (rename.inode.is_dir() || exchanged.is_some_and(Inode::is_dir))
 }

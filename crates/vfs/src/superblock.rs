@@ -5,12 +5,14 @@
 //! 1. `rename_mutex`, for a rename between two directories, and for one that has two directories of one parent to lock. It
 //!    keeps every dentry's way to the root as it is, and who holds it is the only one with two directories of which
 //!    neither lies above the other.
-//! 2. `rwsem` of directories: an ancestor before what lies below it. Only a rename holds two, exclusive. Whoever changes a
-//!    name in one directory holds its `rwsem` shared, and so lets others change other names.
+//! 2. `rwsem` of directories: an ancestor before what lies below it. Only a rename holds two: exclusive, or shared where it moves
+//!    files only, and then it does not wait for the second. Whoever changes a name in one directory holds its `rwsem` shared, and so
+//!    lets others change other names.
 //! 3. The locks of names (`dcache`): those in one directory by hash; those in two only with both `rwsem`s exclusive, so that
-//!    nobody waits for them.
+//!    there is nobody to be waited for, or without waiting.
 //! 4. `rwsem` of what the names stand for: directories before other inodes, and those by inode number. It is exclusive where a
-//!    directory is to be removed or replaced: so no name appears in it meanwhile (the gate of `rmdir`).
+//!    directory is to be removed or replaced: so no name appears in it meanwhile (the gate of `rmdir`). A file that is moved has it
+//!    shared, for that leaves all of it as it is but the time.
 //! 5. The latches of the chunks of one file (`chunks`), by their place in the table, with the file's `rwsem` shared. Whoever has some
 //!    takes nothing of the kinds above.
 //! 6. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
@@ -18,7 +20,9 @@
 //!
 //! Nobody waits in a circle. Without the mutex, locks of the second to the fourth kind are taken going down the tree, names after
 //! the directory they stand in and before what they stand for; the name that is held keeps what it stands for where it is. So
-//! whoever waits for a directory waits for somebody in it or below. A circle would have to come back from there to something
+//! whoever waits for a directory waits for somebody in it or below. (Who moves a file between two directories without the mutex waits
+//! with nothing in hand, for the first of them, and then for files, or until a name is shown that is hidden, and who has hidden one takes
+//! no lock any more: if he cannot have the rest at once, he gives all of it back and begins again with the mutex.) A circle would have to come back from there to something
 //! that the holder of the mutex has: to one of the parents or children of his rename that lies below another one. But an
 //! ancestor was locked first, and a rename that would put a directory below itself has been refused by then. Who has a file
 //! locked waits for no directory, and files are locked by number. Debug builds check the order of kinds
@@ -27,7 +31,7 @@
 use std::ops::Range;
 use std::sync::{self, Arc, PoisonError};
 
-use extern4_sync::lock_order::{Ordered, Rank};
+use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::shared::{Last, Shared};
 use extern4_sync::tally::Tally;
@@ -35,7 +39,7 @@ use extern4_sync::tally::Tally;
 use crate::acl::{Acl, AclKind};
 use crate::attr::StatFs;
 use crate::chunks::Chunks;
-use crate::dcache::{DentryCache, Key, LockedName, Settled, Wanted, anything};
+use crate::dcache::{Attempt, DentryCache, IfLocked, Key, LockedName, Settled, Wanted, anything};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
 use crate::fs::{FileSystem, FsTraits};
@@ -448,58 +452,74 @@ impl SuperBlock {
         if inode.perm().dead() {
             return Err(Errno::ENOENT.into());
         }
-        self.with_key(dir, inode, name, |key| then(self.lock_name(inode, key, name, &wanted)?))
+        self.with_key(dir, inode, name, |key| {
+            let locked = self.lock_name(inode, key, name, &wanted, IfLocked::Wait)?;
+            then(locked.expect("it was waited for"))
+        })
     }
 
-    /// Locks two names if the first stands for what is wanted, and calls `then` with both; with one if they are the same. Locks: the
-    /// `rwsem` of the directory, or those of both exclusive.
+    /// Locks two names if the first stands for what is wanted, and calls `then` with both; with one if they are the same. `None` if somebody
+    /// else had one of them, and that is not to be waited for. Locks: the `rwsem` of the directory, or those of both, exclusive if names
+    /// are waited for.
     pub(crate) fn with_names<T>(
         &self,
         (dir, name): (&Shared<Dentry>, &[u8]),
         (other_dir, other_name): (&Shared<Dentry>, &[u8]),
+        if_locked: IfLocked,
         wanted: impl Wanted,
         then: impl FnOnce(LockedName<'_>, Option<LockedName<'_>>) -> Result<T>,
-    ) -> Result<T> {
+    ) -> Result<Option<T>> {
         let (inode, other) = (directory(dir), directory(other_dir));
         if inode.perm().dead() || other.perm().dead() {
             return Err(Errno::ENOENT.into());
         }
         self.with_key(dir, inode, name, |key| {
+            let lock_first = || self.lock_name(inode, key, name, &wanted, if_locked);
             if other_name.len() > self.traits.name_max {
                 // That the first is not what is wanted comes before that there can be no such other.
-                drop(self.lock_name(inode, key, name, &wanted)?);
+                drop(lock_first()?);
             }
             self.with_key(other_dir, other, other_name, |other_key| {
-                if key.same(other_key) {
-                    return then(self.lock_name(inode, key, name, &wanted)?, None);
+                let lock_second = || self.lock_name(other, other_key, other_name, &anything, if_locked);
+                let mut second = None;
+                if other_key.precedes(key) {
+                    let Some(locked) = lock_second()? else { return Ok(None) };
+                    second = Some(locked);
                 }
-                let (first, second);
+                let Some(first) = lock_first()? else { return Ok(None) };
                 if key.precedes(other_key) {
-                    first = self.lock_name(inode, key, name, &wanted)?;
-                    second = self.lock_name(other, other_key, other_name, &anything)?;
-                } else {
-                    second = self.lock_name(other, other_key, other_name, &anything)?;
-                    first = self.lock_name(inode, key, name, &wanted)?;
+                    let Some(locked) = lock_second()? else { return Ok(None) };
+                    second = Some(locked);
                 }
-                then(first, Some(second))
+                then(first, second).map(Some)
             })
         })
     }
 
-    /// Locks a name, which is looked up first if need be, if it stands for what is wanted. Locks: the directory's `rwsem`.
+    /// Locks a name, which is looked up first if need be, if it stands for what is wanted; `None` if somebody else has it, and that is not
+    /// to be waited for. Locks: the directory's `rwsem`.
+    #[inline(always)]
     fn lock_name<'a>(
         &'a self,
         dir: &Inode,
         key: Key<'a>,
         name: &[u8],
         wanted: &impl Wanted,
-    ) -> Result<LockedName<'a>> {
+        if_locked: IfLocked,
+    ) -> Result<Option<LockedName<'a>>> {
         // Once it is looked up, the entry stays as long as its dentry is in use.
         let mut _known;
         loop {
-            if let Some(locked) = self.dcache.lock_name(key, wanted)? {
-                return Ok(locked);
+            let ranked = Ranked::take(Rank::Name);
+            match self.dcache.lock_name(key, wanted, if_locked)? {
+                // Made where it stays: to hand it on takes longer.
+                Attempt::Locked(dentry) => {
+                    return Ok(Some(LockedName::new(&self.dcache, key, dentry, ranked)));
+                }
+                Attempt::Busy(_) => return Ok(None),
+                Attempt::Unknown => {}
             }
+            drop(ranked);
             _known = self.lookup_key(dir, key, name)?;
         }
     }

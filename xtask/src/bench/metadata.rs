@@ -21,11 +21,16 @@ const ATTRIBUTE: &str = "user.value";
 const VALUES: [&[u8]; 2] = [b"one value of it", b"and another one"];
 const MODES: [u32; 2] = [0o600, 0o644];
 
+/// The directory that files are moved to.
+const MOVED: &str = "moved";
+
 /// A change of a file that is there.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// To another name in its directory, and back the next time.
     Rename,
+    /// To another directory, and back the next time.
+    Move,
     /// To another mode.
     Chmod,
     /// Another value of an attribute that stands in the inode.
@@ -56,8 +61,8 @@ impl Bench {
 
     /// A change by two threads beside one, each of a file of its own: the files were made one after the other, so that their inodes stand
     /// in one block.
-    pub(super) fn change_threads(&self, name: &'static str, change: Change) -> Result<Row> {
-        let mut row = Row::faster(name, Unit::Nanoseconds, 1.7);
+    pub(super) fn change_threads(&self, name: &'static str, change: Change, goal: f64) -> Result<Row> {
+        let mut row = Row::faster(name, Unit::Nanoseconds, goal);
         let image = self.fresh("ours.img", "512M", 20_000)?;
         for run in 0..=RUNS {
             let (two, one) = (change.time_by(2, &image)?, change.time_by(1, &image)?);
@@ -76,8 +81,9 @@ impl Change {
     fn time(self, image: &Path) -> Result<f64> {
         let volume = open(image)?;
         let session = directory(&volume)?;
-        Self::make_files(&session, &names())?;
-        let ns = timed(|file, other, odd| self.make(&session, file, other, odd))?;
+        let files = self.files();
+        self.make_files(&session, &files)?;
+        let ns = timed(&files, |file, other, odd| self.make(&session, file, other, odd))?;
         drop(session);
         volume.close().map_err(|e| e.to_string())?;
         Ok(ns)
@@ -87,6 +93,7 @@ impl Change {
     pub(super) fn named(name: &str) -> Result<Self> {
         match name {
             "rename" => Ok(Self::Rename),
+            "move" => Ok(Self::Move),
             "chmod" => Ok(Self::Chmod),
             "setxattr" => Ok(Self::SetXattr),
             "link-unlink" => Ok(Self::LinkUnlink),
@@ -94,9 +101,20 @@ impl Change {
         }
     }
 
-    /// What is to be changed.
-    pub(super) fn make_files(session: &Session, names: &[String]) -> Result<()> {
-        for name in names {
+    /// What is to be changed, by its name and its other name.
+    pub(super) fn files(self) -> Vec<(String, String)> {
+        let other = |name: &String| match self {
+            Self::Move => format!("{MOVED}/{name}"),
+            _ => format!("{name}-other"),
+        };
+        names().into_iter().map(|name| (name.clone(), other(&name))).collect()
+    }
+
+    pub(super) fn make_files(self, session: &Session, files: &[(String, String)]) -> Result<()> {
+        if self == Self::Move {
+            session.create_dir_all(MOVED).map_err(|e| e.to_string())?;
+        }
+        for (name, _) in files {
             let flags = OpenFlags::WRITE | OpenFlags::CREATE;
             drop(session.open_with(name, flags, 0o644).map_err(|e| e.to_string())?);
         }
@@ -110,8 +128,8 @@ impl Change {
 
     fn try_make(self, session: &Session, file: &str, other: &str, odd: bool) -> extern4::Result<()> {
         match self {
-            Self::Rename if odd => session.rename(other, file),
-            Self::Rename => session.rename(file, other),
+            Self::Rename | Self::Move if odd => session.rename(other, file),
+            Self::Rename | Self::Move => session.rename(file, other),
             Self::Chmod => session.set_permissions(file, MODES[usize::from(odd)]),
             Self::SetXattr => {
                 session.setxattr(file, ATTRIBUTE, VALUES[usize::from(odd)], XattrFlags::empty())
@@ -127,12 +145,12 @@ impl Change {
     fn time_by(self, threads: u32, image: &Path) -> Result<f64> {
         let volume = open(image)?;
         let session = directory(&volume)?;
-        let files: Vec<_> = names().into_iter().take(threads as usize).collect();
-        Self::make_files(&session, &files)?;
+        let files: Vec<_> = self.files().into_iter().take(threads as usize).collect();
+        self.make_files(&session, &files)?;
         let times = ROUNDS * 64;
         let ns = in_threads(threads, |thread| {
-            let file = &files[thread as usize];
-            (0..times).try_for_each(|time| self.make(&session, file, "", time % 2 == 1))
+            let (file, other) = &files[thread as usize];
+            (0..times).try_for_each(|time| self.make(&session, file, other, time % 2 == 1))
         })?;
         drop(session);
         volume.close().map_err(|e| e.to_string())?;
@@ -142,13 +160,16 @@ impl Change {
     /// The same by system calls below a mount point.
     fn time_below(self, root: &Path) -> Result<f64> {
         let work = root.join("work");
-        fs::create_dir_all(&work).map_err(|e| e.to_string())?;
-        for name in names() {
+        fs::create_dir_all(work.join(MOVED)).map_err(|e| e.to_string())?;
+        let files = self.files();
+        for (name, _) in &files {
             fs::write(work.join(name), b"").map_err(|e| e.to_string())?;
         }
         let before = std::env::current_dir().map_err(|e| e.to_string())?;
         std::env::set_current_dir(&work).map_err(|e| e.to_string())?;
-        let ns = timed(|file, other, odd| make_below(self, file, other, odd).map_err(|e| e.to_string()));
+        let make =
+            |file: &str, other: &str, odd| make_below(self, file, other, odd).map_err(|e| e.to_string());
+        let ns = timed(&files, make);
         // It could not be unmounted with us in it.
         std::env::set_current_dir(before).map_err(|e| e.to_string())?;
         ns
@@ -157,8 +178,8 @@ impl Change {
 
 fn make_below(change: Change, file: &str, other: &str, odd: bool) -> rustix::io::Result<()> {
     match change {
-        Change::Rename if odd => rustix::fs::rename(other, file),
-        Change::Rename => rustix::fs::rename(file, other),
+        Change::Rename | Change::Move if odd => rustix::fs::rename(other, file),
+        Change::Rename | Change::Move => rustix::fs::rename(file, other),
         Change::Chmod => rustix::fs::chmod(file, Mode::from_raw_mode(MODES[usize::from(odd)])),
         Change::SetXattr => {
             let set = rustix::fs::XattrFlags::empty();
@@ -173,11 +194,10 @@ fn make_below(change: Change, file: &str, other: &str, odd: bool) -> rustix::io:
 
 /// Changes all files in turn, over and over, by `change`, which is told of the file, of its other name, and whether it has been changed
 /// an odd number of times. Returns the nanoseconds of one change.
-fn timed(change: impl Fn(&str, &str, bool) -> Result<()>) -> Result<f64> {
-    let files: Vec<_> = names().into_iter().map(|name| (format!("{name}-other"), name)).collect();
+fn timed(files: &[(String, String)], change: impl Fn(&str, &str, bool) -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     for round in 0..ROUNDS {
-        for (other, file) in &files {
+        for (file, other) in files {
             change(file, other, round % 2 == 1)?;
         }
     }

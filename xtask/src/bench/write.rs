@@ -405,13 +405,12 @@ pub(crate) fn write_loop(args: &[String]) -> Result<()> {
     let times: usize = times.parse().map_err(|_| "how many times is a number")?;
     let volume = open(Path::new(image))?;
     let session = directory(&volume)?;
-    let names = names();
-    if change.is_some() {
-        Change::make_files(&session, &names)?;
+    let files = change.unwrap_or(Change::Rename).files();
+    if let Some(change) = change {
+        change.make_files(&session, &files)?;
     }
-    let files: Vec<_> = names.into_iter().map(|name| (format!("{name}-other"), name)).collect();
     let start = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    for (at, (other, name)) in files.iter().cycle().take(times).enumerate() {
+    for (at, (name, other)) in files.iter().cycle().take(times).enumerate() {
         match change {
             None => create_and_unlink(&session, name)?,
             Some(change) => change.make(&session, name, other, at / files.len() % 2 == 1)?,

@@ -118,6 +118,7 @@ fn matrix(matrix: &Matrix) -> String {
         ("on", string(matrix.on.name())),
         ("locked_instructions_without_a_note", object(unseen)),
         ("all", share(matrix.all())),
+        ("every_pair", share(matrix.whole())),
         ("reading", share(matrix.reading())),
         ("by_what_calls_share", object(nearness)),
         ("cells", array(cells)),

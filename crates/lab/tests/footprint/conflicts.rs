@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use extern4_lab::conflicts::{Ground, Matrix, run};
-use extern4_lab::spec::{Kind, Nearness, Outcome, Pair, pairs};
+use extern4_lab::spec::{Call, Kind, Nearness, Outcome, Pair, pairs};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_vfs::{Access, Cred, Inode, Result, SecurityHook, SuperOptions};
 
@@ -75,6 +75,24 @@ fn a_count_that_all_share_is_found_and_named() {
         (named.field, named.pairs),
         ("Busybody.asked (lab/tests/footprint/conflicts.rs)", pairs.len())
     );
+}
+
+/// A file that moves, to the same directory or another, is left as it is: who writes to it goes on.
+#[test]
+fn a_file_is_written_while_it_moves() {
+    let moves_what_is_written = |pair: &Pair, who: usize| {
+        let Call::Rename(_, to) = pair.calls[who] else { return false };
+        let replaces_it = pair.start.names[to.index()] == Some(pair.start.open[1 - who]);
+        pair.kinds()[1 - who] == Kind::Write && pair.nearness() == Nearness::File && !replaces_it
+    };
+    let mut pairs = pairs(200);
+    pairs.retain(|pair| [0, 1].iter().any(|who| moves_what_is_written(pair, *who)));
+    assert!(pairs.len() > 20, "{}", pairs.len());
+    for ground in [Some(Ground::memory(SuperOptions::default()).unwrap()), Ground::ext4().unwrap()] {
+        let Some(ground) = ground else { continue };
+        let matrix = run(&ground, &pairs).unwrap();
+        assert_eq!(matrix.all().free, pairs.len(), "{:?}: {:?}", matrix.on, matrix.offenders());
+    }
 }
 
 /// To say that a name is there, or is not, takes no lock and no count.

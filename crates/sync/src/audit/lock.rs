@@ -64,13 +64,7 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         let held = Held::new(self, Kind::Lock);
-        match self.0.try_lock() {
-            Ok(guard) => Ok(MutexGuard { held, guard }),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                Err(PoisonError::new(MutexGuard { held, guard: poisoned.into_inner() }).into())
-            }
-            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-        }
+        try_wrap(self.0.try_lock(), |guard| MutexGuard { held, guard })
     }
 
     /// The value, of which there is no other user.
@@ -113,6 +107,13 @@ impl<T: ?Sized> RwLock<T> {
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         let held = Held::new(self, Kind::LockShared);
         wrap(self.0.read(), |guard| RwLockReadGuard { held, guard })
+    }
+
+    /// Locks shared, if nobody has it exclusive or waits to.
+    #[track_caller]
+    pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        let held = Held::new(self, Kind::LockShared);
+        try_wrap(self.0.try_read(), |guard| RwLockReadGuard { held, guard })
     }
 
     /// Locks exclusive.
@@ -165,6 +166,14 @@ fn wrap<G, H>(result: LockResult<G>, make: impl FnOnce(G) -> H) -> LockResult<H>
     match result {
         Ok(guard) => Ok(make(guard)),
         Err(poisoned) => Err(PoisonError::new(make(poisoned.into_inner()))),
+    }
+}
+
+fn try_wrap<G, H>(result: TryLockResult<G>, make: impl FnOnce(G) -> H) -> TryLockResult<H> {
+    match result {
+        Ok(guard) => Ok(make(guard)),
+        Err(TryLockError::Poisoned(poisoned)) => Err(PoisonError::new(make(poisoned.into_inner())).into()),
+        Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
     }
 }
 

@@ -38,6 +38,12 @@ impl Guarded {
         self.value.with(|value| unsafe { *value })
     }
 
+    fn try_read(&self, number: usize) -> Option<u64> {
+        let _reading = self.lock.try_read_at(&self.desks, number)?;
+        // SAFETY: held shared.
+        Some(self.value.with(|value| unsafe { *value }))
+    }
+
     fn write(&self) {
         let _writing = self.lock.write_beside(&self.desks);
         // SAFETY: held exclusive.
@@ -55,6 +61,19 @@ fn bravo_noted_reader_vs_writer() {
         |guarded| guarded.write(),
         |guarded| assert_eq!(guarded.read(1), 1),
     );
+}
+
+/// Who only tries has it beside no writer, biased or not, and wakes the one who waits for him. Mutations that this catches: the same.
+#[test]
+fn bravo_trier_vs_writer() {
+    for new in [Guarded::biased, Guarded::new] {
+        race(
+            new,
+            |guarded| _ = guarded.try_read(0),
+            |guarded| guarded.write(),
+            |guarded| assert_eq!(guarded.try_read(1), Some(1)),
+        );
+    }
 }
 
 /// Who makes the lock biased again, and who relies on it, has seen the writer. Mutation that this catches: `bias` set `Relaxed`.

@@ -1,6 +1,9 @@
 //! mkdir, mknod, symlink, link, unlink, rmdir, rename: what they do, and which error comes first.
 
 use std::any::Any;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use extern4_vfs::*;
 
@@ -30,6 +33,78 @@ fn links_are_made_between_two_starting_places() {
     assert_eq!(root.stat("/f", How::FOLLOW).unwrap().nlink, 2);
     assert_eq!(errno(at("/f").link_to("", How::EMPTY, &at("/to"), "name")), Err(Errno::EEXIST));
     assert_eq!(errno(at("/f").link_to("", How::EMPTY, &at("/f"), "name")), Err(Errno::ENOTDIR));
+}
+
+/// Keeps user 7 from changing names until it hears of the end of something, for a while.
+struct Held {
+    began: Mutex<mpsc::Sender<()>>,
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+impl SecurityHook for Held {
+    fn permission(&self, cred: &Cred, _: &Inode, want: Access) -> Result<()> {
+        if cred.uid() != 7 || !want.contains(Access::WRITE) {
+            return Ok(());
+        }
+        self.began.lock().unwrap().send(()).unwrap();
+        let ended = self.ended.lock().unwrap().recv_timeout(Duration::from_secs(10));
+        ended.map_err(|_| Errno::EBUSY.into())
+    }
+}
+
+#[test]
+fn files_move_between_directories_where_others_change_names() {
+    let ((began, has_begun), (end, ended)) = (mpsc::channel(), mpsc::channel());
+    let held = Held { began: Mutex::new(began), ended: Mutex::new(ended) };
+    let options = SuperOptions { security: Some(Arc::new(held)), ..SuperOptions::default() };
+    let root = volume_with(MemLimits::default(), options);
+    for dir in ["/tmp/a", "/tmp/b"] {
+        root.mkdir(dir, 0o777).unwrap();
+        root.chmod(dir, 0o777, How::FOLLOW).unwrap();
+        put(&root, &format!("{dir}/theirs"), b"");
+    }
+    put(&root, "/tmp/a/f", b"first");
+    put(&root, "/tmp/b/f", b"second");
+    let user = user(&root, 7);
+    for theirs in ["/tmp/a/theirs", "/tmp/b/theirs"] {
+        thread::scope(|scope| {
+            let other = scope.spawn(|| errno(user.unlink(theirs)));
+            // The directory and the name are locked.
+            has_begun.recv().unwrap();
+            root.rename("/tmp/a/f", "/tmp/b/g", NONE).unwrap();
+            root.rename("/tmp/b/g", "/tmp/a/f", NONE).unwrap();
+            root.rename("/tmp/a/f", "/tmp/b/f", RenameFlags::EXCHANGE).unwrap();
+            end.send(()).unwrap();
+            assert_eq!(other.join().unwrap(), Ok(()), "they waited for it");
+        });
+    }
+    root.rename("/tmp/b/f", "/tmp/a/f", NONE).unwrap();
+    assert_eq!((get(&root, "/tmp/a/f"), names(&root, "/tmp/b")), (b"second".into(), Vec::new()));
+}
+
+#[test]
+fn who_moves_a_file_waits_for_who_changes_its_name() {
+    let ((began, has_begun), (end, ended)) = (mpsc::channel(), mpsc::channel());
+    let held = Held { began: Mutex::new(began), ended: Mutex::new(ended) };
+    let options = SuperOptions { security: Some(Arc::new(held)), ..SuperOptions::default() };
+    let root = volume_with(MemLimits::default(), options);
+    root.mkdir("/b", 0o755).unwrap();
+    let user = user(&root, 7);
+    for (from, to) in [("/tmp/f", "/b/f"), ("/b/f", "/tmp/f")] {
+        put(&root, "/tmp/f", b"of user 7");
+        put(&root, "/b/f", b"");
+        thread::scope(|scope| {
+            let unlink = scope.spawn(|| errno(user.unlink("/tmp/f")));
+            has_begun.recv().unwrap();
+            let rename = scope.spawn(|| errno(root.rename(from, to, NONE)));
+            thread::sleep(Duration::from_millis(20));
+            assert!(!rename.is_finished());
+            end.send(()).unwrap();
+            assert_eq!(unlink.join().unwrap(), Ok(()));
+            let is_gone = from == "/tmp/f";
+            assert_eq!(rename.join().unwrap(), if is_gone { Err(Errno::ENOENT) } else { Ok(()) });
+        });
+    }
 }
 
 #[test]
