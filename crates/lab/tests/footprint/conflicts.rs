@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use extern4_lab::conflicts::{Ground, Matrix, run};
+use extern4_lab::conflicts::{Ground, Matrix, Test, run};
 use extern4_lab::spec::{Call, Kind, Nearness, Outcome, Pair, pairs};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_vfs::{Access, Cred, Inode, Result, SecurityHook, SuperOptions};
@@ -88,10 +88,13 @@ fn a_file_is_written_while_it_moves() {
     let mut pairs = pairs(200);
     pairs.retain(|pair| [0, 1].iter().any(|who| moves_what_is_written(pair, *who)));
     assert!(pairs.len() > 20, "{}", pairs.len());
-    for ground in [Some(Ground::memory(SuperOptions::default()).unwrap()), Ground::ext4().unwrap()] {
-        let Some(ground) = ground else { continue };
+    let memory = run(&Ground::memory(SuperOptions::default()).unwrap(), &pairs).unwrap();
+    assert_eq!(memory.whole().free, pairs.len(), "{:?}", memory.offenders());
+    if let Some(ground) = Ground::ext4().unwrap() {
+        // Where the inode lies in memory, two fields of ext4 may stand on one line; locks and attributes are the VFS's.
         let matrix = run(&ground, &pairs).unwrap();
-        assert_eq!(matrix.all().free, pairs.len(), "{:?}: {:?}", matrix.on, matrix.offenders());
+        let meets = |test: &Test| test.fields.iter().any(|field| field.contains("(vfs/"));
+        assert!(!matrix.tests.iter().any(meets), "{:?}", matrix.offenders());
     }
 }
 
