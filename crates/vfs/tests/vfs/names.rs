@@ -52,12 +52,17 @@ impl SecurityHook for Held {
     }
 }
 
-#[test]
-fn files_move_between_directories_where_others_change_names() {
+/// A volume with that, what tells that user 7 is kept, and what lets it go on.
+fn held_volume() -> (Session, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ((began, has_begun), (end, ended)) = (mpsc::channel(), mpsc::channel());
     let held = Held { began: Mutex::new(began), ended: Mutex::new(ended) };
     let options = SuperOptions { security: Some(Arc::new(held)), ..SuperOptions::default() };
-    let root = volume_with(MemLimits::default(), options);
+    (volume_with(MemLimits::default(), options), has_begun, end)
+}
+
+#[test]
+fn files_move_between_directories_where_others_change_names() {
+    let (root, has_begun, end) = held_volume();
     for dir in ["/tmp/a", "/tmp/b"] {
         root.mkdir(dir, 0o777).unwrap();
         root.chmod(dir, 0o777, How::FOLLOW).unwrap();
@@ -84,10 +89,7 @@ fn files_move_between_directories_where_others_change_names() {
 
 #[test]
 fn who_moves_a_file_waits_for_who_changes_its_name() {
-    let ((began, has_begun), (end, ended)) = (mpsc::channel(), mpsc::channel());
-    let held = Held { began: Mutex::new(began), ended: Mutex::new(ended) };
-    let options = SuperOptions { security: Some(Arc::new(held)), ..SuperOptions::default() };
-    let root = volume_with(MemLimits::default(), options);
+    let (root, has_begun, end) = held_volume();
     root.mkdir("/b", 0o755).unwrap();
     let user = user(&root, 7);
     for (from, to) in [("/tmp/f", "/b/f"), ("/b/f", "/tmp/f")] {
