@@ -22,10 +22,10 @@
 //! the directory they stand in and before what they stand for; the name that is held keeps what it stands for where it is. So
 //! whoever waits for a directory waits for somebody in it or below. (Who moves a file between two directories without the mutex waits
 //! with nothing in hand, for the first of them, and then for files, or until a name is shown that is hidden, and who has hidden one takes
-//! no lock any more: if he cannot have the rest at once, he gives all of it back and begins again with the mutex.) A circle would have to come back from there to something
-//! that the holder of the mutex has: to one of the parents or children of his rename that lies below another one. But an
-//! ancestor was locked first, and a rename that would put a directory below itself has been refused by then. Who has a file
-//! locked waits for no directory, and files are locked by number. Debug builds check the order of kinds
+//! no lock any more: if he cannot have the rest at once, he gives all of it back and begins again with the mutex.) A circle would
+//! have to come back from there to something that the holder of the mutex has: to one of the parents or children of his rename
+//! that lies below another one. But an ancestor was locked first, and a rename that would put a directory below itself has been
+//! refused by then. Who has a file locked waits for no directory, and files are locked by number. Debug builds check the order of kinds
 //! (`extern4_sync::lock_order`).
 
 use std::ops::Range;
@@ -477,7 +477,9 @@ impl SuperBlock {
             let lock_first = || self.lock_name(inode, key, name, &wanted, if_locked);
             if other_name.len() > self.traits.name_max {
                 // That the first is not what is wanted comes before that there can be no such other.
-                drop(lock_first()?);
+                if lock_first()?.is_none() {
+                    return Ok(None);
+                }
             }
             self.with_key(other_dir, other, other_name, |other_key| {
                 let lock_second = || self.lock_name(other, other_key, other_name, &anything, if_locked);
