@@ -63,7 +63,8 @@ fn bravo_noted_reader_vs_writer() {
     );
 }
 
-/// Who only tries has it beside no writer, biased or not, and wakes the one who waits for him. Mutations that this catches: the same.
+/// Who only tries has it beside no writer, biased or not, and wakes the one who waits for him. Mutation that this catches: one who does not look
+/// again after LIGHT.
 #[test]
 fn bravo_trier_vs_writer() {
     for new in [Guarded::biased, Guarded::new] {
