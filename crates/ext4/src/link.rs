@@ -1,8 +1,8 @@
 //! Giving files names and taking them.
 //!
 //! Each operation finds out first whether it can be done, then does it under one handle, and last shows what has changed to
-//! those who have the inodes in use. The VFS holds the `rwsem` of every inode that is changed here: of a file that is only moved shared, so
-//! that is changed in one step.
+//! those who have the inodes in use. Nobody else changes an inode that is changed here, for the VFS has it locked; but a file that is moved and
+//! stays as it is may change meanwhile, so the copy that is made of it here is not stored, nor shown.
 
 use extern4_disk::dirent::{self, DirEntry};
 use extern4_disk::inode::InodeFlags;
@@ -296,16 +296,20 @@ impl Change<'_> {
             Some(target) => self.drop_link(target, rename.now)?,
             None => {}
         }
-        self.touch_moved(rename.inode, &mut moving.inode, rename.now)
+        self.touch_moved(moving, rename)
     }
 
-    /// Stores when an inode has been moved, unless its record says so already. A file, whose `rwsem` is shared, is changed in one step where it
-    /// stands, and not in the copy.
-    fn touch_moved(&self, inode: &Inode, info: &mut InodeInfo, now: Timespec) -> Result<()> {
-        if info.is_directory() || info.fields().ctime() == timestamp(now) {
-            return self.touch_ctime(info, now);
+    /// Stores when an inode has been moved, if that changes: of a file in one step where it stands, and not in the copy.
+    fn touch_moved(&self, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
+        let info = &mut moving.inode;
+        if info.is_directory() {
+            return self.touch_ctime(info, rename.now);
         }
-        self.touch(inode, |fields, _| fields.set_ctime(timestamp(now)))
+        if rename.touches {
+            return self.touch(rename.inode, |fields, _| fields.set_ctime(timestamp(rename.now)));
+        }
+        self.note_sync(info.fields());
+        Ok(())
     }
 
     /// Takes the entry from one name to the other.
@@ -369,7 +373,7 @@ impl Change<'_> {
             }
         }
         self.touch_dirs(moving, rename.now)?;
-        self.touch_moved(rename.inode, &mut moving.inode, rename.now)?;
+        self.touch_moved(moving, rename)?;
         target.fields_mut().set_ctime(timestamp(rename.now));
         self.store(&target)?;
         moving.target = Some(target);

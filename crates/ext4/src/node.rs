@@ -6,9 +6,9 @@
 //! unless nothing changes that readers look for here: who wants times, permission bits or the number of links asks the VFS.
 //!
 //! # Locks
-//! Changes of one inode exclude each other by the VFS's `rwsem`, which is held over every call that makes them; who only writes over
-//! contents has it shared, and changes nothing here but `written`, and so has who moves a file, and changes the time of that alone, in one
-//! step ([`touch`](Node::touch)). `current` is held
+//! Changes of one inode exclude each other by locks of the VFS, which are held over every call that makes them. Who only writes over
+//! contents may do so beside who changes attributes and links, and changes nothing here but `written`; who moves a file that stays as it is
+//! may do so, too, and changes nothing but what [`note`](Node::note) does. `current` is held
 //! for as long as it takes to copy it or to replace it, or to note what makes it durable, and nothing is waited for under it but the list of orphans; `shown` is changed only under it, and so is
 //! what `current` says, or nothing.
 //!
@@ -28,7 +28,8 @@
 //! `attributes` guards extended attributes, in the record and in a block, which belong together. It is held shared by who reads them, and
 //! exclusive by who changes them, who takes it inside `rwsem` and before the first handle. So who reads contents does not meet him. But
 //! contents inside the inode stand beside attributes: who changes attributes of such an inode takes `contents` exclusive before
-//! `attributes`. (Of a directory, too: nobody who has a handle wants that then, for he would have the `rwsem`, which is exclusive.) Who
+//! `attributes`. (Of a directory, too: nobody who has a handle wants that then, for he would have the `rwsem`, which is exclusive for a
+//! directory.) Who
 //! changes contents there needs `contents` alone, for he leaves other attributes as they are, and the record changes in one step and is
 //! looked at as it stood at one moment. Who reads has one of the two at a time, and waits for nobody under it who has the other.
 
@@ -57,22 +58,22 @@ pub(crate) struct Node {
     shown: Shown<InodeInfo>,
     /// A file's map, or a directory's names.
     contents: Bravo,
+    /// The flush that covers what was written over blocks that the file had. Who writes looks at it, and changes it after a flush.
+    written: LastFlush,
     position: Option<Position>,
     /// Where in its record extended attributes are. What that follows from never changes.
     xattr_range: Range<usize>,
-    _apart: [u64; 2],
+    _apart: [u64; 3],
     pub(crate) window: Window,
-    /// The flush that covers what was written over blocks that the file had. Who writes looks at it, and changes it after a flush.
-    written: LastFlush,
     /// Who reads attributes reads the record, and so meets who changes what is behind this, wherever it is.
     attributes: Bravo,
     current: Latch<Current>,
 }
 
-/// What readers of contents look at is on another cache line than what is changed beside them, wherever the memory begins: that is a
-/// multiple of 16.
+/// What readers of contents look at, and who writes over them, is on another cache line than what is changed beside them, wherever the
+/// memory begins: that is a multiple of 16.
 const _: () = {
-    let last = offset_of!(Node, contents) + size_of::<Bravo>() - 1;
+    let last = offset_of!(Node, written) + size_of::<LastFlush>() - 1;
     assert!(offset_of!(Node, window) / 16 >= last / 16 + 4);
 };
 
@@ -114,8 +115,17 @@ struct Current {
 type Changed = Option<Tid>;
 
 impl Current {
+    /// Notes a change by transaction `tid`. One by a younger may have been noted before: of a file that moves, when others who change its
+    /// attributes have closed their handle and not yet shown what they did.
     fn note(&mut self, tid: Tid) {
-        (self.changed_in, self.contents_in) = (Some(tid), Some(tid));
+        if (self.changed_in, self.contents_in) == (Some(tid), Some(tid)) {
+            return;
+        }
+        for last in [&mut self.changed_in, &mut self.contents_in] {
+            if !last.is_some_and(|last| last.is_after(tid)) {
+                *last = Some(tid);
+            }
+        }
     }
 
     fn put(&mut self, info: &InodeInfo) {
@@ -136,11 +146,11 @@ impl Node {
         Self {
             shown: Shown::nothing(),
             contents: Bravo::new(()),
+            written: LastFlush::default(),
             position,
             xattr_range,
-            _apart: [0; 2],
+            _apart: [0; 3],
             window: Window::default(),
-            written: LastFlush::default(),
             attributes: Bravo::new(()),
             current,
         }

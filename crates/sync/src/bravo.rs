@@ -214,6 +214,14 @@ impl<T> Bravo<T> {
         self.value.get_mut()
     }
 
+    /// Takes the lock exclusive, if nobody has it, and readers are not at their desks. He who does so when he need not be alone does not
+    /// count as a writer: where others read again and again, the lock becomes biased as if he had not been.
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    pub fn try_write_if_alone(&self) -> Option<BravoWriteGuard<'_, T>> {
+        Some(BravoWriteGuard { _held: self.side.try_write_if_alone()?, lock: self })
+    }
+
     /// Takes the lock shared. Not to be taken twice by one thread.
     #[cfg(not(feature = "loom"))]
     #[inline]
@@ -350,6 +358,19 @@ impl Side {
         held
     }
 
+    #[inline]
+    #[cfg_attr(feature = "audit", track_caller)]
+    fn try_write_if_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        // Relaxed: he who sees it too late goes the other way, as if he had come later.
+        if self.bias.load(Ordering::Relaxed) {
+            return None;
+        }
+        let held = unless_it_blocks(self.lock.try_write())?;
+        // Relaxed: stored by who had the lock. While it is not set, nobody reads but by the lock: who has seen it set before takes his note
+        // back, as whoever ended that bias has made sure of.
+        (!self.bias.load(Ordering::Relaxed)).then_some(held)
+    }
+
     /// What stands for the lock at a desk: nothing else has this address while somebody has the lock.
     fn address(&self) -> u64 {
         std::ptr::from_ref(self).addr() as u64
@@ -474,6 +495,28 @@ mod tests {
             drop(lock.write());
             assert!(!is_biased(&lock));
         }
+    }
+
+    #[test]
+    fn who_has_it_only_if_he_is_alone_is_no_writer_among_readers() {
+        let lock = &Bravo::new(());
+        let alone =
+            || thread::scope(|scope| scope.spawn(|| lock.try_write_if_alone().is_some()).join().unwrap());
+        for _ in 0..STREAK {
+            assert!(alone());
+            let reading = lock.read();
+            assert!(!alone());
+            drop(reading);
+        }
+        assert!(is_biased(lock) && !alone());
+        let writing = lock.write();
+        assert!(!alone());
+        drop(writing);
+        let writing = lock.try_write_if_alone().unwrap();
+        let read = || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
+        assert!(!read() && !alone());
+        drop(writing);
+        assert!(read() && alone());
     }
 
     #[test]

@@ -5,33 +5,41 @@
 //! generation of an inode never change and stay outside.
 //!
 //! What permissions depend on has a count of its own, and stands on a cache line with what hardly ever changes: whoever walks through a
-//! directory or opens a file looks at nothing that is written when names and contents change.
+//! directory or opens a file looks at nothing that is written when names and contents change. What changes with contents, and times,
+//! have a line of their own, too: whoever writes over contents looks at nothing that is written when mode, links or extended attributes
+//! change, but for the first who does either in a tick of the clock, and changes a time.
 
-use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
 
 use crate::attr::{Attr, FileFlags, FileType, NamesAttr, Rdev, Timespec};
 use crate::lock::{self, Latch, LatchGuard};
 
-const WORDS: usize = 11;
-/// Where they are. The first four are on the line that is hardly ever written.
+const WORDS: usize = 10;
+/// Where they are. The first four are on the line that is hardly ever written, the others on that of contents and times.
 const IDS: usize = 0;
 const RDEV: usize = 1;
 const BTIME: usize = 2;
 const PROJECT: usize = 3;
-const MODE: usize = 4;
-const SIZE: usize = 5;
-const BLOCKS: usize = 6;
-const FLAGS: usize = 7;
-const ATIME: usize = 8;
-const MTIME: usize = 9;
-const CTIME: usize = 10;
+const SIZE: usize = 4;
+const BLOCKS: usize = 5;
+const FLAGS: usize = 6;
+const ATIME: usize = 7;
+const MTIME: usize = 8;
+const CTIME: usize = 9;
+
+/// Set beside the block size where a write has more to look at than size and times: it is no regular file, may have to lose set-id
+/// bits, or is immutable. No block is so large.
+const GUARDED: u32 = 1 << 31;
+/// Whoever writes may have to take them off.
+pub(crate) const SET_ID_BITS: u16 = 0o6000;
 
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
 /// | `seq` | `Writer`'s methods | `get`, `try_get` | those of `SeqCount` |
 /// | `owner_seq` | `Writer::store`, within `seq` | `owner`, `owner_with` | those of `SeqCount` |
-/// | `words`, `nsecs` | `Writer`'s methods | all of these | Relaxed, ordered by the counts |
+/// | `words`, `nsecs`, `mode` | `Writer`'s methods | all of these | Relaxed, ordered by the counts |
+/// | size and times | `Writer`'s methods | `is_written` | Relaxed: see there |
 #[repr(C)]
 pub(crate) struct AttrCell {
     ino: u64,
@@ -40,14 +48,21 @@ pub(crate) struct AttrCell {
     /// Odd while owner and group change, or an ACL with the word that says whether there is one.
     owner_seq: SeqCount,
     words: [AtomicU64; WORDS],
-    seq: SeqCount,
-    writers: Latch<()>,
     /// Nanoseconds of the four times.
     nsecs: [AtomicU32; 4],
+    /// Mode, and number of links.
+    mode: AtomicU64,
+    seq: SeqCount,
+    writers: Latch<()>,
+    /// Made without a name, and may get one.
+    pub(crate) linkable: AtomicBool,
+    /// Counted among those in use that have no links.
+    pub(crate) unlinked: AtomicBool,
 }
 
-/// How many bytes of a cell come before what is written often.
-pub(crate) const STEADY_BYTES: usize = std::mem::offset_of!(AttrCell, words) + MODE * size_of::<AtomicU64>();
+/// How many bytes of a cell come before what is written often, and how many before what is not written with contents.
+pub(crate) const STEADY_BYTES: usize = std::mem::offset_of!(AttrCell, words) + SIZE * size_of::<AtomicU64>();
+pub(crate) const CONTENTS_BYTES: usize = std::mem::offset_of!(AttrCell, mode);
 
 /// The right to change the attributes.
 pub(crate) struct Writer<'a> {
@@ -57,16 +72,19 @@ pub(crate) struct Writer<'a> {
 
 impl AttrCell {
     pub(crate) fn new(attr: &Attr) -> Self {
-        let (words, nsecs) = encode(attr);
+        let (words, nsecs, mode) = encode(attr.kind, attr);
         Self {
             ino: attr.ino,
             generation: attr.generation,
             kind: attr.kind,
             owner_seq: SeqCount::new(),
             words: words.map(AtomicU64::new),
+            nsecs: nsecs.map(AtomicU32::new),
+            mode: AtomicU64::new(mode),
             seq: SeqCount::new(),
             writers: Latch::new(()),
-            nsecs: nsecs.map(AtomicU32::new),
+            linkable: AtomicBool::new(false),
+            unlinked: AtomicBool::new(false),
         }
     }
 
@@ -93,13 +111,13 @@ impl AttrCell {
 
     /// Owner, group and permission bits, of one moment.
     pub(crate) fn owner(&self) -> (u32, u32, u16) {
-        let (uid, gid, mode) = self.owner_with(|| self.load(MODE));
+        let (uid, gid, mode) = self.owner_with(|| self.load_mode());
         (uid, gid, low16(halves(mode).0))
     }
 
     /// The number of links.
     pub(crate) fn nlink(&self) -> u32 {
-        halves(self.load(MODE)).1
+        halves(self.load_mode()).1
     }
 
     /// Owner, group, and what `word` loads, of one moment: `word` is something that [`Writer::store`] changes with them, or one word.
@@ -113,21 +131,26 @@ impl AttrCell {
     /// Whether [`Writer::touch`] would have changed nothing at some moment of this call.
     #[inline]
     pub(crate) fn is_touched(&self, mode: u16, nlink: u32, ctime: Timespec) -> bool {
-        // Relaxed: as in `load`.
-        let nsec = || self.nsecs[nsec_of(CTIME)].load(Ordering::Relaxed);
-        let seen = self.seq.read(|| (self.load(MODE), self.load(CTIME), nsec()));
-        seen == Some((mode_word(mode, nlink), ctime.sec.cast_unsigned(), ctime.nsec))
+        self.seq.read(|| (self.load_mode(), self.time(CTIME))) == Some((mode_word(mode, nlink), ctime))
     }
 
-    /// Whether a write up to byte `end` at that moment would have changed nothing at some moment of this call; false if a writer came
-    /// between.
+    /// Whether the inode was changed last at that moment, at some moment of this call.
+    #[inline]
+    pub(crate) fn is_changed_at(&self, ctime: Timespec) -> bool {
+        self.seq.read(|| self.time(CTIME)) == Some(ctime)
+    }
+
+    /// Whether a write up to byte `end` at that moment changes none of the attributes, where that is a regular file and takes no set-id bits
+    /// off. Locks: `rwsem`, shared at least.
+    ///
+    /// The count is not looked at, for it is written when mode and links change. Size, flags and time of contents change under `rwsem`
+    /// exclusive only, so all of them are of one moment. When the inode was changed may be said anew meanwhile; then it says now or
+    /// later, as it would have if that had come after the write. So it does if the two words are not of one moment, and make `now` by
+    /// chance: no moment comes before what was there.
     #[inline]
     pub(crate) fn is_written(&self, end: u64, now: Timespec) -> bool {
-        // Relaxed: as in `load`.
-        let time = |word: usize| (self.load(word), self.nsecs[nsec_of(word)].load(Ordering::Relaxed));
-        let seen = self.seq.read(|| (self.load(SIZE), time(MTIME), time(CTIME)));
-        let now = (now.sec.cast_unsigned(), now.nsec);
-        seen.is_some_and(|(size, mtime, ctime)| end <= size && mtime == now && ctime == now)
+        let guarded = halves(self.load(FLAGS)).0 & GUARDED != 0;
+        !guarded && end <= self.load(SIZE) && self.time(MTIME) == now && self.time(CTIME) == now
     }
 
     pub(crate) fn lock(&self) -> Writer<'_> {
@@ -152,6 +175,36 @@ impl AttrCell {
         self.words[index].load(Ordering::Relaxed)
     }
 
+    #[inline]
+    fn load_mode(&self) -> u64 {
+        // Relaxed: as in `load`.
+        self.mode.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn time(&self, word: usize) -> Timespec {
+        // Relaxed: as in `load`.
+        let nsec = self.nsecs[nsec_of(word)].load(Ordering::Relaxed);
+        Timespec { sec: self.load(word).cast_signed(), nsec }
+    }
+
+    /// Says beside the flags what a write has to look at when the mode is this. Locks: the writers'.
+    #[cold]
+    fn guard(&self, mode: u16) {
+        let (blksize, flags) = halves(self.load(FLAGS));
+        let flags = FileFlags::from_bits_retain(flags);
+        self.set(FLAGS, flags_word(blksize & !GUARDED, self.kind, mode, flags));
+    }
+
+    /// Stores a word, if that changes it. Locks: the writers'.
+    #[inline]
+    fn set(&self, index: usize, value: u64) {
+        if self.load(index) != value {
+            // Relaxed: as in `load`.
+            self.words[index].store(value, Ordering::Relaxed);
+        }
+    }
+
     #[inline(always)]
     fn copy(&self) -> Copied {
         Copied {
@@ -161,6 +214,7 @@ impl AttrCell {
             words: std::array::from_fn(|index| self.load(index)),
             // Relaxed: as in `load`.
             nsecs: std::array::from_fn(|index| self.nsecs[index].load(Ordering::Relaxed)),
+            mode: self.load_mode(),
         }
     }
 }
@@ -173,14 +227,15 @@ pub(crate) struct Copied {
     kind: FileType,
     words: [u64; WORDS],
     nsecs: [u32; 4],
+    mode: u64,
 }
 
 impl Copied {
     #[inline(always)]
     pub(crate) fn decode(self) -> Attr {
-        let Self { ino, generation, kind, words, nsecs } = self;
+        let Self { ino, generation, kind, words, nsecs, mode } = self;
         let time = |word: usize| Timespec { sec: words[word].cast_signed(), nsec: nsecs[nsec_of(word)] };
-        let ((uid, gid), (mode, nlink)) = (halves(words[IDS]), halves(words[MODE]));
+        let ((uid, gid), (mode, nlink)) = (halves(words[IDS]), halves(mode));
         let ((major, minor), (blksize, flags)) = (halves(words[RDEV]), halves(words[FLAGS]));
         let (project, has_btime) = halves(words[PROJECT]);
         Attr {
@@ -192,7 +247,7 @@ impl Copied {
             rdev: Rdev { major, minor },
             size: words[SIZE],
             blocks: words[BLOCKS],
-            blksize,
+            blksize: blksize & !GUARDED,
             flags: FileFlags::from_bits_retain(flags),
             atime: time(ATIME),
             mtime: time(MTIME),
@@ -213,16 +268,23 @@ impl Writer<'_> {
     /// Changes everything but number, type and generation, and with it what `publish` stores: that is more than a word if it `sets_acl`.
     pub(crate) fn store(&self, attr: &Attr, sets_acl: bool, publish: impl FnOnce()) {
         let cell = self.cell;
-        let (words, nsecs) = encode(attr);
+        let (words, nsecs, mode) = encode(cell.kind, attr);
         let _section = cell.seq.write();
         let _owner = (sets_acl || words[IDS] != cell.load(IDS)).then(|| cell.owner_seq.write());
         publish();
+        for (index, &word) in words.iter().enumerate().take(SIZE) {
+            cell.set(index, word);
+        }
         // Relaxed, all: ordered by the counts.
-        for (index, (word, value)) in cell.words.iter().zip(words).enumerate() {
-            // Those on the steady line mostly stay as they are.
-            if index >= MODE || word.load(Ordering::Relaxed) != value {
-                word.store(value, Ordering::Relaxed);
-            }
+        cell.mode.store(mode, Ordering::Relaxed);
+        let is = |index: usize| cell.load(index) == words[index];
+        let was_then = |index: usize| cell.nsecs[index].load(Ordering::Relaxed) == nsecs[index];
+        // Who writes over contents need not meet who changes extended attributes.
+        if (SIZE..WORDS).all(is) && (0..nsecs.len()).all(was_then) {
+            return;
+        }
+        for (word, value) in cell.words.iter().zip(words).skip(SIZE) {
+            word.store(value, Ordering::Relaxed);
         }
         for (nsec, value) in cell.nsecs.iter().zip(nsecs) {
             nsec.store(value, Ordering::Relaxed);
@@ -231,12 +293,19 @@ impl Writer<'_> {
 
     /// Changes no more than mode, number of links, and when the inode was last changed, and with it what `publish` stores.
     pub(crate) fn touch(&self, mode: u16, nlink: u32, ctime: Timespec, publish: impl FnOnce()) {
-        let _section = self.cell.seq.write();
+        let cell = self.cell;
+        let _section = cell.seq.write();
         publish();
-        // Relaxed, all: as in `store`.
-        self.cell.words[MODE].store(mode_word(mode, nlink), Ordering::Relaxed);
-        self.cell.words[CTIME].store(ctime.sec.cast_unsigned(), Ordering::Relaxed);
-        self.cell.nsecs[nsec_of(CTIME)].store(ctime.nsec, Ordering::Relaxed);
+        let old = low16(halves(cell.load_mode()).0);
+        // Relaxed, both: as in `store`.
+        cell.mode.store(mode_word(mode, nlink), Ordering::Relaxed);
+        if (old ^ mode) & SET_ID_BITS != 0 {
+            cell.guard(mode);
+        }
+        if cell.time(CTIME) != ctime {
+            cell.set(CTIME, ctime.sec.cast_unsigned());
+            cell.nsecs[nsec_of(CTIME)].store(ctime.nsec, Ordering::Relaxed);
+        }
     }
 
     /// Changes what changes with the names in a directory.
@@ -245,7 +314,7 @@ impl Writer<'_> {
         let _section = cell.seq.write();
         let set = |word: usize, value: u64| cell.words[word].store(value, Ordering::Relaxed);
         // Relaxed, all: as in `store`.
-        set(MODE, pair(halves(cell.load(MODE)).0, names.nlink));
+        cell.mode.store(pair(halves(cell.load_mode()).0, names.nlink), Ordering::Relaxed);
         set(SIZE, names.size);
         set(BLOCKS, names.blocks);
         set(FLAGS, pair(halves(cell.load(FLAGS)).0, names.flags.bits()));
@@ -256,22 +325,28 @@ impl Writer<'_> {
     }
 }
 
-fn encode(attr: &Attr) -> ([u64; WORDS], [u32; 4]) {
+fn encode(kind: FileType, attr: &Attr) -> ([u64; WORDS], [u32; 4], u64) {
     let btime = attr.btime.unwrap_or_default();
     let words = [
         pair(attr.uid, attr.gid),
         pair(attr.rdev.major, attr.rdev.minor),
         btime.sec.cast_unsigned(),
         pair(attr.project, u32::from(attr.btime.is_some())),
-        mode_word(attr.mode, attr.nlink),
         attr.size,
         attr.blocks,
-        pair(attr.blksize, attr.flags.bits()),
+        flags_word(attr.blksize, kind, attr.mode, attr.flags),
         attr.atime.sec.cast_unsigned(),
         attr.mtime.sec.cast_unsigned(),
         attr.ctime.sec.cast_unsigned(),
     ];
-    (words, [btime.nsec, attr.atime.nsec, attr.mtime.nsec, attr.ctime.nsec])
+    let nsecs = [btime.nsec, attr.atime.nsec, attr.mtime.nsec, attr.ctime.nsec];
+    (words, nsecs, mode_word(attr.mode, attr.nlink))
+}
+
+fn flags_word(blksize: u32, kind: FileType, mode: u16, flags: FileFlags) -> u64 {
+    let guarded =
+        kind != FileType::Regular || mode & SET_ID_BITS != 0 || flags.contains(FileFlags::IMMUTABLE);
+    pair(blksize | if guarded { GUARDED } else { 0 }, flags.bits())
 }
 
 /// Where the nanoseconds of a time are whose seconds are in this word.
@@ -316,7 +391,7 @@ mod tests {
         ) -> Attr {
             let rdev = Rdev { major, minor };
             let (kind, flags) = (FileType::Fifo, FileFlags::from_bits_retain(flags));
-            let generation = 7;
+            let (generation, blksize) = (7, blksize & !GUARDED);
             Attr {
                 ino, generation, kind, mode, uid, gid, nlink, rdev, size, blocks, blksize, atime, mtime, ctime, btime,
                 flags, project,
@@ -340,18 +415,47 @@ mod tests {
             let others = [(first.mode ^ 1, first.nlink, first.ctime), (first.mode, !first.nlink, first.ctime),
                 (first.mode, first.nlink, later)];
             prop_assert!(!others.iter().any(|&(mode, nlink, ctime)| cell.is_touched(mode, nlink, ctime)));
+            prop_assert!(cell.is_changed_at(first.ctime) && !cell.is_changed_at(later));
             let Attr { size, blocks, nlink, mtime, ctime, flags, .. } = second;
-            prop_assert_eq!(cell.is_written(size, mtime), mtime == first.ctime);
-            cell.lock().touch(first.mode, first.nlink, mtime, || ());
-            let other = Timespec { sec: !mtime.sec, ..mtime };
-            prop_assert!(cell.is_written(size, mtime) && !cell.is_written(size, other));
-            prop_assert_eq!(cell.is_written(size.saturating_add(1), mtime), size == u64::MAX);
             cell.lock().touch(first.mode, first.nlink, first.ctime, || ());
             let names = NamesAttr { size: size ^ 1, blocks: blocks ^ 1, nlink, mtime: ctime, ctime: mtime, flags: !flags };
             cell.lock().touch_names(&names);
             let renamed =
                 Attr { size: size ^ 1, blocks: blocks ^ 1, nlink, mtime: ctime, ctime: mtime, flags: !flags, ..touched };
             prop_assert_eq!(cell.get(), renamed);
+        }
+
+        #[test]
+        fn a_write_leaves_what_was_written_just_now(attr in attr(), time in time()) {
+            let flags = attr.flags - FileFlags::IMMUTABLE;
+            let plain = Attr { kind: FileType::Regular, mode: attr.mode & 0o1777, flags, mtime: time, ctime: time, ..attr };
+            let cell = AttrCell::new(&plain);
+            prop_assert!(cell.is_written(plain.size, time));
+            prop_assert_eq!(cell.is_written(plain.size.saturating_add(1), time), plain.size == u64::MAX);
+            let other = Timespec { sec: !time.sec, ..time };
+            prop_assert!(!cell.is_written(plain.size, other));
+            let more_to_do = [
+                Attr { kind: FileType::Fifo, ..plain },
+                Attr { mode: plain.mode | 0o4000, ..plain },
+                Attr { mode: plain.mode | 0o2000, ..plain },
+                Attr { flags: flags | FileFlags::IMMUTABLE, ..plain },
+                Attr { mtime: other, ..plain },
+                Attr { ctime: other, ..plain },
+            ];
+            for other in &more_to_do {
+                prop_assert!(!AttrCell::new(other).is_written(plain.size, time), "{other:?}");
+                let cell = AttrCell::new(&plain);
+                cell.lock().store(other, false, || ());
+                // The kind stays as it is.
+                prop_assert_eq!(cell.is_written(plain.size, time), other.kind != plain.kind, "stored: {:?}", other);
+                prop_assert_eq!(cell.get(), Attr { kind: plain.kind, ..*other });
+            }
+            // Who sets the mode alone says it, too.
+            for mode in [plain.mode | 0o4000, plain.mode | 0o6000, plain.mode] {
+                cell.lock().touch(mode, plain.nlink, time, || ());
+                prop_assert_eq!(cell.is_written(plain.size, time), mode == plain.mode);
+                prop_assert_eq!(cell.get(), Attr { mode, ..plain });
+            }
         }
     }
 }

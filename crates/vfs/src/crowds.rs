@@ -15,7 +15,7 @@ use crate::attr::{Attr, Rdev, Timespec};
 use crate::cred::Cred;
 use crate::errno::Errno;
 use crate::file::{OpenFile, OpenFlags};
-use crate::fs::{NewKind, RenameFlags};
+use crate::fs::{NewKind, RenameFlags, XattrFlags};
 use crate::memfs::{MemFs, MemLimits};
 use crate::mount::{Location, Namespace};
 use crate::namei::How;
@@ -123,6 +123,54 @@ fn files_that_cross_are_not_lost() {
             let mut found: Vec<u64> = PLACES.iter().filter_map(|place| ino(root, place)).collect();
             found.sort_unstable();
             assert_eq!(found, *inos);
+        },
+    );
+}
+
+/// One file is written over, and gets other permission bits, an ACL, extended attributes and names, and loses some: all of it is there in
+/// the end, and nobody waits for ever.
+#[test]
+fn a_file_is_written_while_everything_else_of_it_changes() {
+    let setup = || {
+        let root = world();
+        root.mkdir("/x", 0o755).unwrap();
+        let ino = make_file(&root, "/a");
+        for name in ["/b", "/c", "/d"] {
+            root.link("/a", How::FOLLOW, name).unwrap();
+        }
+        make_file(&root, "/e");
+        let file = root.open("/a", OpenFlags::READ | OpenFlags::WRITE).unwrap();
+        file.write_at(b"..", 0).unwrap();
+        (root, ino, file)
+    };
+    const ATTRIBUTE: [&str; 2] = ["user.a", "user.b"];
+    crowd(
+        THREADS,
+        setup,
+        |(root, _, file), index| match index {
+            0 | 1 => assert_eq!(file.write_at(b"x", index as u64).unwrap(), 1),
+            2 => root.chmod("/a", 0o600, How::FOLLOW).unwrap(),
+            3 | 4 => {
+                let name = ATTRIBUTE[index - 3];
+                root.set_xattr("/a", name, b"value", XattrFlags::empty(), How::FOLLOW).unwrap();
+            }
+            5 => root.link("/a", How::FOLLOW, "/f").unwrap(),
+            6 => root.rename("/e", "/b", RenameFlags::empty()).unwrap(),
+            _ => {
+                root.rename("/c", "/x/c", RenameFlags::empty()).unwrap();
+                root.unlink("/d").unwrap();
+            }
+        },
+        |(root, right, file)| {
+            let attr = root.stat("/a", How::FOLLOW).unwrap();
+            assert_eq!((attr.ino, attr.mode, attr.nlink), (*right, 0o600, 3));
+            let names = ["/b", "/c", "/d", "/x/c", "/f"].map(|name| ino(root, name) == Some(*right));
+            assert_eq!(names, [false, false, false, true, true]);
+            for name in ATTRIBUTE {
+                assert_eq!(root.get_xattr("/a", name, How::FOLLOW).unwrap(), b"value");
+            }
+            let mut bytes = [0; 2];
+            assert_eq!((file.read_at(&mut bytes, 0).unwrap(), bytes), (2, *b"xx"));
         },
     );
 }

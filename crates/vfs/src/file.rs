@@ -368,10 +368,7 @@ impl OpenFile {
     /// that do take more are told by a look before any lock is taken: the first in each tick of the clock, those that make the file longer.
     fn overwrite(&self, data: &[u8], offset: u64) -> Result<bool> {
         let (inode, sb) = (self.inode(), self.sb());
-        if data.len() > chunks::MOST_BYTES
-            || self.flags.contains(OpenFlags::APPEND)
-            || inode.kind() != FileType::Regular
-        {
+        if data.len() > chunks::MOST_BYTES || self.flags.contains(OpenFlags::APPEND) {
             return Ok(false);
         }
         let Some(end) = offset.checked_add(data.len() as u64) else { return Ok(false) };

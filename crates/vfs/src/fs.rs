@@ -7,8 +7,9 @@
 //!
 //! Operations that change something default to `EROFS`, so a file system that only reads implements nothing of them.
 //! One that changes something does so in its own structures first and then in memory, through [`Inode::update`], for
-//! every inode it touched: times, link counts, sizes, blocks; and [`Inode::update_acl`] where an ACL changed. The VFS holds the locks that `rwsem` in [`crate::inode`]
-//! stands for over each call, and passes the moment that the operation happens at; and to what may take space, the capabilities
+//! every inode it touched: times, link counts, sizes, blocks; and [`Inode::update_acl`] where an ACL changed. Over each call the VFS holds the
+//! locks that [`crate::inode`] tells of: nobody else changes attributes of an inode meanwhile, but [`FileOps::overwrite`] may be under way, and
+//! renames of a file that [leave it as it is](Rename::touches). It passes the moment that the operation happens at; and to what may take space, the capabilities
 //! of the caller, for [`Caps::SYS_RESOURCE`] decides whether quotas limit it.
 
 use std::borrow::Cow;
@@ -254,6 +255,9 @@ pub struct Rename<'a> {
     pub whiteout: Option<NewNode<'a>>,
     /// The moment.
     pub now: Timespec,
+    /// What moves is changed, for it was not changed last at that moment. Else others may change its attributes meanwhile, and it is to
+    /// stay as it is. A directory always is.
+    pub touches: bool,
     /// The capabilities of the caller.
     pub caps: Caps,
 }

@@ -9,6 +9,13 @@
 //! name's own lock (`dcache`). Who removes the directory, changes its attributes, or moves a name between two directories
 //! holds it exclusive. For other files it makes writes, truncation and changes of attributes exclude each other; but writes
 //! that only go over what is there hold it shared, and exclude each other by chunks of the file (`chunks`). Reading takes no lock.
+//!
+//! Such a write looks at size, times, and whether there is something that it has to take away: set-id bits, capabilities, or the right to write
+//! at all. Who changes other attributes of a file (its mode, ACL and extended attributes, the number of its names) may hold `rwsem`
+//! shared, too, with the mutex `attributes` inside it, which excludes others who do (`Inode::lock_attributes`); or exclusive, if that is to
+//! be had at once. What a write looks at changes with `rwsem` exclusive, but for the time of the last change, which either may say anew:
+//! then it says the present. And who moves a file that was changed within this tick of the clock holds `rwsem` shared, for he leaves the
+//! file as it is.
 
 use std::any::Any;
 use std::fmt;
@@ -26,10 +33,10 @@ use extern4_sync::spare::Own;
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
 use crate::attr::{Attr, FileType, NamesAttr, Timespec};
-use crate::attr_cell::{AttrCell, Copied, STEADY_BYTES, Writer};
+use crate::attr_cell::{AttrCell, CONTENTS_BYTES, Copied, STEADY_BYTES, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
-use crate::lock::{self, Latch, Mutex};
+use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::perm_word::{AclState, PermBits, PermWord};
 
@@ -50,33 +57,31 @@ pub struct NewInode {
 pub struct Inode {
     // A line that is hardly ever written: what walks and permission checks look at, ...
     perm: PermWord,
-    // ... and the first part of this, with the lines that change with names and contents behind it.
+    // ... and the first part of this. The next line changes with contents, and the one behind it with mode and links.
     attr: AttrCell,
-    // Who reads contents looks at that and these, and need not meet who has the inode locked and changes none of them.
+    // Only symbolic links have one, and little changes of these.
+    link: OnceLock<Arc<[u8]>>,
+    /// Held by who changes attributes and has `rwsem` shared. In it who is told when nobody uses the inode any more.
+    attributes: Mutex<Option<FsRef>>,
+    // Who reads contents looks at these, and need not meet who has the inode locked and changes none of them.
     private: Own<dyn Any + Send + Sync>,
     acls: AclSlots,
-    link: OnceLock<Arc<[u8]>>,
-    rwsem: Bravo,
-    /// Made without a name, and may get one.
-    linkable: AtomicBool,
-    /// Known to have no capabilities of a program. Who changes the inode looks at it, and has it locked.
-    no_caps: AtomicBool,
-    /// Counted among those in use that have no links.
-    unlinked: AtomicBool,
     /// The dentry of a directory, to notice a second one.
     alias: Mutex<Option<Alias>>,
-    /// Who is told when nobody uses the inode any more.
-    fs: Latch<Option<FsRef>>,
+    // Who writes over contents looks at these, and at the line of contents.
+    rwsem: Bravo,
+    /// Known to have no capabilities of a program. Who changes the inode looks at it, and has it locked.
+    no_caps: AtomicBool,
 }
 
-/// Whoever writes may have to take them off.
-const SET_ID_BITS: u16 = 0o6000;
-
-/// What is looked at most fills a line, and nothing that is written often is on it; what readers look at ends before the line of the lock.
+/// What is looked at most fills a line, and nothing that is written often is on it; so does what changes with contents; what readers look at
+/// begins behind the line of mode and links, and ends before that of the lock, and five lines hold it all.
 const _: () = assert!(
     std::mem::offset_of!(Inode, attr) + STEADY_BYTES == 64
-        && std::mem::offset_of!(Inode, link) <= 192
-        && std::mem::offset_of!(Inode, rwsem) >= 192
+        && std::mem::offset_of!(Inode, attr) + CONTENTS_BYTES == 128
+        && std::mem::offset_of!(Inode, private) == 192
+        && std::mem::offset_of!(Inode, rwsem) >= 256
+        && size_of::<Inode>() <= 320
         // Words of models are larger.
         || cfg!(any(feature = "loom", feature = "audit", not(target_pointer_width = "64")))
 );
@@ -124,15 +129,13 @@ impl Inode {
         Self {
             perm: PermWord::new(bits),
             attr: AttrCell::new(&attr),
+            link: OnceLock::new(),
+            attributes: Mutex::new(fs),
             private: private.into(),
             acls: AclSlots::default(),
-            link: OnceLock::new(),
-            rwsem: Bravo::new(()),
-            linkable: AtomicBool::new(false),
-            no_caps: AtomicBool::new(no_caps),
-            unlinked: AtomicBool::new(false),
             alias: Mutex::default(),
-            fs: Latch::new(fs),
+            rwsem: Bravo::new(()),
+            no_caps: AtomicBool::new(no_caps),
         }
     }
 
@@ -168,13 +171,16 @@ impl Inode {
         }
     }
 
-    /// A write up to byte `end` at that moment changes nothing but contents: no attribute, no permission bit, no capability. Locks:
-    /// `rwsem`, or what is found may be over.
+    /// A write up to byte `end` at that moment changes nothing but contents of a regular file: no attribute, no permission bit, no capability.
+    /// Locks: `rwsem`, or what is found may be over.
     #[inline]
     pub(crate) fn is_left_by_write(&self, end: u64, now: Timespec) -> bool {
-        let perm = self.perm();
-        let keeps = !perm.immutable() && perm.mode() & SET_ID_BITS == 0 && self.has_no_caps();
-        keeps && self.attr.is_written(end, now)
+        self.has_no_caps() && self.attr.is_written(end, now)
+    }
+
+    /// The inode was changed last at that moment.
+    pub(crate) fn is_changed_at(&self, ctime: Timespec) -> bool {
+        self.attr.is_changed_at(ctime)
     }
 
     /// The attributes, unless they are just being changed.
@@ -333,33 +339,35 @@ impl Inode {
     /// Lets a file that was made without a name get one.
     pub(crate) fn set_linkable(&self) {
         // Relaxed: set before anybody else can see the inode.
-        self.linkable.store(true, Ordering::Relaxed);
+        self.attr.linkable.store(true, Ordering::Relaxed);
     }
 
     /// Says that it has had a name: when it has lost that, it is like any file without one.
     pub(crate) fn clear_linkable(&self) {
-        // Relaxed: who asks holds `rwsem` exclusive, as the caller does.
-        self.linkable.store(false, Ordering::Relaxed);
+        // Relaxed, both: who asks has the attributes locked, as the caller does.
+        if self.is_linkable() {
+            self.attr.linkable.store(false, Ordering::Relaxed);
+        }
     }
 
     /// May get a name though it has none.
     pub(crate) fn is_linkable(&self) -> bool {
-        self.linkable.load(Ordering::Relaxed)
+        self.attr.linkable.load(Ordering::Relaxed)
     }
 
     /// Counts the inode in `unlinked` as long as it has no links: until it gets one, or its file system has heard that nobody uses it.
-    /// Within the change that made it so. Locks: `rwsem` exclusive, unless nobody else can see the inode yet.
+    /// Within the change that made it so. Locks: those of a change of attributes, unless nobody else can see the inode yet.
     pub(crate) fn count_links(&self, unlinked: &Holders) {
         let none = self.nlink() == 0;
-        // Relaxed, both: who asks holds `rwsem` exclusive, as the caller does, or is the last who uses the inode.
-        if self.unlinked.load(Ordering::Relaxed) == none {
+        // Relaxed, both: who asks has the attributes locked, as the caller does, or is the last who uses the inode.
+        if self.attr.unlinked.load(Ordering::Relaxed) == none {
             return;
         }
-        self.unlinked.store(none, Ordering::Relaxed);
+        self.attr.unlinked.store(none, Ordering::Relaxed);
         if none { unlinked.enter() } else { unlinked.leave() }
     }
 
-    /// Known to have no capabilities of a program. Locks: `rwsem`, or what is found may be over.
+    /// Known to have no capabilities of a program. Locks: `rwsem`, shared at least, or what is found may be over.
     pub(crate) fn has_no_caps(&self) -> bool {
         // Relaxed: who says so holds `rwsem` exclusive, and so does the caller, or shared.
         self.no_caps.load(Ordering::Relaxed)
@@ -459,7 +467,8 @@ impl Inode {
         Ordered::lock(Rank::Directory, || self.rwsem.write())
     }
 
-    /// Takes `rwsem` shared: to write over contents, with the latches of their [chunks](crate::chunks), or to move a file.
+    /// Takes `rwsem` shared: to write over contents, with the latches of their [chunks](crate::chunks), or to move a file that stays as it
+    /// is.
     pub(crate) fn lock_shared(&self) -> Ordered<BravoReadGuard<'_>> {
         Ordered::lock(Rank::Child, || self.rwsem.read())
     }
@@ -468,15 +477,55 @@ impl Inode {
     pub(crate) fn lock_exclusive(&self) -> Ordered<BravoWriteGuard<'_>> {
         Ordered::lock(Rank::Child, || self.rwsem.write())
     }
+
+    /// Locks the inode to change attributes that who writes over contents does not look at, while nobody else changes any. If contents are
+    /// being written, or are again and again, only those who change attributes are kept out.
+    #[inline(always)]
+    pub(crate) fn lock_attributes(&self) -> Ordered<AttributesGuard<'_>> {
+        Ordered::lock(
+            Rank::Child,
+            #[inline(always)]
+            // Where nobody is in the way, to have it exclusive takes less than both.
+            || match self.rwsem.try_write_if_alone() {
+                Some(alone) => AttributesGuard::Exclusive(alone),
+                None => self.lock_attributes_beside(),
+            },
+        )
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_attributes_beside(&self) -> AttributesGuard<'_> {
+        // A directory's stands for its names, too.
+        if self.is_dir() {
+            return AttributesGuard::Exclusive(self.rwsem.write());
+        }
+        let contents = self.rwsem.read();
+        AttributesGuard::Shared(contents, lock::lock(&self.attributes))
+    }
+
+    /// The same to change any, while contents stay as they are.
+    #[inline]
+    pub(crate) fn lock_all_attributes(&self) -> Ordered<AttributesGuard<'_>> {
+        Ordered::lock(Rank::Child, || AttributesGuard::Exclusive(self.rwsem.write()))
+    }
+}
+
+/// An inode whose attributes nobody else changes as long as this lives.
+#[expect(dead_code, reason = "held until it is dropped")]
+pub(crate) enum AttributesGuard<'a> {
+    Exclusive(BravoWriteGuard<'a>),
+    /// Its contents may be written over.
+    Shared(BravoReadGuard<'a>, MutexGuard<'a, Option<FsRef>>),
 }
 
 impl Release for Inode {
     fn release(&self) {
-        let fs = lock::latch(&self.fs).take();
+        let fs = lock::lock(&self.attributes).take();
         if let Some(served) = fs {
             served.fs.evict_inode(self);
             // Not before: the file system may have freed it just now. Relaxed: nobody else uses the inode.
-            if self.unlinked.load(Ordering::Relaxed) {
+            if self.attr.unlinked.load(Ordering::Relaxed) {
                 served.unlinked.leave();
             }
         }

@@ -7,7 +7,7 @@ use extern4_sync::lock_order::Ordered;
 use extern4_sync::rcu::pin;
 use extern4_sync::shared::{self, Shared};
 
-use crate::attr::{FileType, Rdev};
+use crate::attr::{FileType, Rdev, Timespec};
 use crate::clock;
 use crate::create::Blueprint;
 use crate::cred::Caps;
@@ -15,7 +15,7 @@ use crate::dcache::{IfLocked, LockedName, existing, vacant};
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
 use crate::fs::{FileSystem, NameRef, NewKind, Rename, RenameFlags};
-use crate::inode::Inode;
+use crate::inode::{AttributesGuard, Inode};
 use crate::namei::{Component, How, Last, Spot, Subject};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
@@ -61,7 +61,7 @@ impl Session {
             if inode.perm().append() || inode.perm().immutable() || inode.is_dir() {
                 return Err(Errno::EPERM.into());
             }
-            let _change = inode.lock_exclusive();
+            let _change = inode.lock_attributes();
             if inode.nlink() == 0 && !inode.is_linkable() {
                 return Err(Errno::ENOENT.into());
             }
@@ -295,7 +295,8 @@ impl Session {
                 self.may_rename(from, to, inode, replaced, exchange)?;
                 let kept = (keep_inode(source), target.inode().map(|_| keep_inode(target)));
                 let (inode, replaced) = (&*kept.0, kept.1.as_deref());
-                let _change = lock_children(from, to, inode, replaced)?;
+                let now = clock::now();
+                let (_change, touches) = lock_children(from, to, (inode, replaced), now)?;
                 // Mounted is under the lock of what is mounted on.
                 if source.is_mountpoint() || target.is_mountpoint() {
                     return Err(Errno::EBUSY.into());
@@ -308,7 +309,8 @@ impl Session {
                     target: replaced,
                     flags,
                     whiteout: whiteout.as_ref().map(|new| new.node(&self.cred, WHITEOUT)),
-                    now: clock::now(),
+                    now,
+                    touches,
                     caps: self.cred.caps(),
                 };
                 let Some(to_name) = to_name else { return Err(two_names(inode)) };
@@ -361,10 +363,11 @@ impl Session {
 /// What is left behind is a character device 0/0.
 const WHITEOUT: NewKind<'_> = NewKind::CharDevice(Rdev { major: 0, minor: 0 });
 
-/// An inode's `rwsem`.
+/// An inode's `rwsem`, or what is enough of it to change attributes.
 #[expect(dead_code, reason = "held until it is dropped")]
 enum Lock<'a> {
     Shared(Ordered<BravoReadGuard<'a>>),
+    Attributes(Ordered<AttributesGuard<'a>>),
     Exclusive(Ordered<BravoWriteGuard<'a>>),
 }
 
@@ -457,26 +460,28 @@ fn lock_two<'a>(a: &'a Spot<'_>, b: &'a Spot<'_>) -> Result<Locks<'a>> {
 }
 
 /// Locks what moves and what is replaced: directories first, for who makes a link holds the directory when it locks the
-/// file; then by inode number. A file that moves stays as it is but for a time, so that its contents may be written meanwhile.
+/// file; then by inode number. Contents of a file may be written meanwhile; and if it moves, and was changed at that moment already, it
+/// stays as it is, and others may change its attributes. So it is said whether it is changed, too.
 /// Locks: `rename_mutex`, if both are directories.
 fn lock_children<'a>(
     from: &End<'_>,
     to: &End<'_>,
-    inode: &'a Inode,
-    replaced: Option<&'a Inode>,
-) -> Result<Locks<'a>> {
+    (inode, replaced): (&'a Inode, Option<&'a Inode>),
+    now: Timespec,
+) -> Result<(Locks<'a>, bool)> {
     for child in [Some(inode), replaced].into_iter().flatten() {
         if [from, to].iter().any(|end| ptr::eq(end.dir.inode(), child)) {
             return Err(two_names(child));
         }
     }
     let rank = |inode: &Inode| (!inode.is_dir(), inode.ino());
-    let lock_moved = || match inode.is_dir() {
-        true => Lock::Exclusive(inode.lock_exclusive()),
+    let touches = inode.is_dir() || !inode.is_changed_at(now);
+    let lock_moved = || match touches {
+        true => Lock::Attributes(inode.lock_attributes()),
         false => Lock::Shared(inode.lock_shared()),
     };
-    let lock_replaced = |replaced: &'a Inode| Lock::Exclusive(replaced.lock_exclusive());
-    Ok(match replaced {
+    let lock_replaced = |replaced: &'a Inode| Lock::Attributes(replaced.lock_attributes());
+    let locks = match replaced {
         Some(replaced) if rank(replaced) < rank(inode) => {
             let first = lock_replaced(replaced);
             (lock_moved(), Some(first))
@@ -485,7 +490,8 @@ fn lock_children<'a>(
             let first = lock_moved();
             (first, replaced.map(lock_replaced))
         }
-    })
+    };
+    Ok((locks, touches))
 }
 
 /// What a name stood for that has been removed: in use still, or not.
@@ -498,7 +504,7 @@ fn remove_name(
     mut locked: LockedName<'_>,
     inode: &Shared<Inode>,
 ) -> Result<Removed> {
-    let _change = inode.lock_exclusive();
+    let _change = inode.lock_attributes();
     locked.hide();
     let mut last = if inode.nlink() == 1 { locked.take_last() } else { None };
     // The dentry's, the cache's and the caller's. Nobody comes to it by its name's dentry, which has ended, nor by its number, which is
@@ -548,7 +554,7 @@ fn forget(
 
 /// Renames in the file system and makes the cache say so; gives back what the new name stood for. Both names are hidden meanwhile, so
 /// that nobody finds both names, or neither, or attributes of one moment under a name of another.
-/// Locks: `rwsem` of both directories, and of what the names stand for: exclusive, but of a file that moves.
+/// Locks: `rwsem` of both directories; what the names stand for, as [`lock_children`] does.
 fn move_dentries(
     sb: &SuperBlock,
     fs: &dyn FileSystem,

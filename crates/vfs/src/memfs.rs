@@ -259,7 +259,7 @@ impl InodeOps for MemFs {
     }
 
     fn rename(&self, rename: &Rename<'_>) -> Result<()> {
-        let Rename { from, inode, to, target, flags, ref whiteout, now, .. } = *rename;
+        let Rename { from, inode, to, target, flags, ref whiteout, now, touches, .. } = *rename;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let same_dir = from.dir.ino() == to.dir.ino();
         let target_is_dir = target.is_some_and(Inode::is_dir);
@@ -311,8 +311,7 @@ impl InodeOps for MemFs {
         if !same_dir {
             self.names_changed(to.dir, comes, now)?;
         }
-        // Within a tick of the clock nothing changes, and who writes to the file is not disturbed.
-        if inode.attr().ctime != now {
+        if touches {
             change(inode, |attr| attr.ctime = now);
         }
         Ok(())

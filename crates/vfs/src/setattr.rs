@@ -1,15 +1,19 @@
 //! Changing attributes: `chmod`, `chown`, `utimensat`, `truncate`, inode flags, extended attributes and ACLs.
 
+use extern4_sync::lock_order::Ordered;
+
 use crate::acl::{Acl, AclError, AclKind};
 use crate::attr::{FileFlags, FileType, Timespec};
+use crate::attr_cell::SET_ID_BITS;
 use crate::clock;
 use crate::cred::Caps;
 use crate::errno::{Errno, Result};
 use crate::file::{drop_privileges, truncate};
 use crate::fs::{SetAttr, XattrFlags};
-use crate::inode::Inode;
+use crate::inode::{AttributesGuard, Inode};
 use crate::namei::{How, Subject};
 use crate::open_files::WriteGuard;
+use crate::perm_word::AclState;
 use crate::permission::{Access, in_group_or_capable, owner_or_capable, set_id_bits_lost};
 use crate::session::Session;
 use crate::superblock::SuperBlock;
@@ -50,14 +54,14 @@ impl Session {
         let file = self.walk_to_subject(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
-        let _change = inode.lock_exclusive();
+        let _change = lock_for_mode(inode, mode);
         let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
         self.plan_mode(sb, inode, mode, &mut set)?;
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
     }
 
-    /// Enters a change of the mode into `set`, whose change of the owner comes before it. Locks: `rwsem` exclusive.
+    /// Enters a change of the mode into `set`, whose change of the owner comes before it. Locks: the inode's attributes.
     fn plan_mode(&self, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut SetAttr) -> Result<()> {
         if inode.kind() == FileType::Symlink {
             return Err(Errno::EOPNOTSUPP.into());
@@ -70,8 +74,12 @@ impl Session {
             mode &= !0o2000;
         }
         // The ACL's owner, mask and other entries are the mode's bits.
-        let acl = if sb.traits().acl { sb.acl(inode, AclKind::Access)? } else { None };
-        set.acl = acl.map(|acl| sb.checker.intern(acl.with_mode(mode)));
+        if inode.perm().acl() != AclState::None
+            && sb.traits().acl
+            && let Some(acl) = sb.acl(inode, AclKind::Access)?
+        {
+            set.acl = Some(sb.checker.intern(acl.with_mode(mode)));
+        }
         set.mode = Some(mode);
         Ok(())
     }
@@ -152,7 +160,12 @@ impl Session {
         let file = self.walk_to_subject(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
-        let _change = inode.lock_exclusive();
+        let _change = match new {
+            &Attributes { mode: Some(mode), uid: None, gid: None, atime: None, mtime: None, ctime: None } => {
+                lock_for_mode(inode, mode)
+            }
+            _ => inode.lock_all_attributes(),
+        };
         let (atime, mtime, caps) = (new.atime, new.mtime, self.cred.caps());
         let ctime = Some(new.ctime.unwrap_or_else(clock::now));
         let mut set = SetAttr { atime, mtime, ctime, caps, ..SetAttr::default() };
@@ -285,7 +298,7 @@ impl Session {
         }
         let file = self.walk_to_subject(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
-        let _change = file.inode().lock_exclusive();
+        let _change = lock_for_xattr(file.inode(), name);
         if let Some(kind) = AclKind::from_xattr_name(name) {
             let acl = if value.is_empty() { Ok(None) } else { Acl::from_xattr(value) };
             return match acl {
@@ -303,14 +316,14 @@ impl Session {
         xattr::check_name(name)?;
         let file = self.walk_to_subject(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
-        let _change = file.inode().lock_exclusive();
+        let _change = lock_for_xattr(file.inode(), name);
         match AclKind::from_xattr_name(name) {
             Some(kind) => self.change_acl(&file, kind, Ok(None)),
             None => self.change_xattr(&file, name, None, XattrFlags::empty()),
         }
     }
 
-    /// Locks: `rwsem` exclusive.
+    /// Locks: the inode's attributes, for capabilities all of them.
     fn change_xattr(
         &self,
         file: &Subject<'_>,
@@ -341,12 +354,12 @@ impl Session {
     pub fn set_acl(&self, path: impl AsRef<[u8]>, kind: AclKind, acl: Option<Acl>, how: How) -> Result<()> {
         let file = self.walk_to_subject(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
-        let _change = file.inode().lock_exclusive();
+        let _change = file.inode().lock_attributes();
         self.change_acl(&file, kind, Ok(acl))
     }
 
     /// An ACL that is none is refused only after the caller has turned out to be the owner.
-    /// Locks: `rwsem` exclusive.
+    /// Locks: the inode's attributes.
     fn change_acl(
         &self,
         file: &Subject<'_>,
@@ -393,6 +406,16 @@ impl Session {
         let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_acl(inode, kind, acl, mode, clock::now(), self.cred.caps())
     }
+}
+
+/// Locks an inode whose mode is to be set. Who writes looks whether he has to take set-id bits off: none come while he writes.
+fn lock_for_mode(inode: &Inode, mode: u16) -> Ordered<AttributesGuard<'_>> {
+    if mode & SET_ID_BITS == 0 { inode.lock_attributes() } else { inode.lock_all_attributes() }
+}
+
+/// The same for an extended attribute, and capabilities.
+fn lock_for_xattr<'a>(inode: &'a Inode, name: &[u8]) -> Ordered<AttributesGuard<'a>> {
+    if name == xattr::CAPABILITY { inode.lock_all_attributes() } else { inode.lock_attributes() }
 }
 
 /// What owners may change is fixed on immutable and append-only files, also for the superuser.

@@ -11,8 +11,8 @@
 //! 3. The locks of names (`dcache`): those in one directory by hash; those in two only with both `rwsem`s exclusive, so that
 //!    there is nobody to be waited for, or without waiting.
 //! 4. `rwsem` of what the names stand for: directories before other inodes, and those by inode number. It is exclusive where a
-//!    directory is to be removed or replaced: so no name appears in it meanwhile (the gate of `rmdir`). A file that is moved has it
-//!    shared, for that leaves all of it as it is but the time.
+//!    directory is to be removed or replaced: so no name appears in it meanwhile (the gate of `rmdir`). Of a file that gets names, loses
+//!    some or moves it may be shared, with the file's mutex `attributes` right after it where the file is changed (`inode`).
 //! 5. The latches of the chunks of one file (`chunks`), by their place in the table, with the file's `rwsem` shared. Whoever has some
 //!    takes nothing of the kinds above.
 //! 6. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
@@ -372,7 +372,7 @@ impl SuperBlock {
         self.icache.get(&self.fs, ino)
     }
 
-    /// Notes that `inode` has got links or lost them, within the change that did so. Locks: its `rwsem` exclusive.
+    /// Notes that `inode` has got links or lost them, within the change that did so. Locks: those of that change.
     pub(crate) fn links_changed(&self, inode: &Shared<Inode>) {
         inode.count_links(self.gate.unlinked());
         self.icache.links_changed(inode);

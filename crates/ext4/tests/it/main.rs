@@ -3,6 +3,7 @@
 
 mod answers;
 mod attributes;
+mod attributes_beside;
 mod check;
 mod contents;
 mod crash;

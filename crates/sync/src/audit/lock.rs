@@ -116,6 +116,13 @@ impl<T: ?Sized> RwLock<T> {
         try_wrap(self.0.try_read(), |guard| RwLockReadGuard { held, guard })
     }
 
+    /// Locks exclusive, if nobody has it.
+    #[track_caller]
+    pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        let held = Held::new(self, Kind::Lock);
+        try_wrap(self.0.try_write(), |guard| RwLockWriteGuard { held, guard })
+    }
+
     /// Locks exclusive.
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {

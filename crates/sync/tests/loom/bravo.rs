@@ -49,6 +49,12 @@ impl Guarded {
         // SAFETY: held exclusive.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
+
+    fn write_if_alone(&self) {
+        let Some(_writing) = self.lock.try_write_if_alone() else { return };
+        // SAFETY: held exclusive.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+    }
 }
 
 /// A writer has the value alone, and wakes up when the reader has gone. Mutations that this catches: a reader that does not look again
@@ -74,6 +80,24 @@ fn bravo_trier_vs_writer() {
             |guarded| guarded.write(),
             |guarded| assert_eq!(guarded.try_read(1), Some(1)),
         );
+    }
+}
+
+/// Who has it only if he is alone is alone, biased or not, and need not look at desks. Mutation that this catches: `bias` not looked at
+/// under the lock.
+#[test]
+fn bravo_who_is_alone_vs_readers() {
+    for new in [Guarded::biased, Guarded::new] {
+        explore(move || {
+            let guarded = Arc::new(new());
+            let reader = {
+                let guarded = Arc::clone(&guarded);
+                // It becomes biased, and then it is read at a desk.
+                thread::spawn(move || [0, 1, 2].map(|number| guarded.read(number)))
+            };
+            guarded.write_if_alone();
+            reader.join().expect("it reads");
+        });
     }
 }
 
