@@ -5,11 +5,14 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 
-use extern4::OpenFlags;
+use extern4::{File as OpenFile, OpenFlags, Session};
 
 use super::image::Rival;
+use super::metadata::Change;
 use super::row::{Row, Unit};
 use super::write::{Mounted, directory, open, remove};
 use super::{Bench, RUNS, Result};
@@ -18,6 +21,9 @@ use super::{Bench, RUNS, Result};
 const BLOCKS: u64 = 8192;
 const STRIDE: u64 = 1237;
 const BLOCK: [u8; 4096] = [0x5a; 4096];
+const FILE: &str = "file";
+/// Its other name, where it gets one.
+const OTHER: &str = "other";
 
 /// What is done in one run.
 #[derive(Clone, Copy)]
@@ -54,12 +60,7 @@ impl Overwrite {
     fn ours(self, image: &Path) -> Result<(f64, f64)> {
         let volume = open(image)?;
         let session = directory(&volume)?;
-        let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
-        let file = session.open_with("file", flags, 0o644).map_err(|e| e.to_string())?;
-        for block in 0..BLOCKS {
-            file.write_all_at(&BLOCK, block * BLOCK.len() as u64).map_err(|e| e.to_string())?;
-        }
-        file.sync_all().map_err(|e| e.to_string())?;
+        let file = filled(&session)?;
         let stats = || volume.ext4().journal_stats().ok_or("it is open for reading only");
         let before = stats()?;
         let ns = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data())?;
@@ -69,9 +70,36 @@ impl Overwrite {
         Ok((ns, flushes))
     }
 
+    /// Nanoseconds of one block, by us; and where a thread makes changes of the file meanwhile, of one of these.
+    fn beside(self, image: &Path, change: Option<Change>) -> Result<(f64, Option<f64>)> {
+        let volume = open(image)?;
+        let session = directory(&volume)?;
+        let file = filled(&session)?;
+        let is_over = AtomicBool::new(false);
+        let change_all = |change: Change| {
+            let start = Instant::now();
+            let mut made = 0_u32;
+            while !is_over.load(Ordering::Relaxed) {
+                change.make(&session, FILE, OTHER, made % 2 == 1)?;
+                made += 1;
+            }
+            Ok::<_, String>(start.elapsed().as_nanos() as f64 / f64::from(made))
+        };
+        let result = thread::scope(|scope| {
+            let changer = change.map(|change| scope.spawn(move || change_all(change)));
+            let written = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data());
+            is_over.store(true, Ordering::Relaxed);
+            let changed = changer.map(|changer| changer.join().expect("it has not panicked")).transpose()?;
+            Ok::<_, String>((written?, changed))
+        })?;
+        drop((file, session));
+        volume.close().map_err(|e| e.to_string())?;
+        Ok(result)
+    }
+
     /// Nanoseconds of one block, by system calls below a mount point.
     fn below(self, root: &Path) -> Result<f64> {
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(root.join("file"));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(root.join(FILE));
         let file = file.map_err(|e| e.to_string())?;
         let fill = || -> io::Result<()> {
             (0..BLOCKS).try_for_each(|block| file.write_all_at(&BLOCK, block * BLOCK.len() as u64))?;
@@ -80,12 +108,43 @@ impl Overwrite {
         fill().map_err(|e| e.to_string())?;
         let ns = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data())?;
         drop(file);
-        fs::remove_file(root.join("file")).map_err(|e| e.to_string())?;
+        fs::remove_file(root.join(FILE)).map_err(|e| e.to_string())?;
         Ok(ns)
     }
 }
 
+/// A file with all its blocks, which are durable.
+fn filled(session: &Session) -> Result<OpenFile> {
+    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+    let fill = || {
+        let file = session.open_with(FILE, flags, 0o644)?;
+        (0..BLOCKS).try_for_each(|block| file.write_all_at(&BLOCK, block * BLOCK.len() as u64))?;
+        file.sync_all()?;
+        Ok(file)
+    };
+    fill().map_err(|e: extern4::Error| e.to_string())
+}
+
 impl Bench {
+    /// Blocks written over by one thread, while another changes the file otherwise, and alone.
+    pub(super) fn overwrite_beside(&self, name: &'static str, change: Change) -> Result<Row> {
+        let mut row = Row::faster(name, Unit::Nanoseconds, 0.8);
+        let image = self.fresh("ours.img", "512M", 20_000)?;
+        for run in 0..=RUNS {
+            let (alone, _) = Overwrite::WRITTEN.beside(&image, None)?;
+            let (beside, changed) = Overwrite::WRITTEN.beside(&image, Some(change))?;
+            if run > 0 {
+                row.add(beside, alone);
+                let changed = changed.expect("there was one who did");
+                row.set_note(format!(
+                    "4 KiB each, ours both; {changed:.0} ns a change of the file meanwhile"
+                ));
+            }
+        }
+        remove([image])?;
+        Ok(row)
+    }
+
     /// Blocks written over, beside the kernel.
     pub(super) fn overwrite(&self, name: &'static str, what: Overwrite) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, what.goal);
