@@ -271,12 +271,12 @@ impl<'f> Change<'f> {
         let at = node.position().ok_or(Errno::EROFS)?;
         // OK: from such a number.
         let ino = inode.ino() as u32;
-        self.edit_record(ino, at, |record, _| {
+        let (mode, links, ctime) = self.edit_record(ino, at, |record, _| {
             if let Some(lazy) = &self.fs.lazy_times {
                 // The fields have them.
                 lazy.take(ino);
             }
-            let (mode, links, ctime) = node.touch(self.tid(), |info| {
+            node.touch(self.tid(), |info| {
                 let next = self.writer.orphans.next_of(info);
                 let fields = info.fields_mut();
                 let from = record.len() - fields.xattr_area(record).len();
@@ -287,10 +287,10 @@ impl<'f> Change<'f> {
                     None => fields.encode_fields(record),
                 }
                 (fields.permissions(), fields.links(), fields.ctime())
-            });
-            // Of two who do this at once, as who moves the file by different names, who changes the record first shows it first.
-            inode.touch(mode, u32::from(links), timespec(ctime));
-        })
+            })
+        })?;
+        inode.touch(mode, u32::from(links), timespec(ctime));
+        Ok(())
     }
 
     /// Notes whether what changes of an inode, and of the names in a directory, is to be durable when the operation returns.
