@@ -63,6 +63,7 @@ pub(crate) struct Node {
     position: Option<Position>,
     /// Where in its record extended attributes are. What that follows from never changes.
     xattr_range: Range<usize>,
+    // Two are enough for what is below; with three, `current` stands so that a write over contents takes 4 ns less, of 88.
     _apart: [u64; 3],
     pub(crate) window: Window,
     /// Who reads attributes reads the record, and so meets who changes what is behind this, wherever it is.
