@@ -88,16 +88,28 @@ fn a_file_is_written_while_all_else_of_it_changes() {
     let mut pairs = pairs(100);
     pairs.retain(|pair| [0, 1].iter().any(|who| changes_what_is_written(pair, *who)));
     assert!(pairs.len() > 100, "{}", pairs.len());
-    // On a busy machine the tick in which the file was written may be over, in each try: then the next write says a time.
-    let chances = pairs.len() / 50;
-    let memory = run(&Ground::memory(SuperOptions::default()).unwrap(), &pairs).unwrap();
-    assert!(memory.whole().free + chances >= pairs.len(), "{:?}", memory.offenders());
+    let memory = Ground::memory(SuperOptions::default()).unwrap();
+    assert_eq!(always_meet(&memory, pairs.clone(), |test| !test.is_free()), []);
     if let Some(ground) = Ground::ext4().unwrap() {
         // Where the inode lies in memory, two fields of ext4 may stand on one line; locks and attributes are the VFS's.
-        let matrix = run(&ground, &pairs).unwrap();
-        let meets = |test: &&Test| test.fields.iter().any(|field| field.contains("(vfs/"));
-        assert!(matrix.tests.iter().filter(meets).count() <= chances, "{:?}", matrix.offenders());
+        let meets = |test: &Test| test.fields.iter().any(|field| field.contains("(vfs/"));
+        assert_eq!(always_meet(&ground, pairs, meets), []);
     }
+}
+
+/// Those pairs that meet each time they are made. Some meet by chance, on a busy machine, each time in one run: when the tick is over in
+/// which the file was written, the next write says a time.
+fn always_meet(ground: &Ground, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> bool) -> Vec<Pair> {
+    for _ in 0..3 {
+        let matrix = run(ground, &pairs).unwrap();
+        let made = pairs.into_iter().zip(&matrix.tests);
+        pairs = made.filter(|(_, test)| meets(test)).map(|(pair, _)| pair).collect();
+        if pairs.is_empty() {
+            break;
+        }
+        println!("{:?}", matrix.offenders());
+    }
+    pairs
 }
 
 /// To say that a name is there, or is not, takes no lock and no count.
