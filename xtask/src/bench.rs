@@ -243,14 +243,14 @@ const LIBRARY_ROWS: &[Spec] = &[
     ("overwrite-fdatasync-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
         bench.overwrite("overwrite-fdatasync-vs-kernel", Overwrite::SYNCED)
     }),
-    ("overwrite-beside-chmod-vs-alone", &[Need::Program("mke2fs")], |bench| {
-        bench.overwrite_beside("overwrite-beside-chmod-vs-alone", Change::Chmod)
+    ("overwrite-beside-chmod-vs-apart", &[Need::Program("mke2fs")], |bench| {
+        bench.overwrite_beside("overwrite-beside-chmod-vs-apart", Change::Chmod)
     }),
-    ("overwrite-beside-setxattr-vs-alone", &[Need::Program("mke2fs")], |bench| {
-        bench.overwrite_beside("overwrite-beside-setxattr-vs-alone", Change::SetXattr)
+    ("overwrite-beside-setxattr-vs-apart", &[Need::Program("mke2fs")], |bench| {
+        bench.overwrite_beside("overwrite-beside-setxattr-vs-apart", Change::SetXattr)
     }),
-    ("overwrite-beside-link-unlink-vs-alone", &[Need::Program("mke2fs")], |bench| {
-        bench.overwrite_beside("overwrite-beside-link-unlink-vs-alone", Change::LinkUnlink)
+    ("overwrite-beside-link-unlink-vs-apart", &[Need::Program("mke2fs")], |bench| {
+        bench.overwrite_beside("overwrite-beside-link-unlink-vs-apart", Change::LinkUnlink)
     }),
     ("write-4gib-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::write_large),
     ("cp-share-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| bench.copy_tree(Rival::Kernel)),

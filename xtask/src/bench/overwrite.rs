@@ -22,7 +22,9 @@ const BLOCKS: u64 = 8192;
 const STRIDE: u64 = 1237;
 const BLOCK: [u8; 4096] = [0x5a; 4096];
 const FILE: &str = "file";
-/// Its other name, where it gets one.
+/// One that nobody writes to.
+const BYSTANDER: &str = "bystander";
+/// The other name of either, where it gets one.
 const OTHER: &str = "other";
 
 /// What is done in one run.
@@ -70,31 +72,31 @@ impl Overwrite {
         Ok((ns, flushes))
     }
 
-    /// Nanoseconds of one block, by us; and where a thread makes changes of the file meanwhile, of one of these.
-    fn beside(self, image: &Path, change: Option<Change>) -> Result<(f64, Option<f64>)> {
+    /// Nanoseconds of one block, by us, while a thread makes changes of the file with the name `changed`; and of one of these.
+    fn beside(self, image: &Path, change: Change, changed: &str) -> Result<(f64, f64)> {
         let volume = open(image)?;
         let session = directory(&volume)?;
         let file = filled(&session)?;
+        change.make_files(&session, &[(BYSTANDER.to_owned(), OTHER.to_owned())])?;
         let is_over = AtomicBool::new(false);
-        let change_all = |change: Change| {
+        let change_all = || {
             let start = Instant::now();
             let mut made = 0_u32;
             while !is_over.load(Ordering::Relaxed) {
-                change.make(&session, FILE, OTHER, made % 2 == 1)?;
+                change.make(&session, changed, OTHER, made % 2 == 1)?;
                 made += 1;
             }
             Ok::<_, String>(start.elapsed().as_nanos() as f64 / f64::from(made))
         };
-        let result = thread::scope(|scope| {
-            let changer = change.map(|change| scope.spawn(move || change_all(change)));
+        let (written, made) = thread::scope(|scope| {
+            let changer = scope.spawn(change_all);
             let written = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data());
             is_over.store(true, Ordering::Relaxed);
-            let changed = changer.map(|changer| changer.join().expect("it has not panicked")).transpose()?;
-            Ok::<_, String>((written?, changed))
-        })?;
+            (written, changer.join().expect("it has not panicked"))
+        });
         drop((file, session));
         volume.close().map_err(|e| e.to_string())?;
-        Ok(result)
+        Ok((written?, made?))
     }
 
     /// Nanoseconds of one block, by system calls below a mount point.
@@ -126,18 +128,18 @@ fn filled(session: &Session) -> Result<OpenFile> {
 }
 
 impl Bench {
-    /// Blocks written over by one thread, while another changes the file otherwise, and alone.
+    /// Blocks written over by one thread, while another changes the file otherwise, and while it does the same to another file: so that all is
+    /// the same but what the two have in common. Alone, a thread has more of the CPUs, of which what writes the image back takes its part.
     pub(super) fn overwrite_beside(&self, name: &'static str, change: Change) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, 0.8);
         let image = self.fresh("ours.img", "512M", 20_000)?;
-        for run in 0..=RUNS {
-            let (alone, _) = Overwrite::WRITTEN.beside(&image, None)?;
-            let (beside, changed) = Overwrite::WRITTEN.beside(&image, Some(change))?;
+        for run in 0..=3 * RUNS {
+            let (apart, made_apart) = Overwrite::WRITTEN.beside(&image, change, BYSTANDER)?;
+            let (beside, made) = Overwrite::WRITTEN.beside(&image, change, FILE)?;
             if run > 0 {
-                row.add(beside, alone);
-                let changed = changed.expect("there was one who did");
+                row.add(beside, apart);
                 row.set_note(format!(
-                    "4 KiB each, ours both; {changed:.0} ns a change of the file meanwhile"
+                    "4 KiB each, ours both; {made:.0} ns a change of the file meanwhile, {made_apart:.0} ns one of another"
                 ));
             }
         }
