@@ -175,6 +175,33 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
     );
 }
 
+/// A file gets another name, by which it is removed before the rename is done, while what nobody uses is let go of, and others ask for the
+/// old name: all of them are answered.
+#[test]
+fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
+    let setup = || {
+        let root = world();
+        make_file(&root, "/old");
+        root
+    };
+    let is_absent = |error: &crate::Error| error.errno() == Errno::ENOENT;
+    crowd(
+        THREADS,
+        setup,
+        move |root: &Session, index| match index {
+            0 => root.rename("/old", "/new", RenameFlags::empty()).unwrap(),
+            1 | 2 => drop(root.unlink("/new").inspect_err(|error| assert!(is_absent(error)))),
+            3 | 4 => root.root().superblock().drop_caches(),
+            _ => drop(root.stat("/old", How::FOLLOW).inspect_err(|error| assert!(is_absent(error)))),
+        },
+        |root| {
+            assert_eq!(ino(&root, "/old"), None);
+            drop(root.unlink("/new"));
+            assert_eq!(ino(&root, "/new"), None);
+        },
+    );
+}
+
 /// Directories move under those who walk through them, and everything is thrown out of the caches meanwhile.
 #[test]
 fn paths_through_moving_directories_lead_to_the_right_file_or_nowhere() {

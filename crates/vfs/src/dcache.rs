@@ -23,9 +23,10 @@
 //! | `HELD`, `AWAITED` | `GONE` | who binds the name anew: the new entry is free |
 //!
 //! An entry whose name is locked stays in the table: it is reclaimed only if it has a dentry that nobody else refers to, and
-//! taken out or replaced only by who holds the lock. So a lock that was got is that of an entry in the table. Nobody sleeps
-//! for ever: who waits makes the state `AWAITED` under the mutex of the waiting room, and gives the mutex up only by sleeping; who
-//! finds `AWAITED` when it lets go takes the mutex before it wakes all.
+//! taken out or replaced only by who holds the lock. So a lock that was got is that of an entry in the table, as long as its holder
+//! keeps the dentry in use, or has [ended](LockedName::take_last) it. Nobody sleeps for ever: who waits makes the state `AWAITED`
+//! under the mutex of the waiting room, and gives the mutex up only by sleeping; who finds `AWAITED` when it lets go takes the
+//! mutex before it wakes all.
 //!
 //! Who is going to fail whatever happens next, such as for a file that is there already, locks nothing: what a name stands for is
 //! looked at first ([`Wanted`]), and that is the answer, as it is that of a lookup.
@@ -203,7 +204,8 @@ impl<'a> LockedName<'a> {
         taken.map_err(|mine| self.dentry = Some(mine)).ok()
     }
 
-    /// Takes what the name stands for, to be put under another. The name must be bound anew then, whatever happens.
+    /// Takes what the name stands for, to be put under another. The name must be bound anew then, whatever happens, and before the caller
+    /// lets go of what he took: an entry that nobody uses is reclaimed, and with it the lock that others wait for.
     pub(crate) fn take(&mut self) -> Shared<Dentry> {
         self.dentry.take().expect("it is taken once")
     }

@@ -574,28 +574,29 @@ fn move_dentries(
         sb.count_dir_rename();
     }
     let (source, target) = (from_name.take(), to_name.take());
+    let exchange = rename.flags.contains(RenameFlags::EXCHANGE);
     source.move_to(to_dir, to.name);
-    sb.dcache.put(to_name.key(), source);
-    to_name.bound();
-    if rename.flags.contains(RenameFlags::EXCHANGE) {
+    if exchange {
         target.move_to(from_dir, from.name);
-        sb.dcache.put(from_name.key(), target.clone());
-    } else {
+    }
+    // The old name first: its entry stays in the cache as long as the source is in use, and who comes to that by the new name may remove it.
+    match rename.whiteout {
+        _ if exchange => sb.dcache.put(from_name.key(), target.clone()),
+        None => sb.dcache.bind_nothing(from_name.key(), from.name, None),
         // What was left behind is found when somebody asks for it.
-        match rename.whiteout {
-            None => sb.dcache.bind_nothing(from_name.key(), from.name, None),
-            Some(_) => sb.dcache.remove(from_name.key()),
-        }
-        if let Some(replaced) = target.inode() {
-            target.mark_gone();
-            if replaced.is_dir() {
-                replaced.mark_dead();
-            }
-            sb.links_changed(&keep_inode(&target));
-            sb.let_go_of_dir(&target);
-        }
+        Some(_) => sb.dcache.remove(from_name.key()),
     }
     from_name.bound();
+    sb.dcache.put(to_name.key(), source);
+    to_name.bound();
+    if let Some(replaced) = target.inode().filter(|_| !exchange) {
+        target.mark_gone();
+        if replaced.is_dir() {
+            replaced.mark_dead();
+        }
+        sb.links_changed(&keep_inode(&target));
+        sb.let_go_of_dir(&target);
+    }
     Ok(target)
 }
 
