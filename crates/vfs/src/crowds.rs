@@ -4,6 +4,7 @@
 //! and removed, rights that change, while others look. The tables have few buckets and the caches few entries, so that
 //! everybody meets everybody. Memory is sequentially consistent here; what weaker memory does is for loom to say.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use extern4_sync::model::crowd;
@@ -195,9 +196,55 @@ fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
             _ => drop(root.stat("/old", How::FOLLOW).inspect_err(|error| assert!(is_absent(error)))),
         },
         |root| {
-            assert_eq!(ino(&root, "/old"), None);
+            assert_eq!(ino(root, "/old"), None);
             drop(root.unlink("/new"));
-            assert_eq!(ino(&root, "/new"), None);
+            assert_eq!(ino(root, "/new"), None);
+        },
+    );
+}
+
+/// Two files get and lose names in every way, while what nobody uses is let go of and others ask for the names: all are answered, and in the
+/// end each file has as many links as names, and is gone if it has none.
+#[test]
+fn names_change_in_every_way_while_caches_are_emptied() {
+    const NAMES: [&str; 3] = ["/a", "/b", "/c"];
+    let setup = || {
+        let root = world();
+        for name in &NAMES[..2] {
+            make_file(&root, name);
+        }
+        root
+    };
+    crowd(
+        THREADS,
+        setup,
+        |root: &Session, index| {
+            let changed = match index {
+                0 => root.rename("/a", "/c", RenameFlags::empty()),
+                1 => root.rename("/b", "/c", RenameFlags::NOREPLACE),
+                2 => root.rename("/c", "/b", RenameFlags::EXCHANGE),
+                3 => root.link("/b", How::NOFOLLOW, "/a").and_then(|()| root.unlink("/b")),
+                4 => root.unlink("/c"),
+                5 => root
+                    .chmod("/c", 0o600, How::FOLLOW)
+                    .and_then(|()| root.rename("/c", "/a", RenameFlags::empty())),
+                6 => {
+                    root.root().superblock().drop_caches();
+                    Ok(())
+                }
+                _ => NAMES.iter().try_for_each(|name| root.stat(name, How::NOFOLLOW).map(drop)),
+            };
+            let refused = changed.err().map(|error| error.errno());
+            assert!(matches!(refused, None | Some(Errno::ENOENT | Errno::EEXIST)), "{index}: {refused:?}");
+        },
+        |root| {
+            let there: Vec<_> = NAMES.iter().filter_map(|name| root.stat(name, How::NOFOLLOW).ok()).collect();
+            for attr in &there {
+                let names = there.iter().filter(|other| other.ino == attr.ino).count();
+                assert_eq!(attr.nlink as usize, names);
+            }
+            let files: HashSet<_> = there.iter().map(|attr| attr.ino).collect();
+            assert_eq!(used_inodes(root), 1 + files.len() as u64);
         },
     );
 }
