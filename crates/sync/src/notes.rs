@@ -31,9 +31,12 @@
 //!    counted, and one that was marked is one that is counted.
 //! 3. All notes of a value are alike. Who drops a reference that is noted takes back any of them, at his own desk if there is one: there
 //!    are as many as there are such references, so he finds one, if not at once, because others have taken what he saw, then when he looks
-//!    again. So a reference need not remember its place, and may be dropped on any thread, also when its own has ended. (Who has noted in vain, by
-//!    rule 1, is one of those who take a note back.)
-//! 4. Only its own thread fills a place of a desk.
+//!    again. So a reference need not remember its place, and may be dropped on any thread, also when its own has ended.
+//! 4. Who has noted in vain, by rule 1, takes back what he has noted himself; any other only if that is gone, for then another has left
+//!    his. Once a value is shut, notes that are not marked are of such threads, and count for nothing. If one of them took a marked note, and
+//!    left his own, the reference that the marked one was of would be left with that: one of its own thread, say, which holds the value twice.
+//!    The value would end while it is in use.
+//! 5. Only its own thread fills a place of a desk.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
@@ -147,7 +150,19 @@ impl Notes {
     pub(crate) fn note(&self, number: usize, address: u64, noting: &Noting) -> Result<(), Back> {
         let place = self.empty_place(number, address).ok_or(Back::Gone)?;
         announce(place, address);
-        if noting.is_open() { Ok(()) } else { Err(self.take_back(number, address)) }
+        if noting.is_open() { Ok(()) } else { Err(self.withdraw(place, address)) }
+    }
+
+    /// Takes back what was noted in vain at this place; another note if somebody has taken that one.
+    #[cold]
+    fn withdraw(&self, place: &AtomicU64, address: u64) -> Back {
+        // Relaxed: only this thread fills it. Looked at again as long as the note is there: it may have been counted meanwhile.
+        while place.load(Ordering::Relaxed) & !COUNTED_TOO == address {
+            if let Some(back) = empty(place, address) {
+                return back;
+            }
+        }
+        self.take_back_elsewhere(address)
     }
 
     #[inline]

@@ -159,7 +159,9 @@ impl<T: Release> Counted<T> {
             if now == LENT + 1 {
                 // Nobody else is about that: he would have a counted reference, and this is the only one.
                 self.shut();
+                // Looked at again: somebody may have begun to note references anew since.
                 now = count.load(Ordering::Acquire);
+                continue;
             }
             // Release: as above. Never to `LENT` alone.
             match count.compare_exchange_weak(now, now - 1, Ordering::Release, Ordering::Acquire) {

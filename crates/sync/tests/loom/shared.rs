@@ -449,3 +449,33 @@ fn noted_open_vs_shut() {
         },
     );
 }
+
+/// Who notes in vain leaves the note alone of a reference that it has beside.
+#[test]
+fn noted_hold_in_vain_vs_last_drop() {
+    race(
+        LinkAndOther::noted,
+        |shared| {
+            let other = shared.take_other();
+            drop(other.seen().hold());
+            other.work();
+        },
+        |shared| drop(shared.link.take()),
+        |shared| shared.ends.check_freed(),
+    );
+}
+
+/// References begin to be noted again while the last that is counted goes, which has just had those counted that were noted.
+#[test]
+fn noted_open_again_vs_last_drop() {
+    race(
+        link_of_noted,
+        |(link, _)| {
+            let guard = pin();
+            let Some(seen) = link.see(&guard) else { return };
+            (0..2).for_each(|_| drop(seen.hold_often()));
+        },
+        |(link, _)| drop(link.take()),
+        |(_, ends)| ends.check_freed(),
+    );
+}
