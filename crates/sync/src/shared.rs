@@ -151,7 +151,9 @@ impl<T: Release> Counted<T> {
         let count = self.references();
         if self.value.noting().is_none() {
             // Release: what this holder did comes before the end; pairs with the Acquire fence of who ends the value.
-            return count.fetch_sub(1, Ordering::Release) == 1;
+            let before = count.fetch_sub(1, Ordering::Release);
+            debug_assert!(before > 0, "a reference is dropped to what has ended");
+            return before == 1;
         }
         // Acquire, also below: who has opened the value, and dropped his reference, has said that it is open.
         let mut now = count.load(Ordering::Acquire);
@@ -163,6 +165,7 @@ impl<T: Release> Counted<T> {
                 now = count.load(Ordering::Acquire);
                 continue;
             }
+            debug_assert!(now > 0, "a reference is dropped to what has ended");
             // Release: as above. Never to `LENT` alone.
             match count.compare_exchange_weak(now, now - 1, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return now == 1,
@@ -262,6 +265,7 @@ impl<T: Release> Clone for Shared<T> {
     fn clone(&self) -> Self {
         // Relaxed: this reference keeps the count from ending, and gives all that the new one gives.
         let before = self.counted().references().fetch_add(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a reference is cloned to what has ended");
         // As `Arc` has it: so many references can only be leaks, and a count that wraps would free what is in use.
         if before > usize::MAX / 2 {
             std::process::abort();
