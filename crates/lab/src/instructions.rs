@@ -44,7 +44,7 @@ pub fn repeat(mut args: impl Iterator<Item = String>) -> Result<()> {
 /// Does batches of a workload, and tells how many operations these were.
 fn repeat_workload(workload: String, side: Side, batches: u64) -> u64 {
     let repeated = Repeated::new(workload, side, batches);
-    crate::chapters(&Plan::repeat(repeated.clone()), &Counted::default(), &mut |_| {});
+    crate::chapters(&Plan::repeat(repeated.clone()), &Counted::default(), &mut |_| {}, &mut || {});
     repeated.operations.load(Relaxed)
 }
 

@@ -30,6 +30,7 @@ pub mod may_exec;
 pub mod mbcache;
 pub mod meetings;
 pub mod open_files;
+mod ping_pong;
 pub mod plan;
 pub mod random;
 pub mod report;
@@ -59,19 +60,26 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 /// `say` hears what is under way.
 pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Vec<Chapter>> {
     let mut machine = Machine::look();
-    let chapters = chapters(plan, counted, say);
+    let chapters = chapters(plan, counted, say, &mut || machine.time_a_line());
     machine.look_again();
     let report = Report { machine: &machine, plan, chapters: &chapters, counted };
     report::write(&report, folder)?;
     Ok(chapters)
 }
 
-fn chapters(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Vec<Chapter> {
-    vec![
-        acl::chapter(plan, counted, say),
-        may_exec::chapter(plan, counted, say),
-        open_files::chapter(plan, counted, say),
-        mbcache::chapter(plan, counted, say),
-        buffer_cache::chapter(plan, counted, say),
-    ]
+/// Measures the chapters, and calls `before` before each.
+fn chapters(
+    plan: &Plan,
+    counted: &Counted,
+    say: &mut dyn FnMut(&str),
+    before: &mut dyn FnMut(),
+) -> Vec<Chapter> {
+    let mut chapters = Vec::new();
+    for chapter in
+        [acl::chapter, may_exec::chapter, open_files::chapter, mbcache::chapter, buffer_cache::chapter]
+    {
+        before();
+        chapters.push(chapter(plan, counted, say));
+    }
+    chapters
 }

@@ -12,7 +12,7 @@ use crate::spec::{Kind, Nearness};
 use crate::verdict::Verdict;
 
 pub(super) fn text(report: &Report<'_>) -> String {
-    let Machine { processor, cpus, kernel, commit, load, build } = report.machine;
+    let Machine { processor, cpus, kernel, commit, load, line, build } = report.machine;
     let machine = object([
         ("processor", string(processor)),
         ("cpus", cpus.to_string()),
@@ -20,6 +20,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
         ("commit", string(commit)),
         ("build", string(build)),
         ("load", array(load.iter().map(|load| string(load)))),
+        ("line_ns", array(line.iter().map(|nanos| number(*nanos)))),
     ]);
     let plan = report.plan;
     let plan = object([

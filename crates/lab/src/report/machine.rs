@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use crate::ping_pong::nanos_of_round;
+
 /// What a figure has to be read with.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -16,6 +18,8 @@ pub struct Machine {
     pub commit: String,
     /// Threads that wanted to run in the minute before, on the average; and at the end.
     pub load: [String; 2],
+    /// Nanoseconds that a cache line takes from one CPU to the other and back: before each chapter, and at the end.
+    pub line: Vec<f64>,
     /// Optimised, or not.
     pub build: &'static str,
 }
@@ -33,13 +37,20 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             commit: commit().unwrap_or_else(unknown),
             load: [load(), String::new()],
+            line: Vec::new(),
             build: if cfg!(debug_assertions) { "without optimisation" } else { "optimised" },
         }
     }
 
-    /// Looks at the load once more, when everything has been measured.
+    /// Sends a cache line to and fro.
+    pub fn time_a_line(&mut self) {
+        self.line.push(nanos_of_round());
+    }
+
+    /// Looks once more at what changes, when everything has been measured.
     pub fn look_again(&mut self) {
         self.load[1] = load();
+        self.time_a_line();
     }
 }
 
@@ -69,6 +80,12 @@ mod tests {
     fn a_machine_has_a_processor_and_a_kernel() {
         let mut machine = Machine::look();
         machine.look_again();
-        assert!(machine.cpus > 0 && !machine.kernel.is_empty() && !machine.load[1].is_empty(), "{machine:?}");
+        assert!(
+            machine.cpus > 0
+                && !machine.kernel.is_empty()
+                && !machine.load[1].is_empty()
+                && machine.line.len() == 1,
+            "{machine:?}"
+        );
     }
 }

@@ -44,11 +44,18 @@ pub(super) fn text(report: &Report<'_>) -> String {
 }
 
 fn head(text: &mut String, machine: &Machine, plan: &Plan) {
-    let Machine { processor, cpus, kernel, commit, load, build } = machine;
+    let Machine { processor, cpus, kernel, commit, load, line, build } = machine;
     let _ = writeln!(
         text,
         "{processor}, {cpus} CPUs, Linux {kernel}; commit {commit}, {build}. Load: {} at the beginning, {} at the end.\n",
         load[0], load[1]
+    );
+    let line: Vec<_> = line.iter().map(|nanos| figure(*nanos)).collect();
+    let _ = writeln!(
+        text,
+        "A cache line takes {} ns from one CPU to the other and back: before each chapter, and at the end. Where it takes longer, so does what \
+         both write, with whatever code.\n",
+        line.join(", ")
     );
     let _ = writeln!(
         text,

@@ -1,0 +1,58 @@
+//! How long a cache line takes from one CPU to the other and back. On some machines, virtual ones above all, that changes from one
+//! minute to the next, and with it what depends on such lines.
+
+use std::hint;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use crate::spread::Spread;
+
+/// Rounds that are timed together.
+const ROUNDS: u64 = 2000;
+/// How often: the median counts, since the threads do not run all the time.
+const TIMES: u64 = 51;
+
+/// A line that nothing else is on.
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+impl Line {
+    /// Waits until the other has stored, and stores the next.
+    fn turn(&self, number: u64) {
+        // Acquire and Release: as who hands something over.
+        while self.0.load(Ordering::Acquire) != number {
+            hint::spin_loop();
+        }
+        self.0.store(number + 1, Ordering::Release);
+    }
+}
+
+/// Nanoseconds of a round between two threads. Not a number where only one may run at a time, for it would be that of the scheduler.
+pub(crate) fn nanos_of_round() -> f64 {
+    if thread::available_parallelism().map_or(1, |cpus| cpus.get()) < 2 {
+        return f64::NAN;
+    }
+    let line = Line(AtomicU64::new(0));
+    let all = ROUNDS * TIMES;
+    thread::scope(|scope| {
+        scope.spawn(|| (0..all).for_each(|round| line.turn(2 * round + 1)));
+        let timed = (0..TIMES).map(|time| {
+            let begin = Instant::now();
+            (ROUNDS * time..ROUNDS * (time + 1)).for_each(|round| line.turn(2 * round));
+            begin.elapsed().as_nanos() as f64 / ROUNDS as f64
+        });
+        Spread::of(timed.collect::<Vec<_>>()).median
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_takes_some_time() {
+        let nanos = nanos_of_round();
+        assert!(nanos.is_nan() || nanos > 1.0, "{nanos}");
+    }
+}
