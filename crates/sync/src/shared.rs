@@ -205,8 +205,8 @@ impl<T: Release> Shared<T> {
         unsafe { NonNull::new_unchecked(at) }
     }
 
-    /// The same reference, counted.
-    fn into_counted(self) -> Self {
+    /// The same reference, counted. For who is about to drop the last that is, which would have all others counted, too.
+    pub fn into_counted(self) -> Self {
         if !self.is_noted() {
             return self;
         }
