@@ -13,6 +13,9 @@ const ROUNDS: u64 = 2000;
 /// How often: the median counts, since the threads do not run all the time.
 const TIMES: u64 = 51;
 
+/// Looks at the line that take longer than any line does.
+const LOOKS: u32 = 1000;
+
 /// A line that nothing else is on.
 #[repr(align(128))]
 struct Line(AtomicU64);
@@ -21,8 +24,14 @@ impl Line {
     /// Waits until the other has stored, and stores the next.
     fn turn(&self, number: u64) {
         // Acquire and Release: as who hands something over.
+        let mut looks = 0_u32;
         while self.0.load(Ordering::Acquire) != number {
             hint::spin_loop();
+            looks += 1;
+            // Then the other waits for a CPU, perhaps for this one.
+            if looks.is_multiple_of(LOOKS) {
+                thread::yield_now();
+            }
         }
         self.0.store(number + 1, Ordering::Release);
     }

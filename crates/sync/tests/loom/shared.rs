@@ -432,16 +432,19 @@ fn noted_open_vs_last_drop() {
     );
 }
 
+/// Comes to the value as often as it takes to have references noted.
+fn hold_again((link, _): &Linked) {
+    let guard = pin();
+    let Some(seen) = link.see(&guard) else { return };
+    (0..2).for_each(|_| drop(seen.hold_often()));
+}
+
 /// What has been counted again is noted again.
 #[test]
 fn noted_open_vs_shut() {
     race(
         link_of_noted,
-        |(link, _)| {
-            let guard = pin();
-            let Some(seen) = link.see(&guard) else { return };
-            (0..2).for_each(|_| drop(seen.hold_often()));
-        },
+        hold_again,
         |(link, _)| drop(link.take_last()),
         |(link, ends)| {
             drop(link.take());
@@ -468,14 +471,5 @@ fn noted_hold_in_vain_vs_last_drop() {
 /// References begin to be noted again while the last that is counted goes, which has just had those counted that were noted.
 #[test]
 fn noted_open_again_vs_last_drop() {
-    race(
-        link_of_noted,
-        |(link, _)| {
-            let guard = pin();
-            let Some(seen) = link.see(&guard) else { return };
-            (0..2).for_each(|_| drop(seen.hold_often()));
-        },
-        |(link, _)| drop(link.take()),
-        |(_, ends)| ends.check_freed(),
-    );
+    race(link_of_noted, hold_again, |(link, _)| drop(link.take()), |(_, ends)| ends.check_freed());
 }
