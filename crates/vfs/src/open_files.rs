@@ -1,23 +1,27 @@
 //! Who has what open on a file system.
 //!
-//! Files are entered in a registry ([`Slabs`]). What it says of a file, it knows by itself: it holds no reference to what is open,
+//! Files are entered in a registry (`slabs`). What it says of a file, it knows by itself: it holds no reference to what is open,
 //! and to list files keeps none of them open.
 
 pub(crate) mod gate;
 #[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
 mod opened;
 #[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
-mod registry;
+pub(crate) mod registry;
 #[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
-mod slabs;
+pub(crate) mod slabs;
 
 #[cfg(any(all(test, not(feature = "loom")), feature = "lab"))]
 #[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
 mod lists;
 
+#[cfg(feature = "lab")]
+mod chosen;
+
 /// The registries, beside each other, to be measured, and the record that is entered in them.
 #[cfg(feature = "lab")]
 pub mod lab {
+    pub use super::chosen::RegistryKind;
     pub use super::lists::{CpuLists, OneList};
     pub use super::opened::Opened;
     pub use super::registry::Registry;
@@ -29,19 +33,25 @@ use extern4_sync::tally::{Tally, thread_number};
 
 use gate::Changing;
 use opened::Opened;
-pub(crate) use registry::Registry;
-pub(crate) use slabs::{Slabs, Ticket};
+use registry::Registry;
 
 use crate::errno::{Errno, Result};
 use crate::file::OpenFlags;
 use crate::inode::Inode;
 use crate::mount::Mount;
 use crate::session::Session;
-use crate::superblock::SuperBlock;
+use crate::superblock::{SuperBlock, SuperOptions};
+
+/// The registry in use, and where a file stands in it.
+#[cfg(not(feature = "lab"))]
+type InUse = slabs::Slabs<Opened>;
+#[cfg(feature = "lab")]
+type InUse = chosen::Chosen<Opened>;
+type Place = <InUse as Registry<Opened>>::Ticket;
 
 /// Who has what open on one file system.
 pub(crate) struct OpenFiles {
-    registry: Slabs<Opened>,
+    registry: InUse,
     counts: Tally<5>,
 }
 
@@ -54,7 +64,7 @@ const ELSEWHERE: usize = 4;
 
 /// The entry of an open file.
 pub(crate) struct Entry {
-    ticket: Ticket,
+    ticket: Place,
     /// Where it was made.
     cpu: usize,
     thread: usize,
@@ -96,8 +106,14 @@ pub struct OpenFileInfo {
 }
 
 impl OpenFiles {
-    pub(crate) fn new() -> Self {
-        Self { registry: Slabs::default(), counts: Tally::new() }
+    /// Nothing is open.
+    #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
+    pub(crate) fn new(options: &SuperOptions) -> Self {
+        #[cfg(not(feature = "lab"))]
+        let registry = InUse::default();
+        #[cfg(feature = "lab")]
+        let registry = InUse::of(options.registry);
+        Self { registry, counts: Tally::new() }
     }
 
     /// Enters a file that `session` has opened by `path`. `ENFILE` if there are more than can be counted.

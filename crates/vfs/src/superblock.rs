@@ -73,6 +73,9 @@ pub struct SuperOptions {
     pub protected_hardlinks: bool,
     /// Checks of the host's own.
     pub security: Option<Arc<dyn SecurityHook>>,
+    /// What open files are entered in.
+    #[cfg(feature = "lab")]
+    pub registry: crate::open_files::lab::RegistryKind,
 }
 
 impl Default for SuperOptions {
@@ -87,6 +90,8 @@ impl Default for SuperOptions {
             max_negatives_per_dir: 4096,
             protected_hardlinks: true,
             security: None,
+            #[cfg(feature = "lab")]
+            registry: crate::open_files::lab::RegistryKind::default(),
         }
     }
 }
@@ -192,7 +197,7 @@ impl SuperBlock {
             *last += 1;
             *last
         };
-        let prefixes = PrefixCache::new();
+        let (files, prefixes) = (OpenFiles::new(&options), PrefixCache::new());
         let checker = Checker::new(Arc::clone(&fs), options.security);
         if !checker.word_decides() {
             prefixes.set_used(false);
@@ -210,7 +215,7 @@ impl SuperBlock {
             lookups: AtomicU64::new(0),
             walks: Tally::new(),
             checker,
-            files: OpenFiles::new(),
+            files,
             chunks: Chunks::new(),
             fs,
             icache,

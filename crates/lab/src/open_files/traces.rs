@@ -1,24 +1,23 @@
 //! What processes of a machine open and close, played back: while it boots, while it builds, and by the clients of a file server.
 //!
 //! A [`Trace`] says what each process does. A process runs on the thread that has nothing else to do, from its first step to its last, and
-//! has files from who started it, which it closes in the end: so some files are closed where others were opened. New plays a trace through
-//! the VFS; the others walk in a model of a volume, and enter what they come to in their registries.
+//! has files from who started it, which it closes in the end: so some files are closed where others were opened. All sides play a trace
+//! through the VFS, with a registry of theirs in it.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 use extern4_sync::percpu;
 use extern4_sync::primitive::Mutex;
-use extern4_vfs::open_files::lab::{Opened, Registry};
+use extern4_vfs::open_files::lab::RegistryKind;
 use extern4_vfs::{OpenFile, OpenFlags};
 
-use super::{Moves, New, sample};
+use super::{Moves, sample};
 use crate::crowd;
-use crate::may_exec;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
-use crate::volume::{File, Production, Volume};
+use crate::volume::{File, Production};
 
 /// What a process does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,77 +132,24 @@ impl Trace {
     }
 }
 
-/// Who opens and closes what a trace says.
-pub(super) trait Player: Sync {
-    /// A file that is open.
-    type File: Send;
-
-    /// A volume with these files.
-    fn new(files: &[File]) -> Self;
-
-    /// Opens a file for reading.
-    fn open(&self, path: &str) -> Self::File;
-
-    /// Closes it.
-    fn close(&self, file: Self::File);
-}
-
-/// A model of a volume, and a registry.
-pub(super) struct Listed<R> {
-    model: may_exec::Seed,
-    registry: R,
-}
-
-impl<R: Registry<Opened, Ticket: Send>> Player for Listed<R> {
-    type File = R::Ticket;
-
-    fn new(files: &[File]) -> Self {
-        Self { model: may_exec::Seed::new(files), registry: R::default() }
-    }
-
-    fn open(&self, path: &str) -> R::Ticket {
-        let ino = self.model.stat(path).expect("it is there").ino;
-        super::open(&self.registry, ino)
-    }
-
-    fn close(&self, file: R::Ticket) {
-        super::close(&self.registry, &file);
-    }
-}
-
-impl Player for Production {
-    type File = OpenFile;
-
-    fn new(files: &[File]) -> Self {
-        Volume::new(files)
-    }
-
-    fn open(&self, path: &str) -> OpenFile {
-        self.user.open(path, OpenFlags::READ).expect("it is there")
-    }
-
-    fn close(&self, file: OpenFile) {
-        drop(file);
-    }
-}
-
 /// An open file, and the CPU that it was opened on.
-type Held<P> = (<P as Player>::File, usize);
+type Held = (OpenFile, usize);
 
 /// A trace while it is played.
-pub(super) struct Stage<'t, P: Player> {
+pub(super) struct Stage<'t> {
     trace: &'t Trace,
     paths: Vec<String>,
-    player: P,
+    volume: Production,
     /// Processes that have been started and that no thread runs yet, with what they have taken over.
-    ready: Mutex<VecDeque<(usize, Vec<Held<P>>)>>,
+    ready: Mutex<VecDeque<(usize, Vec<Held>)>>,
     moves: Moves,
 }
 
-impl<'t, P: Player> Stage<'t, P> {
-    pub(super) fn new(trace: &'t Trace) -> Self {
-        let (player, paths) = (P::new(&files()), (0..PATHS).map(path).collect());
-        Self { trace, paths, player, ready: Mutex::default(), moves: Moves::new() }
+impl<'t> Stage<'t> {
+    pub(super) fn new(trace: &'t Trace, registry: RegistryKind) -> Self {
+        let volume = Production::with_registry(registry, &files());
+        let paths = (0..PATHS).map(path).collect();
+        Self { trace, paths, volume, ready: Mutex::default(), moves: Moves::new() }
     }
 
     /// Runs a process that is ready, or the first of all; tells how many files it closed.
@@ -214,7 +160,7 @@ impl<'t, P: Player> Stage<'t, P> {
         let mut closed = 0;
         for &step in &self.trace.processes[process] {
             match step {
-                Open(path) => held.push((self.player.open(&self.paths[path]), percpu::cpu())),
+                Open(path) => held.push((self.open(path), percpu::cpu())),
                 Close => closed += self.close(held.pop()),
                 Start(other, files) => {
                     let files = held.split_off(held.len().saturating_sub(files).max(taken_over));
@@ -225,41 +171,45 @@ impl<'t, P: Player> Stage<'t, P> {
         closed + held.into_iter().map(|file| self.close(Some(file))).sum::<u64>()
     }
 
-    fn close(&self, file: Option<Held<P>>) -> u64 {
+    fn open(&self, path: usize) -> OpenFile {
+        self.volume.user.open(&self.paths[path], OpenFlags::READ).expect("it is there")
+    }
+
+    fn close(&self, file: Option<Held>) -> u64 {
         let Some((file, cpu)) = file else { return 0 };
-        self.player.close(file);
+        drop(file);
         self.moves.note(cpu);
         1
     }
 
-    fn ready(&self) -> impl std::ops::DerefMut<Target = VecDeque<(usize, Vec<Held<P>>)>> + '_ {
+    fn ready(&self) -> impl std::ops::DerefMut<Target = VecDeque<(usize, Vec<Held>)>> + '_ {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Plays a trace with so many threads. An operation is a file that is opened and closed.
-pub(super) fn take<P: Player>(plan: &Plan, trace: &Trace, threads: usize) -> Sample {
-    let stage = &Stage::<P>::new(trace);
+pub(super) fn take(plan: &Plan, trace: &Trace, registry: RegistryKind, threads: usize) -> Sample {
+    let stage = &Stage::new(trace, registry);
     let done = crowd::work(plan, 1, threads, |_| (), |()| stage.run_one());
     sample(&done, &stage.moves)
 }
 
-/// A registry that traces are played on.
-pub(super) trait Played: Registry<Opened, Ticket: Send> {
-    /// What plays them.
-    type Player: Player;
+/// A registry that a volume can have.
+pub(super) trait Played {
+    /// Which one.
+    const KIND: RegistryKind;
 }
 
 impl Played for super::Before {
-    type Player = Listed<Self>;
+    const KIND: RegistryKind = RegistryKind::OneList;
 }
 
 impl Played for super::Seed {
-    type Player = Listed<Self>;
+    const KIND: RegistryKind = RegistryKind::CpuLists;
 }
 
-impl Played for New {
-    type Player = Production;
+impl Played for super::New {
+    const KIND: RegistryKind = RegistryKind::Slabs;
 }
 
 #[cfg(test)]
@@ -267,8 +217,8 @@ mod tests {
     use super::*;
 
     /// Whatever is opened is closed once, by whoever has it in the end.
-    fn closes_all<P: Player>(trace: &Trace) -> (u64, Stage<'_, P>) {
-        let stage = Stage::<P>::new(trace);
+    fn closes_all(trace: &Trace, registry: RegistryKind) -> (u64, Stage<'_>) {
+        let stage = Stage::new(trace, registry);
         let mut closed = stage.run_one();
         while !stage.ready().is_empty() {
             closed += stage.run_one();
@@ -281,10 +231,10 @@ mod tests {
         for trace in [Trace::boot(), Trace::build(), Trace::dbench()] {
             let steps = || trace.processes.iter().flatten();
             let opened = steps().filter(|step| matches!(step, Open(_))).count() as u64;
-            let (closed, stage) = closes_all::<Listed<super::super::Seed>>(&trace);
-            assert_eq!((closed, stage.player.registry.list(Opened::info).len()), (opened, 0));
-            let (closed, stage) = closes_all::<Production>(&trace);
-            assert_eq!((closed, stage.player.superblock().open_files().len()), (opened, 0));
+            for registry in [RegistryKind::OneList, RegistryKind::CpuLists, RegistryKind::Slabs] {
+                let (closed, stage) = closes_all(&trace, registry);
+                assert_eq!((closed, stage.volume.superblock().open_files()), (opened, Vec::new()));
+            }
             assert!(steps().all(|step| !matches!(step, Open(path) if *path >= PATHS)));
         }
     }

@@ -4,6 +4,7 @@ use std::iter;
 use std::sync::Arc;
 
 use extern4_sync::rcu::pin;
+use extern4_vfs::open_files::lab::RegistryKind;
 use extern4_vfs::permission::lab;
 use extern4_vfs::{
     Acl, AclKind, Attr, Cred, Errno, FileType, How, Inode, Location, MemFs, MemLimits, Namespace, NewKind,
@@ -29,12 +30,12 @@ impl Production {
     pub fn superblock(&self) -> &Arc<SuperBlock> {
         &self.superblock
     }
-}
 
-impl Volume for Production {
-    fn new(files: &[File]) -> Self {
+    /// A volume with these files. What is open is entered in a registry of that kind.
+    pub fn with_registry(registry: RegistryKind, files: &[File]) -> Self {
         let fs = MemFs::new(MemLimits::default());
-        let sb = SuperBlock::new(fs, SuperOptions::default()).expect("a new volume");
+        let options = SuperOptions { registry, ..SuperOptions::default() };
+        let sb = SuperBlock::new(fs, options).expect("a new volume");
         let root = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root()).with_umask(0);
         for File { path, kind, uid, mode } in files {
             match kind {
@@ -50,6 +51,12 @@ impl Volume for Production {
         let locate = |path: &str| (path.to_owned(), root.locate(path, How::FOLLOW).expect("it is there"));
         let directories = paths.map(locate).collect();
         Self { root, user, superblock: sb, directories }
+    }
+}
+
+impl Volume for Production {
+    fn new(files: &[File]) -> Self {
+        Self::with_registry(RegistryKind::default(), files)
     }
 
     type Directory<'v> = &'v Inode;

@@ -5,7 +5,8 @@ use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
 
 use crate::errno::Errno;
 use crate::file::OpenFlags;
-use crate::open_files::{Registry as _, Slabs, Ticket};
+use crate::open_files::registry::Registry as _;
+use crate::open_files::slabs::{Slabs, Ticket};
 use crate::superblock::Shutdown;
 
 use super::{World, errno, make_file};
