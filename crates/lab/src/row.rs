@@ -56,19 +56,14 @@ pub enum Slower {
 }
 
 impl Row {
-    /// Takes the figures of a row: as many again where New seems slower, and all of them count. Of a hundred rows in which nobody is slower,
-    /// some seem so.
+    /// Takes the figures of a row.
     pub fn measure(
         plan: &Plan,
         workload: &'static str,
         threads: usize,
-        mut take: impl FnMut(Side) -> Sample,
+        take: impl FnMut(Side) -> Sample,
     ) -> Self {
-        let mut row = Self { workload, threads, samples: plan.interleave(&mut take) };
-        if Side::RIVALS.iter().any(|rival| row.is_slower(*rival).is_some()) {
-            let again = plan.interleave(&mut take);
-            row.samples.iter_mut().zip(again).for_each(|(samples, again)| samples.extend(again));
-        }
+        let mut row = Self { workload, threads, samples: plan.interleave(take) };
         let counts = plan.counts_instructions && threads == 1;
         if counts && !Side::RIVALS.iter().all(|rival| row.is_decided(*rival)) && callgrind::is_there() {
             row.count_instructions();
@@ -162,24 +157,6 @@ pub(crate) mod tests {
         assert_eq!((row.ratio(Side::Before), row.ratio(Side::Seed)), (4.0, 2.0));
         assert_eq!(row.counter(Side::Seed, "n"), Some(4.0));
         assert_eq!((row.counter(Side::Seed, "m"), row.counter_names()), (None, vec!["n"]));
-    }
-
-    #[test]
-    fn what_seems_slower_is_measured_again() {
-        let measure = |slower_for: usize| {
-            let mut taken = 0;
-            Row::measure(&Plan::quick(), "x", 2, |side| {
-                taken += usize::from(side == Side::New);
-                let is_slower = side == Side::New && taken <= slower_for;
-                Sample { nanos: if is_slower { 9.0 } else { 4.0 }, counters: Vec::new() }
-            })
-        };
-        let often = Plan::quick().repetitions;
-        let rows = [0, 1 + often, 2 * (1 + often)].map(measure);
-        let samples = rows.each_ref().map(|row| row.samples(Side::New).len());
-        assert_eq!(samples, [often, 2 * often, 2 * often]);
-        assert_eq!(rows.each_ref().map(|row| row.is_slower(Side::Seed)), [None, None, Some(Slower::ByTime)]);
-        assert_eq!(rows[2].ratio(Side::Seed), 4.0 / 9.0);
     }
 
     #[test]

@@ -59,11 +59,10 @@ fn head(text: &mut String, machine: &Machine, plan: &Plan) {
     );
     let _ = writeln!(
         text,
-        "One binary. The three take turns, {} times each after one that does not count, for {} ms; twice as often where New seemed \
-         slower than another, and then all of it counts. Times are nanoseconds of the clock for an operation of any thread: the median, \
-         and the quartiles in parentheses. \"x Before\" says how many times as fast New is: the median of the turns. With more threads \
-         than CPUs, threads wait for CPUs. Where quartiles of New and of another overlap with one thread, callgrind counts the \
-         instructions of the thread, and these decide which of them is slower.\n",
+        "One binary. The three take turns, {} times each after one that does not count, for {} ms. Times are nanoseconds of the \
+         clock for an operation of any thread: the median, and the quartiles in parentheses. \"x Before\" says how many times as \
+         fast New is: the median of the turns. With more threads than CPUs, threads wait for CPUs. Where quartiles of New and of \
+         another overlap with one thread, callgrind counts the instructions of the thread, and these decide which of them is slower.\n",
         plan.repetitions,
         plan.span.as_millis()
     );
