@@ -52,7 +52,5 @@ fn a_quick_run_writes_a_report() {
     assert!(report.contains("| caches | hit | miss | 2 | - | 0 |"));
     let curves = &chapters[4].simulated;
     assert!(curves.len() == 3 && curves.iter().all(|curve| curve.of_two_by_measured().is_some()));
-    // What all write gets no faster with 256 CPUs than with 8, however long it takes.
-    assert!(curves.iter().all(|curve| curve.nanos[8] > 0.9 * curve.nanos[3]), "{curves:?}");
     assert!(read("buffer-cache-simulated.svg").contains("CPUs") && report.contains("predicted by measured"));
 }

@@ -110,7 +110,7 @@ pub fn try_unmount(point: &Path) -> Result<(), String> {
     let start = Instant::now();
     loop {
         match try_run("umount", [point]) {
-            Err(error) if error.contains("busy") && start.elapsed() < Duration::from_secs(10) => {
+            Err(error) if error.contains("busy") && start.elapsed() < Duration::from_secs(60) => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             done => return done.map(drop),

@@ -31,14 +31,11 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     #[test]
-    fn it_is_the_time_of_the_system_give_or_take_a_tick() {
+    fn it_is_the_time_of_the_system() {
         let exact = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let now = now();
         let now = Duration::new(now.sec.try_into().unwrap(), now.nsec);
-        // The thread may have had to wait between.
-        assert!(
-            now + Duration::from_millis(20) > exact && now < exact + Duration::from_secs(10),
-            "{now:?} {exact:?}"
-        );
+        // A busy machine may delay the kernel's tick, and this thread between the two readings.
+        assert!(now.abs_diff(exact) < Duration::from_secs(60), "{now:?} {exact:?}");
     }
 }

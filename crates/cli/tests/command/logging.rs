@@ -106,7 +106,7 @@ fn a_mount_in_the_background_tells_the_system() {
     let dev = image.scratch().join("dev");
     fs::create_dir_all(&dev).and_then(|()| fs::create_dir(image.scratch().join("mnt"))).expect("directories");
     let system = UnixDatagram::bind(dev.join("log")).expect("a socket");
-    system.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    system.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
     let script = "touch dev/null dev/fuse; mkdir dev/shm
         for name in null fuse shm; do mount --rbind /dev/$name dev/$name; done
         mount --rbind dev /dev; \"$0\" mount disk.img mnt; \"$0\" umount mnt";

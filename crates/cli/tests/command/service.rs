@@ -14,7 +14,7 @@ use crate::run::{command, extern4, ok};
 /// The next message.
 #[track_caller]
 fn next(manager: &UnixDatagram) -> String {
-    manager.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
     let mut space = [0; 1024];
     let len = manager.recv(&mut space).expect("a message");
     String::from_utf8_lossy(&space[..len]).into_owned()

@@ -57,7 +57,7 @@ fn ask(mut stream: impl std::io::Read + std::io::Write, question: &[u8]) -> Stri
 /// Says something on the socket.
 fn tell(path: &Path, question: &[u8]) -> String {
     let stream = UnixStream::connect(path).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
     ask(stream, question)
 }
 

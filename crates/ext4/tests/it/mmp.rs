@@ -1,10 +1,10 @@
 //! Multiple mount protection: one writer at a time, whoever it is, and no reader beside it.
 
-use std::sync::{Arc, Mutex};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use extern4_block::device::fault::{Effect, Fault};
-use extern4_block::{BlockDevice, FaultDevice, FileDevice, FileOptions, MemoryDevice, Op};
+use extern4_block::{BlockDevice, FileDevice, FileOptions, MemoryDevice, Op, RecordDevice};
 use extern4_disk::mmp::{Mmp, MmpState, Node};
 use extern4_disk::{Place, Structure};
 use extern4_ext4::{Error, Ext4, OpenOptions};
@@ -30,7 +30,62 @@ fn open(device: &Arc<MemoryDevice>) -> Result<Ext4, Error> {
 }
 
 fn read(device: &Arc<MemoryDevice>, shared: bool) -> Result<Ext4, Error> {
-    Ext4::open(Arc::clone(device) as _, &OpenOptions { shared, ..OpenOptions::default() })
+    read_shared(Arc::clone(device) as _, shared)
+}
+
+fn read_shared(device: Arc<dyn BlockDevice>, shared: bool) -> Result<Ext4, Error> {
+    Ext4::open(device, &OpenOptions { shared, ..OpenOptions::default() })
+}
+
+/// How often the protection's block is read. An opener that waits for another reads it twice.
+fn looks(device: &Arc<MemoryDevice>, open: impl FnOnce(Arc<dyn BlockDevice>)) -> usize {
+    let fs = read(device, true).expect("a shared reader");
+    let at = fs.superblock().mmp_block().expect("a block") * 1024;
+    let recorded = Arc::new(RecordDevice::new(Arc::clone(device) as _));
+    open(Arc::clone(&recorded) as _);
+    recorded.log().iter().filter(|request| request.op == Op::Read && request.offset == at).count()
+}
+
+/// A device whose first write waits until the test opens the gate.
+#[derive(Debug)]
+struct Gate {
+    base: Arc<MemoryDevice>,
+    arrived: Mutex<Option<mpsc::Sender<()>>>,
+    opened: Mutex<mpsc::Receiver<()>>,
+}
+
+impl BlockDevice for Gate {
+    fn size_bytes(&self) -> u64 {
+        self.base.size_bytes()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> extern4_block::Result<()> {
+        self.base.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> extern4_block::Result<()> {
+        if let Some(arrived) = self.arrived.lock().expect("no writer panics").take() {
+            arrived.send(()).expect("the test waits");
+            self.opened.lock().expect("no writer panics").recv().expect("the test opens it");
+        }
+        self.base.write_at(buf, offset)
+    }
+
+    fn flush(&self) -> extern4_block::Result<()> {
+        self.base.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> extern4_block::Result<()> {
+        self.base.discard(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> extern4_block::Result<()> {
+        self.base.write_zeroes(range)
+    }
 }
 
 fn in_use(result: Result<Ext4, Error>) -> String {
@@ -76,29 +131,31 @@ fn one_of_two_openers_is_refused() {
     read(&device, true).expect("a reader who does not mind");
     first.close().expect("close");
     assert_eq!(block(&first, &device).state(), MmpState::Clean);
-    let start = Instant::now();
     open(&device).expect("a clean volume").close().expect("close");
-    read(&device, false).expect("a clean volume");
-    assert!(start.elapsed() < Duration::from_secs(3), "nobody is waited for");
+    assert_eq!(looks(&device, |device| read_shared(device, false).map(drop).expect("a clean volume")), 1);
     memory::fsck("mmp", &device);
 }
 
-/// Its number is on the way for so long that another opens the volume meanwhile, who has not seen it.
+/// The number of the first opener is on its way for so long that a second opener, which has not seen it, opens the volume.
 #[test]
 fn who_comes_late_waits_until_the_other_has_given_up() {
     let Some(device) = device() else { return };
-    let slow = Arc::new(FaultDevice::new(Arc::clone(&device) as _));
-    slow.inject(Fault::nth(Op::Write, 0, Effect::Delay(Duration::from_millis(600))));
+    let ((arrived, has_arrived), (release, opened)) = (mpsc::channel(), mpsc::channel());
+    let arrived = Mutex::new(Some(arrived));
+    let slow = Arc::new(Gate { base: Arc::clone(&device), arrived, opened: Mutex::new(opened) });
     std::thread::scope(|scope| {
         let late = scope.spawn(|| {
             let late = Ext4::open_for_writing(Arc::clone(&slow) as _, &OpenOptions::default());
             (late, Instant::now())
         });
-        std::thread::sleep(Duration::from_millis(200));
+        has_arrived.recv().expect("it writes its number");
         let fs = Arc::new(open(&device).expect("it has found nobody"));
         let session = session(Arc::clone(&fs) as _);
-        let (mut last, mut at) = (Ok(()), Instant::now());
-        while last.is_ok() && at.elapsed() < Duration::from_secs(1) {
+        // Longer than the first opener takes for soon.
+        std::thread::sleep(Duration::from_millis(600));
+        release.send(()).expect("it waits");
+        let (mut last, mut at, start) = (Ok(()), Instant::now(), Instant::now());
+        while last.is_ok() && start.elapsed() < Duration::from_secs(60) {
             at = Instant::now();
             last = note(&session, "/note");
             std::thread::sleep(Duration::from_millis(20));
@@ -166,13 +223,13 @@ fn a_volume_that_another_has_taken_is_given_up() {
     let node = Node { host: b"other", device: b"sdz" };
     let theirs = block(&fs, &device).taken(12345, &node, 2, 1);
     write_block(&fs, &device, &theirs);
-    let refused = (0..50).find_map(|_| {
+    let refused = (0..600).find_map(|_| {
         std::thread::sleep(Duration::from_millis(100));
         note(&session, "/late").err()
     });
     assert_eq!(refused.expect("it is given up").errno(), Errno::EROFS);
     // First it is given up, then that is told.
-    let why = (0..50).find_map(|_| {
+    let why = (0..3000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(20));
         told().pop()
     });
@@ -205,11 +262,10 @@ fn a_file_system_check_is_not_disturbed() {
     let at = fs.superblock().mmp_block().expect("a block") * 1024;
     device.write_at(&u32::to_le_bytes(0xe24d_4d50), at + 4).expect("memory");
     device.write_at(b"checker\0", at + 16).expect("memory");
-    let start = Instant::now();
-    for error in [in_use(open(&device)), in_use(read(&device, false))] {
-        assert!(error.contains("e2fsck is at work on it on host checker"), "{error}");
-    }
-    assert!(start.elapsed() < Duration::from_secs(2), "there is nothing to wait for");
+    let refused =
+        |error: String| assert!(error.contains("e2fsck is at work on it on host checker"), "{error}");
+    refused(in_use(open(&device)));
+    assert_eq!(looks(&device, |device| refused(in_use(read_shared(device, false)))), 1);
     read(&device, true).expect("a reader who does not mind");
 }
 

@@ -1,7 +1,6 @@
 //! Opening: how little it reads, backups, and what is refused.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use extern4_block::{FileDevice, MemoryDevice, RecordDevice};
 use extern4_ext4::{Backup, Error, Ext4, OpenOptions, RunKind, Unsupported};
@@ -23,18 +22,10 @@ fn opening_a_large_volume_reads_little() {
     }
     let image = spec.build();
     let device = Arc::new(RecordDevice::new(Arc::new(FileDevice::open(&image.path).expect("a device"))));
-    let fastest = (0..5)
-        .map(|_| {
-            device.take_log();
-            let start = Instant::now();
-            let fs = Ext4::open(device.clone(), &OpenOptions::default()).expect("the volume opens");
-            let root = fs.read_inode(fs.root_ino()).expect("the root is read");
-            assert!(root.no_acl);
-            start.elapsed()
-        })
-        .min();
+    let fs = Ext4::open(device.clone(), &OpenOptions::default()).expect("the volume opens");
+    let root = fs.read_inode(fs.root_ino()).expect("the root is read");
+    assert!(root.no_acl);
     assert!(device.log().len() <= 8, "{:?}", device.log());
-    assert!(fastest < Some(Duration::from_millis(5)), "{fastest:?}");
 }
 
 #[test]

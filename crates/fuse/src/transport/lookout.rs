@@ -202,7 +202,7 @@ mod tests {
     use std::time::Duration;
 
     const SOON: Duration = Duration::from_millis(50);
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = Duration::from_secs(60);
 
     /// A lookout at which one thread looks, and another has come to look in vain and rests; it says so when it is called.
     fn one_rests<'a>(scope: &'a std::thread::Scope<'a, '_>) -> (&'static Lookout, mpsc::Receiver<Next>) {

@@ -1,7 +1,7 @@
 //! What a commit costs, what it waits for, and who hears of it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use extern4_block::device::fault::{Effect, Fault};
@@ -85,20 +85,22 @@ fn many_syncs_share_a_commit() {
     let slow = Arc::new(FaultDevice::new(device));
     slow.inject(Fault::every(Op::Flush, Effect::Delay(Duration::from_millis(20))));
     let (cache, _, transactions) = open(&(slow as _), PATIENT);
+    // No thread asks for a commit before all have changed something, so each round is one transaction.
+    let all_have_changed = Barrier::new(16);
     std::thread::scope(|scope| {
         for thread in 0..16 {
-            let (cache, transactions) = (&cache, &transactions);
+            let (cache, transactions, all_have_changed) = (&cache, &transactions, &all_have_changed);
             scope.spawn(move || {
                 for round in 0..5 {
                     let tid = fill(cache, transactions, 10 + thread, round);
+                    all_have_changed.wait();
                     transactions.commit(tid).expect("written");
                 }
             });
         }
     });
     let stats = transactions.stats();
-    println!("80 syncs: {stats:?}");
-    assert!(stats.transactions <= 20 && stats.flushes <= 2 * stats.transactions);
+    assert!(stats.transactions == 5 && stats.flushes <= 2 * stats.transactions, "80 syncs: {stats:?}");
 }
 
 #[test]
@@ -108,7 +110,7 @@ fn a_timer_commits_what_nobody_syncs() {
     let tid = fill(&cache, &transactions, 10, 1);
     let begun = Instant::now();
     while transactions.stats().transactions == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(begun.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
     }
     transactions.commit(tid).expect("durable");
@@ -123,7 +125,7 @@ fn much_file_data_is_committed_without_being_asked_for() {
     let until = |count| {
         let begun = Instant::now();
         while transactions.stats().transactions < count {
-            assert!(begun.elapsed() < Duration::from_secs(20));
+            assert!(begun.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1));
         }
     };

@@ -47,7 +47,7 @@ impl SecurityHook for Held {
             return Ok(());
         }
         self.began.lock().unwrap().send(()).unwrap();
-        let ended = self.ended.lock().unwrap().recv_timeout(Duration::from_secs(10));
+        let ended = self.ended.lock().unwrap().recv_timeout(Duration::from_secs(60));
         ended.map_err(|_| Errno::EBUSY.into())
     }
 }
