@@ -41,10 +41,12 @@ use std::sync::OnceLock;
 
 use extern4_disk::blocks::Blocks;
 use extern4_disk::checksum::ChecksumSeed;
+use extern4_disk::feature::RoCompat;
 use extern4_disk::geometry::Geometry;
 use extern4_disk::group::GroupDescriptor;
 use extern4_disk::superblock::Superblock;
 use extern4_jbd2::Replayed;
+use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 
 pub use self::fault::{Fault, Owner, Part, Wrong};
 
@@ -143,6 +145,8 @@ struct Checker<'a> {
     /// The clusters that somebody owns, and those that more than one does.
     claims: ClusterMap,
     twice: ClusterMap,
+    /// How often a map led to a block of a map that another file has, too, on a volume whose files share blocks.
+    nodes_again: AtomicU64,
     shared: Shared,
     owners: Owners,
     /// The inodes of each group, once they have been looked at.
@@ -165,6 +169,7 @@ impl<'a> Checker<'a> {
             orphans: BTreeSet::new(),
             claims: ClusterMap::new(geometry),
             twice: ClusterMap::new(geometry),
+            nodes_again: AtomicU64::new(0),
             shared: Shared::new(geometry),
             owners: Owners::default(),
             inodes: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
@@ -190,6 +195,19 @@ impl<'a> Checker<'a> {
         let at = self.geometry.inode_slot(ino)?;
         let dirs = &self.inodes.get(to_usize(at.group))?.get()?.dirs;
         dirs.binary_search_by_key(&ino, |dir| dir.ino).ok().map(|at| &dirs[at])
+    }
+
+    /// Whether files may share blocks (`shared_blocks`): Android's images store equal blocks once. Fixed metadata is
+    /// still no file's; Linux refuses to read such a file.
+    fn may_share(&self) -> bool {
+        self.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS)
+    }
+
+    /// Whether to go on below a block of a map that another file has, too. All files together do so at most once for
+    /// each block of the volume: a hostile volume costs no more than a large one.
+    fn may_follow_again(&self) -> bool {
+        // Relaxed: the count only bounds the work, and guards nothing.
+        self.may_share() && self.nodes_again.fetch_add(1, Relaxed) < self.geometry.blocks_count()
     }
 
     /// Every directory, by inode number.

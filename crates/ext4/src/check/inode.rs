@@ -596,7 +596,7 @@ impl Visitor for Claimer<'_> {
         let before = self.last_cluster.take();
         let clashes = self.claim(block, 1);
         self.last_cluster = before;
-        clashes == 0
+        clashes == 0 || self.checker.may_follow_again()
     }
 
     fn run(&mut self, run: DataRun) {

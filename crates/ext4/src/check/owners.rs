@@ -27,7 +27,8 @@ struct Claim {
 impl Checker<'_> {
     /// Reports the blocks that have several owners.
     pub(super) fn check_owners(&self, report: &mut Report<'_>) {
-        if self.twice.is_empty() {
+        let in_fixed = || self.fixed.iter().any(|piece| self.twice.touches(piece.start, piece.len));
+        if self.twice.is_empty() || self.may_share() && !in_fixed() {
             return;
         }
         let mut search =
@@ -117,6 +118,7 @@ impl Search<'_> {
             {
                 let len = before.end.min(claim.end) - claim.start;
                 let (start, first, second) = (claim.start, before.owner, claim.owner);
+                let files = matches!((first, second), (Owner::Inode(_), Owner::Inode(_)));
                 // The metadata was there first; else the order says nothing.
                 let (first, second) = match (first, second) {
                     (Owner::Inode(_), Owner::Metadata { .. }) => (second, first),
@@ -124,7 +126,9 @@ impl Search<'_> {
                 };
                 let place = Place::new(Structure::Inode).block(start);
                 let place = if let Owner::Inode(ino) = second { place.ino(ino) } else { place };
-                report.push(Fault::new(place, Wrong::Claimed { start, len, first, second }));
+                if !(files && self.checker.may_share()) {
+                    report.push(Fault::new(place, Wrong::Claimed { start, len, first, second }));
+                }
             }
             last = last.filter(|before| before.end > claim.end).or(Some(claim));
         }

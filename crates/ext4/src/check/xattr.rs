@@ -58,7 +58,7 @@ impl Checker<'_> {
             self.shared.with(|counts| counts.blocks.entry(block).or_insert((1, 0)).1 += 1);
             return 1 + self.values_of_block(block);
         }
-        if self.claims.claim(block, 1, &self.twice) > 0 {
+        if self.claims.claim(block, 1, &self.twice) > 0 && !self.may_share() {
             return 1;
         }
         let mut bytes = Vec::new();

@@ -14,7 +14,7 @@ use extern4_testkit::{crash, plan, zoo};
 
 use extern4_vfs::{How, XattrFlags};
 
-use crate::model::{ALL_QUOTAS, open_for_writing, session};
+use crate::model::{ALL_QUOTAS, open_for_writing, session, try_open_for_writing};
 use crate::walk;
 
 /// The faults of the volume at `path`, or the reason why it cannot be opened.
@@ -352,6 +352,83 @@ fn a_block_with_two_owners_is_reported_with_both() {
                 .any(|owners| shared == Some((block, 1, owners.map(Owner::Inode)))),
             "{faults:?}"
         );
+    }
+}
+
+/// Switches `shared_blocks` on or off, on a volume without checksums.
+fn toggle_shared_blocks(image: &Image) {
+    let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 1024 + 0x65).expect("read");
+    file.write_all_at(&[byte[0] ^ 0x40], 1024 + 0x65).expect("written");
+}
+
+/// Android's images store equal blocks once (`shared_blocks`): files' contents, their maps and attribute blocks.
+#[test]
+fn blocks_that_files_may_share_are_no_fault() {
+    const SPEC: ImageSpec = ImageSpec::new(
+        "shared_blocks",
+        16 << 20,
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-O",
+            "^has_journal,^resize_inode,^metadata_csum,^uninit_bg,^extent,^64bit",
+        ],
+    );
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let host = image.scratch().join("contents");
+    let contents: Vec<u8> = (0..20 * 4096_u32).map(|at| (at / 4096 + 1) as u8).collect();
+    std::fs::write(&host, &contents).expect("a file");
+    let write = |name: &str| format!("write {} {name}\n", host.display());
+    let value = "v".repeat(2000);
+    image.debugfs(&(write("one") + &write("two") + "mkdir dir\n" + &format!("ea_set one user.v {value}\n")));
+    let number = |script: &str| -> u64 {
+        let text = image.debugfs(script);
+        text.trim().lines().last().and_then(|line| line.trim().parse().ok()).expect("a number")
+    };
+    let data = number("bmap one 0\n");
+    let of = |name: &str| -> String { image.debugfs(&format!("stat {name}\n")) };
+    let field = |text: &str, name: &str| -> u64 {
+        let rest = text.split(name).nth(1).expect("the field").trim_start();
+        rest.split(|c: char| !c.is_ascii_digit())
+            .next()
+            .and_then(|number| number.parse().ok())
+            .expect("a number")
+    };
+    let (attributes, map) = (field(&of("one"), "File ACL:"), field(&of("one"), "(IND):"));
+    let directory = number("bmap dir 0\n");
+    let fs = walk::open(&image.path);
+    let table = fs.group(0).expect("a group").inode_table();
+    drop(fs);
+    // What `two` shares, and whether that is sound; Linux refuses to read a file that has fixed metadata.
+    for (what, script, is_sound) in [
+        ("data", format!("sif two block[0] {data}\n"), true),
+        ("data with itself", format!("sif two block[1] {data}\nsif two block[2] {data}\n"), true),
+        ("an attribute block", format!("sif two block[3] {attributes}\n"), true),
+        ("a directory", format!("sif two block[3] {directory}\n"), true),
+        ("a map", format!("sif two block[IND] {map}\n"), true),
+        ("fixed metadata", format!("sif two block[3] {table}\n"), false),
+    ] {
+        let shared = image.copy();
+        shared.debugfs(&script);
+        toggle_shared_blocks(&shared);
+        // The blocks that `two` had are free now.
+        let free = Command::new(find("e2fsck").expect("e2fsck")).arg("-fy").arg(&shared.path).output();
+        assert!(free.is_ok());
+        assert!(complaints(&shared.path).is_empty(), "{what}");
+        let found = faults(&shared.path, 2).expect("a volume").0;
+        assert_eq!(found.is_empty(), is_sound, "{what}: {found:?}");
+        let refused = try_open_for_writing(&shared.path).map(drop).expect_err("files share blocks");
+        assert!(refused.to_string().contains("shared_blocks"), "{what}: {refused}");
+        // Without the feature, blocks of two files are a fault.
+        toggle_shared_blocks(&shared);
+        assert!(!faults(&shared.path, 2).expect("a volume").0.is_empty(), "{what}");
     }
 }
 
