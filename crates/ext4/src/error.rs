@@ -25,13 +25,23 @@ pub enum Error {
     /// The volume uses something that cannot be read.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// The contents, the target or the name are encrypted, and no key is known.
-    #[error("inode {ino} is encrypted, and reading {what} takes a key that extern4 cannot be given")]
+    /// The contents are encrypted, and no key is known.
+    #[error("inode {ino} is encrypted, and extern4 cannot be given the key")]
     Encrypted {
         /// The inode.
         ino: u32,
-        /// What was to be read: `its contents`, `its target`.
-        what: &'static str,
+    },
+    /// The inode is encrypted, and nothing tells by which key.
+    #[error("inode {ino} is encrypted, but has no encryption policy")]
+    NoPolicy {
+        /// The inode.
+        ino: u32,
+    },
+    /// The inode is encrypted by a policy that is not known.
+    #[error("inode {ino} is encrypted by a policy that is damaged or not known")]
+    BadPolicy {
+        /// The inode.
+        ino: u32,
     },
     /// An inode number that is not in use, or that no file can have.
     #[error("inode {ino} {why}")]
@@ -166,6 +176,8 @@ impl Error {
             Self::Io(_) => Errno::EIO,
             Self::Unsupported(_) => Errno::EOPNOTSUPP,
             Self::Encrypted { .. } => Errno::ENOKEY,
+            Self::NoPolicy { .. } => Errno::ENODATA,
+            Self::BadPolicy { .. } => Errno::EINVAL,
             Self::Stale { .. } => Errno::ESTALE,
             Self::InUse(_) => Errno::EBUSY,
             Self::Answer(errno) => *errno,
@@ -194,7 +206,9 @@ mod tests {
             (Error::Corrupt(corrupt), Errno::EUCLEAN),
             (extern4_block::Error::UnexpectedEnd { offset: 0, missing: 1 }.into(), Errno::EIO),
             (extern4_block::Error::BlockOutOfRange { block: 9, block_count: 8 }.into(), Errno::EUCLEAN),
-            (Error::Encrypted { ino: 12, what: "its contents" }, Errno::ENOKEY),
+            (Error::Encrypted { ino: 12 }, Errno::ENOKEY),
+            (Error::NoPolicy { ino: 12 }, Errno::ENODATA),
+            (Error::BadPolicy { ino: 12 }, Errno::EINVAL),
             (Error::Stale { ino: 99, why: "is not in use" }, Errno::ESTALE),
             (Unsupported::JournalDevice.into(), Errno::EOPNOTSUPP),
         ];

@@ -8,27 +8,19 @@
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::{Lent, Span, SpanKind, Take};
 
+use crate::encryption::ReadableFile;
 use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::map::{Run, RunKind};
 use crate::mount::Ext4;
-use crate::node::Node;
 
 impl Ext4 {
     /// Reads up to `buf.len()` bytes at `offset` of a regular file; short only at its end.
-    pub(crate) fn read_file(&self, node: &Node, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let map = node.read_map();
-        let info = node.shown();
-        if !info.is_encrypted() {
-            return self.read_contents(&info, buf, offset);
-        }
-        drop(map);
-        // Which key there is none for, an attribute says.
-        let _attributes = node.read_attributes();
-        Err(self.no_key(&node.shown(), "its contents"))
+    pub(crate) fn read_file(&self, file: &ReadableFile<'_>, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.read_contents(file, buf, offset)
     }
 
-    /// Reads contents as they stand, also of the volume's own files.
+    /// Reads contents as they stand, also of the volume's own files: for the file system itself.
     pub(crate) fn read_contents(&self, inode: &InodeInfo, buf: &mut [u8], offset: u64) -> Result<usize> {
         let left = inode.size().saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
@@ -66,16 +58,16 @@ impl Ext4 {
     }
 
     /// Lends `take` up to `len` bytes at `offset` of a regular file, where they stand on the device. False if it does not take them; or if
-    /// not all that is not zeroes stands in a file of the host's, or a part of it elsewhere, too, in a later state. Locks: the map lock
-    /// shared until `take` returns: blocks that a file loses go to others only by a change of its map.
+    /// not all that is not zeroes stands in a file of the host's, or a part of it elsewhere, too, in a later state. The map
+    /// stays locked until `take` returns: blocks that a file loses go to others only by a change of its map.
     pub(crate) fn lend_file(
         &self,
-        inode: &InodeInfo,
+        inode: &ReadableFile<'_>,
         offset: u64,
         len: usize,
         take: &mut Take<'_>,
     ) -> Result<bool> {
-        if inode.is_encrypted() || inode.is_inline() || self.journals_contents(inode) {
+        if inode.is_inline() || self.journals_contents(inode) {
             return Ok(false);
         }
         let left = inode.size().saturating_sub(offset);
@@ -103,7 +95,7 @@ impl Ext4 {
     }
 
     /// The span of a regular file that holds byte `offset`, cut to start there; `None` at or behind the end.
-    pub(crate) fn file_span(&self, inode: &InodeInfo, offset: u64) -> Result<Option<Span>> {
+    pub(crate) fn file_span(&self, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<Span>> {
         if offset >= inode.size() {
             return Ok(None);
         }

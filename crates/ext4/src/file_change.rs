@@ -139,10 +139,9 @@ impl Ext4 {
     /// The inode of a regular file whose contents may be changed.
     pub(crate) fn changeable(&self, inode: &Inode) -> Result<InodeInfo> {
         self.writer()?;
-        let info = inode.private::<Node>().info();
-        if info.is_encrypted() {
-            return Err(Errno::ENOKEY.into());
-        }
+        let node = inode.private::<Node>();
+        self.check_key(node)?;
+        let info = node.info();
         if info.fields().flags().contains(InodeFlags::VERITY) {
             return Err(Errno::EPERM.into());
         }

@@ -2,7 +2,7 @@
 //!
 //! [`Ext4::open`] takes a device and makes a file system of it; the VFS calls it through `FileSystem`, `InodeOps` and
 //! `FileOps` (module `ops`), each of which goes to the module named after what it does: `namei` looks names up, `dir`
-//! lists, `file` reads, `map` finds blocks by `extents` or `indirect`, `xattr` and `acl` read attributes. All of them
+//! lists, `file` reads what `encryption` lets out, `map` finds blocks by `extents` or `indirect`, `xattr` and `acl` read attributes. All of them
 //! read metadata through the buffer cache and verify a block's checksum once a load. What `journal` and `fast_commit`
 //! find that the blocks do not say yet is seen by all of them. [`Ext4`]'s own methods are for experts.
 //!
@@ -31,6 +31,7 @@ mod create;
 mod data_journal;
 mod dir;
 mod ea_inode;
+mod encryption;
 pub mod error;
 mod expert;
 mod extent_change;

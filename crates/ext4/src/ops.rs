@@ -28,12 +28,6 @@ fn info(inode: &Inode) -> InodeInfo {
     node(inode).shown()
 }
 
-/// The inode of a directory; `ENOTDIR` for another.
-fn dir_info(inode: &Inode) -> Result<InodeInfo> {
-    let info = info(inode);
-    if info.is_directory() { Ok(info) } else { Err(Errno::ENOTDIR.into()) }
-}
-
 impl FileSystem for Ext4 {
     fn traits(&self) -> FsTraits {
         FsTraits {
@@ -112,8 +106,12 @@ impl FileSystem for Ext4 {
 
 impl InodeOps for Ext4 {
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>> {
-        let _names = node(dir).read_names();
-        Ok(self.lookup_name(&dir_info(dir)?, name)?.map(u64::from))
+        let dir = self.readable_dir(node(dir))?;
+        Ok(self.lookup_name(&dir, name)?.map(u64::from))
+    }
+
+    fn check_found(&self, dir: &Inode, found: &Inode) -> Result<()> {
+        Ok(self.check_policy(node(dir), found)?)
     }
 
     fn canonical_name<'a>(&self, dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
@@ -124,7 +122,7 @@ impl InodeOps for Ext4 {
     }
 
     fn read_link(&self, inode: &Inode) -> Result<Box<[u8]>> {
-        Ok(self.link_target(&info(inode))?)
+        Ok(self.link_target(&self.readable_link(node(inode))?)?)
     }
 
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
@@ -204,20 +202,21 @@ impl InodeOps for Ext4 {
 }
 
 impl FileOps for Ext4 {
+    fn check_open(&self, inode: &Inode, in_encrypted: bool) -> Result<()> {
+        self.check_key(node(inode))?;
+        if in_encrypted && !info(inode).is_encrypted() { Err(Errno::EPERM.into()) } else { Ok(()) }
+    }
+
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(self.read_file(node(inode), buf, offset)?)
+        Ok(self.read_file(&self.readable_file(node(inode))?, buf, offset)?)
     }
 
     fn lend(&self, inode: &Inode, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
-        let node = node(inode);
-        let _map = node.read_map();
-        Ok(self.lend_file(&node.shown(), offset, len, take)?)
+        Ok(self.lend_file(&self.readable_file(node(inode))?, offset, len, take)?)
     }
 
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {
-        let node = node(inode);
-        let _map = node.read_map();
-        Ok(self.file_span(&node.shown(), offset)?)
+        Ok(self.file_span(&self.readable_file(node(inode))?, offset)?)
     }
 
     fn read_dir(
@@ -226,8 +225,8 @@ impl FileOps for Ext4 {
         cookie: u64,
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _names = node(dir).read_names();
-        Ok(self.list_dir(&dir_info(dir)?, cookie, each)?)
+        let dir = self.readable_dir(node(dir))?;
+        Ok(self.list_dir(&dir, cookie, each)?)
     }
 
     fn write_at(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec, caps: Caps) -> Result<usize> {

@@ -11,6 +11,7 @@ use extern4_disk::htree::Hash;
 use extern4_disk::inode::MAP_SIZE;
 use extern4_disk::{CorruptKind, Place, Structure};
 
+use crate::encryption::ReadableLink;
 use crate::error::Result;
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
@@ -19,7 +20,7 @@ use crate::nokey;
 
 impl Ext4 {
     /// The target of a symbolic link.
-    pub(crate) fn link_target(&self, link: &InodeInfo) -> Result<Box<[u8]>> {
+    pub(crate) fn link_target(&self, link: &ReadableLink) -> Result<Box<[u8]>> {
         let max = u64::from(self.superblock().block_size());
         let len = match usize::try_from(link.size()) {
             Ok(len) if len > 0 && link.size() <= max => len,

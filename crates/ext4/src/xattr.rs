@@ -9,7 +9,7 @@ use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::buffer::Verified;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
@@ -17,9 +17,6 @@ use crate::mount::Ext4;
 /// The prefixes whose attributes users may see; ACLs, inline data and encryption contexts have ways of their own.
 pub(crate) const LISTED: [NameIndex; 4] =
     [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
-
-/// The name of the attribute that says with which key an inode is encrypted.
-const ENCRYPTION_CONTEXT: &[u8] = b"c";
 
 impl Ext4 {
     /// The value of the attribute with the full name `name`.
@@ -56,15 +53,6 @@ impl Ext4 {
             None => Ok(None),
             Some(attr) => self.value(&attr, place).map(Some),
         })
-    }
-
-    /// Why `what` of an encrypted inode cannot be read: no key, or as for the kernel, nothing that says which key.
-    pub(crate) fn no_key(&self, inode: &InodeInfo, what: &'static str) -> Error {
-        match self.attribute(inode, NameIndex::ENCRYPTION, ENCRYPTION_CONTEXT) {
-            Ok(Some(_)) => Error::Encrypted { ino: inode.ino(), what },
-            Ok(None) => Errno::ENODATA.into(),
-            Err(error) => error,
-        }
     }
 
     /// Hands the attributes of the inode, then those of its block, to `look`, until it finds something.

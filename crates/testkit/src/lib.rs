@@ -17,6 +17,7 @@
 //! * [`crash`] makes images whose journal still has to be replayed.
 //! * [`tree`] is what an oracle saw, and the difference between two of those.
 //! * [`perm`] asks the kernel who may do what.
+//! * [`unreadable`] is a volume of encrypted and damaged files that cannot be read.
 //! * [`sample`] is a small volume for examples in documentation.
 //!
 //! Everything here panics on failure: a test that cannot trust its oracle has nothing to say.
@@ -30,4 +31,5 @@ pub mod plan;
 pub mod sample;
 pub mod tools;
 pub mod tree;
+pub mod unreadable;
 pub mod zoo;

@@ -325,6 +325,13 @@ pub trait InodeOps {
     /// The inode number behind `name` in directory `dir`; `None` if there is none. Never asked for `.` and `..`.
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>>;
 
+    /// Whether `found` may be what a name in `dir` stands for. Only called for directories with [`FileFlags::ENCRYPT`].
+    ///
+    /// [`FileFlags::ENCRYPT`]: crate::FileFlags::ENCRYPT
+    fn check_found(&self, _dir: &Inode, _found: &Inode) -> Result<()> {
+        Ok(())
+    }
+
     /// The form of `name` under which the VFS remembers it in `dir`: itself, or what case folding makes of it. Only
     /// called for directories with `FileFlags::CASEFOLD`.
     fn canonical_name<'a>(&self, _dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
@@ -407,6 +414,14 @@ pub trait InodeOps {
 
 /// Contents of files and directories.
 pub trait FileOps {
+    /// Whether a regular file may be opened. Only called if it has [`FileFlags::ENCRYPT`], or the directory of its name, as
+    /// `in_encrypted` says.
+    ///
+    /// [`FileFlags::ENCRYPT`]: crate::FileFlags::ENCRYPT
+    fn check_open(&self, _inode: &Inode, _in_encrypted: bool) -> Result<()> {
+        Ok(())
+    }
+
     /// Reads up to `buf.len()` bytes at `offset`; short only at the end of the file, holes are zeroes.
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize>;
 

@@ -1,5 +1,7 @@
 //! Opening files.
 
+use extern4_sync::rcu::pin;
+
 use crate::attr::FileType;
 use crate::errno::{Errno, Result};
 use crate::file::{OpenFile, OpenFlags, OpenHow, truncate};
@@ -82,10 +84,25 @@ impl Session {
             return Err(Errno::EPERM.into());
         }
         match inode.kind() {
-            FileType::Regular | FileType::Directory => Ok(()),
+            FileType::Directory => Ok(()),
+            FileType::Regular => check_encryption(location),
             _ => Err(Errno::ENXIO.into()),
         }
     }
+}
+
+/// Asks the file system whether a regular file may be opened, if encryption has to do with it.
+fn check_encryption(location: &Location) -> Result<()> {
+    let inode = location.inode();
+    let in_encrypted = {
+        let guard = pin();
+        let dir = location.dentry.see_parent(&guard).and_then(|dir| dir.get().inode());
+        dir.is_some_and(|dir| dir.perm().encrypted())
+    };
+    if !in_encrypted && !inode.perm().encrypted() {
+        return Ok(());
+    }
+    location.superblock().fs().check_open(inode, in_encrypted)
 }
 
 /// `EINVAL` for flags that make no sense together.

@@ -9,6 +9,7 @@
 //! bit 24       EXEC_ALL_PLAIN: EXEC_ALL, and not casefold
 //! bit 25..28   the rights that the access ACL refuses to nobody: all where there is none, no right where it is unknown
 //! bit 28       a file that may have several names
+//! bit 29       encrypted
 //! bit 32..64   generation, one more with every change
 //! ```
 //!
@@ -63,6 +64,7 @@ const DEAD: u64 = 1 << 22;
 const NO_DEFAULT_ACL: u64 = 1 << 23;
 const EXEC_ALL_PLAIN: u64 = 1 << 24;
 const SEVERAL_NAMES: u64 = 1 << 28;
+const ENCRYPTED: u64 = 1 << 29;
 const GENERATION_ONE: u64 = 1 << 32;
 
 /// A value of the word.
@@ -116,6 +118,11 @@ impl PermBits {
         self.0 & APPEND != 0
     }
 
+    /// Contents, names or target are encrypted.
+    pub(crate) fn encrypted(self) -> bool {
+        self.0 & ENCRYPTED != 0
+    }
+
     /// Names in this directory are compared without regard to case.
     pub(crate) fn casefold(self) -> bool {
         self.0 & CASEFOLD != 0
@@ -143,8 +150,9 @@ impl PermBits {
         let bit = |flag, bit| if flags.contains(flag) { bit } else { 0 };
         let bits = bit(FileFlags::IMMUTABLE, IMMUTABLE)
             | bit(FileFlags::APPEND, APPEND)
-            | bit(FileFlags::CASEFOLD, CASEFOLD);
-        Self(self.0 & !(IMMUTABLE | APPEND | CASEFOLD) | bits)
+            | bit(FileFlags::CASEFOLD, CASEFOLD)
+            | bit(FileFlags::ENCRYPT, ENCRYPTED);
+        Self(self.0 & !(IMMUTABLE | APPEND | CASEFOLD | ENCRYPTED) | bits)
     }
 
     /// Known to have no default ACL.

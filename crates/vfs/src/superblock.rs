@@ -558,6 +558,7 @@ impl SuperBlock {
         name: &[u8],
         found: Shared<Inode>,
     ) -> Result<Shared<Dentry>> {
+        self.check_found(directory(dir), &found)?;
         self.with_key(dir, directory(dir), name, |key| {
             if let Some(known) = self.dcache.find(key) {
                 return Ok(known);
@@ -569,6 +570,11 @@ impl SuperBlock {
                 Settled::Hidden => Err(Errno::EAGAIN.into()),
             }
         })
+    }
+
+    /// Whether `found` may be in `dir`, if that is encrypted.
+    fn check_found(&self, dir: &Inode, found: &Inode) -> Result<()> {
+        if dir.perm().encrypted() { self.fs.check_found(dir, found) } else { Ok(()) }
     }
 
     /// Asks the file system. Locks: `rwsem` of the directory held.
@@ -590,7 +596,11 @@ impl SuperBlock {
         // Relaxed: a statistic.
         self.lookups.fetch_add(1, Ordering::Relaxed);
         let inode = match self.fs.lookup(dir, name)? {
-            Some(ino) => Some(self.iget(ino).map_err(|error| dangling(error, ino))?),
+            Some(ino) => {
+                let found = self.iget(ino).map_err(|error| dangling(error, ino))?;
+                self.check_found(dir, &found)?;
+                Some(found)
+            }
             None => None,
         };
         match inode {

@@ -7,6 +7,7 @@ mod block_mount;
 mod copying;
 mod copying_into;
 mod documents;
+mod encrypted;
 mod experts;
 mod failing;
 mod handles;

@@ -10,6 +10,7 @@ mod crash;
 mod damage;
 mod data_journal;
 mod deadlocks;
+mod encryption;
 mod faults;
 mod fsx;
 mod full;
