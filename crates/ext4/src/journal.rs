@@ -1,8 +1,10 @@
 //! The journal of a volume: finding it, and looking at the volume through it.
 //!
-//! The journal is a hidden file of the volume or a device of its own. Only a volume that says `needs_recovery` has
-//! anything in it that matters; then the log is read, and a device takes the place of the volume's that answers with
-//! the journal's copy of each block that has one. Nothing is written.
+//! The journal is a hidden file of the volume or a device of its own. Its own superblock decides whether it has to be
+//! replayed. The volume's flag `needs_recovery` only says that a journal must be there: copies of the superblock never
+//! carry that flag, and a superblock restored from a copy has lost it. e2fsck decides the same way; Linux discards the
+//! log of a volume without the flag. A volume that is only read is seen through a device that answers with the
+//! journal's copy of each block that has one. Nothing is written.
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::{Journal, JournalMap, Replayed, ReplayedDevice};
 
 use crate::error::{Error, Result, Unsupported};
+use crate::inode::InodeInfo;
 use crate::map::RunKind;
 use crate::mount::{Ext4, OpenOptions};
 
@@ -45,9 +48,19 @@ pub struct JournalInfo {
     pub replayed: Option<Replayed>,
 }
 
-/// Reads the journal of `fs`, which says that it needs to be replayed; `None` if it has no journal.
+/// Reads the journal of `fs`; `None` if it has none, or an empty one.
 pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recovery>> {
-    let Some(journal) = open(fs, options.journal_device.as_ref())? else { return Ok(None) };
+    let external = options.journal_device.as_ref();
+    if !fs.is_flagged() {
+        match is_dirty(fs, external) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            // The primary superblock says that nothing is needed from the journal. A copy cannot say that.
+            Err(_) if options.superblock.is_none() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    let Some(journal) = open(fs, external)? else { return Ok(None) };
     let recovered = journal.recover(fs.superblock().blocks_count())?;
     if let Some(damage) = recovered.damage().first() {
         return Err((*damage).into());
@@ -67,10 +80,8 @@ pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<
         return Err(Unsupported::WritingTo(why).into());
     }
     let recovered = journal.recover(fs.superblock().blocks_count())?;
-    if !fs.superblock().features().incompat.contains(Incompat::RECOVER) {
-        // Whatever it still holds, nobody needs it.
-        let fast_commits = recovered.replayed().fast_commits;
-        return Ok(Some((recovered.mark_empty(fast_commits)?, None)));
+    if !fs.is_flagged() && !recovered.journal().is_dirty() {
+        return Ok(Some((recovered.mark_empty(0)?, None)));
     }
     let replayed = recovered.replayed();
     if replayed.fast_commits > 0 {
@@ -97,13 +108,38 @@ fn open(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>>
     })
 }
 
+/// Whether the journal's superblock says that its log holds anything. Of a journal in the volume, only that block is
+/// looked for.
+fn is_dirty(fs: &Ext4, external: Option<&Device>) -> Result<bool> {
+    let Some(JournalLocation::Inode(ino)) = fs.superblock().journal() else {
+        return Ok(open(fs, external)?.is_some_and(|journal| journal.is_dirty()));
+    };
+    let place = Place::new(Structure::JournalSuperblock).ino(ino);
+    let RunKind::Mapped { physical } = fs.map(&journal_inode(fs, ino)?, 0)?.kind else {
+        let what = "the journal has no first block";
+        return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
+    };
+    let mut bytes = [0; JournalSuperblock::SIZE];
+    // OK: a mapped block is one of the volume, whose size in bytes is below 2^63.
+    fs.device.read_at(&mut bytes, physical << fs.superblock().geometry().block_bits())?;
+    Ok(JournalSuperblock::decode(&bytes, place.block(physical))?.start.is_some())
+}
+
+/// The inode of the journal.
+fn journal_inode(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
+    match fs.load_inode(ino) {
+        Ok(inode) if inode.fields().kind() == FileKind::Regular && inode.fields().links() > 0 => Ok(inode),
+        Ok(_) | Err(Error::Stale { .. }) => {
+            let what = "the journal is not a file that is in use";
+            Err(Place::new(Structure::Inode).ino(ino).corrupt(CorruptKind::Mismatch { what }).into())
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Where the blocks of the journal in inode `ino` are.
 fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
-    let inode = fs.load_inode(ino)?;
-    if inode.fields().kind() != FileKind::Regular || inode.fields().links() == 0 {
-        let what = "the journal is not a file that is in use";
-        return Err(Place::new(Structure::Inode).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
-    }
+    let inode = journal_inode(fs, ino)?;
     let end = inode.size() >> fs.superblock().geometry().block_bits();
     let mut runs = Vec::new();
     let mut at = 0;
@@ -130,6 +166,11 @@ fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
 }
 
 impl Ext4 {
+    /// Whether the superblock says that the journal has to be replayed.
+    pub(crate) fn is_flagged(&self) -> bool {
+        self.superblock().features().incompat.contains(Incompat::RECOVER)
+    }
+
     /// What there is to know of the volume's journal; `None` if it has none, or if it is on another device, which is
     /// then to be given as `external`.
     ///

@@ -1,9 +1,9 @@
 //! Opening a volume.
 //!
-//! Opening reads the superblock, refuses what cannot be read by name, and looks at nothing else: descriptors, inodes
-//! and directories are read when somebody asks for them. If the volume was not cleanly unmounted, its journal is
-//! replayed into memory first and everything below is read through that; the device itself is never written. Who opens a
-//! volume for writing replays the journal onto the device.
+//! Opening reads the superblock, refuses what cannot be read by name, and asks the journal whether it holds anything.
+//! It looks at nothing else: descriptors, inodes and directories are read when they are needed. If the volume was not
+//! cleanly unmounted, its journal is replayed into memory first and everything below is read through that; the device
+//! itself is never written. Opening for writing replays the journal onto the device.
 
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -128,6 +128,8 @@ pub struct Ext4 {
     pub(crate) read_ahead_windows: Windows,
     pub(crate) fast_commits: FastCommits,
     pub(crate) replayed: Option<Replayed>,
+    /// The journal was replayed although the primary superblock says that nothing is to be recovered.
+    pub(crate) unannounced: bool,
     /// None if the volume is only read.
     pub(crate) writer: Option<Writer>,
     /// Times that are not stored at once, if that was asked for.
@@ -157,14 +159,16 @@ impl Ext4 {
         if !options.shared {
             mmp::check(&fs)?;
         }
-        if options.ignore_journal || !fs.superblock.features().incompat.contains(Incompat::RECOVER) {
+        if options.ignore_journal {
             return Ok(fs);
         }
         let Some(recovery) = journal::recover(&fs, options)? else { return Ok(fs) };
+        let unannounced = options.superblock.is_none() && !fs.is_flagged();
         // Everything is read anew through the replayed journal, the superblock first.
         let mut fs = Self::assemble(recovery.device, options)?;
         fs.fast_commits = FastCommits::of(&fs, &recovery.fast_commits)?;
         fs.replayed = Some(recovery.replayed);
+        fs.unannounced = unannounced;
         Ok(fs)
     }
 
@@ -266,6 +270,7 @@ impl Ext4 {
             read_ahead_windows: Windows::new(geometry.blocks_count()),
             fast_commits: FastCommits::default(),
             replayed: None,
+            unannounced: false,
             writer: None,
             lazy_times: None,
             error_policy: options.errors.unwrap_or(superblock.error_policy()),

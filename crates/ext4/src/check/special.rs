@@ -35,7 +35,7 @@ impl Checker<'_> {
                     JournalLocation::Inode(ino) => place.ino(ino),
                     JournalLocation::Device { .. } => place,
                 };
-                if journal.superblock.start.is_some() && !self.needs_recovery() {
+                if self.fs.unannounced {
                     let what =
                         "the journal is not empty, but the superblock says that nothing is to be recovered";
                     report.push(Fault::mismatch(place, what));
@@ -72,11 +72,6 @@ impl Checker<'_> {
             let what = "the inode of the journal has contents, but the volume has no journal";
             report.push(Fault::mismatch(Place::new(Structure::Inode).ino(JOURNAL_INO), what));
         }
-    }
-
-    fn needs_recovery(&self) -> bool {
-        self.fs.replayed().is_some()
-            || self.sb.features().incompat.contains(extern4_disk::feature::Incompat::RECOVER)
     }
 
     fn check_mmp(&self, report: &mut Report<'_>) {

@@ -27,6 +27,7 @@ mod orphans;
 mod overwrites;
 mod power;
 mod quota;
+mod recovery;
 mod reserve;
 mod sharing;
 mod side_by_side;

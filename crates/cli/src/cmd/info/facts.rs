@@ -35,7 +35,7 @@ pub(super) fn gather(volume: &Opened) -> extern4::Result<Vec<Fact>> {
     let superblock = volume.volume.ext4().superblock();
     let mut facts = Facts(Vec::new());
     facts.text("image", "Volume", volume.image.to_string());
-    identity(superblock, &mut facts);
+    identity(superblock, volume.volume.ext4().replayed().is_some(), &mut facts);
     space(superblock, &volume.volume.stat_fs()?, &mut facts);
     layout(superblock, &mut facts);
     history(superblock, &mut facts);
@@ -80,12 +80,12 @@ pub(crate) fn type_name(features: Features) -> &'static str {
     }
 }
 
-fn identity(superblock: &Superblock, facts: &mut Facts) {
+fn identity(superblock: &Superblock, replayed: bool, facts: &mut Facts) {
     facts.text("type", "Type", type_name(superblock.features()));
     facts.add("label", "Label", Value::Bytes(superblock.label().to_vec()));
     facts.text("uuid", "UUID", uuid(superblock.uuid()));
     facts.add("last_mounted", "Last mounted on", Value::Bytes(superblock.last_mounted().to_vec()));
-    facts.text("state", "State", state(superblock));
+    facts.text("state", "State", state(superblock, replayed));
     let features = superblock.features().iter().map(|feature| feature.to_string()).collect();
     facts.add("features", "Features", Value::Words(features));
     let (major, minor) = superblock.revision();
@@ -122,13 +122,13 @@ fn identity(superblock: &Superblock, facts: &mut Facts) {
     }
 }
 
-/// The state in `dumpe2fs`'s words.
-fn state(superblock: &Superblock) -> String {
+/// The state in `dumpe2fs`'s words. A copy of the superblock does not say that the journal has to be `replayed`.
+fn state(superblock: &Superblock, replayed: bool) -> String {
     let state = superblock.state();
     let clean = if state.contains(State::VALID) { "clean" } else { "not clean" };
     let errors = if state.contains(State::ERROR) { " with errors" } else { "" };
     let orphans = if state.contains(State::ORPHANS) { ", deleting orphans" } else { "" };
-    let recover = superblock.features().incompat.contains(Incompat::RECOVER);
+    let recover = replayed || superblock.features().incompat.contains(Incompat::RECOVER);
     format!("{clean}{errors}{orphans}{}", if recover { ", journal to be replayed" } else { "" })
 }
 
