@@ -100,6 +100,11 @@ impl Writer {
         asked: &OpenOptions,
     ) -> Result<Self> {
         let journaling = Journaling::chosen(fs.superblock(), journal.is_some(), asked.data)?;
+        let mut journal = journal;
+        if fs.superblock().features().ro_compat.contains(RoCompat::METADATA_CSUM) {
+            // The seed of these checksums keeps out the log of a former volume.
+            journal.iter_mut().for_each(Journal::set_checksum_v3);
+        }
         let options = asked.commit_interval.map_or_else(Options::default, |interval| Options { interval });
         let space = Arc::new(Space::count(fs)?);
         let cache = Arc::clone(&fs.cache);

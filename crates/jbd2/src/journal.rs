@@ -115,6 +115,15 @@ impl<D: BlockDevice> Journal<D> {
         self.write_superblock()
     }
 
+    /// Has every block of the log carry a checksum of version 3, as Linux does on volumes with checksums of metadata. The
+    /// device says so from the first transaction on, or when the journal is closed. Does nothing while the log holds
+    /// something, nor to a journal of the first version, which has no features.
+    pub fn set_checksum_v3(&mut self) {
+        if !self.is_dirty() {
+            self.superblock.set_checksum_v3();
+        }
+    }
+
     /// Takes the note of an error out of the journal's superblock, durably, once the volume's own superblock says that
     /// there was one.
     ///

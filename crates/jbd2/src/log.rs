@@ -7,11 +7,23 @@
 //! ```
 //!
 //! # What is written in which order
-//! 1. Revoke blocks, descriptors and copies, and, if nobody could find the transaction otherwise, the journal's
-//!    superblock.
+//! 1. Revoke blocks, descriptors and copies.
 //! 2. A flush, which also makes file data durable that was written before. A volume whose journal has a device of its
 //!    own is flushed before that.
-//! 3. The commit block, and a flush. Then the transaction is durable.
+//! 3. The commit block, and the journal's superblock if the log was empty. A flush, and the transaction is durable.
+//!
+//! Blocks that this log has not written yet may hold anything: records of the volume that the device held before, for
+//! one, with the same numbers and the same UUID. Recovery must take none of them for a part of this log, so on this
+//! [ground](Ground) more is written:
+//!
+//! * With step 1, zeroes where the commit block goes, and in some blocks behind it. Thus the log ends behind the commit
+//!   block whatever stood there.
+//! * With step 1, the first block without its magic number, and with step 3 as it should be. Thus no crash can leave
+//!   the beginning of the transaction without the rest, where an old commit block would end it. The superblock is as
+//!   good a gate for the first transaction of the log, and zeroes of an earlier transaction are for a short one.
+//! * With the first transaction, a zeroed first block of the area for fast commits, whose checksums have no seed.
+//!
+//! Nothing of that costs a flush, or a read of the log.
 //!
 //! The tail moves on only after what stood there is durable where it belongs: [`Log::release`]. Blocks of the ring are
 //! written again only after the superblock that says so is durable.
@@ -27,8 +39,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use extern4_block::{BlockDevice, BlockWriter, Image};
 use extern4_disk::journal::{
-    BlockHeader, ChecksumVersion, Commit, Descriptor, Format, Incompat, JournalSuperblock, Revoke, Tag,
-    TagFlags, Tid, TransactionChecksum, Version, escape,
+    BlockHeader, ChecksumVersion, Commit, Descriptor, Format, Incompat, JournalSuperblock, MAGIC, Revoke,
+    Tag, TagFlags, Tid, TransactionChecksum, Version, escape,
 };
 use zerocopy::IntoBytes;
 
@@ -83,6 +95,36 @@ struct Live {
     copies: Vec<u64>,
 }
 
+/// What this log has not written yet of the ring, from the head on. Anything may stand there.
+#[derive(Clone, Copy)]
+struct Ground {
+    len_blocks: u32,
+    /// Of these, the first so many are zeroes, durably.
+    cleared: u32,
+}
+
+impl Ground {
+    /// As many blocks as were logged are cleared ahead of the log, up to so many: a first transaction alone clears few.
+    const AHEAD: u32 = 64;
+
+    /// How many blocks behind the commit block are to be cleared with a transaction of `len_blocks`, in a ring of `ring`
+    /// of which `free` blocks are behind it. None if it ends on cleared ground, or on what this log has written.
+    fn ahead(self, len_blocks: u32, ring: u32, free: u32) -> Option<u32> {
+        let needed = self.len_blocks > 0 && self.cleared <= len_blocks;
+        let logged = ring - self.len_blocks;
+        let left = self.len_blocks.saturating_sub(len_blocks);
+        needed.then(|| logged.min(Self::AHEAD).min(left).min(free).max(1))
+    }
+
+    /// What is left of it behind a transaction of `len_blocks`, behind which `ahead` blocks were cleared.
+    fn behind(self, len_blocks: u32, ahead: Option<u32>) -> Self {
+        Self {
+            len_blocks: self.len_blocks.saturating_sub(len_blocks),
+            cleared: ahead.unwrap_or_else(|| self.cleared.saturating_sub(len_blocks)),
+        }
+    }
+}
+
 /// The log of a journal.
 pub(crate) struct Log {
     device: Arc<dyn BlockDevice>,
@@ -94,6 +136,7 @@ pub(crate) struct Log {
     format: Format,
     measure: Measure,
     head: u32,
+    ground: Ground,
     /// The transaction to come.
     next: Tid,
     used: u32,
@@ -138,6 +181,7 @@ impl Log {
             format: superblock.format(),
             measure: Measure::new(&superblock),
             head: superblock.first,
+            ground: Ground { len_blocks: superblock.log().end - superblock.first, cleared: 0 },
             next: superblock.sequence,
             used: 0,
             live: VecDeque::new(),
@@ -209,33 +253,67 @@ impl Log {
         mut go_on: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         go_on()?;
-        let (start, revoking) = (self.head, !contents.revokes.is_empty());
-        if self.superblock.start.is_none() || revoking && !self.superblock.incompat.contains(Incompat::REVOKE)
-        {
-            let mut superblock = self.superblock.clone();
-            superblock
-                .incompat
-                .set(Incompat::REVOKE, revoking || superblock.incompat.contains(Incompat::REVOKE));
-            if superblock.start.is_none() {
-                (superblock.start, superblock.sequence) = (Some(start), contents.tid);
-            }
-            self.write_superblock(superblock)?;
+        let (start, is_first) = (self.head, self.superblock.start.is_none());
+        self.say_what_is_revoked(contents)?;
+        let len_blocks = self.len_blocks(contents);
+        let log = self.superblock.log();
+        let free = self.free().saturating_sub(len_blocks) + 1;
+        let ahead = self.ground.ahead(len_blocks, log.end - log.start, free);
+        let body = self.write_body(contents, ahead, !is_first)?;
+        if is_first {
+            self.void_fast_commits()?;
         }
-        let (head, checksum) = self.write_body(contents)?;
         self.flush()?;
         go_on()?;
-        let commit = self.commit_block(contents.tid, &checksum);
-        let mut appender = Appender::new(self, head);
+        if is_first {
+            let mut superblock = self.superblock.clone();
+            (superblock.start, superblock.sequence) = (Some(start), contents.tid);
+            self.write_superblock(superblock)?;
+        } else if let Some(first) = &body.hidden {
+            let mut appender = Appender::new(self, start);
+            appender.put(first)?;
+            appender.finish()?;
+        }
+        let commit = self.commit_block(contents.tid, &body.checksum);
+        let mut appender = Appender::new(self, body.end);
         appender.put(&commit)?;
         let head = appender.finish()?;
         self.flush_log()?;
+        self.ground = self.ground.behind(len_blocks, ahead);
         self.note(contents, start, head);
         Ok(())
     }
 
-    /// Writes everything but the commit block from the head on. Returns where that goes.
-    fn write_body(&self, contents: &Contents<'_>) -> Result<(u32, TransactionChecksum), Error> {
+    /// The blocks of the log that a transaction takes; there is room for them.
+    fn len_blocks(&self, contents: &Contents<'_>) -> u32 {
+        let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+        let blocks = self.measure.blocks(count(contents.copies.len()), count(contents.revokes.len()));
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+
+    /// Says in the superblock that there are revoke blocks before there is one that could be found.
+    fn say_what_is_revoked(&mut self, contents: &Contents<'_>) -> Result<(), Error> {
+        if contents.revokes.is_empty() || self.superblock.incompat.contains(Incompat::REVOKE) {
+            return Ok(());
+        }
+        self.superblock.incompat.insert(Incompat::REVOKE);
+        // The superblock of an empty log is written with the first commit block.
+        if self.superblock.start.is_none() { Ok(()) } else { self.write_superblock(self.superblock.clone()) }
+    }
+
+    /// Fast commits of a former volume go with some transaction to come, maybe.
+    fn void_fast_commits(&self) -> Result<(), Error> {
+        let Some(first) = self.superblock.fast_commits().next() else { return Ok(()) };
+        let mut writer = BlockWriter::new(&self.device, self.superblock.block_size);
+        writer.push(self.block(first)?, &vec![0; self.format.block_size])?;
+        Ok(writer.finish()?)
+    }
+
+    /// Writes everything but the commit block from the head on, and zeroes where that goes and in `ahead` blocks behind
+    /// it. The first block is left without its magic number then, if it `hides` the transaction.
+    fn write_body(&self, contents: &Contents<'_>, ahead: Option<u32>, hides: bool) -> Result<Body, Error> {
         let (mut appender, mut checksum) = (Appender::new(self, self.head), TransactionChecksum::new());
+        appender.hides = hides && ahead.is_some();
         let fits = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         for revokes in contents.revokes.chunks(fits(self.measure.revokes_per_block)) {
             let revoke = Revoke { tid: contents.tid, blocks: revokes.to_vec() };
@@ -244,7 +322,15 @@ impl Log {
         for copies in contents.copies.chunks(fits(self.measure.tags_per_block)) {
             self.write_copies(contents.tid, copies, &mut appender, &mut checksum)?;
         }
-        Ok((appender.finish()?, checksum))
+        let end = appender.at;
+        appender.hides = false;
+        let zeroes = vec![0; ahead.map_or(0, |_| self.format.block_size)];
+        for _ in 0..ahead.map_or(0, |ahead| ahead + 1) {
+            appender.put(&zeroes)?;
+        }
+        let hidden = appender.hidden.take();
+        appender.finish()?;
+        Ok(Body { end, checksum, hidden })
     }
 
     /// Writes a descriptor and the copies that it describes.
@@ -403,20 +489,41 @@ fn too_wide() -> Error {
     Error::Unsupported("a block number of 64 bits in a journal that has 32".into())
 }
 
+/// What was written of a transaction before its commit block.
+struct Body {
+    /// Where the commit block goes.
+    end: u32,
+    checksum: TransactionChecksum,
+    /// The first block as it should be, if it was written without its magic number.
+    hidden: Option<Vec<u8>>,
+}
+
 /// Blocks being written around the ring.
 struct Appender<'a> {
     log: &'a Log,
     writer: BlockWriter<'a>,
     at: u32,
+    /// The next block is kept as `hidden`, and written without its magic number.
+    hides: bool,
+    hidden: Option<Vec<u8>>,
 }
 
 impl<'a> Appender<'a> {
     fn new(log: &'a Log, at: u32) -> Self {
-        Self { log, writer: BlockWriter::new(&log.device, log.superblock.block_size), at }
+        let writer = BlockWriter::new(&log.device, log.superblock.block_size);
+        Self { log, writer, at, hides: false, hidden: None }
     }
 
     fn put(&mut self, block: &[u8]) -> Result<(), Error> {
-        self.writer.push(self.log.block(self.at)?, block)?;
+        let at = self.log.block(self.at)?;
+        if std::mem::take(&mut self.hides) {
+            let mut without = block.to_vec();
+            without[..size_of_val(&MAGIC)].fill(0);
+            self.writer.push(at, &without)?;
+            self.hidden = Some(block.to_vec());
+        } else {
+            self.writer.push(at, block)?;
+        }
         let ring = self.log.superblock.log();
         self.at = if self.at + 1 == ring.end { ring.start } else { self.at + 1 };
         Ok(())

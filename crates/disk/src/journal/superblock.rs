@@ -355,6 +355,18 @@ impl JournalSuperblock {
         }
     }
 
+    /// Has every block of the log carry a checksum of version 3, in place of checksums of another version. The log must
+    /// be empty. A [`Version::V1`] journal has no features and stays as it is.
+    pub fn set_checksum_v3(&mut self) {
+        if self.version == Version::V1 {
+            return;
+        }
+        self.compat.remove(Compat::CHECKSUM);
+        self.incompat.remove(Incompat::CSUM_V2);
+        self.incompat.insert(Incompat::CSUM_V3);
+        self.raw.0.s_checksum_type = CRC32C;
+    }
+
     /// The superblock as it is on the disk, its checksum computed anew if the journal has one. What has no meaning to
     /// this crate is as it was decoded.
     pub fn encode(&self) -> RawJournalSuperblock {

@@ -13,7 +13,7 @@ use crate::hostile::Random;
 use crate::log::{BLOCK, Log, VOLUME};
 use crate::world::{Freed, PATIENT, World, cache, contents, recover, volume};
 
-const VERSIONS: [(ChecksumVersion, bool); 6] = [
+pub(crate) const VERSIONS: [(ChecksumVersion, bool); 6] = [
     (ChecksumVersion::None, false),
     (ChecksumVersion::V1, false),
     (ChecksumVersion::V2, false),
@@ -43,7 +43,7 @@ fn work(
 }
 
 /// Judges the states that a crash at `moment` may leave: nothing kept, all kept, and some by chance.
-fn explore(device: &CrashDevice, world: &World, moment: usize, chances: u32) -> u32 {
+pub(crate) fn explore(device: &CrashDevice, world: &World, moment: usize, chances: u32) -> u32 {
     let mut random = Random(moment as u64 * 0x9E37_79B9 + 1);
     let judge = |keep: &mut dyn FnMut(PendingSector) -> bool| {
         world.judge(Arc::new(device.crash(moment, keep)), moment);

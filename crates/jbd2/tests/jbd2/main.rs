@@ -5,6 +5,7 @@ mod commits;
 mod crashes;
 mod damage;
 mod fast_commit;
+mod former;
 mod hostile;
 mod kernel;
 mod log;

@@ -72,8 +72,17 @@ pub(crate) struct Data {
     synced: Option<usize>,
 }
 
+/// A way to open the journal of the volume on a device.
+pub(crate) type Opener = fn(&Arc<dyn BlockDevice>) -> Journal<Arc<dyn BlockDevice>>;
+
+/// The journal inside of the volume.
+pub(crate) fn internal(device: &Arc<dyn BlockDevice>) -> Journal<Arc<dyn BlockDevice>> {
+    Journal::internal(Arc::clone(device), 1024, Log::map()).expect("a journal")
+}
+
 /// The volume and its model.
 pub(crate) struct World {
+    opener: Opener,
     pub(crate) cache: Arc<BufferCache>,
     pub(crate) freed: Arc<Freed>,
     pub(crate) transactions: Transactions,
@@ -90,7 +99,18 @@ pub(crate) struct World {
 impl World {
     /// The volume on `device`, which is empty and has an empty journal.
     pub(crate) fn new(device: Arc<dyn BlockDevice>, options: Options, seed: u64) -> Self {
-        let journal = Journal::internal(Arc::clone(&device), 1024, Log::map()).expect("a journal");
+        Self::with_journal(internal, device, options, seed, 0)
+    }
+
+    /// The same with any journal, and contents made of stamps above `stamp`.
+    pub(crate) fn with_journal(
+        opener: Opener,
+        device: Arc<dyn BlockDevice>,
+        options: Options,
+        seed: u64,
+        stamp: u64,
+    ) -> Self {
+        let journal = opener(&device);
         let (cache, freed) = (cache(device), Arc::<Freed>::default());
         let observer: Arc<dyn Observer> = Arc::clone(&freed) as _;
         let transactions =
@@ -99,6 +119,7 @@ impl World {
         let other = std::env::var("EXTERN4_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0_u64);
         let random = Random((seed + other * 1_000_003).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         Self {
+            opener,
             cache,
             freed,
             transactions,
@@ -107,7 +128,7 @@ impl World {
             data: Vec::new(),
             freed_by: BTreeMap::new(),
             syncs: Vec::new(),
-            stamp: 0,
+            stamp,
         }
     }
 
@@ -194,7 +215,7 @@ impl World {
     /// Recovers what a crash at `moment` has left behind, and compares it to the model. Returns the serial number
     /// found.
     pub(crate) fn judge(&self, crashed: Arc<dyn BlockDevice>, moment: usize) -> usize {
-        recover(&crashed);
+        recover_by(self.opener, &crashed);
         let read = |block: u64| {
             let mut bytes = vec![0; BLOCK];
             crashed.read_at(&mut bytes, block * 1024).expect("readable");
@@ -225,7 +246,11 @@ impl World {
 
 /// Replays the journal onto the device, for good.
 pub(crate) fn recover(device: &Arc<dyn BlockDevice>) {
-    let open = || Journal::internal(Arc::clone(device), 1024, Log::map()).expect("a journal");
+    recover_by(internal, device);
+}
+
+fn recover_by(opener: Opener, device: &Arc<dyn BlockDevice>) {
+    let open = || opener(device);
     let recovered = open().recover(VOLUME).expect("a sound log");
     assert_eq!(recovered.damage(), []);
     recovered.write_home(device).expect("written");
