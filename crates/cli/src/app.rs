@@ -281,9 +281,11 @@ impl App {
             tracing::error!("{message}");
             return;
         }
-        // A message that cannot be written has nowhere else to go.
         let line = self.script.as_ref().map_or("", |script| &*script.line);
-        let _ = writeln!(io::stderr().lock(), "extern4: {}: {line}{message}", self.command);
+        // Names and texts in it may be of a volume, a mount or a process of another user.
+        let text = format!("extern4: {}: {line}{message}", self.command);
+        // A message that cannot be written has nowhere else to go.
+        let _ = writeln!(io::stderr().lock(), "{}", escape(text.as_bytes()));
     }
 }
 

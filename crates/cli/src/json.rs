@@ -5,6 +5,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use crate::text::is_printable;
+
 /// An object that is being written.
 pub(crate) struct Object<'a> {
     out: &'a mut String,
@@ -130,8 +132,11 @@ fn string(out: &mut String, value: &str) {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() => write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes everything"),
-            c => out.push(c),
+            c if is_printable(c) => out.push(c),
+            // A terminal obeys it, or does not show it. Beyond the first plane it takes two units of UTF-16.
+            c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                write!(out, "\\u{unit:04x}").expect("a string takes everything");
+            }),
         }
     }
     out.push('"');

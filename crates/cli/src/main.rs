@@ -33,6 +33,7 @@ use extern4::Cred;
 use crate::app::{App, Opening};
 use crate::args::Args;
 use crate::status::Status;
+use crate::text::{escape, is_printable};
 
 /// `bench` counts allocations.
 #[global_allocator]
@@ -57,6 +58,14 @@ fn main() -> ExitCode {
 
 /// Says what is wrong with the command line, or what was asked for with `--help` or `--version`.
 fn explain(says: &clap::Error) -> ExitCode {
+    let text = says.render().to_string();
+    let is_plain = |c| c == '\n' || is_printable(c);
+    if says.use_stderr() && !text.chars().all(is_plain) {
+        // A pattern of the shell may have put in the name of another user's file.
+        let lines = text.lines().map(|line| escape(line.as_bytes()).into_owned() + "\n");
+        let _ = io::stderr().lock().write_all(lines.collect::<String>().as_bytes());
+        return ExitCode::from(Status::USAGE);
+    }
     let printed = says.print().and_then(|()| io::stdout().flush());
     ExitCode::from(match printed {
         Err(error) if !says.use_stderr() => {

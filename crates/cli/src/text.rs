@@ -1,6 +1,7 @@
 //! How names, sizes, modes and times look in output.
 
 mod columns;
+mod counted;
 mod human;
 mod mode;
 mod name;
@@ -8,8 +9,9 @@ mod octal;
 mod time;
 
 pub(crate) use columns::columns;
+pub(crate) use counted::counted;
 pub(crate) use human::{human, units};
 pub(crate) use mode::{ModeText, octal_mode, type_name};
-pub(crate) use name::{escape, escape_bytes, shell_quote, width};
+pub(crate) use name::{escape, escape_bytes, is_printable, shell_quote, width};
 pub(crate) use octal::{Backslash, push_octal, unescape};
 pub(crate) use time::{ListTime, full_time, iso_time};

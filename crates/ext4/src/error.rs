@@ -133,7 +133,8 @@ impl fmt::Display for InUse {
             true => ("e2fsck is at work on it", "; if that has died, tune2fs -f -E clear_mmp takes it away"),
             false => ("it is in use", ""),
         };
-        write!(f, "{who} on host {host}, as {device}, which wrote so {seconds_ago} seconds ago{hint}")
+        let s = if *seconds_ago == 1 { "" } else { "s" };
+        write!(f, "{who} on host {host}, as {device}, which wrote so {seconds_ago} second{s} ago{hint}")
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Volume {
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Counters of a volume.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Names, inodes and search checks.

@@ -28,6 +28,17 @@ pub enum Transport {
     Ring,
 }
 
+impl Transport {
+    /// What requests come through, as people know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "io_uring or /dev/fuse",
+            Self::Device => "/dev/fuse",
+            Self::Ring => "io_uring",
+        }
+    }
+}
+
 /// How to serve.
 pub struct Config {
     /// How long the kernel may remember attributes, and names that lead somewhere or nowhere. As long as only the kernel changes
@@ -268,7 +279,8 @@ impl Server {
             self.forget_now(Hear::All);
             answer = self.try_answer(opcode, request, Body::new(space, None));
         }
-        self.meter.note(opcode, start.elapsed(), matches!(answer, Answer::Error(_)));
+        let failed = matches!(&answer, Answer::Error(error) if !is_normal(opcode, *error));
+        self.meter.note(opcode, start.elapsed(), failed);
         answer
     }
 
@@ -363,6 +375,27 @@ impl Server {
             Op::Syncfs => self.superblock().sync(),
             Op::Ioctl => self.ioctl(request, body),
         }
+    }
+}
+
+/// Whether an error number is a usual answer to a question, and not a failure: what was asked for is not there, or this request
+/// is not served, which the kernel learns once.
+fn is_normal(opcode: Opcode, error: Errno) -> bool {
+    match opcode {
+        _ if error == Errno::ENOSYS => true,
+        Opcode::Lookup => error == Errno::ENOENT,
+        // No such attribute; no attributes of that kind; more bytes than the caller has room for, who asks again.
+        Opcode::Getxattr => matches!(error, Errno::ENODATA | Errno::EOPNOTSUPP | Errno::ERANGE),
+        Opcode::Listxattr => matches!(error, Errno::EOPNOTSUPP | Errno::ERANGE),
+        // A name that was never there need not be removed.
+        Opcode::Removexattr => error == Errno::ENODATA,
+        // There are no more data, or holes.
+        Opcode::Lseek => error == Errno::ENXIO,
+        // A program asks whether the file is a terminal.
+        Opcode::Ioctl => error == Errno::ENOTTY,
+        // The question was whether it may.
+        Opcode::Access => matches!(error, Errno::EACCES | Errno::EROFS),
+        _ => false,
     }
 }
 

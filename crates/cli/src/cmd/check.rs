@@ -12,7 +12,7 @@ use crate::json;
 use crate::place::{Image, Place};
 use crate::report::{flush, out};
 use crate::status::Status;
-use crate::text::escape;
+use crate::text::{counted, escape};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -77,8 +77,7 @@ fn text(fault: &Fault) -> String {
 fn people(image: &Image, summary: &Summary) -> String {
     let faults = match summary.faults {
         0 => "nothing is wrong".to_owned(),
-        1 => "1 fault".to_owned(),
-        faults => format!("{faults} faults"),
+        faults => counted(faults, "fault", "faults"),
     };
     let journal = match &summary.replayed {
         Some(_) => ", seen through its journal, which has to be replayed",
@@ -86,8 +85,12 @@ fn people(image: &Image, summary: &Summary) -> String {
     };
     let noted = summary.noted.map_or_else(String::new, |what| format!("; the journal notes that {what}"));
     format!(
-        "{image}: {faults}: {}/{} inodes, {} directories, {}/{} blocks{journal}{noted}\n",
-        summary.inodes_used, summary.inodes, summary.directories, summary.blocks_used, summary.blocks
+        "{image}: {faults}: {}/{} inodes, {}, {}/{} blocks{journal}{noted}\n",
+        summary.inodes_used,
+        summary.inodes,
+        counted(summary.directories, "directory", "directories"),
+        summary.blocks_used,
+        summary.blocks
     )
 }
 

@@ -18,7 +18,7 @@ use std::{process, thread};
 
 use extern4::{Backup, Errno, Volume};
 use extern4_disk::feature::RoCompat;
-use extern4_fuse::{Config, MountOptions, Mounted, Server, Transport, serve};
+use extern4_fuse::{Config, MountOptions, Mounted, Server, serve};
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -31,7 +31,7 @@ use crate::app::{App, host_reason, part};
 use crate::control::{Control, Journaling, Setting};
 use crate::place::{Image, Place};
 use crate::status::Status;
-use crate::text::escape;
+use crate::text::{counted, escape};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -175,8 +175,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let (mut control, mut is_ready) = (None, false);
     let ready = || {
         control = Control::start(&args.dir, &server, &volume, image, setting, metrics, note);
-        let way = if server.transport() == Transport::Ring { "io_uring" } else { "the device" };
-        info!("{image} is mounted on {dir}; requests come through {way}");
+        info!("{image} is mounted on {dir}; requests come through {}", server.transport().name());
         // In the background it is another process than the one that was started.
         service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
         if args.detach {
@@ -205,7 +204,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         );
     }
     for operation in server.operations() {
-        debug!("{}: {} times, {} errors", operation.name, operation.times.count(), operation.errors);
+        let times = counted(operation.times.count(), "time", "times");
+        debug!("{}: {times}, {}", operation.name, counted(operation.errors, "error", "errors"));
     }
     drop(server);
     if failed {

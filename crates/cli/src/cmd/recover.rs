@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use crate::app::{App, Opening, open};
 use crate::json;
 use crate::place::{Image, Place};
+use crate::text::counted;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -55,7 +56,10 @@ fn report(args: &Args, image: &Image, replayed: Replayed) -> String {
     if replayed.is_none() {
         return format!("{image}: there is nothing to replay\n");
     }
-    let fast = if fast_commits > 0 { format!(" and {fast_commits} fast commits") } else { String::new() };
-    let s = if transactions == 1 { "" } else { "s" };
-    format!("{image}: {transactions} transaction{s}{fast} replayed, {blocks} blocks\n")
+    let fast = match fast_commits {
+        0 => String::new(),
+        _ => format!(" and {}", counted(fast_commits, "fast commit", "fast commits")),
+    };
+    let transactions = counted(transactions, "transaction", "transactions");
+    format!("{image}: {transactions}{fast} replayed, {}\n", counted(blocks, "block", "blocks"))
 }

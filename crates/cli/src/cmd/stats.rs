@@ -67,6 +67,7 @@ fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
 fn mount_text(report: &Report, holders: &[Holder]) -> String {
     let activity = Activity::since_mount(report);
     let mut text = counter_lines(report.counters.iter().map(|(name, count)| (&**name, *count)));
+    text += &format!("{:>12} transport\n", escape(report.transport.as_bytes()));
     if let Some(now) = &report.journaling {
         text +=
             &format!("{:>12} data\n{:>12} commit_seconds\n", escape(now.data.as_bytes()), now.commit_seconds);
@@ -86,6 +87,7 @@ fn mount_json(report: &Report, holders: &[Holder]) -> String {
         object.raw("daemon", report.daemon);
         object.raw("uptime_ms", report.uptime.as_millis());
         object.raw("read_only", report.read_only);
+        object.text("transport", &report.transport);
         object.text_or_null("data", report.journaling.as_ref().map(|now| &*now.data));
         object.maybe("commit_seconds", report.journaling.as_ref().map(|now| now.commit_seconds));
         object.text_or_null("metrics", report.metrics.as_deref());
@@ -158,7 +160,9 @@ pub(crate) fn text(stats: &Stats) -> String {
 }
 
 fn counter_lines<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> String {
-    counters.into_iter().map(|(name, count)| format!("{count:>12} {name}\n")).collect()
+    // Those of a mount are named by the process that serves it.
+    let line = |(name, count): (&str, u64)| format!("{count:>12} {}\n", escape(name.as_bytes()));
+    counters.into_iter().map(line).collect()
 }
 
 fn per_commit(transactions: u64, handles: u64, flushes: u64) -> String {

@@ -1,10 +1,12 @@
 //! `extern4 top`: what happens in a mount, live.
 
+mod keyboard;
+
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use self::keyboard::Keyboard;
 use crate::app::App;
 use crate::control::client::{self, Error};
 use crate::control::holders::{self, Holder, holders};
@@ -24,7 +26,7 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A directory in a mount
+    /// A directory in a mount. On a terminal, `q` ends the command
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Seconds from one look to the next
@@ -64,11 +66,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// Looks again and again. The outer error is one of writing the output.
 fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(), Error>> {
     let mut out = out();
+    let keyboard = Keyboard::open()?;
     let mut next = Instant::now();
     let mut looks = 0;
     while args.count.is_none_or(|count| looks < count) {
         next = (next + args.interval).max(Instant::now());
-        thread::sleep(next.saturating_duration_since(Instant::now()));
+        if keyboard.wait_until(next)? {
+            break;
+        }
         let now = match client::ask(mount) {
             // The number may be another mount's by now.
             Ok(report) if report.daemon != before.daemon => return Ok(Err(Error::Gone)),
@@ -103,11 +108,12 @@ fn text(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
     let rows = rustix::termios::tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_row));
     let most = rows.ok().and_then(|rows| rows.checked_sub(OTHER_LINES)).unwrap_or(usize::MAX);
     format!(
-        "{}: {:.1} operations/s; served for {} by process {}\n\n{}\n{}{}",
+        "{}: {:.1} operations/s; served for {} by process {} through {}\n\n{}\n{}{}",
         escape(report.image.as_bytes()),
         activity.all_per_second(),
         clock(report.uptime),
         report.daemon,
+        escape(report.transport.as_bytes()),
         activity.operations(true, most),
         activity.rest(),
         open_files(holders, PROCESSES),
@@ -119,6 +125,7 @@ fn line(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
         object.text("image", &report.image);
         object.raw("daemon", report.daemon);
         object.raw("uptime_ms", report.uptime.as_millis());
+        object.text("transport", &report.transport);
         activity.write(object);
         activity.write_operations(object);
         holders::write(holders, object);

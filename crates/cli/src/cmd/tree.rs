@@ -12,7 +12,7 @@ use crate::color::{Colors, Look, When};
 use crate::place::Place;
 use crate::report::{Out, flush, out};
 use crate::status::Status;
-use crate::text::{escape, escape_bytes};
+use crate::text::{counted, escape, escape_bytes};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -174,10 +174,9 @@ impl Tree<'_> {
     }
 
     fn summary(&mut self) -> io::Result<()> {
-        let directories = if self.directories == 1 { "directory" } else { "directories" };
-        write!(self.out, "\n{} {directories}", self.directories)?;
+        write!(self.out, "\n{}", counted(self.directories, "directory", "directories"))?;
         if !self.args.directories {
-            write!(self.out, ", {} {}", self.files, if self.files == 1 { "file" } else { "files" })?;
+            write!(self.out, ", {}", counted(self.files, "file", "files"))?;
         }
         writeln!(self.out)
     }

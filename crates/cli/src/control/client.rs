@@ -1,11 +1,16 @@
-//! Asking who serves a mount.
+//! Asking the process that serves a mount.
+//!
+//! Another user may serve it, and root may ask. So the answer has one deadline and one bound for all of it, and nothing in it is printed
+//! as it came.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::mounts::{Mount, mount_of};
@@ -13,11 +18,12 @@ use super::report::Report;
 use super::{REPORT, socket};
 use crate::app::host_reason;
 use crate::status::Status;
+use crate::text::escape;
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the whole exchange may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// No answer is longer than this.
-const MAX_ANSWER_BYTES: u64 = 16 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// Why a mount cannot be looked into.
 #[derive(Debug)]
@@ -26,11 +32,13 @@ pub(crate) enum Error {
     NoMount,
     /// Another user serves it.
     Foreign(u32),
-    /// Nobody serves it any more.
+    /// No process serves it any more.
     Gone,
-    /// The directory cannot be looked at, or who serves it cannot be asked.
+    /// The process that serves it does not answer in time.
+    Silent,
+    /// The directory cannot be looked at, or the process that serves it cannot be asked.
     Io(io::Error),
-    /// The answer makes no sense.
+    /// The answer makes no sense. The text may quote it.
     Answer(String),
 }
 
@@ -46,13 +54,17 @@ impl fmt::Display for Error {
         match self {
             Self::NoMount => write!(f, "no volume is mounted here by extern4"),
             Self::Foreign(owner) => {
-                write!(f, "user {owner} serves this mount; only he and root can look into it")
+                write!(f, "user {owner} serves this mount; only that user and root can look into it")
             }
             Self::Gone => {
-                write!(f, "nobody can be asked: who serves this mount has ended, or listens nowhere")
+                write!(f, "the process that serves this mount has ended, or listens nowhere")
+            }
+            Self::Silent => {
+                let seconds = PATIENCE.as_secs();
+                write!(f, "the process that serves this mount has not answered within {seconds} s")
             }
             Self::Io(error) => write!(f, "{}", host_reason(error)),
-            Self::Answer(why) => write!(f, "the answer makes no sense: {why}"),
+            Self::Answer(why) => write!(f, "the answer makes no sense: {}", escape(why.as_bytes())),
         }
     }
 }
@@ -60,7 +72,11 @@ impl fmt::Display for Error {
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::WouldBlock => Self::Io(io::ErrorKind::TimedOut.into()),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Gone,
+            // It ended just now.
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Gone,
+            // Its queue of connections is full.
+            io::ErrorKind::WouldBlock => Self::Silent,
             _ => Self::Io(error),
         }
     }
@@ -68,33 +84,56 @@ impl From<io::Error> for Error {
 
 /// Finds the mount that a directory is in.
 pub(crate) fn find(dir: &Path) -> Result<Mount, Error> {
-    let mount = mount_of(dir)?.ok_or(Error::NoMount)?;
+    let mount = mount_of(dir).map_err(Error::Io)?.ok_or(Error::NoMount)?;
     let user = geteuid().as_raw();
     if user != 0 && user != mount.owner { Err(Error::Foreign(mount.owner)) } else { Ok(mount) }
 }
 
 /// Asks for a report.
 pub(crate) fn ask(mount: &Mount) -> Result<Report, Error> {
-    let stream = socket::connect(mount).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::Gone,
-        _ => Error::Io(error),
-    })?;
-    let answer = exchange(stream).map_err(|error| match error.kind() {
-        // It ended just now.
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::Gone,
-        _ => Error::from(error),
-    })?;
-    if answer.is_empty() {
-        return Err(Error::Gone);
-    }
+    let answer = exchange(socket::connect(mount)?, Instant::now() + PATIENCE)?;
     Report::read(&String::from_utf8_lossy(&answer)).map_err(Error::Answer)
 }
 
-fn exchange(mut stream: UnixStream) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+/// Sends the request, and receives the line that answers it.
+fn exchange(mut stream: UnixStream, deadline: Instant) -> Result<Vec<u8>, Error> {
+    stream.set_nonblocking(true)?;
     stream.write_all(format!("{REPORT}\n").as_bytes())?;
     let mut answer = Vec::new();
-    stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
-    Ok(answer)
+    let mut space = vec![0; 64 << 10];
+    loop {
+        wait(&stream, deadline)?;
+        let came = match stream.read(&mut space) {
+            Ok(0) if answer.is_empty() => return Err(Error::Gone),
+            Ok(0) => return Err(Error::Answer("it ends before it is complete".to_owned())),
+            Ok(len) => &space[..len],
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let end = came.iter().position(|byte| *byte == b'\n');
+        answer.extend_from_slice(&came[..end.unwrap_or(came.len())]);
+        if answer.len() > MAX_ANSWER_BYTES {
+            return Err(Error::Answer(format!("it is longer than {} MiB", MAX_ANSWER_BYTES >> 20)));
+        }
+        if end.is_some() {
+            return Ok(answer);
+        }
+    }
+}
+
+/// Waits until there is something to read.
+fn wait(stream: &UnixStream, deadline: Instant) -> Result<(), Error> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let timeout = Timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    };
+    match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&timeout)) {
+        // Data that come without a pause do not move the deadline.
+        Ok(_) if left.is_zero() => Err(Error::Silent),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(Error::Io(error.into())),
+    }
 }

@@ -5,8 +5,101 @@ use std::time::Duration;
 
 use super::report::Report;
 
-/// Counters that say how many there are now, and not how many there were.
-const GAUGES: &[&str] = &["dentries", "inodes", "blocks_resident", "mbcache_entries"];
+/// Whether a number only grows.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// How many there have been.
+    Total,
+    /// How many there are now.
+    Now,
+}
+
+/// What the counters of caches and journal mean.
+const COUNTERS: &[(&str, Kind, &str)] = &[
+    ("dentries", Kind::Now, "Names in the cache, those that are known not to exist included."),
+    ("inodes", Kind::Now, "Inodes in the cache."),
+    ("inode_reads", Kind::Total, "Inodes read from their tables."),
+    (
+        "lookups",
+        Kind::Total,
+        "Names searched for in a directory of the volume, because the cache did not know them.",
+    ),
+    ("fast_searches", Kind::Total, "Search permissions of directories answered from a cached word."),
+    ("full_searches", Kind::Total, "Search permissions of directories computed from mode and ACL."),
+    ("rcu_walks", Kind::Total, "Paths that were walked in the cache without a lock."),
+    ("remembered_walks", Kind::Total, "Of these, paths that the thread remembered as a whole."),
+    (
+        "walk_fallbacks",
+        Kind::Total,
+        "Of these, paths that were walked again with locks, because something was not cached.",
+    ),
+    (
+        "walk_restarts",
+        Kind::Total,
+        "Of these, paths that were walked again because a name changed meanwhile.",
+    ),
+    ("files_opened", Kind::Total, "Times that a file was opened."),
+    ("files_closed_by_thread", Kind::Total, "Files closed by the thread that opened them."),
+    ("files_closed_on_cpu", Kind::Total, "Files closed by another thread on the CPU where they were opened."),
+    (
+        "files_closed_on_node",
+        Kind::Total,
+        "Files closed on another CPU of the NUMA node where they were opened.",
+    ),
+    ("files_closed_elsewhere", Kind::Total, "Files closed on another NUMA node."),
+    ("block_hits", Kind::Total, "Metadata blocks found in the cache."),
+    ("block_misses", Kind::Total, "Metadata blocks read from the image, for a lookup or ahead of one."),
+    ("block_waits", Kind::Total, "Lookups of metadata blocks that waited for a read of another thread."),
+    ("block_evictions", Kind::Total, "Metadata blocks given up to keep the cache within its bound."),
+    ("blocks_resident", Kind::Now, "Metadata blocks in the cache."),
+    ("device_reads", Kind::Total, "Reads of metadata sent to the image; one may fetch several blocks."),
+    ("transactions", Kind::Total, "Transactions of the journal that have become durable."),
+    ("handles", Kind::Total, "Operations that changed metadata; many share a transaction."),
+    (
+        "blocks_logged",
+        Kind::Total,
+        "Copies of blocks written to the journal; without one, metadata blocks written by commits.",
+    ),
+    ("bytes_logged", Kind::Total, "Bytes written to the journal."),
+    ("revokes", Kind::Total, "Blocks that the journal was told never to replay, because they were freed."),
+    ("flushes", Kind::Total, "Flushes of the image's or the journal's device."),
+    ("checkpoints", Kind::Total, "Times that room in the journal was freed."),
+    (
+        "blocks_checkpointed",
+        Kind::Total,
+        "Blocks written from memory to their place, so that the journal no longer needs them.",
+    ),
+    ("journal_waits", Kind::Total, "Operations that waited for a commit or for room in the journal."),
+    (
+        "xattr_blocks_shared",
+        Kind::Total,
+        "Times that an inode took over an attribute block that another inode has.",
+    ),
+    ("xattr_blocks_made", Kind::Total, "Attribute blocks allocated, because none had the same attributes."),
+    (
+        "xattr_values_shared",
+        Kind::Total,
+        "Times that an attribute took over a large value that another attribute has.",
+    ),
+    (
+        "mbcache_entries",
+        Kind::Now,
+        "Attribute blocks and large values that the cache of shareable ones knows.",
+    ),
+    ("mbcache_inserted", Kind::Total, "Entries put into the cache of shareable attribute blocks and values."),
+    ("mbcache_removed", Kind::Total, "Its entries removed because their block or value was freed."),
+    ("mbcache_evicted", Kind::Total, "Its entries given up to make room."),
+    (
+        "mbcache_busy",
+        Kind::Total,
+        "Entries not put in, because another thread was inserting at the same place.",
+    ),
+    (
+        "mbcache_differing",
+        Kind::Total,
+        "Attribute blocks and values with the hash that was searched for, but other contents.",
+    ),
+];
 
 /// Buckets of durations that are told: from 1 us in steps of four to 17 s.
 const LIMITS: std::ops::RangeInclusive<u32> = 0..=12;
@@ -15,18 +108,36 @@ const LIMITS: std::ops::RangeInclusive<u32> = 0..=12;
 pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
     let out = &mut text;
-    family(out, "info", "gauge", "What is mounted.");
-    sample(out, "info", &[("image", &report.image), ("version", env!("CARGO_PKG_VERSION"))], 1);
-    family(out, "uptime_seconds", "gauge", "How long the mount has been served.");
+    family(
+        out,
+        "info",
+        "gauge",
+        "What is mounted, by which version of this program, and what requests come through. Always 1.",
+    );
+    let labels =
+        [("image", &*report.image), ("version", env!("CARGO_PKG_VERSION")), ("transport", &report.transport)];
+    sample(out, "info", &labels, 1);
+    family(out, "uptime_seconds", "gauge", "Seconds since the volume was mounted.");
     sample(out, "uptime_seconds", &[], report.uptime.as_secs_f64());
-    family(out, "read_only", "gauge", "Nothing may be changed.");
+    family(
+        out,
+        "read_only",
+        "gauge",
+        "1 if nothing may be changed, because of the mount's options or an error; otherwise 0.",
+    );
     sample(out, "read_only", &[], u8::from(report.read_only));
     for (name, count) in &report.counters {
-        let is_gauge = GAUGES.contains(&&**name);
-        let (name, kind) =
-            if is_gauge { (name.clone(), "gauge") } else { (format!("{name}_total"), "counter") };
-        family(out, &name, kind, &name.replace('_', " "));
-        sample(out, &name, &[], count);
+        match COUNTERS.iter().find(|(known, ..)| known == name) {
+            Some((_, Kind::Now, help)) => {
+                family(out, name, "gauge", help);
+                sample(out, name, &[], count);
+            }
+            known => {
+                let (total, help) = (format!("{name}_total"), known.map_or("", |(.., help)| help));
+                family(out, &total, "counter", help);
+                sample(out, &total, &[], count);
+            }
+        }
     }
     operations(report, out);
     text
@@ -35,11 +146,21 @@ pub(super) fn text(report: &Report) -> String {
 fn operations(report: &Report, out: &mut String) {
     const ERRORS: &str = "operation_errors_total";
     const SECONDS: &str = "operation_duration_seconds";
-    family(out, ERRORS, "counter", "Requests of the kernel that were answered with an error, by kind.");
+    family(
+        out,
+        ERRORS,
+        "counter",
+        "Requests of the kernel that failed, by kind. Not counted: names and attributes that were asked for and are not there.",
+    );
     for operation in &report.operations {
         sample(out, ERRORS, &[("operation", &operation.name)], operation.errors);
     }
-    family(out, SECONDS, "histogram", "How long requests of the kernel took to answer, by kind.");
+    family(
+        out,
+        SECONDS,
+        "histogram",
+        "Seconds from when a request of the kernel was read until its answer was complete, by kind.",
+    );
     for operation in &report.operations {
         let of = ("operation", &*operation.name);
         let (bucket, times) = (format!("{SECONDS}_bucket"), &operation.times);
@@ -74,13 +195,29 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd::stats::counters;
+    use extern4::Stats;
     use extern4_fuse::{Histogram, Operation};
+
+    #[test]
+    fn every_counter_of_a_volume_says_what_it_means() {
+        let mut stats = Stats::default();
+        stats.journal = Some(Default::default());
+        stats.sharing = Some(Default::default());
+        let names: Vec<_> = counters(&stats).into_iter().map(|(name, _)| name).collect();
+        let described: Vec<_> = COUNTERS.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(names, described);
+        for (name, _, help) in COUNTERS {
+            assert!(help.ends_with('.') && help.len() > name.len() + 4, "{name}: {help}");
+        }
+    }
 
     #[test]
     fn every_line_is_a_metric_or_says_what_one_is() {
         let times = Histogram::from_counts([(3, 2), (60, 7), (usize::MAX, 1)], 5_000_000_000, 1 << 40);
         let report = Report {
             image: "a\"b\\\n".to_owned(),
+            transport: "/dev/fuse".to_owned(),
             counters: vec![("block_hits".to_owned(), 5), ("inodes".to_owned(), 6)],
             operations: vec![Operation { name: "read".to_owned(), errors: 1, times }],
             ..Report::default()
@@ -91,7 +228,7 @@ mod tests {
             assert!(line.starts_with("# ") || line.starts_with("extern4_") && is_sample, "{line}");
         }
         for line in [
-            "extern4_info{image=\"a\\\"b\\\\\\n\",version=\"0.1.0\"} 1",
+            "extern4_info{image=\"a\\\"b\\\\\\n\",version=\"0.1.0\",transport=\"/dev/fuse\"} 1",
             "# TYPE extern4_block_hits_total counter",
             "extern4_block_hits_total 5",
             "extern4_inodes 6",

@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) uptime: Duration,
     /// Nothing may be changed.
     pub(crate) read_only: bool,
+    /// What requests of the kernel come through.
+    pub(crate) transport: String,
     /// The words behind `-o` that it was mounted with.
     pub(crate) options: String,
     /// How the volume's journal is used, if it has one.
@@ -44,6 +46,7 @@ impl Report {
             daemon: std::process::id(),
             uptime: served.start.elapsed(),
             read_only: served.volume.is_read_only(),
+            transport: served.server.transport().name().to_owned(),
             options: served.setting.options.clone(),
             journaling: served.setting.journaling.clone(),
             metrics: served.metrics.map(|address| address.to_string()),
@@ -65,6 +68,7 @@ impl Report {
             object.raw("daemon", self.daemon);
             object.raw("uptime_ms", self.uptime.as_millis());
             object.raw("read_only", self.read_only);
+            object.text("transport", &self.transport);
             object.text("options", &self.options);
             object.text_or_null("data", self.journaling.as_ref().map(|now| &*now.data));
             object.maybe("commit_seconds", self.journaling.as_ref().map(|now| now.commit_seconds));
@@ -100,6 +104,7 @@ impl Report {
             daemon: number(&value["daemon"]).try_into().unwrap_or(0),
             uptime: Duration::from_millis(number(&value["uptime_ms"])),
             read_only: value["read_only"] == true,
+            transport: text(&value["transport"]),
             options: text(&value["options"]),
             journaling: value["data"].as_str().map(|data| Journaling {
                 data: data.to_owned(),
@@ -150,6 +155,7 @@ mod tests {
             daemon: 7,
             uptime: Duration::from_millis(1234),
             read_only: true,
+            transport: "io_uring".to_owned(),
             options: "ro,commit=5".to_owned(),
             journaling: Some(Journaling { data: "ordered".to_owned(), commit_seconds: 5 }),
             metrics: Some("127.0.0.1:1".to_owned()),

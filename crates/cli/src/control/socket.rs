@@ -17,6 +17,7 @@ use std::time::Duration;
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, lstat, open};
 use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::geteuid;
 
 use super::mounts::{Device, Mount};
@@ -116,16 +117,28 @@ fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
     own.into_iter().chain([PathBuf::from(format!("/run/user/{owner}/extern4"))]).collect()
 }
 
-/// Connects to who serves a mount.
+/// Connects to the process that serves a mount, without waiting for it: `WouldBlock` where its queue of connections is full.
 pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     for dir in directories(mount.owner, geteuid().as_raw()) {
-        result = UnixStream::connect(dir.join(name(mount.device)));
+        result = connect_at_once(&dir.join(name(mount.device)));
         if result.is_ok() {
             break;
         }
     }
-    result
+    let stream = result?;
+    // The directory is the other user's: the name may be a link to the socket of another service.
+    if getsockopt(&stream, sockopt::PeerCredentials)?.uid() != mount.owner {
+        return Err(io::Error::other(format!("its socket is not one of user {}", mount.owner)));
+    }
+    Ok(stream)
+}
+
+fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }
 
 /// Whether who is at the other end may ask.

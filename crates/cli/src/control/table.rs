@@ -43,7 +43,10 @@ impl Activity {
         Self {
             while_seconds: later.uptime.saturating_sub(earlier.uptime).as_secs_f64(),
             operations: operations_between(&earlier.operations, &later.operations),
-            blocks: Share { part: hits, whole: hits + came("block_misses") + came("block_waits") },
+            blocks: Share {
+                part: hits,
+                whole: hits.saturating_add(came("block_misses")).saturating_add(came("block_waits")),
+            },
             names: Share { part: walks.saturating_sub(came("lookups")), whole: walks },
             commits: came("transactions"),
             handles: came("handles"),
@@ -58,7 +61,8 @@ impl Activity {
 
     /// How many operations of all kinds there were a second.
     pub(crate) fn all_per_second(&self) -> f64 {
-        self.per_second(self.operations.iter().map(|operation| operation.times.count()).sum())
+        let counts = self.operations.iter().map(|operation| operation.times.count());
+        self.per_second(counts.fold(0, u64::saturating_add))
     }
 
     /// The operations that were most, a line each, below a line of headings: as many as there were, or a second.

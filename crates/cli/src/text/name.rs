@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthChar;
 
 /// Whether a character may reach a terminal: no control characters, none that change the direction of the text or
 /// stay invisible.
-pub(super) fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
             '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'

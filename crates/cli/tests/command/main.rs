@@ -28,6 +28,7 @@ mod scripts;
 mod service;
 mod terminal;
 mod tuning;
+mod untrusted;
 mod watching;
 mod writeback;
 mod writing;

@@ -5,7 +5,7 @@ use extern4_testkit::tools::find;
 use crate::run::{everything, machine, tool};
 
 /// What the command writes to a terminal of 80 columns; nothing if this machine cannot make one.
-fn on_terminal(dir: &std::path::Path, args: &str) -> Option<Vec<u8>> {
+pub(crate) fn on_terminal(dir: &std::path::Path, args: &str) -> Option<Vec<u8>> {
     find("script")?;
     let line = format!("stty cols 80; '{}' {args}", env!("CARGO_BIN_EXE_extern4"));
     let output = tool(dir, "script", ["-q", "-e", "-c", &line, "/dev/null"]);

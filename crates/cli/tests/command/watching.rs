@@ -20,7 +20,7 @@ use crate::mounting::{
 use crate::run::{command, extern4, failed, ok};
 
 /// The socket of a mount that root serves.
-fn socket(dir: &Path) -> PathBuf {
+pub(crate) fn socket(dir: &Path) -> PathBuf {
     let device = fs::metadata(dir).expect("attributes").dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     PathBuf::from(format!("/run/extern4/{major}:{minor}"))
@@ -340,7 +340,7 @@ fn users_look_into_their_own_mounts() {
     assert!(said.contains("user 1000 serves this mount"), "{said}");
     // Root sees whose it is, and may look for the socket where the system has it.
     let said = failed(&extern4(&image, ["stats", "mnt"]), 1);
-    assert!(said.contains("nobody can be asked"), "{said}");
+    assert!(said.contains("has ended, or listens nowhere"), "{said}");
     ok(user(1000, &runtime, "./extern4 umount mnt; test -z \"$(ls run/extern4)\""));
     // As root in a namespace of his own, if users may have any: /run/extern4 is not his there.
     if user(1000, &runtime, "unshare -Urm true").status.success() {
@@ -372,11 +372,100 @@ fn a_socket_that_was_left_behind_is_replaced() {
     }
     child.kill().and_then(|()| child.wait()).expect("it is killed");
     let said = failed(&extern4(&image, ["stats", "mnt"]), 1);
-    assert!(said.contains("nobody can be asked"), "{said}");
+    assert!(said.contains("has ended, or listens nowhere"), "{said}");
     patiently(&["umount"], &dir);
     // As a rule the next mount gets the same number.
     let served = Served::new(&image, &[]);
     assert_eq!(operation(&stats(&image), "init")["count"], 1);
     served.umount();
     sound(&image);
+}
+
+#[test]
+fn a_mount_tells_what_its_requests_come_through() {
+    if !can_mount() {
+        return;
+    }
+    for option in transports() {
+        let image = EMPTY.build();
+        let served = Served::new(&image, &["-o", option, "--metrics", "127.0.0.1:0"]);
+        let name = if option == "transport=ring" { "io_uring" } else { "/dev/fuse" };
+        let report = stats(&image);
+        assert_eq!(report["transport"], name);
+        let text = |args: &[&str]| String::from_utf8(ok(extern4(&image, args))).expect("text");
+        assert!(text(&["stats", "mnt"]).contains(&format!(" {name} transport\n")));
+        assert!(text(&["top", "-n1", "-i0.01", "mnt"]).contains(&format!(" through {name}\n")));
+        assert_eq!(object(text(&["top", "-n1", "-i0.01", "--json", "mnt"]).as_bytes())["transport"], name);
+        let address = report["metrics"].as_str().expect("an address");
+        let said = ask(TcpStream::connect(address).expect("it listens"), b"GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(said.contains(&format!("transport=\"{name}\"}} 1\n")), "{said}");
+        for help in said.lines().filter_map(|line| line.strip_prefix("# HELP extern4_")) {
+            let (name, help) = help.split_once(' ').expect("a text");
+            let words = name.trim_end_matches("_total").replace('_', " ");
+            assert!(
+                help.ends_with('.') && !help.to_lowercase().starts_with(&format!("{words}.")),
+                "{name}: {help}"
+            );
+        }
+        served.umount();
+    }
+}
+
+#[test]
+fn a_question_about_what_is_not_there_is_no_error() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &["-o", "lifetime=0"]);
+    let file = served.path("file");
+    fs::write(&file, "text").expect("a file");
+    let mut space = [0; 64];
+    for name in ["user.missing", "security.capability", "system.posix_acl_access", "trusted.missing"] {
+        assert!(rustix::fs::getxattr(&file, name, &mut space).is_err(), "{name}");
+    }
+    assert!(fs::metadata(served.path("missing")).is_err());
+    let opened = File::open(&file).expect("it opens");
+    assert!(rustix::fs::seek(&opened, rustix::fs::SeekFrom::Data(100)).is_err());
+    assert!(!rustix::termios::isatty(&opened));
+    drop(opened);
+    fs::create_dir_all(served.path("dir/sub")).expect("directories");
+    assert!(rustix::fs::rmdir(served.path("dir")).is_err());
+    let report = stats(&image);
+    for operation in report["operations"].as_array().expect("operations") {
+        assert_eq!(operation["errors"], u64::from(operation["name"] == "rmdir"), "{operation}");
+    }
+    assert!(operation(&report, "getxattr")["count"].as_u64() >= Some(2), "{report}");
+    served.umount();
+}
+
+/// It ends at once, although the next look would be in an hour, and leaves the terminal as it was.
+#[test]
+fn q_ends_top_on_a_terminal() {
+    if !can_mount() || !can_run(&[Need::Tool("script")]) {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    for (key, code) in [("q", "0"), ("\u{3}", "130")] {
+        let line = format!(
+            "trap : INT; stty -echo; '{}' top -i 3600 mnt; echo code=$?; stty -a",
+            env!("CARGO_BIN_EXE_extern4")
+        );
+        let mut script = Command::new("script");
+        script.current_dir(image.scratch()).args(["-q", "-e", "-c", &line, "/dev/null"]);
+        let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a terminal");
+        let mut keys = script.stdin.take().expect("its keys");
+        let start = Instant::now();
+        while script.try_wait().expect("a child").is_none() {
+            // It may have come before the command listened.
+            let _ = keys.write_all(key.as_bytes());
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(start.elapsed() < Duration::from_secs(120), "{key:?} does not end it");
+        }
+        let output = script.wait_with_output().expect("its output");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(&format!("code={code}\r\n")) && text.contains(" icanon "), "{text}");
+    }
+    served.umount();
 }

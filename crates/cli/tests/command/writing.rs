@@ -520,7 +520,7 @@ fn operations_are_measured_on_a_copy() {
         }
     }
     let text = said(&image, &["bench", "ops", "disk.img", "--op", "chmod", "--seconds", "0.01"]);
-    assert!(text.starts_with("chmod, 1 threads: "), "{text}");
+    assert!(text.starts_with("chmod, 1 thread: "), "{text}");
     let left: Vec<_> = std::fs::read_dir(image.scratch()).expect("a directory").collect();
     assert_eq!(left.len(), 1, "{left:?}");
     failed(&extern4(&image, ["bench", "ops", "disk.img:/gone", "--op", "chmod"]), 1);

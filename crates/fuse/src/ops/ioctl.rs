@@ -20,7 +20,6 @@ const GETFSLABEL: u32 = 0x8100_9431;
 const SETFSLABEL: u32 = 0x4100_9432;
 /// Bytes that a label has in them, with the zero byte at its end.
 const LABEL_BYTES: usize = 256;
-const ENOTTY: u16 = 25;
 
 /// Inode flags that users see, and those that they set (`chattr(1)`): of ext4's, which are `FS_*_FL`.
 const VISIBLE: u32 = 0x725b_dfff;
@@ -88,7 +87,7 @@ impl Server {
             SETFSLABEL => self.superblock().set_label(until_zero(input)),
             FITRIM => self.trim(input, body),
             SHUTDOWN => self.superblock().shut_down(Shutdown::Flush),
-            _ => Err(Errno::from_raw(ENOTTY).into()),
+            _ => Err(Errno::ENOTTY.into()),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::app::{App, Opening, host_reason, open};
 use crate::json;
 use crate::place::{Image, Place};
 use crate::status::Status;
+use crate::text::counted;
 
 /// Operations between two looks at whether the time is up.
 const BATCH: u64 = 16;
@@ -254,9 +255,9 @@ impl Measured {
 
     fn people(&self, args: &Args) -> String {
         format!(
-            "{}, {} threads{}: {:.0} operations/s, {:.1} ns each, {:.4} allocations each\n",
+            "{}, {}{}: {:.0} operations/s, {:.1} ns each, {:.4} allocations each\n",
             name(args.op),
-            args.threads,
+            counted(args.threads, "thread", "threads"),
             if args.shared { " in one directory" } else { "" },
             self.ops_per_s(),
             self.ns_per_op(args.threads),

@@ -10,6 +10,7 @@ use crate::app::{App, Target};
 use crate::json;
 use crate::place::Place;
 use crate::status::Status;
+use crate::text::counted;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -177,13 +178,13 @@ impl Measured {
 
     fn people(&self) -> String {
         format!(
-            "walk{}, {} threads: {:.0} operations/s, {:.1} ns each, {:.4} allocations each, {} restarts{}\n",
+            "walk{}, {}: {:.0} operations/s, {:.1} ns each, {:.4} allocations each, {}{}\n",
             if self.missing { " to a missing file" } else { "" },
-            self.threads,
+            counted(self.threads, "thread", "threads"),
             self.ops_per_s(),
             self.ns_per_op(),
             self.allocs_per_op(),
-            self.restarts,
+            counted(self.restarts, "restart", "restarts"),
             self.fast_exec_hit_rate
                 .map_or_else(String::new, |rate| format!(", {:.1} % of search checks fast", rate * 100.0)),
         )

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use crate::app::{App, Opened};
 use crate::status::Status;
+use crate::text::counted;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -79,14 +80,14 @@ impl Lost {
     pub(super) fn report(&self, app: &mut App) {
         if self.owners > 0 {
             app.note(format_args!(
-                "warning: the owners of {} files are not kept: only root can do that",
-                self.owners
+                "warning: the owners of {} are not kept: only root can do that",
+                counted(self.owners, "file", "files")
             ));
         }
         if let Some((path, name, error)) = &self.first_xattr {
             let message = format!(
-                "{} extended attributes are not kept, such as {} of {}: {error}",
-                self.xattrs,
+                "cannot keep {}, such as {} of {}: {error}",
+                counted(self.xattrs, "extended attribute", "extended attributes"),
                 crate::text::escape(name.as_bytes()),
                 crate::text::escape(path.as_os_str().as_bytes()),
             );

@@ -6,6 +6,7 @@ use extern4::FileType;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::app::Target;
+use crate::text::counted;
 
 /// How far a copy has come.
 pub(super) struct Progress {
@@ -61,7 +62,7 @@ impl Progress {
     pub(super) fn file(&mut self) {
         self.files += 1;
         if !self.bar.is_hidden() {
-            self.bar.set_message(format!("{} files", self.files));
+            self.bar.set_message(counted(self.files, "file", "files"));
         }
     }
 

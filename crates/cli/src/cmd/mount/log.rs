@@ -5,10 +5,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::sync::Arc;
 use std::{env, panic, process};
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
+
+use crate::text::escape;
 
 /// Says which level is the last to be told.
 const LEVEL: &str = "EXTERN4_LOG";
@@ -41,12 +44,13 @@ impl Log<'_> {
         let lines = lines.log_internal_errors(false);
         let started = match self {
             // Who reads this sees when it comes.
-            Self::Terminal => lines.without_time().with_writer(io::stderr).try_init(),
+            Self::Terminal => lines.without_time().with_writer(|| Escaped(io::stderr())).try_init(),
             // It says both in its own way.
             Self::System => lines.without_time().with_level(false).with_writer(Syslog::new()?).try_init(),
             Self::File(path) => {
                 // Opened before anything is mounted, so it is in no mount that would have to be served to write it.
-                lines.with_writer(File::options().append(true).create(true).open(path)?).try_init()
+                let file = Arc::new(File::options().append(true).create(true).open(path)?);
+                lines.with_writer(move || Escaped(Arc::clone(&file))).try_init()
             }
         };
         started.map_err(io::Error::other)?;
@@ -55,6 +59,24 @@ impl Log<'_> {
             panic::set_hook(Box::new(|fault| tracing::error!("{fault}")));
         }
         Ok(())
+    }
+}
+
+/// Takes a line, in which names of a volume may be: one that holds a newline cannot pass for a line of its own.
+struct Escaped<W>(W);
+
+impl<W: Write> Write for Escaped<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let (text, end) = match line.strip_suffix(b"\n") {
+            Some(text) => (text, "\n"),
+            None => (line, ""),
+        };
+        self.0.write_all(format!("{}{end}", escape(text)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -110,7 +132,7 @@ impl Write for Line<'_> {
         let (priority, pid) = (Syslog::FACILITY * 8 + self.severity, process::id());
         let time = jiff::Zoned::now().strftime("%b %e %H:%M:%S");
         let mut message = format!("<{priority}>{time} extern4[{pid}]: ").into_bytes();
-        message.extend_from_slice(text.trim_ascii_end());
+        message.extend_from_slice(escape(text.trim_ascii_end()).as_bytes());
         // It is looked for each time, for it may have been started again.
         let _ = self.log.socket.send_to(&message, Syslog::PATH);
         Ok(text.len())
@@ -118,5 +140,18 @@ impl Write for Line<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_line_is_no_line_of_its_own() {
+        let mut log = Vec::new();
+        let line = "ERROR a\nERROR forged \u{1b}[2J\u{9b}1m\n";
+        Escaped(&mut log).write_all(line.as_bytes()).expect("memory");
+        assert_eq!(log, b"ERROR a\\nERROR forged \\033[2J\\302\\2331m\n");
     }
 }

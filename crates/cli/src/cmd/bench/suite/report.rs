@@ -4,6 +4,7 @@ use super::figures::Figures;
 use super::measure::{Measure, Unit};
 use super::side::Side;
 use crate::json::{self, Object};
+use crate::text::counted;
 
 /// Figures that are farther apart than this share of their median say little.
 const NOISE: f64 = 0.1;
@@ -203,7 +204,7 @@ pub(super) fn cpu_count() -> u32 {
 
 /// So many threads, for people.
 pub(super) fn threads(count: u32) -> String {
-    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
+    counted(count, "thread", "threads")
 }
 
 /// A figure of this unit, for people.

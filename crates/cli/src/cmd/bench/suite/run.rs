@@ -22,7 +22,7 @@ use crate::cmd::bench::copy;
 use crate::cmd::info;
 use crate::place::{Image, Part};
 use crate::status::Status;
-use crate::text::human;
+use crate::text::{counted, human};
 
 /// Before each figure, this share of its time is spent with the same, so that what can be cached is.
 const WARM_UP: f64 = 0.2;
@@ -298,7 +298,7 @@ fn damaged(faults: u64) -> String {
 }
 
 fn count(faults: u64) -> String {
-    if faults == 1 { "1 fault".to_owned() } else { format!("{faults} faults") }
+    counted(faults, "fault", "faults")
 }
 
 /// What people call a measure of these.
@@ -311,7 +311,7 @@ fn label(measure: Measure, subjects: &Subjects) -> String {
         Measure::Stat => "stat".to_owned(),
         Measure::OpenClose => "open + close".to_owned(),
         Measure::Missing => "missing name".to_owned(),
-        Measure::ReadDir => format!("readdir, {} names", subjects.dir_names),
+        Measure::ReadDir => format!("readdir, {}", counted(subjects.dir_names, "name", "names")),
         Measure::Walk => "walk + stat".to_owned(),
         Measure::Read => sized("read", subjects.large.as_ref().map_or(0, |(_, bytes)| *bytes)),
         Measure::CreateUnlink => "create + unlink".to_owned(),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::report::{Report, Row, rate, threads};
 use super::side::Side;
-use crate::text::human;
+use crate::text::{counted, human};
 
 /// Characters of the longest bar.
 const BAR: usize = 48;
@@ -31,7 +31,7 @@ impl Report {
         };
         let cpu = machine.cpu.as_ref().map_or(String::new(), |cpu| format!(" ({cpu})"));
         format!(
-            "{}: {}, {}, blocks of {} bytes{copy}\nLinux {}, {}, {} CPUs{cpu}\n{}, {} s for each figure; a figure is \
+            "{}: {}, {}, blocks of {} bytes{copy}\nLinux {}, {}, {}{cpu}\n{}, {} s for each figure; a figure is \
              the median of the rounds, with how far half of them are from it\n",
             self.image,
             volume.kind,
@@ -39,8 +39,8 @@ impl Report {
             volume.block_size,
             machine.kernel,
             machine.architecture,
-            machine.cpus,
-            if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) },
+            counted(machine.cpus, "CPU", "CPUs"),
+            counted(self.rounds, "round", "rounds"),
             self.seconds,
         )
     }
