@@ -12,6 +12,7 @@ mod data_journal;
 mod deadlocks;
 mod encryption;
 mod faults;
+mod former;
 mod fsx;
 mod full;
 mod full_maps;

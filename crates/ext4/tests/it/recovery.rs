@@ -1,16 +1,18 @@
 //! Which volumes are recovered, whatever the superblock says, and what becomes of their journals.
 
-use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use extern4_block::{BlockDevice, MemoryDevice};
 use extern4_disk::feature::{Compat, Incompat};
+use extern4_disk::journal::{BlockHeader, BlockKind, JournalSuperblock};
 use extern4_disk::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{Place, Structure};
 use extern4_ext4::check::{self, check};
 use extern4_ext4::{Backup, Ext4, OpenOptions};
 use extern4_testkit::tools::{self, Need};
 use extern4_vfs::FileSystem as _;
+use zerocopy::IntoBytes;
 
 use crate::model::session;
 use crate::walk;
@@ -29,28 +31,64 @@ impl Pair {
     /// What `mke2fs` makes with these features.
     pub(crate) fn new(features: &str, external: bool) -> Self {
         let dir = tools::temporary("extern4-");
-        let make = |name: &str, words: &[&str], size: u64| {
+        let path = |name: &str, size: u64| {
             let path = dir.path().join(name);
             std::fs::File::create_new(&path).and_then(|file| file.set_len(size)).expect("a sparse file");
-            let words = ["-q", "-F", "-b", "1024"].iter().chain(words).map(OsString::from);
-            tools::run("mke2fs", words.chain([path.clone().into()]));
-            std::fs::read(&path).expect("the image is read")
+            path
         };
-        if !external {
-            let bytes = make("volume", &["-t", "ext4", "-J", "size=1", "-O", features], SIZE);
-            return Self { volume: Arc::new(MemoryDevice::new(bytes)), journal: None };
+        let volume = path("volume", SIZE);
+        format(&volume, features, external, &[]);
+        let journal = external.then(|| {
+            let path = path("journal", 2 << 20);
+            tools::run(
+                "mke2fs",
+                [&["-q", "-F", "-b", "1024", "-O", "journal_dev"][..], &[utf8(&path)]].concat(),
+            );
+            path
+        });
+        Self::load(&volume, journal.as_deref())
+    }
+
+    /// What stands in files. An external journal is joined to the volume.
+    pub(crate) fn load(volume: &Path, journal: Option<&Path>) -> Self {
+        let read = |path: &Path| Arc::new(MemoryDevice::new(std::fs::read(path).expect("an image")));
+        let pair = Self { volume: read(volume), journal: journal.map(read) };
+        if let Some(journal) = &pair.journal {
+            let uuid = superblock_at(journal, SUPERBLOCK_OFFSET).uuid();
+            for at in [SUPERBLOCK_OFFSET, COPY * 1024] {
+                edit_superblock(&pair.volume, at, |raw| {
+                    raw.s_feature_compat.set(raw.s_feature_compat.get() | Compat::HAS_JOURNAL.bits());
+                    raw.s_journal_uuid = uuid;
+                });
+            }
+            let user = superblock_at(&pair.volume, SUPERBLOCK_OFFSET).uuid();
+            pair.edit_journal(|journal| journal.users = vec![user]);
         }
-        let features = format!("{features},^has_journal");
-        let volume = Arc::new(MemoryDevice::new(make("volume", &["-t", "ext4", "-O", &features], SIZE)));
-        let journal = Arc::new(MemoryDevice::new(make("journal", &["-O", "journal_dev"], 2 << 20)));
-        let uuid = superblock_at(&journal, SUPERBLOCK_OFFSET).uuid();
-        for at in [SUPERBLOCK_OFFSET, COPY * 1024] {
-            edit_superblock(&volume, at, |raw| {
-                raw.s_feature_compat.set(raw.s_feature_compat.get() | Compat::HAS_JOURNAL.bits());
-                raw.s_journal_uuid = uuid;
-            });
-        }
-        Self { volume, journal: Some(journal) }
+        pair
+    }
+
+    /// Changes the superblock of the journal, the first block on its device that looks like one.
+    pub(crate) fn edit_journal(&self, edit: impl FnOnce(&mut JournalSuperblock)) {
+        let device = self.journal.as_ref().unwrap_or(&self.volume);
+        let bytes = bytes_of(device);
+        let is_one = |block: &[u8]| {
+            BlockHeader::recognise(block).is_some_and(|header| header.kind == BlockKind::SuperblockV2)
+        };
+        let at = bytes.chunks(1024).position(is_one).expect("a journal") * 1024;
+        let place = Place::new(Structure::JournalSuperblock);
+        let mut superblock = JournalSuperblock::decode(&bytes[at..], place).expect("sound");
+        edit(&mut superblock);
+        device.write_at(superblock.encode().as_bytes(), at as u64).expect("memory");
+    }
+
+    /// Writes both to files in `dir`.
+    pub(crate) fn save(&self, dir: &Path) -> (PathBuf, Option<PathBuf>) {
+        let write = |name: &str, device: &Arc<MemoryDevice>| {
+            let path = dir.join(name);
+            std::fs::write(&path, bytes_of(device)).expect("an image");
+            path
+        };
+        (write("volume", &self.volume), self.journal.as_ref().map(|journal| write("journal", journal)))
     }
 
     pub(crate) fn options(&self) -> OpenOptions {
@@ -63,7 +101,7 @@ impl Pair {
         Arc::new(fs.expect("the volume opens"))
     }
 
-    fn read_by(&self, superblock: Option<Backup>) -> extern4_ext4::Result<Ext4> {
+    pub(crate) fn read_by(&self, superblock: Option<Backup>) -> extern4_ext4::Result<Ext4> {
         Ext4::open(Arc::clone(&self.volume) as _, &OpenOptions { superblock, ..self.options() })
     }
 
@@ -83,6 +121,20 @@ impl Pair {
         }
         self.copy()
     }
+}
+
+/// Makes a volume in a file, also over what is there, with its journal inside or elsewhere.
+pub(crate) fn format(path: &Path, features: &str, external: bool, more: &[&str]) {
+    let features = if external { format!("{features},^has_journal") } else { features.to_owned() };
+    let mut words = vec!["-q", "-F", "-b", "1024", "-t", "ext4", "-O", &features];
+    words.extend(if external { &[][..] } else { &["-J", "size=1"] });
+    words.extend(more);
+    words.push(utf8(path));
+    tools::run("mke2fs", words);
+}
+
+pub(crate) fn utf8(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
 }
 
 pub(crate) fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
