@@ -44,7 +44,7 @@ impl fmt::Display for Op {
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation on an open device.
-    #[error("cannot {op} {len} bytes at offset {offset}: {source}")]
+    #[error("cannot {op} {len} bytes at offset {offset}: {}", os_reason(source))]
     Io {
         /// What was asked.
         op: Op,
@@ -92,7 +92,7 @@ pub enum Error {
         offset: u64,
     },
     /// A file cannot be opened as a device.
-    #[error("cannot open {}: {source}", path.display())]
+    #[error("cannot open {}: {}", path.display(), os_reason(source))]
     Open {
         /// The file.
         path: PathBuf,
@@ -120,10 +120,28 @@ pub enum Error {
     },
 }
 
+/// What the operating system says, without the number that Rust appends.
+pub fn os_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
+        None => text,
+    }
+}
+
 impl Error {
     /// An [`Error::Io`] of `op` at `offset` with `len` bytes to do.
     pub fn io(op: Op, offset: u64, len: u64, source: io::Error) -> Self {
         Self::Io { op, offset, len, source: Arc::new(source) }
+    }
+
+    /// Why, without the name of the file: for messages in which that stands already.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Open { source, .. } => os_reason(source),
+            Self::Refused { reason, .. } => reason.clone(),
+            _ => self.to_string(),
+        }
     }
 
     /// The operating system's error, where one is behind this.

@@ -23,5 +23,5 @@ pub use device::overlay::OverlayDevice;
 pub use device::record::RecordDevice;
 pub use device::slice::SliceDevice;
 pub use device::{BlockDevice, check_range};
-pub use error::{Error, Op, Result};
+pub use error::{Error, Op, Result, os_reason};
 pub use writer::BlockWriter;

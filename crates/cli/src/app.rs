@@ -217,10 +217,12 @@ impl App {
 
     /// Reports why a volume could not be opened.
     pub(crate) fn refused(&mut self, image: &Image, error: &extern4::Error) {
-        let is_no_volume = error.kind() == ErrorKind::NotExt && image.part == Part::Whole;
-        let disk =
-            || Some(format!("this is a disk with partitions; name one of them: {}", partitions(image)?));
-        match is_no_volume.then(|| disk().or_else(|| wrapping::of(&image.file))).flatten() {
+        let disk = || {
+            let names = (image.part == Part::Whole).then(|| partitions(image)).flatten()?;
+            Some(format!("this is a disk with partitions; name one of them: {names}"))
+        };
+        let is_no_volume = error.kind() == ErrorKind::NotExt && self.opening.superblock.is_none();
+        match is_no_volume.then(|| disk().or_else(|| wrapping::of(image))).flatten() {
             Some(what) => self.fail(Status::Refused, format_args!("{image}: {what}")),
             None => {
                 self.error(image, error);
@@ -342,8 +344,8 @@ fn reason(error: &extern4::Error) -> String {
             _ => error.to_string(),
         };
     };
-    if let Some(extern4::block::Error::Open { source, .. }) = cause.downcast_ref() {
-        return host_reason(source);
+    if let Some(error) = cause.downcast_ref::<extern4::block::Error>() {
+        return error.reason();
     }
     let hint = match cause.downcast_ref() {
         Some(extern4_ext4::Error::Unsupported(extern4_ext4::Unsupported::ExternalJournal)) => {
@@ -357,11 +359,7 @@ fn reason(error: &extern4::Error) -> String {
 
 /// What the operating system says, without the number that Rust appends.
 pub(crate) fn host_reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
-        None => text,
-    }
+    extern4::block::os_reason(error)
 }
 
 impl Opened {

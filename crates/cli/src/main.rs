@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use extern4::Cred;
 
-use crate::app::{App, Opening};
+use crate::app::{App, Opening, host_reason};
 use crate::args::Args;
 use crate::status::Status;
 use crate::text::{escape, is_printable};
@@ -80,6 +80,6 @@ fn unwritten(error: &io::Error, app: &mut App) -> u8 {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Status::CLOSED_PIPE;
     }
-    app.fail(Status::Failed, format_args!("cannot write: {error}"));
+    app.fail(Status::Failed, format_args!("cannot write: {}", host_reason(error)));
     app.status().code()
 }

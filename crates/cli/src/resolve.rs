@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4::{Metadata, Session};
+use extern4::{Errno, Metadata, Session};
 
 use crate::app::{App, Target};
 use crate::place::Place;
@@ -74,6 +74,23 @@ impl Destination {
     pub(crate) fn of(&self, name: Option<OsString>) -> Option<PathBuf> {
         if self.is_directory { name.map(|name| self.path.join(name)) } else { Some(self.path.clone()) }
     }
+}
+
+/// Reports why a name could not be given to a file that has another, for the name that is in the way of it.
+pub(crate) fn report_naming(target: &Target, old: &Place, new: &Path, error: &extern4::Error, app: &mut App) {
+    let session = target.session();
+    let is_new = match error.errno() {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG => {
+            session.symlink_metadata(&old.path).is_ok()
+        }
+        Errno::EEXIST | Errno::ENOTEMPTY | Errno::EISDIR | Errno::ENOSPC | Errno::EDQUOT => true,
+        Errno::EINVAL if new.starts_with(&old.path) => {
+            return app.fail(Status::Failed, format_args!("{old}: a directory is not moved into itself"));
+        }
+        _ => false,
+    };
+    let place = if is_new { target.volume.place(new) } else { old.clone() };
+    app.error(place, error);
 }
 
 /// What two names are to each other.

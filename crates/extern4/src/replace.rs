@@ -27,7 +27,10 @@ impl Session {
     /// # Errors
     /// `EISDIR` for a directory, and `EINVAL` for what else is no regular file: neither is replaced.
     pub fn write_file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
-        self.replace_file(path, |file| file.write_all_at(contents.as_ref(), 0))
+        let path = path.as_ref();
+        self.replace_file(path, |file| {
+            file.write_all_at(contents.as_ref(), 0).map_err(|error| error.at(path))
+        })
     }
 
     /// The same with what `write` writes to the new file. If that fails, everything stays as it is.
@@ -56,10 +59,10 @@ impl Session {
         let written = (|| {
             write(&file)?;
             if is_there {
-                self.keep_attributes(path, &beside)?;
+                self.keep_attributes(path, &beside).map_err(|error| error.at(path))?;
             }
-            file.sync_all()?;
-            Ok(self.rename(&beside, path)?)
+            file.sync_all().map_err(|error| error.at(path))?;
+            Ok(self.rename(&beside, path).map_err(|error| error.at(path))?)
         })();
         if written.is_err() {
             let _ = self.remove_file(&beside);
@@ -78,7 +81,8 @@ impl Session {
             let beside = path.with_file_name(beside);
             match self.open_with(&beside, flags, mode) {
                 Err(error) if error.errno() == Errno::EEXIST => {}
-                opened => return opened.map(|file| (file, beside)),
+                // The caller knows nothing of the other name.
+                opened => return opened.map(|file| (file, beside)).map_err(|error| error.at(path)),
             }
         }
         Err(Error::new(ErrorKind::Os(Errno::EEXIST), "write").at(path))

@@ -274,7 +274,7 @@ impl OpenOptions {
     fn open_journal(&self, path: &Path) -> Result<FileDevice> {
         let options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
         FileDevice::open_with(path, &options).map_err(|error| {
-            let why = format!("its journal {}: {error}", path.display());
+            let why = format!("its journal {}: {}", path.display(), error.reason());
             Error::new(not_opened(path, error).kind(), "open").because(why)
         })
     }

@@ -20,6 +20,7 @@ use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno as OsErrno;
 
 use super::flush::Flushes;
+use super::holder;
 use super::lock::{self, PATIENCE, Refused};
 use super::{BlockDevice, check_range, check_span, total_len};
 use crate::{Error, Op, Result};
@@ -142,17 +143,19 @@ impl FileDevice {
             return Err(failed(OsErrno::ROFS.into()));
         }
         if !kind.is_file() && !kind.is_block_device() {
-            let what =
-                if kind.is_dir() { "a directory" } else { "neither a regular file nor a block device" };
+            let what = match kind.is_dir() {
+                true => "a directory, and neither an image nor a device",
+                false => "neither a regular file nor a block device",
+            };
             return Err(refused(format!("it is {what}")));
         }
         match lock::take(&file, options) {
             Ok(()) => {}
             Err(Refused::Taken) if options.write => {
-                return Err(refused("another program has it open".into()));
+                return Err(refused(format!("{} has it open", holder::of(&file))));
             }
             Err(Refused::Taken) if !options.shared => {
-                return Err(refused("another program has it open for writing".into()));
+                return Err(refused(format!("{} has it open for writing", holder::of(&file))));
             }
             Err(Refused::Failed(source)) if options.write => return Err(failed(source)),
             Err(_) => {}
@@ -468,7 +471,7 @@ mod tests {
         let readers = [(); 2].map(|()| FileDevice::open(&scratch.0).unwrap());
         let writer =
             FileDevice::open_with(&scratch.0, &FileOptions { write: true, ..FileOptions::default() });
-        assert!(writer.unwrap_err().to_string().contains("another program has it open"));
+        assert!(writer.unwrap_err().to_string().contains(" has it open"));
         drop(readers);
         scratch.writable();
     }
@@ -483,7 +486,7 @@ mod tests {
         let first = open(1024, Some(1024), true).unwrap();
         let second = open(2048, None, true).unwrap();
         let in_use = |found: Result<FileDevice, String>| {
-            assert!(found.unwrap_err().contains("another program has it open"));
+            assert!(found.unwrap_err().contains(" has it open"));
         };
         in_use(open(1024, Some(1), true));
         in_use(open(2047, Some(1), false));
@@ -514,7 +517,7 @@ mod tests {
         let write = FileOptions { write: true, ..FileOptions::default() };
         try_lock(nix::libc::F_RDLCK).unwrap();
         let error = FileDevice::open_with(&scratch.0, &write).unwrap_err();
-        assert!(error.to_string().contains("another program has it open"), "{error}");
+        assert!(error.to_string().contains(" has it open"), "{error}");
         FileDevice::open(&scratch.0).unwrap();
         try_lock(nix::libc::F_WRLCK).unwrap();
         let error = FileDevice::open(&scratch.0).unwrap_err();

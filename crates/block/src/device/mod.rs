@@ -17,6 +17,7 @@ pub mod crash;
 pub mod fault;
 pub mod file;
 pub mod flush;
+mod holder;
 mod lock;
 pub mod memory;
 pub mod overlay;

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use extern4::Session;
+use extern4::{Errno, Session};
 use regex_lite::Regex;
 
 use crate::app::{App, Opened, Shown, Target};
@@ -15,7 +15,7 @@ use crate::json;
 use crate::place::Place;
 use crate::report::{Out, flush, out};
 use crate::status::Status;
-use crate::text::{Backslash, push_octal};
+use crate::text::{Backslash, escape, push_octal};
 
 use encoding::Encoding;
 
@@ -122,12 +122,7 @@ fn one(
         Ok(found) => match &args.name {
             Some(name) if found.is_empty() => {
                 flush(out)?;
-                let place = volume.place(path);
-                let name = name.to_string_lossy();
-                app.fail(
-                    Status::Failed,
-                    format_args!("{place}: {}: No such attribute", crate::text::escape(name.as_bytes())),
-                );
+                attribute_failed(&volume.place(path), name, None, app);
                 Ok(())
             }
             _ if args.json => out.write_all(json_line(volume, path, &found).as_bytes()),
@@ -140,9 +135,32 @@ fn one(
         },
         Err(error) => {
             flush(out)?;
-            app.error(volume.place(path), &error);
+            let place = volume.place(path);
+            match &args.name {
+                Some(name) => attribute_failed(&place, name, Some(&error), app),
+                None => app.error(place, &error),
+            }
             Ok(())
         }
+    }
+}
+
+/// Says what is wrong with an attribute; without an error, it is missing.
+pub(super) fn attribute_failed(place: &Place, name: &OsStr, error: Option<&extern4::Error>, app: &mut App) {
+    let of = format!("{place}: {}", escape(name.as_bytes()));
+    let Some(error) = error else {
+        return app.fail(Status::Failed, format_args!("{of}: No such attribute"));
+    };
+    match error.errno() {
+        Errno::ENODATA => app.fail(Status::Failed, format_args!("{of}: No such attribute")),
+        Errno::EOPNOTSUPP => {
+            let known = "user., trusted., security. and system. are known";
+            app.fail(Status::Failed, format_args!("{of}: there are no attributes of this kind: {known}"));
+        }
+        Errno::E2BIG => app.fail(Status::Failed, format_args!("{of}: the value is too long")),
+        Errno::EPERM | Errno::ENOSPC | Errno::EDQUOT | Errno::ERANGE | Errno::EINVAL => app.error(of, error),
+        // The file itself cannot be reached.
+        _ => app.error(place, error),
     }
 }
 

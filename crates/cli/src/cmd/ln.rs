@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::app::{App, Target};
 use crate::place::Place;
-use crate::resolve::{Destination, Names, names, own_name};
+use crate::resolve::{Destination, Names, names, own_name, report_naming};
 use crate::status::Status;
 
 #[derive(clap::Args)]
@@ -50,7 +50,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
         let made = link(args, &target, source, text, &new);
         if let Err(error) = made {
-            app.error(source.map_or_else(|| target.volume.place(&new), Clone::clone), &error);
+            match source {
+                Some(place) => report_naming(&target, place, &new, &error, app),
+                None => app.error(target.volume.place(&new), &error),
+            }
         }
     }
     Ok(())

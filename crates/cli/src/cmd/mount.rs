@@ -18,6 +18,7 @@ use std::{process, thread};
 
 use extern4::{Backup, Errno, Volume};
 use extern4_disk::feature::RoCompat;
+use extern4_ext4::Unsupported;
 use extern4_fuse::{Config, MountOptions, Mounted, Server, serve};
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -105,12 +106,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail(Status::Failed, format_args!("process {parent}, which was to be waited for, has ended"));
         return Ok(());
     }
-    let metrics = match args.metrics.map(TcpListener::bind).transpose() {
-        Ok(metrics) => metrics,
-        Err(error) => {
-            app.fail(Status::Failed, format_args!("cannot serve metrics there: {}", host_reason(&error)));
-            return Ok(());
-        }
+    let Ok(metrics) = args.metrics.map(|address| serve_metrics(address, app)).transpose() else {
+        return Ok(());
     };
     if !start_log(args, app) {
         return Ok(());
@@ -119,6 +116,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(image, &error);
+            if is_only_read(&error) && !options.read_only {
+                app.note(format_args!("{image}: use -o ro to mount it for reading"));
+            }
             return Ok(());
         }
     };
@@ -236,6 +236,23 @@ fn words(lists: &[Words], options: &Options, volume: &Volume) -> String {
     }
 }
 
+/// Listens where metrics are to be served. A failure is reported.
+fn serve_metrics(address: SocketAddr, app: &mut App) -> Result<TcpListener, ()> {
+    TcpListener::bind(address).map_err(|error| {
+        let why = host_reason(&error);
+        app.fail(Status::Failed, format_args!("{address}: cannot serve metrics there: {why}"));
+    })
+}
+
+/// Whether a volume can be read, and not written.
+fn is_only_read(error: &extern4::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref());
+    matches!(
+        cause,
+        Some(extern4_ext4::Error::Unsupported(Unsupported::Writing { .. } | Unsupported::WritingTo(_)))
+    )
+}
+
 /// Has things told where they are to be. A failure is reported.
 fn start_log(args: &Args, app: &mut App) -> bool {
     let Some(level) = log::level() else {
@@ -248,7 +265,11 @@ fn start_log(args: &Args, app: &mut App) -> bool {
         None => Log::Terminal,
     };
     if let Err(error) = log.start(level) {
-        app.fail(Status::Failed, format_args!("cannot keep a log there: {}", host_reason(&error)));
+        let file = args.log.as_deref().unwrap_or(Path::new("the system's log"));
+        app.fail(
+            Status::Failed,
+            format_args!("{}: cannot keep a log there: {}", file.display(), host_reason(&error)),
+        );
         return false;
     }
     true
@@ -351,7 +372,7 @@ fn end_on_signals(mut signals: Signals, mounted: Arc<Mounted>) -> Arc<Mutex<()>>
             match mounted.end() {
                 Ok(()) => return,
                 // The next signal may find it otherwise.
-                Err(error) => error!("cannot unmount: {error}"),
+                Err(error) => error!("cannot unmount: {}", host_reason(&error)),
             }
         }
     });

@@ -6,7 +6,7 @@ use std::io;
 use extern4::{Errno, RenameFlags};
 
 use crate::app::App;
-use crate::resolve::{Destination, Names, names, own_name, written_places};
+use crate::resolve::{Destination, Names, names, own_name, report_naming, written_places};
 use crate::status::Status;
 
 #[derive(clap::Args)]
@@ -48,10 +48,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             app.fail(Status::Failed, format_args!("{place} and {to} are the same file"));
             continue;
         }
-        match target.session().rename_with(&place.path, new, flags) {
+        match target.session().rename_with(&place.path, &new, flags) {
             Ok(()) => {}
             Err(error) if args.no_clobber && error.errno() == Errno::EEXIST => {}
-            Err(error) => app.error(place, &error),
+            Err(error) => report_naming(&target, place, &new, &error, app),
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use extern4::{Session, XattrFlags};
 
+use super::getfattr::attribute_failed;
 use super::getfattr::encoding::decode;
 use crate::app::{App, host_reason};
 use crate::resolve::{followed, written_places};
@@ -55,7 +56,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for place in written_places(&args.places, app) {
         let Some(target) = app.target(&place) else { continue };
         if let Err(error) = set(args, target.session(), target.path()) {
-            app.error(&place, &error);
+            let name = args.remove.as_deref().or(args.name.as_deref()).unwrap_or_default();
+            attribute_failed(&place, name, Some(&error), app);
         }
     }
     Ok(())
@@ -101,7 +103,7 @@ fn restore(file: &Path, args: &Args, app: &mut App) {
             let path = target.path().join(&record.path);
             for (name, value) in &record.attributes {
                 if let Err(error) = target.session().setxattr(&path, name, value, XattrFlags::empty()) {
-                    app.error(target.volume.place(&path), &error);
+                    attribute_failed(&target.volume.place(&path), name, Some(&error), app);
                 }
             }
         }

@@ -99,8 +99,8 @@ fn what_cannot_be_read_or_made_is_said_and_the_rest_is_copied() {
     assert_eq!(
         errors,
         [
-            "extern4: cp: tree/a: there is a file of this name where the directory would go",
-            "extern4: cp: tree/c/file: there is a directory of this name where the file would go",
+            "extern4: cp: disk.img:/tree/a: there is a file of this name where the directory would go",
+            "extern4: cp: disk.img:/tree/c/file: there is a directory of this name where the file would go",
         ]
     );
     assert_eq!(said(&image, &["cat", "disk.img:/tree/a", "disk.img:/tree/b/file"]), "in the way\ntree/b");

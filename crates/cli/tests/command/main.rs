@@ -18,6 +18,7 @@ mod killing;
 mod listing;
 mod logging;
 mod measuring;
+mod messages;
 mod mount_options;
 mod mounting;
 mod overlay;

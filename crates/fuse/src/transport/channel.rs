@@ -20,7 +20,7 @@ use super::company::Company;
 use super::cpus::run_on;
 use super::lookout::{Lookout, Next};
 use super::pipe::Pipe;
-use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, answer, waits};
+use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, answer, named, waits};
 use crate::abi::{InHeader, Opcode, OutHeader, WriteIn};
 use crate::init::MAX_DATA_BYTES;
 use crate::lock::lock;
@@ -310,7 +310,11 @@ fn respond(
         // Nobody waits for it any more; or the mount has gone, which the next read tells.
         Ok(_) | Err(OsErrno::NOENT | OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
         Err(error) => {
-            server.log(&format!("an answer to opcode {} was not taken: {error}", request.header.opcode));
+            server.log(&format!(
+                "an answer to opcode {} was not taken: {}",
+                request.header.opcode,
+                named(error)
+            ));
         }
     }
 }

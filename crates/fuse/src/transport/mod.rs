@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use extern4_sync::primitive::thread;
+use extern4_vfs::Errno;
 use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes as _;
 
@@ -106,7 +107,9 @@ fn tell_through(server: &Server, device: &Arc<OwnedFd>) {
         match notify(&device, NOTIFY_INVAL_INODE, &[changed.as_bytes()]) {
             // Of a node that the kernel has forgotten it knows nothing; or the mount has gone.
             Ok(()) | Err(OsErrno::NOENT | OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
-            Err(error) => server.log(&format!("the kernel was not told of changed attributes: {error}")),
+            Err(error) => {
+                server.log(&format!("the kernel was not told of changed attributes: {}", named(error)))
+            }
         }
     }));
 }
@@ -129,7 +132,7 @@ fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
     match notify(device, NOTIFY_PRUNE, &[prune.as_bytes(), ids.as_bytes()]) {
         // The mount has gone.
         Ok(()) | Err(OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
-        Err(error) => server.log(&format!("the kernel was not asked to forget files: {error}")),
+        Err(error) => server.log(&format!("the kernel was not asked to forget files: {}", named(error))),
     }
 }
 
@@ -162,3 +165,8 @@ fn waits(opcode: u32) -> bool {
 
 /// Room for an answer to what [`waits`].
 const SHORT_ANSWER_BYTES: usize = 4096;
+
+/// An error of the system as people read it: without the number that Rust appends.
+fn named(error: OsErrno) -> Errno {
+    Errno::from_raw(u16::try_from(error.raw_os_error()).unwrap_or_default())
+}

@@ -35,7 +35,7 @@ use zerocopy::IntoBytes as _;
 use self::placement::{Cpu, Placement};
 use self::slot::{Slot, answer_parts, push_poll};
 use super::cpus::{listed, run_on};
-use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, waits};
+use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, named, waits};
 use crate::abi::{OutHeader, RING_COMMIT_AND_FETCH, RING_REGISTER};
 use crate::init::{MAX_DATA_BYTES, PAGE_BYTES};
 use crate::lock::lock;
@@ -198,7 +198,7 @@ impl Queue {
             let error = OsErrno::from_raw_os_error(-result);
             // The end of the mount; a slot whose answer was not taken is not given another request.
             if !matches!(error, OsErrno::NOTCONN | OsErrno::CANCELED | OsErrno::CONNABORTED) {
-                server.log(&format!("a place of queue {} is lost: {error}", self.number));
+                server.log(&format!("a place of queue {} is lost: {}", self.number, named(error)));
             }
             return Ok(());
         }

@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::app::{App, Opened};
+use crate::app::{App, Opened, host_reason};
 use crate::status::Status;
 use crate::text::counted;
 
@@ -86,10 +86,11 @@ impl Lost {
         }
         if let Some((path, name, error)) = &self.first_xattr {
             let message = format!(
-                "cannot keep {}, such as {} of {}: {error}",
+                "cannot keep {}, such as {} of {}: {}",
                 counted(self.xattrs, "extended attribute", "extended attributes"),
                 crate::text::escape(name.as_bytes()),
                 crate::text::escape(path.as_os_str().as_bytes()),
+                host_reason(error),
             );
             if self.failed {
                 app.fail(Status::Failed, message);

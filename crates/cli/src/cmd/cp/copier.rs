@@ -62,13 +62,16 @@ impl Spot {
     pub(super) fn inside(directory: &Path, name: OsString) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = openat(CWD, directory, flags, Mode::empty())?;
-        let (path, only) = (directory.to_owned(), Only::Anything);
+        // Messages name files here as the user does.
+        let shown = if directory == Path::new(".") { Path::new("") } else { directory };
+        let (path, only) = (shown.to_owned(), Only::Anything);
         Ok(Self { base: Rc::new(base), name: Some(name), path, existing: None, only })
     }
 
     /// The contents into `directory`.
     pub(super) fn itself(directory: &Path) -> io::Result<Self> {
-        Ok(Self { name: None, ..Self::inside(directory, OsString::new())? })
+        let path = directory.to_owned();
+        Ok(Self { name: None, path, ..Self::inside(directory, OsString::new())? })
     }
 
     /// Into the file `name` of `directory`, which is there: `path` as the user wrote it.

@@ -46,6 +46,8 @@ enum Failure {
     To(extern4::Error),
     /// The copy cannot be, with the reason.
     Says(&'static str),
+    /// There is no place for the copy, with the reason.
+    NoPlace(&'static str),
 }
 
 impl From<Fault> for Failure {
@@ -133,8 +135,9 @@ impl<'a> IntoVolume<'a> {
             Source::Host(path) => (path.as_path(), path.clone()),
             Source::Volume(target) => (target.path(), target.path().to_owned()),
         };
-        let copied = self.one(from, path, shown, destination, app);
-        self.outcome(copied, from, path, &destination.path, app);
+        let mut to = destination.path.clone();
+        let copied = self.one(from, path, shown, &mut to, app);
+        self.outcome(copied, from, path, &to, app);
     }
 
     /// Says what was lost, and takes the progress bar away.
@@ -147,12 +150,13 @@ impl<'a> IntoVolume<'a> {
         self.progress.suspend(say)
     }
 
+    /// Copies to `to`, which becomes the path of the copy.
     fn one(
         &mut self,
         from: &Source,
         path: &Path,
         shown: PathBuf,
-        destination: &Place,
+        to: &mut PathBuf,
         app: &mut App,
     ) -> Result<(), Failure> {
         let directory = match from {
@@ -168,22 +172,19 @@ impl<'a> IntoVolume<'a> {
         }
         self.expect(from, &directory, path, &node);
         let session = self.to.session.clone();
-        let there = match session.metadata(&destination.path) {
+        let there = match session.metadata(&*to) {
             Ok(found) => Some(found),
             Err(error) if error.errno() == Errno::ENOENT => None,
             Err(error) => return Err(error.into()),
         };
-        if !node.is_dir() && there.is_none() && is_slashed(&destination.path) {
-            return Err(Failure::Says("there is no directory to put it into"));
+        if !node.is_dir() && there.is_none() && is_slashed(to) {
+            return Err(Failure::NoPlace("there is no directory of this name"));
         }
         let is_read = node.kind == FileType::Regular || follow && matches!(from, Source::Host(_));
-        if is_read
-            && there.is_none()
-            && session.symlink_metadata(&destination.path).is_ok_and(|found| found.is_symlink())
+        if is_read && there.is_none() && session.symlink_metadata(&*to).is_ok_and(|found| found.is_symlink())
         {
-            return Err(Failure::Says("the copy would go through a dangling symbolic link"));
+            return Err(Failure::NoPlace("the copy would go through a dangling symbolic link"));
         }
-        let mut to = destination.path.clone();
         let mut existing = there.is_some();
         if there.is_some_and(|found| found.is_dir()) {
             existing = false;
@@ -195,10 +196,11 @@ impl<'a> IntoVolume<'a> {
             }
         }
         let name = to.file_name().map_or_else(|| OsString::from("."), ToOwned::to_owned);
-        let parent = if to.file_name().is_none() { &*to } else { to.parent().unwrap_or(Path::new("/")) };
+        let parent =
+            if to.file_name().is_none() { to.as_path() } else { to.parent().unwrap_or(Path::new("/")) };
         let parent = session.at(parent)?;
         let spot =
-            Spot { directory: &parent, name: &name, path: &to, existing, gives_acl: gives_acl(&parent) };
+            Spot { directory: &parent, name: &name, path: to, existing, gives_acl: gives_acl(&parent) };
         if node.is_dir()
             && let Directory::Volume(view, 0) = &directory
             && parent.canonicalize(".")?.join(&name).starts_with(view.canonicalize(path)?)
@@ -263,7 +265,9 @@ impl<'a> IntoVolume<'a> {
                     spot.directory.symlink_metadata(spot.name)?
                 };
                 if !found.is_dir() {
-                    return Err(Failure::Says("there is a file of this name where the directory would go"));
+                    return Err(Failure::NoPlace(
+                        "there is a file of this name where the directory would go",
+                    ));
                 }
                 false
             }
@@ -426,7 +430,7 @@ impl<'a> IntoVolume<'a> {
         }
         let found = spot.directory.symlink_metadata(spot.name)?;
         if found.is_dir() {
-            return Err(Failure::Says("there is a directory of this name where the file would go"));
+            return Err(Failure::NoPlace("there is a directory of this name where the file would go"));
         }
         if node.id == Id::Volume(0, found.ino()) {
             return Err(Failure::Says("the copy would be the same file"));
@@ -439,7 +443,7 @@ impl<'a> IntoVolume<'a> {
     fn create(&self, node: &Node, spot: &Spot<'_>) -> Result<extern4::File, Failure> {
         if spot.existing {
             if !spot.directory.metadata(spot.name)?.is_file() {
-                return Err(Failure::Says("the copy would go into a pipe, socket or device"));
+                return Err(Failure::NoPlace("the copy would go into a pipe, socket or device"));
             }
             if spot.directory.metadata(spot.name).is_ok_and(|found| node.id == Id::Volume(0, found.ino())) {
                 return Err(Failure::Says("the copy would be the same file"));
@@ -599,6 +603,10 @@ impl<'a> IntoVolume<'a> {
             Err(Failure::To(error)) => self.say(|| app.error(self.to.place(to), &error)),
             Err(Failure::Says(message)) => {
                 self.say(|| app.fail(Status::Failed, format_args!("{}: {message}", source())));
+            }
+            Err(Failure::NoPlace(message)) => {
+                let to = self.to.place(to);
+                self.say(|| app.fail(Status::Failed, format_args!("{to}: {message}")));
             }
         }
     }

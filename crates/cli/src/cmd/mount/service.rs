@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::{env, io};
 
+use crate::app::host_reason;
+
 /// Names the manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
@@ -13,7 +15,7 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 pub(super) fn tell(state: &str) {
     let Some(socket) = env::var_os(SOCKET) else { return };
     if let Err(error) = send(&socket, state) {
-        tracing::warn!("the service manager was not told: {error}");
+        tracing::warn!("the service manager was not told: {}", host_reason(&error));
     }
 }
 

@@ -3,8 +3,12 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::app::host_reason;
+use crate::text::escape;
 
 /// A directory of its own, for its owner only.
 pub(super) struct Scratch {
@@ -64,7 +68,11 @@ impl Drop for Scratch {
         }
         let left = fs::remove_dir(self.mountpoint()).and_then(|()| fs::remove_dir(&self.dir));
         if let Err(error) = left {
-            eprintln!("extern4: bench: {}: cannot be removed: {error}", self.dir.display());
+            let why = host_reason(&error);
+            eprintln!(
+                "extern4: bench: {}: cannot be removed: {why}",
+                escape(self.dir.as_os_str().as_bytes())
+            );
         }
     }
 }

@@ -1,0 +1,51 @@
+//! Which process has a file: for people who are refused it, and only as far as the system tells them.
+
+use std::fs::{File, Metadata, read, read_dir, read_to_string};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, major, makedev, minor, statx};
+
+/// `process 123 (name)`, `this process`, or `another program` where that is not known.
+pub(super) fn of(file: &File) -> String {
+    let found = file.metadata().ok();
+    let pid = found.and_then(|found| locker(&found).or_else(|| opener(&found)));
+    let Some(pid) = pid else { return "another program".to_owned() };
+    if pid == std::process::id() {
+        return "this process".to_owned();
+    }
+    match read(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("process {pid} ({})", String::from_utf8_lossy(name.trim_ascii_end())),
+        Err(_) => format!("process {pid}"),
+    }
+}
+
+/// Who has a lock of it: proc_locks(5). Locks of open file descriptions belong to no process and name none.
+fn locker(found: &Metadata) -> Option<u32> {
+    let (major, minor) = (major(found.dev()), minor(found.dev()));
+    let id = format!("{major:02x}:{minor:02x}:{}", found.ino());
+    read_to_string("/proc/locks").ok()?.lines().find_map(|line| {
+        let mut words =
+            line.split_whitespace().skip_while(|word| *word != "READ" && *word != "WRITE").skip(1);
+        let pid: u32 = words.next()?.parse().ok()?;
+        (words.next()? == id).then_some(pid)
+    })
+}
+
+/// Who has it open, other than this process.
+fn opener(found: &Metadata) -> Option<u32> {
+    let processes = read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|pid| *pid != std::process::id() && has_open(*pid, found))
+}
+
+fn has_open(pid: u32, found: &Metadata) -> bool {
+    let Ok(files) = read_dir(Path::new("/proc").join(pid.to_string()).join("fd")) else { return false };
+    files.flatten().any(|file| {
+        // A file system that is asked for nothing but this answers at once.
+        let other = statx(CWD, file.path(), AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
+        other.is_ok_and(|other| {
+            other.stx_ino == found.ino() && makedev(other.stx_dev_major, other.stx_dev_minor) == found.dev()
+        })
+    })
+}
