@@ -128,7 +128,7 @@ pub(crate) fn of(image: &Image) -> Option<String> {
     Some(match advice {
         Convert(tool) => format!("this is {what}; make a plain one of it with {tool}"),
         Unpack(tool) => format!("this is {what}; {tool} unpacks it"),
-        Open(tool) => format!("this is {what}; {tool} gives a device, and that can be named here"),
+        Open(tool) => format!("this is {what}; {tool} makes a device of it, which can be named instead"),
         Other => format!("this is {what}, and not ext2, ext3 or ext4"),
     })
 }

@@ -456,7 +456,7 @@ mod tests {
         let _writer = scratch.writable();
         let second =
             FileDevice::open_with(&scratch.0, &FileOptions { write: true, ..FileOptions::default() });
-        assert!(second.unwrap_err().to_string().contains("another program"));
+        assert!(second.unwrap_err().to_string().contains(" has it open"));
         let reader = FileDevice::open(&scratch.0);
         assert!(reader.unwrap_err().to_string().contains("open for writing"));
         let reader =

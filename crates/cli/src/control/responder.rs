@@ -339,6 +339,19 @@ mod tests {
         assert_eq!(ask(&path, b"hello\n"), "6");
     }
 
+    /// All of a client's time is bounded, and not that between two bytes of its request.
+    #[test]
+    fn a_client_that_says_a_byte_now_and_then_is_sent_away() {
+        let (_responder, path, _dir) = responder();
+        let mut slow = UnixStream::connect(&path).expect("it listens");
+        let start = Instant::now();
+        while slow.write_all(b"x").is_ok() {
+            assert!(start.elapsed() < Duration::from_secs(120), "it may go on for ever");
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(ask(&path, b"hello\n"), "6");
+    }
+
     #[test]
     fn it_stops_whoever_is_there() {
         let (responder, path, _dir) = responder();

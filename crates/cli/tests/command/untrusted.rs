@@ -319,3 +319,36 @@ fn what_another_user_has_named_is_never_printed_as_it_is() {
     }
     assert!(shown * 2 > LINES.len(), "only {shown} have shown such a name");
 }
+
+/// A FIFO that another user has put in the place of an image: no writer ever comes.
+#[test]
+fn a_fifo_in_place_of_an_image_holds_no_command() {
+    if !can_run(&[Need::Tool("mke2fs"), Need::Tool("mkfifo")]) {
+        return;
+    }
+    let image = EMPTY.build();
+    crate::run::tool(image.scratch(), "mkfifo", ["fifo"]);
+    fs::create_dir(image.scratch().join("dir")).expect("a directory");
+    crate::run::tool(image.scratch(), "mkfifo", ["dir/fifo"]);
+    for args in [
+        &["ls", "fifo"][..],
+        &["touch", "fifo"],
+        &["info", "fifo"],
+        &["check", "fifo"],
+        &["stats", "fifo"],
+        &["bench", "fifo"],
+        &["mount", "fifo", "dir"],
+        &["tune", "fifo", "--label", "x"],
+    ] {
+        let said = failed(&ends(&image, args), 1);
+        let expected =
+            format!("extern4: {}: fifo: it is neither a regular file nor a block device\n", args[0]);
+        assert_eq!(said, expected);
+    }
+    failed(&ends(&image, &["umount", "fifo"]), 1);
+    failed(&ends(&image, &["top", "fifo"]), 3);
+    // In a tree it is copied as what it is.
+    ok(ends(&image, &["cp", "-r", "dir", "disk.img:/"]));
+    let said = ok(ends(&image, &["stat", "-c", "%F", "disk.img:/dir/fifo"]));
+    assert_eq!(said, b"fifo\n");
+}
