@@ -31,7 +31,8 @@ use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Latch, LatchGuard, Mutex, Ordering};
 use extern4_sync::supply::Supply;
 use extern4_sync::tally::Tally;
-use extern4_vfs::{Errno, reserve};
+use extern4_vfs::Errno;
+use extern4_vfs::reserve::{self, Share};
 
 use crate::change::Change;
 use crate::error::Result;
@@ -49,6 +50,7 @@ pub(crate) struct Space {
     counts: Tally<3>,
     /// Free blocks that may be taken and that nobody has reserved.
     unreserved: Supply,
+    kept: Kept,
     /// Blocks that have been freed since the volume was opened and are free for good. Written once a commit.
     settled: AtomicU64,
     /// Groups whose descriptors are to be stored when the running transaction closes. Locks: innermost.
@@ -69,6 +71,27 @@ struct Lane {
 
 /// What is known of a group, once it is needed. On lines of its own, for other threads use its neighbours.
 type Slot = OnceLock<Box<Padded<Latch<Group>>>>;
+
+/// Free blocks that are not for all.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept {
+    /// For changes that must not fail on a full volume, such as splitting an unwritten extent that
+    /// is written to.
+    pub(crate) for_metadata: u64,
+    /// The same, and those for the superuser.
+    pub(crate) in_all: u64,
+}
+
+impl Kept {
+    /// How many blocks the call under way must leave free.
+    fn from_caller(&self) -> u64 {
+        match reserve::share() {
+            Share::Common => self.in_all,
+            Share::Superuser => self.for_metadata,
+            Share::All => 0,
+        }
+    }
+}
 
 /// What [`Space`] counts: free blocks and inodes, as the descriptors of the groups have them, and blocks freed since the volume
 /// was opened. Numbers wrap, and so may go down.
@@ -130,7 +153,8 @@ impl Space {
             blocks_per_group: geometry.blocks_per_group(),
             first_data_block: u64::from(geometry.first_data_block()),
             counts: Tally::new(),
-            unreserved: Supply::new(blocks, fs.kept_blocks()),
+            unreserved: Supply::new(blocks, fs.kept.in_all),
+            kept: fs.kept,
             settled: AtomicU64::new(0),
             unstored: Mutex::default(),
             lanes: PerThread::new(),
@@ -142,7 +166,7 @@ impl Space {
 
     /// Sets free blocks aside; `ENOSPC` if there are not so many for who calls.
     pub(crate) fn reserve(&self, blocks: u64) -> Result<Reserved<'_>> {
-        if blocks > 0 && !self.unreserved.take(blocks, reserve::may_use) {
+        if blocks > 0 && !self.unreserved.take(blocks, || self.kept.from_caller()) {
             return Err(Errno::ENOSPC.into());
         }
         Ok(Reserved { space: self, left: Cell::new(blocks) })
@@ -154,7 +178,7 @@ impl Space {
         // what has been settled is among what has been freed.
         let settled = self.settled.load(Ordering::Acquire);
         let pending = self.counted().freed.wrapping_sub(settled);
-        self.unreserved.would_do(pending, blocks, reserve::may_use)
+        self.unreserved.would_do(pending, blocks, || self.kept.from_caller())
     }
 
     /// Free blocks: what operations under way have set aside is among them, and what becomes free with the transaction.

@@ -7,7 +7,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::change::Change;
 use crate::error::Result;
-use crate::extent_tree::{Path, max_len};
+use crate::extent_tree::{Path, join, max_len};
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::map::{LOGICAL_END, Run, RunKind};
@@ -47,12 +47,24 @@ fn nodes_to_cut(path: &Path, at: u64) -> u32 {
     if path.extents().iter().any(goes_on) { path.nodes_needed(1) } else { 0 }
 }
 
-/// How many nodes are allocated at most if the extents of the leaf where `blocks` begins are marked.
-pub(crate) fn blocks_to_mark(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
+/// How many nodes are allocated if the extents of the leaf where `blocks` begins are marked.
+pub(crate) fn blocks_to_mark(
+    fs: &Ext4,
+    info: &InodeInfo,
+    blocks: &Range<u64>,
+    unwritten: bool,
+) -> Result<u32> {
     let path = Path::load(fs, info, block(blocks.start))?;
-    // Those of the longest that a written extent can have become two.
-    let long = path.extents().iter().filter(|it| u32::from(it.len_blocks) == max_len(false)).count();
-    Ok(path.nodes_needed(long + 2))
+    let before = path.extents().len();
+    let mut after = marked(path.extents(), blocks, unwritten);
+    join(&mut after);
+    Ok(path.nodes_needed(after.len().saturating_sub(before)))
+}
+
+/// The extent that maps block `logical`.
+pub(crate) fn extent_at(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Option<Extent>> {
+    let path = Path::load(fs, info, logical)?;
+    Ok(path.extents().iter().find(|it| it.logical <= logical && it.end() > logical.into()).copied())
 }
 
 /// One past the last block that is mapped.

@@ -84,7 +84,7 @@ impl Path {
 
     /// Puts other extents in the leaf. Neighbours that can be one become one.
     pub(crate) fn set_extents(&mut self, mut extents: Vec<Extent>) {
-        extents.dedup_by(|next, last| absorb(last, next));
+        join(&mut extents);
         self.steps.last_mut().expect("a path has a root at least").node.entries = Entries::Leaf(extents);
     }
 
@@ -126,6 +126,11 @@ impl Path {
         let deepest = self.depth() >= u32::from(MAX_DEPTH);
         if deepest && self.steps.iter().all(full) { Err(Errno::EFBIG.into()) } else { Ok(()) }
     }
+}
+
+/// Makes one extent of neighbours that can be one.
+pub(crate) fn join(extents: &mut Vec<Extent>) {
+    extents.dedup_by(|next, last| absorb(last, next));
 }
 
 /// Makes `last` reach over `next`, if that is its continuation.

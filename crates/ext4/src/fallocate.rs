@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use extern4_vfs::{Caps, Errno, FallocateMode, Inode, Timespec, reserve};
+use extern4_vfs::reserve::{self, Share};
+use extern4_vfs::{Caps, Errno, FallocateMode, Inode, Timespec};
 
 use crate::error::{Error, Result};
 use crate::group::to_usize;
@@ -163,8 +164,8 @@ impl Work<'_> {
 
     /// Takes blocks away in as many changes as it takes.
     fn unmap(&mut self, blocks: Range<u64>) -> Result<()> {
-        // What gives room back is not refused for want of it.
-        let _allowed = reserve::allow(true);
+        // A change that gives room back is not refused for want of it.
+        let _allowed = reserve::allow(Share::All);
         let mut left = blocks;
         while !left.is_empty() {
             let reserve = self.fs.blocks_to_cut(&self.info, &left)?;
@@ -200,7 +201,7 @@ impl Work<'_> {
         self.zero_edges(from, to)?;
         let mut left = self.inside(from, to);
         while !left.is_empty() {
-            let reserve = self.fs.blocks_to_mark(&self.info, &left)?;
+            let reserve = self.fs.blocks_to_mark(&self.info, &left, true)?;
             self.fs.check_countable(&self.info, reserve)?;
             left = self.fs.changing(MARK_CREDITS + 2, reserve, |change| {
                 let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
@@ -220,6 +221,8 @@ impl Work<'_> {
 
     /// Moves the file's blocks in a range of blocks by `by`.
     fn shift(&mut self, blocks: Range<u64>, by: i64) -> Result<()> {
+        // The file keeps its blocks, and is not left half moved.
+        let _allowed = reserve::allow(Share::All);
         let mut left = blocks;
         while !left.is_empty() {
             let reserve = self.fs.blocks_to_cut(&self.info, &left)?;

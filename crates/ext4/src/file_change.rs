@@ -7,9 +7,12 @@
 //!
 //! Contents that go through the journal are another matter: see `data_journal`.
 
+use std::ops::Range;
+
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::InodeFlags;
-use extern4_vfs::{Caps, Errno, Inode, Timespec, reserve};
+use extern4_vfs::reserve::{self, Share};
+use extern4_vfs::{Caps, Errno, Inode, Timespec};
 
 use crate::change::Change;
 use crate::create::timestamp;
@@ -321,6 +324,9 @@ impl Ext4 {
         })?
     }
 
+    /// Writes to the beginning of a run that is allocated and holds nothing yet. That works on a
+    /// full volume too: where there is no block for a map with more extents, all of the extent
+    /// becomes written.
     fn fill_unwritten(
         &self,
         inode: &Inode,
@@ -333,17 +339,57 @@ impl Ext4 {
         // OK: the part lies within the run, which ends at 2^32 at most.
         let end = u32::try_from(part.end().div_ceil(1 << bits)).unwrap_or(u32::MAX);
         let run = Run { len_blocks: u64::from(end - run.logical), ..run };
-        let reserve = self.blocks_to_mark(info, &(u64::from(run.logical)..u64::from(end)))?;
+        let _allowed = reserve::allow(Share::All);
+        match self.fill_and_mark(inode, info, &run, part, run.logical..end, now) {
+            Err(Error::Answer(Errno::ENOSPC)) => {
+                let all = self.zero_around(info, &run)?;
+                self.fill_and_mark(inode, info, &run, part, all, now)
+            }
+            result => result,
+        }
+    }
+
+    /// Writes zeroes to the blocks of an unwritten extent before and behind a run of it. Not behind
+    /// the end of the file: blocks there stay unwritten. Returns the blocks that hold something
+    /// when the run is written as well.
+    fn zero_around(&self, info: &InodeInfo, run: &Run) -> Result<Range<u32>> {
+        let inside = u64::from(run.logical)..run.end();
+        let Some(extent) = self.extent_at(info, run.logical)? else { return Ok(run.logical..run.logical) };
+        let bits = self.superblock().geometry().block_bits();
+        let size = info.size().div_ceil(1 << bits);
+        let all = u64::from(extent.logical)..extent.end().min(size).max(inside.end);
+        for blocks in [all.start..inside.start, inside.end..all.end] {
+            let start = extent.physical + (blocks.start - all.start);
+            let blocks = start..start + (blocks.end - blocks.start);
+            self.cache.device().write_zeroes(blocks.start << bits..blocks.end << bits)?;
+            if self.journals_contents(info) {
+                blocks.into_iter().try_for_each(|block| self.cache.reload(block))?;
+            }
+        }
+        // OK: within an extent, whose numbers fit.
+        Ok(all.start as u32..all.end as u32)
+    }
+
+    /// Writes to blocks that are allocated, and makes `blocks`, in which they lie, count as
+    /// written.
+    fn fill_and_mark(
+        &self,
+        inode: &Inode,
+        info: &mut InodeInfo,
+        run: &Run,
+        part: &Part<'_>,
+        blocks: Range<u32>,
+        now: Timespec,
+    ) -> Result<usize> {
+        let reserve = self.blocks_to_mark(info, &(u64::from(blocks.start)..u64::from(blocks.end)), false)?;
         self.check_countable(info, reserve)?;
-        // Whoever had the room allocated is to be able to use it.
-        let _allowed = reserve::allow(true);
         self.changing(MARK_CREDITS + 1 + self.credits_for_contents(info), reserve, |change| {
-            if let Err(error) = change.write_run(info, &run, part) {
+            if let Err(error) = change.write_run(info, run, part) {
                 return Ok(Err(error));
             }
             let _map = inode.private::<Node>().change_map();
             let mut changed = info.clone();
-            change.mark_written(&mut changed, run.logical..end)?;
+            change.mark_written(&mut changed, blocks)?;
             let changed = change.stamped(changed, part.end(), now)?;
             *info = change.show(inode, changed)?;
             Ok(Ok(part.data.len()))

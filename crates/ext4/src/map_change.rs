@@ -18,6 +18,7 @@
 
 use std::ops::Range;
 
+use extern4_disk::extent::Extent;
 use extern4_vfs::Errno;
 
 use crate::change::Change;
@@ -75,9 +76,20 @@ impl Ext4 {
         if info.has_extents() { extent_change::blocks_to_cut(self, info, blocks) } else { Ok(0) }
     }
 
-    /// The same for [`mark_unwritten`](Change::mark_unwritten) and [`mark_written`](Change::mark_written).
-    pub(crate) fn blocks_to_mark(&self, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
-        if info.has_extents() { extent_change::blocks_to_mark(self, info, blocks) } else { Ok(0) }
+    /// How many blocks [`mark_unwritten`](Change::mark_unwritten) and
+    /// [`mark_written`](Change::mark_written) of a range take for the map itself.
+    pub(crate) fn blocks_to_mark(
+        &self,
+        info: &InodeInfo,
+        blocks: &Range<u64>,
+        unwritten: bool,
+    ) -> Result<u32> {
+        if info.has_extents() { extent_change::blocks_to_mark(self, info, blocks, unwritten) } else { Ok(0) }
+    }
+
+    /// All of the extent that maps block `logical`.
+    pub(crate) fn extent_at(&self, info: &InodeInfo, logical: u32) -> Result<Option<Extent>> {
+        if info.has_extents() { extent_change::extent_at(self, info, logical) } else { Ok(None) }
     }
 
     /// Asks, before anything is changed, whether `i_blocks` can count `blocks` blocks more.

@@ -18,6 +18,7 @@ use extern4_disk::superblock::{DefaultMountOptions, ErrorPolicy, RawSuperblock, 
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Replayed;
 
+use crate::balloc::Kept;
 use crate::data_journal::DataMode;
 use crate::error::{Error, Result, Unsupported};
 use crate::fast_commit::FastCommits;
@@ -60,6 +61,10 @@ pub struct OpenOptions {
     pub reserved_uid: Option<u32>,
     /// The group that may, 0 for none (`resgid=`); `None` for what the superblock says.
     pub reserved_gid: Option<u32>,
+    /// Free clusters that are kept for metadata, from the superuser too, as Linux's
+    /// `reserved_clusters` in sysfs; `None` for what Linux keeps: 2 % of a volume with extents,
+    /// 4096 at most.
+    pub reserved_clusters: Option<u64>,
     /// What users, groups and projects have is counted, but nobody is refused more than his quota (`noquota`).
     pub ignore_limits: bool,
     /// Whether the device is told of blocks as soon as they are free for good (`discard`); `None` for what the superblock says. A device that
@@ -89,6 +94,7 @@ impl Default for OpenOptions {
             minix_df: false,
             reserved_uid: None,
             reserved_gid: None,
+            reserved_clusters: None,
             ignore_limits: false,
             discard: None,
             on_loss: None,
@@ -142,6 +148,7 @@ pub struct Ext4 {
     pub(crate) minix_df: bool,
     /// The user and the group who may use the blocks that are kept back.
     pub(crate) reserved_for: (u32, u32),
+    pub(crate) kept: Kept,
     /// Nobody has more than his quota.
     pub(crate) heeds_limits: bool,
     /// Keeps other hosts from it.
@@ -285,6 +292,7 @@ impl Ext4 {
             superblock,
         })
     }
+            kept: superblock::kept_blocks(&superblock, options.reserved_clusters),
 
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {

@@ -8,6 +8,7 @@ use extern4_disk::superblock::{
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::StatFs;
 
+use crate::balloc::Kept;
 use crate::error::{Error, Result};
 use crate::mount::Ext4;
 
@@ -127,30 +128,13 @@ impl Ext4 {
             block_size: geometry.block_size(),
             blocks,
             blocks_free,
-            blocks_available: blocks_free.saturating_sub(self.kept_blocks()),
+            blocks_available: blocks_free.saturating_sub(self.kept.in_all),
             files: u64::from(geometry.inodes_count()),
             files_free: inodes.min(u64::from(geometry.inodes_count())),
             name_max: extern4_disk::dirent::NAME_MAX as u32,
             magic: STATFS_MAGIC,
             fsid: word(low) ^ word(high),
         })
-    }
-
-    /// Blocks that are free and are not for everybody: those that the volume keeps for its superuser, and those that are
-    /// kept for metadata.
-    pub(crate) fn kept_blocks(&self) -> u64 {
-        let sb = self.superblock();
-        sb.reserved_blocks().saturating_add(self.reserved_clusters() << sb.geometry().cluster_shift())
-    }
-
-    /// Clusters that a kernel keeps for metadata that it may need at a bad moment: 2 % of a volume with extents, at
-    /// most 4096.
-    fn reserved_clusters(&self) -> u64 {
-        let sb = self.superblock();
-        if !sb.features().incompat.contains(Incompat::EXTENTS) {
-            return 0;
-        }
-        (sb.blocks_count() >> sb.geometry().cluster_shift()).div_euclid(50).min(4096)
     }
 
     /// Clusters that hold the volume's own structures, as `mke2fs` counted them or by counting again.
@@ -174,6 +158,19 @@ impl Ext4 {
         };
         Ok(round_up(u64::from(geometry.first_data_block())) + groups + journal)
     }
+}
+
+/// Free blocks that the volume keeps back, with so many clusters for metadata; `None` for as many
+/// as Linux keeps.
+pub(crate) fn kept_blocks(sb: &Superblock, reserved_clusters: Option<u64>) -> Kept {
+    let shift = sb.geometry().cluster_shift();
+    let clusters =
+        reserved_clusters.unwrap_or_else(|| match sb.features().incompat.contains(Incompat::EXTENTS) {
+            true => (sb.blocks_count() >> shift).div_euclid(50).min(4096),
+            false => 0,
+        });
+    let for_metadata = clusters.saturating_mul(1 << shift);
+    Kept { for_metadata, in_all: sb.reserved_blocks().saturating_add(for_metadata) }
 }
 
 fn word(bytes: &[u8]) -> u64 {

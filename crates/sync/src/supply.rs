@@ -43,7 +43,7 @@ pub struct Supply {
     /// One for each of the first threads; the last is for all the others.
     pools: Box<[Padded<AtomicU64>; SLOTS]>,
     shared: Mutex<Shared>,
-    /// So many of them are only for some.
+    /// The most that a caller must leave.
     kept: u64,
 }
 
@@ -55,7 +55,7 @@ struct Shared {
 }
 
 impl Supply {
-    /// So many, of which the last `kept` are only for some.
+    /// Creates a supply of `left`, of which the last `kept` are not for all callers.
     pub fn new(left: u64, kept: u64) -> Self {
         let closed = |_| Padded(AtomicU64::new(CLOSED));
         let shared = Mutex::new(Shared { left: 0, is_open: false });
@@ -64,11 +64,12 @@ impl Supply {
         supply
     }
 
-    /// Takes `count`, if there are so many for who asks; `may_have_kept` says whether he may have the last ones.
+    /// Takes `count`, if as many stay as the caller must leave: `must_leave` returns `kept` or
+    /// less.
     #[inline]
-    pub fn take(&self, count: u64, may_have_kept: impl FnOnce() -> bool) -> bool {
+    pub fn take(&self, count: u64, must_leave: impl FnOnce() -> u64) -> bool {
         let less = |pool: u64| if pool == CLOSED { None } else { pool.checked_sub(count) };
-        self.own().fetch_update(Relaxed, Relaxed, less).is_ok() || self.take_shared(count, may_have_kept)
+        self.own().fetch_update(Relaxed, Relaxed, less).is_ok() || self.take_shared(count, must_leave)
     }
 
     /// Gives back `count`, or adds them.
@@ -88,12 +89,12 @@ impl Supply {
     }
 
     /// Whether `count` could be taken if there were `more`.
-    pub fn would_do(&self, more: u64, count: u64, may_have_kept: impl FnOnce() -> bool) -> bool {
-        self.is_enough(self.left().saturating_add(more), count, may_have_kept)
+    pub fn would_do(&self, more: u64, count: u64, must_leave: impl FnOnce() -> u64) -> bool {
+        self.is_enough(self.left().saturating_add(more), count, must_leave)
     }
 
-    fn is_enough(&self, left: u64, count: u64, may_have_kept: impl FnOnce() -> bool) -> bool {
-        left.checked_sub(count).is_some_and(|rest| rest >= self.kept || may_have_kept())
+    fn is_enough(&self, left: u64, count: u64, must_leave: impl FnOnce() -> u64) -> bool {
+        left.checked_sub(count).is_some_and(|rest| rest >= self.kept || rest >= must_leave())
     }
 
     #[inline(always)]
@@ -102,7 +103,7 @@ impl Supply {
     }
 
     #[cold]
-    fn take_shared(&self, count: u64, may_have_kept: impl FnOnce() -> bool) -> bool {
+    fn take_shared(&self, count: u64, must_leave: impl FnOnce() -> u64) -> bool {
         let shared = &mut *self.lock();
         if shared.is_open {
             // Not for who takes more than a pool is for.
@@ -116,7 +117,7 @@ impl Supply {
             }
             self.close(shared);
         }
-        let enough = self.is_enough(shared.left, count, may_have_kept);
+        let enough = self.is_enough(shared.left, count, must_leave);
         if enough {
             shared.left -= count;
         }
@@ -159,28 +160,31 @@ mod tests {
         const LEFT: u64 = 10 * PLENTY;
         let supply = &Supply::new(LEFT, 0);
         let touch = || {
-            assert!(supply.take(1, || false));
+            assert!(supply.take(1, || 0));
             supply.give(1);
         };
         std::thread::scope(|scope| (0..8).for_each(|_| _ = scope.spawn(touch)));
         assert_eq!(supply.left(), LEFT);
-        assert!(!supply.take(LEFT + 1, || true));
-        assert!(supply.take(LEFT, || false) && !supply.take(1, || true));
+        assert!(!supply.take(LEFT + 1, || 0));
+        assert!(supply.take(LEFT, || 0) && !supply.take(1, || 0));
         supply.give(3);
-        assert!(supply.take(1, || false) && supply.take(2, || false) && !supply.take(1, || true));
+        assert!(supply.take(1, || 0) && supply.take(2, || 0) && !supply.take(1, || 0));
     }
 
     #[test]
     fn what_is_kept_is_for_some() {
-        let supply = Supply::new(3 * PLENTY, 100);
-        assert!(supply.take(1, || false), "from a pool");
-        assert!(!supply.take(3 * PLENTY - 100, || false) && supply.take(3 * PLENTY - 101, || false));
-        assert!(!supply.take(1, || false) && supply.take(1, || true));
-        // What comes back is kept first of all.
+        const ALL: u64 = 3 * PLENTY;
+        let supply = Supply::new(ALL, 100);
+        assert!(supply.take(1, || 100), "from a pool");
+        assert!(!supply.take(ALL - 100, || 100) && supply.take(ALL - 101, || 100));
+        assert!(!supply.take(1, || 100) && supply.take(1, || 10));
+        // Blocks that come back are kept first of all.
         supply.give(1);
-        assert!(!supply.take(1, || false));
+        assert!(!supply.take(1, || 100));
         supply.give(1);
-        assert!(supply.take(1, || false) && !supply.take(1, || false));
+        assert!(supply.take(1, || 100) && !supply.take(1, || 100));
+        assert!(!supply.take(91, || 10) && supply.take(90, || 10) && !supply.take(1, || 10));
+        assert!(supply.take(10, || 0) && !supply.take(1, || 0));
     }
 
     #[test]
@@ -191,7 +195,7 @@ mod tests {
             assert!(supply.own().load(Relaxed) <= 2 * LOT);
         }
         for _ in 0..100 * LOT {
-            assert!(supply.take(1, || false));
+            assert!(supply.take(1, || 0));
             assert!(supply.own().load(Relaxed) <= 2 * LOT);
         }
         assert_eq!(supply.left(), 100 * PLENTY - 90 * LOT);
@@ -204,7 +208,7 @@ mod tests {
             let mut held = 0;
             for round in 0..20_000 {
                 let count = 1 + round % 300;
-                if supply.take(count, || false) {
+                if supply.take(count, || 0) {
                     held += count;
                 } else {
                     supply.give(std::mem::take(&mut held));

@@ -284,8 +284,8 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         self.statfs()
     }
 
-    /// Whether space that is kept back is there for `cred`. While it changes something, the file system asks
-    /// [`reserve::may_use`](crate::reserve::may_use) for the answer.
+    /// Whether `cred` may use the space that is kept for the superuser. While it changes something,
+    /// the file system asks [`reserve::share`](crate::reserve::share) for the answer.
     fn may_use_reserve(&self, cred: &Cred) -> bool {
         cred.has(Caps::SYS_RESOURCE)
     }

@@ -1,8 +1,10 @@
-//! Space that is kept back for some: whether the call that is under way may use it.
+//! Free space that is kept back: how much of it the call under way may use.
 //!
-//! File systems keep some blocks free for the superuser, so that a volume that others have filled can still be put in order.
-//! That matters only when a file system has nothing else left, which is seldom and deep in its work. So who calls is not handed
-//! down to there: the thread knows it for as long as the call lasts, and the file system asks [`may_use`].
+//! File systems keep some blocks free for the superuser, so that a volume that others have filled
+//! can still be put in order. They keep a few more from the superuser too, for changes that must
+//! not fail on a full volume. That matters only when a file system has nothing else left, which is
+//! seldom and deep in its work. So the credentials are not handed down to there: the thread holds
+//! the [`Share`] for as long as the call lasts, and the file system asks [`share`].
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -13,29 +15,42 @@ use crate::cred::Cred;
 use crate::fs::FileSystem;
 use crate::superblock::SuperBlock;
 
-thread_local!(static MAY_USE: Cell<bool> = const { Cell::new(true) });
-
-/// Whether what this thread does may use space that is kept back. True for whoever calls a file system without the VFS.
-pub fn may_use() -> bool {
-    MAY_USE.get()
+/// The free space that a call may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// All but what is kept for the superuser and for metadata.
+    Common,
+    /// All but what is kept for metadata.
+    Superuser,
+    /// All. For changes that must not fail on a full volume: they use or free space that is
+    /// allocated already, and may need a block or two to say so.
+    All,
 }
 
-/// Lets what this thread does use space that is kept back, or not, for as long as what this returns.
-pub fn allow(may_use: bool) -> Allowed {
-    Allowed { before: MAY_USE.replace(may_use), thread: PhantomData }
+thread_local!(static SHARE: Cell<Share> = const { Cell::new(Share::Superuser) });
+
+/// The free space that this thread may use: the superuser's share, unless [`allow`] has set
+/// another.
+pub fn share() -> Share {
+    SHARE.get()
+}
+
+/// Sets the free space that this thread may use until the value returned is dropped.
+pub fn allow(share: Share) -> Allowed {
+    Allowed { before: SHARE.replace(share), thread: PhantomData }
 }
 
 /// See [`allow`].
 #[must_use = "it lasts no longer than this"]
 pub struct Allowed {
-    before: bool,
+    before: Share,
     /// It belongs to a thread.
     thread: PhantomData<*const ()>,
 }
 
 impl Drop for Allowed {
     fn drop(&mut self) {
-        MAY_USE.set(self.before);
+        SHARE.set(self.before);
     }
 }
 
@@ -49,7 +64,8 @@ impl SuperBlock {
     /// The file system, for a call by `cred` that may need space.
     pub(crate) fn fs_for(&self, cred: &Cred) -> Called<'_> {
         let fs = self.fs();
-        Called { fs, _allowed: allow(fs.may_use_reserve(cred)) }
+        let share = if fs.may_use_reserve(cred) { Share::Superuser } else { Share::Common };
+        Called { fs, _allowed: allow(share) }
     }
 }
 
@@ -67,18 +83,16 @@ mod tests {
 
     #[test]
     fn a_call_within_a_call_leaves_things_as_they_were() {
-        assert!(may_use());
-        let outer = allow(false);
+        assert_eq!(share(), Share::Superuser);
+        let outer = allow(Share::Common);
         {
-            let _inner = allow(true);
-            assert!(may_use());
+            let _inner = allow(Share::All);
+            assert_eq!(share(), Share::All);
         }
-        assert!(!may_use());
-        assert!(
-            std::thread::spawn(may_use).join().expect("the thread ends"),
-            "another thread is not concerned"
-        );
+        assert_eq!(share(), Share::Common);
+        let elsewhere = std::thread::spawn(share).join().expect("the thread ends");
+        assert_eq!(elsewhere, Share::Superuser, "another thread is not concerned");
         drop(outer);
-        assert!(may_use());
+        assert_eq!(share(), Share::Superuser);
     }
 }

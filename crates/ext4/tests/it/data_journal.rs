@@ -47,7 +47,9 @@ struct Volume {
 }
 
 fn options(way: Way) -> OpenOptions {
-    OpenOptions { data: (way == Way::Option).then_some(DataMode::Journal), ..OpenOptions::default() }
+    let data = (way == Way::Option).then_some(DataMode::Journal);
+    // Every block can be used again.
+    OpenOptions { data, reserved_clusters: Some(0), ..OpenOptions::default() }
 }
 
 impl Volume {

@@ -18,9 +18,10 @@ pub(crate) fn bytes_of(spec: &ImageSpec) -> Vec<u8> {
     std::fs::read(&spec.build().path).expect("the image is read")
 }
 
-/// Opens the volume on a device for writing.
+/// Opens the volume on a device for writing. The superuser can fill it to the last block.
 pub(crate) fn open(what: &str, device: &Arc<MemoryDevice>) -> Arc<Ext4> {
-    let fs = Ext4::open_for_writing(Arc::clone(device) as _, &OpenOptions::default());
+    let options = OpenOptions { reserved_clusters: Some(0), ..OpenOptions::default() };
+    let fs = Ext4::open_for_writing(Arc::clone(device) as _, &options);
     Arc::new(fs.unwrap_or_else(|e| panic!("{what}: {e}")))
 }
 

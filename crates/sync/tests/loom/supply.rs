@@ -11,16 +11,16 @@ fn supply_take_all_vs_take_and_give() {
     race(
         || Supply::new(6, 0),
         |supply| {
-            assert!(supply.take(1, || false));
+            assert!(supply.take(1, || 0));
             supply.give(1);
-            assert!(supply.take(1, || false));
+            assert!(supply.take(1, || 0));
         },
         |supply| {
-            assert!(supply.take(5, || false), "no more than one is out");
+            assert!(supply.take(5, || 0), "no more than one is out");
         },
         |supply| {
             assert_eq!(supply.left(), 0);
-            assert!(!supply.take(1, || true));
+            assert!(!supply.take(1, || 0));
         },
     );
 }
@@ -33,15 +33,15 @@ fn supply_take_vs_take_what_is_kept() {
         || (Supply::new(6, 2), AtomicBool::new(false)),
         |(supply, taken)| {
             let before = taken.load(Ordering::Acquire);
-            let took = supply.take(1, || false);
+            let took = supply.take(1, || 2);
             assert!(!took || !before, "that was kept");
             if took {
                 supply.give(1);
             }
-            assert!(!taken.load(Ordering::Acquire) || !supply.take(1, || false), "that was kept");
+            assert!(!taken.load(Ordering::Acquire) || !supply.take(1, || 2), "that was kept");
         },
         |(supply, taken)| {
-            assert!(supply.take(4, || true));
+            assert!(supply.take(4, || 0));
             taken.store(true, Ordering::Release);
         },
         |(supply, _)| assert!(matches!(supply.left(), 1 | 2)),
@@ -55,10 +55,10 @@ fn supply_loses_nothing() {
         || Supply::new(4, 0),
         |supply| {
             supply.give(3);
-            assert!(supply.take(5, || false));
+            assert!(supply.take(5, || 0));
         },
         |supply| {
-            assert!(supply.take(2, || false));
+            assert!(supply.take(2, || 0));
             supply.give(1);
         },
         |supply| assert_eq!(supply.left(), 1),
