@@ -30,8 +30,11 @@ pub const EMPTY_ROOT: [u8; MAP_SIZE] = {
     root[4] = ((MAP_SIZE - HEADER_SIZE) / ENTRY_SIZE) as u8;
     root
 };
-/// The deepest tree the format allows: the root has this depth at most.
+/// The deepest tree that is read: the root has this depth at most.
 pub const MAX_DEPTH: u16 = 5;
+/// The deepest tree that is walked or taken apart. Linux frees files whose trees are deeper than it
+/// reads.
+pub const DEEPEST: u16 = 32;
 /// The longest written extent, in blocks. A stored length above it marks an unwritten extent of that much less.
 pub const MAX_WRITTEN_LEN: u16 = 32768;
 /// Block numbers have 48 bits.
@@ -227,6 +230,13 @@ impl Expect {
     pub const fn root(volume: Blocks) -> Self {
         Self { volume, depth: None, start: 0, end: LOGICAL_END }
     }
+
+    /// What a root of a tree that is walked or taken apart must agree with: it may be as deep as
+    /// [`DEEPEST`].
+    pub fn deep_root(volume: Blocks, root: &[u8; MAP_SIZE]) -> Self {
+        let depth = RawExtentHeader::ref_from_prefix(root).ok().map(|(header, _)| header.eh_depth.get());
+        Self { depth, ..Self::root(volume) }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -271,7 +281,7 @@ impl<'a> Node<'a> {
     pub fn decode(bytes: &'a [u8], expect: Expect, place: Place) -> Result<Self, Corrupt> {
         let (header, rest) = header(bytes, place)?;
         let depth = header.eh_depth.get();
-        if depth > MAX_DEPTH || expect.depth.is_some_and(|wanted| wanted != depth) {
+        if depth > DEEPEST || expect.depth.map_or(depth > MAX_DEPTH, |wanted| wanted != depth) {
             return Err(place.corrupt(CorruptKind::Field { field: "eh_depth", value: u64::from(depth) }));
         }
         let max = header.eh_max.get();

@@ -602,6 +602,13 @@ impl Inode {
         self.base.i_atime.get()
     }
 
+    /// For an extended attribute inode: whether it names `owner` as Lustre did, by its number in
+    /// place of a time and by its generation. If its hash is wrong as well, it has no hash and no
+    /// count of references, and belongs to that inode alone.
+    pub fn may_be_old_value_of(&self, owner: &Self) -> bool {
+        self.base.i_mtime.get() == owner.ino() && self.generation() == owner.generation()
+    }
+
     /// The seed of the checksums of what belongs to this inode, given the volume's.
     pub fn checksum_seed(&self, volume: ChecksumSeed) -> ChecksumSeed {
         volume.inode(self.ino, self.generation())

@@ -80,7 +80,7 @@ impl Change<'_> {
             self.leave_block(info)?;
             self.put_block(info, block)?;
             // The block has what it refers to counted.
-            return made.map_or(Ok(()), |ino| self.release_ea_inode(ino, place_of(info)));
+            return made.map_or(Ok(()), |ino| self.release_ea_inode(ino, Some(info)));
         }
         let mut values: Vec<_> = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino).collect();
         remove_one(&mut values, made);
@@ -144,7 +144,7 @@ impl Change<'_> {
         if !deleted {
             self.open(&buffer);
         }
-        given_up.into_iter().try_for_each(|ino| self.release_ea_inode(ino, place_of(info)))
+        given_up.into_iter().try_for_each(|ino| self.release_ea_inode(ino, Some(info)))
     }
 
     /// The inode does without its attribute block, which is freed if it was nobody else's, and what it refers to given up.
@@ -156,17 +156,19 @@ impl Change<'_> {
             None => self.leave_first(&mut self.fs.attribute_block_at(block, place)?, place)?,
         };
         if left == Left::Last {
-            self.free_attr_block(block, place)?;
+            self.free_attr_block(block, Some(info))?;
         }
         info.fields_mut().set_xattr_block(None);
         self.charge(info, -1)
     }
 
-    /// Frees an attribute block that nobody has, and gives up what it refers to.
-    fn free_attr_block(&self, block: u64, place: Place) -> Result<()> {
+    /// Frees an attribute block that no inode has any more, and gives up what it refers to. `owner`
+    /// was the last to have it.
+    fn free_attr_block(&self, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
+        let place = owner.map_or(Place::new(Structure::Xattr), place_of).block(block);
         let values = values_of(&Attrs::in_block(&self.fs.attribute_block_at(block, place)?, place)?.1);
         self.free(block..block + 1, true)?;
-        values.into_iter().try_for_each(|ino| self.release_ea_inode(ino, place))
+        values.into_iter().try_for_each(|ino| self.release_ea_inode(ino, owner))
     }
 
     /// Sees to it that an inode that is deleted has its attribute block alone, and that it stays so as long as the buffer is held:
@@ -177,8 +179,8 @@ impl Change<'_> {
             return Ok(Some(buffer));
         }
         let old = self.fs.attributes(info)?;
-        for (_, size, _) in old.ea_inodes().filter(|(_, _, in_block)| *in_block) {
-            self.charge_value(info, -i64::from(size))?;
+        for (ino, size, _) in old.ea_inodes().filter(|(_, _, in_block)| *in_block) {
+            self.give_value_up(info, ino, size)?;
         }
         info.fields_mut().set_xattr_block(None);
         self.charge(info, -1)?;
@@ -326,10 +328,9 @@ impl Change<'_> {
     /// Frees a block that others have left while this has looked at it.
     #[cold]
     fn free_unwanted(&self, block: u64) -> Result<()> {
-        let place = Place::new(Structure::Xattr).block(block);
         let hash = self.fs.cache.with(block, xattr::stored_hash)?;
         self.writer.sharing.blocks.remove(hash, block);
-        self.free_attr_block(block, place)
+        self.free_attr_block(block, None)
     }
 
     /// The inode has `block` now, and had none.

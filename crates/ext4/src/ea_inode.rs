@@ -4,12 +4,18 @@
 //! attribute block, however many inodes share that. Equal values share one. Who changes the count holds a lock
 //! (`Sharing::count_of`), and under it the last takes the inode out of the cache of hints before he frees it; so whoever finds it there
 //! under the lock finds it alive. Its contents never change, and are metadata: they go through the buffer cache and the journal.
+//!
+//! # The old form
+//! Lustre stored such inodes before there were counts and hashes: one belongs to one inode, whose
+//! number stands in place of the time of the last change of contents, and whose generation it has.
+//! Nothing else counts for it: it goes with its attribute, and its owner's blocks do not include
+//! it. Observed: Linux and e2fsck take an inode for such only where the hash is wrong.
 
 use std::ops::Range;
 
 use extern4_disk::inode::{FileKind, Inode, InodeFlags};
 use extern4_disk::time::Timestamp;
-use extern4_disk::xattr::hash;
+use extern4_disk::xattr::{VALUE_SIZE_MAX, hash};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_sync::mbcache::Candidate;
 use extern4_vfs::Errno;
@@ -59,6 +65,22 @@ impl Ext4 {
             }
         }
         Ok(())
+    }
+
+    /// Whether inode `ino` holds a value of `owner` in the old form. An inode that cannot be read
+    /// is none.
+    pub(crate) fn is_old_ea_inode(&self, ino: u32, owner: &InodeInfo) -> bool {
+        let Ok(value) = self.ea_inode(ino, Place::new(Structure::Xattr).ino(owner.ino())) else {
+            return false;
+        };
+        let mut contents = vec![0; usize::try_from(value.size().min(VALUE_SIZE_MAX.into())).unwrap_or(0)];
+        value.fields().may_be_old_value_of(owner.fields())
+            && self.read_ea_value(&value, &mut contents).is_ok()
+            && !self.is_ea_hash_right(&value, &contents)
+    }
+
+    pub(crate) fn is_ea_hash_right(&self, value: &InodeInfo, contents: &[u8]) -> bool {
+        hash::ea_value(contents, self.superblock().checksum_seed()) == value.fields().ea_hash()
     }
 
     fn ea_blocks(&self, size: u64) -> Range<u64> {
@@ -162,11 +184,15 @@ impl Change<'_> {
         self.store(&info)
     }
 
-    /// One attribute less refers to the value in inode `ino`; it is freed if that was the last.
-    pub(crate) fn release_ea_inode(&self, ino: u32, place: Place) -> Result<()> {
+    /// One attribute less of `owner`, or of a block that it leaves, refers to the value in inode
+    /// `ino`; it is freed if that was the last. Without an owner, the value is none of the old
+    /// form.
+    pub(crate) fn release_ea_inode(&self, ino: u32, owner: Option<&InodeInfo>) -> Result<()> {
         let _count = self.writer.sharing.count_of(ino);
-        let mut info = self.fs.ea_inode(ino, place)?;
-        let Some(count) = info.fields().ea_refcount().checked_sub(1) else {
+        let mut info = self.fs.ea_inode(ino, Place::new(Structure::Xattr).ino(ino))?;
+        let is_old = owner.is_some_and(|owner| self.fs.is_old_ea_inode(ino, owner));
+        let count = if is_old { 1 } else { info.fields().ea_refcount() };
+        let Some(count) = count.checked_sub(1) else {
             let what = "a value is referred to that nobody refers to";
             return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
         };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use extern4_disk::extent::Extent;
+use extern4_disk::extent::{Extent, MAX_DEPTH};
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::change::Change;
@@ -37,6 +37,8 @@ pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) ->
     if blocks.end >= LOGICAL_END {
         return Ok(at_start);
     }
+    // As in Linux, of a tree that is deeper than is read only the end can be taken away.
+    fs.map(info, block(blocks.start))?;
     let at_end = nodes_to_cut(&Path::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
     Ok(at_start.max(at_end))
 }
@@ -176,6 +178,7 @@ impl Change<'_> {
         let mut left = blocks.start..blocks.end.min(LOGICAL_END);
         while !left.is_empty() && !quota.is_spent() {
             let mut path = Path::load(self.fs, info, block(left.end - 1))?;
+            let is_deep = path.depth() > u32::from(MAX_DEPTH);
             let mut kept = path.extents().to_vec();
             let mut behind = Vec::new();
             let (mut done, mut freed) = (left.start.max(path.start()), 0);
@@ -199,13 +202,19 @@ impl Change<'_> {
             if path.is_first() && done == path.start() {
                 done = left.start;
             }
-            if freed > 0 {
+            // A leaf without extents is of no use, though this is not what made it so.
+            let is_void = path.depth() > 0 && kept.is_empty() && behind.is_empty();
+            if freed > 0 || is_void {
                 info.add_blocks(-freed, self.fs.superblock().block_size())?;
                 kept.extend(behind.into_iter().rev());
                 path.set_extents(kept);
                 self.store_path(info, path)?;
             }
             left.end = done;
+            if is_deep {
+                // So many nodes go with one leaf that the next has to wait for another change.
+                break;
+            }
         }
         Ok(left)
     }

@@ -45,7 +45,7 @@ impl Path {
     pub(crate) fn load(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Self> {
         let place = Place::new(Structure::ExtentNode).ino(info.ino());
         let mut path = Self { steps: Vec::with_capacity(3) };
-        let expect = Expect::root(fs.blocks());
+        let expect = Expect::deep_root(fs.blocks(), info.i_block());
         let root = Node::decode(info.i_block(), expect, place)?;
         let mut next = path.push(ROOT, &root, expect, logical);
         while let Some((index, expect)) = next {
@@ -70,7 +70,7 @@ impl Path {
 
     /// How far the root is above the leaves.
     pub(crate) fn depth(&self) -> u32 {
-        // OK: at most MAX_DEPTH.
+        // OK: at most DEEPEST.
         self.steps.len() as u32 - 1
     }
 

@@ -200,6 +200,10 @@ impl Change<'_> {
         let way = Way::load(self.fs, info, &path)?;
         let depth = way.depth();
         if depth < path.levels() {
+            // The way ends in a number that is clear. A block of nothing but such is of no use.
+            if let Some(&(_, at)) = way.blocks.last() {
+                self.clear_way(info, &path, &way, at..at, quota)?;
+            }
             let span = arithmetic.span_blocks(path.levels() - depth);
             let start = (last + arithmetic.hole_blocks(&path, depth)).saturating_sub(span);
             return Ok(start.max(left.start));
@@ -244,7 +248,9 @@ impl Change<'_> {
         for (nth, &(block, _)) in way.blocks.iter().enumerate().rev() {
             let mut buffer = self.fs.cache.read(block)?;
             if !is_clear_but(&buffer, &indexes) {
-                self.edit(&mut buffer, |bytes| clear_numbers(bytes, indexes));
+                if !indexes.is_empty() {
+                    self.edit(&mut buffer, |bytes| clear_numbers(bytes, indexes));
+                }
                 return Ok(());
             }
             quota.spend(self.fs, &(block..block + 1));

@@ -245,11 +245,13 @@ impl Ext4 {
     /// Ends writing: everything is written to where it belongs, and the volume is clean. Nothing may be in use any more.
     ///
     /// # Errors
-    /// A device that fails; the volume then needs recovery.
+    /// A device that fails; the volume then needs recovery. Damage that kept a removed file from
+    /// being freed, after all else has been done.
     pub fn close(&self) -> Result<()> {
         self.store_all_times()?;
         self.writer.as_ref().map_or(Ok(()), |writer| writer.close(self))?;
-        self.guard.as_ref().map_or(Ok(()), Guard::release)
+        self.guard.as_ref().map_or(Ok(()), Guard::release)?;
+        self.writer.as_ref().and_then(Writer::unfreed).map_or(Ok(()), Err)
     }
 
     /// The file system that the blocks of `device` hold, whatever is in its journal.

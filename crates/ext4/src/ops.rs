@@ -91,12 +91,13 @@ impl FileSystem for Ext4 {
     }
 
     fn evict_inode(&self, inode: &Inode) {
-        if self.writer.is_none() {
-            return;
-        }
+        let Some(writer) = &self.writer else { return };
         if inode.nlink() == 0 {
-            // If it fails the inode stays an orphan, and goes when the volume is opened next.
-            let _ = if node(inode).is_freed() { Ok(()) } else { self.delete(node(inode).info()) };
+            if !node(inode).is_freed()
+                && let Err(error) = self.delete(node(inode).info())
+            {
+                writer.note_unfreed(error);
+            }
         } else if self.lazy_times.is_some() {
             // If it fails they are lost, as in a crash.
             let _ = self.store_times(node(inode).info().ino());

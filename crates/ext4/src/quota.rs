@@ -462,7 +462,8 @@ impl Change<'_> {
 
     /// How many inodes count for an inode: itself, and those of its attributes' values.
     fn inodes_of(&self, info: &InodeInfo) -> Result<i64> {
-        let values = self.fs.attributes(info)?.ea_inodes().count();
+        let attributes = self.fs.attributes(info)?;
+        let values = attributes.ea_inodes().filter(|(ino, ..)| !self.fs.is_old_ea_inode(*ino, info)).count();
         // OK: an inode has room for fewer than 2^16.
         Ok(1 + values as i64)
     }

@@ -21,7 +21,7 @@ use crate::balloc::Space;
 use crate::change::Change;
 use crate::create::now_seconds;
 use crate::data_journal::Journaling;
-use crate::error::{Result, Unsupported};
+use crate::error::{Error, Result, Unsupported};
 use crate::mbcache::Blocks;
 use crate::mount::{Ext4, OpenOptions, READABLE};
 use crate::orphan::Orphans;
@@ -44,6 +44,8 @@ pub(crate) struct Writer {
     /// Whose contents go through the journal.
     pub(crate) journaling: Journaling,
     spread: AtomicU32,
+    /// Why the first removed file could not be freed, of those that could not.
+    unfreed: Mutex<Option<Error>>,
 }
 
 /// The features whose presence changes how a volume is written, and that this crate writes.
@@ -133,6 +135,7 @@ impl Writer {
             zones: SystemZones::of(fs)?,
             journaling,
             spread: AtomicU32::new(0),
+            unfreed: Mutex::default(),
         };
         writer.mark(fs, true)?;
         Ok(writer)
@@ -170,6 +173,17 @@ impl Writer {
     pub(crate) fn close(&self, fs: &Ext4) -> Result<()> {
         self.transactions.close()?;
         self.mark(fs, false)
+    }
+
+    /// Notes that a removed file could not be freed. The call that removed it has returned already,
+    /// and the file stays an orphan.
+    pub(crate) fn note_unfreed(&self, error: Error) {
+        self.unfreed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    /// Why a removed file could not be freed, if that has happened.
+    pub(crate) fn unfreed(&self) -> Option<Error> {
+        self.unfreed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Notes in the superblock on the device that the volume is damaged, so that everybody knows that `e2fsck` is due: at once, for

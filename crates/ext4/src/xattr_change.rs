@@ -6,7 +6,6 @@
 
 use extern4_disk::feature::Compat;
 use extern4_disk::xattr::{NameIndex, Spot};
-use extern4_disk::{Place, Structure};
 use extern4_vfs::{Caps, Errno, Inode, Timespec, XattrFlags};
 
 use crate::attrs::{self, Plan};
@@ -115,7 +114,6 @@ impl Change<'_> {
 
     /// Does what has been planned, and stores the inode.
     pub(crate) fn apply(&self, info: &mut InodeInfo, mut plan: Plan) -> Result<()> {
-        let place = Place::new(Structure::Xattr).ino(info.ino());
         let mut made_for_block = None;
         // First, for there may be no inode.
         if let Some(value) = plan.value.take() {
@@ -126,8 +124,8 @@ impl Change<'_> {
             self.charge_value(info, value.len() as i64)?;
         }
         self.note_attributes()?;
-        for &(_, size, _) in &plan.given_up {
-            self.charge_value(info, -i64::from(size))?;
+        for &(ino, size, _) in &plan.given_up {
+            self.give_value_up(info, ino, size)?;
         }
         if let Some(list) = &plan.block {
             self.change_block(info, list, made_for_block)?;
@@ -138,7 +136,7 @@ impl Change<'_> {
         }
         // What a block refers to belongs to the block.
         for &(ino, ..) in plan.given_up.iter().filter(|(_, _, in_block)| !in_block) {
-            self.release_ea_inode(ino, place)?;
+            self.release_ea_inode(ino, Some(info))?;
         }
         Ok(())
     }
@@ -147,11 +145,10 @@ impl Change<'_> {
     /// four blocks of metadata: the attribute block, its bitmap and descriptor, and the record.
     pub(crate) fn free_attributes(&self, info: &mut InodeInfo) -> Result<()> {
         let old = self.fs.attributes(info)?;
-        let place = Place::new(Structure::Xattr).ino(info.ino());
         for (ino, size, in_block) in old.ea_inodes() {
-            self.charge_value(info, -i64::from(size))?;
+            self.give_value_up(info, ino, size)?;
             if !in_block {
-                self.release_ea_inode(ino, place)?;
+                self.release_ea_inode(ino, Some(info))?;
             }
         }
         self.leave_block(info)?;
@@ -166,9 +163,15 @@ impl Change<'_> {
         info.add_blocks(blocks, self.fs.superblock().block_size())
     }
 
+    /// Counts what a value of `size` bytes in EA inode `ino` takes no longer: an attribute of the
+    /// inode with that value goes.
+    pub(crate) fn give_value_up(&self, info: &mut InodeInfo, ino: u32, size: u32) -> Result<()> {
+        if self.fs.is_old_ea_inode(ino, info) { Ok(()) } else { self.charge_value(info, -i64::from(size)) }
+    }
+
     /// Counts what a value of `size` bytes in an EA inode takes, which each attribute with that value has counted; given up, if it
     /// is below 0.
-    pub(crate) fn charge_value(&self, info: &mut InodeInfo, size: i64) -> Result<()> {
+    fn charge_value(&self, info: &mut InodeInfo, size: i64) -> Result<()> {
         let block_size = u64::from(self.fs.superblock().block_size());
         // OK: at most 16 MiB.
         self.charge(info, size.unsigned_abs().div_ceil(block_size) as i64 * size.signum())?;

@@ -275,7 +275,7 @@ impl<'a> Scan<'a> {
     fn inode(&mut self, inode: &Inode, record: &[u8], place: Place) {
         self.features(inode, place);
         let own = self.own_attributes(inode, record, place);
-        let values = own.as_ref().map_or(0, |own| self.checker.value_clusters(own));
+        let values = own.as_ref().map_or(0, |own| self.checker.value_clusters(own, inode));
         let is_inline = inode.flags().contains(InodeFlags::INLINE_DATA);
         let (index, name) = inline::XATTR;
         if is_inline && own.as_ref().and_then(|own| own.get(index, name)).is_none() {

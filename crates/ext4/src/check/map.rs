@@ -40,7 +40,7 @@ pub(super) fn walk(checker: &Checker<'_>, inode: &Inode, visitor: &mut impl Visi
     let walk = Walk { checker, ino: inode.ino(), seed: checker.seed.map(|seed| inode.checksum_seed(seed)) };
     if inode.flags().contains(InodeFlags::EXTENTS) {
         let place = Place::new(Structure::ExtentNode).ino(inode.ino());
-        walk.extents(inode.map(), Expect::root(checker.blocks), place, visitor);
+        walk.extents(inode.map(), Expect::deep_root(checker.blocks, inode.map()), place, visitor);
     } else {
         walk.indirect(inode, visitor);
     }
@@ -60,7 +60,7 @@ impl Walk<'_> {
         };
         let first = node.extents().next().map(|first| first.logical);
         let first = first.or_else(|| node.children().next().map(|(first, _)| first.logical));
-        if expect.depth.is_some() && first.is_some_and(|first| first != expect.start) {
+        if place.block.is_some() && first.is_some_and(|first| first != expect.start) {
             let what = "an extent node does not start where its parent says";
             visitor.fault(Fault::mismatch(place, what));
         }

@@ -29,6 +29,7 @@ mod overwrites;
 mod power;
 mod quota;
 mod recovery;
+mod removal;
 mod reserve;
 mod sharing;
 mod side_by_side;
