@@ -192,6 +192,7 @@ impl App {
         }
         let writing = self.written.iter().any(|written| written.is(image));
         let volume = open(image, writing, &self.opening)?;
+        self.warn_of(image, &volume);
         let session = volume.session(self.cred.clone());
         let opened = Opened { image: image.clone(), volume, session, writing, names: OnceCell::new() };
         let opened = Rc::new(opened);
@@ -276,6 +277,11 @@ impl App {
     /// Says something on standard error that is no failure.
     pub(crate) fn note(&self, message: impl Display) {
         self.say(message);
+    }
+
+    /// Reports faults of a volume that have not kept it from being opened.
+    pub(crate) fn warn_of(&self, image: &Image, volume: &Volume) {
+        volume.ext4().warnings().iter().for_each(|warning| self.note(format_args!("{image}: {warning}")));
     }
 
     fn say(&self, message: impl Display) {

@@ -153,6 +153,7 @@ pub struct Ext4 {
     pub(crate) heeds_limits: bool,
     /// Keeps other hosts from it.
     guard: Option<Guard>,
+    warnings: Vec<String>,
 }
 
 impl Ext4 {
@@ -219,6 +220,8 @@ impl Ext4 {
         }
         fs.check_root()?;
         let left = fs.find_left_over()?;
+        let warning = |fault| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
+        fs.warnings = left.faults.iter().map(warning).collect();
         fs.writer = Some(Writer::open(&fs, journal, options)?);
         if let Err(error) = fs.free_left_over(&left) {
             // What has been freed is, and nobody uses the volume; unless it was given up, which cannot be closed.
@@ -289,12 +292,19 @@ impl Ext4 {
                 options.reserved_uid.unwrap_or(superblock.reserved_uid()),
                 options.reserved_gid.unwrap_or(superblock.reserved_gid()),
             ),
+            kept: superblock::kept_blocks(&superblock, options.reserved_clusters),
             heeds_limits: !options.ignore_limits,
             guard: None,
+            warnings: Vec::new(),
             superblock,
         })
     }
-            kept: superblock::kept_blocks(&superblock, options.reserved_clusters),
+
+    /// Returns faults that were found when the volume was opened for writing, and did not keep it
+    /// from being opened.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
 
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {

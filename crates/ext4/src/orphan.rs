@@ -21,7 +21,7 @@ use std::sync::PoisonError;
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::orphan::OrphanBlock;
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_sync::primitive::{Mutex, MutexGuard};
 
 use crate::change::Change;
@@ -136,6 +136,8 @@ pub(crate) struct LeftOver {
     in_file: Vec<u32>,
     /// The orphan file, if anything may be in it.
     file: Option<u32>,
+    /// Faults of either. Orphans that stand behind a fault are not known, and stay allocated.
+    pub(crate) faults: Vec<Corrupt>,
 }
 
 impl LeftOver {
@@ -193,23 +195,37 @@ impl Ext4 {
     /// A list that leads back to itself or to an inode that cannot be, a block of the orphan file that is corrupt, or a
     /// device that fails.
     pub fn orphans(&self) -> Result<Vec<u32>> {
-        let mut orphans = self.orphan_list()?;
+        let (mut orphans, fault) = self.follow_list()?;
+        fault.map_or(Ok(()), |fault| Err(Error::Corrupt(fault)))?;
         if let Some(ino) = self.superblock().orphan_file_inode() {
             self.orphan_file(ino, &mut orphans)?;
         }
         Ok(orphans)
     }
 
-    /// What is to be freed before the volume is changed: nothing is, yet, so that who comes upon damage here leaves it as it was.
+    /// Finds what is to be freed before the volume is changed. Nothing is changed yet, so an error
+    /// leaves the volume as it was.
+    ///
+    /// An inode that cannot be an orphan is no error. As with Linux, the list ends there, and the
+    /// orphan file goes on behind it.
     pub(crate) fn find_left_over(&self) -> Result<LeftOver> {
-        let mut left = LeftOver { listed: self.orphan_list()?, in_file: Vec::new(), file: None };
+        let (listed, fault) = self.follow_list()?;
+        let faults = Vec::from_iter(fault);
+        let mut left = LeftOver { listed, in_file: Vec::new(), file: None, faults };
         if self.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
             left.file = self.superblock().orphan_file_inode();
         }
         if let Some(file) = left.file {
-            self.orphan_file(file, &mut left.in_file)?;
+            let mut named = Vec::new();
+            self.orphan_file(file, &mut named)?;
+            for ino in named {
+                match self.check_orphan(ino) {
+                    Ok(_) => left.in_file.push(ino),
+                    Err(Error::Corrupt(fault)) => left.faults.push(fault),
+                    Err(error) => return Err(error),
+                }
+            }
         }
-        left.all().try_for_each(|ino| self.check_orphan(ino))?;
         Ok(left)
     }
 
@@ -217,14 +233,26 @@ impl Ext4 {
     pub(crate) fn free_left_over(&self, left: &LeftOver) -> Result<()> {
         let orphans = &self.writer()?.orphans;
         left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
+        if !left.faults.is_empty() {
+            // Otherwise nothing may change that says where the list begins.
+            self.changing(1, 0, |change| {
+                change.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest()))
+            })?;
+        }
         left.all().try_for_each(|ino| self.free_orphan(ino))?;
         left.file.map_or(Ok(()), |file| self.empty_orphan_file(file))
     }
 
-    /// An orphan has been given to nobody else: its number is taken, and its record says what it was.
-    fn check_orphan(&self, ino: u32) -> Result<()> {
-        self.load_orphan(ino)?;
-        if self.is_inode_taken(ino)? { Ok(()) } else { Err(free_orphan_found(ino)) }
+    /// An orphan that has not become another file: its number is that of a file, and taken, and its
+    /// record says what it was.
+    fn check_orphan(&self, ino: u32) -> Result<InodeInfo> {
+        let sb = self.superblock();
+        if ino < sb.first_ino() || ino > sb.inodes_count() || self.is_hidden(ino) {
+            let kind = CorruptKind::InodeOutOfRange { field: "i_dtime", ino: u64::from(ino) };
+            return Err(Place::new(Structure::Orphan).ino(ino).corrupt(kind).into());
+        }
+        let info = self.load_orphan(ino)?;
+        if self.is_inode_taken(ino)? { Ok(info) } else { Err(free_orphan_found(ino)) }
     }
 
     /// An inode that the volume says is an orphan. One that is not in use is damage, not a stale number of the caller's.
@@ -273,24 +301,24 @@ impl Ext4 {
         })
     }
 
-    fn orphan_list(&self) -> Result<Vec<u32>> {
-        let sb = self.superblock();
+    /// The list of orphans as far as it can be followed, and what is wrong with it there.
+    fn follow_list(&self) -> Result<(Vec<u32>, Option<Corrupt>)> {
         let mut orphans = Vec::new();
         let mut seen = std::collections::HashSet::new();
-        let mut next = sb.last_orphan();
+        let mut next = self.superblock().last_orphan();
         while let Some(ino) = next {
-            let place = Place::new(Structure::Orphan).ino(ino);
-            if ino < sb.first_ino() || ino > sb.inodes_count() {
-                let kind = CorruptKind::InodeOutOfRange { field: "i_dtime", ino: u64::from(ino) };
-                return Err(place.corrupt(kind).into());
-            }
             if !seen.insert(ino) {
-                return Err(place.corrupt(CorruptKind::Loop { what: "the list of orphans" }).into());
+                let place = Place::new(Structure::Orphan).ino(ino);
+                return Ok((orphans, Some(place.corrupt(CorruptKind::Loop { what: "the list of orphans" }))));
+            }
+            match self.check_orphan(ino) {
+                Ok(info) => next = info.fields().next_orphan(),
+                Err(Error::Corrupt(fault)) => return Ok((orphans, Some(fault))),
+                Err(error) => return Err(error),
             }
             orphans.push(ino);
-            next = self.load_orphan(ino)?.fields().next_orphan();
         }
-        Ok(orphans)
+        Ok((orphans, None))
     }
 
     fn orphan_file(&self, ino: u32, orphans: &mut Vec<u32>) -> Result<()> {

@@ -122,6 +122,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
+    app.warn_of(image, &volume);
     if options.quota && !volume.ext4().superblock().features().ro_compat.contains(RoCompat::QUOTA) {
         app.note(format_args!("{image}: it has no quotas, and none are kept: tune2fs -O quota makes them"));
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use extern4_block::MemoryDevice;
 use extern4_ext4::{Error, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
+use extern4_testkit::tools;
 use extern4_vfs::*;
 
 use crate::memory;
-use crate::model::{open, session};
+use crate::model::{open, open_for_writing, session};
 
 const THREADS: u64 = 4;
 
@@ -105,13 +106,50 @@ fn refuse_as_it_was(options: &'static [&'static str], script: &str) -> Option<St
 
 const KINDS: [&[&str]; 2] = [&["-t", "ext4", "-J", "size=4"], &["-t", "ext4", "-O", "^has_journal"]];
 
+/// Lists of orphans that name an inode that cannot be one: a word of the warning, and commands for
+/// `debugfs`.
+const IMPOSSIBLE: [(&str, &str); 9] = [
+    ("not in use", "ssv last_orphan 4000"),
+    ("not in use", "ssv last_orphan 20"),
+    ("not in use", "freei <13>;ssv last_orphan 13"),
+    ("99999", "ssv last_orphan 99999"),
+    ("inode 2", "ssv last_orphan 2"),
+    ("inode 8", "ssv last_orphan 8"),
+    ("99999", "unlink f;sif <12> links_count 0;sif <12> dtime 99999;ssv last_orphan 12"),
+    (
+        "loop",
+        "unlink f;unlink g;sif <12> links_count 0;sif <12> dtime 13;sif <13> links_count 0;sif <13> dtime 12;\
+         ssv last_orphan 12",
+    ),
+    ("loop", "sif <12> dtime 13;sif <13> dtime 12;ssv last_orphan 12"),
+];
+
+/// As Linux opens it. Orphans before the one that is impossible are freed.
 #[test]
-fn orphans_that_are_free_inodes_are_damage_and_leave_the_volume_as_it_was() {
+fn a_list_of_orphans_that_names_an_impossible_inode_ends_there() {
     for options in KINDS {
-        // Never used, never used in a group that is, and freed.
-        for script in ["ssv last_orphan 4000\n", "ssv last_orphan 20\n", "freei <13>\nssv last_orphan 13\n"] {
-            let Some(error) = refuse_as_it_was(options, script) else { return };
-            assert!(error.contains("not in use"), "{script}: {error}");
+        for (wrong, script) in IMPOSSIBLE {
+            let spec = ImageSpec::new("impossible orphans", 16 << 20, options);
+            if !spec.can_run() {
+                return;
+            }
+            let image = spec.build();
+            let script = script.replace(';', "\n");
+            image.debugfs(&format!("write /etc/passwd f\nwrite /etc/passwd g\n{script}\n"));
+            let fs = open_for_writing(&image.path);
+            let warnings = fs.warnings().join("\n");
+            assert!(warnings.to_lowercase().contains(wrong), "{script}: {warnings}");
+            let session = session(fs.clone() as _);
+            session.mkdir("/d", 0o755).expect("it can be changed");
+            drop(session);
+            fs.close().expect("it can be closed");
+            drop(fs);
+            if !script.contains("freei") {
+                tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{script}: {e}"));
+            }
+            let again = open_for_writing(&image.path);
+            assert!(again.warnings().is_empty(), "{script}: {:?}", again.warnings());
+            again.close().expect("it can be closed");
         }
     }
 }
