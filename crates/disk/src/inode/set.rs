@@ -6,6 +6,7 @@ use super::{
     BASE_SIZE, DeviceNumber, EXTRA_SIZE, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra,
     Rules,
 };
+use crate::feature::RoCompat;
 use crate::superblock::Superblock;
 use crate::time::Timestamp;
 
@@ -17,10 +18,13 @@ impl Inode {
         base.i_generation.set(generation);
         let mut extra = RawInodeExtra::new_zeroed();
         let room = usize::from(sb.inode_size()).saturating_sub(BASE_SIZE);
-        let (least, wanted) = sb.extra_isize();
-        // What the superblock asks for, as far as this crate knows the fields and the record has room.
-        let isize = usize::from(least.max(wanted)).clamp(0, EXTRA_SIZE).min(room) & !3;
-        let isize = if room >= EXTRA_SIZE && isize == 0 { EXTRA_SIZE } else { isize };
+        // All fields that this crate knows, and as much as the superblock asks for, as far as the
+        // record has room.
+        let (least, wanted) = match sb.features().ro_compat.contains(RoCompat::EXTRA_ISIZE) {
+            true => sb.extra_isize(),
+            false => (0, 0),
+        };
+        let isize = EXTRA_SIZE.max(least.max(wanted).into()).min(room) & !3;
         extra.i_extra_isize.set(u16::try_from(isize).unwrap_or(0));
         let kind = FileKind::of_mode(mode).unwrap_or(FileKind::None);
         Self { base, extra, ino, kind, rules: Rules::of(sb) }

@@ -29,6 +29,7 @@ mod overwrites;
 mod power;
 mod quota;
 mod recovery;
+mod record_size;
 mod removal;
 mod reserve;
 mod sharing;
