@@ -22,8 +22,8 @@ pub struct Timestamp {
 impl Timestamp {
     /// The first time an inode can say: 1901-12-13 20:45:52.
     pub const MIN: Self = Self { seconds: -0x8000_0000, nanos: 0 };
-    /// The last one: 2446-05-10 22:38:55, if the inode has the extra bits.
-    pub const MAX: Self = Self { seconds: 0x3_7fff_ffff, nanos: NANOS - 1 };
+    /// The last one that is stored: 2446-05-10 22:38:55, if the inode has the extra bits.
+    pub const MAX: Self = Self { seconds: 0x3_7fff_ffff, nanos: 0 };
 
     /// The time in an inode's field and its extra bits; inodes without these give `None`.
     ///
@@ -35,9 +35,13 @@ impl Timestamp {
         Self { seconds: low + (epochs << 32), nanos: (extra >> 2).min(NANOS - 1) }
     }
 
-    /// The field and the extra bits for this time, or the nearest to it that can be said.
+    /// The field and the extra bits for this time, or for the nearest to it that an inode can hold.
+    /// As with Linux, the first and the last second have no nanoseconds.
     pub fn encode(self) -> (u32, u32) {
-        let time = self.clamp(Self::MIN, Self::MAX);
+        let mut time = self.clamp(Self::MIN, Self::MAX);
+        if time.seconds == Self::MIN.seconds {
+            time.nanos = 0;
+        }
         let [a, b, c, d, ..] = time.seconds.to_le_bytes();
         let low = u32::from_le_bytes([a, b, c, d]);
         // Exact: what the signed low half leaves is a multiple of 2^32 from 0 to 3 * 2^32.
@@ -83,7 +87,8 @@ mod tests {
             let time = Timestamp { seconds, nanos: 999_999_999 };
             let extra = extra | 999_999_999 << 2;
             assert_eq!(Timestamp::decode(field, Some(extra)), time);
-            assert_eq!(time.encode(), (field, extra));
+            let is_end = [Timestamp::MIN.seconds, Timestamp::MAX.seconds].contains(&seconds);
+            assert_eq!(time.encode(), (field, if is_end { extra & EPOCH_MASK } else { extra }));
         }
     }
 

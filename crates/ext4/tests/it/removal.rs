@@ -294,7 +294,9 @@ fn a_leaf_without_extents_is_freed() {
         image.debugfs(&format!("freeb {data}\nsif f size 0\nsif f blocks {}\n", 2 * depth));
         let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
         file.write_all_at(&[0; 2], 5000 * BLOCK + 2).expect("it is written");
-        change_soundly(&format!("{depth} deep"), &image, |session| session.unlink("/f").expect("it is there"));
+        change_soundly(&format!("{depth} deep"), &image, |session| {
+            session.unlink("/f").expect("it is there")
+        });
     }
 }
 
