@@ -294,6 +294,7 @@ struct Rules {
     large_dir: bool,
     bit64: bool,
     project: bool,
+    short_ids: bool,
     os: CreatorOs,
 }
 
@@ -308,6 +309,7 @@ impl Rules {
             large_dir: features.incompat.contains(Incompat::LARGEDIR),
             bit64: features.incompat.contains(Incompat::BIT64),
             project: features.ro_compat.contains(RoCompat::PROJECT),
+            short_ids: sb.has_short_ids(),
             os: sb.creator_os(),
         }
     }
@@ -477,12 +479,26 @@ impl Inode {
 
     /// The owner.
     pub fn uid(&self) -> u32 {
-        join16(self.base.i_uid.get(), self.owner_high(self.base.l_i_uid_high))
+        self.shown_id(self.stored_uid())
     }
 
     /// The group.
     pub fn gid(&self) -> u32 {
+        self.shown_id(self.stored_gid())
+    }
+
+    /// The owner, also where users have 16 bits: quotas count by all that is stored.
+    pub fn stored_uid(&self) -> u32 {
+        join16(self.base.i_uid.get(), self.owner_high(self.base.l_i_uid_high))
+    }
+
+    /// The group, also where groups have 16 bits.
+    pub fn stored_gid(&self) -> u32 {
         join16(self.base.i_gid.get(), self.owner_high(self.base.l_i_gid_high))
+    }
+
+    const fn shown_id(&self, id: u32) -> u32 {
+        if self.rules.short_ids { id & 0xffff } else { id }
     }
 
     fn owner_high(&self, field: U16) -> u16 {

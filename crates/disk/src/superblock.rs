@@ -332,6 +332,7 @@ pub struct Superblock {
     raw: RawSuperblock,
     geometry: Geometry,
     seed: ChecksumSeed,
+    short_ids: bool,
 }
 
 impl Superblock {
@@ -364,10 +365,22 @@ impl Superblock {
             ChecksumSeed::of_uuid(&raw.s_uuid)
         };
         let geometry = Geometry::of_superblock(&raw, at)?;
-        let sb = Self { raw, geometry, seed };
+        let sb = Self { raw, geometry, seed, short_ids: false };
         sb.check_inodes(at)?;
         sb.check_blocks(at)?;
         Ok(sb)
+    }
+
+    /// The same volume with users and groups of 16 bits (`nouid32`): inodes decoded by it leave their upper halves aside.
+    #[must_use]
+    pub fn with_short_ids(mut self, short_ids: bool) -> Self {
+        self.short_ids = short_ids;
+        self
+    }
+
+    /// Whether users and groups have 16 bits.
+    pub const fn has_short_ids(&self) -> bool {
+        self.short_ids
     }
 
     fn check_inodes(&self, at: Place) -> Result<(), Corrupt> {

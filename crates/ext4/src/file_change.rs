@@ -104,7 +104,7 @@ impl Ext4 {
         for piece in &pieces[..count] {
             let (part, behind) = rest.split_at(piece.len);
             rest = behind;
-            result = result.and_then(|()| self.cache.write_bytes(piece.start, part));
+            result = result.and_then(|()| self.write_contents(piece.start, part));
         }
         // Also if one has failed, for those before it have been written.
         node.note_written(transactions.next_flush());
@@ -243,7 +243,7 @@ impl Ext4 {
             let RunKind::Mapped { physical } = run.kind else { break };
             let part = usize::try_from((run.end() << bits) - at).unwrap_or(usize::MAX).min(data.len() - done);
             let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
-            self.cache.write_bytes(start, &data[done..done + part])?;
+            self.write_contents(start, &data[done..done + part])?;
             done += part;
         }
         Ok(done)
@@ -419,22 +419,31 @@ impl Ext4 {
         }
         let (whole, tail) = data.split_at(data.len() & !(size - 1));
         if !whole.is_empty() {
-            self.cache.write_bytes(target, whole)?;
+            self.write_contents(target, whole)?;
         }
         if tail.is_empty() { Ok(()) } else { self.write_padded(target + whole.len() as u64, 0, tail) }
+    }
+
+    /// Writes contents of a file to the device. Where the mount asks for that, a failure ends all changes.
+    fn write_contents(&self, target: u64, data: &[u8]) -> Result<()> {
+        let written = self.cache.write_bytes(target, data);
+        if written.is_err() && self.aborts_on_data_error {
+            self.writer()?.transactions.abort();
+        }
+        Ok(written?)
     }
 
     /// Writes whole blocks: `skip` zeroes, `data`, and zeroes.
     fn write_padded(&self, target: u64, skip: usize, data: &[u8]) -> Result<()> {
         let len = (skip + data.len()).next_multiple_of(to_usize(self.superblock().block_size()));
         if len == data.len() {
-            return Ok(self.cache.write_bytes(target, data)?);
+            return self.write_contents(target, data);
         }
         let mut blocks = Vec::with_capacity(len);
         blocks.resize(skip, 0);
         blocks.extend_from_slice(data);
         blocks.resize(len, 0);
-        Ok(self.cache.write_bytes(target, &blocks)?)
+        self.write_contents(target, &blocks)
     }
 
     /// Writes zeroes over what is in a range of one block, if the block has been written.
@@ -449,7 +458,7 @@ impl Ext4 {
         let Some(mapped) = self.run_at(info, from)?.mapped() else { return Ok(()) };
         // OK: less than a block.
         let zeroes = vec![0; (to - from) as usize];
-        Ok(self.cache.write_bytes((mapped.start << bits) + from % (1 << bits), &zeroes)?)
+        self.write_contents((mapped.start << bits) + from % (1 << bits), &zeroes)
     }
 
     /// Writes zeroes behind a file that ends at `size`, up to the end of its last block.

@@ -27,7 +27,7 @@ use crate::journal;
 use crate::lazy_times::LazyTimes;
 use crate::mmp::{self, Guard};
 use crate::superblock::{self, Backup};
-use crate::writer::{Writer, check_writable};
+use crate::writer::{Writer, check_needs_no_recovery, check_writable};
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// The device that holds the journal, for a volume that does not hold its own.
     pub journal_device: Option<Arc<dyn BlockDevice>>,
-    /// Read the volume as its blocks stand, although its journal knows better (`noload`). What is then read may be
-    /// half of a change.
+    /// Leave the journal aside (`noload`). A volume that is only read is read as its blocks stand, which may be half of a
+    /// change. One that is opened for writing must need no recovery; it is then changed as one without a journal.
     pub ignore_journal: bool,
     /// Read the volume even while another host writes to it.
     pub shared: bool,
@@ -70,6 +70,20 @@ pub struct OpenOptions {
     /// Whether the device is told of blocks as soon as they are free for good (`discard`); `None` for what the superblock says. A device that
     /// fails at it is not told any more.
     pub discard: Option<bool>,
+    /// Whether the journal has checksums (`journal_checksum`, `nojournal_checksum`). `None` for those that it has, and on a
+    /// volume with checksums of metadata for checksums of version 3.
+    pub journal_checksum: Option<bool>,
+    /// ACLs count, are shown and can be set; without them (`noacl`) only permission bits count.
+    pub acls: bool,
+    /// Attributes of users are shown and can be set (`nouser_xattr` says that they are not).
+    pub user_attributes: bool,
+    /// Users and groups have 16 bits (`nouid32`): upper halves are not read, and ids that need them are stored as 65534.
+    pub short_ids: bool,
+    /// No directory grows beyond this many KiB (`max_dir_size_kb`); 0 for no such limit.
+    pub max_dir_kib: u32,
+    /// Contents of a file that the device cannot write end all changes, as damage does (`data_err=abort`); otherwise
+    /// only the writer is told.
+    pub abort_on_data_error: bool,
     /// Told why, when a volume with multiple mount protection is given up since another host has taken it, or may have. Called once, by
     /// a thread that has nothing else to do then.
     pub on_loss: Option<fn(&str)>,
@@ -97,6 +111,12 @@ impl Default for OpenOptions {
             reserved_clusters: None,
             ignore_limits: false,
             discard: None,
+            journal_checksum: None,
+            acls: true,
+            user_attributes: true,
+            short_ids: false,
+            max_dir_kib: 0,
+            abort_on_data_error: false,
             on_loss: None,
             #[cfg(feature = "lab")]
             block_cache: None,
@@ -151,6 +171,14 @@ pub struct Ext4 {
     pub(crate) kept: Kept,
     /// Nobody has more than his quota.
     pub(crate) heeds_limits: bool,
+    /// ACLs count.
+    pub(crate) has_acls: bool,
+    /// Users may have attributes.
+    pub(crate) has_user_attributes: bool,
+    /// The largest size of a directory, if it is limited, in blocks.
+    pub(crate) max_dir_blocks: Option<u64>,
+    /// Contents that cannot be written end all changes.
+    pub(crate) aborts_on_data_error: bool,
     /// Keeps other hosts from it.
     guard: Option<Guard>,
     warnings: Vec<String>,
@@ -202,7 +230,7 @@ impl Ext4 {
 
     fn assemble_writable(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let fs = Self::assemble(Arc::clone(device), options)?;
-        check_writable(&fs.superblock, options.superblock.is_some())?;
+        check_writable(&fs.superblock, options)?;
         Ok(fs)
     }
 
@@ -210,7 +238,9 @@ impl Ext4 {
     fn begin_writing(fs: Self, device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let mut fs = fs;
         let mut journal = None;
-        if let Some((emptied, replayed)) = journal::empty(&fs, options)? {
+        if options.ignore_journal {
+            check_needs_no_recovery(&fs.superblock)?;
+        } else if let Some((emptied, replayed)) = journal::empty(&fs, options)? {
             journal = Some(emptied);
             if replayed.is_some() {
                 // What stands on the device now is not what was read before.
@@ -262,6 +292,7 @@ impl Ext4 {
         let raw = superblock::read(&device, options.superblock)?;
         check_features(&raw)?;
         let superblock = Superblock::from_raw(raw, Place::new(Structure::Superblock))?;
+        let superblock = superblock.with_short_ids(options.short_ids);
         superblock::check_size(&device, &superblock)?;
         let (geometry, defaults) = (superblock.geometry(), superblock.default_mount_options());
         let cache = CacheOptions {
@@ -294,6 +325,12 @@ impl Ext4 {
             ),
             kept: superblock::kept_blocks(&superblock, options.reserved_clusters),
             heeds_limits: !options.ignore_limits,
+            has_acls: options.acls,
+            has_user_attributes: options.user_attributes,
+            max_dir_blocks: Some(options.max_dir_kib)
+                .filter(|kib| *kib > 0)
+                .map(|kib| (u64::from(kib) << 10).div_ceil(geometry.block_size().into())),
+            aborts_on_data_error: options.abort_on_data_error,
             guard: None,
             warnings: Vec::new(),
             superblock,

@@ -52,6 +52,7 @@ impl Ext4 {
         if u64::from(blocks) + u64::from(MOST_NEW_BLOCKS) > self.most_dir_blocks() {
             return Err(Errno::ENOSPC.into());
         }
+        self.check_dir_limit(dir, name)?;
         if !dir.is_indexed() {
             return Ok(());
         }
@@ -69,6 +70,9 @@ impl Ext4 {
         self.check_name(dir, name)?;
         if dir.is_inline() {
             return Ok(true);
+        }
+        if self.max_dir_blocks.is_some() {
+            return Ok(false);
         }
         let blocks = u64::from(dir.len_blocks(self)?);
         let has_blocks = blocks + OTHERS * u64::from(MOST_NEW_BLOCKS) <= self.most_dir_blocks();
@@ -152,6 +156,14 @@ impl Ext4 {
         // Without the feature the upper half of a directory's size is not counted.
         let large = self.superblock().features().incompat.contains(Incompat::LARGEDIR);
         if large { MOST_TREE_BLOCKS } else { u64::from(u32::MAX / self.superblock().block_size()) }
+    }
+
+    /// Refuses a name that makes `dir` grow beyond the limit of directories (`max_dir_size_kb`).
+    fn check_dir_limit(&self, dir: &InodeInfo, name: &[u8]) -> Result<()> {
+        let Some(most) = self.max_dir_blocks else { return Ok(()) };
+        let grows_by = u64::from(self.new_blocks_for_name(dir, name)?);
+        let is_beyond = grows_by > 0 && u64::from(dir.len_blocks(self)?) + grows_by > most;
+        if is_beyond { Err(Errno::ENOSPC.into()) } else { Ok(()) }
     }
 
     /// Whether `dir` may have such a name at all.

@@ -34,7 +34,7 @@ impl FileSystem for Ext4 {
             name: "ext4",
             name_max: NAME_MAX,
             read_only: self.writer.is_none(),
-            acl: true,
+            acl: self.has_acls,
             fast_may_exec: true,
             casefold: self.superblock().features().incompat.contains(Incompat::CASEFOLD),
             bsd_groups: self.bsd_groups,

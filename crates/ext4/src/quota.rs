@@ -51,7 +51,7 @@ pub(crate) struct Owners([u32; Kind::ALL.len()]);
 
 impl Owners {
     pub(crate) fn of(inode: &Fields) -> Self {
-        Self([inode.uid(), inode.gid(), inode.project()])
+        Self([inode.stored_uid(), inode.stored_gid(), inode.project()])
     }
 
     /// Those of a new inode in directory `parent`.

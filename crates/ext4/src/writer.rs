@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use extern4_block::{BlockDevice, Pin, Unsealed};
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
-use extern4_disk::journal::Tid;
+use extern4_disk::journal::{ChecksumVersion, Tid};
 use extern4_disk::superblock::{
     CreatorOs, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock,
 };
@@ -43,6 +43,8 @@ pub(crate) struct Writer {
     pub(crate) zones: SystemZones,
     /// Whose contents go through the journal.
     pub(crate) journaling: Journaling,
+    /// Changes go through a journal: the volume may have one that is left aside.
+    uses_journal: bool,
     spread: AtomicU32,
     /// Why the first removed file could not be freed, of those that could not.
     unfreed: Mutex<Option<Error>>,
@@ -66,7 +68,7 @@ const WRITABLE: Features = Features {
 };
 
 /// Refuses, by name, to write to what this crate only reads.
-pub(crate) fn check_writable(sb: &Superblock, backup: bool) -> Result<(), Unsupported> {
+pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(), Unsupported> {
     let features = sb.features();
     let beyond = Features {
         compat: features.compat.difference(WRITABLE.compat),
@@ -77,7 +79,7 @@ pub(crate) fn check_writable(sb: &Superblock, backup: bool) -> Result<(), Unsupp
     if !beyond.is_empty() {
         return Err(Unsupported::Writing(beyond));
     }
-    if backup {
+    if options.superblock.is_some() {
         return Err(Unsupported::WritingTo("a backup superblock was asked for"));
     }
     if sb.creator_os() != CreatorOs::Linux {
@@ -86,12 +88,34 @@ pub(crate) fn check_writable(sb: &Superblock, backup: bool) -> Result<(), Unsupp
     if sb.state().contains(State::ERROR) {
         return Err(Unsupported::WritingTo("errors have been found on it; e2fsck mends them"));
     }
-    if sb.journal().is_none() && !sb.state().contains(State::VALID) {
-        return Err(Unsupported::WritingTo(
-            "it was not cleanly unmounted and has no journal; e2fsck mends what that left",
-        ));
+    let uses_journal = sb.journal().is_some() && !options.ignore_journal;
+    if !uses_journal && !sb.state().contains(State::VALID) {
+        let why = "it was not cleanly unmounted and uses no journal; e2fsck mends what that left";
+        return Err(Unsupported::WritingTo(why));
     }
     Ok(())
+}
+
+/// Refuses to write to a volume whose journal would have to be replayed first, and is left aside.
+pub(crate) fn check_needs_no_recovery(sb: &Superblock) -> Result<(), Unsupported> {
+    if sb.features().incompat.contains(Incompat::RECOVER) {
+        let why =
+            "its journal must be replayed first, and noload leaves the journal aside; with ro it can be read";
+        return Err(Unsupported::WritingTo(why));
+    }
+    Ok(())
+}
+
+/// The checksums that the journal is to have, as Linux chooses them; `None` for those that it has.
+fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVersion> {
+    let has_checksums = sb.features().ro_compat.contains(RoCompat::METADATA_CSUM);
+    match (has_checksums, asked) {
+        (_, Some(false)) => Some(ChecksumVersion::None),
+        // The seed of these checksums keeps out the log of a former volume.
+        (true, _) => Some(ChecksumVersion::V3),
+        (false, Some(true)) => Some(ChecksumVersion::V1),
+        (false, None) => None,
+    }
 }
 
 impl Writer {
@@ -101,11 +125,11 @@ impl Writer {
         journal: Option<Journal<Arc<dyn BlockDevice>>>,
         asked: &OpenOptions,
     ) -> Result<Self> {
-        let journaling = Journaling::chosen(fs.superblock(), journal.is_some(), asked.data)?;
+        let uses_journal = journal.is_some();
+        let journaling = Journaling::chosen(fs.superblock(), uses_journal, asked.data)?;
         let mut journal = journal;
-        if fs.superblock().features().ro_compat.contains(RoCompat::METADATA_CSUM) {
-            // The seed of these checksums keeps out the log of a former volume.
-            journal.iter_mut().for_each(Journal::set_checksum_v3);
+        if let Some(checksum) = journal_checksum(fs.superblock(), asked.journal_checksum) {
+            journal.iter_mut().for_each(|journal| journal.set_checksum(checksum));
         }
         let options = asked.commit_interval.map_or_else(Options::default, |interval| Options { interval });
         let space = Arc::new(Space::count(fs)?);
@@ -134,6 +158,7 @@ impl Writer {
             sharing: Sharing::new(fs.superblock(), Blocks::new(asked)),
             zones: SystemZones::of(fs)?,
             journaling,
+            uses_journal,
             spread: AtomicU32::new(0),
             unfreed: Mutex::default(),
         };
@@ -144,12 +169,11 @@ impl Writer {
     /// Says on the device whether the volume is in use.
     fn mark(&self, fs: &Ext4, in_use: bool) -> Result<()> {
         let mut sb = self.totals.lock();
-        let has_journal = sb.journal().is_some();
         let now = now_seconds();
         let raw = sb.raw_mut();
         let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
         let state = State::from_bits_retain(raw.s_state.get());
-        match (has_journal, in_use) {
+        match (self.uses_journal, in_use) {
             (true, true) => raw.s_feature_incompat.set((incompat | Incompat::RECOVER).bits()),
             (true, false) => raw.s_feature_incompat.set((incompat - Incompat::RECOVER).bits()),
             (false, true) => raw.s_state.set((state - State::VALID).bits()),

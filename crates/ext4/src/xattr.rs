@@ -15,24 +15,28 @@ use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 
 /// The prefixes whose attributes users may see; ACLs, inline data and encryption contexts have ways of their own.
-pub(crate) const LISTED: [NameIndex; 4] =
-    [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
+const LISTED: [NameIndex; 4] = [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
 
 impl Ext4 {
     /// The value of the attribute with the full name `name`.
     pub(crate) fn xattr_value(&self, inode: &InodeInfo, name: &[u8]) -> Result<Vec<u8>> {
         match NameIndex::split(name) {
-            Some((index, rest)) if LISTED.contains(&index) => {
+            Some((index, rest)) if self.lists(index) => {
                 self.attribute(inode, index, rest)?.ok_or_else(|| Errno::ENODATA.into())
             }
             _ => Err(Errno::EOPNOTSUPP.into()),
         }
     }
 
+    /// Whether users may see attributes with that prefix.
+    pub(crate) fn lists(&self, index: NameIndex) -> bool {
+        LISTED.contains(&index) && (index != NameIndex::USER || self.has_user_attributes)
+    }
+
     /// Calls `each` with the full name of every attribute that users may see.
     pub(crate) fn list_xattrs(&self, inode: &InodeInfo, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         self.with_attributes(inode, |attrs, _| {
-            for attr in attrs.iter().filter(|attr| LISTED.contains(&attr.index)) {
+            for attr in attrs.iter().filter(|attr| self.lists(attr.index)) {
                 if let Some(name) = attr.full_name() {
                     each(&name);
                 }

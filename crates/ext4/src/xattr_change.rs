@@ -16,7 +16,6 @@ use crate::inode::InodeInfo;
 use crate::mount::Ext4;
 use crate::node::Node;
 use crate::quota::Owners;
-use crate::xattr::LISTED;
 
 impl Ext4 {
     /// Sets the attribute with the full name `name`, or without a value removes it.
@@ -29,7 +28,7 @@ impl Ext4 {
         now: Timespec,
         caps: Caps,
     ) -> Result<()> {
-        let split = NameIndex::split(name).filter(|(index, _)| LISTED.contains(index));
+        let split = NameIndex::split(name).filter(|(index, _)| self.lists(*index));
         let (index, rest) = split.ok_or(Errno::EOPNOTSUPP)?;
         if let Some(value) = value
             && let Some((spot, is_same)) = self.spot_for(inode, (index, rest), value)?

@@ -169,8 +169,8 @@ impl OpenOptions {
         self
     }
 
-    /// Reads the volume as its blocks stand, although its journal may know better (`noload`): what is read may be half of a change. A volume
-    /// that is opened for [writing](Self::write) is recovered all the same.
+    /// Leaves the journal aside (`noload`). What is read may then be half of a change. A volume that is opened for
+    /// [writing](Self::write) must need no recovery, and is changed as one without a journal.
     pub fn ignore_journal(&mut self, ignore: bool) -> &mut Self {
         self.ext4.ignore_journal = ignore;
         self
@@ -179,6 +179,45 @@ impl OpenOptions {
     /// Whether quotas only count: nobody is refused more than he may have (`noquota`); false by default.
     pub fn ignore_limits(&mut self, ignore: bool) -> &mut Self {
         self.ext4.ignore_limits = ignore;
+        self
+    }
+
+    /// Whether the journal of a volume that is opened for writing has checksums, in place of what the volume says
+    /// (`journal_checksum`, `nojournal_checksum`).
+    pub fn journal_checksum(&mut self, checksum: bool) -> &mut Self {
+        self.ext4.journal_checksum = Some(checksum);
+        self
+    }
+
+    /// Whether ACLs count, are shown and can be set (`noacl` says no); true by default.
+    pub fn acls(&mut self, acls: bool) -> &mut Self {
+        self.ext4.acls = acls;
+        self
+    }
+
+    /// Whether `user.` attributes are shown and can be set (`nouser_xattr` says no); true by default.
+    pub fn user_attributes(&mut self, user_attributes: bool) -> &mut Self {
+        self.ext4.user_attributes = user_attributes;
+        self
+    }
+
+    /// Whether users and groups have 16 bits (`nouid32`): the upper halves of ids are not read, and an id that needs one is
+    /// stored as 65534; false by default.
+    pub fn short_ids(&mut self, short_ids: bool) -> &mut Self {
+        self.ext4.short_ids = short_ids;
+        self
+    }
+
+    /// The size, in KiB, beyond which no directory grows (`max_dir_size_kb`); 0, the default, for none.
+    pub fn max_dir_size(&mut self, kib: u32) -> &mut Self {
+        self.ext4.max_dir_kib = kib;
+        self
+    }
+
+    /// Whether file contents that the device cannot write end all changes, as damage does (`data_err=abort`); false by
+    /// default: only the writer is told.
+    pub fn abort_on_data_error(&mut self, abort: bool) -> &mut Self {
+        self.ext4.abort_on_data_error = abort;
         self
     }
 

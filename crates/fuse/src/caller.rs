@@ -18,12 +18,6 @@ use crate::server::Server;
 /// set set-id bits, attributes and flags, or make devices. Not `SYS_RESOURCE`, which no check comes before.
 const CHECKED: Caps = Caps::all().difference(Caps::SYS_RESOURCE);
 
-/// The credentials to act with, where the kernel has checked the caller's.
-fn checked(header: &InHeader) -> Cred {
-    let cred = Cred::new(header.uid, header.gid, &[]);
-    if header.uid == 0 { cred } else { cred.with_caps(CHECKED) }
-}
-
 /// The other groups of a process, which waits for an answer; none of one that cannot be seen from here.
 fn groups(pid: u32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -68,19 +62,29 @@ impl Drop for Acting<'_> {
 }
 
 impl Server {
+    /// The credentials to act with, where the kernel has checked the caller's, or nothing is to be checked.
+    fn cred(&self, header: &InHeader) -> Cred {
+        let cred = Cred::new(header.uid, header.gid, &[]);
+        match (self.config().fakeroot.is_some(), header.uid) {
+            (true, _) => cred.with_caps(Caps::all()),
+            (false, 0) => cred,
+            (false, _) => cred.with_caps(CHECKED),
+        }
+    }
+
     /// A session that acts for the caller at `at`.
     pub(crate) fn session(&self, header: &InHeader, at: &Location) -> Acting<'_> {
         let idle = self.idle.with(Cell::take).flatten();
         let is_his =
             |session: &Session| (session.cred().uid(), session.cred().gid()) == (header.uid, header.gid);
-        let mut session = idle.filter(is_his).unwrap_or_else(|| self.base.with_cred(checked(header)));
+        let mut session = idle.filter(is_his).unwrap_or_else(|| self.base.with_cred(self.cred(header)));
         let home = session.replace_cwd(at.clone());
         Acting { server: self, acting: Some((session, home)) }
     }
 
     /// The same without these capabilities.
     pub(crate) fn session_without(&self, header: &InHeader, at: &Location, without: Caps) -> Session {
-        let cred = checked(header);
+        let cred = self.cred(header);
         let caps = cred.caps() - without;
         self.base.with_cred(cred.with_caps(caps)).at(at)
     }
@@ -88,15 +92,20 @@ impl Server {
     /// The same of who writes and may not keep set-id bits, with his other groups where these matter: a set-group-id bit that is no
     /// privilege stays for members.
     pub(crate) fn session_of_writer(&self, header: &InHeader, at: &Location) -> Session {
+        if self.config().fakeroot.is_some() {
+            return self.session_without(header, at, Caps::empty());
+        }
         let attr = at.attr();
         let is_mark = attr.mode & 0o2010 == 0o2000 && attr.gid != header.gid;
         let groups = if is_mark { groups(header.pid) } else { Vec::new() };
         let cred = Cred::new(header.uid, header.gid, &groups);
-        self.base.with_cred(cred.with_caps(checked(header).caps() - Caps::FSETID)).at(at)
+        self.base.with_cred(cred.with_caps(self.cred(header).caps() - Caps::FSETID)).at(at)
     }
 
     /// A session with no more rights than a request tells of, for questions about rights.
     pub(crate) fn session_unchecked(&self, header: &InHeader, at: &Location) -> Session {
-        self.base.with_cred(Cred::new(header.uid, header.gid, &[])).at(at)
+        let cred = Cred::new(header.uid, header.gid, &[]);
+        let cred = if self.config().fakeroot.is_some() { cred.with_caps(Caps::all()) } else { cred };
+        self.base.with_cred(cred).at(at)
     }
 }

@@ -26,6 +26,8 @@ const MAX_BACKGROUND: u16 = 64;
 fn wanted(config: &Config, rings: bool) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);
+    // With it, the kernel would check permissions itself.
+    wanted.set(Features::POSIX_ACL, config.fakeroot.is_none());
     wanted.set(Features::WRITEBACK_CACHE, config.writeback);
     wanted.set(Features::OVER_IO_URING, rings);
     wanted

@@ -47,8 +47,14 @@ pub struct MountOptions {
     pub nodiratime: bool,
     /// Symbolic links are not followed.
     pub nosymfollow: bool,
-    /// Other users may use it, too. For root they always may.
+    /// Times alone are written late: the mount table says so, if the mount is root's.
+    pub lazytime: bool,
+    /// Other users may use it, too. A mount that root makes serves them in any case, unless it is `private`.
     pub allow_other: bool,
+    /// Only the user who mounts may use it.
+    pub private: bool,
+    /// The kernel leaves permissions to the server ([`Config::fakeroot`](crate::Config::fakeroot)).
+    pub unchecked: bool,
     /// Every change is synchronous.
     pub sync: bool,
     /// Changes of names are synchronous.
@@ -79,7 +85,9 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
-    write!(data, ",user_id={uid},group_id={gid},default_permissions,allow_other").expect("memory");
+    write!(data, ",user_id={uid},group_id={gid}").expect("memory");
+    data.push_str(if options.unchecked { "" } else { ",default_permissions" });
+    data.push_str(if options.private { "" } else { ",allow_other" });
     write!(data, ",max_read={MAX_READ_BYTES}").expect("memory");
     let attach = |(image, bytes): &(PathBuf, _)| loop_device::attach(image, bytes, !options.read_only);
     let not_blk = match options.blk.as_ref().map(attach) {
@@ -168,7 +176,7 @@ pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
 
 /// The options as words for `fusermount3`.
 fn words(options: &MountOptions) -> String {
-    let mut words = format!("subtype=extern4,default_permissions,max_read={MAX_READ_BYTES},fsname=");
+    let mut words = format!("subtype=extern4,max_read={MAX_READ_BYTES},fsname=");
     for char in options.source.to_string_lossy().chars() {
         if matches!(char, ',' | '\\') {
             words.push('\\');
@@ -176,13 +184,14 @@ fn words(options: &MountOptions) -> String {
         words.push(char);
     }
     let more = [
+        (!options.unchecked, ",default_permissions"),
         (options.read_only, ",ro"),
         (options.noexec, ",noexec"),
         (options.noatime, ",noatime"),
         (options.nosymfollow, ",nosymfollow"),
         (options.sync, ",sync"),
         (options.dirsync, ",dirsync"),
-        (options.allow_other, ",allow_other"),
+        (options.allow_other && !options.private, ",allow_other"),
     ];
     words.extend(more.into_iter().filter(|(wanted, _)| *wanted).map(|(_, word)| word));
     words
@@ -197,6 +206,7 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags.set(MountFlags::NOATIME, options.noatime);
     flags.set(MountFlags::NODIRATIME, options.nodiratime);
     flags.set(MountFlags::STRICTATIME, options.strictatime);
+    flags.set(MountFlags::LAZYTIME, options.lazytime);
     flags.set(MountFlags::NOSYMFOLLOW, options.nosymfollow);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);

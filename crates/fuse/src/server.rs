@@ -8,7 +8,7 @@ use extern4_sync::bravo::Bravo;
 use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
 use extern4_vfs::{Attr, Cred, Errno, Location, Namespace, Result, Session, SuperBlock};
 
-use crate::abi::{Features, MINOR_PRUNE, Opcode};
+use crate::abi::{Features, InHeader, MINOR_PRUNE, Opcode};
 use crate::caller::Idle;
 use crate::handles::Handles;
 use crate::meter::{Meter, Operation};
@@ -57,6 +57,13 @@ pub struct Config {
     /// Show every file as this user's and this group's. What belongs to whom on the volume stays as it is, and so does what is made: it
     /// belongs to who makes it.
     pub owner: (Option<u32>, Option<u32>),
+    /// Serve only this user and root (`allow_root`): others get `EACCES`. The kernel must ask for that, so it goes with a
+    /// `lifetime` of nothing and with [`opens`](Self::opens).
+    pub only: Option<u32>,
+    /// The user and the group who mount, to act as root on the volume (`fakeroot`): no permission is missing. It is for mounts that
+    /// serve this user only, whose permissions the kernel does not check, and goes with a `lifetime` of nothing. See
+    /// [`Server::attr_for_kernel`].
+    pub fakeroot: Option<(u32, u32)>,
     /// Let the kernel keep what is written, and hand it over later in larger pieces; until then it alone knows sizes and times of files.
     /// Where there is no room any more, only `fsync(2)` and `close(2)` tell. Goes with [`opens`](Self::opens).
     pub writeback: bool,
@@ -80,6 +87,8 @@ impl Default for Config {
             max_known: usize::MAX,
             max_ring_bytes: usize::MAX,
             owner: (None, None),
+            only: None,
+            fakeroot: None,
             writeback: false,
             opens: false,
             transport: Transport::default(),
@@ -167,7 +176,11 @@ impl Server {
     /// has done what it came for. It would ask for the same once more otherwise. The shortest time that the protocol knows, which
     /// Linux makes a tick of its clock.
     pub(crate) fn moment(&self) -> Duration {
-        self.config.lifetime.max(Duration::from_nanos(1))
+        if self.config.only.is_some() || self.config.fakeroot.is_some() {
+            Duration::ZERO
+        } else {
+            self.config.lifetime.max(Duration::from_nanos(1))
+        }
     }
 
     /// The attributes as the kernel is told of them.
@@ -175,6 +188,14 @@ impl Server {
         let (uid, gid) = self.config.owner;
         let attr = location.attr();
         Attr { uid: uid.unwrap_or(attr.uid), gid: gid.unwrap_or(attr.gid), ..attr }
+    }
+
+    /// The attributes with a name, or after a change. With `fakeroot` these say that the file is the caller's: without
+    /// capabilities the kernel lets only an owner set ACLs or link set-id files, by the attributes that it was told last. It asks
+    /// for them once more before it shows them, and is then told the owner on the volume.
+    pub(crate) fn attr_for_kernel(&self, location: &Location) -> Attr {
+        let attr = self.attr(location);
+        self.config.fakeroot.map_or(attr, |(uid, gid)| Attr { uid, gid, ..attr })
     }
 
     /// Lets go of every file that the kernel knew or had open, which it no longer does.
@@ -325,6 +346,9 @@ impl Server {
         if self.is_broken() && changes(opcode) {
             return Err(Errno::EROFS.into());
         }
+        if !self.serves(opcode, request.header.uid) {
+            return Err(Errno::EACCES.into());
+        }
         match opcode {
             Op::Init => self.init(request, body),
             // Nothing waits that could be cut short.
@@ -396,6 +420,33 @@ fn is_normal(opcode: Opcode, error: Errno) -> bool {
         // The question was whether it may.
         Opcode::Access => matches!(error, Errno::EACCES | Errno::EROFS),
         _ => false,
+    }
+}
+
+impl Server {
+    /// Whether the caller may do what only the superuser may. All that a request tells of capabilities is the user.
+    pub(crate) fn is_superuser(&self, header: &InHeader) -> bool {
+        header.uid == 0 || self.config.fakeroot.is_some()
+    }
+
+    /// Whether this user is served. What comes of an open file has been allowed before, and the kernel itself may ask for it.
+    fn serves(&self, opcode: Opcode, uid: u32) -> bool {
+        use Opcode as Op;
+        let only = self.config.only.unwrap_or(uid);
+        uid == 0
+            || uid == only
+            || has_no_reply(opcode)
+            || matches!(
+                opcode,
+                Op::Init
+                    | Op::Destroy
+                    | Op::Read
+                    | Op::Write
+                    | Op::Flush
+                    | Op::Fsync
+                    | Op::Release
+                    | Op::Releasedir
+            )
     }
 }
 

@@ -1,7 +1,7 @@
 //! An open journal: its superblock, and a way to read its blocks.
 
 use extern4_block::{BlockDevice, BlockWriter};
-use extern4_disk::journal::{JournalSuperblock, Tid};
+use extern4_disk::journal::{ChecksumVersion, JournalSuperblock, Tid};
 use extern4_disk::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
 use zerocopy::IntoBytes;
@@ -115,12 +115,12 @@ impl<D: BlockDevice> Journal<D> {
         self.write_superblock()
     }
 
-    /// Has every block of the log carry a checksum of version 3, as Linux does on volumes with checksums of metadata. The
+    /// Has the log carry checksums of this version: on volumes with checksums of metadata, Linux has them of version 3. The
     /// device says so from the first transaction on, or when the journal is closed. Does nothing while the log holds
     /// something, nor to a journal of the first version, which has no features.
-    pub fn set_checksum_v3(&mut self) {
+    pub fn set_checksum(&mut self, checksum: ChecksumVersion) {
         if !self.is_dirty() {
-            self.superblock.set_checksum_v3();
+            self.superblock.set_checksum(checksum);
         }
     }
 

@@ -7,11 +7,12 @@ mod options;
 mod remount;
 mod service;
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::{process, thread};
@@ -20,7 +21,7 @@ use extern4::{Backup, Errno, Volume};
 use extern4_disk::feature::RoCompat;
 use extern4_ext4::Unsupported;
 use extern4_fuse::{Config, MountOptions, Mounted, Server, serve};
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
@@ -40,10 +41,12 @@ pub(crate) struct Args {
     #[arg(short, long)]
     foreground: bool,
     /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
-    /// opposites, grpid or nogrpid, bsddf or minixdf, resuid=NUMBER and resgid=NUMBER for whom blocks are kept back, noload (with ro),
+    /// opposites, grpid or nogrpid, bsddf or minixdf, resuid=NUMBER and resgid=NUMBER for whom blocks are kept back, noload for a clean volume or with ro,
+    /// noacl, nouser_xattr, nouid32, max_dir_size_kb=KIB, data_err=abort,
     /// sb=KIB for a copy of the superblock (with ro), discard or nodiscard, for whether the image is told of what is freed,
     /// noquota, so that quotas only count,
-    /// journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere, allow_other, commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
+    /// journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere, allow_other, allow_root; fakeroot, so that the user who mounts acts as root on the volume, alone; fsname=NAME for the mount table;
+    /// commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
     /// fuseblk or nofuseblk, for whether a loop device is made for it, so that sync and umount wait for the volume, which root has where
@@ -85,10 +88,6 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     };
     let image = &image;
-    if options.noload && !options.read_only && !options.remount {
-        app.fail(Status::Usage, "noload: what has not been recovered can only be read; say ro, too");
-        return Ok(());
-    }
     if args.place.path.as_os_str() != "/" {
         app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
         return Ok(());
@@ -97,8 +96,21 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         remount::remount(&args.dir, &args.options, app);
         return Ok(());
     }
+    if options.fsname.is_some() && options.fuseblk == Some(true) {
+        app.fail(Status::Usage, "fsname: the mount table names the block device of a fuseblk mount");
+        return Ok(());
+    }
+    if options.nofail && !image.file.exists() {
+        return Ok(());
+    }
     if !args.foreground && !args.detach {
         return daemon::start(app);
+    }
+    if let Some(mode) = options.mkdir
+        && let Err(error) = DirBuilder::new().recursive(true).mode(mode).create(&args.dir)
+    {
+        app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), host_reason(&error)));
+        return Ok(());
     }
     if let Some(parent) = args.with_parent
         && !end_with(parent)?
@@ -123,6 +135,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     app.warn_of(image, &volume);
+    if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
+        app.fail(Status::Failed, format_args!("{image}: the volume has more than sizelimit={most} bytes"));
+        return Ok(());
+    }
     if options.quota && !volume.ext4().superblock().features().ro_compat.contains(RoCompat::QUOTA) {
         app.note(format_args!("{image}: it has no quotas, and none are kept: tune2fs -O quota makes them"));
     }
@@ -152,8 +168,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         closing.get_or_init(|| close(&last));
     });
     let journaling = Journaling::chosen(&volume, options.data, options.commit_interval());
+    let journaling = journaling.filter(|_| !options.noload);
     let setting = Setting { options: words(&lists, &options, &volume), journaling };
-    let Options { opens, writeback, idmap, lifetime, transport, owner, memory, .. } = options;
+    let only = options.only();
+    let Options { opens, writeback, idmap, lifetime, transport, owner, fakeroot, memory, .. } = options;
     let (max_known, max_ring_bytes) = (memory.known, memory.requests_bytes);
     let config = Config {
         opens,
@@ -162,6 +180,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         lifetime,
         transport,
         owner,
+        only,
+        fakeroot: fakeroot.then(|| (geteuid().as_raw(), getegid().as_raw())),
         max_known,
         max_ring_bytes,
         destroy,
@@ -300,7 +320,10 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
     open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
     open.reserved_for(options.reserved_for.0, options.reserved_for.1).ignore_journal(options.noload);
-    open.ignore_limits(options.noquota);
+    open.ignore_limits(options.noquota).acls(options.acls).user_attributes(options.user_xattr);
+    open.short_ids(!options.uid32)
+        .max_dir_size(options.max_dir_kib)
+        .abort_on_data_error(options.data_err_abort);
     open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
     open.on_loss(|why| error!("nothing is changed any more: {why}"));
     if let Some(interval) = options.commit_interval() {
@@ -318,6 +341,9 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
     if let Some(data) = options.data {
         open.data(data);
     }
+    if let Some(checksum) = options.journal_checksum {
+        open.journal_checksum(checksum);
+    }
     if let Some(journal) = &options.journal {
         open.journal(journal);
     }
@@ -330,10 +356,11 @@ fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
 
 fn mount(image: &Image, volume: &Volume, dir: &Path, options: &Options) -> io::Result<(OwnedFd, Mounted)> {
     let file = image.file.canonicalize()?;
-    let blk = volume.bytes().filter(|_| options.fuseblk.unwrap_or(!options.read_only));
-    let blk = blk.map(|bytes| (file.clone(), bytes));
-    // The image is named so that whoever reads the mount table finds it.
-    let source = Image { file, part: image.part }.to_string().into();
+    let wants_blk = options.fuseblk.unwrap_or(!options.read_only && options.fsname.is_none());
+    let blk = volume.bytes().filter(|_| wants_blk).map(|bytes| (file.clone(), bytes));
+    // The image is named so that readers of the mount table find it.
+    let source =
+        options.fsname.clone().unwrap_or_else(|| Image { file, part: image.part }.to_string()).into();
     let (device, mounted) = extern4_fuse::mount(dir, &MountOptions { source, blk, ..options.mount.clone() })?;
     let Some(reason) = mounted.not_blk() else { return Ok((device, mounted)) };
     let reason = host_reason(reason);
@@ -351,6 +378,12 @@ fn mount(image: &Image, volume: &Volume, dir: &Path, options: &Options) -> io::R
         debug!("{lacks}")
     }
     Ok((device, mounted))
+}
+
+/// How many bytes the volume has by its superblock.
+fn size_bytes(volume: &Volume) -> u64 {
+    let superblock = volume.ext4().superblock();
+    superblock.blocks_count().saturating_mul(superblock.block_size().into())
 }
 
 /// Reads an address that only this machine can reach.

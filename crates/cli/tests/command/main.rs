@@ -10,6 +10,8 @@ mod documents;
 mod encrypted;
 mod experts;
 mod failing;
+mod fakeroot;
+mod fstab;
 mod handles;
 mod hostile;
 mod ioctls;

@@ -37,16 +37,22 @@ impl Inode {
 
     /// Sets the owner.
     pub fn set_uid(&mut self, uid: u32) {
-        let (low, high) = halves(uid);
+        let (low, high) = halves(self.storable(uid));
         self.base.i_uid.set(low);
         self.base.l_i_uid_high.set(high);
     }
 
     /// Sets the group.
     pub fn set_gid(&mut self, gid: u32) {
-        let (low, high) = halves(gid);
+        let (low, high) = halves(self.storable(gid));
         self.base.i_gid.set(low);
         self.base.l_i_gid_high.set(high);
+    }
+
+    /// The id to store for `id`: where ids have 16 bits, one that needs more becomes nobody's, as in Linux.
+    const fn storable(&self, id: u32) -> u32 {
+        const NOBODY: u32 = 65_534;
+        if self.rules.short_ids && id > 0xffff { NOBODY } else { id }
     }
 
     /// Sets the size in bytes.

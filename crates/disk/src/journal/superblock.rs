@@ -355,16 +355,16 @@ impl JournalSuperblock {
         }
     }
 
-    /// Has every block of the log carry a checksum of version 3, in place of checksums of another version. The log must
-    /// be empty. A [`Version::V1`] journal has no features and stays as it is.
-    pub fn set_checksum_v3(&mut self) {
+    /// Has the log carry checksums of this version, in place of another. The log must be empty. A [`Version::V1`] journal has
+    /// no features and stays as it is.
+    pub fn set_checksum(&mut self, checksum: ChecksumVersion) {
         if self.version == Version::V1 {
             return;
         }
-        self.compat.remove(Compat::CHECKSUM);
-        self.incompat.remove(Incompat::CSUM_V2);
-        self.incompat.insert(Incompat::CSUM_V3);
-        self.raw.0.s_checksum_type = CRC32C;
+        self.compat.set(Compat::CHECKSUM, checksum == ChecksumVersion::V1);
+        self.incompat.set(Incompat::CSUM_V2, checksum == ChecksumVersion::V2);
+        self.incompat.set(Incompat::CSUM_V3, checksum == ChecksumVersion::V3);
+        self.raw.0.s_checksum_type = if self.format().checksums_blocks() { CRC32C } else { 0 };
     }
 
     /// The superblock as it is on the disk, its checksum computed anew if the journal has one. What has no meaning to

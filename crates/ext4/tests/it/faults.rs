@@ -11,7 +11,7 @@ use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tree::{Kind, Tree, diff};
 use extern4_vfs::memfs::{MemFs, MemLimits};
-use extern4_vfs::{Errno, Result, Session};
+use extern4_vfs::{Errno, OpenFlags, OpenHow, Resolve, Result, Session};
 
 use crate::memory;
 use crate::model::{
@@ -233,6 +233,36 @@ fn seeds() -> impl Iterator<Item = u64> {
 fn ext4_with_quotas_on_a_device_that_fails() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "quota,project", "-E", ALL_QUOTAS];
     seeds().for_each(|seed| explore(ImageSpec::new("faults-quota", 8 << 20, mke2fs), HABITS, seed + 40));
+}
+
+/// `data_err=abort`: contents that the device does not take end all changes; otherwise only the writer is told.
+#[test]
+fn contents_that_cannot_be_written_end_all_changes_where_that_is_asked_for() {
+    let spec = ImageSpec::new("faults-abort", 8 << 20, &["-t", "ext4", "-b", "1024"]);
+    if !spec.can_run() {
+        return;
+    }
+    let bytes = memory::bytes_of(&spec);
+    for abort_on_data_error in [false, true] {
+        let device = Arc::new(MemoryDevice::new(bytes.clone()));
+        let faulty = Arc::new(FaultDevice::new(Arc::clone(&device) as _));
+        let options = OpenOptions { abort_on_data_error, ..OpenOptions::default() };
+        let fs = Arc::new(Ext4::open_for_writing(Arc::clone(&faulty) as _, &options).expect("it opens"));
+        let session = session(Arc::clone(&fs) as _);
+        let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+        let how = OpenHow { flags, mode: 0o644, resolve: Resolve::empty() };
+        let write = |name: &str| session.open(name, how)?.write_at(&[7; 5000], 0);
+        write("before").expect("a file");
+        faulty.inject(Fault::nth(Request::Write, 0, Effect::Error(EIO)));
+        assert!(write("struck").is_err());
+        assert_eq!(session.mkdir("after", 0o755).is_err(), abort_on_data_error);
+        assert_eq!(fs.close().is_err(), abort_on_data_error);
+        drop((session, fs));
+        let fs = memory::open("data_err", &device);
+        fs.close().expect("close");
+        drop(fs);
+        memory::fsck("data_err", &device);
+    }
 }
 
 #[test]

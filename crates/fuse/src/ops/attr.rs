@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use extern4_vfs::{Access, Attributes, Errno, FileType, How, Location, OpenFlags, Result, SetTime, Timespec};
+use extern4_vfs::{
+    Access, Attr, Attributes, Errno, FileType, How, Location, OpenFlags, Result, SetTime, Timespec,
+};
 
 use crate::abi::{AccessIn, AttrOut, SetattrIn, SetattrValid, StatxOut};
 use crate::attributes::{lifetime, timespec, wire_attr, wire_statx};
@@ -14,15 +16,14 @@ use crate::server::Server;
 impl Server {
     pub(crate) fn getattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let location = self.nodes.get(request.header.nodeid)?;
-        self.put_attr(&location, body)
+        self.put_attr(&self.attr(&location), body)
     }
 
-    fn put_attr(&self, location: &Location, body: &mut Body<'_>) -> Result<()> {
-        let attr = self.attr(location);
+    fn put_attr(&self, attr: &Attr, body: &mut Body<'_>) -> Result<()> {
         let is_dir = attr.kind == FileType::Directory;
         let (attr_valid, attr_valid_nsec) =
             lifetime(if is_dir { self.moment() } else { self.config().lifetime });
-        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(&attr) })
+        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(attr) })
     }
 
     pub(crate) fn statx(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -39,7 +40,7 @@ impl Server {
         if valid == WRITTEN && set.fh != 0 {
             let (mtime, ctime) = (timespec(set.mtime, set.mtimensec), timespec(set.ctime, set.ctimensec));
             self.handles.get(set.fh)?.file.set_written(mtime, ctime)?;
-            return self.put_attr(&location, body);
+            return self.put_attr(&self.attr_for_kernel(&location), body);
         }
         if valid.contains(SetattrValid::SIZE) {
             self.set_size(request, &location, &set, valid)?;
@@ -70,7 +71,7 @@ impl Server {
             let mtime = time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, set.mtime, set.mtimensec);
             session.utimens("", atime, mtime, How::EMPTY)?;
         }
-        self.put_attr(&location, body)
+        self.put_attr(&self.attr_for_kernel(&location), body)
     }
 
     fn set_size(

@@ -201,7 +201,11 @@ impl Server {
     /// The same before a change for which the kernel does not say whether the bits go. All that a request tells of the caller's
     /// capabilities is who he is.
     fn change_without_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
-        if request.header.uid == 0 { Ok(()) } else { self.drop_set_id_bits(request, nodeid, handle) }
+        if self.is_superuser(&request.header) {
+            Ok(())
+        } else {
+            self.drop_set_id_bits(request, nodeid, handle)
+        }
     }
 
     pub(crate) fn fsync(&self, request: &Request<'_>) -> Result<()> {

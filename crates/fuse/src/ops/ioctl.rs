@@ -83,7 +83,7 @@ impl Server {
                 body.push(&label)
             }
             // What only the superuser may do to the whole volume: all that a request tells of his capabilities is who he is.
-            SETFSLABEL | FITRIM | SHUTDOWN if request.header.uid != 0 => Err(Errno::EPERM.into()),
+            SETFSLABEL | FITRIM | SHUTDOWN if !self.is_superuser(&request.header) => Err(Errno::EPERM.into()),
             SETFSLABEL => self.superblock().set_label(until_zero(input)),
             FITRIM => self.trim(input, body),
             SHUTDOWN => self.superblock().shut_down(Shutdown::Flush),

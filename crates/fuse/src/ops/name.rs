@@ -16,7 +16,7 @@ use crate::server::Server;
 impl Server {
     /// What the kernel is told of a node that it may name from then on.
     pub(crate) fn entry(&self, location: Location) -> EntryOut {
-        let attr = self.attr(&location);
+        let attr = self.attr_for_kernel(&location);
         let nodeid = self.nodes.tell(location);
         self.entry_of(nodeid, &attr)
     }

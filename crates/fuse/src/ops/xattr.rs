@@ -27,13 +27,24 @@ impl Server {
         let location = self.nodes.get(request.header.nodeid)?;
         let without = if kill_sgid { Caps::FSETID } else { Caps::empty() };
         let session = self.session_without(&request.header, &location, without);
-        session.set_xattr("", name, value, flags, How::EMPTY)
+        session.set_xattr("", name, value, flags, How::EMPTY)?;
+        self.mode_changed(request.header.nodeid, name);
+        Ok(())
+    }
+
+    /// An ACL changes the permission bits, which a kernel that leaves ACLs to the server does not know.
+    fn mode_changed(&self, nodeid: u64, name: &[u8]) {
+        if !self.has(Features::POSIX_ACL) && name.starts_with(b"system.posix_acl_") {
+            self.attributes_changed(nodeid);
+        }
     }
 
     pub(crate) fn removexattr(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = text(request.text())?;
         let location = self.nodes.get(request.header.nodeid)?;
-        self.session(&request.header, &location).remove_xattr("", name, How::EMPTY)
+        self.session(&request.header, &location).remove_xattr("", name, How::EMPTY)?;
+        self.mode_changed(request.header.nodeid, name);
+        Ok(())
     }
 
     pub(crate) fn getxattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {

@@ -54,7 +54,7 @@ impl Form {
         let superblock = at(VOLUME + 2);
         let mut journal = decode(&bytes[superblock..]);
         let form = empty(checksum, wide).superblock;
-        journal.set_checksum_v3();
+        journal.set_checksum(ChecksumVersion::V3);
         (journal.sequence, journal.compat, journal.incompat) = (form.sequence, form.compat, form.incompat);
         bytes[superblock..superblock + BLOCK].copy_from_slice(journal.encode().as_bytes());
         Self { bytes, opener: external, superblock }

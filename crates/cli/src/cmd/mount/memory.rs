@@ -8,7 +8,7 @@ const FILE_BYTES: u64 = 1400;
 const LEAST_BYTES: u64 = 4 << 20;
 
 /// How much is kept in memory.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     /// Blocks of metadata, in bytes.
     pub(super) blocks_bytes: usize,
@@ -22,10 +22,16 @@ pub(super) struct Memory {
 
 impl Memory {
     /// A third for blocks, half for what the kernel knows, a sixth for what it has forgotten; and beside these caches, a quarter as much for
-    /// requests. `None` if `bytes` are too few.
-    pub(super) fn of(bytes: u64) -> Option<Self> {
+    /// requests.
+    ///
+    /// # Errors
+    /// The least, if `bytes` are too few.
+    pub(super) fn of(bytes: u64) -> Result<Self, String> {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        (bytes >= LEAST_BYTES).then(|| Self {
+        if bytes < LEAST_BYTES {
+            return Err(format!("BYTES, at least {}M", LEAST_BYTES >> 20));
+        }
+        Ok(Self {
             blocks_bytes: part(bytes / 3),
             requests_bytes: part(bytes / 4),
             known: part(bytes / 2 / FILE_BYTES),

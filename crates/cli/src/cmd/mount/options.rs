@@ -1,14 +1,17 @@
 //! The words behind `-o`.
 
+mod words;
+
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use extern4::{Atime, Backup, DataMode, ErrorPolicy};
 use extern4_fuse::{Config, MountOptions, Transport};
+use rustix::process::geteuid;
 
+use self::words::Effect;
 use super::memory::Memory;
-use crate::place::{Image, Part, offset};
+use crate::place::{Image, Part};
 
 /// The words of one `-o`.
 #[derive(Clone)]
@@ -18,16 +21,27 @@ pub(super) struct Words {
     effects: Vec<Effect>,
 }
 
-/// What a word does.
-type Effect = Arc<dyn Fn(&mut Options) + Send + Sync>;
-
-/// The same of a word without a value.
-type Plain = fn(&mut Options);
-
 /// What the words say. Later ones override earlier ones.
+#[derive(Debug)]
 pub(super) struct Options {
     /// Nothing may be changed.
     pub(super) read_only: bool,
+    /// An image that does not exist is no failure.
+    pub(super) nofail: bool,
+    /// The mode of the directory, which is made if it does not exist.
+    pub(super) mkdir: Option<u32>,
+    /// ACLs count.
+    pub(super) acls: bool,
+    /// Users may have attributes.
+    pub(super) user_xattr: bool,
+    /// Users and groups have 32 bits.
+    pub(super) uid32: bool,
+    /// The size beyond which no directory grows; 0 for none.
+    pub(super) max_dir_kib: u32,
+    /// The journal has checksums, if not as the volume says.
+    pub(super) journal_checksum: Option<bool>,
+    /// Contents that cannot be written end all changes.
+    pub(super) data_err_abort: bool,
     /// What is mounted already is to be mounted in another way.
     pub(super) remount: bool,
     /// When reading changes access times.
@@ -60,6 +74,14 @@ pub(super) struct Options {
     pub(super) journal: Option<PathBuf>,
     /// Where in the image the volume starts, in bytes.
     pub(super) offset: Option<u64>,
+    /// The most bytes that the volume may have.
+    pub(super) size_limit: Option<u64>,
+    /// The name that the mount table shows in place of the image.
+    pub(super) fsname: Option<String>,
+    /// Only the mounting user is served, who acts as root on the volume.
+    pub(super) fakeroot: bool,
+    /// Only the mounting user and root are served.
+    pub(super) allow_root: bool,
     /// Whose all files are shown as: user and group.
     pub(super) owner: (Option<u32>, Option<u32>),
     /// Memory for caches.
@@ -80,235 +102,18 @@ pub(super) struct Options {
     pub(super) mount: MountOptions,
 }
 
-/// Every word and what it does. Those that do nothing say what is so anyway.
-const WORDS: &[(&str, Plain)] = &[
-    ("defaults", |_| {}),
-    ("default_permissions", |_| {}),
-    // What only mount(8) and the boot have to know.
-    ("auto", |_| {}),
-    ("noauto", |_| {}),
-    ("user", |_| {}),
-    ("users", |_| {}),
-    ("nouser", |_| {}),
-    ("owner", |_| {}),
-    ("group", |_| {}),
-    ("nofail", |_| {}),
-    ("nogroup", |_| {}),
-    ("noowner", |_| {}),
-    ("nousers", |_| {}),
-    ("fail", |_| {}),
-    ("loop", |_| {}),
-    ("_netdev", |_| {}),
-    ("silent", |_| {}),
-    ("loud", |_| {}),
-    // How a volume is always served.
-    ("acl", |_| {}),
-    ("user_xattr", |_| {}),
-    ("bsdgroups", |o| o.bsd_groups = Some(true)),
-    ("grpid", |o| o.bsd_groups = Some(true)),
-    ("sysvgroups", |o| o.bsd_groups = Some(false)),
-    ("nogrpid", |o| o.bsd_groups = Some(false)),
-    ("bsddf", |o| o.minix_df = false),
-    ("minixdf", |o| o.minix_df = true),
-    ("quota", |o| (o.quota, o.noquota) = (true, false)),
-    ("usrquota", |o| (o.quota, o.noquota) = (true, false)),
-    ("grpquota", |o| (o.quota, o.noquota) = (true, false)),
-    ("prjquota", |o| (o.quota, o.noquota) = (true, false)),
-    ("noquota", |o| (o.quota, o.noquota) = (false, true)),
-    ("discard", |o| o.discard = Some(true)),
-    ("nodiscard", |o| o.discard = Some(false)),
-    ("noload", |o| o.noload = true),
-    ("norecovery", |o| o.noload = true),
-    ("data=ordered", |o| o.data = Some(DataMode::Ordered)),
-    ("data=writeback", |o| o.data = Some(DataMode::Writeback)),
-    ("data=journal", |o| o.data = Some(DataMode::Journal)),
-    ("errors=continue", |o| o.errors = Some(ErrorPolicy::Continue)),
-    ("errors=remount-ro", |o| o.errors = Some(ErrorPolicy::RemountReadOnly)),
-    ("errors=panic", |o| o.errors = Some(ErrorPolicy::Panic)),
-    ("remount", |o| o.remount = true),
-    ("allow_other", |o| o.mount.allow_other = true),
-    ("ro", |o| o.read_only = true),
-    ("rw", |o| o.read_only = false),
-    ("noatime", |o| o.atime = Atime::Never),
-    ("atime", |o| o.atime = Atime::Relative),
-    ("relatime", |o| o.atime = Atime::Relative),
-    ("diratime", |o| o.mount.nodiratime = false),
-    ("nodiratime", |o| o.mount.nodiratime = true),
-    ("norelatime", |o| o.atime = Atime::Strict),
-    ("strictatime", |o| o.atime = Atime::Strict),
-    ("nostrictatime", |o| o.atime = Atime::Relative),
-    ("lazytime", |o| o.lazytime = true),
-    ("nolazytime", |o| o.lazytime = false),
-    ("suid", |o| o.mount.nosuid = false),
-    ("nosuid", |o| o.mount.nosuid = true),
-    ("dev", |o| o.mount.nodev = false),
-    ("nodev", |o| o.mount.nodev = true),
-    ("exec", |o| o.mount.noexec = false),
-    ("noexec", |o| o.mount.noexec = true),
-    ("symfollow", |o| o.mount.nosymfollow = false),
-    ("nosymfollow", |o| o.mount.nosymfollow = true),
-    ("sync", |o| o.mount.sync = true),
-    ("async", |o| (o.mount.sync, o.mount.dirsync) = (false, false)),
-    ("dirsync", |o| o.mount.dirsync = true),
-    ("fuseblk", |o| o.fuseblk = Some(true)),
-    ("nofuseblk", |o| o.fuseblk = Some(false)),
-    ("writeback_cache", |o| o.writeback = true),
-    ("nowriteback_cache", |o| o.writeback = false),
-    ("opens", |o| o.opens = true),
-    ("noopens", |o| o.opens = false),
-    ("idmap", |o| o.idmap = true),
-    ("noidmap", |o| o.idmap = false),
-    ("lifetime=0", |o| o.lifetime = Duration::ZERO),
-    ("transport=auto", |o| o.transport = Transport::Auto),
-    ("transport=device", |o| o.transport = Transport::Device),
-    ("transport=ring", |o| o.transport = Transport::Ring),
-];
-
-/// What tells Linux's ext4 how to go about what comes to the same for who uses the volume: when it allocates, what it computes ahead, how
-/// it asks the disk. Who allows it to take less care loses nothing either.
-const TUNING: &[&str] = &[
-    "delalloc",
-    "nodelalloc",
-    "barrier",
-    "nobarrier",
-    "auto_da_alloc",
-    "noauto_da_alloc",
-    "block_validity",
-    "noblock_validity",
-    "dioread_nolock",
-    "dioread_lock",
-    "nodioread_nolock",
-    "i_version",
-    "iversion",
-    "noiversion",
-    "data_err=ignore",
-    "debug",
-    "init_itable",
-    "noinit_itable",
-    "mbcache",
-    "nombcache",
-    "no_mbcache",
-    "prefetch_block_bitmaps",
-    "no_prefetch_block_bitmaps",
-    "mblk_io_submit",
-    "nomblk_io_submit",
-    "orlov",
-    "oldalloc",
-    "reservation",
-    "noreservation",
-    "bh",
-    "nobh",
-    "nocheck",
-    "check=none",
-    "dax=inode",
-    "dax=never",
-    "nomand",
-];
-
-/// The same with a number each.
-const TUNING_VALUES: &[&str] = &[
-    "barrier",
-    "auto_da_alloc",
-    "inode_readahead_blks",
-    "stripe",
-    "max_batch_time",
-    "min_batch_time",
-    "init_itable",
-    "journal_ioprio",
-    "mb_optimize_scan",
-];
-
-const OLD_QUOTAS: &str =
-    "quotas are kept by a volume that has them as a feature, not in files among others: see tune2fs(8)";
-
-/// What else ext4 knows and this does not do, and why.
-const REFUSED: &[(&str, &str)] = &[
-    ("data_err=abort", "an error in contents is told to who reads or writes them, and ends nothing else"),
-    ("noacl", "ACLs are always heeded"),
-    ("nouser_xattr", "attributes of users are always there"),
-    ("nouid32", "users and groups have 32 bits"),
-    ("mand", "there are no mandatory locks, in Linux either"),
-    ("dax", "contents are not mapped from memory that keeps them"),
-    ("dax=always", "contents are not mapped from memory that keeps them"),
-    ("journal_checksum", "whether a journal has checksums is a feature of the volume: see tune2fs(8)"),
-    ("nojournal_checksum", "whether a journal has checksums is a feature of the volume: see tune2fs(8)"),
-    ("usrjquota", OLD_QUOTAS),
-    ("grpjquota", OLD_QUOTAS),
-    ("jqfmt", OLD_QUOTAS),
-    ("max_dir_size_kb", "a directory is as large as its names make it"),
-    ("journal_async_commit", "commits are written when what they commit is durable"),
-];
-
-/// Reads the value of a word; `None` for what cannot be one.
-type Read = fn(&str) -> Option<Effect>;
-
-/// Every word that has a value of its own, how that is written, and what it does.
-const VALUES: &[(&str, &str, Read)] = &[
-    ("commit", "SECONDS", |text| {
-        let seconds = number(text)?;
-        effect(move |o| o.commit = Some(seconds))
-    }),
-    ("journal_path", "PATH", |text| {
-        let path = (!text.is_empty()).then(|| PathBuf::from(text))?;
-        effect(move |o| o.journal = Some(path.clone()))
-    }),
-    ("journal_dev", "NUMBER", |text| {
-        let path = device_path(text)?;
-        effect(move |o| o.journal = Some(path.clone()))
-    }),
-    ("offset", "BYTES", |text| {
-        let bytes = offset(text)?;
-        effect(move |o| o.offset = Some(bytes))
-    }),
-    ("uid", "NUMBER", |text| {
-        let uid = number(text)?;
-        effect(move |o| o.owner.0 = Some(uid))
-    }),
-    ("gid", "NUMBER", |text| {
-        let gid = number(text)?;
-        effect(move |o| o.owner.1 = Some(gid))
-    }),
-    ("resuid", "NUMBER", |text| {
-        let uid = number(text)?;
-        effect(move |o| o.reserved_for.0 = Some(uid))
-    }),
-    ("resgid", "NUMBER", |text| {
-        let gid = number(text)?;
-        effect(move |o| o.reserved_for.1 = Some(gid))
-    }),
-    ("sb", "KIB", |text| {
-        let kib = number(text)?;
-        effect(move |o| o.superblock = Some(Backup::Kib(kib.into())))
-    }),
-    ("memory", "BYTES", |text| {
-        let memory = Memory::of(offset(text)?)?;
-        effect(move |o| o.memory = memory)
-    }),
-];
-
-/// The block special file with a number as ext4 takes it: 8 bits of the minor number, 12 of the major one, and the minor one's others.
-fn device_path(text: &str) -> Option<PathBuf> {
-    let number = match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
-        None => number(text)?,
-    };
-    let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
-    Some(format!("/dev/block/{major}:{minor}").into())
-}
-
-fn number(text: &str) -> Option<u32> {
-    text.parse().ok()
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "so that a table of readers has no more than what they read")]
-fn effect(effect: impl Fn(&mut Options) + Send + Sync + 'static) -> Option<Effect> {
-    Some(Arc::new(effect))
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
             read_only: false,
+            nofail: false,
+            mkdir: None,
+            acls: true,
+            user_xattr: true,
+            uid32: true,
+            max_dir_kib: 0,
+            journal_checksum: None,
+            data_err_abort: false,
             remount: false,
             atime: Atime::Relative,
             lazytime: false,
@@ -325,6 +130,10 @@ impl Default for Options {
             noload: false,
             journal: None,
             offset: None,
+            size_limit: None,
+            fsname: None,
+            fakeroot: false,
+            allow_root: false,
             owner: (None, None),
             memory: Memory::default(),
             fuseblk: None,
@@ -347,6 +156,12 @@ impl Options {
             (Some(_), _) => return None,
         };
         Some(Image { file: image.file.clone(), part })
+    }
+
+    /// The user who alone is served, root aside, where the server has to see to that: the kernel knows mounts for one user and
+    /// for all.
+    pub(super) fn only(&self) -> Option<u32> {
+        (self.allow_root && !geteuid().is_root()).then(|| geteuid().as_raw())
     }
 
     /// The longest time that a change is in memory only, if the usual one is not meant.
@@ -378,6 +193,15 @@ impl Options {
             ("errors", errors.to_owned()),
             ("grpid", chosen(self.bsd_groups)),
             ("minixdf", self.minix_df.to_string()),
+            ("acl", self.acls.to_string()),
+            ("user_xattr", self.user_xattr.to_string()),
+            ("uid32", self.uid32.to_string()),
+            ("max_dir_size_kb", self.max_dir_kib.to_string()),
+            ("journal_checksum", chosen(self.journal_checksum)),
+            ("data_err", if self.data_err_abort { "abort" } else { "ignore" }.to_owned()),
+            ("fsname", self.fsname.clone().unwrap_or_else(|| "the image".to_owned())),
+            ("fakeroot", self.fakeroot.to_string()),
+            ("allow_root", self.allow_root.to_string()),
             ("resuid", number(self.reserved_for.0)),
             ("resgid", number(self.reserved_for.1)),
             ("discard", chosen(self.discard)),
@@ -407,16 +231,28 @@ impl Options {
         options.mount.read_only = options.read_only;
         options.mount.noatime = options.atime == Atime::Never;
         options.mount.strictatime = options.atime == Atime::Strict;
+        options.mount.lazytime = options.lazytime;
+        if options.fakeroot {
+            (options.mount.unchecked, options.mount.private, options.allow_root) = (true, true, false);
+            // The caller is no privileged user for the kernel, which would run set-id programs by what it is told.
+            (options.mount.nosuid, options.lifetime) = (true, Duration::ZERO);
+        }
+        if options.allow_root {
+            // The kernel asks for each name then, so that the server knows the caller.
+            options.mount.private = geteuid().is_root();
+            options.mount.allow_other = true;
+        }
+        if options.only().is_some() {
+            (options.opens, options.lifetime) = (true, Duration::ZERO);
+        }
         options
     }
 }
 
 /// Reads a list of words with commas between them.
 pub(super) fn parse(text: &str) -> Result<Words, String> {
-    // Words with a prefix mount(8) leaves to whoever writes the table.
-    let free = |word: &str| ["x-", "X-", "comment="].iter().any(|prefix| word.starts_with(prefix));
-    let words = text.split(',').filter(|word| !word.is_empty() && !free(word));
-    Ok(Words { text: text.to_owned(), effects: words.map(word_effect).collect::<Result<_, _>>()? })
+    let words = text.split(',').filter(|word| !word.is_empty());
+    Ok(Words { text: text.to_owned(), effects: words.map(words::effect_of).collect::<Result<_, _>>()? })
 }
 
 /// The word for a mount in which nothing can be changed.
@@ -437,30 +273,6 @@ pub(super) fn errors_name(errors: ErrorPolicy) -> Option<&'static str> {
         ErrorPolicy::Panic => Some("panic"),
         ErrorPolicy::Unknown(_) => None,
     }
-}
-
-fn word_effect(word: &str) -> Result<Effect, String> {
-    if let Some((_, effect)) = WORDS.iter().find(|(known, _)| *known == word) {
-        return Ok(Arc::new(effect));
-    }
-    let (key, value) = word.split_once('=').unwrap_or((word, ""));
-    if is_tuning(word, key, value) {
-        return Ok(Arc::new(|_| {}));
-    }
-    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| [word, key].contains(refused)) {
-        return Err(format!("'{word}' cannot be had: {why}"));
-    }
-    if let Some((_, form, read)) = VALUES.iter().find(|(known, ..)| *known == key) {
-        return read(value).ok_or_else(|| format!("'{word}': it is written {key}={form}"));
-    }
-    let known = WORDS.iter().map(|(known, _)| (*known).to_owned());
-    let known: Vec<_> = known.chain(VALUES.iter().map(|(key, form, _)| format!("{key}={form}"))).collect();
-    Err(format!("'{word}' is not known; there are {}", known.join(", ")))
-}
-
-/// Whether a word only says how Linux goes about it.
-fn is_tuning(word: &str, key: &str, value: &str) -> bool {
-    TUNING.contains(&word) || TUNING_VALUES.contains(&key) && number(value).is_some()
 }
 
 #[cfg(test)]
@@ -489,11 +301,6 @@ mod tests {
     fn unknown_words_are_named() {
         let why = |text| parse(text).err().unwrap_or_default();
         assert!(why("ro,quickly").contains("'quickly' is not known"));
-        assert!(
-            why("usrquota,usrjquota=aquota.user")
-                .contains("'usrjquota=aquota.user' cannot be had: quotas are")
-        );
-        assert!(why("noacl").contains("'noacl' cannot be had: ACLs are always heeded"));
         for bad in [
             "commit=soon",
             "journal_path=",
@@ -512,6 +319,223 @@ mod tests {
         ] {
             assert!(why(bad).contains(&format!("'{bad}'")), "{bad}: {}", why(bad));
         }
+    }
+
+    /// What comes of a word.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Fate {
+        /// It changes how the volume is mounted.
+        Means,
+        /// It states what is true anyway, or tells Linux how to work.
+        Idle,
+        /// It is refused, with this in the reason.
+        Refused(&'static str),
+    }
+    use Fate::{Idle, Means, Refused};
+
+    /// The words of mount(8), ext4(5) and FUSE.
+    const ALL: &[(Fate, &[&str])] = &[
+        (
+            Means,
+            &[
+                "user",
+                "users",
+                "owner",
+                "group",
+                "nofail",
+                "nosuid",
+                "nodev",
+                "noexec",
+                "nosymfollow",
+                "noatime",
+                "nodiratime",
+                "strictatime",
+                "norelatime",
+                "lazytime",
+                "sync",
+                "dirsync",
+                "ro",
+                "remount",
+                "X-mount.mkdir",
+                "X-mount.mkdir=0700",
+                "offset=4096",
+                "sizelimit=1M",
+                "acl,noacl",
+                "nouser_xattr",
+                "nouid32",
+                "bsdgroups",
+                "grpid",
+                "nogrpid",
+                "sysvgroups",
+                "minixdf",
+                "quota",
+                "usrquota",
+                "grpquota",
+                "prjquota",
+                "noquota",
+                "usrjquota=aquota.user,jqfmt=vfsv1",
+                "grpjquota=aquota.group,jqfmt=vfsold",
+                "discard",
+                "nodiscard",
+                "noload",
+                "norecovery",
+                "data=journal",
+                "data=ordered",
+                "data=writeback",
+                "data_err=abort",
+                "journal_checksum",
+                "nojournal_checksum",
+                "errors=continue",
+                "errors=remount-ro",
+                "errors=panic",
+                "commit=7",
+                "sb=131072",
+                "resuid=7",
+                "resgid=7",
+                "max_dir_size_kb=4",
+                "journal_path=/dev/x",
+                "journal_dev=0x801",
+                "fsname=name",
+                "allow_other",
+                "allow_root",
+                "fakeroot",
+            ],
+        ),
+        (
+            Idle,
+            &[
+                "defaults",
+                "auto",
+                "noauto",
+                "nouser",
+                "_netdev",
+                "rw",
+                "suid",
+                "dev",
+                "exec",
+                "async",
+                "atime",
+                "relatime",
+                "diratime",
+                "nostrictatime",
+                "nolazytime",
+                "symfollow",
+                "silent",
+                "loud",
+                "iversion",
+                "noiversion",
+                "i_version",
+                "mand",
+                "nomand",
+                "loop",
+                "loop=/dev/loop3",
+                "comment=mine",
+                "x-systemd.automount",
+                "x-gvfs-hide",
+                "X-mine",
+                "helper=extern4",
+                "uhelper=udisks2",
+                "nonempty",
+                "default_permissions",
+                "user_xattr",
+                "acl",
+                "usrjquota=",
+                "grpjquota=",
+                "jqfmt=vfsv0",
+                "bsddf",
+                "delalloc",
+                "nodelalloc",
+                "barrier",
+                "barrier=0",
+                "nobarrier",
+                "auto_da_alloc",
+                "auto_da_alloc=0",
+                "noauto_da_alloc",
+                "block_validity",
+                "noblock_validity",
+                "dioread_nolock",
+                "dioread_lock",
+                "nodioread_nolock",
+                "data_err=ignore",
+                "debug",
+                "init_itable",
+                "init_itable=10",
+                "noinit_itable",
+                "inlinecrypt",
+                "inode_readahead_blks=32",
+                "stripe=16",
+                "max_batch_time=0",
+                "min_batch_time=0",
+                "journal_ioprio=3",
+                "mb_optimize_scan=1",
+                "nombcache",
+                "no_mbcache",
+                "prefetch_block_bitmaps",
+                "no_prefetch_block_bitmaps",
+                "mblk_io_submit",
+                "orlov",
+                "oldalloc",
+                "reservation",
+                "noreservation",
+                "bh",
+                "nobh",
+                "nocheck",
+                "check=none",
+                "dax=inode",
+                "dax=never",
+                "max_dir_size_kb=0",
+            ],
+        ),
+        (Refused("durable"), &["journal_async_commit"]),
+        (Refused("security.selinux"), &["context=a:b", "fscontext=a", "defcontext=a", "rootcontext=a"]),
+        (Refused("memory that keeps them"), &["dax", "dax=always"]),
+        (Refused("tests of Linux"), &["abort"]),
+        (Refused("nothing is encrypted"), &["test_dummy_encryption", "test_dummy_encryption=v2"]),
+        (Refused("mount(8)"), &["X-mount.subdir=a", "X-mount.owner=a", "X-mount.idmap=b:0:1:1"]),
+        (
+            Refused("it is written"),
+            &[
+                "jqfmt=vfsv9",
+                "inode_readahead_blks=33",
+                "journal_ioprio=8",
+                "max_dir_size_kb=x",
+                "commit=x",
+                "sb=x",
+                "resuid=x",
+                "fsname=",
+                "X-mount.mkdir=9",
+                "sizelimit=x",
+            ],
+        ),
+    ];
+
+    #[test]
+    fn every_word_is_taken_with_its_meaning_or_is_idle_or_refused_with_a_reason() {
+        let usual = format!("{:?}", read(&[]));
+        for (fate, words) in ALL {
+            for word in *words {
+                let found = match (parse(word), fate) {
+                    (Ok(words), _) if format!("{:?}", Options::of(&[words.clone()])) == usual => Idle,
+                    (Ok(_), _) => Means,
+                    (Err(why), Refused(reason)) => {
+                        assert!(why.contains(word) && why.contains(reason), "{why}");
+                        assert!(!why.contains("nodiratime"), "a reason, and no list of words: {why}");
+                        *fate
+                    }
+                    (Err(why), _) => panic!("{why}"),
+                };
+                assert_eq!(found, *fate, "{word}");
+            }
+        }
+    }
+
+    #[test]
+    fn memory_below_the_least_names_the_least() {
+        for few in ["memory=1", "memory=1M", "memory=4194303"] {
+            let why = parse(few).err().unwrap_or_default();
+            assert!(why.contains(few) && why.contains("at least 4M"), "{why}");
+        }
+        assert!(parse("memory=4M").is_ok());
     }
 
     #[test]
