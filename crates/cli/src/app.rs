@@ -89,6 +89,17 @@ impl App {
         &self.opening
     }
 
+    /// Whether options for all subcommands say how volumes are opened; then that is reported, for a subcommand that opens
+    /// none, or opens it otherwise.
+    pub(crate) fn refuses_opening(&mut self, why: &str) -> bool {
+        let Opening { journal, superblock } = &self.opening;
+        let given = journal.as_ref().map(|_| "--journal").or(superblock.map(|_| "--superblock"));
+        if let Some(option) = given {
+            self.fail(Status::Usage, format_args!("{option} has no effect here: {why}"));
+        }
+        given.is_some()
+    }
+
     /// What `text` names: a place as the command line gives it, or in a script a path of the script's volume.
     pub(crate) fn place(&self, text: &OsStr) -> Place {
         match &self.script {

@@ -56,7 +56,27 @@ impl Caller {
     }
 }
 
+/// The subcommands for which `--as` would change nothing: they look at volumes as a whole, or at none.
+const SAME_FOR_ALL: [&str; 11] =
+    ["info", "check", "df", "recover", "mount", "umount", "inode", "block", "top", "completions", "man"];
+
+/// The subcommands that open no volume.
+const WITHOUT_VOLUME: [&str; 4] = ["umount", "top", "completions", "man"];
+
 impl Args {
+    /// The first option for all subcommands that was given and that this one has no use for.
+    pub(crate) fn useless_option(&self) -> Option<&'static str> {
+        let name = self.command.name();
+        let is_in = |names: &[&str]| names.contains(&name);
+        [
+            ("--as", self.caller.is_some() && is_in(&SAME_FOR_ALL)),
+            ("--journal", self.opening.journal.is_some() && is_in(&WITHOUT_VOLUME)),
+            ("--superblock", self.opening.superblock.is_some() && is_in(&WITHOUT_VOLUME)),
+        ]
+        .into_iter()
+        .find_map(|(option, is_useless)| is_useless.then_some(option))
+    }
+
     /// Whose view of the volumes is wanted.
     pub(crate) fn cred(&self) -> Cred {
         self.caller.as_ref().map_or_else(Cred::root, Caller::cred)
@@ -162,12 +182,20 @@ commands! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Args, Caller, caller};
+    use super::{Args, Caller, SAME_FOR_ALL, WITHOUT_VOLUME, caller};
     use clap::CommandFactory as _;
 
     #[test]
     fn command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_lists_name_subcommands() {
+        let command = Args::command();
+        for name in SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME) {
+            assert!(command.find_subcommand(name).is_some(), "{name}");
+        }
     }
 
     #[test]

@@ -48,6 +48,10 @@ fn main() -> ExitCode {
         helper::Line::Fake => return ExitCode::SUCCESS,
     };
     let mut app = App::new(args.command.name(), args.cred(), args.opening.clone());
+    if let Some(option) = args.useless_option() {
+        app.fail(Status::Usage, format_args!("{option} has no effect on {}", args.command.name()));
+        return ExitCode::from(app.status().code());
+    }
     let done = args.command.run(&mut app);
     app.close();
     ExitCode::from(match done {

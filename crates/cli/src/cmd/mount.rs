@@ -93,6 +93,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     if options.remount {
+        if app.refuses_opening("the volume is open already") {
+            return Ok(());
+        }
         remount::remount(&args.dir, &args.options, app);
         return Ok(());
     }
@@ -237,7 +240,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if let Err(error) = closed.get_or_init(|| close(&volume)) {
         app.error(image, error);
     }
-    info!("{image} is no longer mounted on {dir}");
+    if is_ready {
+        info!("{image} is no longer mounted on {dir}");
+    }
     Ok(())
 }
 

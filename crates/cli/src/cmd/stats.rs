@@ -16,6 +16,7 @@ use crate::control::table::{Activity, open_files};
 use crate::json;
 use crate::place::Place;
 use crate::report::{flush, out};
+use crate::status::Status;
 use crate::text::escape;
 
 #[derive(clap::Args)]
@@ -54,6 +55,13 @@ fn of_image(args: &Args, place: &OsStr, app: &mut App) -> Option<String> {
 
 /// Asks who serves a mount.
 fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
+    if !app.is_superuser() {
+        app.fail(Status::Usage, "--as has no effect here: a mount is asked");
+        return None;
+    }
+    if app.refuses_opening("a mount is asked") {
+        return None;
+    }
     match client::find(dir).and_then(|mount| Ok((client::ask(&mount)?, holders(mount.device)))) {
         Ok((report, who)) if args.json => Some(mount_json(&report, &who)),
         Ok((report, who)) => Some(mount_text(&report, &who)),

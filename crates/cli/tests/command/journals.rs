@@ -28,7 +28,7 @@ fn add_journal(image: &Image) {
     tools::run("tune2fs", ["-J".as_ref(), option.as_ref(), image.path.as_os_str()]);
 }
 
-fn can_use() -> bool {
+pub(crate) fn can_use() -> bool {
     can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Mount])
 }
 
@@ -49,11 +49,22 @@ fn in_the_kernel<T>(image: &Image, each: impl FnOnce(&Path) -> T) -> T {
 }
 
 /// Both files as a crash would leave them now.
-fn crashed(image: &Image) -> Image {
+pub(crate) fn crashed(image: &Image) -> Image {
     let copy = image.copy();
     let journal = "journal.img";
     fs::copy(image.scratch().join(journal), copy.scratch().join(journal)).expect("a copy");
     copy
+}
+
+/// A volume whose journal is `journal.img` beside it, as a crash leaves it after `fill` has worked in a mount of it.
+pub(crate) fn crashed_with_journal_elsewhere(fill: &dyn Fn(&Path)) -> Image {
+    let image = ELSEWHERE.build();
+    let served = Served::new(&image, &["--journal", "journal.img"]);
+    fill(&served.dir);
+    tools::run("sync", [OsStr::new("-f"), served.dir.as_os_str()]);
+    let crashed = crashed(&image);
+    served.umount();
+    crashed
 }
 
 /// Makes a file with this text, durably.

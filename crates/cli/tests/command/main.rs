@@ -12,6 +12,7 @@ mod experts;
 mod failing;
 mod fakeroot;
 mod fstab;
+mod global_options;
 mod handles;
 mod hostile;
 mod ioctls;

@@ -5,6 +5,7 @@ mod clone;
 mod company;
 mod cpus;
 mod lookout;
+mod obstacle;
 mod pipe;
 mod ring;
 mod waiters;
@@ -48,14 +49,16 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
         Transport::Device => None,
         Transport::Auto if ring::are_off() => None,
         Transport::Auto => ring::queues(&device, max_bytes).ok(),
-        Transport::Ring => Some(ring::queues(&device, max_bytes)?),
+        Transport::Ring => {
+            Some(ring::queues(&device, max_bytes).map_err(|error| obstacle::to_rings(Some(&error)))?)
+        }
     };
     server.note_rings(queues.as_ref().and_then(|queues| queues.first()).map(Queue::request_bytes));
     // INIT comes first, and alone.
     let alive = Channel::new(Arc::clone(&device)).run_once(server)?;
     let rings = server.transport() == Transport::Ring;
     if server.config().transport == Transport::Ring && !rings {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel offers no rings for FUSE"));
+        return Err(obstacle::to_rings(None));
     }
     let waiters = Arc::new(Waiters::new(Cpus::of_this_thread()));
     if alive {

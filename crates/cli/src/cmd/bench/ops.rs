@@ -76,6 +76,9 @@ struct Measured {
 }
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    if app.refuses_opening("a copy of the image is measured") {
+        return Ok(());
+    }
     let place = &args.place;
     let copy = match copy(&place.image.file) {
         Ok(copy) => copy,

@@ -118,6 +118,9 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail(Status::Usage, "mounts are used by who runs this: --as is for walk and ops");
         return Ok(());
     }
+    if app.refuses_opening("a copy of the image is measured") {
+        return Ok(());
+    }
     let image = &place.image;
     let volume = match open(image, false, &Opening::default()) {
         Ok(volume) => volume,
