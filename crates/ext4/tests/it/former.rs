@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use extern4_block::{FileDevice, FileOptions, RecordDevice};
-use extern4_disk::journal::{Compat, Incompat, JournalSuperblock};
+use extern4_disk::journal::{ChecksumVersion, Compat, Incompat, JournalSuperblock};
 use extern4_ext4::{DataMode, Ext4, OpenOptions};
 use extern4_testkit::tools::{self, LoopDevice, Need};
 use extern4_vfs::{FileSystem, OpenFlags};
@@ -126,7 +126,7 @@ fn journals_of_volumes_with_checksums_have_them_too() {
     {
         let pair = Pair::new(features, external);
         pair.edit_journal(|journal| {
-            journal.set_checksum_v3();
+            journal.set_checksum(ChecksumVersion::V3);
             (journal.compat, journal.incompat) = before;
         });
         let what = format!("{features}, external: {external}, {before:?}");
