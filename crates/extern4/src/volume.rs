@@ -293,7 +293,8 @@ impl OpenOptions {
             (Err(extern4_ext4::Error::Unsupported(Unsupported::ExternalJournal)), Some(journal)) => {
                 let journal_device: Option<Arc<dyn BlockDevice>> =
                     Some(Arc::new(self.open_journal(journal)?));
-                self.open_ext4(&device, &extern4_ext4::OpenOptions { journal_device, ..self.ext4.clone() })
+                let options = extern4_ext4::OpenOptions { journal_device, ..self.ext4.clone() };
+                self.open_ext4(&device, &options).map_err(|error| of_journal(error, journal))
             }
             (opened, _) => opened,
         };
@@ -344,6 +345,16 @@ impl OpenOptions {
             }
             None => Err(invalid(format!("there is no partition {number}; there are: {}", numbers(&table)))),
         }
+    }
+}
+
+/// Names the device of a journal that cannot be used.
+fn of_journal(error: extern4_ext4::Error, device: &Path) -> extern4_ext4::Error {
+    match error {
+        extern4_ext4::Error::Unsupported(Unsupported::Journal(why)) => {
+            Unsupported::Journal(format!("its journal {}: {why}", device.display())).into()
+        }
+        other => other,
     }
 }
 

@@ -16,6 +16,9 @@ pub enum Error {
     /// The journal has features that are not understood; replaying it regardless could destroy the volume.
     #[error("the journal has features that are not supported: {0}")]
     Unsupported(String),
+    /// What was given as the journal's device is another thing.
+    #[error("{0}")]
+    Foreign(&'static str),
     /// Somebody has stopped the journal, so nothing can be changed any more.
     #[error("the journal was aborted")]
     Aborted,

@@ -36,15 +36,19 @@ impl<D: BlockDevice> Journal<D> {
     /// Opens the journal that has `device` for itself. `uuid` is what the superblock of the volume says of it.
     ///
     /// # Errors
-    /// As [`Journal::internal`]; also if the device is no external journal, or has another UUID.
+    /// As [`Journal::internal`]; [`Error::Foreign`] if the device is no external journal, or has another UUID.
     pub fn external(device: D, block_size: u32, uuid: &[u8; 16]) -> Result<Self, Error> {
         let place = Place::new(Structure::Superblock);
         let mut bytes = [0; SUPERBLOCK_SIZE];
+        let none = Error::Foreign("there is no external journal on it");
+        if device.size_bytes() < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
+            return Err(none);
+        }
         device.read_at(&mut bytes, SUPERBLOCK_OFFSET)?;
-        let superblock = Superblock::decode(&bytes, place)?;
-        if !superblock.is_journal_device() {
-            let what = "the device holds no external journal";
-            return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
+        match Superblock::decode(&bytes, place) {
+            Ok(superblock) if superblock.is_journal_device() => {}
+            Err(error) if !matches!(error.kind, CorruptKind::Magic { .. }) => return Err(error.into()),
+            _ => return Err(none),
         }
         // The journal's superblock stands in the first whole block behind that of the device.
         let index = if block_size == 1024 { 2 } else { 1 };
@@ -52,10 +56,7 @@ impl<D: BlockDevice> Journal<D> {
             u32::try_from(device.size_bytes() / u64::from(block_size.max(1))).unwrap_or(u32::MAX);
         let journal = Self::open(device, block_size, JournalMap::identity(len_blocks), index, true)?;
         if journal.superblock.uuid != *uuid {
-            let what = "the journal device belongs to another volume";
-            return Err(Place::new(Structure::JournalSuperblock)
-                .corrupt(CorruptKind::Mismatch { what })
-                .into());
+            return Err(Error::Foreign("it is the journal of another volume"));
         }
         Ok(journal)
     }

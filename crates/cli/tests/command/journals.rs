@@ -8,7 +8,7 @@ use std::path::Path;
 use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools::{self, LoopDevice, Need, can_run};
 
-use crate::mounting::{Served, can_mount};
+use crate::mounting::{EMPTY, Served, can_mount};
 use crate::run::{extern4, failed, ok};
 
 /// Its journal is `journal.img` beside it.
@@ -83,7 +83,19 @@ fn commands_change_a_volume_whose_journal_is_elsewhere() {
     assert!(said.contains("--journal"), "{said}");
     ok(extern4(&image, ["--journal", "journal.img", "mkdir", "disk.img:/dir"]));
     ok(extern4(&image, ["ln", "-s", "target", "disk.img:/dir/link", "--journal=journal.img"]));
-    // What holds no journal, or is not there.
+    // Files that hold no journal, or that of another volume, or are not there.
+    fs::write(image.scratch().join("text"), "text").expect("a file");
+    let other = ELSEWHERE.build();
+    fs::copy(other.scratch().join("journal.img"), image.scratch().join("other.img")).expect("a copy");
+    fs::copy(EMPTY.build().path, image.scratch().join("volume.img")).expect("a copy");
+    for (file, says) in [
+        ("text", "there is no external journal on it"),
+        ("volume.img", "there is no external journal on it"),
+        ("other.img", "it is the journal of another volume"),
+    ] {
+        let said = failed(&extern4(&image, ["mkdir", "disk.img:/no", "--journal", file]), 3);
+        assert_eq!(said, format!("extern4: mkdir: disk.img: its journal {file}: {says}\n"));
+    }
     failed(&extern4(&image, ["mkdir", "disk.img:/no", "--journal=disk.img"]), 1);
     let said = failed(&extern4(&image, ["mkdir", "disk.img:/no", "--journal=nowhere"]), 1);
     assert!(said.contains("nowhere"), "{said}");

@@ -192,7 +192,7 @@ fn external_journals_are_replayed_as_e2fsck_does() {
             let device = FileDevice::open(&journal).expect("an image");
             Journal::external(device, block_size.parse().expect("a number"), uuid)
         };
-        assert!(matches!(open(&[1; 16]), Err(Error::Corrupt(_))));
+        assert!(matches!(open(&[1; 16]), Err(Error::Foreign(_))));
         let recovered = open(&uuid).and_then(|journal| journal.recover(oracle::volume_blocks(&superblock)));
         let recovered = recovered.expect("a sound journal");
         assert!(recovered.replayed().transactions > 0 && recovered.damage().is_empty());
