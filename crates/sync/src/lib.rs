@@ -22,6 +22,7 @@
 //! - [`percpu`]: values and counters with one cache line a CPU.
 //! - `model`, with the feature `loom`: how models are run.
 //! - [`allocations`]: an allocator that counts, for benches.
+//! - [`opener`]: the process that opened something, which a forked child is not.
 //! - [`primitive`]: the one switch between real atomics, loom's, and those that note what they do.
 //! - `audit`, with the feature of that name: what an operation does to shared memory, for tests.
 //!
@@ -46,6 +47,7 @@ pub mod mbcache;
 #[cfg(feature = "loom")]
 pub mod model;
 mod notes;
+pub mod opener;
 pub mod per_thread;
 pub mod percpu;
 pub mod primitive;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use extern4_sync::opener::Opener;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno as OsErrno;
 
@@ -44,6 +45,7 @@ pub struct FileOptions {
 /// A device in a regular file or a block special file.
 #[derive(Debug)]
 pub struct FileDevice {
+    opener: Opener,
     file: File,
     path: PathBuf,
     start: u64,
@@ -181,6 +183,7 @@ impl FileDevice {
         // A regular file is an image of a disk, and most disks have sectors of 512 bytes.
         let sector_bytes = rustix::fs::ioctl_blksszget(&file).unwrap_or(512);
         Ok(Self {
+            opener: Opener::here(),
             file,
             path: path.to_owned(),
             start,
@@ -232,6 +235,15 @@ impl FileDevice {
             at += len;
         }
         Ok(())
+    }
+}
+
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        // A forked child shares the locks, which are its parent's.
+        if self.opener.is_here() {
+            lock::release(&self.file);
+        }
     }
 }
 

@@ -49,6 +49,14 @@ pub(super) fn take(file: &File, options: &FileOptions) -> Result<(), Refused> {
     }
 }
 
+/// Gives up all locks of an opened file. A child that another thread is just starting has the same opened file until it runs, so to
+/// close this one does not.
+pub(super) fn release(file: &File) {
+    // What fails was not locked.
+    let _ = file.unlock();
+    let _ = lock_bytes(file, libc::F_UNLCK, 0, 0);
+}
+
 fn is_window(options: &FileOptions) -> bool {
     options.offset_bytes > 0 || options.len_bytes.is_some()
 }
