@@ -30,6 +30,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sync/tests/",
     "crates/block/benches/hit.rs",
     "crates/cli/src/allocations.rs",
+    "crates/extern4/tests/forked.rs",
     "crates/fuse/src/loop_device.rs",
     "crates/fuse/src/transport/clone.rs",
     "crates/fuse/src/transport/ring/slot.rs",

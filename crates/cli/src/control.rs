@@ -8,6 +8,8 @@
 //!             <- one line of JSON ------
 //! ```
 //!
+//! `extern4 umount DIR` asks there to be told how the mount ends ([`waiting`]).
+//!
 //! A connection is for one request and one answer. The request names the version of the protocol; members may be added to an
 //! answer without a new one. What cannot be answered is told in a member `error`.
 
@@ -21,9 +23,11 @@ pub(crate) mod report;
 mod responder;
 mod socket;
 pub(crate) mod table;
+pub(crate) mod waiting;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +39,7 @@ pub(crate) use self::journaling::{Journaling, data_name};
 use self::report::{Report, error_line};
 use self::responder::{Responder, Service};
 use self::socket::Socket;
+use self::waiting::Waiting;
 use crate::place::Image;
 
 /// What a request begins with.
@@ -73,6 +78,7 @@ pub(crate) struct Control {
     // In this order: nobody is answered any more when the socket goes.
     _responder: Responder,
     _socket: Option<Socket>,
+    waiting: Arc<Waiting>,
 }
 
 impl Control {
@@ -95,10 +101,14 @@ impl Control {
             metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
         });
         let mut services = Vec::new();
+        let waiting: Arc<Waiting> = Arc::default();
         let socket = match mounts::device_of(dir).and_then(Socket::open) {
             Ok((socket, listener)) => {
                 let served = Arc::clone(&served);
-                let answer = move |request: &[u8]| answer(&served, request).into_bytes();
+                let waiting = Arc::clone(&waiting);
+                let answer = move |request: &[u8], from: BorrowedFd<'_>| {
+                    waiting.answer(request, from).unwrap_or_else(|| answer(&served, request)).into_bytes()
+                };
                 services.push(Service::new(listener, b"\n", MAX_REQUEST_BYTES, answer));
                 Some(socket)
             }
@@ -108,16 +118,25 @@ impl Control {
             }
         };
         if let Some(listener) = metrics {
-            let answer = move |request: &[u8]| http::answer(request, || metrics::text(&Report::of(&served)));
+            let answer = move |request: &[u8], _: BorrowedFd<'_>| {
+                http::answer(request, || metrics::text(&Report::of(&served)))
+            };
             services.push(Service::new(listener, http::END, http::MAX_REQUEST_BYTES, answer));
         }
         match Responder::open(services) {
-            Ok(responder) => Some(Self { _responder: responder, _socket: socket }),
+            Ok(responder) => Some(Self { _responder: responder, _socket: socket, waiting }),
             Err(error) => {
                 note("the mount cannot be looked into", &error);
                 None
             }
         }
+    }
+}
+
+impl Control {
+    /// Ends answering, but for those who wait for the end of the mount.
+    pub(crate) fn end(self) -> Arc<Waiting> {
+        Arc::clone(&self.waiting)
     }
 }
 

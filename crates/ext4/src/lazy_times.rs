@@ -169,6 +169,16 @@ impl Ext4 {
         })
     }
 
+    /// Stores the times of an inode that nobody uses any more. If that fails they are lost.
+    pub(crate) fn store_last_times(&self, ino: u32) {
+        let has_ended = || self.writer.as_ref().is_none_or(|writer| writer.transactions.error().is_some());
+        if let Err(error) = self.store_times(ino)
+            && !has_ended()
+        {
+            self.losses.report(error);
+        }
+    }
+
     /// Stores all times that are not stored yet.
     pub(crate) fn store_all_times(&self) -> Result<()> {
         let inodes = self.lazy_times.as_ref().map_or(Vec::new(), LazyTimes::all);

@@ -56,6 +56,7 @@ mod inode;
 pub mod journal;
 mod lazy_times;
 mod link;
+mod loss;
 pub mod map;
 mod map_change;
 mod mbcache;
@@ -90,6 +91,7 @@ pub use error::{Error, InUse, Result, Unsupported};
 pub use expert::HtreeEntry;
 pub use extern4_disk::superblock::ErrorPolicy;
 pub use extern4_jbd2::Stats as JournalStats;
+pub use loss::OnLoss;
 pub use map::{Run, RunKind};
 #[cfg(feature = "lab")]
 pub use mbcache::BlockCache;

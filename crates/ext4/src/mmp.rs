@@ -22,9 +22,11 @@ use extern4_disk::mmp::{MMP_SIZE, Mmp, MmpState, Node};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{Place, Structure};
 use extern4_jbd2::Aborter;
+use extern4_sync::opener::Opener;
 
 use crate::create::now_seconds;
 use crate::error::{Error, InUse, Result};
+use crate::loss::Losses;
 use crate::mount::Ext4;
 
 /// Who has taken longer than this from finding the volume free to writing its number comes late.
@@ -118,6 +120,7 @@ pub(crate) fn check(fs: &Ext4) -> Result<()> {
 /// Keeps others from a volume for as long as it is open for writing. Dropping it does what a crash would do: the volume looks
 /// as if it were in use until somebody has waited.
 pub(crate) struct Guard {
+    opener: Opener,
     watch: Arc<Watch>,
     thread: Option<JoinHandle<()>>,
 }
@@ -139,7 +142,7 @@ struct State {
     /// Why, if somebody else has taken the volume, or may have.
     lost: Option<Error>,
     aborter: Option<Aborter>,
-    on_loss: Option<fn(&str)>,
+    losses: Option<Arc<Losses>>,
 }
 
 impl Guard {
@@ -163,20 +166,20 @@ impl Guard {
         if found.state() != ours.state() {
             return Err(in_use(&found));
         }
-        let state = Mutex::new(State { ours, ended: false, lost: None, aborter: None, on_loss: None });
+        let state = Mutex::new(State { ours, ended: false, lost: None, aborter: None, losses: None });
         let watch = Arc::new(Watch { spot, check_interval, state, ended: Condvar::new() });
         let thread = {
             let watch = Arc::clone(&watch);
             thread::Builder::new().name("extern4-mmp".into()).spawn(move || watch.run())
         };
         let thread = thread.map_err(|_| extern4_vfs::Errno::EAGAIN)?;
-        Ok(Some(Self { watch, thread: Some(thread) }))
+        Ok(Some(Self { opener: Opener::here(), watch, thread: Some(thread) }))
     }
 
     /// Says what ends if the volume is lost, and who is told why.
-    pub(crate) fn aborts(&self, aborter: Option<Aborter>, on_loss: Option<fn(&str)>) {
+    pub(crate) fn aborts(&self, aborter: Option<Aborter>, losses: Arc<Losses>) {
         let mut state = self.watch.lock();
-        (state.aborter, state.on_loss) = (aborter, on_loss);
+        (state.aborter, state.losses) = (aborter, Some(losses));
         state.abort_if_lost();
     }
 
@@ -194,6 +197,11 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if !self.opener.is_here() {
+            // A forked child has no such thread to wait for. A lock may have been held when it was forked.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.watch.lock().ended = true;
         self.watch.ended.notify_all();
         if let Some(thread) = self.thread.take() {
@@ -207,8 +215,8 @@ impl State {
     fn abort_if_lost(&self) {
         if let (Some(aborter), Some(why)) = (&self.aborter, &self.lost) {
             aborter.abort();
-            if let Some(tell) = self.on_loss {
-                tell(&why.to_string());
+            if let Some(losses) = &self.losses {
+                losses.report(why);
             }
         }
     }

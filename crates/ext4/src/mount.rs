@@ -5,7 +5,9 @@
 //! cleanly unmounted, its journal is replayed into memory first and everything below is read through that; the device
 //! itself is never written. Opening for writing replays the journal onto the device.
 
-use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
+use extern4_sync::opener::Opener;
+use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ use crate::fast_commit::FastCommits;
 use crate::group::{Groups, to_usize};
 use crate::journal;
 use crate::lazy_times::LazyTimes;
+use crate::loss::{Losses, OnLoss};
 use crate::mmp::{self, Guard};
 use crate::superblock::{self, Backup};
 use crate::writer::{Writer, check_needs_no_recovery, check_writable};
@@ -84,9 +87,12 @@ pub struct OpenOptions {
     /// Contents of a file that the device cannot write end all changes, as damage does (`data_err=abort`); otherwise
     /// only the writer is told.
     pub abort_on_data_error: bool,
-    /// Told why, when a volume with multiple mount protection is given up since another host has taken it, or may have. Called once, by
-    /// a thread that has nothing else to do then.
-    pub on_loss: Option<fn(&str)>,
+    /// Told why, when a change cannot be made durable: the device fails, or another host has taken a volume with multiple mount
+    /// protection, or may have.
+    pub on_loss: Option<OnLoss>,
+    /// Whether the volume is closed when the last user has gone ([`FileSystem::end`](extern4_vfs::FileSystem::end)), unless it was
+    /// closed before. Otherwise it is then left as after a crash.
+    pub close_when_unused: bool,
     /// Finds attribute blocks in the place of the cache in production.
     #[cfg(feature = "lab")]
     pub block_cache: Option<Arc<dyn crate::BlockCache>>,
@@ -118,6 +124,7 @@ impl Default for OpenOptions {
             max_dir_kib: 0,
             abort_on_data_error: false,
             on_loss: None,
+            close_when_unused: false,
             #[cfg(feature = "lab")]
             block_cache: None,
         }
@@ -182,6 +189,12 @@ pub struct Ext4 {
     /// Keeps other hosts from it.
     guard: Option<Guard>,
     warnings: Vec<String>,
+    pub(crate) losses: Arc<Losses>,
+    pub(crate) opener: Opener,
+    close_when_unused: bool,
+    /// [`close`](Self::close) has been called.
+    is_closed: AtomicBool,
+    pub(crate) is_halted: AtomicBool,
 }
 
 impl Ext4 {
@@ -221,7 +234,7 @@ impl Ext4 {
             (Err(_), Some(guard)) => guard.release()?,
             (Ok(fs), Some(guard)) => {
                 let writer = fs.writer.as_ref();
-                guard.aborts(writer.map(|writer| writer.transactions.aborter()), options.on_loss);
+                guard.aborts(writer.map(|writer| writer.transactions.aborter()), Arc::clone(&fs.losses));
                 fs.guard = Some(guard);
             }
         }
@@ -281,10 +294,39 @@ impl Ext4 {
     /// A device that fails; the volume then needs recovery. Damage that kept a removed file from
     /// being freed, after all else has been done.
     pub fn close(&self) -> Result<()> {
-        self.store_all_times()?;
+        // Relaxed: nothing is in use any more.
+        self.is_closed.store(true, Relaxed);
+        let stored = self.store_all_times();
+        // Its error comes first: if nothing can be changed any more, it is the reason.
         self.writer.as_ref().map_or(Ok(()), |writer| writer.close(self))?;
         self.guard.as_ref().map_or(Ok(()), Guard::release)?;
+        stored?;
         self.writer.as_ref().and_then(Writer::unfreed).map_or(Ok(()), Err)
+    }
+
+    /// Whether all changes were ended because a caller asked for that ([`FileSystem::halt`](extern4_vfs::FileSystem::halt)).
+    pub fn is_halted(&self) -> bool {
+        // Relaxed: see there.
+        self.is_halted.load(Relaxed)
+    }
+
+    /// Closes the volume for users that have gone without doing so. Does nothing in a forked child, or if nothing can be changed any more.
+    pub(crate) fn close_unused(&self) {
+        let Some(writer) = self.writer.as_ref().filter(|_| self.close_when_unused) else { return };
+        // Relaxed: as in `close`.
+        if self.is_closed.load(Relaxed) || !self.opener.is_here() || writer.transactions.error().is_some() {
+            return;
+        }
+        // The last user may be going because of a panic.
+        let closed = catch_unwind(AssertUnwindSafe(|| self.close()));
+        let why = match closed {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "a fault in the program".to_owned(),
+        };
+        if !self.losses.any() {
+            self.losses.report(why);
+        }
     }
 
     /// The file system that the blocks of `device` hold, whatever is in its journal.
@@ -333,6 +375,11 @@ impl Ext4 {
             aborts_on_data_error: options.abort_on_data_error,
             guard: None,
             warnings: Vec::new(),
+            losses: Losses::new(options.on_loss.clone()),
+            opener: Opener::here(),
+            close_when_unused: options.close_when_unused,
+            is_closed: AtomicBool::new(false),
+            is_halted: AtomicBool::new(false),
             superblock,
         })
     }

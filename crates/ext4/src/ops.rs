@@ -8,6 +8,7 @@ use std::sync::Arc;
 use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::ROOT_INO;
+use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{
     Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
     NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Take, Timespec, XattrFlags,
@@ -85,6 +86,8 @@ impl FileSystem for Ext4 {
     }
 
     fn halt(&self) {
+        // Relaxed: a caller that asks comes after this.
+        self.is_halted.store(true, Relaxed);
         if let Some(writer) = &self.writer {
             writer.transactions.halt();
         }
@@ -94,14 +97,18 @@ impl FileSystem for Ext4 {
         let Some(writer) = &self.writer else { return };
         if inode.nlink() == 0 {
             if !node(inode).is_freed()
+                && self.opener.is_here()
                 && let Err(error) = self.delete(node(inode).info())
             {
                 writer.note_unfreed(error);
             }
-        } else if self.lazy_times.is_some() {
-            // If it fails they are lost, as in a crash.
-            let _ = self.store_times(node(inode).info().ino());
+        } else if self.lazy_times.is_some() && self.opener.is_here() {
+            self.store_last_times(node(inode).info().ino());
         }
+    }
+
+    fn end(&self) {
+        self.close_unused();
     }
 }
 

@@ -22,6 +22,7 @@ use crate::change::Change;
 use crate::create::now_seconds;
 use crate::data_journal::Journaling;
 use crate::error::{Error, Result, Unsupported};
+use crate::loss::Losses;
 use crate::mbcache::Blocks;
 use crate::mount::{Ext4, OpenOptions, READABLE};
 use crate::orphan::Orphans;
@@ -144,6 +145,7 @@ impl Writer {
             block: fs.cache.read(fs.superblock().geometry().superblock_block())?.pin(),
             superblock: Mutex::new(fs.superblock().clone()),
             sealing: fs.superblock().clone(),
+            losses: Arc::clone(&fs.losses),
         });
         let observer = Arc::clone(&totals) as _;
         let writer = Self {
@@ -292,6 +294,7 @@ struct Totals {
     superblock: Mutex<Superblock>,
     /// The superblock as it was when the volume was opened: what checksums depend on does not change.
     sealing: Superblock,
+    losses: Arc<Losses>,
 }
 
 impl Totals {
@@ -335,6 +338,10 @@ impl Observer for Totals {
             discards.tell(freed);
         }
         self.space.settle(freed);
+    }
+
+    fn failed(&self, error: &extern4_jbd2::Error) {
+        self.losses.report(error);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use extern4_block as block;
 use extern4_block::partition::Table;
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
-use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, Unsupported};
+use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, OnLoss, Unsupported};
 use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
 
@@ -19,6 +19,13 @@ use crate::session::Session;
 const MANY_INODES: usize = 4096;
 
 /// An open ext2, ext3 or ext4 volume. Cheap to clone; every clone is the same volume, with the same caches.
+///
+/// # Dropping
+/// When the last handle is dropped, be it a volume, a [`Session`], a [`File`](crate::File) or a directory's listing, a volume that is
+/// open for writing is [closed](Volume::close): what has been changed is written and synced. A drop cannot return an error;
+/// what fails is told to [`on_loss`](OpenOptions::on_loss). Nothing is written by a drop in a child that was made by `fork(2)`, after
+/// [`shut_down`](Volume::shut_down), or after an error that ended all changes. A drop during a panic writes and does not
+/// panic again.
 ///
 /// ```
 /// # fn main() -> extern4::Result<()> {
@@ -228,10 +235,12 @@ impl OpenOptions {
         self
     }
 
-    /// Has `told` called with the reason when a volume with multiple mount protection, open for writing, is given up since another host
-    /// has taken it, or may have: from then on nothing is changed. It is called once, on a thread of the volume's own.
-    pub fn on_loss(&mut self, told: fn(&str)) -> &mut Self {
-        self.ext4.on_loss = Some(told);
+    /// Has `told` called with the reason when changes of a volume that is open for writing cannot be made durable: the device fails,
+    /// [dropping](Volume#dropping) the volume fails, or another host has taken a volume with multiple mount protection. A failed
+    /// commit ends all changes. `told` runs on the thread that met the failure, often one of the volume's own, and must not use
+    /// the volume.
+    pub fn on_loss(&mut self, told: impl Fn(&str) + Send + Sync + 'static) -> &mut Self {
+        self.ext4.on_loss = Some(OnLoss::new(told));
         self
     }
 
@@ -325,7 +334,8 @@ impl OpenOptions {
         options: &extern4_ext4::OpenOptions,
     ) -> extern4_ext4::Result<Ext4> {
         let open = if self.write { Ext4::open_for_writing } else { Ext4::open };
-        open(Arc::clone(device), options)
+        let options = extern4_ext4::OpenOptions { close_when_unused: true, ..options.clone() };
+        open(Arc::clone(device), &options)
     }
 
     /// The bytes of a disk that the offset and partition name.
@@ -454,9 +464,12 @@ impl Volume {
         self.superblock().sync().map_err(|e| Error::from_vfs("sync", e))
     }
 
-    /// Ends writing: what has been changed is written to where it belongs, and the volume is clean. A volume that is dropped
-    /// without it keeps what was made durable before, and needs recovery, which whoever opens it next does. Nothing of the
+    /// Ends writing: what has been changed is written to where it belongs, and the volume is clean. Nothing of the
     /// volume may be in use any more, and what is cannot change anything afterwards.
+    ///
+    /// # Errors
+    /// Whatever kept a change from being made durable since the volume was opened. [Dropping](Volume#dropping) the volume does the
+    /// same and cannot tell.
     pub fn close(self) -> Result<()> {
         if self.superblock().stats().inodes > MANY_INODES {
             // The device works while memory is given back.

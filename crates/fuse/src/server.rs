@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use extern4_sync::bravo::Bravo;
 use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
-use extern4_vfs::{Attr, Cred, Errno, Location, Namespace, Result, Session, SuperBlock};
+use extern4_vfs::{Attr, Cred, Errno, Error, Location, Namespace, Result, Session, SuperBlock};
 
 use crate::abi::{Features, InHeader, MINOR_PRUNE, Opcode};
 use crate::caller::Idle;
@@ -134,6 +134,8 @@ pub struct Server {
     pub(crate) forgetting: Bravo<()>,
     /// A request met a fault in the program: nothing is changed any more.
     broken: AtomicBool,
+    /// The kernel has lost something that programs had written.
+    lost: AtomicBool,
 }
 
 impl Server {
@@ -152,6 +154,7 @@ impl Server {
             telling: OnceLock::new(),
             forgetting: Bravo::new(()),
             broken: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             config,
         }
     }
@@ -165,6 +168,25 @@ impl Server {
     pub fn is_broken(&self) -> bool {
         // Relaxed: what was changed before is not asked through this.
         self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Notes that what the kernel has kept for programs could not be written: their calls had succeeded. That a volume is full is
+    /// told to programs when they sync or close, and says nothing about the volume.
+    #[cold]
+    pub(crate) fn lose(&self, error: &Error) {
+        if [Errno::ENOSPC, Errno::EDQUOT].contains(&error.errno()) {
+            return;
+        }
+        // Relaxed: see `has_lost`.
+        if !self.lost.swap(true, Ordering::Relaxed) {
+            self.log(&format!("what was written to a file is lost: {error}"));
+        }
+    }
+
+    /// Something that programs had written could not be written to the volume.
+    pub fn has_lost(&self) -> bool {
+        // Relaxed: it is asked when all has been served.
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// How requests come, once that was agreed on.

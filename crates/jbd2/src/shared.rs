@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::mem;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use extern4_block::BufferCache;
@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     halted: AtomicBool,
     /// What the committer has left behind. Put there once, and never looked at.
     unwritten: OnceLock<Unwritten>,
+    /// Hears of the first failure. It may own these transactions, so it is not kept in use here.
+    observer: Option<Weak<dyn Observer>>,
     limits: Limits,
     interval: Duration,
     pub(crate) counters: Arc<Counters>,
@@ -160,6 +162,7 @@ impl Shared {
             flushes: Flushes::default(),
             halted: AtomicBool::new(false),
             unwritten: OnceLock::new(),
+            observer: None,
             limits,
             interval,
             counters,
@@ -185,6 +188,11 @@ impl Shared {
 
 /// Handles.
 impl Shared {
+    /// The same, whose first failure `observer` hears of.
+    pub(crate) fn observed_by(self, observer: &Arc<dyn Observer>) -> Self {
+        Self { observer: Some(Arc::downgrade(observer)), ..self }
+    }
+
     /// See [`Transactions::start`](crate::Transactions::start).
     #[inline]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>, Error> {
@@ -524,12 +532,18 @@ impl Shared {
     pub(crate) fn fail(&self, error: Error) {
         self.halted.store(true, Relaxed);
         let mut state = self.state();
-        state.error.get_or_insert(error);
+        let is_first = state.error.is_none();
+        let error = state.error.get_or_insert(error).clone();
         self.door.shut();
         drop(state);
         self.opened.notify_all();
         self.work.notify_all();
         self.done.notify_all();
+        let is_asked_for = matches!(error, Error::Aborted | Error::Damaged);
+        let observer = self.observer.as_ref().filter(|_| is_first && !is_asked_for).and_then(Weak::upgrade);
+        if let Some(observer) = observer {
+            observer.failed(&error);
+        }
     }
 
     /// Keeps what the committer leaves behind for as long as anybody may read through the cache.

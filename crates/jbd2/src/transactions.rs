@@ -42,6 +42,7 @@ use std::time::Duration;
 
 use extern4_block::{BlockDevice, Buffer, BufferCache, Op, Pin, Unsealed};
 use extern4_disk::journal::Tid;
+use extern4_sync::opener::Opener;
 use extern4_sync::primitive::thread::{self, JoinHandle};
 use extern4_sync::primitive::{Mutex, Ordering::Relaxed};
 
@@ -83,6 +84,10 @@ pub trait Observer: Send + Sync {
     /// Called by the thread that commits after [`closing`](Self::closing), once for each block of the transaction that is
     /// [unsealed](extern4_block::Pin::seal).
     fn seal(&self, _pin: &Pin, _bytes: &mut [u8], _unsealed: Unsealed) {}
+
+    /// Changes could not be made durable, and from now on none can be. Called once, without a lock held, by the thread that met
+    /// the error; not if the transactions were [aborted](Transactions::abort) or [given up](Transactions::give_up).
+    fn failed(&self, _error: &Error) {}
 }
 
 /// A transaction that no handle is open on any more.
@@ -133,8 +138,9 @@ fn most_blocks(room: u32) -> u64 {
 /// The running transaction of a volume, and those before it.
 ///
 /// Dropping it does what a crash would do to changes that are not committed: they are lost. See
-/// [`Transactions::close`].
+/// [`Transactions::close`]. In a forked child it does nothing.
 pub struct Transactions {
+    opener: Opener,
     shared: Arc<Shared>,
     committer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -185,14 +191,14 @@ impl Transactions {
     }
 
     fn begin(observer: Arc<dyn Observer>, shared: Shared, journaling: Option<Journaling>) -> Self {
-        let shared = Arc::new(shared);
+        let shared = Arc::new(shared.observed_by(&observer));
         let committer = Committer::new(Arc::clone(&shared), observer, journaling);
         let spawned = thread::Builder::new().name("jbd2".into()).spawn(move || committer.run());
         // Without the thread, nothing could ever be committed: everybody is told, as if the first commit had failed.
         let committer = spawned
             .map_err(|error| shared.fail(extern4_block::Error::io(Op::Write, 0, 0, error).into()))
             .ok();
-        Self { shared, committer: Mutex::new(committer) }
+        Self { opener: Opener::here(), shared, committer: Mutex::new(committer) }
     }
 
     /// Opens a handle on the running transaction, for an operation that changes `credits` blocks at most. Waits while
@@ -343,7 +349,12 @@ impl Transactions {
 
 impl Drop for Transactions {
     fn drop(&mut self) {
-        self.halt();
+        if self.opener.is_here() {
+            self.halt();
+        } else {
+            // A forked child has no such thread to wait for. A lock may have been held when it was forked.
+            std::mem::forget(self.committer.get_mut().ok().and_then(Option::take));
+        }
     }
 }
 

@@ -315,6 +315,10 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     /// written but by changes that had begun; those fail soon.
     fn halt(&self) {}
 
+    /// The last user of the [`SuperBlock`](crate::SuperBlock) has gone. Nothing is called any more but
+    /// [`evict_inode`](Self::evict_inode), for what is still in the caches.
+    fn end(&self) {}
+
     /// The VFS has dropped its last reference to an inode; one without links may be freed now. An inode with links may be
     /// read again at the same time.
     fn evict_inode(&self, _inode: &Inode) {}

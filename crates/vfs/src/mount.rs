@@ -69,8 +69,9 @@ impl Drop for Mount {
 /// A place: something that exists, reached through a mount. Holding it keeps both in memory, also past removal.
 #[derive(Clone)]
 pub struct Location {
-    pub(crate) mount: MountRef,
+    // In this order: of the last reference to a mount, no inode is in use any more.
     pub(crate) dentry: Shared<Dentry>,
+    pub(crate) mount: MountRef,
 }
 
 impl Location {

@@ -32,6 +32,7 @@ use std::ops::Range;
 use std::sync::{self, Arc, PoisonError};
 
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
+use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::shared::{Last, Shared};
 use extern4_sync::tally::Tally;
@@ -153,6 +154,7 @@ const REMEMBERED: usize = 5;
 
 /// A file system in use. Mounts and sessions share it.
 pub struct SuperBlock {
+    opener: Opener,
     id: u64,
     fs: Arc<dyn FileSystem>,
     traits: FsTraits,
@@ -173,6 +175,15 @@ pub struct SuperBlock {
     pub(crate) files: OpenFiles,
     pub(crate) chunks: Chunks,
     pub(crate) gate: Gate,
+}
+
+impl Drop for SuperBlock {
+    fn drop(&mut self) {
+        if self.opener.is_here() {
+            self.drop_caches();
+            self.fs.end();
+        }
+    }
 }
 
 impl SuperBlock {
@@ -203,6 +214,7 @@ impl SuperBlock {
             prefixes.set_used(false);
         }
         Ok(Arc::new(Self {
+            opener: Opener::here(),
             id,
             traits,
             atime: options.atime,

@@ -211,7 +211,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // The serving ends before the last step of an unmount that is forced.
     drop(ending.lock());
     service::tell("STOPPING=1");
-    drop(control);
+    let waiting = control.map(Control::end);
     // Who was at the terminal knows that it is mounted, and may have gone since.
     if is_ready {
         app.switch_to_log();
@@ -221,11 +221,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail(Status::Failed, format_args!("{dir}: {}", host_reason(&error)));
     }
     server.forget_all();
+    let mut lost = None;
     if server.is_broken() {
-        app.fail(
-            Status::Failed,
-            format_args!("{image}: what was not durable when the fault was met is lost"),
-        );
+        lost = Some("what was not durable when the fault was met is lost".to_owned());
+    } else if server.has_lost() {
+        lost = Some("some of what programs wrote could not be written; the log tells what".to_owned());
+    }
+    if let Some(why) = &lost {
+        app.fail(Status::Failed, format_args!("{image}: {why}"));
     }
     for operation in server.operations() {
         let times = counted(operation.times.count(), "time", "times");
@@ -239,6 +242,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // Where the kernel waited for it, it is done already.
     if let Err(error) = closed.get_or_init(|| close(&volume)) {
         app.error(image, error);
+        if !volume.ext4().is_halted() {
+            lost.get_or_insert_with(|| error.to_string());
+        }
+    }
+    if let Some(waiting) = waiting {
+        waiting.tell(lost.as_deref());
     }
     if is_ready {
         info!("{image} is no longer mounted on {dir}");
@@ -420,7 +429,7 @@ fn end_on_signals(mut signals: Signals, mounted: Arc<Mounted>) -> Arc<Mutex<()>>
 
 /// Writes what is left, and closes the volume.
 fn close(volume: &Volume) -> extern4::Result<()> {
-    if volume.is_read_only() { Ok(()) } else { volume.clone().close() }
+    volume.clone().close()
 }
 
 /// Takes what nobody reads any more.

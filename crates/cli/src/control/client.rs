@@ -21,7 +21,7 @@ use crate::status::Status;
 use crate::text::escape;
 
 /// How long the whole exchange may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// No answer is longer than this.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
@@ -91,18 +91,28 @@ pub(crate) fn find(dir: &Path) -> Result<Mount, Error> {
 
 /// Asks for a report.
 pub(crate) fn ask(mount: &Mount) -> Result<Report, Error> {
-    let answer = exchange(socket::connect(mount)?, Instant::now() + PATIENCE)?;
+    let (_, answer) = exchange(socket::connect(mount)?, REPORT, Instant::now() + PATIENCE)?;
     Report::read(&String::from_utf8_lossy(&answer)).map_err(Error::Answer)
 }
 
 /// Sends the request, and receives the line that answers it.
-fn exchange(mut stream: UnixStream, deadline: Instant) -> Result<Vec<u8>, Error> {
+pub(super) fn exchange(
+    mut stream: UnixStream,
+    request: &str,
+    deadline: Instant,
+) -> Result<(UnixStream, Vec<u8>), Error> {
     stream.set_nonblocking(true)?;
-    stream.write_all(format!("{REPORT}\n").as_bytes())?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
+    let answer = line(&mut stream, deadline)?;
+    Ok((stream, answer))
+}
+
+/// Receives a line.
+pub(super) fn line(stream: &mut UnixStream, deadline: Instant) -> Result<Vec<u8>, Error> {
     let mut answer = Vec::new();
     let mut space = vec![0; 64 << 10];
     loop {
-        wait(&stream, deadline)?;
+        wait(stream, deadline)?;
         let came = match stream.read(&mut space) {
             Ok(0) if answer.is_empty() => return Err(Error::Gone),
             Ok(0) => return Err(Error::Answer("it ends before it is complete".to_owned())),

@@ -7,7 +7,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
@@ -47,8 +47,8 @@ impl Listener for TcpListener {
 pub(super) trait Stream: Read + Write + AsFd + Send {}
 impl<T: Read + Write + AsFd + Send> Stream for T {}
 
-/// Gives the answer to a request.
-type Answer = Box<dyn Fn(&[u8]) -> Vec<u8> + Send>;
+/// Gives the answer to a request, and may keep the connection that it came over.
+type Answer = Box<dyn Fn(&[u8], BorrowedFd<'_>) -> Vec<u8> + Send>;
 
 /// What listens, and what is answered there.
 pub(super) struct Service {
@@ -66,7 +66,7 @@ impl Service {
         listener: impl Listener + 'static,
         end: &'static [u8],
         max_bytes: usize,
-        answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static,
+        answer: impl Fn(&[u8], BorrowedFd<'_>) -> Vec<u8> + Send + 'static,
     ) -> Self {
         Self { listener: Box::new(listener), end, max_bytes, answer: Box::new(answer), closed_until: None }
     }
@@ -207,7 +207,9 @@ impl Client {
             match self.listen(service) {
                 Ok(false) => return true,
                 Ok(true) => {
-                    let answer = catch_unwind(AssertUnwindSafe(|| (service.answer)(&self.request)));
+                    let answer = catch_unwind(AssertUnwindSafe(|| {
+                        (service.answer)(&self.request, self.stream.as_fd())
+                    }));
                     let Ok(answer) = answer else {
                         tracing::error!("a question about the mount met a fault in the program");
                         return false;
@@ -275,7 +277,7 @@ mod tests {
     fn responder() -> (Responder, PathBuf, tempfile::TempDir) {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("socket");
-        let answer = |request: &[u8]| {
+        let answer = |request: &[u8], _: BorrowedFd<'_>| {
             assert!(request != b"panic\n", "a planted fault");
             let mut text = format!("{}\n", request.len()).into_bytes();
             text.resize(1 << 20, b'x');

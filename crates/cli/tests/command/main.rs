@@ -20,6 +20,7 @@ mod journals;
 mod killing;
 mod listing;
 mod logging;
+mod losing;
 mod measuring;
 mod messages;
 mod mount_options;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use extern4_block::{BlockDevice, FileDevice, FileOptions, MemoryDevice, Op, RecordDevice};
 use extern4_disk::mmp::{Mmp, MmpState, Node};
 use extern4_disk::{Place, Structure};
-use extern4_ext4::{Error, Ext4, OpenOptions};
+use extern4_ext4::{Error, Ext4, OnLoss, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::{Errno, FileSystem, How, OpenFlags, Session};
 
@@ -212,7 +212,7 @@ fn a_volume_that_another_has_taken_is_given_up() {
     let Some(device) = device() else { return };
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let told = || TOLD.lock().expect("nobody has failed");
-    let on_loss = Some((|why| TOLD.lock().expect("nobody has failed").push(why.to_owned())) as fn(&str));
+    let on_loss = Some(OnLoss::new(|why| TOLD.lock().expect("nobody has failed").push(why.to_owned())));
     let options = OpenOptions { on_loss, ..OpenOptions::default() };
     let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("a clean volume");
     let fs = Arc::new(fs);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use extern4::{
     Acl, AclKind, Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, NewKind, OpenFlags, Session,
-    Volume, XattrFlags,
+    Shutdown, Volume, XattrFlags,
 };
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, LoopDevice, Need};
@@ -317,7 +317,7 @@ fn reading_changes_access_times_as_asked() {
         drop(session);
         match lazy {
             // Closing would store it.
-            true => drop(volume),
+            true => volume.shut_down(Shutdown::Forget).unwrap(),
             false => volume.close().unwrap(),
         }
     }
@@ -347,6 +347,7 @@ fn what_was_synced_is_there_if_nobody_closes() {
     volume.sync().unwrap();
     let journal = volume.stats().journal.expect("it is open for writing");
     assert!(journal.transactions > 0 && journal.flushes <= 2 * journal.transactions, "{journal:?}");
+    volume.shut_down(Shutdown::Forget).unwrap();
     drop((session, volume));
     // Reading replays in memory, writing on the device.
     assert_eq!(Volume::open(&image.path).unwrap().superuser().read("/kept").unwrap(), b"kept");

@@ -182,7 +182,13 @@ impl Server {
         }
         let kept = write.write_flags & WRITE_CACHE != 0 && self.has(Features::WRITEBACK_CACHE);
         let write_at = if kept { OpenFile::write_back } else { OpenFile::write_at };
-        let written = write_all(data, write.offset, |data, offset| write_at(&handle.file, data, offset))?;
+        let written = write_all(data, write.offset, |data, offset| write_at(&handle.file, data, offset));
+        if let Err(error) = &written
+            && write.write_flags & WRITE_CACHE != 0
+        {
+            self.lose(error);
+        }
+        let written = written?;
         let size = u32::try_from(written).map_err(|_| Errno::EIO)?;
         body.put(&WriteOut { size, padding: 0 })
     }
