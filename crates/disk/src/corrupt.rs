@@ -78,6 +78,8 @@ impl fmt::Display for Structure {
 /// Where a structure stands: whatever of inode, group, block and byte offset is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
+    /// The volume's own part that it belongs to, such as `the journal`.
+    pub part: Option<&'static str>,
     /// Which structure.
     pub structure: Structure,
     /// The inode it belongs to.
@@ -93,7 +95,13 @@ pub struct Place {
 impl Place {
     /// A structure whose position is not known yet; the `with` methods add what is.
     pub const fn new(structure: Structure) -> Self {
-        Self { structure, ino: None, group: None, block: None, offset: None }
+        Self { part: None, structure, ino: None, group: None, block: None, offset: None }
+    }
+
+    /// The same place, in a part of the volume's own.
+    pub const fn of(mut self, part: &'static str) -> Self {
+        self.part = Some(part);
+        self
     }
 
     /// The same place, in inode `ino`.
@@ -134,6 +142,9 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(part) = self.part {
+            write!(f, "{part}: ")?;
+        }
         write!(f, "{}", self.structure)?;
         if let Some(ino) = self.ino {
             write!(f, ", inode {ino}")?;

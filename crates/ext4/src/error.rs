@@ -3,7 +3,7 @@
 use std::fmt;
 
 use extern4_disk::feature::Feature;
-use extern4_disk::{Corrupt, CorruptKind};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
 /// The result of an operation of this crate.
@@ -167,6 +167,30 @@ impl Error {
         }
     }
 
+    /// The error as one of a part that the volume has for itself, such as `the journal`. An inode that is not in use is
+    /// damage there: the volume names it, and not the caller.
+    pub(crate) fn in_part(self, part: &'static str) -> Self {
+        let place = Place::new(Structure::Inode).of(part);
+        match self {
+            Self::Corrupt(Corrupt { place, kind }) => match place.structure {
+                // They say so themselves.
+                Structure::JournalSuperblock
+                | Structure::JournalBlock
+                | Structure::FastCommit
+                | Structure::GroupDescriptor => self,
+                _ => place.of(part).corrupt(kind).into(),
+            },
+            Self::Stale { ino, .. } => {
+                let place = u32::try_from(ino).map_or(place, |ino| place.ino(ino));
+                place.corrupt(CorruptKind::Mismatch { what: "no such inode is in use" }).into()
+            }
+            Self::Io(extern4_block::Error::BlockOutOfRange { block, .. }) => {
+                place.corrupt(CorruptKind::BlockOutOfRange { field: "its map", block }).into()
+            }
+            other => other,
+        }
+    }
+
     /// The error number that the Linux kernel gives for it.
     pub fn errno(&self) -> Errno {
         match self {
@@ -198,7 +222,6 @@ impl From<Error> for extern4_vfs::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use extern4_disk::{Place, Structure};
 
     #[test]
     fn each_error_has_its_number_and_keeps_its_cause() {

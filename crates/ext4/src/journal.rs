@@ -95,6 +95,10 @@ pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<
 
 /// The journal of the volume, wherever it is; `None` if it has none.
 fn open(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>> {
+    find(fs, external).map_err(|error| error.in_part("the journal"))
+}
+
+fn find(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>> {
     let block_size = fs.superblock().block_size();
     Ok(match fs.superblock().journal() {
         None => None,
@@ -115,7 +119,8 @@ fn is_dirty(fs: &Ext4, external: Option<&Device>) -> Result<bool> {
         return Ok(open(fs, external)?.is_some_and(|journal| journal.is_dirty()));
     };
     let place = Place::new(Structure::JournalSuperblock).ino(ino);
-    let RunKind::Mapped { physical } = fs.map(&journal_inode(fs, ino)?, 0)?.kind else {
+    let first = journal_inode(fs, ino).and_then(|inode| fs.map(&inode, 0));
+    let RunKind::Mapped { physical } = first.map_err(|error| error.in_part("the journal"))?.kind else {
         let what = "the journal has no first block";
         return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
     };
@@ -127,14 +132,12 @@ fn is_dirty(fs: &Ext4, external: Option<&Device>) -> Result<bool> {
 
 /// The inode of the journal.
 fn journal_inode(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
-    match fs.load_inode(ino) {
-        Ok(inode) if inode.fields().kind() == FileKind::Regular && inode.fields().links() > 0 => Ok(inode),
-        Ok(_) | Err(Error::Stale { .. }) => {
-            let what = "the journal is not a file that is in use";
-            Err(Place::new(Structure::Inode).ino(ino).corrupt(CorruptKind::Mismatch { what }).into())
-        }
-        Err(error) => Err(error),
+    let inode = fs.load_inode(ino)?;
+    if inode.fields().kind() != FileKind::Regular || inode.fields().links() == 0 {
+        let what = "the journal is not a file that is in use";
+        return Err(Place::new(Structure::Inode).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
     }
+    Ok(inode)
 }
 
 /// Where the blocks of the journal in inode `ino` are.

@@ -22,7 +22,7 @@ use extern4_jbd2::Replayed;
 
 use crate::balloc::Kept;
 use crate::data_journal::DataMode;
-use crate::error::{Error, Result, Unsupported};
+use crate::error::{Result, Unsupported};
 use crate::fast_commit::FastCommits;
 use crate::group::{Groups, to_usize};
 use crate::journal;
@@ -275,14 +275,11 @@ impl Ext4 {
         Ok(fs)
     }
 
-    /// What has no root is of no use to who would change it, and must not be said to be in use by him.
-    fn check_root(&self) -> Result<()> {
-        match self.load_inode(ROOT_INO) {
-            Ok(root) if root.fields().kind() == FileKind::Directory && root.fields().links() > 0 => {
-                return Ok(());
-            }
-            Ok(_) | Err(Error::Stale { .. }) => {}
-            Err(error) => return Err(error),
+    /// Refuses a volume without a root directory, as Linux does.
+    pub(crate) fn check_root(&self) -> Result<()> {
+        let root = self.load_inode(ROOT_INO).map_err(|error| error.in_part("the root directory"))?;
+        if root.fields().kind() == FileKind::Directory && root.fields().links() > 0 {
+            return Ok(());
         }
         let what = "there is no root directory";
         Err(Place::new(Structure::Inode).ino(ROOT_INO).corrupt(CorruptKind::Mismatch { what }).into())

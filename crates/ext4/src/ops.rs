@@ -47,6 +47,9 @@ impl FileSystem for Ext4 {
     }
 
     fn read_inode(&self, ino: u64) -> Result<NewInode> {
+        if ino == u64::from(ROOT_INO) {
+            self.check_root()?;
+        }
         Ok(self.new_inode(ino)?)
     }
 

@@ -217,7 +217,8 @@ impl Ext4 {
         }
         if let Some(file) = left.file {
             let mut named = Vec::new();
-            self.orphan_file(file, &mut named)?;
+            let read = self.orphan_file(file, &mut named);
+            read.map_err(|error| error.in_part("the orphan file"))?;
             for ino in named {
                 match self.check_orphan(ino) {
                     Ok(_) => left.in_file.push(ino),

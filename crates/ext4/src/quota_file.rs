@@ -51,19 +51,22 @@ impl QuotaFile {
     /// The file of a kind; `None` if the volume has no such quota.
     pub(crate) fn open(fs: &Ext4, kind: Kind) -> Result<Option<Self>> {
         let sb = fs.superblock();
-        let ino = match kind {
-            Kind::User => sb.user_quota_inode(),
-            Kind::Group => sb.group_quota_inode(),
-            Kind::Project => sb.project_quota_inode(),
+        let (ino, part) = match kind {
+            Kind::User => (sb.user_quota_inode(), "the quota file of users"),
+            Kind::Group => (sb.group_quota_inode(), "the quota file of groups"),
+            Kind::Project => (sb.project_quota_inode(), "the quota file of projects"),
         };
-        let Some(ino) = ino else { return Ok(None) };
+        ino.map(|ino| Self::load(fs, kind, ino).map_err(|error| error.in_part(part))).transpose()
+    }
+
+    fn load(fs: &Ext4, kind: Kind, ino: u32) -> Result<Self> {
         let info = fs.load_inode(ino)?;
         if info.fields().kind() != FileKind::Regular || info.is_inline() {
             return Err(mismatch(ino, "a quota file is no regular file"));
         }
         let head = file_block(fs, &info, 0)?;
         let header = Info::decode(head.bytes(), kind, place(&info))?;
-        Ok(Some(Self { kind, header, info }))
+        Ok(Self { kind, header, info })
     }
 
     /// The entry of an id, and where it stands; `None` if it has none.

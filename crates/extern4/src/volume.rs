@@ -403,7 +403,9 @@ fn explain(error: extern4_ext4::Error, device: &Arc<dyn BlockDevice>, whole: boo
     let kind = match &error {
         E::NotExt(_) => ErrorKind::NotExt,
         E::Unsupported(_) => ErrorKind::Unsupported,
-        E::Corrupt(_) => ErrorKind::Corrupt,
+        // A volume that leads outside of itself, or to an inode that is not in use, is damaged.
+        error if error.errno() == Errno::EUCLEAN => ErrorKind::Corrupt,
+        E::Stale { .. } => ErrorKind::Corrupt,
         E::Io(_) => ErrorKind::Io,
         other => ErrorKind::Os(other.errno()),
     };

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt as _;
 
-use extern4_testkit::image::ImageSpec;
+use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{LoopDevice, Need, can_run};
 use extern4_testkit::zoo;
 
@@ -218,6 +218,63 @@ fn a_volume_without_its_superblock_is_read_by_a_copy_of_it() {
     let image = ImageSpec::new("disk", 4 << 20, &["-t", "ext4", "-b", "1024"]).build();
     wipe_superblock(&image);
     assert!(!failed(&extern4(&image, ["ls", "disk.img"]), 3).contains("--superblock"));
+}
+
+/// What is done to a volume, the code with which reading it ends, and what is said where it cannot be opened.
+type Damage = (&'static str, i32, &'static str);
+
+/// Whatever a volume cannot be opened without. What only changes need does not keep it from being read.
+const DAMAGE: [Damage; 15] = [
+    ("clri <8>", 0, "the journal is not a file that is in use"),
+    ("sif <8> mode 040755", 0, "the journal is not a file that is in use"),
+    ("sif <8> links_count 0", 0, "the journal is not a file that is in use"),
+    ("punch <8> 100 200", 0, "the journal is shorter than its superblock says"),
+    ("zap_block -f <8> 0", 0, "journal superblock, block"),
+    ("ssv journal_inum 9999999", 4, "s_journal_inum"),
+    ("ssv journal_inum 300", 0, "the journal: inode, inode 300: no such inode is in use"),
+    ("clri <3>", 0, "the quota file of users: quota file, inode 3"),
+    ("zap_block -f <4> 0", 0, "the quota file of groups: quota file, inode 4"),
+    ("ssv prj_quota_inum 300", 0, "the quota file of projects: inode, inode 300: no such inode is in use"),
+    (
+        "feature orphan_present\nssv orphan_file_inum 300",
+        0,
+        "the orphan file: inode, inode 300: no such inode is in use",
+    ),
+    ("clri <2>", 4, "there is no root directory"),
+    ("sif <2> mode 0100644", 4, "there is no root directory"),
+    ("sif <2> links_count 0", 4, "there is no root directory"),
+    ("set_bg 0 inode_table 99999999\nset_bg 0 checksum calc", 4, "group descriptor, group 0"),
+];
+
+#[test]
+fn damage_that_keeps_a_volume_from_being_opened_is_corruption() {
+    const MADE: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "quota,project,orphan_file"];
+    let spec = ImageSpec::new("disk", 16 << 20, MADE);
+    if !spec.can_run() {
+        return;
+    }
+    let ends = |image: &Image, args: &[&str], code: i32, says: &str, what: &str| {
+        let output = extern4(image, args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{what}, {args:?}: {said}");
+        assert!(said.contains(says), "{what}, {args:?}: {said}");
+    };
+    for (script, reading, says) in DAMAGE {
+        let image = spec.build();
+        image.debugfs(script);
+        ends(&image, &["ls", "disk.img"], reading, if reading == 0 { "" } else { says }, script);
+        ends(&image, &["mkdir", "disk.img:/new"], 4, says, script);
+        ends(&image, &["check", "disk.img"], 4, "", script);
+    }
+    // debugfs does not leave this behind.
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "mmp"]).build();
+    let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image opens");
+    let mut number = [0; 8];
+    file.read_exact_at(&mut number, 1024 + 0x168).expect("s_mmp_block");
+    file.write_all_at(&[0; 1024], u64::from_le_bytes(number) * 1024).expect("it is written");
+    for args in [&["ls", "disk.img"][..], &["mkdir", "disk.img:/new"], &["check", "disk.img"]] {
+        ends(&image, args, 4, "MMP block, block", "mmp");
+    }
 }
 
 #[test]
