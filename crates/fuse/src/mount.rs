@@ -148,6 +148,22 @@ fn device_of(table: &[u8], dir: &Path) -> Option<String> {
     })
 }
 
+/// The user whose process serves what is mounted on `dir`, if that is of this program.
+fn owner_on(dir: &Path) -> Option<u32> {
+    owner_of(&std::fs::read("/proc/self/mountinfo").ok()?, dir)
+}
+
+/// The same by this mount table: the type and the options stand behind a dash.
+fn owner_of(table: &[u8], dir: &Path) -> Option<u32> {
+    let dir = escaped(dir);
+    let on_dir = |line: &&[u8]| line.split(|byte| *byte == b' ').nth(4) == Some(&dir);
+    let line = String::from_utf8_lossy(table.rsplit(|byte| *byte == b'\n').find(on_dir)?);
+    let mut behind = line.split_once(" - ")?.1.split(' ');
+    let (kind, options) = (behind.next()?, behind.nth(1)?);
+    let owner = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
+    if [TYPE, BLOCK_TYPE].contains(&kind) { owner.parse().ok() } else { None }
+}
+
 /// A path as the mount table has it: space, tab, newline and backslash as three octal digits behind a backslash.
 fn escaped(path: &Path) -> Vec<u8> {
     let bytes = path.as_os_str().as_bytes().iter();
@@ -284,6 +300,12 @@ fn unmount_dir(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// `EINVAL` if nothing of this server's is mounted there, `EBUSY` if somebody uses it.
 pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
+    // Root takes away the mount of another user without asking or waiting for that user's process, which may never answer.
+    if let Ok(dir) = dir.canonicalize()
+        && owner_on(&dir).is_some_and(|owner| owner != geteuid().as_raw())
+    {
+        return unmount_dir(&dir).map(|()| true);
+    }
     const LONG: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
     let dir = dir.canonicalize()?;
     let mut pid = [0; 16];
@@ -344,5 +366,15 @@ mod tests {
         assert_eq!(device("/mnt/a b").as_deref(), Some("7:3"), "the last");
         assert_eq!(device("/mnt/a\\b").as_deref(), Some("0:52"));
         assert_eq!((device("/").as_deref(), device("/mnt")), (Some("8:1"), None));
+    }
+
+    #[test]
+    fn the_owner_of_a_mount_stands_in_the_table() {
+        let table = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw
+40 22 0:51 / /mnt/a\\040b rw shared:1 - fuse.extern4 x rw,user_id=1000,group_id=100
+41 22 0:52 / /mnt/c rw - fuse.sshfs x rw,user_id=1000
+";
+        let owner = |dir: &str| owner_of(table, Path::new(dir));
+        assert_eq!((owner("/mnt/a b"), owner("/mnt/c"), owner("/")), (Some(1000), None, None));
     }
 }

@@ -352,3 +352,46 @@ fn a_fifo_in_place_of_an_image_holds_no_command() {
     let said = ok(ends(&image, &["stat", "-c", "%F", "disk.img:/dir/fifo"]));
     assert_eq!(said, b"fifo\n");
 }
+
+/// A mount of user 1000 whose process takes no request: it is for others, root among them, and goes with this.
+struct Mute {
+    dir: std::path::PathBuf,
+    _device: fs::File,
+}
+
+impl Mute {
+    fn new(dir: std::path::PathBuf) -> Self {
+        fs::create_dir(&dir).expect("a directory");
+        let device = fs::File::options().read(true).write(true).open("/dev/fuse").expect("a device");
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&device);
+        let data =
+            format!("fd={fd},rootmode=40000,user_id=1000,group_id=1000,default_permissions,allow_other");
+        let data = std::ffi::CString::new(data).expect("no zero byte");
+        let flags = rustix::mount::MountFlags::NOSUID;
+        rustix::mount::mount("x", &dir, "fuse.extern4", flags, &*data).expect("it is mounted");
+        Self { dir, _device: device }
+    }
+}
+
+impl Drop for Mute {
+    fn drop(&mut self) {
+        // A test that has failed leaves it; where it has gone, nothing is there.
+        let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn root_waits_for_no_process_of_a_user() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let mute = Mute::new(image.scratch().join("mnt"));
+    for command in ["stats", "top"] {
+        let said = failed(&ends(&image, &[command, "mnt"]), 1);
+        assert!(said.contains("has ended, or listens nowhere"), "{said}");
+    }
+    ok(ends(&image, &["umount", "mnt"]));
+    assert!(!crate::mounting::is_mounted(&image));
+    drop(mute);
+}
