@@ -2,6 +2,8 @@
 
 .PHONY: run test lint bench bench-mount static lab prove-mount soak ci
 .DEFAULT_GOAL := test
+# Where rustup puts cargo, as scripts/setup looks for it.
+export PATH := $(PATH):$(HOME)/.cargo/bin
 HOST = $(shell rustc --print host-tuple)
 
 run:

@@ -1,6 +1,7 @@
 //! Requests answered from a file system in memory, with no kernel in between.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use extern4_vfs::{
     Access, Cred, Errno, Inode, MemFs, MemLimits, Namespace, SecurityHook, SuperBlock, SuperOptions,
@@ -37,9 +38,13 @@ impl Served {
     }
 
     fn ask(&self, opcode: Opcode, nodeid: u64, args: &[&[u8]]) -> Result<Vec<u8>, Errno> {
+        self.ask_as(0, opcode, nodeid, args)
+    }
+
+    fn ask_as(&self, uid: u32, opcode: Opcode, nodeid: u64, args: &[&[u8]]) -> Result<Vec<u8>, Errno> {
         let args = args.concat();
         let len = u32::try_from(size_of::<InHeader>() + args.len()).expect("a short request");
-        let header = InHeader { len, opcode: opcode as u32, nodeid, unique: 1, ..InHeader::default() };
+        let header = InHeader { len, opcode: opcode as u32, nodeid, uid, unique: 1, ..InHeader::default() };
         let bytes = [header.as_bytes(), &args].concat();
         let mut space = vec![0; 1 << 13];
         match self.server.answer(&Request::parse(&bytes).expect("a request"), &mut space, None) {
@@ -273,4 +278,37 @@ fn a_fault_in_the_program_costs_one_request_and_ends_all_change() {
     assert!(served.server.is_broken());
     let said = served.said.lock().expect("a log");
     assert!(said.len() == 1 && said[0].contains("a planted fault"), "{said:?}");
+}
+
+#[test]
+fn one_user_and_root_are_served_where_that_is_asked_for() {
+    let served = Served::with(SuperOptions::default(), Config { only: Some(7), ..Config::default() });
+    let ask = |uid, opcode, args: &[&[u8]]| served.ask_as(uid, opcode, ROOT_ID, args).map(drop);
+    served.make(b"file");
+    for uid in [0, 7] {
+        assert_eq!(ask(uid, Opcode::Lookup, &[b"file\0"]), Ok(()), "{uid}");
+        assert_eq!(ask(uid, Opcode::Getattr, &[&[0; 16]]), Ok(()), "{uid}");
+    }
+    for opcode in [Opcode::Lookup, Opcode::Getattr, Opcode::Readdir, Opcode::Mkdir, Opcode::Getxattr] {
+        assert_eq!(ask(8, opcode, &[b"file\0"]), Err(Errno::EACCES), "{opcode:?}");
+    }
+    // The kernel forgets for whom it likes, and is to ask for attributes each time.
+    assert_eq!(ask(8, Opcode::Forget, &[&[0; 8]]), Ok(()));
+    assert!(served.server.moment().is_zero());
+}
+
+/// With names and changes the kernel is told that a file is the caller's, and the owner when it asks for attributes.
+#[test]
+fn with_fakeroot_the_caller_is_root_and_owner() {
+    let config = Config { fakeroot: Some((7, 8)), lifetime: Duration::ZERO, ..Config::default() };
+    let served = Served::with(SuperOptions::default(), config);
+    served.make(b"root_s");
+    let entry = served.ask_as(7, Opcode::Lookup, ROOT_ID, &[b"root_s\0"]).expect("an entry");
+    let entry = EntryOut::read_from_bytes(&entry).expect("an entry");
+    assert_eq!((entry.attr.uid, entry.attr.gid, entry.attr_valid, entry.attr_valid_nsec), (7, 8, 0, 0));
+    let attr: AttrOut = served.get(Opcode::Getattr, entry.nodeid, &[&[0; 16]]);
+    assert_eq!(
+        (attr.attr.uid, attr.attr.gid, attr.attr_valid, attr.attr_valid_nsec),
+        (0, 0, 365 * 86_400, 0)
+    );
 }

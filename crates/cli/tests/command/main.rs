@@ -6,6 +6,7 @@ mod attributes;
 mod block_mount;
 mod copying;
 mod copying_into;
+mod demo;
 mod documents;
 mod encrypted;
 mod experts;
