@@ -15,6 +15,7 @@ pub mod partition;
 mod writer;
 
 pub use cache::{Buffer, BufferCache, CacheOptions, CacheStats, Found, Image, Pin, Unsealed};
+pub use device::counted::CountedDevice;
 pub use device::crash::CrashDevice;
 pub use device::fault::FaultDevice;
 pub use device::file::{FileDevice, FileOptions};

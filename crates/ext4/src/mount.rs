@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use extern4_block::{BlockDevice, BufferCache, CacheOptions};
+use extern4_block::{BlockDevice, BufferCache, CacheOptions, CountedDevice};
 use extern4_disk::blocks::Blocks;
 use extern4_disk::feature::{Feature, Features, Incompat};
 use extern4_disk::indirect;
@@ -226,9 +226,11 @@ impl Ext4 {
     /// # Errors
     /// As [`open`](Self::open); [`Unsupported`] for what can be read but not safely changed.
     pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let counted = Arc::new(CountedDevice::new(device));
+        let device = Arc::clone(&counted) as Arc<dyn BlockDevice>;
         let fs = Self::assemble_writable(&device, options)?;
         let guard = Guard::take(&fs)?;
-        let mut opened = Self::begin_writing(fs, &device, options);
+        let mut opened = Self::begin_writing(fs, &device, &counted, options);
         match (&mut opened, guard) {
             (_, None) => {}
             (Err(_), Some(guard)) => guard.release()?,
@@ -248,7 +250,12 @@ impl Ext4 {
     }
 
     /// Makes `fs`, which nobody else has, one that can be changed.
-    fn begin_writing(fs: Self, device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+    fn begin_writing(
+        fs: Self,
+        device: &Arc<dyn BlockDevice>,
+        counted: &Arc<CountedDevice>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let mut fs = fs;
         let mut journal = None;
         if options.ignore_journal {
@@ -265,7 +272,7 @@ impl Ext4 {
         let left = fs.find_left_over()?;
         let warning = |fault| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
         fs.warnings = left.faults.iter().map(warning).collect();
-        fs.writer = Some(Writer::open(&fs, journal, options)?);
+        fs.writer = Some(Writer::open(&fs, journal, Arc::clone(counted), options)?);
         if let Err(error) = fs.free_left_over(&left) {
             // What has been freed is, and nobody uses the volume; unless it was given up, which cannot be closed.
             let _ = fs.close();

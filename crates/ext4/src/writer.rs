@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use extern4_block::{BlockDevice, Pin, Unsealed};
+use extern4_block::{BlockDevice, CountedDevice, Pin, Unsealed};
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 use extern4_disk::journal::{ChecksumVersion, Tid};
 use extern4_disk::superblock::{
@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     pub(crate) transactions: Transactions,
     pub(crate) space: Arc<Space>,
     totals: Arc<Totals>,
+    /// The device, and what has been written to it since the volume was opened.
+    counted: Arc<CountedDevice>,
     pub(crate) orphans: Arc<Orphans>,
     /// None if the volume has none.
     pub(crate) quotas: Option<Arc<Quotas>>,
@@ -124,6 +126,7 @@ impl Writer {
     pub(crate) fn open(
         fs: &Ext4,
         journal: Option<Journal<Arc<dyn BlockDevice>>>,
+        counted: Arc<CountedDevice>,
         asked: &OpenOptions,
     ) -> Result<Self> {
         let uses_journal = journal.is_some();
@@ -155,6 +158,7 @@ impl Writer {
             },
             space,
             totals,
+            counted,
             orphans,
             quotas,
             sharing: Sharing::new(fs.superblock(), Blocks::new(asked)),
@@ -186,6 +190,9 @@ impl Writer {
             raw.s_mnt_count.set(raw.s_mnt_count.get().saturating_add(1));
         } else {
             self.totals.set_counts(raw);
+            // As Linux, which counts what a crash interrupts for nothing.
+            let before = fs.superblock().kbytes_written();
+            raw.s_kbytes_written.set(before.saturating_add(self.counted.bytes_written() / 1024));
         }
         raw.s_wtime.set(now);
         let mut buffer = fs.cache.read(sb.geometry().superblock_block())?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::{Error, Op, Result};
 
+pub mod counted;
 pub mod crash;
 pub mod fault;
 pub mod file;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, MemoryDevice};
+use extern4_block::{BlockDevice, MemoryDevice, RecordDevice};
 use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::journal::{BlockHeader, BlockKind, JournalSuperblock};
 use extern4_disk::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
@@ -11,10 +11,10 @@ use extern4_disk::{Place, Structure};
 use extern4_ext4::check::{self, check};
 use extern4_ext4::{Backup, Ext4, OpenOptions};
 use extern4_testkit::tools::{self, Need};
-use extern4_vfs::FileSystem as _;
+use extern4_vfs::{FileSystem as _, OpenFlags};
 use zerocopy::IntoBytes;
 
-use crate::model::session;
+use crate::model::{open, session};
 use crate::walk;
 
 /// Blocks of 1 KiB, so that the first copy of the superblock stands in block 8193.
@@ -243,4 +243,31 @@ fn a_journal_is_missed_only_where_it_may_hold_something() {
     let options =
         OpenOptions { superblock: Some(Backup::Block(COPY)), ignore_journal: true, ..internal.options() };
     Ext4::open(Arc::clone(&internal.volume) as _, &options).expect("without its journal");
+}
+
+#[test]
+fn what_is_written_in_the_life_of_a_volume_is_counted() {
+    if !can_run() {
+        return;
+    }
+    for (features, external) in [("metadata_csum", false), ("metadata_csum", true), ("^has_journal", false)] {
+        let pair = Pair::new(features, external);
+        for round in 0..2 {
+            let before = superblock_at(&pair.volume, SUPERBLOCK_OFFSET).kbytes_written();
+            let record = Arc::new(RecordDevice::new(Arc::clone(&pair.volume) as _));
+            let fs = Ext4::open_for_writing(Arc::clone(&record) as _, &pair.options()).expect("it opens");
+            let fs = Arc::new(fs);
+            let root = session(Arc::clone(&fs) as _);
+            let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+            let file = open(&root, &format!("/file{round}"), flags, 0o644).expect("there is room");
+            file.write_at(&vec![7; 300_000], 0).expect("there is room");
+            drop((file, root));
+            fs.close().expect("close");
+            // The superblock that says so is written last.
+            let written = (record.counts().bytes_written - 1024) / 1024;
+            assert!(written > 300, "{features}: {written}");
+            let after = superblock_at(&pair.volume, SUPERBLOCK_OFFSET).kbytes_written();
+            assert_eq!(after - before, written, "{features}, external: {external}");
+        }
+    }
 }
