@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use extern4::{Cred, ErrorKind, PATH_MAX, Session, Volume};
+use extern4_disk::Structure;
 
 use crate::names::Names;
 use crate::place::{Image, Part, Place};
@@ -237,7 +238,17 @@ impl App {
         match is_no_volume.then(|| disk().or_else(|| wrapping::of(image))).flatten() {
             Some(what) => self.fail(Status::Refused, format_args!("{image}: {what}")),
             None => {
-                self.error(image, error);
+                match image.outer() {
+                    Some(outer) => {
+                        let file = escape(outer.file.as_os_str().as_bytes());
+                        let hint = format!("{outer} is a part of an image and has no parts itself");
+                        self.fail(
+                            Status::Failed,
+                            format_args!("{image}: {hint}; {file}@OFFSET names any byte"),
+                        );
+                    }
+                    None => self.error(image, error),
+                }
                 self.point_to_backup(image, error);
             }
         }
@@ -245,7 +256,7 @@ impl App {
 
     /// Says which copy of the superblock can be read, where what was asked for cannot.
     fn point_to_backup(&self, image: &Image, error: &extern4::Error) {
-        if !matches!(error.kind(), ErrorKind::NotExt | ErrorKind::Corrupt) {
+        if !blames_superblock(error) {
             return;
         }
         let by =
@@ -343,6 +354,15 @@ fn partitions(image: &Image) -> Option<String> {
     };
     let names: Vec<_> = table.partitions.iter().map(part).collect();
     (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Whether a volume could not be opened for its superblock: there is none, or it breaks the format.
+fn blames_superblock(error: &extern4::Error) -> bool {
+    match error.source().and_then(|cause| cause.downcast_ref()) {
+        Some(extern4_ext4::Error::NotExt(_)) => true,
+        Some(extern4_ext4::Error::Corrupt(corrupt)) => corrupt.place.structure == Structure::Superblock,
+        _ => false,
+    }
 }
 
 fn status_of(kind: ErrorKind) -> Status {

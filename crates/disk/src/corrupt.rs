@@ -190,6 +190,14 @@ pub enum CorruptKind {
         /// Bytes there.
         have: u64,
     },
+    /// The device ends before the volume does.
+    #[error("the volume is cut off: it has {need} bytes, and the device {have}")]
+    CutOff {
+        /// Bytes of the volume.
+        need: u64,
+        /// Bytes of the device.
+        have: u64,
+    },
     /// A field holds a value that the format does not allow.
     #[error("{field} has the impossible value {value}")]
     Field {

@@ -94,7 +94,7 @@ pub(crate) fn check_size(device: &dyn BlockDevice, superblock: &Superblock) -> R
     let need = superblock.blocks_count() << superblock.geometry().block_bits();
     let have = device.size_bytes();
     if need > have {
-        return Err(Place::new(Structure::Superblock).corrupt(CorruptKind::Truncated { need, have }).into());
+        return Err(Place::new(Structure::Superblock).corrupt(CorruptKind::CutOff { need, have }).into());
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use extern4_block as block;
-use extern4_block::partition::Table;
+use extern4_block::partition::{Partition, Table};
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
 use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, OnLoss, Unsupported};
 use extern4_vfs as vfs;
@@ -279,7 +279,7 @@ impl OpenOptions {
         }
         let device = FileDevice::open_with(path, &options).map_err(failed)?;
         let device_end = options.offset_bytes + device.size_bytes();
-        let mut volume = self.open_whole(Arc::new(device)).map_err(|e| e.at(path))?;
+        let mut volume = self.open_whole(Arc::new(device), options.offset_bytes).map_err(|e| e.at(path))?;
         volume.bytes = Some(options.offset_bytes..device_end);
         // A journal may have newer contents than the image.
         volume.image_offset = Some(options.offset_bytes).filter(|_| volume.ext4.is_raw_current());
@@ -290,14 +290,15 @@ impl OpenOptions {
     pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
         let window = self.window(&device)?;
         if window == (0..device.size_bytes()) {
-            return self.open_whole(device);
+            return self.open_whole(device, 0);
         }
-        self.open_whole(slice(device, window)?)
+        let start = window.start;
+        self.open_whole(slice(device, window)?, start)
     }
 
-    /// Opens the volume that a device holds.
-    fn open_whole(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
-        let explain = |error| explain(error, &device, self.partition.is_none());
+    /// Opens the volume that a device holds, which starts at byte `start` of the image.
+    fn open_whole(&self, device: Arc<dyn BlockDevice>, start: u64) -> Result<Volume> {
+        let explain = |error| explain(error, &device, self.partition.map(|_| start));
         let ext4 = match (self.open_ext4(&device, &self.ext4), &self.journal) {
             (Err(extern4_ext4::Error::Unsupported(Unsupported::ExternalJournal)), Some(journal)) => {
                 let journal_device: Option<Arc<dyn BlockDevice>> =
@@ -348,13 +349,21 @@ impl OpenOptions {
         let Some(table) = read_table(&*slice(Arc::clone(disk), start..start + len)?)? else {
             return Err(invalid(format!("there is no partition {number}, for there is no partition table")));
         };
-        match table.partition(number) {
-            Some(found) => {
-                let start = start.saturating_add(found.start_bytes);
-                Ok(start..start.saturating_add(found.len_bytes))
-            }
-            None => Err(invalid(format!("there is no partition {number}; there are: {}", numbers(&table)))),
+        let Some(found) = table.partition(number) else {
+            return Err(invalid(missing(number, &table)));
+        };
+        if found.is_cut_off() {
+            let cause = cut_off(found, len);
+            return Err(Error::new(ErrorKind::Corrupt, "open").because(cause));
         }
+        let start = start.saturating_add(found.start_bytes);
+        if found.kind.is_extended() && !has_volume(&**disk, start) {
+            let logical = numbers(table.partitions.iter().filter(|partition| partition.number > 4));
+            let cause =
+                format!("partition {number} is an extended one, a frame for logical partitions: {logical}");
+            return Err(Error::new(ErrorKind::NotExt, "open").because(cause));
+        }
+        Ok(start..start.saturating_add(found.len_bytes))
     }
 }
 
@@ -366,6 +375,25 @@ fn of_journal(error: extern4_ext4::Error, device: &Path) -> extern4_ext4::Error 
         }
         other => other,
     }
+}
+
+/// Why a partition that is named is not there.
+fn missing(number: u32, table: &Table) -> String {
+    match table.left_out(number) {
+        Some(fault) => fault.to_string(),
+        None if table.partitions.is_empty() => {
+            format!("there is no partition {number}, for the partition table is empty")
+        }
+        None => format!("there is no partition {number}; there are: {}", numbers(&table.partitions)),
+    }
+}
+
+/// That a disk of `disk` bytes ends before a partition does.
+fn cut_off(partition: &Partition, disk: u64) -> String {
+    let Partition { number, start_bytes, len_bytes, .. } = partition;
+    format!(
+        "partition {number} is cut off: it has {len_bytes} bytes from byte {start_bytes} on, but the image ends at byte {disk}"
+    )
 }
 
 /// Opens a disk to see what its partitions are, whoever has it open.
@@ -389,16 +417,44 @@ fn not_opened(path: &Path, error: block::Error) -> Error {
 }
 
 fn read_table(device: &dyn BlockDevice) -> Result<Option<Table>> {
-    Table::read(device).map_err(|e| Error::new(ErrorKind::Io, "read the partition table of").because(e))
+    let table = Table::read_with(device, &|start| has_volume(device, start));
+    table.map_err(|e| Error::new(ErrorKind::Io, "read the partition table of").because(e))
 }
 
-fn numbers(table: &Table) -> String {
-    let numbers: Vec<String> = table.partitions.iter().map(|found| found.number.to_string()).collect();
+/// Magic numbers of what partitions hold: the offset, and the bytes.
+const MAGICS: &[(u64, &[u8])] = &[
+    (1024 + 0x38, &extern4_disk::superblock::MAGIC.to_le_bytes()),
+    (3, b"NTFS    "),
+    (3, b"EXFAT   "),
+    (0x36, b"FAT1"),
+    (0x52, b"FAT32   "),
+    (0, b"XFSB"),
+    (0x1_0040, b"_BHRfS_M"),
+    (0, b"hsqs"),
+    (0, b"LUKS\xba\xbe"),
+    (512, b"LABELONE"),
+    (4096 - 10, b"SWAPSPACE2"),
+    (1024, b"\x10\x20\xf5\xf2"),
+];
+
+/// Whether a volume of a common kind starts at byte `start`.
+fn has_volume(device: &dyn BlockDevice, start: u64) -> bool {
+    let is = |(offset, magic): &(u64, &[u8])| {
+        let mut found = [0; 16];
+        let found = &mut found[..magic.len()];
+        start.checked_add(*offset).is_some_and(|at| device.read_at(found, at).is_ok()) && found == *magic
+    };
+    MAGICS.iter().any(is)
+}
+
+fn numbers<'a>(partitions: impl IntoIterator<Item = &'a Partition>) -> String {
+    let numbers: Vec<String> = partitions.into_iter().map(|found| found.number.to_string()).collect();
     numbers.join(", ")
 }
 
-/// Why the volume could not be opened; where it is a partitioned disk instead, what to do.
-fn explain(error: extern4_ext4::Error, device: &Arc<dyn BlockDevice>, whole: bool) -> Error {
+/// Why the volume could not be opened. Where it is a partitioned disk instead, what to do: the image itself, or a partition of it
+/// that starts at byte `partition`.
+fn explain(error: extern4_ext4::Error, device: &Arc<dyn BlockDevice>, partition: Option<u64>) -> Error {
     use extern4_ext4::Error as E;
     let kind = match &error {
         E::NotExt(_) => ErrorKind::NotExt,
@@ -409,15 +465,29 @@ fn explain(error: extern4_ext4::Error, device: &Arc<dyn BlockDevice>, whole: boo
         E::Io(_) => ErrorKind::Io,
         other => ErrorKind::Os(other.errno()),
     };
-    if kind == ErrorKind::NotExt
-        && whole
-        && let Ok(Some(table)) = Table::read(&**device)
-        && !table.partitions.is_empty()
-    {
-        let hint = format!("this is a disk with partitions; name one of them: {}", numbers(&table));
-        return Error::new(kind, "open").because(hint);
+    if kind != ErrorKind::NotExt {
+        return Error::new(kind, "open").because(error);
     }
-    Error::new(kind, "open").because(error)
+    let table = Table::read_with(&**device, &|start| has_volume(&**device, start));
+    match (table, partition) {
+        (Ok(Some(table)), None) if !table.partitions.is_empty() => {
+            let numbers = numbers(&table.partitions);
+            let hint = format!("this is a disk with partitions; name one of them: {numbers}");
+            Error::new(kind, "open").because(hint)
+        }
+        (Ok(Some(table)), Some(start)) if !table.partitions.is_empty() => {
+            let starts = table.partitions.iter().map(|inner| start.saturating_add(inner.start_bytes));
+            let starts: Vec<String> = starts.map(|start| start.to_string()).collect();
+            let starts = starts.join(", ");
+            let hint =
+                format!("the partition has partitions of its own, which start at byte {starts} of the image");
+            Error::new(kind, "open").because(hint)
+        }
+        (Err(damaged @ block::Error::PartitionTable { .. }), None) => {
+            Error::new(kind, "open").because(damaged)
+        }
+        _ => Error::new(kind, "open").because(error),
+    }
 }
 
 impl Volume {

@@ -29,16 +29,22 @@ struct Header {
 
 /// The GPT of `device`, which has a protective MBR. The sector size is `hint` if there is a table of that size.
 pub(super) fn read(device: &dyn BlockDevice, hint: Sector) -> Result<Table> {
-    let other = Sector(if hint.0 == 512 { 4096 } else { 512 });
-    read_sized(device, hint).or_else(|faults| read_sized(device, other).map_err(|_| faults)).map_err(
+    read_sized(device, hint).or_else(|faults| read_sized(device, hint.other()).map_err(|_| faults)).map_err(
         |(primary, backup)| Error::PartitionTable { primary: Box::new(primary), backup: Box::new(backup) },
     )
+}
+
+/// The GPT of `device`, whose first sector holds no MBR: that may be what was overwritten.
+pub(super) fn read_unprotected(device: &dyn BlockDevice, hint: Sector) -> Option<Table> {
+    let mut table = read(device, hint).ok()?;
+    table.faults.insert(0, Fault::Unprotected);
+    Some(table)
 }
 
 /// The GPT of `device` if its sectors have this size; else what is wrong with its two copies.
 fn read_sized(device: &dyn BlockDevice, sector: Sector) -> Result<Table, (Fault, Fault)> {
     let primary = match read_copy(device, sector, 1) {
-        Ok(table) => return Ok(table),
+        Ok(table) => return Ok(with_backup(device, sector, table)),
         Err(fault) => fault,
     };
     // The last sector, unless the first header is whole and knows better: a disk may have grown since.
@@ -55,6 +61,16 @@ fn read_sized(device: &dyn BlockDevice, sector: Sector) -> Result<Table, (Fault,
         }
         Err(backup) => Err((primary, backup)),
     }
+}
+
+/// Notes in a table, which was read from the first header, that the device ends before the second.
+fn with_backup(device: &dyn BlockDevice, sector: Sector, mut table: Table) -> Table {
+    let sectors = sector.count(device);
+    let lba = read_header(device, sector, 1).map_or(0, |header| header.alternate);
+    if lba >= sectors {
+        table.faults.push(Fault::NoBackup { lba, sectors });
+    }
+    table
 }
 
 /// The table whose header is in sector `lba`.
@@ -270,8 +286,48 @@ mod tests {
             [(40, 39), (0, u64::MAX), (u64::MAX, u64::MAX), (SECTORS, SECTORS), (SECTORS - 1, SECTORS - 1)];
         let specs: Vec<_> = ranges.iter().map(|&(first, last)| Spec { first, last, name: "" }).collect();
         let table = Table::read(&disk(512, &specs)).unwrap().unwrap();
-        assert_eq!(table.partitions.iter().map(|p| p.number).collect::<Vec<_>>(), [5]);
+        assert_eq!(
+            table.partitions.iter().map(|p| (p.number, p.is_cut_off())).collect::<Vec<_>>(),
+            [(4, true), (5, false)]
+        );
+        assert_eq!((1..6).filter(|number| table.left_out(*number).is_some()).count(), 3);
         assert_eq!(table.faults.len(), 4);
+    }
+
+    #[test]
+    fn a_disk_that_is_cut_off_has_lost_the_backup() {
+        let whole = disk(512, &one());
+        let mut bytes = vec![0; 45 * 512];
+        whole.read_at(&mut bytes, 0).unwrap();
+        let cut = MemoryDevice::read_only(bytes);
+        let table = Table::read(&cut).unwrap().unwrap();
+        assert_eq!((table.partitions[0].held_bytes, table.partitions[0].len_bytes), (5 * 512, 10 * 512));
+        let [Fault::NoBackup { lba: 255, sectors: 45 }, Fault::CutOff { number: 1, .. }] = table.faults[..]
+        else {
+            panic!("{:?}", table.faults)
+        };
+    }
+
+    #[test]
+    fn either_copy_is_found_without_an_mbr() {
+        for lost in [1, 2] {
+            let disk = disk(512, &one());
+            disk.write_at(&vec![0; 512 * lost], 0).unwrap();
+            let table = Table::read(&disk).unwrap().unwrap();
+            assert_eq!(table.partitions.len(), 1);
+            assert_eq!(table.faults.len(), lost);
+            assert!(matches!(table.faults[0], Fault::Unprotected), "{:?}", table.faults);
+        }
+    }
+
+    #[test]
+    fn of_a_hybrid_the_gpt_counts() {
+        let disk = disk(512, &one());
+        // A second entry of the MBR, of one sector.
+        disk.write_at(&[0x83, 0, 0, 0, 9, 0, 0, 0, 1], 446 + 16 + 4).unwrap();
+        let table = Table::read(&disk).unwrap().unwrap();
+        assert!(matches!(table.id, DiskId::Gpt(_)));
+        assert!(matches!(table.faults[..], [Fault::Hybrid]), "{:?}", table.faults);
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl Record {
         self.entries.iter().any(|entry| entry.kind == PROTECTIVE)
     }
 
+    /// Whether the record names partitions besides the entry for the GPT.
+    pub(super) fn is_hybrid(&self) -> bool {
+        self.entries.iter().any(|entry| entry.is_used() && entry.kind != PROTECTIVE)
+    }
+
     /// Whether this is a table and not the boot sector of a volume: boot flags have two legal values, and a table
     /// has an entry.
     pub(super) fn is_plausible(&self) -> bool {
@@ -91,8 +96,11 @@ pub(super) fn table(device: &dyn BlockDevice, sector: Sector, mbr: &Record) -> T
         Ok(partition) => partitions.push(partition),
         Err(fault) => faults.push(fault),
     };
-    for (number, entry) in (1..).zip(mbr.entries).filter(|(_, entry)| entry.is_used()) {
-        add(sector.partition(device, number, Kind::Mbr(entry.kind), entry.sectors(0)));
+    for (number, entry) in (1..).zip(mbr.entries).filter(|(_, entry)| entry.kind != 0) {
+        add(match entry.is_used() {
+            true => sector.partition(device, number, Kind::Mbr(entry.kind), entry.sectors(0)),
+            false => Err(Fault::Empty { number }),
+        });
     }
     let mut number = 4;
     for container in mbr.entries.iter().filter(|entry| entry.is_extended()) {
@@ -183,18 +191,59 @@ mod tests {
     }
 
     #[test]
-    fn partitions_beyond_the_end_are_told_and_left_out() {
+    fn partitions_beyond_the_end_are_listed_and_told() {
         let disk = disk();
         put(&disk, 0, &[(0x83, 990, 11), (0x83, 990, 10), (0x83, u32::MAX, u32::MAX), (0x83, 0, 0)]);
         let table = Table::read(&disk).unwrap().unwrap();
-        assert_eq!(sectors(&table), [(2, 990, 10)]);
-        assert!(matches!(
-            table.faults[..],
-            [
-                Fault::Outside { number: 1, first: 990, last: 1000, sectors: 1000 },
-                Fault::Outside { number: 3, .. }
-            ]
-        ));
+        let max = u64::from(u32::MAX);
+        assert_eq!(sectors(&table), [(1, 990, 11), (2, 990, 10), (3, max, max)]);
+        let cut_off: Vec<_> = table.partitions.iter().map(|p| (p.is_cut_off(), p.held_bytes / 512)).collect();
+        assert_eq!(cut_off, [(true, 10), (false, 10), (true, 0)]);
+        assert!(
+            matches!(
+                table.faults[..],
+                [
+                    Fault::Empty { number: 4 },
+                    Fault::CutOff { number: 1, .. },
+                    Fault::CutOff { number: 3, .. },
+                    Fault::Overlap { first: 1, second: 2 },
+                ]
+            ),
+            "{:?}",
+            table.faults
+        );
+        assert!(table.left_out(4).is_some() && table.left_out(1).is_none() && table.left_out(5).is_none());
+    }
+
+    #[test]
+    fn overlapping_partitions_are_told() {
+        let disk = disk();
+        put(&disk, 0, &[(0x83, 500, 100), (0x83, 100, 500), (0x83, 600, 10), (0x05, 700, 300)]);
+        put(&disk, 700, &[(0x83, 1, 10)]);
+        let table = Table::read(&disk).unwrap().unwrap();
+        assert_eq!(sectors(&table).len(), 5);
+        assert!(matches!(table.faults[..], [Fault::Overlap { first: 2, second: 1 }]), "{:?}", table.faults);
+    }
+
+    /// Sectors of 4 KiB, found by a volume that starts there, or by an extended boot record.
+    #[test]
+    fn long_sectors_are_found_by_what_stands_there() {
+        let disk = MemoryDevice::zeroed(1000 * 4096);
+        put(&disk, 0, &[(0x83, 100, 50), (0x83, 200, 50)]);
+        let read = |volumes: &[u64]| {
+            Table::read_with(&disk, &|byte| volumes.contains(&byte)).unwrap().unwrap().sector_bytes
+        };
+        assert_eq!(read(&[]), 512);
+        assert_eq!(read(&[200 * 4096]), 4096);
+        assert_eq!(read(&[100 * 4096, 200 * 512]), 512, "both places have one");
+        put(&disk, 0, &[(0x83, 100, 50), (0x05, 200, 300)]);
+        assert_eq!(read(&[]), 512);
+        put(&disk, 200 * 8, &[(0x83, 1, 10), (0x05, 30, 20)]);
+        put(&disk, 230 * 8, &[(0x83, 2, 10)]);
+        assert_eq!(read(&[]), 4096);
+        let table = Table::read(&disk).unwrap().unwrap();
+        let logical: Vec<_> = table.partitions.iter().map(|p| (p.number, p.start_bytes / 4096)).collect();
+        assert_eq!(logical, [(1, 100), (2, 200), (5, 201), (6, 232)]);
     }
 
     #[test]

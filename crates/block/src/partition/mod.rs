@@ -4,6 +4,12 @@
 //! was passed over is told in [`Table::faults`]; only a GPT of which neither copy holds is an error. Partitions are
 //! numbered as Linux names them: by their slot, logical ones from 5.
 //!
+//! An image that was not copied whole may lack a part of a partition, and of a GPT the copy at its end. Such partitions
+//! are listed; [`Partition::is_cut_off`] tells.
+//!
+//! No table says how long its sectors are. A GPT shows it by the place of its header. For an MBR,
+//! [`Table::read_with`] asks the caller where volumes start.
+//!
 //! A volume that fills a disk without a table may have bytes of a boot loader that look like an MBR. Who opens a disk
 //! should look for the volume first, and for a table after.
 //!
@@ -20,7 +26,7 @@ mod mbr;
 
 pub use guid::Guid;
 
-/// A partition of a disk; lies inside the device.
+/// A partition of a disk. It may reach beyond the end of a device that was cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// Its number, as in `/dev/sda3`; from 1.
@@ -29,12 +35,27 @@ pub struct Partition {
     pub start_bytes: u64,
     /// How long it is; not zero.
     pub len_bytes: u64,
+    /// How many bytes of it the device has.
+    pub held_bytes: u64,
     /// What the table says it holds.
     pub kind: Kind,
     /// Its name in a GPT. Unpaired surrogates are replaced.
     pub name: Option<String>,
     /// Its own identifier in a GPT.
     pub id: Option<Guid>,
+}
+
+impl Partition {
+    /// The first byte behind it.
+    fn end(&self) -> u64 {
+        // OK: the sum has been checked when the partition was read.
+        self.start_bytes + self.len_bytes
+    }
+
+    /// Whether the device ends before the partition does.
+    pub fn is_cut_off(&self) -> bool {
+        self.held_bytes < self.len_bytes
+    }
 }
 
 /// What a table says a partition holds.
@@ -97,21 +118,81 @@ pub struct Table {
     pub id: DiskId,
     /// Bytes in the sectors that the table counts in.
     pub sector_bytes: u32,
-    /// The partitions that can be used, in the order of their numbers.
+    /// The partitions, in the order of their numbers.
     pub partitions: Vec<Partition>,
-    /// What was passed over.
+    /// What was passed over, and what is odd about the partitions.
     pub faults: Vec<Fault>,
 }
 
 impl Table {
     /// The table of `device`, or `None` if it has none.
     pub fn read(device: &dyn BlockDevice) -> Result<Option<Self>> {
+        Self::read_with(device, &|_| false)
+    }
+
+    /// The table of `device`, or `None` if it has none. `has_volume` tells whether a volume starts at a byte of it.
+    ///
+    /// The sectors of an MBR have the length that the device says, unless volumes or extended boot records stand only
+    /// where sectors of the other common length put them: an image does not say from which disk it was copied.
+    pub fn read_with(device: &dyn BlockDevice, has_volume: &dyn Fn(u64) -> bool) -> Result<Option<Self>> {
         let sector = Sector(device.sector_bytes());
-        let Some(mbr) = mbr::Record::read(device, sector, 0)? else { return Ok(None) };
+        let Some(mbr) = mbr::Record::read(device, sector, 0)? else {
+            return Ok(gpt::read_unprotected(device, sector).map(Self::checked));
+        };
         if mbr.is_protective() {
-            return gpt::read(device, sector).map(Some);
+            let mut table = gpt::read(device, sector)?;
+            if mbr.is_hybrid() {
+                table.faults.push(Fault::Hybrid);
+            }
+            return Ok(Some(table.checked()));
         }
-        Ok(mbr.is_plausible().then(|| mbr::table(device, sector, &mbr)))
+        if !mbr.is_plausible() {
+            return Ok(None);
+        }
+        let [table, other] = [sector, sector.other()].map(|sector| mbr::table(device, sector, &mbr));
+        let is_other = !table.is_confirmed(has_volume) && other.is_confirmed(has_volume);
+        Ok(Some(if is_other { other } else { table }.checked()))
+    }
+
+    /// Whether something stands where the table says that it does.
+    fn is_confirmed(&self, has_volume: &dyn Fn(u64) -> bool) -> bool {
+        let extended = self.partitions.iter().any(|partition| partition.kind.is_extended());
+        let has_record =
+            extended && !self.faults.iter().any(|fault| matches!(fault, Fault::NoExtendedRecord { .. }));
+        has_record || self.partitions.iter().any(|partition| has_volume(partition.start_bytes))
+    }
+
+    /// Notes which partitions are cut off, and which overlap.
+    fn checked(mut self) -> Self {
+        let cut_off = self.partitions.iter().filter(|partition| partition.is_cut_off());
+        self.faults.extend(cut_off.map(|partition| Fault::CutOff {
+            number: partition.number,
+            start: partition.start_bytes,
+            len: partition.len_bytes,
+            held: partition.held_bytes,
+        }));
+        let mut sorted: Vec<&Partition> =
+            self.partitions.iter().filter(|partition| !partition.kind.is_extended()).collect();
+        sorted.sort_by_key(|partition| partition.start_bytes);
+        let mut longest: Option<&Partition> = None;
+        for partition in sorted {
+            match longest {
+                Some(before) if before.end() > partition.start_bytes => {
+                    self.faults.push(Fault::Overlap { first: before.number, second: partition.number });
+                }
+                _ => {}
+            }
+            longest = longest.filter(|before| before.end() >= partition.end()).or(Some(partition));
+        }
+        self
+    }
+
+    /// The fault that left out the partition of this number.
+    pub fn left_out(&self, number: u32) -> Option<&Fault> {
+        self.faults.iter().find(|fault| match fault {
+            Fault::Range { number: of, .. } | Fault::Empty { number: of } => *of == number,
+            _ => false,
+        })
     }
 
     /// The partition of this number.
@@ -132,15 +213,55 @@ pub enum Fault {
         /// Why not.
         source: Box<Error>,
     },
-    /// A partition does not lie inside the device, or ends before it starts.
-    #[error("partition {number} from sector {first} to {last} is not inside the device of {sectors} sectors")]
-    Outside {
+    /// A partition ends before it starts, or behind the last byte that can be counted.
+    #[error("partition {number} cannot go from sector {first} to {last}")]
+    Range {
         /// The partition's number.
         number: u32,
         /// Its first sector.
         first: u64,
         /// Its last sector.
         last: u64,
+    },
+    /// A partition has a type, but no sectors.
+    #[error("partition {number} has no sectors")]
+    Empty {
+        /// The partition's number.
+        number: u32,
+    },
+    /// The device ends before a partition does.
+    #[error(
+        "partition {number} is cut off: it has {len} bytes from byte {start} on, and the disk only {held} of them"
+    )]
+    CutOff {
+        /// The partition's number.
+        number: u32,
+        /// Where it starts, in bytes.
+        start: u64,
+        /// Its length in bytes.
+        len: u64,
+        /// How many of these the device has.
+        held: u64,
+    },
+    /// Two partitions have sectors in common.
+    #[error("partitions {first} and {second} overlap")]
+    Overlap {
+        /// The one that starts first.
+        first: u32,
+        /// The other one.
+        second: u32,
+    },
+    /// The MBR of a disk with a GPT names partitions, too. Like Linux, this crate goes by the GPT.
+    #[error("the MBR names partitions, too (a hybrid MBR); the GPT is what counts")]
+    Hybrid,
+    /// A disk has a GPT, but no MBR that says so.
+    #[error("there is no protective MBR, without which Linux does not look for this GPT")]
+    Unprotected,
+    /// The second header of a GPT is behind the end of the device.
+    #[error("the backup of the GPT should be in sector {lba}, and the disk has {sectors}: it may be cut off")]
+    NoBackup {
+        /// Where the first header says it is.
+        lba: u64,
         /// Sectors in the device.
         sectors: u64,
     },
@@ -219,6 +340,11 @@ impl Sector {
         Some((self.offset(first)?, self.offset(last - first + 1)?))
     }
 
+    /// The other common length of a sector.
+    fn other(self) -> Self {
+        Self(if self.0 == 512 { 4096 } else { 512 })
+    }
+
     /// The partition of sectors `first..=last`, or the fault that there cannot be such a one.
     fn partition(
         self,
@@ -227,13 +353,14 @@ impl Sector {
         kind: Kind,
         (first, last): (u64, u64),
     ) -> Result<Partition, Fault> {
-        let (start_bytes, len_bytes) = self.span(device, first, last).ok_or_else(|| Fault::Outside {
-            number,
-            first,
-            last,
-            sectors: self.count(device),
-        })?;
-        Ok(Partition { number, start_bytes, len_bytes, kind, name: None, id: None })
+        let bytes = || {
+            let start = self.offset(first)?;
+            let len = self.offset(last.checked_sub(first)?.checked_add(1)?)?;
+            start.checked_add(len).map(|_| (start, len))
+        };
+        let (start_bytes, len_bytes) = bytes().ok_or(Fault::Range { number, first, last })?;
+        let held_bytes = len_bytes.min(device.size_bytes().saturating_sub(start_bytes));
+        Ok(Partition { number, start_bytes, len_bytes, held_bytes, kind, name: None, id: None })
     }
 }
 

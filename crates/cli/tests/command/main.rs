@@ -27,6 +27,7 @@ mod messages;
 mod mount_options;
 mod mounting;
 mod overlay;
+mod partitions;
 mod reading;
 mod run;
 mod sameness;

@@ -362,7 +362,7 @@ fn a_truncated_image_is_refused_with_what_is_missing() {
     let whole = plain();
     for len in [2048, 4096, 100_000, whole.len() - 1] {
         let error = open(whole[..len].to_vec()).map(drop).unwrap_err();
-        let kind = CorruptKind::Truncated { need: whole.len() as u64, have: len as u64 };
+        let kind = CorruptKind::CutOff { need: whole.len() as u64, have: len as u64 };
         assert_eq!(error.corrupt_kind(), Some(kind), "{len} bytes: {error}");
     }
 }

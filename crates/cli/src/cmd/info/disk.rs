@@ -48,8 +48,8 @@ impl Disk {
         let mut rows = vec![["Partition", "Start", "Size", "Kind", "Volume", "Label"].map(str::to_owned)];
         for (partition, volume) in self.table.partitions.iter().zip(&self.volumes) {
             let image = Image { file: self.image.file.clone(), part: Part::Partition(partition.number) };
-            let (kind, label) =
-                volume.as_ref().map_or(("-", String::new()), |(kind, label)| (*kind, label.clone()));
+            let none = || (if partition.is_cut_off() { "cut off" } else { "-" }, String::new());
+            let (kind, label) = volume.as_ref().map_or_else(none, |(kind, label)| (*kind, label.clone()));
             rows.push([
                 image.to_string(),
                 partition.start_bytes.to_string(),
@@ -83,6 +83,7 @@ impl Disk {
                 item.raw("number", partition.number);
                 item.raw("start_bytes", partition.start_bytes);
                 item.raw("len_bytes", partition.len_bytes);
+                item.raw("cut_off", partition.is_cut_off());
                 item.text("kind", &partition.kind.to_string());
                 item.text_or_null("name", partition.name.as_deref());
                 item.text_or_null("volume", volume.as_ref().map(|(kind, _)| *kind));

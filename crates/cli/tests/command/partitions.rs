@@ -1,0 +1,232 @@
+//! Disks with partitions: cut off, with long sectors, and with odd tables; and when a copy of the superblock is named.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+
+use extern4_testkit::image::Image;
+use extern4_testkit::tools::{Need, can_run, run_with_input};
+
+use crate::run::{extern4, failed, machine, ok, partitioned, wipe_superblock};
+
+const MIB: u64 = 1 << 20;
+
+/// Writes a boot record into sector `lba`: type, first sector and number of sectors of each entry.
+fn put(disk: &File, sector: u64, lba: u64, entries: &[(u8, u32, u32)]) {
+    let mut record = [0; 66];
+    record[64..].copy_from_slice(&[0x55, 0xaa]);
+    for (entry, &(kind, first, count)) in record.chunks_exact_mut(16).zip(entries) {
+        entry[4] = kind;
+        entry[8..12].copy_from_slice(&first.to_le_bytes());
+        entry[12..].copy_from_slice(&count.to_le_bytes());
+    }
+    disk.write_all_at(&record, lba * sector + 446).expect("written");
+}
+
+/// `d.img`, a disk of zeroes with the volume of `image` at each of these bytes.
+fn disk(image: &Image, len: u64, volumes: &[u64]) -> File {
+    let path = image.scratch().join("d.img");
+    let disk = File::options().read(true).write(true).create(true).truncate(true).open(path).expect("a disk");
+    disk.set_len(len).expect("its length");
+    let volume = fs::read(&image.path).expect("an image");
+    volumes.iter().for_each(|at| disk.write_all_at(&volume, *at).expect("a volume"));
+    disk
+}
+
+/// Has `sfdisk` partition `d.img`.
+fn sfdisk(image: &Image, script: &str) {
+    let path = image.scratch().join("d.img");
+    let ran = run_with_input("sfdisk", ["-q".into(), path.into_os_string()], script.as_bytes());
+    assert!(ran.is_ok(), "{ran:?}");
+}
+
+fn info(image: &Image, place: &str) -> String {
+    String::from_utf8(ok(extern4(image, ["info", place]))).expect("text")
+}
+
+/// The volume is at byte 8 MiB, in partition `number`, and the disk ends 4 MiB behind that.
+#[track_caller]
+fn is_cut_off(image: &Image, disk: &File, number: u32) {
+    let place = format!("d.img#{number}");
+    let hostname = format!("{place}:/etc/hostname");
+    assert_eq!(ok(extern4(image, ["cat", &hostname])), b"tiny\n");
+    disk.set_len(12 * MIB).expect("cut off");
+    let says = format!("partition {number} is cut off: it has");
+    for args in [
+        &["ls", &place][..],
+        &["cat", &hostname],
+        &["check", &place],
+        &["info", &place],
+        &["recover", &place],
+        &["mkdir", &format!("{place}:/d")],
+        &["tune", &place, "--label", "x"],
+        &["mount", &place, "."],
+    ] {
+        let errors = failed(&extern4(image, args), 4);
+        assert!(errors.contains(&says) && !errors.contains("copy of a superblock"), "{args:?}: {errors}");
+    }
+    let text = info(image, "d.img");
+    assert!(text.contains(&place) && text.contains(&says), "{text}");
+    let row = text.lines().find(|line| line.starts_with(&place)).expect("its row");
+    assert!(row.ends_with("cut off"), "{row}");
+    let json = ok(extern4(image, ["info", "--json", "d.img"]));
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("an object");
+    let rows = json["partitions"].as_array().expect("rows");
+    assert!(rows.iter().any(|row| row["number"] == number && row["cut_off"] == true), "{json}");
+}
+
+#[test]
+fn a_partition_behind_the_end_of_the_image_is_cut_off() {
+    let image = machine();
+    let sectors = u32::try_from(fs::metadata(&image.path).expect("an image").len() / 512).expect("small");
+    assert!(sectors > 4 * 2048, "the volume is longer than what is left of it");
+    // A primary partition; one that starts behind the end; and a logical one.
+    let whole = || disk(&image, 64 * MIB, &[8 * MIB]);
+    let primary = whole();
+    put(&primary, 512, 0, &[(0x83, 8 * 2048, sectors), (0x83, 60 * 2048, 2048)]);
+    is_cut_off(&image, &primary, 1);
+    let errors = failed(&extern4(&image, ["ls", "d.img#2"]), 4);
+    assert!(errors.contains("partition 2 is cut off"), "{errors}");
+    let logical = whole();
+    put(&logical, 512, 0, &[(0x83, 64, 64), (0x0f, 4 * 2048, 50 * 2048)]);
+    put(&logical, 512, 4 * 2048, &[(0x83, 4 * 2048, sectors)]);
+    is_cut_off(&image, &logical, 5);
+    if !can_run(&[Need::Tool("sfdisk")]) {
+        return;
+    }
+    let gpt = whole();
+    sfdisk(&image, &format!("label: gpt\nstart=16384,size={sectors}\n"));
+    is_cut_off(&image, &gpt, 1);
+    assert!(info(&image, "d.img").contains("the backup of the GPT should be in sector 131071"));
+}
+
+#[test]
+fn a_volume_behind_the_end_of_the_image_is_cut_off() {
+    let image = machine();
+    let len = fs::metadata(&image.path).expect("an image").len();
+    File::options().write(true).open(&image.path).expect("the image").set_len(len / 2).expect("cut off");
+    for args in
+        [&["ls", "disk.img"][..], &["check", "disk.img"], &["info", "disk.img"], &["mkdir", "disk.img:/d"]]
+    {
+        let errors = failed(&extern4(&image, args), 4);
+        let says = format!("the volume is cut off: it has {len} bytes, and the device {}\n", len / 2);
+        assert!(errors.ends_with(&says), "{args:?}: {errors}");
+    }
+}
+
+#[test]
+fn an_mbr_may_count_in_sectors_of_4_kib() {
+    let image = machine();
+    let sectors = u32::try_from(fs::metadata(&image.path).expect("an image").len() / 4096).expect("small");
+    let disk = disk(&image, 64 * MIB, &[MIB, 33 * MIB]);
+    put(&disk, 4096, 0, &[(0x83, 256, sectors), (0x05, 32 * 256, 20 * 256)]);
+    put(&disk, 4096, 32 * 256, &[(0x83, 256, sectors)]);
+    for place in ["d.img#1:/etc/hostname", "d.img#5:/etc/hostname"] {
+        assert_eq!(ok(extern4(&image, ["cat", place])), b"tiny\n", "{place}");
+    }
+    ok(extern4(&image, ["mkdir", "d.img#5:/made"]));
+    ok(extern4(&image, ["stat", &format!("d.img@{}:/made", 33 * MIB)]));
+    assert!(info(&image, "d.img").lines().any(|line| line.starts_with("d.img#5") && line.ends_with("tiny")));
+    // Where volumes are at both places, sectors have 512 bytes, as of all disks whose images do not say so themselves.
+    let volume = fs::read(&image.path).expect("an image");
+    let both = self::disk(&image, 64 * MIB, &[32 * MIB]);
+    both.write_all_at(&volume[..8192], 4 * MIB).expect("the head of another");
+    put(&both, 512, 0, &[(0x83, 8 * 1024, 16)]);
+    let errors = failed(&extern4(&image, ["ls", "d.img#1"]), 4);
+    assert!(errors.contains("and the device 8192"), "{errors}");
+}
+
+#[test]
+fn what_is_odd_about_a_table_is_said() {
+    let image = machine();
+    let sectors = u32::try_from(fs::metadata(&image.path).expect("an image").len() / 512).expect("small");
+    let fails = |args: &[&str], code: i32, says: &str| {
+        let errors = failed(&extern4(&image, args), code);
+        assert!(errors.contains(says), "{args:?}: {errors}");
+    };
+    let disk = disk(&image, 64 * MIB, &[8 * MIB]);
+    put(&disk, 512, 0, &[(0x83, 16384, sectors), (0x83, 20000, 64), (0x83, 5, 0), (0x0f, 100_000, 20_000)]);
+    put(&disk, 512, 100_000, &[(0x83, 100, 100)]);
+    let text = info(&image, "d.img");
+    assert!(text.contains("warning: partitions 1 and 2 overlap"), "{text}");
+    assert!(text.contains("warning: partition 3 has no sectors"), "{text}");
+    fails(&["ls", "d.img#3"], 1, "partition 3 has no sectors");
+    fails(&["ls", "d.img#4"], 3, "partition 4 is an extended one, a frame for logical partitions: 5");
+    for number in ["0", "6", "4294967295"] {
+        fails(&["ls", &format!("d.img#{number}")], 1, "; there are: 1, 2, 4, 5");
+    }
+    fails(&["ls", "d.img#1#2"], 1, "d.img#1#2: d.img#1 is a part of an image and has no parts itself");
+    fails(&["ls", "d.img@8M#2:/x"], 1, "d.img@8388608 is a part of an image");
+    // A partition that has a table of its own.
+    put(&disk, 512, 20_000, &[(0x83, 8, 8), (0x83, 16, 8)]);
+    fails(&["ls", "d.img#2"], 3, "has partitions of its own, which start at byte 10244096, 10248192");
+    // A protective MBR, and nothing behind it.
+    disk.write_all_at(&[0; 66], 446).expect("written");
+    put(&disk, 512, 0, &[(0xee, 1, 131_071)]);
+    for args in [&["ls", "d.img"][..], &["info", "d.img"]] {
+        fails(
+            args,
+            3,
+            "the partition table is damaged: sector 1 holds no GPT header; its backup: sector 131071",
+        );
+    }
+    fails(&["ls", "d.img#1"], 1, "the partition table is damaged: sector 1 holds no GPT header");
+    if !can_run(&[Need::Tool("sfdisk")]) {
+        return;
+    }
+    sfdisk(&image, &format!("label: gpt\nstart=16384,size={sectors}\n"));
+    put(&disk, 512, 0, &[(0xee, 1, 16383), (0x83, 16384, sectors)]);
+    assert!(info(&image, "d.img").contains("warning: the MBR names partitions, too (a hybrid MBR)"));
+    assert_eq!(ok(extern4(&image, ["cat", "d.img#1:/etc/hostname"])), b"tiny\n");
+    // Its backup alone is left.
+    disk.write_all_at(&[0; 34 * 512], 0).expect("written");
+    assert_eq!(ok(extern4(&image, ["cat", "d.img#1:/etc/hostname"])), b"tiny\n");
+    let text = info(&image, "d.img");
+    assert!(text.contains("warning: there is no protective MBR"), "{text}");
+    assert!(text.contains("warning: sector 1 holds no GPT header"), "{text}");
+}
+
+/// A copy of the superblock helps where the superblock is what is wrong, and nowhere else.
+#[test]
+fn a_copy_of_the_superblock_is_named_where_it_helps() {
+    const HINT: &str = "there is a copy of a superblock that it can be read by: --superblock 8193";
+    let spec = extern4_testkit::image::ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-b", "1024"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let hurt = |image: &Image, at: u64, bytes: &[u8]| {
+        File::options()
+            .write(true)
+            .open(&image.path)
+            .expect("the image")
+            .write_all_at(bytes, at)
+            .expect("hurt");
+    };
+    let hints = |image: &Image, args: &[&str]| {
+        let output = extern4(image, args);
+        assert!(!output.status.success(), "{args:?}");
+        String::from_utf8_lossy(&output.stderr).contains(HINT)
+    };
+    // Wiped, an impossible value, a wrong checksum.
+    let wiped = image.copy();
+    wipe_superblock(&wiped);
+    let (impossible, checksum) = (image.copy(), image.copy());
+    hurt(&impossible, 1024 + 0x18, &[99]);
+    hurt(&checksum, 1024 + 0x78, b"another label");
+    for image in [&wiped, &impossible, &checksum] {
+        assert!(hints(image, &["ls", "disk.img"]));
+    }
+    let bmap = image.debugfs("bmap <8> 0\n");
+    let journal: u64 = bmap.trim().lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+    let bad_journal = image.copy();
+    hurt(&bad_journal, journal * 1024, &[0; 64]);
+    assert!(!hints(&bad_journal, &["mkdir", "disk.img:/d"]));
+    let (unsupported, cut_off) = (image.copy(), image.copy());
+    unsupported.debugfs("feature FEATURE_I31\n");
+    assert!(!hints(&unsupported, &["ls", "disk.img"]));
+    File::options().write(true).open(&cut_off.path).expect("the image").set_len(12 << 20).expect("cut off");
+    assert!(!hints(&cut_off, &["ls", "disk.img"]));
+    partitioned(&image);
+    assert!(!hints(&image, &["ls", "sdcard.img#1"]), "no volume at all");
+    assert!(!hints(&image, &["ls", "sdcard.img"]));
+}
