@@ -91,9 +91,15 @@ impl Geometry {
         let block_bits = 10 + raw.s_log_block_size.get();
         let blocks_count =
             join(raw.s_blocks_count_lo.get(), if bit64 { raw.s_blocks_count_hi.get() } else { 0 });
+        let first = raw.s_first_data_block.get();
         check(
-            blocks_count > raw.s_first_data_block.get().into()
-                && blocks_count <= i64::MAX.unsigned_abs() >> block_bits,
+            first <= 1 || features.incompat.contains(Incompat::JOURNAL_DEV),
+            "s_first_data_block",
+            first,
+            at,
+        )?;
+        check(
+            blocks_count > first.into() && blocks_count <= i64::MAX.unsigned_abs() >> block_bits,
             "s_blocks_count",
             blocks_count,
             at,
@@ -126,18 +132,12 @@ impl Geometry {
 
     fn with_clusters(mut self, raw: &RawSuperblock, at: Place) -> Result<Self, Corrupt> {
         let log = raw.s_log_cluster_size.get();
-        let log_ok = log == raw.s_log_block_size.get()
-            || self.bigalloc && (self.block_bits - 10..=MAX_CLUSTER_BITS - 10).contains(&log);
-        check(log_ok, "s_log_cluster_size", log, at)?;
+        let log_ok = self.bigalloc && (self.block_bits - 10..=MAX_CLUSTER_BITS - 10).contains(&log);
+        if !self.bigalloc && log <= MAX_CLUSTER_BITS - 10 {
+            agree(log == raw.s_log_block_size.get(), "s_log_cluster_size is not s_log_block_size", at)?;
+        }
+        check(log_ok || log == raw.s_log_block_size.get(), "s_log_cluster_size", log, at)?;
         self.cluster_bits = 10 + log;
-
-        // Blocks of 1 KiB leave block 0 to the boot loader, unless clusters have to start at 0 to be aligned.
-        let first = self.first_data_block;
-        let first_ok = match self.block_bits {
-            10 => first == 1 || first == 0 && self.cluster_bits > 10,
-            _ => first == 0,
-        };
-        check(first_ok, "s_first_data_block", first, at)?;
 
         let max_clusters = 8 << self.block_bits;
         if self.bigalloc {
@@ -146,8 +146,20 @@ impl Geometry {
             check((1..=max_clusters).contains(&clusters), "s_clusters_per_group", clusters, at)?;
         }
         let blocks = raw.s_blocks_per_group.get();
-        let blocks_ok = u64::from(blocks) == u64::from(self.clusters_per_group) << self.cluster_shift();
-        check(blocks_ok && blocks <= max_clusters << self.cluster_shift(), "s_blocks_per_group", blocks, at)?;
+        check(blocks > 0, "s_blocks_per_group", blocks, at)?;
+        let of_clusters = u64::from(self.clusters_per_group) << self.cluster_shift();
+        let what = "s_blocks_per_group is not s_clusters_per_group in blocks of s_log_cluster_size";
+        agree(u64::from(blocks) == of_clusters, what, at)?;
+        let most = u64::from(max_clusters) << self.cluster_shift();
+        check(u64::from(blocks) <= most, "s_blocks_per_group", blocks, at)?;
+
+        // Blocks of 1 KiB leave block 0 to the boot loader, unless clusters have to start at 0 to be aligned.
+        let first = self.first_data_block;
+        let first_ok = match self.block_bits {
+            10 => first == 1 || first == 0 && self.cluster_bits > 10,
+            _ => first == 0,
+        };
+        check(first_ok, "s_first_data_block", first, at)?;
         Ok(self)
     }
 
@@ -165,7 +177,11 @@ impl Geometry {
         let data_blocks = self.blocks_count - u64::from(self.first_data_block);
         let groups = data_blocks.div_ceil(self.blocks_per_group.into());
         let inodes_ok = groups.checked_mul(per_group.into()) == Some(self.inodes_count.into());
-        check(inodes_ok, "s_inodes_count", self.inodes_count, at)?;
+        agree(
+            inodes_ok,
+            "s_inodes_count is not s_inodes_per_group for each s_blocks_per_group of s_blocks_count",
+            at,
+        )?;
         // At least one inode a group, and fewer than 2^32 of them, so that this holds.
         self.group_count = self.inodes_count / per_group;
         let small = self.blocks_per_group < MIN_BLOCKS_PER_GROUP && self.group_count > 1;
@@ -467,6 +483,11 @@ impl Geometry {
         // Without `meta_bg` every group's meta group is below: there are as many as blocks of descriptors.
         group / self.descriptors_per_block() < self.first_meta_bg
     }
+}
+
+/// That fields agree with each other; `what` is the sentence that they do not.
+fn agree(ok: bool, what: &'static str, at: Place) -> Result<(), Corrupt> {
+    if ok { Ok(()) } else { Err(at.corrupt(CorruptKind::Mismatch { what })) }
 }
 
 fn is_power_of(number: u32, base: u32) -> bool {

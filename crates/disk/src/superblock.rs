@@ -10,6 +10,8 @@
 //! Source: the kernel's `Documentation/filesystems/ext4/super.rst`; `dumpe2fs` and `debugfs` 1.47 for the fields that
 //! it leaves out.
 
+mod impossible;
+
 use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -29,6 +31,8 @@ pub const MAGIC: u16 = 0xef53;
 /// Inode size and first free inode of revision 0, which does not store them.
 const OLD_INODE_SIZE: u16 = 128;
 const OLD_FIRST_INO: u32 = 11;
+/// The last of the hash functions that may be a volume's default.
+const HASH_VERSION_LAST: u8 = 5;
 const CHECKSUM_OFFSET: usize = 0x3fc;
 const CHECKSUM_TYPE_CRC32C: u8 = 1;
 

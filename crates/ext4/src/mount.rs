@@ -246,7 +246,10 @@ impl Ext4 {
     fn assemble_writable(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let fs = Self::assemble(Arc::clone(device), options)?;
         check_writable(&fs.superblock, options)?;
-        Ok(fs)
+        match fs.superblock.impossible(Place::new(Structure::Superblock)).into_iter().next() {
+            Some(corrupt) => Err(corrupt.into()),
+            None => Ok(fs),
+        }
     }
 
     /// Makes `fs`, which nobody else has, one that can be changed.

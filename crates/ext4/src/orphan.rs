@@ -212,13 +212,15 @@ impl Ext4 {
         let (listed, fault) = self.follow_list()?;
         let faults = Vec::from_iter(fault);
         let mut left = LeftOver { listed, in_file: Vec::new(), file: None, faults };
-        if self.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
-            left.file = self.superblock().orphan_file_inode();
-        }
-        if let Some(file) = left.file {
-            let mut named = Vec::new();
+        let mut named = Vec::new();
+        if let Some(file) = self.superblock().orphan_file_inode() {
+            // Like Linux, read it even if it should be empty: a file that is none must not be
+            // written to later.
             let read = self.orphan_file(file, &mut named);
             read.map_err(|error| error.in_part("the orphan file"))?;
+        }
+        if self.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
+            left.file = self.superblock().orphan_file_inode();
             for ino in named {
                 match self.check_orphan(ino) {
                     Ok(_) => left.in_file.push(ino),
@@ -323,7 +325,17 @@ impl Ext4 {
     }
 
     fn orphan_file(&self, ino: u32, orphans: &mut Vec<u32>) -> Result<()> {
-        let file = self.load_inode(ino)?;
+        let none = || {
+            let what = "the orphan file is not a file that is in use";
+            Error::from(Place::new(Structure::Orphan).ino(ino).corrupt(CorruptKind::Mismatch { what }))
+        };
+        let file = match self.load_inode(ino) {
+            Err(Error::Stale { .. }) => return Err(none()),
+            file => file?,
+        };
+        if file.fields().kind() != FileKind::Regular || file.fields().links() != 1 {
+            return Err(none());
+        }
         let seed = file.fields().checksum_seed(self.superblock().checksum_seed());
         for logical in 0..file.len_blocks(self)? {
             let RunKind::Mapped { physical } = self.map(&file, logical)?.kind else {

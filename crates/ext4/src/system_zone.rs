@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use extern4_disk::superblock::JournalLocation;
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::error::Result;
@@ -37,7 +38,28 @@ impl SystemZones {
             add(Structure::InodeBitmap, descriptor.inode_bitmap(), 1);
             add(Structure::Inode, descriptor.inode_table(), geometry.inode_table_blocks().into());
         }
-        Ok(Self(joined(zones)))
+        if let Some((structure, block)) = overlap(&mut zones) {
+            let what = "two of the volume's own structures are in one place";
+            return Err(Place::new(structure).block(block).corrupt(CorruptKind::Mismatch { what }).into());
+        }
+        let zones = Self(joined(zones));
+        zones.check_journal(fs)?;
+        Ok(zones)
+    }
+
+    /// Refuses a journal that has blocks of the volume's other structures.
+    fn check_journal(&self, fs: &Ext4) -> Result<()> {
+        let Some(JournalLocation::Inode(ino)) = fs.superblock().journal() else { return Ok(()) };
+        let journal = fs.load_inode(ino)?;
+        let (mut at, end) = (0, u64::from(journal.len_blocks(fs)?));
+        while let Some(logical) = u32::try_from(at).ok().filter(|_| at < end) {
+            let run = fs.map(&journal, logical)?;
+            if let Some(blocks) = run.mapped() {
+                self.check(&blocks)?;
+            }
+            at = run.end();
+        }
+        Ok(())
     }
 
     /// Refuses blocks that a file claims and some of which are the volume's own.
@@ -53,6 +75,14 @@ impl SystemZones {
             }
         }
     }
+}
+
+/// The first block that is in two zones, and what the second of these is. Sorts the zones.
+fn overlap(zones: &mut Vec<Zone>) -> Option<(Structure, u64)> {
+    zones.retain(|zone| !zone.blocks.is_empty());
+    zones.sort_unstable_by_key(|zone| zone.blocks.start);
+    let pair = zones.windows(2).find(|pair| pair[1].blocks.start < pair[0].blocks.end)?;
+    Some((pair[1].structure, pair[1].blocks.start))
 }
 
 /// The zones in ascending order, those that follow each other and are of one kind as one, and none over another.

@@ -102,21 +102,27 @@ fn impossible_superblocks_name_the_field() {
         decode(changed.as_bytes()).unwrap_err().kind
     };
     let field = |field, value| CorruptKind::Field { field, value };
+    let mismatch = |what| CorruptKind::Mismatch { what };
     assert_eq!(refused(|raw| raw.s_magic.set(1)), CorruptKind::Magic { found: 1, expected: 0xef53 });
     assert_eq!(refused(|raw| raw.s_rev_level.set(2)), field("s_rev_level", 2));
     assert_eq!(refused(|raw| raw.s_log_block_size.set(7)), field("s_log_block_size", 7));
     assert_eq!(refused(|raw| raw.s_log_block_size.set(u32::MAX)), field("s_log_block_size", 0xffff_ffff));
-    assert_eq!(refused(|raw| raw.s_log_cluster_size.set(1)), field("s_log_cluster_size", 1));
+    assert_eq!(
+        refused(|raw| raw.s_log_cluster_size.set(1)),
+        mismatch("s_log_cluster_size is not s_log_block_size")
+    );
+    assert_eq!(refused(|raw| raw.s_log_cluster_size.set(!0)), field("s_log_cluster_size", 0xffff_ffff));
     assert_eq!(refused(|raw| raw.s_first_data_block.set(0)), field("s_first_data_block", 0));
-    assert_eq!(refused(|raw| raw.s_first_data_block.set(!0)), field("s_blocks_count", 20480));
+    assert_eq!(refused(|raw| raw.s_first_data_block.set(!0)), field("s_first_data_block", 0xffff_ffff));
     assert_eq!(refused(|raw| raw.s_blocks_count_lo.set(0)), field("s_blocks_count", 0));
     assert_eq!(refused(|raw| raw.s_blocks_count_hi.set(1 << 21)), field("s_blocks_count", (1 << 53) + 20480));
-    assert_eq!(refused(|raw| raw.s_blocks_count_hi.set(1)), field("s_inodes_count", 5112));
+    let inodes = "s_inodes_count is not s_inodes_per_group for each s_blocks_per_group of s_blocks_count";
+    assert_eq!(refused(|raw| raw.s_blocks_count_hi.set(1)), mismatch(inodes));
     assert_eq!(refused(|raw| raw.s_blocks_per_group.set(0)), field("s_blocks_per_group", 0));
     assert_eq!(refused(|raw| raw.s_blocks_per_group.set(8193)), field("s_blocks_per_group", 8193));
     assert_eq!(refused(|raw| raw.s_inodes_per_group.set(0)), field("s_inodes_per_group", 0));
     assert_eq!(refused(|raw| raw.s_inodes_per_group.set(8193)), field("s_inodes_per_group", 8193));
-    assert_eq!(refused(|raw| raw.s_inodes_count.set(7)), field("s_inodes_count", 7));
+    assert_eq!(refused(|raw| raw.s_inodes_count.set(7)), mismatch(inodes));
     assert_eq!(refused(|raw| raw.s_inode_size.set(0)), field("s_inode_size", 0));
     assert_eq!(refused(|raw| raw.s_inode_size.set(192)), field("s_inode_size", 192));
     assert_eq!(refused(|raw| raw.s_inode_size.set(2048)), field("s_inode_size", 2048));

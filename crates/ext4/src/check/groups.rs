@@ -42,9 +42,37 @@ fn was_never_written(block: &[u8]) -> bool {
 /// Where the checksum of a descriptor stands in it.
 const DESCRIPTOR_CHECKSUM: std::ops::Range<usize> = 0x1e..0x20;
 
+/// A field of the superblock, and the fault that it is another one in a backup.
+type BackupField = (fn(&RawSuperblock) -> u64, &'static str);
+
+/// The fields that the geometry is computed from, besides those of the features.
+const GEOMETRY: [BackupField; 15] = [
+    (|raw| raw.s_inodes_count.get().into(), "a backup superblock has another s_inodes_count"),
+    (|raw| raw.s_blocks_count_lo.get().into(), "a backup superblock has another s_blocks_count_lo"),
+    (|raw| raw.s_blocks_count_hi.get().into(), "a backup superblock has another s_blocks_count_hi"),
+    (|raw| raw.s_first_data_block.get().into(), "a backup superblock has another s_first_data_block"),
+    (|raw| raw.s_log_block_size.get().into(), "a backup superblock has another s_log_block_size"),
+    (|raw| raw.s_log_cluster_size.get().into(), "a backup superblock has another s_log_cluster_size"),
+    (|raw| raw.s_blocks_per_group.get().into(), "a backup superblock has another s_blocks_per_group"),
+    (|raw| raw.s_clusters_per_group.get().into(), "a backup superblock has another s_clusters_per_group"),
+    (|raw| raw.s_inodes_per_group.get().into(), "a backup superblock has another s_inodes_per_group"),
+    (|raw| raw.s_inode_size.get().into(), "a backup superblock has another s_inode_size"),
+    (|raw| raw.s_desc_size.get().into(), "a backup superblock has another s_desc_size"),
+    (|raw| raw.s_reserved_gdt_blocks.get().into(), "a backup superblock has another s_reserved_gdt_blocks"),
+    (|raw| raw.s_first_meta_bg.get().into(), "a backup superblock has another s_first_meta_bg"),
+    (|raw| raw.s_log_groups_per_flex.into(), "a backup superblock has another s_log_groups_per_flex"),
+    (
+        |raw| u64::from(raw.s_backup_bgs[0].get()) << 32 | u64::from(raw.s_backup_bgs[1].get()),
+        "a backup superblock has another s_backup_bgs",
+    ),
+];
+
 impl Checker<'_> {
     /// Checks descriptors and backups, and claims the blocks of fixed metadata.
     pub(super) fn check_groups(&mut self, report: &mut Report<'_>) {
+        for corrupt in self.sb.impossible(Place::new(Structure::Superblock)) {
+            report.push(corrupt);
+        }
         for group in 0..self.geometry.group_count() {
             let descriptor = self.descriptor(group, report);
             self.descriptors.push(descriptor);
@@ -126,12 +154,15 @@ impl Checker<'_> {
         };
         let incompat = |sb: &Superblock| sb.features().incompat.difference(Incompat::RECOVER);
         let differs = [
-            (copy.geometry() != self.geometry, "a backup superblock describes another geometry"),
             (copy.uuid() != self.sb.uuid(), "a backup superblock has another UUID"),
             (incompat(&copy) != incompat(self.sb), "a backup superblock has other features"),
         ];
         for (_, what) in differs.iter().filter(|(differs, _)| *differs) {
             report.push(Fault::mismatch(place, what));
+        }
+        if copy.geometry() != self.geometry {
+            let other = GEOMETRY.iter().filter(|(field, _)| field(copy.raw()) != field(self.sb.raw()));
+            other.for_each(|(_, what)| report.push(Fault::mismatch(place, what)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Journal, orphans and multiple mount protection.
 
 use extern4_disk::feature::{Compat, RoCompat};
-use extern4_disk::inode::{FileKind, Inode, JOURNAL_INO};
+use extern4_disk::inode::{FileKind, GROUP_QUOTA_INO, Inode, JOURNAL_INO, USER_QUOTA_INO};
 use extern4_disk::journal::JournalSuperblock;
 use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
@@ -22,6 +22,7 @@ impl Checker<'_> {
     /// Checks what the volume has one of, and learns which inodes are orphans.
     pub(super) fn check_special(&mut self, report: &mut Report<'_>) {
         self.check_journal(report);
+        self.check_unused(report);
         self.check_mmp(report);
         self.follow_orphans(report);
         self.read_orphan_file(report);
@@ -42,14 +43,7 @@ impl Checker<'_> {
                 }
                 self.noted = noted_error(journal.superblock.errno);
             }
-            Ok(None) => {
-                // On another device, it has a UUID.
-                if matches!(self.sb.journal(), Some(JournalLocation::Device { uuid, .. }) if uuid == [0; 16])
-                {
-                    report.push(Fault::field(Place::new(Structure::Superblock), "s_journal_inum", 0));
-                }
-                self.check_unused_journal(report);
-            }
+            Ok(None) => {}
             Err(error) => {
                 let fault = Fault::of_error(place, error);
                 // A bad descriptor has been reported.
@@ -60,17 +54,35 @@ impl Checker<'_> {
         }
     }
 
-    /// A volume without a journal has nothing in the inode that is kept for one.
-    fn check_unused_journal(&self, report: &mut Report<'_>) {
-        let has_one = self.sb.features().compat.contains(Compat::HAS_JOURNAL);
-        if has_one || self.sb.raw().s_journal_inum.get() != 0 {
-            return;
-        }
-        // What is wrong with the record is found when its turn comes among all inodes.
-        let Ok(inode) = self.fs.raw_inode(JOURNAL_INO) else { return };
-        if inode.links() > 0 || inode.sectors() > 0 || inode.map()[..4] != [0; 4] {
-            let what = "the inode of the journal has contents, but the volume has no journal";
-            report.push(Fault::mismatch(Place::new(Structure::Inode).ino(JOURNAL_INO), what));
+    /// What is not said to be there has nothing in the inode that is kept for it.
+    fn check_unused(&self, report: &mut Report<'_>) {
+        let (raw, features) = (self.sb.raw(), self.sb.features());
+        let quotas = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum].map(|ino| ino.get());
+        let has_journal = features.compat.contains(Compat::HAS_JOURNAL) || raw.s_journal_inum.get() != 0;
+        let has_quota = features.ro_compat.contains(RoCompat::QUOTA);
+        let kept = [
+            (
+                JOURNAL_INO,
+                !has_journal,
+                "the inode of the journal has contents, but the volume has no journal",
+            ),
+            (
+                USER_QUOTA_INO,
+                has_quota && !quotas.contains(&USER_QUOTA_INO),
+                "the inode of the users' quota file has contents, but s_usr_quota_inum does not name it",
+            ),
+            (
+                GROUP_QUOTA_INO,
+                has_quota && !quotas.contains(&GROUP_QUOTA_INO),
+                "the inode of the groups' quota file has contents, but s_grp_quota_inum does not name it",
+            ),
+        ];
+        for (ino, _, what) in kept.into_iter().filter(|(_, unused, _)| *unused) {
+            // What is wrong with the record is found when its turn comes among all inodes.
+            let Ok(inode) = self.fs.raw_inode(ino) else { continue };
+            if inode.links() > 0 || inode.sectors() > 0 || inode.map()[..4] != [0; 4] {
+                report.push(Fault::mismatch(Place::new(Structure::Inode).ino(ino), what));
+            }
         }
     }
 

@@ -28,12 +28,12 @@ fn faults(path: &Path, threads: usize) -> Result<(Vec<Fault>, Summary), String> 
 }
 
 /// What `e2fsck -fn` would change, one sentence a line; its words where it cannot work at all.
-fn complaints(path: &Path) -> Vec<String> {
+pub(crate) fn complaints(path: &Path) -> Vec<String> {
     let tool = find("e2fsck").expect("e2fsck is installed");
     let output = Command::new(tool).arg("-fn").arg(path).output().expect("e2fsck runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The question often has a line of its own.
-    let lines: Vec<&str> = text.lines().collect();
+    // The question often has a line of its own, or is the first line.
+    let lines: Vec<&str> = std::iter::once("").chain(text.lines()).collect();
     let asks = |line: &str| line.contains("? no") || line.contains("IGNORED");
     // Times of the far future are a guess of its own.
     let guesses = |line: &str| line.starts_with("Timestamp(s) on inode");

@@ -34,6 +34,7 @@ mod removal;
 mod reserve;
 mod sharing;
 mod side_by_side;
+mod superblock_fields;
 mod synchronous;
 mod threads;
 mod times;
