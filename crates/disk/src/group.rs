@@ -150,6 +150,13 @@ impl GroupDescriptor {
         if self.wide {
             bytes[LOW..BOTH].copy_from_slice(self.high.as_bytes());
         }
+        Self::store_checksum(bytes, group, sb);
+    }
+
+    /// Stores the checksum of the descriptor of `group` in the first [`Geometry::desc_size`] of `bytes`, as `sb` has it
+    /// computed. A volume without checksums of descriptors leaves it alone.
+    pub fn store_checksum(bytes: &mut [u8], group: u32, sb: &Superblock) {
+        let bytes = &mut bytes[..usize::from(sb.geometry().desc_size())];
         if let Some(checksum) = compute_checksum(bytes, group, sb) {
             bytes[CHECKSUM_OFFSET..LOW].copy_from_slice(&checksum.to_le_bytes());
         }

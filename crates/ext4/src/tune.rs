@@ -2,12 +2,23 @@
 //!
 //! The superblock that counts changes in one transaction, its backups in those that follow: whoever needs a backup
 //! after a crash in between finds the old label there.
+//!
+//! # A new UUID
+//! Checksums of `metadata_csum` begin with a seed, the checksum of the UUID. The superblock keeps the seed of the old
+//! UUID (`metadata_csum_seed`) before it gets the new one, so that no checksum changes. The older checksums of group
+//! descriptors (`uninit_bg`) have the UUID in them and know no seed: all descriptors change with the superblock.
 
+use std::sync::Arc;
+
+use extern4_block::BlockDevice;
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
-use extern4_disk::superblock::{ErrorPolicy, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use extern4_disk::group::GroupDescriptor;
+use extern4_disk::superblock::{ErrorPolicy, JournalLocation, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{Place, Structure};
+use extern4_jbd2::Journal;
 use extern4_vfs::Errno;
 
+use crate::change::Change;
 use crate::error::{Result, Unsupported};
 use crate::mount::Ext4;
 
@@ -50,17 +61,57 @@ impl Tune {
     }
 }
 
-/// Refuses a new UUID where what is on the volume depends on the old one.
-fn check_uuid(features: Features) -> Result<(), Unsupported> {
-    if features.incompat.contains(Incompat::CSUM_SEED) {
-        // What was computed with the UUID is computed with the seed; file keys may still be.
-    } else if features.metadata_csum() {
-        return Err(Unsupported::Uuid("metadata_csum, without metadata_csum_seed"));
-    } else if features.ro_compat.contains(RoCompat::GDT_CSUM) {
-        return Err(Unsupported::Uuid("uninit_bg"));
+/// What a new UUID takes besides the field itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NewUuid {
+    /// Nothing.
+    Alone,
+    /// The seed of the old one is kept in the superblock.
+    KeepsSeed,
+    /// The checksums of the group descriptors change.
+    ChangesDescriptors,
+}
+
+impl NewUuid {
+    /// What it takes on a volume with these features. Refuses those that make what is on the volume depend on the UUID.
+    fn on(features: Features) -> Result<Self, Unsupported> {
+        if features.compat.contains(Compat::STABLE_INODES) {
+            return Err(Unsupported::Uuid("stable_inodes"));
+        }
+        if features.incompat.contains(Incompat::CSUM_SEED) {
+            return Ok(Self::Alone);
+        }
+        if features.metadata_csum() {
+            return Ok(Self::KeepsSeed);
+        }
+        if features.incompat.contains(Incompat::EA_INODE) {
+            return Err(Unsupported::Uuid("ea_inode, without metadata_csum"));
+        }
+        let descriptors = features.ro_compat.contains(RoCompat::GDT_CSUM);
+        Ok(if descriptors { Self::ChangesDescriptors } else { Self::Alone })
     }
-    if features.compat.contains(Compat::STABLE_INODES) {
-        return Err(Unsupported::Uuid("stable_inodes"));
+}
+
+/// Keeps the seed that checksums begin with, whatever the UUID becomes. Needs Linux 4.4 or e2fsprogs 1.43 to be read.
+fn keep_seed(raw: &mut RawSuperblock, seed: u32) {
+    let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
+    raw.s_feature_incompat.set((incompat | Incompat::CSUM_SEED).bits());
+    raw.s_checksum_seed.set(seed);
+}
+
+/// The new UUID of a volume whose journal has a device of its own is entered there, in place of the old one `old`. The volume,
+/// whose superblock is `sb`, is not open for writing any more.
+///
+/// # Errors
+/// A device that is not the volume's journal, or that fails.
+pub fn rename_journal_user(
+    device: Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    old: &[u8; 16],
+    new: &[u8; 16],
+) -> Result<()> {
+    if let Some(JournalLocation::Device { uuid, .. }) = sb.journal() {
+        Journal::external(device, sb.block_size(), &uuid)?.rename_user(old, new)?;
     }
     Ok(())
 }
@@ -68,9 +119,11 @@ fn check_uuid(features: Features) -> Result<(), Unsupported> {
 impl Ext4 {
     /// Changes the superblock and its backups.
     ///
+    /// A new UUID of a volume with `metadata_csum` gives it the feature `metadata_csum_seed`, if it has not got it.
+    ///
     /// # Errors
     /// `EROFS` if the volume was opened for reading, `EINVAL` for a label that is too long or too many reserved blocks,
-    /// [`Unsupported::Uuid`] for a new UUID where checksums hang on the old one, or a device that fails.
+    /// [`Unsupported::Uuid`] for a new UUID where what is on the volume hangs on the old one, or a device that fails.
     pub fn tune(&self, tune: &Tune) -> Result<()> {
         let sb = self.superblock();
         self.writer()?;
@@ -80,11 +133,28 @@ impl Ext4 {
         if tune.reserved_blocks.is_some_and(|blocks| blocks > sb.blocks_count() / 2) {
             return Err(Errno::EINVAL.into());
         }
-        if tune.uuid.is_some_and(|uuid| uuid != sb.uuid()) {
-            check_uuid(sb.features())?;
+        let is_new = tune.uuid.is_some_and(|uuid| uuid != self.current_superblock().uuid());
+        let new = if is_new { NewUuid::on(self.current_superblock().features())? } else { NewUuid::Alone };
+        let seed = Some(sb.checksum_seed().get()).filter(|_| new == NewUuid::KeepsSeed);
+        if let Some(seed) = seed {
+            self.changing(1, 0, |change| change.edit_superblock(|raw| keep_seed(raw, seed)))?;
+            // Durable before the UUID changes: at every moment checksums begin with the seed that readers take.
+            self.writer()?.transactions.sync()?;
         }
-        self.changing(1, 0, |change| change.edit_superblock(|raw| tune.apply(raw)))?;
-        let geometry = sb.geometry();
+        let renames = new == NewUuid::ChangesDescriptors;
+        let descriptors = if renames { sb.geometry().descriptor_blocks() } else { 0 };
+        self.changing(1 + descriptors, 0, |change| {
+            change.edit_superblock(|raw| tune.apply(raw))?;
+            let blocks =
+                (0..descriptors).filter_map(|index| Some((sb.geometry().descriptor_block(index)?, index)));
+            blocks.into_iter().try_for_each(|(block, index)| change.seal_descriptors(block, index))
+        })?;
+        self.tune_backups(tune, seed)?;
+        if renames { self.seal_descriptor_copies() } else { Ok(()) }
+    }
+
+    fn tune_backups(&self, tune: &Tune, seed: Option<u32>) -> Result<()> {
+        let geometry = self.superblock().geometry();
         let backups: Vec<u64> = (1..geometry.group_count())
             .filter(|group| geometry.has_superblock(*group))
             .filter_map(|group| geometry.superblock_in(group))
@@ -101,6 +171,9 @@ impl Ext4 {
                         let Ok(mut backup) = backup.and_then(|raw| Superblock::from_raw(raw, at())) else {
                             return;
                         };
+                        if let Some(seed) = seed {
+                            keep_seed(backup.raw_mut(), seed);
+                        }
                         tune.apply(backup.raw_mut());
                         bytes[..SUPERBLOCK_SIZE].copy_from_slice(&backup.encode());
                     });
@@ -108,6 +181,46 @@ impl Ext4 {
                 Ok(())
             })?;
         }
+        Ok(())
+    }
+
+    /// Gives the backups of descriptors the checksums that the current superblock has them have.
+    fn seal_descriptor_copies(&self) -> Result<()> {
+        let geometry = self.superblock().geometry();
+        let copies = (1..geometry.group_count()).flat_map(|group| {
+            let own = group / geometry.descriptors_per_block();
+            let all = 0..geometry.descriptor_blocks();
+            let indices = if geometry.has_superblock(group) { all } else { own..own + 1 };
+            indices.filter_map(move |index| Some((geometry.descriptor_block_in(group, index)?, index)))
+        });
+        let copies: Vec<_> =
+            copies.filter(|(block, index)| Some(*block) != geometry.descriptor_block(*index)).collect();
+        for copies in copies.chunks(BACKUPS) {
+            // OK: no more than `BACKUPS`.
+            self.changing(copies.len() as u32, 0, |change| {
+                copies.iter().try_for_each(|(block, index)| change.seal_descriptors(*block, *index))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Change<'_> {
+    /// Stores the checksums of the descriptors in `block`, which is block `index` of them or a copy of that.
+    fn seal_descriptors(&self, block: u64, index: u32) -> Result<()> {
+        let sb = self.current_superblock();
+        let geometry = sb.geometry();
+        let mut buffer = self.fs.cache.read(block)?;
+        let first = index * geometry.descriptors_per_block();
+        self.edit(&mut buffer, |bytes| {
+            let descriptors = bytes.chunks_exact_mut(usize::from(geometry.desc_size()));
+            for (descriptor, group) in descriptors.zip(first..geometry.group_count()) {
+                // A copy that was never written stays so.
+                if descriptor.iter().any(|&byte| byte != 0) {
+                    GroupDescriptor::store_checksum(descriptor, group, &sb);
+                }
+            }
+        });
         Ok(())
     }
 }

@@ -269,6 +269,11 @@ impl Change<'_> {
 }
 
 impl Ext4 {
+    /// The superblock as it stands now.
+    pub(crate) fn current_superblock(&self) -> Superblock {
+        self.writer.as_ref().map_or_else(|| self.superblock().clone(), |writer| writer.totals.lock().clone())
+    }
+
     /// The label as it stands now.
     pub(crate) fn current_label(&self) -> Vec<u8> {
         match &self.writer {

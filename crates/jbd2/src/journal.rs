@@ -135,6 +135,15 @@ impl<D: BlockDevice> Journal<D> {
         self.write_superblock()
     }
 
+    /// Writes the new UUID of a volume over its old one in the list of those that use the journal, durably.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn rename_user(&mut self, old: &[u8; 16], new: &[u8; 16]) -> Result<(), Error> {
+        self.superblock.users.iter_mut().filter(|user| *user == old).for_each(|user| *user = *new);
+        self.write_superblock()
+    }
+
     fn write_superblock(&mut self) -> Result<(), Error> {
         let block = self.map.lookup(self.index).expect("the superblock was read from there");
         let offset = block.saturating_mul(u64::from(self.superblock.block_size));

@@ -1,9 +1,11 @@
 //! `extern4 tune`: changes what a superblock says of its volume.
 
 use std::io;
+use std::sync::Arc;
 
+use extern4::block::{FileDevice, FileOptions};
 use extern4_disk::superblock::ErrorPolicy;
-use extern4_ext4::tune::Tune;
+use extern4_ext4::tune::{Tune, rename_journal_user};
 
 use crate::app::App;
 use crate::place::Place;
@@ -18,7 +20,7 @@ pub(crate) struct Args {
     /// The label: 16 bytes at most
     #[arg(long, value_name = "TEXT", group = "what", value_parser = label)]
     label: Option<String>,
-    /// The UUID: its digits, 'random' or 'clear'
+    /// The UUID: its digits, 'random' or 'clear'. A volume with metadata_csum gets the feature metadata_csum_seed, unless it has it
     #[arg(long, value_name = "UUID", group = "what", value_parser = uuid)]
     uuid: Option<Uuid>,
     /// What a kernel does when it finds an error
@@ -121,8 +123,21 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         );
         return Ok(());
     }
+    let (superblock, old) = (ext4.superblock().clone(), ext4.superblock().uuid());
     if let Err(error) = ext4.tune(&tune) {
         app.ext4_error(image, &error);
+        return Ok(());
+    }
+    drop(volume);
+    if let (Some(new), Some(journal)) = (tune.uuid, app.opening().journal.clone()) {
+        app.close();
+        let options = FileOptions { write: true, ..FileOptions::default() };
+        let device = FileDevice::open_with(&journal, &options).map_err(extern4_ext4::Error::from);
+        let renamed =
+            device.and_then(|device| rename_journal_user(Arc::new(device), &superblock, &old, &new));
+        if let Err(error) = renamed {
+            app.ext4_error(format_args!("{image}: its journal {}", journal.display()), &error);
+        }
     }
     Ok(())
 }

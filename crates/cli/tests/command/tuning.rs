@@ -66,13 +66,113 @@ fn volumes_are_tuned_as_tune2fs_does() {
     sound(&image);
 }
 
+/// A volume whose checksums hang on the UUID gets another one, of which `e2fsck` and the kernel think nothing; the
+/// copies of the superblock get it, too.
 #[test]
-fn a_uuid_that_checksums_hang_on_stays() {
-    let image =
-        ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "metadata_csum,^metadata_csum_seed"]).build();
-    let before = header(&image, &[]);
-    let errors = failed(&extern4(&image, ["tune", "disk.img", "--uuid", "random", "--label", "x"]), 3);
-    assert!(errors.contains("metadata_csum"), "{errors}");
-    assert_eq!(header(&image, &[]), before);
-    sound(&image);
+fn a_uuid_that_checksums_hang_on_is_changed() {
+    const UUID: &str = "11111111-2222-3333-4444-555555555555";
+    const SPECS: [ImageSpec; 7] = [
+        ImageSpec::new("disk", 32 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum_seed"]),
+        ImageSpec::new(
+            "disk",
+            32 << 20,
+            &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum_seed,^has_journal,ea_inode"],
+        ),
+        ImageSpec::new(
+            "disk",
+            32 << 20,
+            &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum_seed,orphan_file"],
+        ),
+        ImageSpec::new("disk", 32 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg"]),
+        ImageSpec::new(
+            "disk",
+            64 << 20,
+            &[
+                "-t",
+                "ext4",
+                "-b",
+                "1024",
+                "-O",
+                "^metadata_csum,uninit_bg,meta_bg,^resize_inode,^has_journal",
+            ],
+        ),
+        ImageSpec::new("disk", 32 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^uninit_bg"]),
+        ImageSpec::new(
+            "disk",
+            32 << 20,
+            &["-t", "ext4", "-b", "1024", "-O", "mmp,^metadata_csum_seed", "-E", "mmp_update_interval=1"],
+        ),
+    ];
+    for spec in SPECS {
+        let image = spec.build();
+        image.debugfs("mkdir d\nsymlink s target\n");
+        let before = header(&image, &[]);
+        let has = |lines: &[String], what: &str| lines.iter().any(|line| line.contains(what));
+        quietly(&image, &["tune", "disk.img", "--uuid", UUID, "--label", "both"]);
+        let after = header(&image, &[]);
+        assert!(has(&after, UUID) && has(&after, "both"), "{after:#?}");
+        let keeps = has(&before, " metadata_csum");
+        assert_eq!(has(&after, "metadata_csum_seed"), keeps, "{after:#?}");
+        assert!(has(&header(&image, &["-o", "superblock=8193", "-o", "blocksize=1024"]), UUID));
+        sound(&image);
+        // By its backup, and once more, in one step now.
+        let copy = image.copy();
+        crate::run::wipe_superblock(&copy);
+        let mended =
+            std::process::Command::new("e2fsck").args(["-fy", "-b", "8193"]).arg(&copy.path).output();
+        assert!(mended.is_ok_and(|mended| mended.status.code().is_some_and(|code| code < 4)));
+        assert!(has(&header(&copy, &[]), UUID));
+        quietly(&image, &["tune", "disk.img", "--uuid", "random"]);
+        assert!(!has(&header(&image, &[]), UUID));
+        quietly(&image, &["mkdir", "disk.img:/after"]);
+        sound(&image);
+        if extern4_testkit::tools::can_run(&[extern4_testkit::tools::Need::Mount]) {
+            let mount = image.mount("rw,noatime");
+            std::fs::write(mount.path.join("written"), b"by Linux").expect("a file");
+            mount.unmount();
+            sound(&image);
+        }
+    }
+}
+
+#[test]
+fn a_uuid_that_more_than_checksums_hangs_on_stays() {
+    for (features, says) in [
+        (&["-t", "ext4", "-O", "stable_inodes"], "stable_inodes"),
+        (&["-t", "ext4", "-O", "ea_inode,^metadata_csum"], "ea_inode"),
+    ] {
+        let image = ImageSpec::new("disk", 16 << 20, features).build();
+        let before = header(&image, &[]);
+        let errors = failed(&extern4(&image, ["tune", "disk.img", "--uuid", "random", "--label", "x"]), 3);
+        assert!(errors.contains(says), "{errors}");
+        assert_eq!(header(&image, &[]), before);
+        sound(&image);
+    }
+}
+
+/// The list of the volumes that use an external journal has the new UUID.
+#[test]
+fn an_external_journal_learns_the_new_uuid() {
+    use extern4_testkit::tools::{LoopDevice, Need, can_run};
+    const UUID: &str = "11111111-2222-3333-4444-555555555555";
+    if !can_run(&[Need::Mount, Need::Tool("losetup")]) {
+        return;
+    }
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-b", "1024"]).build();
+    let journal = image.scratch().join("journal.img");
+    std::fs::File::create(&journal).and_then(|file| file.set_len(8 << 20)).expect("a file");
+    tool(image.scratch(), "mke2fs", ["-q", "-b", "1024", "-O", "journal_dev", "journal.img"]);
+    {
+        let device = LoopDevice::attach(&journal);
+        let device = format!("device={}", device.path.display());
+        tool(image.scratch(), "mke2fs", ["-q", "-t", "ext4", "-b", "1024", "-J", &device, "disk.img"]);
+    }
+    quietly(&image, &["--journal", "journal.img", "tune", "disk.img", "--uuid", UUID]);
+    let said = tool(image.scratch(), "dumpe2fs", ["journal.img"]);
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.lines().any(|line| line.starts_with("Journal users:") && line.ends_with(UUID)), "{said}");
+    quietly(&image, &["--journal", "journal.img", "mkdir", "disk.img:/after"]);
+    let device = LoopDevice::attach(&journal);
+    let device = device.path.to_str().expect("a path");
+    tool(image.scratch(), "e2fsck", ["-fn", "-j", device, "disk.img"]);
 }
