@@ -110,7 +110,8 @@ impl Image {
         Self::split(text).filter(|image| exists(&image.file))
     }
 
-    /// The part that the name of the file means, where there is no such file: `disk.img#1` of `disk.img#1#2`.
+    /// The part that the name of the file means, where there is no such file: `disk.img#1` of
+    /// `disk.img#1#2`.
     pub(crate) fn outer(&self) -> Option<Self> {
         let outer = Self::split(self.file.as_os_str().as_bytes())?;
         (!self.file.exists() && outer.file.exists()).then_some(outer)

@@ -153,7 +153,8 @@ impl Geometry {
         let most = u64::from(max_clusters) << self.cluster_shift();
         check(u64::from(blocks) <= most, "s_blocks_per_group", blocks, at)?;
 
-        // Blocks of 1 KiB leave block 0 to the boot loader, unless clusters have to start at 0 to be aligned.
+        // Blocks of 1 KiB leave block 0 to the boot loader, unless clusters have to start at 0 to
+        // be aligned.
         let first = self.first_data_block;
         let first_ok = match self.block_bits {
             10 => first == 1 || first == 0 && self.cluster_bits > 10,

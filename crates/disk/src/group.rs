@@ -153,8 +153,8 @@ impl GroupDescriptor {
         Self::store_checksum(bytes, group, sb);
     }
 
-    /// Stores the checksum of the descriptor of `group` in the first [`Geometry::desc_size`] of `bytes`, as `sb` has it
-    /// computed. A volume without checksums of descriptors leaves it alone.
+    /// Stores the checksum of the descriptor of `group` in the first [`Geometry::desc_size`] of
+    /// `bytes`, as `sb` has it computed. A volume without checksums of descriptors leaves it alone.
     pub fn store_checksum(bytes: &mut [u8], group: u32, sb: &Superblock) {
         let bytes = &mut bytes[..usize::from(sb.geometry().desc_size())];
         if let Some(checksum) = compute_checksum(bytes, group, sb) {
@@ -204,14 +204,14 @@ impl GroupDescriptor {
     pub fn set_block_bitmap_checksum(&mut self, checksum: u32) {
         let (low, high) = halves(checksum);
         self.low.bg_block_bitmap_csum_lo.set(low);
-        self.high.bg_block_bitmap_csum_hi.set(high);
+        self.high.bg_block_bitmap_csum_hi.set(if self.wide { high } else { 0 });
     }
 
     /// Sets the checksum of the inode bitmap, likewise.
     pub fn set_inode_bitmap_checksum(&mut self, checksum: u32) {
         let (low, high) = halves(checksum);
         self.low.bg_inode_bitmap_csum_lo.set(low);
-        self.high.bg_inode_bitmap_csum_hi.set(high);
+        self.high.bg_inode_bitmap_csum_hi.set(if self.wide { high } else { 0 });
     }
 
     /// Whether the descriptor has 64 bytes, and so 32 bits of the bitmaps' checksums.

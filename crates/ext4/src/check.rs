@@ -28,7 +28,7 @@ mod fault;
 mod groups;
 mod inode;
 mod links;
-mod map;
+pub(crate) mod map;
 mod owners;
 mod quota;
 mod report;
@@ -127,7 +127,7 @@ pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Resul
 }
 
 /// What is known of the volume so far.
-struct Checker<'a> {
+pub(crate) struct Checker<'a> {
     fs: &'a Ext4,
     sb: &'a Superblock,
     geometry: &'a Geometry,
@@ -174,6 +174,11 @@ impl<'a> Checker<'a> {
             owners: Owners::default(),
             inodes: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
         }
+    }
+
+    /// One that walks maps, whatever their checksums are.
+    pub(crate) fn without_checksums(fs: &'a Ext4) -> Self {
+        Self { seed: None, ..Self::new(fs) }
     }
 
     /// Reads `count` blocks from `block` on into `buffer`, whose length becomes theirs.

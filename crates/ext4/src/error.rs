@@ -79,6 +79,10 @@ pub enum Unsupported {
     Writing(Vec<Feature>),
     /// Another reason why a volume that can be read is not changed, as the end of a sentence.
     WritingTo(&'static str),
+    /// Checksums that are to be computed again, where the feature or state of this name forbids it.
+    Rewriting(&'static str),
+    /// The checksums of the volume were being computed again when that was interrupted.
+    Interrupted,
     /// A new UUID, where the feature of this name makes what is on the volume depend on the old one.
     Uuid(&'static str),
 }
@@ -105,6 +109,10 @@ impl fmt::Display for Unsupported {
             Self::Uuid(feature) => {
                 write!(f, "the UUID cannot be changed: what is on the volume depends on it (feature {feature})")
             }
+            Self::Interrupted => {
+                f.write_str("its checksums were being rewritten; tune --uuid with --rewrite, run again, ends that")
+            }
+            Self::Rewriting(what) => write!(f, "its checksums are not rewritten: it has {what}"),
             Self::WritingTo(why) => write!(f, "it can only be read: {why}"),
             Self::Encoding(encoding) => write!(f, "names are in encoding {encoding}; only utf8-12.1 (1) is known"),
         }

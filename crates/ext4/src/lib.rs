@@ -27,6 +27,7 @@ mod buffer;
 mod casefold;
 mod change;
 pub mod check;
+pub mod checksum_rewrite;
 mod create;
 mod data_journal;
 mod dir;

@@ -21,6 +21,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Replayed;
 
 use crate::balloc::Kept;
+use crate::checksum_rewrite;
 use crate::data_journal::DataMode;
 use crate::error::{Result, Unsupported};
 use crate::fast_commit::FastCommits;
@@ -426,6 +427,9 @@ fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
     }
     if features.incompat.contains(Incompat::JOURNAL_DEV) {
         return Err(Unsupported::JournalDevice);
+    }
+    if checksum_rewrite::is_rewriting(raw) {
+        return Err(Unsupported::Interrupted);
     }
     let unknown: Vec<Feature> =
         Features { incompat: features.incompat.difference(READABLE), ..Features::default() }.iter().collect();

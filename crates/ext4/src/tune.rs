@@ -73,7 +73,8 @@ enum NewUuid {
 }
 
 impl NewUuid {
-    /// What it takes on a volume with these features. Refuses those that make what is on the volume depend on the UUID.
+    /// What it takes on a volume with these features. Refuses those that make what is on the volume
+    /// depend on the UUID.
     fn on(features: Features) -> Result<Self, Unsupported> {
         if features.compat.contains(Compat::STABLE_INODES) {
             return Err(Unsupported::Uuid("stable_inodes"));
@@ -92,15 +93,16 @@ impl NewUuid {
     }
 }
 
-/// Keeps the seed that checksums begin with, whatever the UUID becomes. Needs Linux 4.4 or e2fsprogs 1.43 to be read.
+/// Keeps the seed that checksums begin with, whatever the UUID becomes. Needs Linux 4.4 or
+/// e2fsprogs 1.43 to be read.
 fn keep_seed(raw: &mut RawSuperblock, seed: u32) {
     let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
     raw.s_feature_incompat.set((incompat | Incompat::CSUM_SEED).bits());
     raw.s_checksum_seed.set(seed);
 }
 
-/// The new UUID of a volume whose journal has a device of its own is entered there, in place of the old one `old`. The volume,
-/// whose superblock is `sb`, is not open for writing any more.
+/// The new UUID of a volume whose journal has a device of its own is entered there, in place of the
+/// old one `old`. The volume, whose superblock is `sb`, is not open for writing any more.
 ///
 /// # Errors
 /// A device that is not the volume's journal, or that fails.
@@ -119,7 +121,8 @@ pub fn rename_journal_user(
 impl Ext4 {
     /// Changes the superblock and its backups.
     ///
-    /// A new UUID of a volume with `metadata_csum` gives it the feature `metadata_csum_seed`, if it has not got it.
+    /// A new UUID of a volume with `metadata_csum` gives it the feature `metadata_csum_seed`, if it
+    /// has not got it.
     ///
     /// # Errors
     /// `EROFS` if the volume was opened for reading, `EINVAL` for a label that is too long or too many reserved blocks,
@@ -138,7 +141,8 @@ impl Ext4 {
         let seed = Some(sb.checksum_seed().get()).filter(|_| new == NewUuid::KeepsSeed);
         if let Some(seed) = seed {
             self.changing(1, 0, |change| change.edit_superblock(|raw| keep_seed(raw, seed)))?;
-            // Durable before the UUID changes: at every moment checksums begin with the seed that readers take.
+            // Durable before the UUID changes: at every moment checksums begin with the seed that
+            // readers take.
             self.writer()?.transactions.sync()?;
         }
         let renames = new == NewUuid::ChangesDescriptors;
@@ -206,7 +210,8 @@ impl Ext4 {
 }
 
 impl Change<'_> {
-    /// Stores the checksums of the descriptors in `block`, which is block `index` of them or a copy of that.
+    /// Stores the checksums of the descriptors in `block`, which is block `index` of them or a copy
+    /// of that.
     fn seal_descriptors(&self, block: u64, index: u32) -> Result<()> {
         let sb = self.current_superblock();
         let geometry = sb.geometry();

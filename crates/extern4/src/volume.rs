@@ -268,6 +268,19 @@ impl OpenOptions {
     /// written to it: a journal that still has to be replayed is replayed in memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
+        let (device, start) = self.device(path)?;
+        let end = start + device.size_bytes();
+        let mut volume = self.open_whole(Arc::new(device), start).map_err(|e| e.at(path))?;
+        volume.bytes = Some(start..end);
+        // A journal may have newer contents than the image.
+        volume.image_offset = Some(start).filter(|_| volume.ext4.is_raw_current());
+        Ok(volume)
+    }
+
+    /// The device that [`open`](Self::open) finds the volume on, locked as by that, and where it
+    /// starts in the image: for experts, who do with it what needs no open volume.
+    pub fn device(&self, path: impl AsRef<Path>) -> Result<(FileDevice, u64)> {
+        let path = path.as_ref();
         let failed = |e| not_opened(path, e);
         let mut options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
         if self.partition.is_some() || self.offset_bytes > 0 {
@@ -278,12 +291,7 @@ impl OpenOptions {
             options.len_bytes = Some(window.end - window.start).filter(|_| self.partition.is_some());
         }
         let device = FileDevice::open_with(path, &options).map_err(failed)?;
-        let device_end = options.offset_bytes + device.size_bytes();
-        let mut volume = self.open_whole(Arc::new(device), options.offset_bytes).map_err(|e| e.at(path))?;
-        volume.bytes = Some(options.offset_bytes..device_end);
-        // A journal may have newer contents than the image.
-        volume.image_offset = Some(options.offset_bytes).filter(|_| volume.ext4.is_raw_current());
-        Ok(volume)
+        Ok((device, options.offset_bytes))
     }
 
     /// Opens the volume on a device of the caller's own.
@@ -452,8 +460,8 @@ fn numbers<'a>(partitions: impl IntoIterator<Item = &'a Partition>) -> String {
     numbers.join(", ")
 }
 
-/// Why the volume could not be opened. Where it is a partitioned disk instead, what to do: the image itself, or a partition of it
-/// that starts at byte `partition`.
+/// Why the volume could not be opened. Where it is a partitioned disk instead, what to do: the
+/// image itself, or a partition of it that starts at byte `partition`.
 fn explain(error: extern4_ext4::Error, device: &Arc<dyn BlockDevice>, partition: Option<u64>) -> Error {
     use extern4_ext4::Error as E;
     let kind = match &error {

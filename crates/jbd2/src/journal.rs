@@ -135,7 +135,8 @@ impl<D: BlockDevice> Journal<D> {
         self.write_superblock()
     }
 
-    /// Writes the new UUID of a volume over its old one in the list of those that use the journal, durably.
+    /// Writes the new UUID of a volume over its old one in the list of those that use the journal,
+    /// durably.
     ///
     /// # Errors
     /// [`Error::Device`].

@@ -4,8 +4,8 @@
 //! was passed over is told in [`Table::faults`]; only a GPT of which neither copy holds is an error. Partitions are
 //! numbered as Linux names them: by their slot, logical ones from 5.
 //!
-//! An image that was not copied whole may lack a part of a partition, and of a GPT the copy at its end. Such partitions
-//! are listed; [`Partition::is_cut_off`] tells.
+//! An image that was not copied whole may lack a part of a partition, and of a GPT the copy at its
+//! end. Such partitions are listed; [`Partition::is_cut_off`] tells.
 //!
 //! No table says how long its sectors are. A GPT shows it by the place of its header. For an MBR,
 //! [`Table::read_with`] asks the caller where volumes start.
@@ -130,10 +130,12 @@ impl Table {
         Self::read_with(device, &|_| false)
     }
 
-    /// The table of `device`, or `None` if it has none. `has_volume` tells whether a volume starts at a byte of it.
+    /// The table of `device`, or `None` if it has none. `has_volume` tells whether a volume starts
+    /// at a byte of it.
     ///
-    /// The sectors of an MBR have the length that the device says, unless volumes or extended boot records stand only
-    /// where sectors of the other common length put them: an image does not say from which disk it was copied.
+    /// The sectors of an MBR have the length that the device says, unless volumes or extended boot
+    /// records stand only where sectors of the other common length put them: an image does not say
+    /// from which disk it was copied.
     pub fn read_with(device: &dyn BlockDevice, has_volume: &dyn Fn(u64) -> bool) -> Result<Option<Self>> {
         let sector = Sector(device.sector_bytes());
         let Some(mbr) = mbr::Record::read(device, sector, 0)? else {

@@ -3,12 +3,15 @@
 use std::io;
 use std::sync::Arc;
 
-use extern4::block::{FileDevice, FileOptions};
+use extern4::Volume;
+use extern4::block::{BlockDevice, FileDevice, FileOptions};
 use extern4_disk::superblock::ErrorPolicy;
+use extern4_ext4::check::{Options, check};
+use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
 use extern4_ext4::tune::{Tune, rename_journal_user};
 
-use crate::app::App;
-use crate::place::Place;
+use crate::app::{App, open, part};
+use crate::place::{Image, Place};
 use crate::status::Status;
 
 #[derive(clap::Args)]
@@ -20,9 +23,14 @@ pub(crate) struct Args {
     /// The label: 16 bytes at most
     #[arg(long, value_name = "TEXT", group = "what", value_parser = label)]
     label: Option<String>,
-    /// The UUID: its digits, 'random' or 'clear'. A volume with metadata_csum gets the feature metadata_csum_seed, unless it has it
+    /// The UUID: its digits, 'random' or 'clear'. A volume with metadata_csum gets the feature
+    /// metadata_csum_seed, unless it has it
     #[arg(long, value_name = "UUID", group = "what", value_parser = uuid)]
     uuid: Option<Uuid>,
+    /// With --uuid, compute all checksums again, for readers that do not know metadata_csum_seed. The
+    /// volume is not to be used meanwhile. After an interruption, run the same command again
+    #[arg(long, requires = "uuid")]
+    rewrite: bool,
     /// What a kernel does when it finds an error
     #[arg(long, group = "what")]
     errors: Option<Errors>,
@@ -86,6 +94,63 @@ fn random() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
+/// Ends a rewriting of checksums that was interrupted, and looks whether the volume is fit for one;
+/// false if nothing is left to do. A failure is reported.
+fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
+    let mut options = Volume::options();
+    part(&mut options, image);
+    let interrupted = options.device(&image.file).is_ok_and(|(device, _)| was_interrupted(&device));
+    if interrupted && !(rewrite(image, app) && matches!(args.uuid, Some(Uuid::Exactly(_)))) {
+        return false;
+    }
+    let opened = match open(image, false, app.opening()) {
+        Ok(opened) => opened,
+        Err(error) => {
+            app.refused(image, &error);
+            return false;
+        }
+    };
+    if let Err(error) = check_rewritable(opened.ext4().superblock().features()) {
+        app.ext4_error(image, &error.into());
+        return false;
+    }
+    let checked = check(opened.ext4(), &Options::default(), &mut |_| {});
+    match checked {
+        Ok(summary) if summary.faults == 0 => true,
+        Ok(summary) => {
+            let faults = summary.faults;
+            let message = format!("{image}: its checksums are not rewritten: check finds {faults} faults");
+            app.fail(Status::Corrupt, message);
+            false
+        }
+        Err(error) => {
+            app.ext4_error(image, &error);
+            false
+        }
+    }
+}
+
+/// Rewrites the checksums of a volume that is not open; false if that failed, which is reported.
+fn rewrite(image: &Image, app: &mut App) -> bool {
+    let mut options = Volume::options();
+    options.write(true);
+    part(&mut options, image);
+    let device = match options.device(&image.file) {
+        Ok((device, _)) => Arc::new(device) as Arc<dyn BlockDevice>,
+        Err(error) => {
+            app.error(image, &error);
+            return false;
+        }
+    };
+    match rewrite_checksums(&device) {
+        Ok(()) => true,
+        Err(error) => {
+            app.ext4_error(image, &error);
+            false
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let image = &args.place.image;
     if args.place.path.as_os_str() != "/" {
@@ -94,6 +159,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     if !app.is_superuser() {
         app.fail(Status::Failed, format_args!("{image}: only the superuser changes a volume as a whole"));
+        return Ok(());
+    }
+    if args.rewrite && !prepare(args, image, app) {
         return Ok(());
     }
     app.write_to(image);
@@ -129,6 +197,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     drop(volume);
+    if args.rewrite {
+        app.close();
+        rewrite(image, app);
+    }
     if let (Some(new), Some(journal)) = (tune.uuid, app.opening().journal.clone()) {
         app.close();
         let options = FileOptions { write: true, ..FileOptions::default() };

@@ -1,4 +1,5 @@
-//! Disks with partitions: cut off, with long sectors, and with odd tables; and when a copy of the superblock is named.
+//! Disks with partitions: cut off, with long sectors, and with odd tables; and when a copy of the
+//! superblock is named.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -126,7 +127,8 @@ fn an_mbr_may_count_in_sectors_of_4_kib() {
     ok(extern4(&image, ["mkdir", "d.img#5:/made"]));
     ok(extern4(&image, ["stat", &format!("d.img@{}:/made", 33 * MIB)]));
     assert!(info(&image, "d.img").lines().any(|line| line.starts_with("d.img#5") && line.ends_with("tiny")));
-    // Where volumes are at both places, sectors have 512 bytes, as of all disks whose images do not say so themselves.
+    // Where volumes are at both places, sectors have 512 bytes, as of all disks whose images do not
+    // say so themselves.
     let volume = fs::read(&image.path).expect("an image");
     let both = self::disk(&image, 64 * MIB, &[32 * MIB]);
     both.write_all_at(&volume[..8192], 4 * MIB).expect("the head of another");

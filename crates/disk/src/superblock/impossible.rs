@@ -1,14 +1,16 @@
 //! Values of the superblock that a volume can be read with, but that Linux or e2fsck refuse.
 //!
-//! [`Superblock::decode`] refuses what reading depends on. What it lets pass and this module names was found by setting
-//! each field to odd values, and asking `e2fsck -fn` and a mount by Linux 6.18 what they say of it.
+//! [`Superblock::decode`] refuses what reading depends on. What it lets pass and this module names
+//! was found by setting each field to odd values, and asking `e2fsck -fn` and a mount by Linux 6.18
+//! what they say of it.
 
 use super::{CreatorOs, HASH_VERSION_LAST, Superblock};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
 use crate::feature::{Compat, Incompat, RoCompat};
 use crate::inode::JOURNAL_INO;
 
-/// Inodes that a kernel without the `quota` feature used for quota files, and that the feature still uses.
+/// Inodes that a kernel without the `quota` feature used for quota files, and that the feature
+/// still uses.
 const QUOTA_INODES: std::ops::RangeInclusive<u32> = 3..=4;
 /// Bytes of an inode before its extra fields.
 const BASE_INODE: u16 = 128;
@@ -16,8 +18,8 @@ const BASE_INODE: u16 = 128;
 const MAX_DESC_SIZE: u16 = 1024;
 
 impl Superblock {
-    /// The fields with values that Linux or e2fsck refuse, though the volume can be read. There are none on a sound
-    /// volume; one that has any must not be written to.
+    /// The fields with values that Linux or e2fsck refuse, though the volume can be read. There are
+    /// none on a sound volume; one that has any must not be written to.
     pub fn impossible(&self, at: Place) -> Vec<Corrupt> {
         let fields = [self.impossible_sizes(), self.impossible_inodes(), self.impossible_options()];
         fields

@@ -14,19 +14,19 @@ use super::fault::Fault;
 
 /// A run of a file's blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DataRun {
+pub(crate) struct DataRun {
     /// The first block of the file.
-    pub(super) logical: u64,
+    pub(crate) logical: u64,
     /// The block of the volume that holds it.
-    pub(super) physical: u64,
+    pub(crate) physical: u64,
     /// How many blocks.
-    pub(super) len: u64,
+    pub(crate) len: u64,
     /// Whether they have been written.
-    pub(super) written: bool,
+    pub(crate) written: bool,
 }
 
 /// Who wants to know what a map names.
-pub(super) trait Visitor {
+pub(crate) trait Visitor {
     /// A block of the map, which is one of the volume; whether to look at what it names.
     fn node(&mut self, block: u64) -> bool;
     /// A run of data; its blocks are the volume's.
@@ -36,7 +36,7 @@ pub(super) trait Visitor {
 }
 
 /// Walks the map of `inode`, which must have one.
-pub(super) fn walk(checker: &Checker<'_>, inode: &Inode, visitor: &mut impl Visitor) {
+pub(crate) fn walk(checker: &Checker<'_>, inode: &Inode, visitor: &mut impl Visitor) {
     let walk = Walk { checker, ino: inode.ino(), seed: checker.seed.map(|seed| inode.checksum_seed(seed)) };
     if inode.flags().contains(InodeFlags::EXTENTS) {
         let place = Place::new(Structure::ExtentNode).ino(inode.ino());

@@ -5,6 +5,7 @@ mod answers;
 mod attributes;
 mod attributes_beside;
 mod check;
+mod checksum_rewrite;
 mod contents;
 mod crash;
 mod damage;

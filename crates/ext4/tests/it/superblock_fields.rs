@@ -1,5 +1,6 @@
-//! Every field of the superblock with values that cannot be, judged by `e2fsck -fn` and by a mount of the kernel's: what they
-//! refuse, the check names and no volume is opened with for writing; what they take is sound here, too.
+//! Every field of the superblock with values that cannot be, judged by `e2fsck -fn` and by a mount
+//! of the kernel's: what they refuse, the check names and no volume is opened with for writing;
+//! what they take is sound here, too.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ const BASES: &[(&str, &[&str])] = &[
     ("old", &["-t", "ext2", "-r", "0", "-b", "1024"]),
 ];
 
-/// Values that e2fsck or Linux refuses: the check names the field, and the volume is not opened for writing.
+/// Values that e2fsck or Linux refuses: the check names the field, and the volume is not opened for
+/// writing.
 const REFUSED: &[Row] = &[
     ("ext4", "s_inodes_count", 0x00, 4, &[0, 11, M32]),
     ("ext4", "s_blocks_count", 0x04, 4, &[0, 1, 100, 8193, 1_000_000, M32]),
