@@ -4,7 +4,7 @@
 //! output, reports what fails to [`app::App`] and goes on with the rest; `main` turns the worst of it into the exit
 //! code.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod app;
 mod args;
@@ -20,6 +20,7 @@ mod place;
 mod raw;
 mod report;
 mod resolve;
+mod standard_input;
 mod status;
 mod text;
 mod wrapping;

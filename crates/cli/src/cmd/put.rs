@@ -11,6 +11,7 @@ use extern4::Session;
 
 use crate::app::{App, host_reason};
 use crate::resolve::own_name;
+use crate::standard_input;
 use crate::status::Status;
 
 /// What is read at a time; contents that are no longer than this are written in one piece.
@@ -45,12 +46,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     // The first piece, before the volume is opened: a failing input changes nothing.
-    let mut input = io::stdin().lock();
     let mut chunk = vec![0; CHUNK_BYTES];
-    let first = fill(&mut input, &mut chunk);
+    let first = standard_input::open().and_then(|mut input| Ok((fill(&mut input, &mut chunk)?, input)));
     let done = match first {
         Err(error) => Err(Failure::Input(error)),
-        Ok(len) => {
+        Ok((len, mut input)) => {
             let Some(target) = app.target(&place) else { return Ok(()) };
             put(target.session(), target.path(), &mut input, &mut chunk, len)
         }

@@ -15,6 +15,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use super::{chmod, chown, cp, ln, mkdir, mv, rm, setfacl, setfattr, touch, truncate};
 use crate::app::{App, host_reason};
 use crate::place::Place;
+use crate::standard_input;
 use crate::status::Status;
 
 use words::words;
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     let mut text = Vec::new();
     let read = if standard {
-        io::stdin().lock().read_to_end(&mut text).map(drop)
+        standard_input::open().and_then(|mut input| input.read_to_end(&mut text)).map(drop)
     } else {
         std::fs::read(file).map(|read| text = read)
     };

@@ -11,6 +11,7 @@ use super::getfattr::attribute_failed;
 use super::getfattr::encoding::decode;
 use crate::app::{App, host_reason};
 use crate::resolve::{followed, written_places};
+use crate::standard_input;
 use crate::status::Status;
 use crate::text::unescape;
 
@@ -86,7 +87,7 @@ fn restore(file: &Path, args: &Args, app: &mut App) {
     let shown = crate::text::escape(file.as_os_str().as_bytes()).into_owned();
     let mut text = Vec::new();
     let read = if file == Path::new("-") {
-        io::stdin().lock().read_to_end(&mut text).map(drop)
+        standard_input::open().and_then(|mut input| input.read_to_end(&mut text)).map(drop)
     } else {
         std::fs::read(file).map(|read| text = read)
     };

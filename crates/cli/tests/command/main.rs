@@ -33,6 +33,7 @@ mod run;
 mod sameness;
 mod scripts;
 mod service;
+mod standard_input;
 mod terminal;
 mod tuning;
 mod untrusted;

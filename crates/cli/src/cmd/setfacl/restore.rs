@@ -10,6 +10,7 @@ use extern4::{Acl, AclKind, Session};
 use crate::app::{App, host_reason};
 use crate::names::{Names, Who};
 use crate::resolve::written_places;
+use crate::standard_input;
 use crate::status::Status;
 
 use super::spec::{Bound, Spec};
@@ -45,7 +46,7 @@ pub(super) fn run(file: &Path, places: &[OsString], app: &mut App) {
     let shown = crate::text::escape(file.as_os_str().as_bytes()).into_owned();
     let mut text = Vec::new();
     let read = if file == Path::new("-") {
-        std::io::stdin().lock().read_to_end(&mut text).map(drop)
+        standard_input::open().and_then(|mut input| input.read_to_end(&mut text)).map(drop)
     } else {
         std::fs::read(file).map(|read| text = read)
     };
