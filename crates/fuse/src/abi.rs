@@ -86,7 +86,6 @@ bitflags::bitflags! {
         const HAS_IOCTL_DIR = 1 << 11;
         const DO_READDIRPLUS = 1 << 13;
         const READDIRPLUS_AUTO = 1 << 14;
-        const ASYNC_DIO = 1 << 15;
         const WRITEBACK_CACHE = 1 << 16;
         const PARALLEL_DIROPS = 1 << 18;
         const POSIX_ACL = 1 << 20;

@@ -22,7 +22,9 @@ const MAX_BACKGROUND: u16 = 64;
 
 /// What is wanted of a kernel that offers it.
 ///
-/// Not `ATOMIC_O_TRUNC`: a kernel that has the file cut as it is opened finds out too late that it is being executed (`ETXTBSY`).
+/// Not `ATOMIC_O_TRUNC`: a kernel that has the file cut as it is opened finds out too late that it is being executed (`ETXTBSY`). Not
+/// `ASYNC_DIO`: the kernel then leaves in its cache what a reader has put there during an asynchronous write, and fails a write with
+/// `EIO` that finds room for a part.
 fn wanted(config: &Config, rings: bool) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);

@@ -7,6 +7,7 @@ mod block_mount;
 mod copying;
 mod copying_into;
 mod demo;
+mod direct;
 mod documents;
 mod encrypted;
 mod experts;
