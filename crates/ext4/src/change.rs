@@ -160,13 +160,13 @@ impl<'f> Change<'f> {
         // While the handle is open, so that no commit takes what is half done.
         match error {
             Error::Corrupt(corrupt) => {
-                self.writer.transactions.give_up();
+                self.writer.transactions.give_up(&corrupt.to_string());
                 // After a shutdown nothing is written, nor where another host has taken the volume.
-                if !matches!(self.writer.transactions.error(), Some(extern4_jbd2::Error::Aborted)) {
+                if !matches!(self.writer.transactions.error(), Some(extern4_jbd2::Error::Aborted(_))) {
                     self.writer.note_error(self.fs, corrupt);
                 }
             }
-            _ => self.writer.transactions.abort(),
+            _ => self.writer.transactions.abort(&error.to_string()),
         }
     }
 

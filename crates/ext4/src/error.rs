@@ -1,6 +1,7 @@
 //! What can go wrong below the VFS, and the one translation to its error numbers.
 
 use std::fmt;
+use std::sync::Arc;
 
 use extern4_disk::feature::Feature;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
@@ -54,6 +55,9 @@ pub enum Error {
     /// Somebody else has the volume, as its multiple mount protection block says.
     #[error("{0}")]
     InUse(InUse),
+    /// Nothing can be changed any more, for a reason that was met before.
+    #[error("{0}")]
+    Stopped(Arc<str>),
     /// A plain answer that needs no words, such as `ENODATA`.
     #[error("{0}")]
     Answer(Errno),
@@ -151,9 +155,9 @@ impl From<extern4_jbd2::Error> for Error {
         match error {
             extern4_jbd2::Error::Device(error) => error.into(),
             extern4_jbd2::Error::Corrupt(corrupt) => corrupt.into(),
-            // An earlier error has said why.
-            extern4_jbd2::Error::Aborted | extern4_jbd2::Error::Damaged | extern4_jbd2::Error::Closed => {
-                Errno::EROFS.into()
+            extern4_jbd2::Error::Closed => Errno::EROFS.into(),
+            extern4_jbd2::Error::Aborted(_) | extern4_jbd2::Error::Damaged(_) => {
+                Self::Stopped(error.to_string().into())
             }
             other => Unsupported::Journal(other.to_string()).into(),
         }
@@ -213,6 +217,7 @@ impl Error {
             Self::BadPolicy { .. } => Errno::EINVAL,
             Self::Stale { .. } => Errno::ESTALE,
             Self::InUse(_) => Errno::EBUSY,
+            Self::Stopped(_) => Errno::EROFS,
             Self::Answer(errno) => *errno,
         }
     }

@@ -214,7 +214,7 @@ impl Drop for Guard {
 impl State {
     fn abort_if_lost(&self) {
         if let (Some(aborter), Some(why)) = (&self.aborter, &self.lost) {
-            aborter.abort();
+            aborter.abort(&why.to_string());
             if let Some(losses) = &self.losses {
                 losses.report(why);
             }

@@ -88,11 +88,11 @@ impl FileSystem for Ext4 {
         }
     }
 
-    fn halt(&self) {
+    fn halt(&self, why: &str) {
         // Relaxed: a caller that asks comes after this.
         self.is_halted.store(true, Relaxed);
         if let Some(writer) = &self.writer {
-            writer.transactions.halt();
+            writer.transactions.halt(why);
         }
     }
 

@@ -356,7 +356,9 @@ impl Server {
         // Relaxed: see `is_broken`.
         if !self.broken.swap(true, Ordering::Relaxed) {
             // It may panic as well.
-            let halted = catch_unwind(AssertUnwindSafe(|| self.superblock().fs().halt()));
+            let halted = catch_unwind(AssertUnwindSafe(|| {
+                self.superblock().fs().halt(&format!("a fault in the program: {text}"))
+            }));
             let how = if halted.is_ok() { "nothing is changed any more" } else { "and so did stopping it" };
             self.log(&format!("{opcode:?} met a fault in the program ({text}); {how}"));
         }

@@ -89,7 +89,7 @@ impl Committer {
     }
 
     fn leave(mut self) {
-        let is_damaged = matches!(self.shared.state().error, Some(Error::Damaged));
+        let is_damaged = matches!(self.shared.state().error, Some(Error::Damaged(_)));
         if let Some(journaling) = self.journaling.as_mut().filter(|_| is_damaged) {
             journaling.log.note_failure(JournalSuperblock::EUCLEAN);
         }
@@ -190,7 +190,7 @@ struct Panic(Arc<Shared>);
 impl Drop for Panic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail(Error::Aborted);
+            self.0.fail(Error::aborted("the thread that commits has panicked"));
         }
     }
 }

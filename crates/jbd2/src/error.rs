@@ -1,5 +1,7 @@
 //! What can go wrong with a journal.
 
+use std::sync::Arc;
+
 use extern4_disk::Corrupt;
 use extern4_disk::fast_commit::Unusable;
 
@@ -19,12 +21,12 @@ pub enum Error {
     /// What was given as the journal's device is another thing.
     #[error("{0}")]
     Foreign(&'static str),
-    /// Somebody has stopped the journal, so nothing can be changed any more.
-    #[error("the journal was aborted")]
-    Aborted,
-    /// Damage was met, so nothing can be changed any more.
-    #[error("the volume is damaged, and the journal was aborted")]
-    Damaged,
+    /// The journal was stopped for this reason, so nothing can be changed any more.
+    #[error("nothing can be changed any more: {0}")]
+    Aborted(Arc<str>),
+    /// The journal was stopped because of this damage, so nothing can be changed any more.
+    #[error("the volume is damaged, and nothing can be changed any more: {0}")]
+    Damaged(Arc<str>),
     /// The journal was closed, so nothing can be changed any more.
     #[error("the journal is closed")]
     Closed,
@@ -42,6 +44,12 @@ pub enum Error {
         /// Blocks that the log has.
         room: u32,
     },
+}
+
+impl Error {
+    pub(crate) fn aborted(why: &str) -> Self {
+        Self::Aborted(why.into())
+    }
 }
 
 impl From<Unusable> for Error {

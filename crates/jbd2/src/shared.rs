@@ -530,16 +530,17 @@ impl Shared {
 
     /// Refuses everything from now on, for the first reason that was given.
     pub(crate) fn fail(&self, error: Error) {
-        self.halted.store(true, Relaxed);
         let mut state = self.state();
         let is_first = state.error.is_none();
         let error = state.error.get_or_insert(error).clone();
+        // Not before the reason is there: the committer fails for what it sees here.
+        self.halted.store(true, Relaxed);
         self.door.shut();
         drop(state);
         self.opened.notify_all();
         self.work.notify_all();
         self.done.notify_all();
-        let is_asked_for = matches!(error, Error::Aborted | Error::Damaged);
+        let is_asked_for = matches!(error, Error::Aborted(_) | Error::Damaged(_));
         let observer = self.observer.as_ref().filter(|_| is_first && !is_asked_for).and_then(Weak::upgrade);
         if let Some(observer) = observer {
             observer.failed(&error);
@@ -558,6 +559,6 @@ impl Shared {
 
     /// Whether more may be made durable.
     pub(crate) fn go_on(&self) -> Result<(), Error> {
-        if self.is_halted() { Err(Error::Aborted) } else { Ok(()) }
+        if self.is_halted() { Err(Error::aborted("it was stopped")) } else { Ok(()) }
     }
 }

@@ -150,8 +150,8 @@ pub struct Aborter(Arc<Shared>);
 
 impl Aborter {
     /// See [`Transactions::abort`].
-    pub fn abort(&self) {
-        self.0.fail(Error::Aborted);
+    pub fn abort(&self, why: &str) {
+        self.0.fail(Error::aborted(why));
     }
 }
 
@@ -300,9 +300,9 @@ impl Transactions {
     }
 
     /// Nothing more is made durable: what has been changed and not committed is lost, and handles are refused. What
-    /// is being written at this moment may still be.
-    pub fn abort(&self) {
-        self.shared.fail(Error::Aborted);
+    /// is being written at this moment may still be. What fails from then on says `why`, unless it was aborted before.
+    pub fn abort(&self, why: &str) {
+        self.shared.fail(Error::aborted(why));
     }
 
     /// What aborts these transactions from elsewhere.
@@ -311,16 +311,16 @@ impl Transactions {
     }
 
     /// The same as [`abort`](Self::abort), and when this returns nothing is being written any more.
-    pub fn halt(&self) {
-        self.abort();
+    pub fn halt(&self, why: &str) {
+        self.abort(why);
         self.join();
     }
 
     /// The same as [`halt`](Self::halt), because the volume is damaged. The journal's superblock says so, too: recovery may write an older
     /// superblock of the volume over the one that does. It says nothing where changes had come to an end before, for another reason: then
     /// the volume may be somebody else's.
-    pub fn give_up(&self) {
-        self.shared.fail(Error::Damaged);
+    pub fn give_up(&self, why: &str) {
+        self.shared.fail(Error::Damaged(why.into()));
         self.join();
     }
 
@@ -350,7 +350,7 @@ impl Transactions {
 impl Drop for Transactions {
     fn drop(&mut self) {
         if self.opener.is_here() {
-            self.halt();
+            self.halt("the journal was dropped");
         } else {
             // A forked child has no such thread to wait for. A lock may have been held when it was forked.
             std::mem::forget(self.committer.get_mut().ok().and_then(Option::take));

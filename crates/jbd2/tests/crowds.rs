@@ -144,7 +144,7 @@ fn crowds_handles_and_commits() {
             let stats = world.transactions.stats();
             assert_eq!(stats.handles, (THREADS as u64 + 1) * ROUNDS);
             assert_eq!(*world.witness.freed.lock().unwrap(), [50, 51, 52]);
-            world.transactions.halt();
+            world.transactions.halt("of a test");
             for block in TWINS {
                 assert_eq!(world.recovered(block), THREADS as u64 * ROUNDS);
             }
@@ -163,21 +163,21 @@ fn crowds_handles_and_abort() {
                 if (index, round) == (0, 1) {
                     let Ok(handle) = world.transactions.start(3) else { return };
                     handle.edit(TWINS[0], |bytes, _| add(bytes)).expect("readable");
-                    world.transactions.abort();
+                    world.transactions.abort("of a test");
                     drop(handle);
-                    assert!(matches!(world.transactions.start(1), Err(Error::Aborted)));
+                    assert!(matches!(world.transactions.start(1), Err(Error::Aborted(_))));
                     return;
                 }
                 let done = world.operate(index, 3 + index as u32 * 10);
                 let synced = if index == 1 { world.transactions.sync() } else { Ok(()) };
                 match done.and(synced) {
                     Ok(()) => {}
-                    Err(error) => return assert!(matches!(error, Error::Aborted)),
+                    Err(error) => return assert!(matches!(error, Error::Aborted(_))),
                 }
             }
         },
         |world| {
-            world.transactions.halt();
+            world.transactions.halt("of a test");
             let [first, second] = TWINS.map(|block| world.recovered(block));
             assert!(first == second && first < THREADS as u64 * ROUNDS);
         },

@@ -312,8 +312,8 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     }
 
     /// Changes nothing any more, whatever is asked: what is not durable is lost, as in a crash. When this returns, nothing more is
-    /// written but by changes that had begun; those fail soon.
-    fn halt(&self) {}
+    /// written but by changes that had begun; those fail soon. `why` is for the errors that follow.
+    fn halt(&self, _why: &str) {}
 
     /// The last user of the [`SuperBlock`](crate::SuperBlock) has gone. Nothing is called any more but
     /// [`evict_inode`](Self::evict_inode), for what is still in the caches.

@@ -306,7 +306,7 @@ impl SuperBlock {
             self.gate.wait_for_changes();
         }
         let flushed = if how == Shutdown::Forget { Ok(()) } else { self.fs.sync() };
-        self.fs.halt();
+        self.fs.halt("it was shut down");
         // Those that had begun are refused by now.
         self.gate.wait_for_changes();
         flushed

@@ -1,6 +1,7 @@
 //! What a mount tells while nobody is at its terminal: `extern4 mount --log`, and the system's log.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 

@@ -366,13 +366,13 @@ fn aborting_wakes_everybody() {
         let handle = transactions.start(1).expect("open");
         let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| transactions.sync())).collect();
         std::thread::sleep(Duration::from_millis(20));
-        transactions.abort();
+        transactions.abort("of a test");
         for waiter in waiters {
-            assert!(matches!(waiter.join(), Ok(Err(Error::Aborted))));
+            assert!(matches!(waiter.join(), Ok(Err(Error::Aborted(_)))));
         }
         drop(handle);
     });
-    assert!(matches!(transactions.start(1), Err(Error::Aborted)));
+    assert!(matches!(transactions.start(1), Err(Error::Aborted(_))));
     let journal = Journal::internal(device, 1024, Log::map()).expect("a journal");
     assert!(!journal.is_dirty() && journal.superblock().errno == 0);
 }
@@ -383,9 +383,9 @@ fn damage_is_noted_in_the_journal_unless_it_was_aborted_before() {
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
         let (_, _, transactions) = open(&device, PATIENT);
         if is_aborted {
-            transactions.abort();
+            transactions.abort("of a test");
         }
-        transactions.give_up();
+        transactions.give_up("of a test");
         assert!(transactions.start(1).is_err());
         let journal = Journal::internal(device, 1024, Log::map()).expect("a journal");
         assert_eq!(journal.superblock().errno, errno, "aborted before: {is_aborted}");

@@ -201,7 +201,7 @@ fn strike(fault: Fault, seed: u64) -> bool {
         }
     }
     // Nothing more is written, and when this returns, nobody is writing.
-    world.transactions.abort();
+    world.transactions.abort("of a test");
     assert!(world.transactions.close().is_err());
     world.judge(memory, moment);
     result.is_err()
