@@ -116,6 +116,15 @@ impl Ext4 {
         Ok(Some(Span { offset, len: left.min((run.end() << bits) - offset), kind }))
     }
 
+    /// The byte of the volume where byte `offset` of a regular file is, if its block is there and nowhere else.
+    pub(crate) fn file_position(&self, inode: &InodeInfo, offset: u64) -> Result<Option<u64>> {
+        if inode.is_encrypted() || self.journals_contents(inode) {
+            return Ok(None);
+        }
+        let kind = self.file_span(inode, offset)?.map(|span| span.kind);
+        Ok(if let Some(SpanKind::Mapped { device_offset }) = kind { Some(device_offset) } else { None })
+    }
+
     /// The run of blocks that holds byte `offset`, from the block of that byte on.
     pub(crate) fn run_at(&self, inode: &InodeInfo, offset: u64) -> Result<Run> {
         let logical = offset >> self.superblock().geometry().block_bits();

@@ -230,6 +230,12 @@ impl FileOps for Ext4 {
         Ok(self.file_span(&self.readable_file(node(inode))?, offset)?)
     }
 
+    fn bmap(&self, inode: &Inode, offset: u64) -> Result<Option<u64>> {
+        let node = node(inode);
+        let _map = node.read_map();
+        Ok(self.file_position(&node.shown(), offset)?)
+    }
+
     fn read_dir(
         &self,
         dir: &Inode,

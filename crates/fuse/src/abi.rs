@@ -61,6 +61,7 @@ opcodes! {
     Access = 34
     Create = 35
     Interrupt = 36
+    Bmap = 37
     Destroy = 38
     Ioctl = 39
     BatchForget = 42
@@ -404,6 +405,14 @@ wire! {
         flags: u32,
         in_iovs: u32,
         out_iovs: u32,
+    }
+    struct BmapIn = 16 {
+        block: u64,
+        blocksize: u32,
+        padding: u32,
+    }
+    struct BmapOut = 8 {
+        block: u64,
     }
     struct FallocateIn = 32 {
         fh: u64,

@@ -479,6 +479,7 @@ pub(crate) fn has_no_reply(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt)
 }
 
+            Op::Bmap => self.bmap(request, body),
 /// It is asked to change something.
 fn changes(opcode: Opcode) -> bool {
     use Opcode as Op;

@@ -191,6 +191,14 @@ impl OpenFile {
         self.sb().fs().span_at(self.inode(), offset)
     }
 
+    /// Where on the device byte `offset` is, as [`FileOps::bmap`](crate::fs::FileOps::bmap) has it.
+    pub fn bmap(&self, offset: u64) -> Result<Option<u64>> {
+        self.require(OpenFlags::READ)?;
+        self.require_regular()?;
+        self.sb().gate.check()?;
+        self.sb().fs().bmap(self.inode(), offset)
+    }
+
     /// Where the next data at or after `offset` starts (`SEEK_DATA`); `ENXIO` if there is none. Space that was allocated
     /// but never written is a hole.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {

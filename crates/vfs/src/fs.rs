@@ -439,6 +439,12 @@ pub trait FileOps {
     /// The span that holds byte `offset` of a regular file, cut to start there; `None` at or behind the end.
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>>;
 
+    /// Where on the device byte `offset` of a regular file is, so that others can read and write the block that it is in; `None` if that has
+    /// no place or was never written, or its contents may also be elsewhere, such as in a journal.
+    fn bmap(&self, _inode: &Inode, _offset: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Calls `each` for the entries of directory `dir` from `cookie` (0 is the start) until it breaks; `.` and `..`
     /// are among them.
     fn read_dir(

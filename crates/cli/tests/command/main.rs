@@ -4,6 +4,7 @@
 
 mod attributes;
 mod block_mount;
+mod bmap;
 mod copying;
 mod copying_into;
 mod demo;

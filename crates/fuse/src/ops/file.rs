@@ -7,9 +7,9 @@ use extern4_vfs::{
 };
 
 use crate::abi::{
-    CopyFileRangeIn, CopyFileRangeOut, CreateIn, FOPEN_KEEP_CACHE, FOPEN_PARALLEL_DIRECT_WRITES,
-    FSYNC_FDATASYNC, FallocateIn, Features, FsyncIn, LseekIn, LseekOut, OpenIn, OpenOut, ReadIn, ReleaseIn,
-    WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    BmapIn, BmapOut, CopyFileRangeIn, CopyFileRangeOut, CreateIn, FOPEN_KEEP_CACHE,
+    FOPEN_PARALLEL_DIRECT_WRITES, FSYNC_FDATASYNC, FallocateIn, Features, FsyncIn, LseekIn, LseekOut, OpenIn,
+    OpenOut, ReadIn, ReleaseIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
 use crate::handles::Handle;
 use crate::init::MAX_DATA_BYTES;
@@ -279,6 +279,25 @@ fn is_append_only(location: &Location) -> bool {
 
 /// It was opened when its file could only be appended to, and that is over.
 fn appends_no_more(handle: &Handle) -> bool {
+    /// Where a block of a file is on the volume: for `FIBMAP`, and for `swapon(2)`, which from then on reads and writes there by itself.
+    /// As long as it does, the kernel refuses all that would move the blocks. `swapon(2)` counts in pages and takes the answer for a
+    /// page, so where the mount counts otherwise, or a volume in smaller blocks, all of the file is a hole: that is refused as swap.
+    pub(crate) fn bmap(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let bmap: BmapIn = request.arg()?;
+        let unit = u64::from(bmap.blocksize);
+        let handle = self.file(request, request.header.nodeid, 0, OpenFlags::READ)?;
+        let has_small_blocks = u64::from(handle.file.stat().blksize) < unit;
+        if unit != rustix::param::page_size() as u64 || has_small_blocks {
+            return Err(Errno::EINVAL.into());
+        }
+        if bmap.block == 0 {
+            // All ask for this one first. What was written before must not be written later, over what is written there then.
+            handle.file.sync(false)?;
+        }
+        let offset = bmap.block.checked_mul(unit).ok_or(Errno::EINVAL)?;
+        body.put(&BmapOut { block: handle.file.bmap(offset)?.unwrap_or(0) / unit })
+    }
+
     handle.file.flags().contains(OpenFlags::APPEND) && !is_append_only(handle.file.location())
 }
 

@@ -162,7 +162,15 @@ fn waits(opcode: u32) -> bool {
     let opcode = Opcode::from_raw(opcode);
     matches!(
         opcode,
-        Some(Op::Fsync | Op::Fsyncdir | Op::Syncfs | Op::CopyFileRange | Op::CopyFileRange64 | Op::Ioctl)
+        Some(
+            Op::Fsync
+                | Op::Fsyncdir
+                | Op::Syncfs
+                | Op::CopyFileRange
+                | Op::CopyFileRange64
+                | Op::Ioctl
+                | Op::Bmap
+        )
     )
 }
 
