@@ -41,8 +41,6 @@ pub struct MountOptions {
     pub noexec: bool,
     /// The mount table says that reading changes no access times. To heed that is the server's.
     pub noatime: bool,
-    /// The mount table says that it changes them each time, if the mount is root's.
-    pub strictatime: bool,
     /// It says that reading a directory changes none, if the mount is root's.
     pub nodiratime: bool,
     /// Symbolic links are not followed.
@@ -221,7 +219,6 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags.set(MountFlags::NOEXEC, options.noexec);
     flags.set(MountFlags::NOATIME, options.noatime);
     flags.set(MountFlags::NODIRATIME, options.nodiratime);
-    flags.set(MountFlags::STRICTATIME, options.strictatime);
     flags.set(MountFlags::LAZYTIME, options.lazytime);
     flags.set(MountFlags::NOSYMFOLLOW, options.nosymfollow);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);

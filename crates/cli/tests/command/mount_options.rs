@@ -3,8 +3,6 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::process::Command;
-use std::time::Duration;
 
 use extern4_ext4::quota::{Kind, Limits};
 use extern4_testkit::image::{Image, ImageSpec, Step};
@@ -49,15 +47,14 @@ fn a_volume_begins_where_the_option_says() {
     let image = EMPTY.build();
     let disk = partitioned(&image);
     fs::rename(&disk, &image.path).expect("it takes the image's place");
-    let served =
-        Served::new(&image, &["-o", "offset=1M,commit=1,errors=remount-ro,data=ordered,strictatime"]);
+    let served = Served::new(&image, &["-o", "offset=1M,commit=1,errors=remount-ro,data=ordered"]);
     fs::write(served.path("file"), "text").expect("a file");
     served.umount();
     assert_eq!(ok(extern4(&image, ["cat", "disk.img#2:/file"])), b"text");
     let said = failed(&extern4(&image, ["mount", "-o", "offset=1M", "disk.img@1M", "."]), 2);
     assert!(said.contains("disk.img@1048576"), "{said}");
     for (words, named) in
-        [("noauto,data=none", "'data=none'"), ("ro,dax=always", "'dax=always' cannot be had")]
+        [("noauto,data=none", "'data=none'"), ("ro,dax=always", "'dax=always' cannot be had"), ("strictatime", "page cache")]
     {
         let said = failed(&extern4(&image, ["mount", "-o", words, "disk.img", "."]), 2);
         assert!(said.contains(named), "{said}");
@@ -172,67 +169,6 @@ fn what_the_kernel_knows_is_bounded() {
     }
 }
 
-/// Shows directory `$ARGV[1]` at `$ARGV[2]` with the users of the process `$ARGV[0]`'s namespace. The numbers are open_tree(2),
-/// mount_setattr(2) and move_mount(2), which are the same on all machines.
-const MAP: &str = r#"
-    my ($pid, $from, $to) = @ARGV;
-    open(my $users, "<", "/proc/$pid/ns/user") or die "namespace: $!";
-    my $empty = "";
-    my $tree = syscall(428, -100, $from, 0x80001);
-    $tree >= 0 or die "open_tree: $!";
-    my $how = pack("Q4", 0x100000, 0, 0, fileno($users));
-    syscall(442, $tree, $empty, 0x1000, $how, 32) == 0 or die "mount_setattr: $!";
-    syscall(429, $tree, $empty, -100, $to, 4) == 0 or die "move_mount: $!";
-"#;
-
-#[test]
-fn users_are_mapped_for_a_mount_of_the_mount() {
-    if !can_mount() || !can_run(&[Need::Tool("perl"), Need::Tool("unshare")]) {
-        return;
-    }
-    let image = EMPTY.build();
-    let scratch = image.scratch();
-    fs::create_dir(scratch.join("mapped")).expect("a directory");
-    // Its user 0 is 100000 here.
-    let mut users = Command::new("unshare").args(["-U", "sleep", "60"]).spawn().expect("a namespace");
-    let pid = users.id().to_string();
-    let own = fs::read_link("/proc/self/ns/user").expect("a namespace");
-    while fs::read_link(format!("/proc/{pid}/ns/user")).is_ok_and(|namespace| namespace == own) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    for map in ["uid_map", "gid_map"] {
-        fs::write(format!("/proc/{pid}/{map}"), "0 100000 65536").expect("a map");
-    }
-    let map = |from: &str| {
-        let mut perl = Command::new("perl");
-        let run = perl.current_dir(scratch).args(["-e", MAP, &pid, from, "mapped"]).output().expect("perl");
-        String::from_utf8_lossy(&run.stderr).into_owned()
-    };
-    let served = Served::new(&image, &["-o", "idmap"]);
-    fs::write(served.path("file"), "text").expect("a file");
-    let refused = map("mnt");
-    if refused.is_empty() {
-        let found = fs::metadata(scratch.join("mapped/file")).expect("attributes");
-        assert_eq!((found.uid(), found.gid()), (100_000, 100_000));
-        assert_eq!(fs::read_to_string(scratch.join("mapped/file")).expect("a file"), "text");
-        tool(scratch, "umount", ["mapped"]);
-        served.umount();
-        // Only who asks for it has it.
-        let served = Served::new(&image, &[]);
-        assert!(map("mnt").contains("mount_setattr"));
-        served.umount();
-    } else {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
-        let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
-        let version = (numbers.next(), numbers.next());
-        assert!(version < (Some(6), Some(12)), "{release}: {refused}");
-        let _ = writeln!(std::io::stderr(), "idmap skipped: Linux {release} does not map users through FUSE");
-        served.umount();
-    }
-    users.kill().and_then(|()| users.wait()).expect("it ends");
-    sound(&image);
-}
-
 /// Mounts in another way what is mounted; what is said if that is refused.
 fn remount(image: &Image, words: &str) -> Option<String> {
     let run = extern4(image, ["mount", "-o", &format!("remount,{words}"), "disk.img", "mnt"]);
@@ -299,7 +235,6 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
     for (words, name) in [
         ("nolazytime", "lazytime"),
         ("noatime", "atime"),
-        ("ro,strictatime", "atime"),
         ("nodiratime", "diratime"),
         ("ro,errors=continue", "errors"),
         ("memory=64M", "memory"),
@@ -329,7 +264,7 @@ fn directories_can_be_read_without_a_note() {
     if !can_mount() {
         return;
     }
-    for (words, noted) in [("strictatime", true), ("strictatime,nodiratime", false)] {
+    for (words, noted) in [("relatime", true), ("relatime,nodiratime", false)] {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", words]);
         fs::write(served.path("file"), "text").expect("a file");
@@ -356,16 +291,19 @@ fn the_mount_table_tells_when_access_times_change() {
     if !can_mount() {
         return;
     }
-    for (word, told) in [("noatime", Some("noatime")), ("relatime", Some("relatime")), ("strictatime", None)]
-    {
+    for (word, told) in [("noatime", "noatime"), ("relatime", "relatime"), ("norelatime", "relatime")] {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", word]);
         let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
         let dir = served.dir.to_str().expect("a plain name");
         let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted");
         let options: Vec<_> = line.split(' ').nth(3).expect("options").split(',').collect();
-        assert_eq!(options.iter().copied().find(|option| option.ends_with("atime")), told, "{word}: {line}");
-        assert_eq!(remount(&image, &format!("{},ro", told.unwrap_or("nosuid"))), None, "{word}");
+        assert_eq!(
+            options.iter().copied().find(|option| option.ends_with("atime")),
+            Some(told),
+            "{word}: {line}"
+        );
+        assert_eq!(remount(&image, &format!("{told},ro")), None, "{word}");
         served.umount();
     }
 }

@@ -230,7 +230,6 @@ impl Options {
         lists.iter().flat_map(|words| &words.effects).for_each(|effect| effect(&mut options));
         options.mount.read_only = options.read_only;
         options.mount.noatime = options.atime == Atime::Never;
-        options.mount.strictatime = options.atime == Atime::Strict;
         options.mount.lazytime = options.lazytime;
         if options.fakeroot {
             (options.mount.unchecked, options.mount.private, options.allow_root) = (true, true, false);
@@ -289,7 +288,7 @@ mod tests {
         assert!(read(&["ro"]).mount.read_only);
         assert!(!read(&["ro,rw"]).read_only);
         assert!(!read(&["ro", "rw"]).mount.read_only);
-        assert_eq!(read(&["noatime", "strictatime"]).atime, Atime::Strict);
+        assert_eq!(read(&["noatime", "atime"]).atime, Atime::Relative);
         assert!(read(&["nodiratime"]).mount.nodiratime && !read(&["nodiratime,diratime"]).mount.nodiratime);
         let options = read(&["nosuid,nodev,lazytime,,defaults", "dev"]);
         assert!(options.mount.nosuid && !options.mount.nodev && options.lazytime);
@@ -349,8 +348,6 @@ mod tests {
                 "nosymfollow",
                 "noatime",
                 "nodiratime",
-                "strictatime",
-                "norelatime",
                 "lazytime",
                 "sync",
                 "dirsync",
@@ -417,6 +414,7 @@ mod tests {
                 "atime",
                 "relatime",
                 "diratime",
+                "norelatime",
                 "nostrictatime",
                 "nolazytime",
                 "symfollow",
@@ -487,6 +485,7 @@ mod tests {
             ],
         ),
         (Refused("durable"), &["journal_async_commit"]),
+        (Refused("page cache"), &["strictatime"]),
         (Refused("security.selinux"), &["context=a:b", "fscontext=a", "defcontext=a", "rootcontext=a"]),
         (Refused("memory that keeps them"), &["dax", "dax=always"]),
         (Refused("tests of Linux"), &["abort"]),

@@ -91,8 +91,8 @@ const WORDS: &[(&str, Plain)] = &[
     ("relatime", |o| o.atime = Atime::Relative),
     ("diratime", |o| o.mount.nodiratime = false),
     ("nodiratime", |o| o.mount.nodiratime = true),
-    ("norelatime", |o| o.atime = Atime::Strict),
-    ("strictatime", |o| o.atime = Atime::Strict),
+    // Without noatime and strictatime, Linux's default is relatime.
+    ("norelatime", |o| o.atime = Atime::Relative),
     ("nostrictatime", |o| o.atime = Atime::Relative),
     ("lazytime", |o| o.lazytime = true),
     ("nolazytime", |o| o.lazytime = false),
@@ -184,6 +184,11 @@ const BY_MOUNT: &str = "only mount(8) does that: mount -t extern4";
 
 /// Words, or words with any value, that are not done, and why.
 const REFUSED: &[(&str, &str)] = &[
+    (
+        "strictatime",
+        "the kernel answers reads from its page cache and does not tell; relatime sets access times when contents are read \
+         from the volume",
+    ),
     ("abort", "it makes Linux behave as after damage, for tests of Linux"),
     ("dax", NO_DAX),
     ("dax=always", NO_DAX),
