@@ -136,6 +136,7 @@ pub struct Server {
     broken: AtomicBool,
     /// The kernel has lost something that programs had written.
     lost: AtomicBool,
+    warned_of_opens: AtomicBool,
 }
 
 impl Server {
@@ -155,6 +156,7 @@ impl Server {
             forgetting: Bravo::new(()),
             broken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            warned_of_opens: AtomicBool::new(false),
             config,
         }
     }
@@ -187,6 +189,12 @@ impl Server {
     pub fn has_lost(&self) -> bool {
         // Relaxed: it is asked when all has been served.
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether this was asked before: that flags do not keep files from being opened is said once.
+    pub(crate) fn has_warned_of_opens(&self) -> bool {
+        // Relaxed: it is about nothing else.
+        self.warned_of_opens.swap(true, Ordering::Relaxed)
     }
 
     /// How requests come, once that was agreed on.

@@ -122,3 +122,58 @@ fn a_mount_in_the_background_tells_the_system() {
     }
     sound(&image);
 }
+
+/// Flags that keep a file from being opened for writing do not do so in every mount: said once, where it is so.
+#[test]
+fn that_immutable_files_can_be_opened_is_in_the_log() {
+    if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
+        return;
+    }
+    let image = EMPTY.build();
+    for (options, told) in [("noopens", 1), ("opens", 0), ("writeback_cache", 0)] {
+        let served = Served::new(&image, &["-o", options, "--log", "mount.log"]);
+        for (name, flag) in [("first", "i"), ("second", "a")] {
+            fs::write(served.path(name), "text").expect("a file");
+            tool(&served.dir, "chattr", [&format!("+{flag}"), name]);
+            let opened = File::options().write(true).append(flag == "i").open(served.path(name));
+            assert_eq!(
+                opened.err().map(|error| error.raw_os_error()),
+                (told == 0).then_some(Some(1)),
+                "{options}"
+            );
+            tool(&served.dir, "chattr", [&format!("-{flag}"), name]);
+        }
+        served.umount();
+        assert_eq!(lines_with(&image, &[" WARN ", "chattr +i", "option 'opens'"]), told, "{options}");
+        fs::remove_file(image.scratch().join("mount.log")).expect("a log");
+    }
+    sound(&image);
+}
+
+/// Damage was met, and the volume is given up. What is said of that later names the damage.
+#[test]
+fn what_made_a_volume_read_only_is_in_the_log() {
+    if !can_mount() || !can_run(&[Need::Tool("dumpe2fs")]) {
+        return;
+    }
+    for transport in transports() {
+        let image = EMPTY.build();
+        tool(image.scratch(), "tune2fs", ["-e", "remount-ro", "disk.img"]);
+        let told = String::from_utf8(tool(image.scratch(), "dumpe2fs", ["disk.img"])).expect("text");
+        let (_, rest) = told.split_once("Block bitmap at ").expect("a group");
+        let block: u64 =
+            rest.split([' ', ',']).next().and_then(|number| number.parse().ok()).expect("a block");
+        let disk = File::options().write(true).open(&image.path).expect("an image");
+        disk.write_all_at(&[0x5a; 4096], block * 4096).expect("it is damaged");
+        let served = Served::new(&image, &["-o", transport, "--log", "mount.log"]);
+        assert_eq!(fs::write(served.path("file"), "text").unwrap_err().raw_os_error(), Some(117));
+        assert_eq!(fs::create_dir(served.path("dir")).unwrap_err().raw_os_error(), Some(30));
+        // Whether that ends well is not what this is about.
+        extern4(&image, ["umount", "mnt"]);
+        served.forget();
+        let log = fs::read_to_string(image.scratch().join("mount.log")).expect("a log");
+        assert!(log.contains("Read-only file system"), "{log}");
+        let lines = log.lines().filter(|line| line.contains("Read-only file system"));
+        lines.for_each(|line| assert!(line.contains("block bitmap, group 0"), "{line}"));
+    }
+}

@@ -91,7 +91,7 @@ impl Server {
 
     /// Flags that keep files from being written are looked at when a file is opened, for it is too late for that when the kernel
     /// hands over what it has kept.
-    fn hears_of_opens(&self) -> bool {
+    pub(crate) fn hears_of_opens(&self) -> bool {
         self.config().opens || self.has(Features::WRITEBACK_CACHE)
     }
 

@@ -102,8 +102,10 @@ impl Server {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let flags = FileFlags::from_bits_retain(now & !MODIFIABLE | wanted & MODIFIABLE);
-        self.session(&request.header, location).set_flags("", flags, How::EMPTY)?;
-        self.attributes_changed(request.header.nodeid);
+        // To have contents go through the journal takes a capability.
+        let caller = self.identified(&request.caller);
+        self.session(&caller, location).set_flags("", flags, How::EMPTY)?;
+        self.flags_changed(request, location, now);
         Ok(())
     }
 
@@ -113,19 +115,33 @@ impl Server {
         if wanted.xflags & !known != 0 || wanted.extsize != 0 || wanted.cowextsize != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let mut flags = location.attr().flags;
+        let now = location.attr().flags;
+        let mut flags = now;
         for (flag, bit) in XFLAGS {
             flags.set(flag, wanted.xflags & bit != 0);
         }
         let session = self.session(&request.header, location);
         session.set_flags_and_project("", flags, Some(wanted.projid), How::EMPTY)?;
-        self.attributes_changed(request.header.nodeid);
+        self.flags_changed(request, location, now.bits());
         Ok(())
     }
 
     fn trim(&self, input: &[u8], body: &mut Body<'_>) -> Result<()> {
         let (mut range, _) = TrimRange::read_from_prefix(input).map_err(|_| Errno::EINVAL)?;
         let end = range.start.saturating_add(range.len);
+    /// The kernel does not know that flags have changed, which were `before`; and where it opens files alone, it does not look at them.
+    fn flags_changed(&self, request: &Request<'_>, location: &Location, before: u32) {
+        self.attributes_changed(request.header.nodeid);
+        let protects = FileFlags::IMMUTABLE | FileFlags::APPEND;
+        let new = location.attr().flags - FileFlags::from_bits_retain(before);
+        if new.intersects(protects) && !self.hears_of_opens() && !self.has_warned_of_opens() {
+            self.log(
+                "a file was made immutable or append-only (chattr +i, +a): it can still be opened for writing, and only the write \
+                 fails; with the mount option 'opens' open(2) fails, as on Linux",
+            );
+        }
+    }
+
         range.len = self.superblock().trim(range.start..end, range.minlen)?;
         body.put(&range)
     }
