@@ -427,8 +427,10 @@ impl Ext4 {
     /// Writes contents of a file to the device. Where the mount asks for that, a failure ends all changes.
     fn write_contents(&self, target: u64, data: &[u8]) -> Result<()> {
         let written = self.cache.write_bytes(target, data);
-        if written.is_err() && self.aborts_on_data_error {
-            self.writer()?.transactions.abort();
+        if let Err(error) = &written
+            && self.aborts_on_data_error
+        {
+            self.writer()?.transactions.abort(&error.to_string());
         }
         Ok(written?)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use extern4_sync::primitive::Mutex;
 use extern4_vfs::{DirBatch, Errno, OpenFile, Result};
 
-use crate::abi::InHeader;
+use crate::caller::Caller;
 use crate::lock::lock;
 
 /// Power of two: the low bits of a number choose.
@@ -16,15 +16,15 @@ pub(crate) struct Handle {
     /// The file or directory.
     pub(crate) file: OpenFile,
     /// Who opened it.
-    pub(crate) opener: (u32, u32),
+    pub(crate) opener: Caller,
     /// What of a directory has been listed, but not been sent.
     pub(crate) listing: Mutex<Listing>,
 }
 
 impl Handle {
-    /// What the caller behind `header` has opened.
-    pub(crate) fn new(header: &InHeader, file: OpenFile) -> Arc<Self> {
-        Arc::new(Self { file, opener: (header.uid, header.gid), listing: Mutex::default() })
+    /// What `opener` has opened.
+    pub(crate) fn new(opener: &Caller, file: OpenFile) -> Arc<Self> {
+        Arc::new(Self { file, opener: *opener, listing: Mutex::default() })
     }
 }
 

@@ -7,12 +7,15 @@ use extern4_vfs::{Errno, Result};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::abi::InHeader;
+use crate::caller::Caller;
 
 /// A request.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     /// Who asks for what, and of which node.
     pub(crate) header: InHeader,
+    /// As far as the header tells.
+    pub(crate) caller: Caller,
     args: &'a [u8],
     /// What follows the first argument, where that does not stand behind it.
     payload: Option<&'a [u8]>,
@@ -23,13 +26,18 @@ impl<'a> Request<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, args) = InHeader::read_from_prefix(bytes).ok()?;
         let whole = usize::try_from(header.len).is_ok_and(|len| len == bytes.len());
-        whole.then_some(Self { header, args, payload: None })
+        whole.then_some(Self { caller: Caller::of(&header), header, args, payload: None })
     }
 
     /// A request in parts. Where it has no first argument, all is in the payload.
     pub(crate) fn of_parts(header: &[u8], args: &'a [u8], payload: &'a [u8]) -> Option<Self> {
         let (header, _) = InHeader::read_from_prefix(header).ok()?;
-        Some(Self { header, args, payload: Some(payload) })
+        Some(Self { caller: Caller::of(&header), header, args, payload: Some(payload) })
+    }
+
+    /// The same request of a caller of which more is known.
+    pub(crate) fn by(&self, caller: Caller) -> Self {
+        Self { caller, ..*self }
     }
 
     /// The first argument, and what follows it.

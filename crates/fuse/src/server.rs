@@ -8,7 +8,7 @@ use extern4_sync::bravo::Bravo;
 use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
 use extern4_vfs::{Attr, Cred, Errno, Error, Location, Namespace, Result, Session, SuperBlock};
 
-use crate::abi::{Features, InHeader, MINOR_PRUNE, Opcode};
+use crate::abi::{Features, MINOR_PRUNE, Opcode};
 use crate::caller::Idle;
 use crate::handles::Handles;
 use crate::meter::{Meter, Operation};
@@ -45,8 +45,8 @@ pub struct Config {
     /// what is served, that may be for ever. Where it is nothing, the kernel asks for each name that it comes to; the attributes that it
     /// is told with the name, and those of directories, it believes for a moment (`Server::moment`).
     pub lifetime: Duration,
-    /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made, so
-    /// nobody can use what is kept back for the superuser.
+    /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made; elsewhere
+    /// `/proc` tells, where that matters.
     pub idmap: bool,
     /// How many files the kernel may remember, each of which is kept in memory here: as it comes to know more, it is asked to forget
     /// what nobody uses. Kernels before 6.18 cannot be asked.
@@ -312,7 +312,7 @@ impl Server {
     }
 
     /// Answers a request; the body of the answer goes to `space`, or where it is lent, with all of the answer through `outlet`. What finds no
-    /// room is tried once more when all is forgotten that the kernel has forgotten: none of what takes room comes to something else if it is
+    /// room is tried once more for a caller who is known by then, when all is forgotten that the kernel has forgotten: none of what takes room comes to something else if it is
     /// begun again.
     pub(crate) fn answer<'a>(
         &self,
@@ -324,11 +324,14 @@ impl Server {
             return Answer::Error(Errno::ENOSYS);
         };
         let start = Instant::now();
+        let request = request.by(self.caller(&request.header));
         let outlet = outlet.map(|outlet| -> &mut dyn Outlet { outlet });
-        let mut answer = self.try_answer(opcode, request, Body::new(&mut *space, outlet));
+        let mut answer = self.try_answer(opcode, &request, Body::new(&mut *space, outlet));
         if matches!(answer, Answer::Error(Errno::ENOSPC | Errno::EDQUOT)) {
             self.forget_now(Hear::All);
-            answer = self.try_answer(opcode, request, Body::new(space, None));
+            // Now it matters whether the caller may use what is kept back.
+            let request = request.by(self.identified(&request.caller));
+            answer = self.try_answer(opcode, &request, Body::new(space, None));
         }
         let failed = matches!(&answer, Answer::Error(error) if !is_normal(opcode, *error));
         self.meter.note(opcode, start.elapsed(), failed);
@@ -378,7 +381,7 @@ impl Server {
         if self.is_broken() && changes(opcode) {
             return Err(Errno::EROFS.into());
         }
-        if !self.serves(opcode, request.header.uid) {
+        if self.config.only.is_some() && !self.serves(opcode, self.itself(&request.caller).uid) {
             return Err(Errno::EACCES.into());
         }
         match opcode {
@@ -428,6 +431,7 @@ impl Server {
             Op::Listxattr => self.listxattr(request, body),
             Op::Removexattr => self.removexattr(request),
             Op::Statfs => self.statfs(request, body),
+            Op::Bmap => self.bmap(request, body),
             Op::Syncfs => self.superblock().sync(),
             Op::Ioctl => self.ioctl(request, body),
         }
@@ -456,11 +460,6 @@ fn is_normal(opcode: Opcode, error: Errno) -> bool {
 }
 
 impl Server {
-    /// Whether the caller may do what only the superuser may. All that a request tells of capabilities is the user.
-    pub(crate) fn is_superuser(&self, header: &InHeader) -> bool {
-        header.uid == 0 || self.config.fakeroot.is_some()
-    }
-
     /// Whether this user is served. What comes of an open file has been allowed before, and the kernel itself may ask for it.
     fn serves(&self, opcode: Opcode, uid: u32) -> bool {
         use Opcode as Op;
@@ -487,7 +486,6 @@ pub(crate) fn has_no_reply(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt)
 }
 
-            Op::Bmap => self.bmap(request, body),
 /// It is asked to change something.
 fn changes(opcode: Opcode) -> bool {
     use Opcode as Op;

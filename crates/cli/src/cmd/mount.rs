@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// fuseblk or nofuseblk, for whether a loop device is made for it, so that sync and umount wait for the volume, which root has where
     /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
     /// the kernel keeps what is written for a while;
-    /// idmap, so that mounts of the mount can have users mapped, and nobody can use what is kept back for the superuser;
+    /// idmap, so that mounts of the mount can have users mapped;
     /// lifetime=0, to be asked for attributes and names each time. Words of ext4's that only say how Linux goes about it, such as delalloc,
     /// nobarrier or stripe=NUMBER, are taken and have no effect
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]

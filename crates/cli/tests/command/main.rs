@@ -18,6 +18,7 @@ mod fstab;
 mod global_options;
 mod handles;
 mod hostile;
+mod idmap;
 mod ioctls;
 mod journals;
 mod killing;

@@ -53,9 +53,11 @@ fn a_volume_begins_where_the_option_says() {
     assert_eq!(ok(extern4(&image, ["cat", "disk.img#2:/file"])), b"text");
     let said = failed(&extern4(&image, ["mount", "-o", "offset=1M", "disk.img@1M", "."]), 2);
     assert!(said.contains("disk.img@1048576"), "{said}");
-    for (words, named) in
-        [("noauto,data=none", "'data=none'"), ("ro,dax=always", "'dax=always' cannot be had"), ("strictatime", "page cache")]
-    {
+    for (words, named) in [
+        ("noauto,data=none", "'data=none'"),
+        ("ro,dax=always", "'dax=always' cannot be had"),
+        ("strictatime", "page cache"),
+    ] {
         let said = failed(&extern4(&image, ["mount", "-o", words, "disk.img", "."]), 2);
         assert!(said.contains(named), "{said}");
     }

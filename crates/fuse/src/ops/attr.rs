@@ -47,7 +47,7 @@ impl Server {
         }
         let owner_or_mode = SetattrValid::UID | SetattrValid::GID | SetattrValid::MODE;
         let times = SetattrValid::ATIME | SetattrValid::MTIME;
-        let session = self.session(&request.header, &location);
+        let session = self.session(&request.caller, &location);
         if valid.intersects(owner_or_mode | SetattrValid::CTIME) {
             let time = |bit, now, sec, nsec| {
                 valid.contains(bit).then(|| if valid.contains(now) { present() } else { timespec(sec, nsec) })
@@ -89,9 +89,9 @@ impl Server {
             }
         }
         if kill {
-            return self.session_of_writer(&request.header, location).truncate("", set.size, How::EMPTY);
+            return self.session_of_writer(&request.caller, location).truncate("", set.size, How::EMPTY);
         }
-        self.session(&request.header, location).truncate("", set.size, How::EMPTY)
+        self.session(&request.caller, location).truncate("", set.size, How::EMPTY)
     }
 
     /// Only asked without `default_permissions`.
@@ -99,7 +99,7 @@ impl Server {
         let access: AccessIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
         let want = u8::try_from(access.mask).ok().and_then(Access::from_bits).ok_or(Errno::EINVAL)?;
-        self.session_unchecked(&request.header, &location).access("", want, How::EMPTY)
+        self.session_unchecked(&request.caller, &location).access("", want, How::EMPTY)
     }
 
     pub(crate) fn readlink(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {

@@ -28,9 +28,9 @@ impl Server {
 
     fn open_dir(&self, request: &Request<'_>) -> Result<Arc<Handle>> {
         let location = self.nodes.get(request.header.nodeid)?;
-        let session = self.session(&request.header, &location);
+        let session = self.session(&request.caller, &location);
         let dir = session.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, b"")?;
-        Ok(Handle::new(&request.header, dir))
+        Ok(Handle::new(&request.caller, dir))
     }
 
     /// The open directory that a request means. One that it does not name is opened anew for each: those who list it at the same time

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use extern4_vfs::{
-    Errno, FallocateMode, FileFlags, How, Location, OpenFile, OpenFlags, OpenHow, Resolve, Result, Take,
+    Caps, Errno, FallocateMode, FileFlags, How, Location, OpenFile, OpenFlags, OpenHow, Resolve, Result, Take,
 };
 
 use crate::abi::{
@@ -44,10 +44,14 @@ impl Server {
         if fh != 0 {
             return self.handles.get(fh);
         }
-        let header = &request.header;
+        let caller = &request.caller;
         let writes = want.contains(OpenFlags::WRITE);
         // Who writes counts for what he may take.
-        let fits = |handle: &Handle| !writes || handle.opener == (header.uid, header.gid);
+        let fits = |handle: &Handle| {
+            !writes
+                || (handle.opener.uid, handle.opener.gid, handle.opener.caps)
+                    == (caller.uid, caller.gid, caller.caps)
+        };
         // One that appends writes at the end wherever it is told to, which is right only as long as the file is appended to.
         let fits = |handle: &Handle| fits(handle) && !(writes && appends_no_more(handle));
         let fits = |handle: &Handle| handle.file.flags().contains(want) && fits(handle);
@@ -57,8 +61,8 @@ impl Server {
                 let location = self.nodes.get(nodeid)?;
                 let append_only = writes && is_append_only(&location);
                 let flags = if append_only { want | OpenFlags::APPEND } else { want };
-                let file = self.session(header, &location).open_location(location, flags, b"")?;
-                let handle = Handle::new(header, file);
+                let file = self.session(caller, &location).open_location(location, flags, b"")?;
+                let handle = Handle::new(caller, file);
                 self.nodes.set_file(nodeid, &handle);
                 handle
             }
@@ -70,8 +74,8 @@ impl Server {
     fn file_without_atime(&self, request: &Request<'_>) -> Result<Arc<Handle>> {
         let location = self.nodes.get(request.header.nodeid)?;
         let flags = OpenFlags::READ | OpenFlags::NOATIME;
-        let file = self.session(&request.header, &location).open_location(location, flags, b"")?;
-        Ok(Handle::new(&request.header, file))
+        let file = self.session(&request.caller, &location).open_location(location, flags, b"")?;
+        Ok(Handle::new(&request.caller, file))
     }
 
     pub(crate) fn open(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -85,7 +89,8 @@ impl Server {
         flags.set(OpenFlags::NOATIME, open.flags & O_NOATIME != 0);
         // Of such a file it has to be known that it is only appended to, and then a page is at its end wherever it is.
         flags.set(OpenFlags::APPEND, is_append_only(&location) && open.flags & O_APPEND != 0);
-        let file = self.session(&request.header, &location).open_location(location, flags, b"")?;
+        let request = &self.identify_opener(request, flags);
+        let file = self.session(&request.caller, &location).open_location(location, flags, b"")?;
         body.put(&self.opened(request, request.header.nodeid, file))
     }
 
@@ -95,9 +100,16 @@ impl Server {
         self.config().opens || self.has(Features::WRITEBACK_CACHE)
     }
 
+    /// The request with what is known of a caller that opens a file to write: what it may take counts for all that is written through the
+    /// file. Where files are opened for each caller, it is found out when there is no room.
+    fn identify_opener<'r>(&self, request: &Request<'r>, flags: OpenFlags) -> Request<'r> {
+        let identify = flags.contains(OpenFlags::WRITE) && self.hears_of_opens();
+        if identify { request.by(self.identified(&request.caller)) } else { *request }
+    }
+
     /// A kernel that opens files alone does not say either when one is closed that it had made: that is the node's own from then on.
     fn opened(&self, request: &Request<'_>, nodeid: u64, file: OpenFile) -> OpenOut {
-        let handle = Handle::new(&request.header, file);
+        let handle = Handle::new(&request.caller, file);
         let fh = if self.hears_of_opens() {
             self.handles.enter(handle)
         } else {
@@ -139,13 +151,33 @@ impl Server {
         flags: OpenFlags,
         body: &mut Body<'_>,
     ) -> Result<()> {
-        let mut session = self.session(&request.header, dir);
+        let mut session = self.session(&request.caller, dir);
         session.set_umask(low_bits(create.umask));
         let mode = low_bits(create.mode) & 0o7777;
         let file = session.open(name, OpenHow { flags, mode, resolve: Resolve::empty() })?;
-        let entry = self.entry(file.location().clone());
+        let location = file.location().clone();
+        let (opener, file) = self.made_by(request, flags, file)?;
+        let entry = self.entry(location);
         body.put(&entry)?;
-        body.put(&self.opened(request, entry.nodeid, file))
+        body.put(&self.opened(&opener, entry.nodeid, file))
+    }
+
+    /// A file that was made, as one that its maker has opened. A kernel that maps users names the maker as the mount maps it: what it may
+    /// take from then on goes by what it is itself, so the file is opened once more, where each opening counts.
+    fn made_by<'r>(
+        &self,
+        request: &Request<'r>,
+        flags: OpenFlags,
+        file: OpenFile,
+    ) -> Result<(Request<'r>, OpenFile)> {
+        if !(self.has(Features::ALLOW_IDMAP) && self.hears_of_opens()) {
+            return Ok((*request, file));
+        }
+        let opener = request.by(self.itself(&request.caller));
+        let flags = flags - (OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TMPFILE);
+        let location = file.location();
+        let file = self.session(&opener.caller, location).open_location(location.clone(), flags, b"")?;
+        Ok((opener, file))
     }
 
     pub(crate) fn release(&self, request: &Request<'_>) -> Result<()> {
@@ -198,20 +230,17 @@ impl Server {
         if handle.file.stat().mode & 0o6000 == 0 {
             return Ok(());
         }
-        self.session_of_writer(&request.header, handle.file.location()).drop_set_id_bits("", How::EMPTY)?;
+        self.session_of_writer(&request.caller, handle.file.location()).drop_set_id_bits("", How::EMPTY)?;
         // It would run the file with the bits that it knows.
         self.attributes_changed(nodeid);
         Ok(())
     }
 
-    /// The same before a change for which the kernel does not say whether the bits go. All that a request tells of the caller's
-    /// capabilities is who he is.
+    /// The same before a change for which the kernel does not say whether the bits go.
     fn change_without_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
-        if self.is_superuser(&request.header) {
-            Ok(())
-        } else {
-            self.drop_set_id_bits(request, nodeid, handle)
-        }
+        let has_bits = handle.file.stat().mode & 0o6000 != 0;
+        let keeps = !has_bits || self.identified(&request.caller).caps.contains(Caps::FSETID);
+        if keeps { Ok(()) } else { self.drop_set_id_bits(request, nodeid, handle) }
     }
 
     pub(crate) fn fsync(&self, request: &Request<'_>) -> Result<()> {
@@ -242,6 +271,25 @@ impl Server {
             _ => return Err(Errno::EINVAL.into()),
         };
         body.put(&LseekOut { offset })
+    }
+
+    /// Where a block of a file is on the volume: for `FIBMAP`, and for `swapon(2)`, which from then on reads and writes there by itself.
+    /// As long as it does, the kernel refuses all that would move the blocks. `swapon(2)` counts in pages and takes the answer for a
+    /// page, so where the mount counts otherwise, or a volume in smaller blocks, all of the file is a hole: that is refused as swap.
+    pub(crate) fn bmap(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
+        let bmap: BmapIn = request.arg()?;
+        let unit = u64::from(bmap.blocksize);
+        let handle = self.file(request, request.header.nodeid, 0, OpenFlags::READ)?;
+        let has_small_blocks = u64::from(handle.file.stat().blksize) < unit;
+        if unit != rustix::param::page_size() as u64 || has_small_blocks {
+            return Err(Errno::EINVAL.into());
+        }
+        if bmap.block == 0 {
+            // All ask for this one first. What was written before must not be written later, over what is written there then.
+            handle.file.sync(false)?;
+        }
+        let offset = bmap.block.checked_mul(unit).ok_or(Errno::EINVAL)?;
+        body.put(&BmapOut { block: handle.file.bmap(offset)?.unwrap_or(0) / unit })
     }
 
     /// Copies within the volume; to say how much in 64 bits is `wide`.
@@ -279,25 +327,6 @@ fn is_append_only(location: &Location) -> bool {
 
 /// It was opened when its file could only be appended to, and that is over.
 fn appends_no_more(handle: &Handle) -> bool {
-    /// Where a block of a file is on the volume: for `FIBMAP`, and for `swapon(2)`, which from then on reads and writes there by itself.
-    /// As long as it does, the kernel refuses all that would move the blocks. `swapon(2)` counts in pages and takes the answer for a
-    /// page, so where the mount counts otherwise, or a volume in smaller blocks, all of the file is a hole: that is refused as swap.
-    pub(crate) fn bmap(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
-        let bmap: BmapIn = request.arg()?;
-        let unit = u64::from(bmap.blocksize);
-        let handle = self.file(request, request.header.nodeid, 0, OpenFlags::READ)?;
-        let has_small_blocks = u64::from(handle.file.stat().blksize) < unit;
-        if unit != rustix::param::page_size() as u64 || has_small_blocks {
-            return Err(Errno::EINVAL.into());
-        }
-        if bmap.block == 0 {
-            // All ask for this one first. What was written before must not be written later, over what is written there then.
-            handle.file.sync(false)?;
-        }
-        let offset = bmap.block.checked_mul(unit).ok_or(Errno::EINVAL)?;
-        body.put(&BmapOut { block: handle.file.bmap(offset)?.unwrap_or(0) / unit })
-    }
-
     handle.file.flags().contains(OpenFlags::APPEND) && !is_append_only(handle.file.location())
 }
 

@@ -1,6 +1,6 @@
 //! IOCTL: inode flags and what else has no call of its own.
 
-use extern4_vfs::{Errno, FileFlags, How, Location, Result, Shutdown};
+use extern4_vfs::{Caps, Errno, FileFlags, How, Location, Result, Shutdown};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{IoctlIn, IoctlOut};
@@ -82,8 +82,11 @@ impl Server {
                 label.resize(LABEL_BYTES, 0);
                 body.push(&label)
             }
-            // What only the superuser may do to the whole volume: all that a request tells of his capabilities is who he is.
-            SETFSLABEL | FITRIM | SHUTDOWN if !self.is_superuser(&request.header) => Err(Errno::EPERM.into()),
+            SETFSLABEL | FITRIM | SHUTDOWN
+                if !self.identified(&request.caller).caps.contains(Caps::SYS_ADMIN) =>
+            {
+                Err(Errno::EPERM.into())
+            }
             SETFSLABEL => self.superblock().set_label(until_zero(input)),
             FITRIM => self.trim(input, body),
             SHUTDOWN => self.superblock().shut_down(Shutdown::Flush),
@@ -120,15 +123,12 @@ impl Server {
         for (flag, bit) in XFLAGS {
             flags.set(flag, wanted.xflags & bit != 0);
         }
-        let session = self.session(&request.header, location);
+        let session = self.session(&request.caller, location);
         session.set_flags_and_project("", flags, Some(wanted.projid), How::EMPTY)?;
         self.flags_changed(request, location, now.bits());
         Ok(())
     }
 
-    fn trim(&self, input: &[u8], body: &mut Body<'_>) -> Result<()> {
-        let (mut range, _) = TrimRange::read_from_prefix(input).map_err(|_| Errno::EINVAL)?;
-        let end = range.start.saturating_add(range.len);
     /// The kernel does not know that flags have changed, which were `before`; and where it opens files alone, it does not look at them.
     fn flags_changed(&self, request: &Request<'_>, location: &Location, before: u32) {
         self.attributes_changed(request.header.nodeid);
@@ -142,6 +142,9 @@ impl Server {
         }
     }
 
+    fn trim(&self, input: &[u8], body: &mut Body<'_>) -> Result<()> {
+        let (mut range, _) = TrimRange::read_from_prefix(input).map_err(|_| Errno::EINVAL)?;
+        let end = range.start.saturating_add(range.len);
         range.len = self.superblock().trim(range.start..end, range.minlen)?;
         body.put(&range)
     }

@@ -49,7 +49,7 @@ impl Server {
             return body.put(&self.entry(self.nodes.find(request.header.nodeid)?));
         }
         let dir = self.nodes.find(request.header.nodeid)?;
-        match self.session(&request.header, &dir).locate(name, How::NOFOLLOW) {
+        match self.session(&request.caller, &dir).locate(name, How::NOFOLLOW) {
             Ok(found) => body.put(&self.entry(found)),
             // No node: the kernel may remember that nothing is there.
             Err(error) if error == Errno::ENOENT => {
@@ -80,7 +80,7 @@ impl Server {
         let (name, rest) = name(request.text())?;
         let (target, _) = text(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let made = self.session(&request.header, &dir).symlink(target, name)?;
+        let made = self.session(&request.caller, &dir).symlink(target, name)?;
         body.put(&self.entry(made))
     }
 
@@ -97,7 +97,7 @@ impl Server {
             FileType::Socket => NewKind::Socket,
             FileType::Directory | FileType::Symlink => return Err(Errno::EINVAL.into()),
         };
-        let mut session = self.session(&request.header, &dir);
+        let mut session = self.session(&request.caller, &dir);
         session.set_umask(low_bits(node.umask));
         let made = session.mknod(name, kind, mode & 0o7777)?;
         body.put(&self.entry(made))
@@ -107,7 +107,7 @@ impl Server {
         let (new, rest) = request.split::<MkdirIn>()?;
         let (name, _) = name(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let mut session = self.session(&request.header, &dir);
+        let mut session = self.session(&request.caller, &dir);
         session.set_umask(low_bits(new.umask));
         let made = session.mkdir(name, low_bits(new.mode) & 0o7777)?;
         body.put(&self.entry(made))
@@ -116,13 +116,13 @@ impl Server {
     pub(crate) fn unlink(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = name(request.text())?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        self.session(&request.header, &dir).unlink(name)
+        self.session(&request.caller, &dir).unlink(name)
     }
 
     pub(crate) fn rmdir(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = name(request.text())?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        self.session(&request.header, &dir).rmdir(name)
+        self.session(&request.caller, &dir).rmdir(name)
     }
 
     pub(crate) fn rename(&self, request: &Request<'_>) -> Result<()> {
@@ -141,7 +141,7 @@ impl Server {
         let (from, rest) = name(names)?;
         let (to, _) = name(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let session = self.session(&request.header, &dir);
+        let session = self.session(&request.caller, &dir);
         if newdir == request.header.nodeid {
             return session.rename(from, to, flags);
         }
@@ -153,7 +153,7 @@ impl Server {
         let (name, _) = name(rest)?;
         let file = self.nodes.get(link.oldnodeid)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let session = self.session(&request.header, &file);
+        let session = self.session(&request.caller, &file);
         session.link_to("", How::EMPTY, &session.at(&dir), name)?;
         body.put(&self.entry(file))
     }

@@ -26,7 +26,7 @@ impl Server {
         let flags = XattrFlags::from_bits(set.flags).ok_or(Errno::EINVAL)?;
         let location = self.nodes.get(request.header.nodeid)?;
         let without = if kill_sgid { Caps::FSETID } else { Caps::empty() };
-        let session = self.session_without(&request.header, &location, without);
+        let session = self.session_without(&request.caller, &location, without);
         session.set_xattr("", name, value, flags, How::EMPTY)?;
         self.mode_changed(request.header.nodeid, name);
         Ok(())
@@ -42,7 +42,7 @@ impl Server {
     pub(crate) fn removexattr(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = text(request.text())?;
         let location = self.nodes.get(request.header.nodeid)?;
-        self.session(&request.header, &location).remove_xattr("", name, How::EMPTY)?;
+        self.session(&request.caller, &location).remove_xattr("", name, How::EMPTY)?;
         self.mode_changed(request.header.nodeid, name);
         Ok(())
     }
@@ -54,18 +54,28 @@ impl Server {
             return put_sized(std::process::id().to_string().as_bytes(), get.size, body);
         }
         let location = self.nodes.get(request.header.nodeid)?;
-        let value = self.session(&request.header, &location).get_xattr("", name, How::EMPTY)?;
+        let value = self.session(&request.caller, &location).get_xattr("", name, How::EMPTY)?;
         put_sized(&value, get.size, body)
+    }
+
+    /// Whether the caller may see `trusted.*`, which the kernel lets only root read.
+    fn shows_trusted(&self, request: &Request<'_>) -> bool {
+        let caller = self.identified(&request.caller);
+        let is_fake = self.config().fakeroot.is_some() && caller.uid != 0;
+        !is_fake && caller.caps.contains(Caps::SYS_ADMIN)
     }
 
     pub(crate) fn listxattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let list: GetxattrIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
-        // What is hidden from whom the kernel leaves to us; that the superuser's are not is all that can be known.
-        let without = if request.header.uid == 0 { Caps::empty() } else { Caps::SYS_ADMIN };
-        let session = self.session_without(&request.header, &location, without);
+        let mut listed = self.session(&request.caller, &location).list_xattr("", How::EMPTY)?;
+        // The kernel leaves it to the file system to hide these.
+        let is_trusted = |name: &[u8]| name.starts_with(b"trusted.");
+        if listed.iter().any(|name| is_trusted(name)) && !self.shows_trusted(request) {
+            listed.retain(|name| !is_trusted(name));
+        }
         let mut names = Vec::new();
-        for name in session.list_xattr("", How::EMPTY)? {
+        for name in listed {
             names.extend_from_slice(&name);
             names.push(0);
         }
