@@ -117,8 +117,8 @@ impl Ext4 {
     }
 
     /// The byte of the volume where byte `offset` of a regular file is, if its block is there and nowhere else.
-    pub(crate) fn file_position(&self, inode: &InodeInfo, offset: u64) -> Result<Option<u64>> {
-        if inode.is_encrypted() || self.journals_contents(inode) {
+    pub(crate) fn file_position(&self, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<u64>> {
+        if self.journals_contents(inode) {
             return Ok(None);
         }
         let kind = self.file_span(inode, offset)?.map(|span| span.kind);

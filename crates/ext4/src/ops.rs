@@ -231,9 +231,7 @@ impl FileOps for Ext4 {
     }
 
     fn bmap(&self, inode: &Inode, offset: u64) -> Result<Option<u64>> {
-        let node = node(inode);
-        let _map = node.read_map();
-        Ok(self.file_position(&node.shown(), offset)?)
+        Ok(self.file_position(&self.readable_file(node(inode))?, offset)?)
     }
 
     fn read_dir(
