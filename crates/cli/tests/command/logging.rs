@@ -26,7 +26,7 @@ fn a_mount_in_the_background_keeps_a_log() {
     for round in 1..=2 {
         for (done, transport) in transports().into_iter().enumerate() {
             Served::new(&image, &["-o", transport, "--log", "mount.log"]).umount();
-            let way = if transport.ends_with("ring") { "io_uring" } else { "the device" };
+            let way = if transport.ends_with("ring") { "io_uring" } else { "/dev/fuse" };
             assert_eq!(lines_with(&image, &[" INFO ", "disk.img is mounted on ", "/mnt; ", way]), round);
             let ended = lines_with(&image, &[" INFO ", "disk.img is no longer mounted on "]);
             assert_eq!(ended, (round - 1) * transports().len() + done + 1);
