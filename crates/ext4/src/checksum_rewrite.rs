@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, OverlayDevice};
+use extern4_block::{BlockDevice, BlockWriter, OverlayDevice};
 use extern4_disk::feature::{Compat, Features, Incompat};
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::inode::{FileKind, Inode, InodeFlags};
@@ -90,7 +90,7 @@ pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let new = without_seed(&old)?;
     // Opened as it will be, to walk maps: nothing else has the volume.
     let seen = OverlayDevice::new(Arc::clone(device), OVERLAY_BYTES)?;
-    seen.write_at(&new.encode(), SUPERBLOCK_OFFSET)?;
+    BlockWriter::write_bytes(&seen, SUPERBLOCK_OFFSET, &new.encode())?;
     let fs = Ext4::open(Arc::new(seen), &OpenOptions::default())?;
     let rewrite = Rewrite { device: &**device, checker: Checker::without_checksums(&fs), old, new };
     if features.metadata_csum() && features.incompat.contains(Incompat::CSUM_SEED) {
@@ -172,7 +172,8 @@ impl Rewrite<'_> {
     }
 
     fn write(&self, block: u64, bytes: &[u8]) -> Result<()> {
-        Ok(self.device.write_at(bytes, block.saturating_mul(self.new.block_size().into()))?)
+        let offset = block.saturating_mul(self.new.block_size().into());
+        Ok(BlockWriter::write_bytes(self.device, offset, bytes)?)
     }
 
     /// Reseals all of `block`, which `place` is.
@@ -186,7 +187,7 @@ impl Rewrite<'_> {
     }
 
     fn write_superblock(&self, sb: &Superblock) -> Result<()> {
-        self.device.write_at(&sb.encode(), SUPERBLOCK_OFFSET)?;
+        BlockWriter::write_bytes(self.device, SUPERBLOCK_OFFSET, &sb.encode())?;
         Ok(self.device.flush()?)
     }
 
