@@ -43,8 +43,7 @@ impl OrphanBlock {
     /// file's inode, see [`Inode::checksum_seed`](crate::inode::Inode::checksum_seed).
     ///
     /// # Errors
-    /// [`CorruptKind::Magic`], [`CorruptKind::Checksum`] if the volume has `metadata_csum`, and
-    /// [`CorruptKind::InodeOutOfRange`] for a slot with an inode that is reserved or not in the volume.
+    /// [`CorruptKind::Magic`], and [`CorruptKind::Checksum`] if the volume has `metadata_csum`.
     pub fn decode(
         block: &[u8],
         number: u64,
@@ -65,13 +64,6 @@ impl OrphanBlock {
             verify(tail.ob_checksum.get(), compute_checksum(body, number, inode), at)?;
         }
         let slots = <[U32]>::ref_from_bytes(body).map_err(|_| at.corrupt(truncated))?;
-        for slot in slots {
-            let ino = slot.get();
-            if ino != 0 && !(sb.first_ino()..=sb.inodes_count()).contains(&ino) {
-                let kind = CorruptKind::InodeOutOfRange { field: "orphan entry", ino: ino.into() };
-                return Err(at.corrupt(kind));
-            }
-        }
         Ok(Self { slots: slots.to_vec(), tail })
     }
 
@@ -84,6 +76,21 @@ impl OrphanBlock {
         }
         block.extend_from_slice(tail.as_bytes());
         block
+    }
+
+    /// Checks the numbers of the orphans of this block.
+    ///
+    /// # Errors
+    /// [`CorruptKind::InodeOutOfRange`] for an inode that is reserved or not in the volume.
+    pub fn check_inodes(&self, sb: &Superblock, at: Place) -> Result<(), Corrupt> {
+        let impossible = |ino: &u32| !(sb.first_ino()..=sb.inodes_count()).contains(ino);
+        match self.inodes().find(impossible) {
+            None => Ok(()),
+            Some(ino) => {
+                let kind = CorruptKind::InodeOutOfRange { field: "orphan entry", ino: ino.into() };
+                Err(at.corrupt(kind))
+            }
+        }
     }
 
     /// The orphans of this block.

@@ -84,7 +84,7 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// How many blocks the call under way must leave free.
-    fn from_caller(&self) -> u64 {
+    fn to_leave(self) -> u64 {
         match reserve::share() {
             Share::Common => self.in_all,
             Share::Superuser => self.for_metadata,
@@ -166,7 +166,7 @@ impl Space {
 
     /// Sets free blocks aside; `ENOSPC` if there are not so many for who calls.
     pub(crate) fn reserve(&self, blocks: u64) -> Result<Reserved<'_>> {
-        if blocks > 0 && !self.unreserved.take(blocks, || self.kept.from_caller()) {
+        if blocks > 0 && !self.unreserved.take(blocks, || self.kept.to_leave()) {
             return Err(Errno::ENOSPC.into());
         }
         Ok(Reserved { space: self, left: Cell::new(blocks) })
@@ -178,7 +178,7 @@ impl Space {
         // what has been settled is among what has been freed.
         let settled = self.settled.load(Ordering::Acquire);
         let pending = self.counted().freed.wrapping_sub(settled);
-        self.unreserved.would_do(pending, blocks, || self.kept.from_caller())
+        self.unreserved.would_do(pending, blocks, || self.kept.to_leave())
     }
 
     /// Free blocks: what operations under way have set aside is among them, and what becomes free with the transaction.

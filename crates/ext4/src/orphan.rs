@@ -198,7 +198,9 @@ impl Ext4 {
         let (mut orphans, fault) = self.follow_list()?;
         fault.map_or(Ok(()), |fault| Err(Error::Corrupt(fault)))?;
         if let Some(ino) = self.superblock().orphan_file_inode() {
+            let listed = orphans.len();
             self.orphan_file(ino, &mut orphans)?;
+            orphans[listed..].iter().try_for_each(|&ino| self.check_orphan_number(ino))?;
         }
         Ok(orphans)
     }
@@ -249,13 +251,18 @@ impl Ext4 {
     /// An orphan that has not become another file: its number is that of a file, and taken, and its
     /// record says what it was.
     fn check_orphan(&self, ino: u32) -> Result<InodeInfo> {
-        let sb = self.superblock();
-        if ino < sb.first_ino() || ino > sb.inodes_count() || self.is_hidden(ino) {
-            let kind = CorruptKind::InodeOutOfRange { field: "i_dtime", ino: u64::from(ino) };
-            return Err(Place::new(Structure::Orphan).ino(ino).corrupt(kind).into());
-        }
+        self.check_orphan_number(ino)?;
         let info = self.load_orphan(ino)?;
         if self.is_inode_taken(ino)? { Ok(info) } else { Err(free_orphan_found(ino)) }
+    }
+
+    fn check_orphan_number(&self, ino: u32) -> Result<()> {
+        let sb = self.superblock();
+        if ino >= sb.first_ino() && ino <= sb.inodes_count() && !self.is_hidden(ino) {
+            return Ok(());
+        }
+        let kind = CorruptKind::InodeOutOfRange { field: "orphan list", ino: u64::from(ino) };
+        Err(Place::new(Structure::Orphan).ino(ino).corrupt(kind).into())
     }
 
     /// An inode that the volume says is an orphan. One that is not in use is damage, not a stale number of the caller's.
@@ -346,7 +353,8 @@ impl Ext4 {
             };
             let place = Place::new(Structure::Orphan).ino(ino).block(physical);
             let block = self.cache.read(physical)?;
-            orphans.extend(OrphanBlock::decode(&block, physical, seed, self.superblock(), place)?.inodes());
+            let decoded = OrphanBlock::decode(&block, physical, seed, self.superblock(), place)?;
+            orphans.extend(decoded.inodes());
         }
         Ok(())
     }

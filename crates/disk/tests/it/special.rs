@@ -44,7 +44,9 @@ fn orphans_out_of_range() {
         let tail = bytes.len() - 8;
         bytes[tail..tail + 4].copy_from_slice(&0x0b10_ca04u32.to_le_bytes());
         bytes[..4].copy_from_slice(&ino.to_le_bytes());
-        let error = OrphanBlock::decode(&bytes, 99, sb.checksum_seed(), &sb, Place::new(Structure::Orphan));
+        let place = Place::new(Structure::Orphan);
+        let block = OrphanBlock::decode(&bytes, 99, sb.checksum_seed(), &sb, place).unwrap();
+        let error = block.check_inodes(&sb, place);
         let kind = CorruptKind::InodeOutOfRange { field: "orphan entry", ino: ino.into() };
         assert_eq!(error.unwrap_err().kind, kind);
     }

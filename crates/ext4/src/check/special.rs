@@ -160,7 +160,9 @@ impl Checker<'_> {
         });
         for number in blocks.take(BLOCKS) {
             let decoded = match self.read(number, 1, &mut block) {
-                Ok(()) => OrphanBlock::decode(&block, number, seed, self.sb, place).map_err(Fault::from),
+                Ok(()) => OrphanBlock::decode(&block, number, seed, self.sb, place)
+                    .and_then(|orphans| orphans.check_inodes(self.sb, place.block(number)).map(|()| orphans))
+                    .map_err(Fault::from),
                 Err(error) => Err(Fault::of_error(place.block(number), error)),
             };
             match decoded {

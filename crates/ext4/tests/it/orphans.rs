@@ -1,6 +1,7 @@
 //! Files without names: they stand in a list through their own records, so who makes or ends one writes to its neighbours.
 
 use std::collections::VecDeque;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use extern4_block::MemoryDevice;
@@ -163,4 +164,27 @@ fn an_orphan_that_cannot_be_freed_leaves_the_volume_as_it_was() {
         let Some(error) = refuse_as_it_was(options, &format!("{second}{first}")) else { return };
         assert!(!error.contains("not in use"), "{error}");
     }
+}
+
+/// As Linux does, with a file of orphans: those that cannot be are passed over.
+#[test]
+fn a_file_of_orphans_that_names_impossible_inodes_is_emptied() {
+    let spec = ImageSpec::new("orphan file", 16 << 20, &["-t", "ext4", "-O", "orphan_file,^metadata_csum"]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    image.debugfs("write /etc/passwd f\nwrite /etc/passwd g\nunlink f\nsif <13> links_count 0\n");
+    tools::debugfs(&image.path, true, "feature orphan_present");
+    let found = tools::debugfs(&image.path, false, "bmap <12> 0");
+    let block: u64 = found.lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+    let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
+    let named: Vec<u8> = [99_999_u32, 13, 8, 20].iter().flat_map(|ino| ino.to_le_bytes()).collect();
+    let block_size = u64::from(crate::walk::open(&image.path).superblock().block_size());
+    file.write_all_at(&named, block * block_size).expect("it is written");
+    let fs = open_for_writing(&image.path);
+    assert_eq!(fs.warnings().len(), 3, "{:?}", fs.warnings());
+    fs.close().expect("it can be closed");
+    drop(fs);
+    tools::e2fsck(&image.path).expect("e2fsck has nothing to say of it");
 }

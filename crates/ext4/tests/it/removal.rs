@@ -16,6 +16,9 @@ use crate::walk;
 const BLOCK: u64 = 1024;
 const PUNCH: FallocateMode = FallocateMode::PUNCH_HOLE.union(FallocateMode::KEEP_SIZE);
 
+/// A change of a volume, with its name.
+type Way<'a> = (&'a str, &'a dyn Fn(&Session));
+
 /// Runs `change` on the volume of an image, and returns the result of closing it.
 fn change(image: &Image, change: impl FnOnce(&Session)) -> Result<(), extern4_ext4::Error> {
     let fs = open_for_writing(&image.path);
@@ -88,7 +91,7 @@ fn with_empty_indirect(fields: &str) -> Option<Image> {
 #[test]
 fn empty_indirect_blocks_are_freed() {
     let write = |session: &Session| open(session, "/f", OpenFlags::WRITE, 0).expect("it is there");
-    let ways: [(&str, &dyn Fn(&Session)); 6] = [
+    let ways: [Way<'_>; 6] = [
         ("unlink", &|session| session.unlink("/f").expect("it is there")),
         ("rmdir", &|session| session.rmdir("/d").expect("it is empty")),
         ("rename over", &|session| {
@@ -160,7 +163,7 @@ fn values_in_inodes_as_lustre_stored_them_are_freed() {
             .set_xattr("/f", "user.large", value, XattrFlags::empty(), How::FOLLOW)
             .expect("there is room");
     };
-    let ways: [(&str, &dyn Fn(&Session)); 7] = [
+    let ways: [Way<'_>; 7] = [
         ("read", &|session| assert_eq!(get(session).expect("it is read"), large)),
         ("unlink", &|session| session.unlink("/f").expect("it is there")),
         ("remove", &|session| session.remove_xattr("/f", "user.large", How::FOLLOW).expect("it is there")),
@@ -212,18 +215,23 @@ fn values_in_inodes_as_lustre_stored_them_are_freed() {
     }
 }
 
-/// Puts nodes between the root of the tree of `/f`, which has one extent, and that extent, until
-/// the root is `depth` above it.
-fn deepen(image: &Image, depth: u16) {
-    const FIRST_NODE: u64 = 5000;
-    let found = tools::debugfs(&image.path, false, "imap f");
+/// Where the map of an inode stands in the image.
+fn map_of(image: &Image, path: &str) -> u64 {
+    let found = tools::debugfs(&image.path, false, &format!("imap {path}"));
     let number = |word: &str| {
         let (_, rest) = found.split_once(word).expect(word);
         rest.split([',', '\n', ' ']).next().expect("a number").trim_start_matches("0x").to_owned()
     };
     let block: u64 = number("at block ").parse().expect("a number");
     let offset = u64::from_str_radix(&number("offset "), 16).expect("a number");
-    let map = block * BLOCK + offset + 40;
+    block * BLOCK + offset + 40
+}
+
+/// Puts nodes between the root of the tree of `/f`, which has one extent, and that extent, until
+/// the root is `depth` above it.
+fn deepen(image: &Image, depth: u16) {
+    const FIRST_NODE: u64 = 5000;
+    let map = map_of(image, "f");
     let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image opens");
     let mut root = [0; 60];
     file.read_exact_at(&mut root, map).expect("it is read");
@@ -252,8 +260,11 @@ fn deepen(image: &Image, depth: u16) {
 
 fn with_deep_tree(depth: u16) -> Option<Image> {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^uninit_bg"];
-    let spec =
-        ImageSpec::new("deep", 16 << 20, mke2fs).mounted(&[|root| std::fs::write(root.join("f"), "f")]);
+    let spec = ImageSpec::new("deep", 16 << 20, mke2fs).mounted(&[|root| {
+        ["f", "g"]
+            .iter()
+            .try_for_each(|name| std::fs::write(root.join(name), &name[..usize::from(*name == "f")]))
+    }]);
     spec.can_run().then(|| {
         let image = spec.build();
         deepen(&image, depth);
@@ -263,11 +274,10 @@ fn with_deep_tree(depth: u16) -> Option<Image> {
 
 #[test]
 fn a_tree_that_is_deeper_than_is_read_is_freed() {
-    let ways: [(&str, &dyn Fn(&Session)); 3] = [
+    let ways: [Way<'_>; 3] = [
         ("unlink", &|session| session.unlink("/f").expect("it is there")),
         ("truncate", &|session| session.truncate("/f", 0, How::FOLLOW).expect("it can be cut")),
         ("rename over", &|session| {
-            drop(open(session, "/g", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("a file"));
             session.rename("/g", "/f", RenameFlags::empty()).expect("it goes");
         }),
     ];
@@ -289,11 +299,16 @@ fn a_tree_that_is_deeper_than_is_read_is_freed() {
 fn a_leaf_without_extents_is_freed() {
     for depth in [1, 2, 3] {
         let Some(image) = with_deep_tree(depth) else { return };
-        let found = tools::debugfs(&image.path, false, "bmap f 0");
-        let data = found.lines().last().expect("a block").trim();
-        image.debugfs(&format!("freeb {data}\nsif f size 0\nsif f blocks {}\n", 2 * depth));
-        let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
+        // The one extent becomes that of another file.
+        let file =
+            std::fs::File::options().read(true).write(true).open(&image.path).expect("the image opens");
+        let mut leaf = [0; 24];
+        file.read_exact_at(&mut leaf, 5000 * BLOCK).expect("it is read");
+        leaf[4] = 4;
+        let map = map_of(&image, "g");
+        file.write_all_at(&leaf, map).expect("it is written");
         file.write_all_at(&[0; 2], 5000 * BLOCK + 2).expect("it is written");
+        image.debugfs(&format!("sif g size 1\nsif g blocks 2\nsif f size 0\nsif f blocks {}\n", 2 * depth));
         change_soundly(&format!("{depth} deep"), &image, |session| {
             session.unlink("/f").expect("it is there")
         });

@@ -261,7 +261,10 @@ fn on_a_full_volume_what_the_kernel_does_is_done() {
     ];
     for (name, mke2fs, steps) in specs {
         let spec = ImageSpec::new(name, 8 << 20, mke2fs)
-            .mounted(&[|root| Ok(assert!(shell(root, FURNISH), "the volume is filled"))])
+            .mounted(&[|root| {
+                assert!(shell(root, FURNISH), "the volume is filled");
+                Ok(())
+            }])
             .then(steps);
         if !spec.can_run() {
             return;
@@ -380,4 +383,75 @@ fn owners_change_on_a_full_volume_with_quotas() {
     fs.close().expect("close");
     drop(fs);
     tools::e2fsck(&image.path).expect("e2fsck has nothing to say of it");
+}
+
+/// Files with room in advance, and which blocks of each are allocated.
+const ROOMS: usize = 30;
+const ROOM_BLOCKS: u64 = 300;
+
+/// A change that needs no room of its own, at random; `rooms` are the blocks that are allocated.
+fn must_succeed(root: &Session, random: &mut Random, rooms: &mut [Vec<bool>]) -> (String, Result<()>) {
+    let at = random.below(ROOMS as u64) as usize;
+    let (path, room) = (format!("/{at}"), &mut rooms[at]);
+    let from = random.below(room.len() as u64);
+    let len = (1 + random.below(12)).min(room.len() as u64 - from);
+    let blocks = from as usize..(from + len) as usize;
+    let (op, result);
+    if random.one_in(200) {
+        let size = room.len() as u64 * 9 / 10;
+        room.truncate(size as usize);
+        op = Op::Truncate(path, size << 10);
+    } else if random.one_in(12) {
+        op = Op::Fallocate(path, PUNCH, from << 10, len << 10);
+        room[blocks].fill(false);
+    } else if random.one_in(40) && (from + len) < room.len() as u64 {
+        op = Op::Fallocate(path, FallocateMode::COLLAPSE_RANGE, from << 10, len << 10);
+        room.drain(blocks);
+    } else if random.one_in(40) {
+        op = Op::Fallocate(path, FallocateMode::INSERT_RANGE, from << 10, len << 10);
+        room.splice(from as usize..from as usize, std::iter::repeat_n(false, len as usize));
+    } else {
+        let end = blocks.clone().find(|&block| !room[block]).unwrap_or(blocks.end) as u64;
+        op = Op::Write(path, from << 10, ((end - from) << 10) as usize);
+    }
+    result = run(root, &op);
+    (format!("{op:?}"), result)
+}
+
+#[test]
+fn changes_that_need_no_room_succeed_at_random_on_a_full_volume() {
+    for (seed, reserved_clusters) in [(1, None), (2, None), (3, Some(0))] {
+        let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];
+        let spec = ImageSpec::new("must-succeed-random", 16 << 20, mke2fs);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let options = OpenOptions { reserved_clusters, ..OpenOptions::default() };
+        let fs = Arc::new(open_for_writing_with(&image.path, &options).expect("a volume"));
+        let root = session(fs.clone() as _);
+        let mut rooms = vec![vec![true; ROOM_BLOCKS as usize]; ROOMS];
+        for at in 0..ROOMS {
+            let file = open(&root, &format!("/{at}"), OpenFlags::WRITE | OpenFlags::CREATE, 0o644);
+            file.expect("a file").fallocate(FallocateMode::empty(), 0, ROOM_BLOCKS << 10).expect("room");
+        }
+        let random = &mut Random::new(seed);
+        for step in 0..3000 {
+            if step % 50 == 0 {
+                fs.sync().expect("sync");
+                fill(&root, &format!("/fill{step}"));
+            }
+            let (op, result) = must_succeed(&root, random, &mut rooms);
+            // Without a block that is kept, only writes have another way.
+            if reserved_clusters.is_none() || op.starts_with("Write") {
+                result.unwrap_or_else(|e| panic!("seed {seed}, step {step}, {op}: {e:?}"));
+            } else if result.is_err() {
+                break;
+            }
+        }
+        drop(root);
+        fs.close().expect("close");
+        drop(fs);
+        judge("must-succeed-random", &image);
+    }
 }
