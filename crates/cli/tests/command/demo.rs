@@ -23,7 +23,7 @@ fn fill(tree: &Path) {
     drop(UnixListener::bind(tree.join("socket")).expect("a socket"));
     tools::run("mkfifo", [tree.join("fifo")]);
     for name in ["closed", "unreadable"] {
-        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0)).expect("its mode");
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0o0)).expect("its mode");
     }
 }
 

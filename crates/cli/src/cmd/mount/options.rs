@@ -514,7 +514,9 @@ mod tests {
         for (fate, words) in ALL {
             for word in *words {
                 let found = match (parse(word), fate) {
-                    (Ok(words), _) if format!("{:?}", Options::of(&[words.clone()])) == usual => Idle,
+                    (Ok(words), _) if format!("{:?}", Options::of(std::slice::from_ref(&words))) == usual => {
+                        Idle
+                    }
                     (Ok(_), _) => Means,
                     (Err(why), Refused(reason)) => {
                         assert!(why.contains(word) && why.contains(reason), "{why}");

@@ -23,6 +23,9 @@ type Plain = fn(&mut Options);
 /// Reads the value of a word. An error is the form that the value must have, or the reason why it cannot be had.
 type Read = fn(&str) -> Result<Effect, String>;
 
+/// Whether Linux takes a number.
+type Takes = fn(u32) -> bool;
+
 /// The prefixes of words that mount(8) and other programs keep for themselves.
 const FREE: [&str; 6] = ["x-", "X-", "comment=", "helper=", "uhelper=", "loop="];
 
@@ -165,7 +168,7 @@ const TUNING: &[&str] = &[
 ];
 
 /// Such words with a number each, and the numbers that Linux takes.
-const TUNING_VALUES: &[(&str, fn(u32) -> bool)] = &[
+const TUNING_VALUES: &[(&str, Takes)] = &[
     ("barrier", |_| true),
     ("auto_da_alloc", |_| true),
     ("inode_readahead_blks", |blocks| blocks == 0 || blocks.is_power_of_two()),
