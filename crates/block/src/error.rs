@@ -107,6 +107,14 @@ pub enum Error {
         /// Why not, as the end of a sentence.
         reason: String,
     },
+    /// Another program, or the kernel, has the file in use.
+    #[error("cannot use {}: {reason}", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// How it is used, as the end of a sentence.
+        reason: String,
+    },
     /// A cache was asked for with a block size that is not a power of two from 512 to 65536.
     #[error("{0} is not a usable block size")]
     BlockSize(u32),

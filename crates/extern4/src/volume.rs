@@ -47,6 +47,8 @@ pub struct Volume {
     namespace: Arc<Namespace>,
     bytes: Option<Range<u64>>,
     image_offset: Option<u64>,
+    /// The image and the journal's device, as far as this library has opened them.
+    files: Vec<Arc<FileDevice>>,
 }
 
 /// How long Linux lets times be in memory only.
@@ -77,6 +79,7 @@ pub struct OpenOptions {
     offset_bytes: u64,
     write: bool,
     shared: bool,
+    claimed: bool,
     journal: Option<PathBuf>,
     cached_files: Option<usize>,
     ext4: extern4_ext4::OpenOptions,
@@ -257,6 +260,13 @@ impl OpenOptions {
         self
     }
 
+    /// The kernel holds the block device for the caller, as for a mount that the caller serves. Otherwise the volume is opened for writing
+    /// with `O_EXCL`, which such a device refuses.
+    pub fn claimed(&mut self, claimed: bool) -> &mut Self {
+        self.claimed = claimed;
+        self
+    }
+
     /// Where the journal is, for a volume that has it on a device of its own: that block special file, or an image of it
     /// (`journal_path=`). Without it such a volume is not changed, nor read after a crash. It is opened only where it is needed.
     pub fn journal(&mut self, path: impl Into<PathBuf>) -> &mut Self {
@@ -270,7 +280,9 @@ impl OpenOptions {
         let path = path.as_ref();
         let (device, start) = self.device(path)?;
         let end = start + device.size_bytes();
-        let mut volume = self.open_whole(Arc::new(device), start).map_err(|e| e.at(path))?;
+        let device = Arc::new(device);
+        let mut volume = self.open_whole(Arc::clone(&device) as _, start).map_err(|e| e.at(path))?;
+        volume.files.push(device);
         volume.bytes = Some(start..end);
         // A journal may have newer contents than the image.
         volume.image_offset = Some(start).filter(|_| volume.ext4.is_raw_current());
@@ -282,7 +294,8 @@ impl OpenOptions {
     pub fn device(&self, path: impl AsRef<Path>) -> Result<(FileDevice, u64)> {
         let path = path.as_ref();
         let failed = |e| not_opened(path, e);
-        let mut options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
+        let (write, shared, claimed) = (self.write, self.shared, self.claimed);
+        let mut options = FileOptions { write, shared, claimed, ..FileOptions::default() };
         if self.partition.is_some() || self.offset_bytes > 0 {
             // Only the window is locked: others may have other partitions of the disk open.
             let disk = Arc::new(glance(path).map_err(failed)?);
@@ -307,10 +320,12 @@ impl OpenOptions {
     /// Opens the volume that a device holds, which starts at byte `start` of the image.
     fn open_whole(&self, device: Arc<dyn BlockDevice>, start: u64) -> Result<Volume> {
         let explain = |error| explain(error, &device, self.partition.map(|_| start));
+        let mut files = Vec::new();
         let ext4 = match (self.open_ext4(&device, &self.ext4), &self.journal) {
             (Err(extern4_ext4::Error::Unsupported(Unsupported::ExternalJournal)), Some(journal)) => {
-                let journal_device: Option<Arc<dyn BlockDevice>> =
-                    Some(Arc::new(self.open_journal(journal)?));
+                let opened = Arc::new(self.open_journal(journal)?);
+                files.push(Arc::clone(&opened));
+                let journal_device = Some(opened as Arc<dyn BlockDevice>);
                 let options = extern4_ext4::OpenOptions { journal_device, ..self.ext4.clone() };
                 self.open_ext4(&device, &options).map_err(|error| of_journal(error, journal))
             }
@@ -326,7 +341,7 @@ impl OpenOptions {
         }
         let superblock =
             SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
-        Ok(Volume { ext4, namespace: Namespace::new(superblock), bytes: None, image_offset: None })
+        Ok(Volume { ext4, namespace: Namespace::new(superblock), bytes: None, image_offset: None, files })
     }
 
     fn open_journal(&self, path: &Path) -> Result<FileDevice> {
@@ -418,6 +433,7 @@ fn slice(device: Arc<dyn BlockDevice>, window: Range<u64>) -> Result<Arc<dyn Blo
 fn not_opened(path: &Path, error: block::Error) -> Error {
     let errno = match &error {
         block::Error::Open { source, .. } => source.raw_os_error(),
+        block::Error::Busy { .. } => Some(i32::from(Errno::EBUSY.raw())),
         _ => None,
     };
     let errno = errno.and_then(|errno| u16::try_from(errno).ok()).map(Errno::from_raw);
@@ -556,7 +572,10 @@ impl Volume {
             self.ext4.begin_sync();
         }
         self.superblock().drop_caches();
-        self.ext4.close().map_err(|e| Error::from_vfs("close", e.into()))
+        let closed = self.ext4.close().map_err(|e| Error::from_vfs("close", e.into()));
+        // Other clones of the volume may hold the files for longer.
+        self.files.iter().for_each(|file| file.unlock());
+        closed
     }
 
     /// Every open file and directory of every session: those that are open throughout the call for certain, of those opened or closed

@@ -36,6 +36,8 @@ pub struct FileOptions {
     pub write: bool,
     /// Read even while another program writes: what is read may be half of a change.
     pub shared: bool,
+    /// The kernel holds the block device for the caller, as it does for a mount, so `O_EXCL` would refuse the caller itself.
+    pub claimed: bool,
     /// Byte of the file at which the device starts. Who opens a part of a file leaves other parts to others.
     pub offset_bytes: u64,
     /// Length of the device; the rest of the file if absent.
@@ -54,6 +56,16 @@ pub struct FileDevice {
     read_only: bool,
     is_regular: bool,
     flushes: Flushes,
+}
+
+/// Why a range was neither discarded nor zeroed by the system.
+enum Refusal {
+    /// The file or the system cannot do it.
+    Unsupported,
+    /// The system caches changes of these pages and does not drop them: this process does not hold the block device itself.
+    Cached,
+    /// The device failed.
+    Failed(Error),
 }
 
 /// What the mount table shows as the type of a mount that a process of ours serves, with a loop device that nothing is read through.
@@ -119,16 +131,20 @@ impl FileDevice {
 
     /// Opens `path`, or the part of it that `options` name.
     ///
-    /// Refuses what is neither a regular file nor a block special file, a window that the file does not hold, and a
-    /// second writer.
+    /// Refuses what is neither a regular file nor a block special file, and a window that the file does not hold. What others have in
+    /// use is [`Error::Busy`].
     pub fn open_with(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self> {
         let path = path.as_ref();
         let refused = |reason: String| Error::Refused { path: path.to_owned(), reason };
+        let busy = |reason: &str| Error::Busy { path: path.to_owned(), reason: reason.to_owned() };
         let failed = |source: io::Error| Error::Open { path: path.to_owned(), source: Arc::new(source) };
 
         // Without O_NONBLOCK the opening of a FIFO would wait for a writer before it can be refused.
         let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        if options.write && std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()) {
+        if options.write
+            && !options.claimed
+            && std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
+        {
             // Nobody else may have it so, a mounted file system included.
             flags |= OFlags::EXCL;
         }
@@ -154,10 +170,10 @@ impl FileDevice {
         match lock::take(&file, options) {
             Ok(()) => {}
             Err(Refused::Taken) if options.write => {
-                return Err(refused(format!("{} has it open", holder::of(&file))));
+                return Err(busy(&format!("{} has it open", holder::of(&file))));
             }
             Err(Refused::Taken) if !options.shared => {
-                return Err(refused(format!("{} has it open for writing", holder::of(&file))));
+                return Err(busy(&format!("{} has it open for writing", holder::of(&file))));
             }
             Err(Refused::Failed(source)) if options.write => return Err(failed(source)),
             Err(_) => {}
@@ -165,7 +181,7 @@ impl FileDevice {
         if options.write
             && let Some(device) = lasting_loop_device_of(&file.metadata().map_err(failed)?, options)
         {
-            return Err(refused(format!("the kernel has it in use, through {device}")));
+            return Err(busy(&format!("the kernel has it in use, through {device}")));
         }
 
         // The end by seeking, since a block special file's metadata has no length.
@@ -205,12 +221,17 @@ impl FileDevice {
         self.start
     }
 
+    /// Unlocks the file, so that others can open it although this is not dropped yet. The caller neither reads nor writes it any more.
+    pub fn unlock(&self) {
+        lock::release(&self.file);
+    }
+
     fn check_writable(&self, op: Op, offset: u64) -> Result<()> {
         if self.read_only { Err(Error::ReadOnly { op, offset }) } else { Ok(()) }
     }
 
-    fn allocate(&self, op: Op, range: &Range<u64>, flags: FallocateFlags) -> Result<(), Option<Error>> {
-        let len = check_span(op, range, self.size)?;
+    fn allocate(&self, op: Op, range: &Range<u64>, flags: FallocateFlags) -> Result<(), Refusal> {
+        let len = check_span(op, range, self.size).map_err(Refusal::Failed)?;
         if len == 0 {
             return Ok(());
         }
@@ -221,8 +242,9 @@ impl FileDevice {
             len,
         ) {
             Ok(()) => Ok(()),
-            Err(OsErrno::OPNOTSUPP | OsErrno::NOSYS) => Err(None),
-            Err(errno) => Err(Some(Error::io(op, range.start, len, errno.into()))),
+            Err(OsErrno::OPNOTSUPP | OsErrno::NOSYS) => Err(Refusal::Unsupported),
+            Err(OsErrno::BUSY) if !self.is_regular => Err(Refusal::Cached),
+            Err(errno) => Err(Refusal::Failed(Error::io(op, range.start, len, errno.into()))),
         }
     }
 
@@ -328,8 +350,8 @@ impl BlockDevice for FileDevice {
     fn discard(&self, range: Range<u64>) -> Result<()> {
         self.check_writable(Op::Discard, range.start)?;
         match self.allocate(Op::Discard, &range, FallocateFlags::PUNCH_HOLE) {
-            Err(Some(error)) => Err(error),
-            Ok(()) | Err(None) => Ok(()),
+            Err(Refusal::Failed(error)) => Err(error),
+            Ok(()) | Err(Refusal::Unsupported | Refusal::Cached) => Ok(()),
         }
     }
 
@@ -337,8 +359,8 @@ impl BlockDevice for FileDevice {
         self.check_writable(Op::WriteZeroes, range.start)?;
         match self.allocate(Op::WriteZeroes, &range, FallocateFlags::ZERO_RANGE) {
             Ok(()) => Ok(()),
-            Err(Some(error)) => Err(error),
-            Err(None) => self.zero_by_writing(range),
+            Err(Refusal::Failed(error)) => Err(error),
+            Err(Refusal::Unsupported | Refusal::Cached) => self.zero_by_writing(range),
         }
     }
 
