@@ -20,7 +20,7 @@ use super::company::Company;
 use super::cpus::run_on;
 use super::lookout::{Lookout, Next};
 use super::pipe::Pipe;
-use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, answer, named, waits};
+use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Start, Waiters, Worker, answer, named, waits};
 use crate::abi::{InHeader, Opcode, OutHeader, WriteIn};
 use crate::init::MAX_DATA_BYTES;
 use crate::lock::lock;
@@ -66,25 +66,29 @@ pub(super) struct Channel {
     company: Company,
 }
 
-/// Starts a thread on each CPU, with a channel of its own.
+/// Starts a thread on each CPU, with a channel of its own, to serve once `start` says so.
 pub(super) fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     server: &Arc<Server>,
     device: &Arc<OwnedFd>,
     waiters: &Arc<Waiters>,
+    start: &'scope Start,
 ) -> io::Result<Vec<Worker<'scope>>> {
     let lookout = Arc::new(Lookout::new()?);
-    let start = |cpu| {
+    let start_one = |cpu| {
         let own = clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new);
         let (server, waiters, lookout) = (Arc::clone(server), Arc::clone(waiters), Arc::clone(&lookout));
-        scope.spawn(move || {
+        thread::Builder::new().spawn_scoped(scope, move || {
+            if !start.wait() {
+                return Ok(());
+            }
             // Those that look for requests would else come to sit on one CPU, for they never sleep, and whoever asks on another
             // would find it asleep.
             run_on(cpu);
             Channel::new(own).run_among(&server, &waiters, &lookout)
         })
     };
-    Ok(waiters.cpus().numbers().into_iter().map(start).collect())
+    waiters.cpus().numbers().into_iter().map(start_one).collect()
 }
 
 impl Channel {

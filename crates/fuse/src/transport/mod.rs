@@ -15,12 +15,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use extern4_sync::primitive::thread;
+use extern4_sync::primitive::{Condvar, Mutex, thread};
 use extern4_vfs::Errno;
 use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes as _;
 
 use crate::abi::{NOTIFY_INVAL_INODE, NOTIFY_PRUNE, NotifyInvalInodeOut, NotifyPruneOut, Opcode, OutHeader};
+use crate::lock::lock;
 use crate::reply::{Answer, Outlet};
 use crate::request::Request;
 use crate::server::{Server, Transport};
@@ -66,19 +67,23 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
         let _ = channel::hear_beside(server, &device, &waiters);
         tell_through(server, &device);
     }
+    let start = Start::default();
     let result = thread::scope(|scope| {
-        scope.spawn(|| server.nodes.surplus.each_batch(|ids| prune(server, &device, ids)));
         // However this ends, so that the scope can.
         let _ended = EndsSurplus(server);
+        let gate = SaysStart(&start);
+        let surplus = || server.nodes.surplus.each_batch(|ids| prune(server, &device, ids));
+        thread::Builder::new().spawn_scoped(scope, surplus)?;
         let mut beside = None;
         let threads = match (alive, queues.filter(|_| rings)) {
             (false, _) => Vec::new(),
             (true, Some(queues)) => {
                 beside = Some(Channel::beside(&device)?);
-                ring::start(scope, queues, server, &waiters)
+                ring::start(scope, queues, server, &waiters, &start)?
             }
-            (true, None) => channel::start(scope, server, &device, &waiters)?,
+            (true, None) => channel::start(scope, server, &device, &waiters, &start)?,
         };
+        gate.0.say(true);
         ready();
         let mut result = beside.map_or(Ok(()), |mut channel| channel.run_beside_rings(server, &waiters));
         for thread in threads {
@@ -89,6 +94,37 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     });
     waiters.finish();
     result
+}
+
+/// Holds threads back until all have been started, or until it is known that they cannot be: then they end without having served.
+#[derive(Default)]
+struct Start {
+    goes: Mutex<Option<bool>>,
+    said: Condvar,
+}
+
+impl Start {
+    /// Whether to serve.
+    fn wait(&self) -> bool {
+        let goes = lock(&self.goes);
+        let said = self.said.wait_while(goes, |goes| goes.is_none());
+        said.unwrap_or_else(std::sync::PoisonError::into_inner).unwrap_or(false)
+    }
+
+    /// Says so; the first time counts.
+    fn say(&self, goes: bool) {
+        lock(&self.goes).get_or_insert(goes);
+        self.said.notify_all();
+    }
+}
+
+/// Sends the threads home if nothing else has been said.
+struct SaysStart<'a>(&'a Start);
+
+impl Drop for SaysStart<'_> {
+    fn drop(&mut self) {
+        self.0.say(false);
+    }
 }
 
 /// Ends the thread that has the kernel forget nodes.

@@ -35,7 +35,7 @@ use zerocopy::IntoBytes as _;
 use self::placement::{Cpu, Placement};
 use self::slot::{Slot, answer_parts, push_poll};
 use super::cpus::{listed, run_on};
-use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Waiters, Worker, named, waits};
+use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Start, Waiters, Worker, named, waits};
 use crate::abi::{OutHeader, RING_COMMIT_AND_FETCH, RING_REGISTER};
 use crate::init::{MAX_DATA_BYTES, PAGE_BYTES};
 use crate::lock::lock;
@@ -71,18 +71,20 @@ fn request_bytes(max_bytes: usize, cpus: usize) -> usize {
     share.clamp(LEAST_BYTES, MAX_DATA_BYTES) / PAGE_BYTES * PAGE_BYTES
 }
 
-/// Starts a thread for each queue.
+/// Starts a thread for each queue, to serve once `start` says so.
 pub(super) fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     queues: Vec<Queue>,
     server: &Arc<Server>,
     waiters: &Arc<Waiters>,
-) -> Vec<Worker<'scope>> {
-    let start = |mut queue: Queue| {
+    start: &'scope Start,
+) -> io::Result<Vec<Worker<'scope>>> {
+    let start_one = |mut queue: Queue| {
         let (server, waiters) = (Arc::clone(server), Arc::clone(waiters));
-        scope.spawn(move || queue.run(&server, &waiters))
+        let run = move || if start.wait() { queue.run(&server, &waiters) } else { Ok(()) };
+        thread::Builder::new().spawn_scoped(scope, run)
     };
-    queues.into_iter().map(start).collect()
+    queues.into_iter().map(start_one).collect()
 }
 
 /// The queue of a CPU.

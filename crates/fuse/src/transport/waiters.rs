@@ -53,20 +53,27 @@ impl Waiters {
         queue.jobs.push_back(job);
         if queue.jobs.len() > queue.idle {
             drop(queue);
-            self.one_more();
+            if !self.one_more() {
+                // This thread does it, and requests wait meanwhile.
+                let job = lock(&self.shared.queue).jobs.pop_front();
+                job.into_iter().for_each(|job| job());
+            }
         }
         self.shared.more.notify_one();
     }
 
-    fn one_more(&self) {
+    /// Starts a thread if there may be more; false if the system allows none at all.
+    fn one_more(&self) -> bool {
         let mut threads = lock(&self.threads);
         if threads.len() < MAX_THREADS {
             let (shared, cpus) = (Arc::clone(&self.shared), self.cpus.clone());
-            threads.push(thread::spawn(move || {
+            let work = move || {
                 cpus.run_on_any();
                 shared.work();
-            }));
+            };
+            threads.extend(thread::Builder::new().spawn(work));
         }
+        !threads.is_empty()
     }
 
     /// Waits until all is done.
