@@ -1,8 +1,9 @@
 //! The socket: where it is, and who gets in.
 //!
 //! Root's are in `/run/extern4`, a user's in `extern4` in the directory that the system keeps for him while he is logged in
-//! (`$XDG_RUNTIME_DIR`, `/run/user/UID`). Both directories are for their owner only. Who is root in a user namespace of his own, as where
-//! users run containers, has his there, too, for the other is not his. A socket has the device number of its mount for a
+//! (`$XDG_RUNTIME_DIR`, `/run/user/UID`), and where there is none, as after su(1) or in a container, in `/tmp/extern4-UID`. All of these
+//! are for their owner only: a directory that another user made or may enter, or a link, is not used. A user who is root in a user
+//! namespace, as where users run containers, has his there, too, for root's is not his. A socket has the device number of its mount for a
 //! name, which no other mount has at that time; so one that is there already was left behind, and is replaced.
 
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -94,8 +95,7 @@ fn private_directory(dir: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let found = fs::symlink_metadata(dir)?;
-    if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
+    if !is_private(dir, geteuid().as_raw()) {
         return Err(io::Error::other(format!("{} is not for its owner only", dir.display())));
     }
     File::open(dir)
@@ -105,25 +105,40 @@ fn name(device: Device) -> String {
     format!("{}:{}", device.major, device.minor)
 }
 
+/// Whether only `owner` and root can change or enter `dir`, which is no link.
+fn is_private(dir: &Path, owner: u32) -> bool {
+    fs::symlink_metadata(dir)
+        .is_ok_and(|found| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0)
+}
+
 /// Where the sockets of `owner` may be, as far as `user` can tell.
 fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
     // Who has become root as somebody else may have that one's.
     let is_his = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|found| found.uid() == user);
     let own = own.filter(|dir| owner == user && is_his(dir)).map(|dir| dir.join("extern4"));
+    let last = PathBuf::from(format!("/tmp/extern4-{owner}"));
     if owner == 0 {
-        return [PathBuf::from("/run/extern4")].into_iter().chain(own).collect();
+        return [PathBuf::from("/run/extern4")].into_iter().chain(own).chain([last]).collect();
     }
-    own.into_iter().chain([PathBuf::from(format!("/run/user/{owner}/extern4"))]).collect()
+    own.into_iter().chain([PathBuf::from(format!("/run/user/{owner}/extern4")), last]).collect()
 }
 
 /// Connects to the process that serves a mount, without waiting for it: `WouldBlock` where its queue of connections is full.
 pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
     let mut result = Err(io::ErrorKind::NotFound.into());
-    for dir in directories(mount.owner, geteuid().as_raw()) {
-        result = connect_at_once(&dir.join(name(mount.device)));
-        if result.is_ok() {
-            break;
+    let dirs = directories(mount.owner, geteuid().as_raw());
+    // In `/tmp` any user can make a directory; the others are below one that is the owner's or root's.
+    let is_safe = |dir: &Path| dir.parent() != Some(Path::new("/tmp")) || is_private(dir, mount.owner);
+    for dir in dirs.into_iter().filter(|dir| is_safe(dir)) {
+        match connect_at_once(&dir.join(name(mount.device))) {
+            // Another directory may have it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => result = Err(error),
+            Ok(stream) => {
+                result = Ok(stream);
+                break;
+            }
         }
     }
     let stream = result?;
@@ -181,12 +196,10 @@ mod tests {
     #[test]
     fn sockets_are_looked_for_where_their_owner_has_them() {
         assert_eq!(directories(0, 0).first().map(PathBuf::as_path), Some(Path::new("/run/extern4")));
-        assert_eq!(directories(0, 1000), [Path::new("/run/extern4")]);
-        assert_eq!(directories(1000, 0), [Path::new("/run/user/1000/extern4")]);
-        assert_eq!(
-            directories(1000, 1000).last().map(PathBuf::as_path),
-            Some(Path::new("/run/user/1000/extern4"))
-        );
+        assert_eq!(directories(0, 1000), ["/run/extern4", "/tmp/extern4-0"].map(Path::new));
+        let user = ["/run/user/1000/extern4", "/tmp/extern4-1000"].map(Path::new);
+        assert_eq!(directories(1000, 0), user);
+        assert!(directories(1000, 1000).ends_with(&user.map(Path::to_owned)));
     }
 
     #[test]
