@@ -15,6 +15,7 @@ mod control;
 mod helper;
 mod json;
 mod mode_change;
+mod mount_table;
 mod names;
 mod place;
 mod raw;
@@ -41,6 +42,7 @@ use crate::text::{escape, is_printable};
 static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocations::Counting;
 
 fn main() -> ExitCode {
+    cmd::mount::outlive_size_limit();
     let args = match helper::read(std::env::args_os()) {
         helper::Line::Run(line) => match Args::try_parse_from(line) {
             Ok(args) => args,

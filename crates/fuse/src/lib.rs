@@ -19,6 +19,7 @@
 mod abi;
 mod attributes;
 mod caller;
+mod claim;
 mod fusermount;
 mod handles;
 mod histogram;
@@ -37,6 +38,7 @@ mod surplus;
 mod tests;
 mod transport;
 
+pub use claim::{Claim, source as device_name};
 pub use histogram::{BUCKETS, Histogram};
 pub use loop_device::attach as attach_loop_device;
 pub use meter::Operation;

@@ -117,7 +117,7 @@ fn device_on(dir: &Path) -> Option<String> {
 
 /// Has the kernel read as far ahead of who reads a file from end to end as one request carries: by default that is an eighth, and it
 /// asks for a part when the one before has been read. Nothing is lost where that cannot be said.
-fn read_far_ahead(dir: &Path) {
+pub(crate) fn read_far_ahead(dir: &Path) {
     const KIB: usize = MAX_READ_BYTES / 1024;
     let Some(device) = device_on(dir) else { return };
     // That of a block device's mount is told by its name from the block device's own.
@@ -136,14 +136,16 @@ fn read_far_ahead(dir: &Path) {
 
 /// The number of what is mounted on `dir`, as the mount table has it: "major:minor". Nobody is asked for it, for nobody answers yet.
 fn device_of(table: &[u8], dir: &Path) -> Option<String> {
+    // proc_pid_mountinfo(5).
+    let device = line_of(table, dir)?.split(|byte| *byte == b' ').nth(2)?;
+    Some(String::from_utf8_lossy(device).into_owned())
+}
+
+/// The line of the mount table for what is mounted on `dir`: that of the last mount stands behind the others.
+fn line_of<'a>(table: &'a [u8], dir: &Path) -> Option<&'a [u8]> {
     let dir = escaped(dir);
     let mut lines = table.rsplit(|byte| *byte == b'\n');
-    // proc_pid_mountinfo(5): the fifth field, and the third. What was mounted last stands behind the others.
-    lines.find_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let device = fields.nth(2)?;
-        (fields.nth(1)? == dir).then(|| String::from_utf8_lossy(device).into_owned())
-    })
+    lines.find(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&dir))
 }
 
 /// The user whose process serves what is mounted on `dir`, if that is of this program.
@@ -153,9 +155,7 @@ fn owner_on(dir: &Path) -> Option<u32> {
 
 /// The same by this mount table: the type and the options stand behind a dash.
 fn owner_of(table: &[u8], dir: &Path) -> Option<u32> {
-    let dir = escaped(dir);
-    let on_dir = |line: &&[u8]| line.split(|byte| *byte == b' ').nth(4) == Some(&dir);
-    let line = String::from_utf8_lossy(table.rsplit(|byte| *byte == b'\n').find(on_dir)?);
+    let line = String::from_utf8_lossy(line_of(table, dir)?);
     let mut behind = line.split_once(" - ")?.1.split(' ');
     let (kind, options) = (behind.next()?, behind.nth(1)?);
     let owner = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
@@ -172,8 +172,8 @@ fn escaped(path: &Path) -> Vec<u8> {
     bytes.flat_map(escape).collect()
 }
 
-/// What the kernel takes for the block size of a loop device that nothing is read from.
-const BLOCK_BYTES: usize = 4096;
+/// What the kernel takes for the block size of the device, which it reads nothing from.
+pub(crate) const BLOCK_BYTES: usize = 4096;
 
 /// Changes how `dir` is mounted: whether anything may be changed, and what set-id bits, devices and programs count for. What was changed
 /// until then is durable when this returns. For root only.
@@ -227,7 +227,7 @@ fn flags(options: &MountOptions) -> MountFlags {
 }
 
 impl Mounted {
-    fn new(dir: PathBuf, not_blk: Option<io::Error>) -> Self {
+    pub(crate) fn new(dir: PathBuf, not_blk: Option<io::Error>) -> Self {
         let device = device_on(&dir);
         Self { dir, device, not_blk }
     }
@@ -290,12 +290,12 @@ fn unmount_dir(dir: &Path) -> io::Result<()> {
     fusermount::unmount(dir, false)
 }
 
-/// Takes the mount on `dir` away and waits until who serves it has ended: then everything is on the volume. False if it is mounted
-/// elsewhere, too, so that the serving goes on. Calls `still_there` if that takes longer than a user would expect: other mount
-/// namespaces may have it mounted, which is not ours to see.
+/// Takes the mount on `dir` away and waits until the process that serves it has ended: then everything is on the volume. False if it is
+/// mounted elsewhere, too, so that the process goes on. Calls `still_there` if that takes longer than a user would expect: other mount
+/// namespaces may have it mounted, which this one does not show. A mount whose process has ended goes, whatever uses it.
 ///
 /// # Errors
-/// `EINVAL` if nothing of this server's is mounted there, `EBUSY` if somebody uses it.
+/// `EINVAL` if nothing of this server's is mounted there, `EBUSY` if it is in use.
 pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
     // Root takes away the mount of another user without asking or waiting for that user's process, which may never answer.
     if let Ok(dir) = dir.canonicalize()
@@ -306,7 +306,12 @@ pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
     const LONG: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
     let dir = dir.canonicalize()?;
     let mut pid = [0; 16];
-    let len = rustix::fs::getxattr(&dir, DAEMON, &mut pid).map_err(|_| Errno::INVAL)?;
+    let len = match ask_for_daemon(&dir, &mut pid) {
+        Err(Errno::NOTCONN | Errno::CONNABORTED) if owner_on(&dir).is_some() => {
+            return unmount_dead(&dir).map(|()| true);
+        }
+        answer => answer.map_err(|_| Errno::INVAL)?,
+    };
     let pid = std::str::from_utf8(&pid[..len]).ok().and_then(|text| text.parse().ok());
     let pid = pid.and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
     let daemon = pidfd_open(pid, PidfdFlags::empty())?;
@@ -318,6 +323,29 @@ pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
         has_ended(&daemon, None)?;
     }
     Ok(only)
+}
+
+/// Asks which process serves the mount on `dir`. One that is just ending answers with all kinds of errors, until it has ended.
+fn ask_for_daemon(dir: &Path, pid: &mut [u8; 16]) -> rustix::io::Result<usize> {
+    const TRIES: usize = 500;
+    let mut answer = rustix::fs::getxattr(dir, DAEMON, &mut pid[..]);
+    for _ in 0..TRIES {
+        match answer {
+            Ok(_) | Err(Errno::NOTCONN | Errno::CONNABORTED) => break,
+            Err(_) if !owner_on(dir).is_some() => break,
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
+        answer = rustix::fs::getxattr(dir, DAEMON, &mut pid[..]);
+    }
+    answer
+}
+
+/// Takes a mount away that no process serves any more. Files of it that are open fail every call anyway.
+fn unmount_dead(dir: &Path) -> io::Result<()> {
+    match unmount_dir(dir) {
+        Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => detach(dir),
+        done => done,
+    }
 }
 
 /// Waits until a process has ended, for so long at most.

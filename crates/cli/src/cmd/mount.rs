@@ -3,34 +3,35 @@
 mod daemon;
 mod log;
 mod memory;
+mod open;
 mod options;
 mod remount;
 mod service;
+mod signals;
 
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::{process, thread};
+use std::process;
+use std::sync::{Arc, OnceLock};
 
-use extern4::{Backup, Errno, Volume};
+use extern4::{Backup, Volume};
 use extern4_disk::feature::RoCompat;
-use extern4_ext4::Unsupported;
-use extern4_fuse::{Config, MountOptions, Mounted, Server, serve};
+use extern4_fuse::{Claim, Config, MountOptions, Mounted, Server, device_name, serve};
 use rustix::process::{getegid, geteuid};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::signal_name;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use self::log::Log;
+use self::open::Opened;
 use self::options::{Options, Words};
-use crate::app::{App, host_reason, part};
+pub(crate) use self::signals::outlive_size_limit;
+use crate::app::{App, host_reason};
 use crate::control::{Control, Journaling, Setting};
+use crate::mount_table::Entry;
 use crate::place::{Image, Place};
 use crate::status::Status;
 use crate::text::{counted, escape};
@@ -49,7 +50,7 @@ pub(crate) struct Args {
     /// commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
     /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
     /// for requests through rings;
-    /// fuseblk or nofuseblk, for whether a loop device is made for it, so that sync and umount wait for the volume, which root has where
+    /// fuseblk or nofuseblk, for whether it is the mount of a block device, of a loop device for an image, so that sync and umount wait for the volume, which root has where
     /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
     /// the kernel keeps what is written for a while;
     /// idmap, so that mounts of the mount can have users mapped;
@@ -107,7 +108,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     if !args.foreground && !args.detach {
-        return daemon::start(app);
+        return daemon::start(&args.dir, app);
+    }
+    if let Some(mount) = Entry::dead_at(&args.dir) {
+        app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), open::dead(&mount)));
+        return Ok(());
     }
     if let Some(mode) = options.mkdir
         && let Err(error) = DirBuilder::new().recursive(true).mode(mode).create(&args.dir)
@@ -127,15 +132,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !start_log(args, app) {
         return Ok(());
     }
-    let volume = match open_as_it_may_be(image, &mut options, &mut lists, app) {
-        Ok(volume) => volume,
+    let nowhere = match daemon::nowhere() {
+        Ok(nowhere) => nowhere,
         Err(error) => {
-            app.refused(image, &error);
-            if is_only_read(&error) && !options.read_only {
-                app.note(format_args!("{image}: use -o ro to mount it for reading"));
-            }
+            let reason = host_reason(&error);
+            app.fail(
+                Status::Failed,
+                format_args!("too few file descriptors for a mount (ulimit -n): {reason}"),
+            );
             return Ok(());
         }
+    };
+    let Some(Opened { volume, claim }) = open::open(image, &mut options, &mut lists, app) else {
+        return Ok(());
     };
     app.warn_of(image, &volume);
     if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
@@ -148,10 +157,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // Found out now: once it is mounted, it cannot be looked at before it is served.
     let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
     let dir = escape(dir.as_os_str().as_bytes());
-    // Whoever sees that it is mounted may end it: what he says before it is served is heeded then.
-    let signals = Signals::new([SIGTERM, SIGINT])?;
-    let (device, mounted) = match mount(image, &volume, &args.dir, &options) {
-        Ok(mounted) => mounted,
+    let mounted = Arc::new(OnceLock::new());
+    let made = signals::end_on_signals(&mounted)
+        .and_then(|ending| Ok((ending, mount(image, &volume, claim, &args.dir, &options)?)));
+    let (ending, (device, mount)) = match made {
+        Ok(made) => made,
         Err(error) => {
             app.fail(
                 Status::Failed,
@@ -191,8 +201,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         log,
     };
     let server = Arc::new(Server::new(volume.namespace(), config));
-    let mounted = Arc::new(mounted);
-    let ending = end_on_signals(signals, Arc::clone(&mounted));
+    let mounted = mounted.get_or_init(|| mount);
     let note = |what: &str, error: &io::Error| {
         app.note(format_args!("{}: {what}: {}", args.dir.display(), host_reason(error)));
     };
@@ -203,7 +212,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         // In the background it is another process than the one that was started.
         service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
         if args.detach {
-            daemon::detach();
+            daemon::detach(&nowhere);
         }
         is_ready = true;
     };
@@ -220,6 +229,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if let Err(error) = served {
         app.fail(Status::Failed, format_args!("{dir}: {}", host_reason(&error)));
     }
+    open::say_ending();
     server.forget_all();
     let mut lost = None;
     if server.is_broken() {
@@ -279,15 +289,6 @@ fn serve_metrics(address: SocketAddr, app: &mut App) -> Result<TcpListener, ()> 
     })
 }
 
-/// Whether a volume can be read, and not written.
-fn is_only_read(error: &extern4::Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref());
-    matches!(
-        cause,
-        Some(extern4_ext4::Error::Unsupported(Unsupported::Writing { .. } | Unsupported::WritingTo(_)))
-    )
-}
-
 /// Has things told where they are to be. A failure is reported.
 fn start_log(args: &Args, app: &mut App) -> bool {
     let Some(level) = log::level() else {
@@ -310,66 +311,17 @@ fn start_log(args: &Args, app: &mut App) -> bool {
     true
 }
 
-/// Opens the volume, or what is write-protected for reading only, as mount(8) does; then the options say so.
-fn open_as_it_may_be(
+fn mount(
     image: &Image,
-    options: &mut Options,
-    lists: &mut Vec<Words>,
-    app: &mut App,
-) -> extern4::Result<Volume> {
-    match open(image, options) {
-        Err(error) if error.errno() == Errno::EROFS && !options.read_only => {}
-        opened => return opened,
+    volume: &Volume,
+    claim: Option<Claim>,
+    dir: &Path,
+    options: &Options,
+) -> io::Result<(OwnedFd, Mounted)> {
+    if let Some(claim) = claim {
+        return claim.attach(dir, &options.mount);
     }
-    lists.push(options::read_only());
-    let (journal, superblock) = (options.journal.take(), options.superblock);
-    *options = Options { journal, superblock, ..Options::of(lists) };
-    let volume = open(image, options)?;
-    app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
-    Ok(volume)
-}
-
-fn open(image: &Image, options: &Options) -> extern4::Result<Volume> {
-    let mut open = Volume::options();
-    open.write(!options.read_only).atime(options.atime).lazytime(options.lazytime);
-    open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
-    open.reserved_for(options.reserved_for.0, options.reserved_for.1).ignore_journal(options.noload);
-    open.ignore_limits(options.noquota).acls(options.acls).user_attributes(options.user_xattr);
-    open.short_ids(!options.uid32)
-        .max_dir_size(options.max_dir_kib)
-        .abort_on_data_error(options.data_err_abort);
-    open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
-    open.on_loss(|why| error!("nothing is changed any more: {why}"));
-    if let Some(interval) = options.commit_interval() {
-        open.commit_interval(interval);
-    }
-    if let Some(errors) = options.errors {
-        open.errors(errors);
-    }
-    if let Some(bsd_groups) = options.bsd_groups {
-        open.bsd_groups(bsd_groups);
-    }
-    if let Some(discard) = options.discard {
-        open.discard(discard);
-    }
-    if let Some(data) = options.data {
-        open.data(data);
-    }
-    if let Some(checksum) = options.journal_checksum {
-        open.journal_checksum(checksum);
-    }
-    if let Some(journal) = &options.journal {
-        open.journal(journal);
-    }
-    if let Some(backup) = options.superblock {
-        open.superblock(backup);
-    }
-    part(&mut open, image);
-    open.open(&image.file)
-}
-
-fn mount(image: &Image, volume: &Volume, dir: &Path, options: &Options) -> io::Result<(OwnedFd, Mounted)> {
-    let file = image.file.canonicalize()?;
+    let file = device_name(&image.file);
     let wants_blk = options.fuseblk.unwrap_or(!options.read_only && options.fsname.is_none());
     let blk = volume.bytes().filter(|_| wants_blk).map(|bytes| (file.clone(), bytes));
     // The image is named so that readers of the mount table find it.
@@ -409,30 +361,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Unmounts when the process is told to end; what then ends is the serving. The lock is held while it unmounts.
-fn end_on_signals(mut signals: Signals, mounted: Arc<Mounted>) -> Arc<Mutex<()>> {
-    let ending = Arc::new(Mutex::new(()));
-    let lock = Arc::clone(&ending);
-    thread::spawn(move || {
-        for signal in signals.forever() {
-            let _held = lock.lock();
-            info!("ends on {}", signal_name(signal).unwrap_or("a signal"));
-            match mounted.end() {
-                Ok(()) => return,
-                // The next signal may find it otherwise.
-                Err(error) => error!("cannot unmount: {}", host_reason(&error)),
-            }
-        }
-    });
-    ending
-}
-
 /// Writes what is left, and closes the volume.
 fn close(volume: &Volume) -> extern4::Result<()> {
     volume.clone().close()
-}
-
-/// Takes what nobody reads any more.
-fn nowhere() -> io::Result<File> {
-    File::options().read(true).write(true).open("/dev/null")
 }

@@ -1,47 +1,71 @@
 //! `extern4 umount`: takes a mount away, and waits until everything is on the volume. What could not be written is an error.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::app::{App, host_reason};
+use crate::control::mounts::is_dir;
 use crate::control::waiting::Listener;
+use crate::mount_table::Entry;
+use crate::place::Place;
 use crate::status::Status;
 use crate::text::escape;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where volumes are mounted
-    #[arg(value_name = "DIR", required = true)]
-    dirs: Vec<PathBuf>,
+    /// Where volumes are mounted, or the images or devices that are
+    #[arg(value_name = "DIR|IMAGE", required = true)]
+    mounts: Vec<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    for dir in &args.dirs {
-        let still_there = || {
-            let why =
-                "there is much to be written, or other processes have it mounted in namespaces of their own";
-            app.note(format_args!("{}: waits for the volume: {why}", dir.display()));
-        };
-        let listener = Listener::of(dir);
-        match extern4_fuse::unmount(dir, still_there) {
-            Ok(true) => {
-                if let Some(why) = listener.and_then(Listener::lost) {
-                    let why = escape(why.as_bytes());
-                    app.fail(
-                        Status::Failed,
-                        format_args!("{}: not all is on the volume: {why}", dir.display()),
-                    );
-                }
+    for name in &args.mounts {
+        match directories(name) {
+            Ok(dirs) if dirs.is_empty() => {
+                app.fail(Status::Failed, format_args!("{}: not mounted by extern4", name.display()));
             }
-            Ok(false) => app.note(format_args!("{}: the volume is mounted elsewhere, too", dir.display())),
-            // Source: `extern4_fuse::unmount`.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                app.fail(Status::Failed, format_args!("{}: not mounted by extern4", dir.display()));
-            }
+            Ok(dirs) => dirs.iter().for_each(|dir| unmount(dir, app)),
             Err(error) => {
-                app.fail(Status::Failed, format_args!("{}: {}", dir.display(), host_reason(&error)))
+                app.fail(Status::Failed, format_args!("{}: {}", name.display(), host_reason(&error)));
             }
         }
     }
     Ok(())
+}
+
+/// The directories on which that is mounted, the last mount first; a directory is meant itself.
+fn directories(name: &Path) -> io::Result<Vec<PathBuf>> {
+    if is_dir(name) {
+        return Ok(vec![name.to_owned()]);
+    }
+    let place = Place::parse(name.as_os_str());
+    if place.path.as_os_str() != "/" {
+        return Ok(Vec::new());
+    }
+    let mut dirs: Vec<_> = Entry::of(&place.image)?.into_iter().map(|entry| entry.dir).collect();
+    dirs.reverse();
+    Ok(dirs)
+}
+
+fn unmount(dir: &Path, app: &mut App) {
+    let still_there = || {
+        let why =
+            "there is much to be written, or other processes have it mounted in namespaces of their own";
+        app.note(format_args!("{}: waits for the volume: {why}", dir.display()));
+    };
+    let listener = Listener::of(dir);
+    match extern4_fuse::unmount(dir, still_there) {
+        Ok(true) => {
+            if let Some(why) = listener.and_then(Listener::lost) {
+                let why = escape(why.as_bytes());
+                app.fail(Status::Failed, format_args!("{}: not all is on the volume: {why}", dir.display()));
+            }
+        }
+        Ok(false) => app.note(format_args!("{}: the volume is mounted elsewhere, too", dir.display())),
+        // Source: `extern4_fuse::unmount`.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            app.fail(Status::Failed, format_args!("{}: not mounted by extern4", dir.display()));
+        }
+        Err(error) => app.fail(Status::Failed, format_args!("{}: {}", dir.display(), host_reason(&error))),
+    }
 }

@@ -1,0 +1,232 @@
+//! Opening what is to be mounted, and waiting for an earlier mount of it that is just ending.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use extern4::{Errno, Volume};
+use extern4_ext4::Unsupported;
+use extern4_fuse::Claim;
+use rustix::io::Errno as OsErrno;
+use rustix::process::geteuid;
+use tracing::error;
+
+use super::options::{self, Options, Words};
+use crate::app::{App, host_reason, part};
+use crate::mount_table::Entry;
+use crate::place::{Image, Part};
+use crate::status::Status;
+
+/// What the daemon calls itself once its mount has ended, and it closes the volume. At most 15 bytes.
+const ENDING: &str = "extern4-ending";
+/// How long a mount waits for a process that does not call itself so: it may not know yet that its mount has ended.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A volume that is open, and its block device where the kernel holds it.
+pub(super) struct Opened {
+    pub(super) volume: Volume,
+    pub(super) claim: Option<Claim>,
+}
+
+/// Why it is not open.
+enum Failure {
+    Claim(io::Error),
+    Volume(extern4::Error),
+}
+
+impl Failure {
+    fn is(&self, errno: Errno) -> bool {
+        match self {
+            Self::Claim(error) => error.raw_os_error() == Some(errno.raw().into()),
+            Self::Volume(error) => error.errno() == errno,
+        }
+    }
+}
+
+/// Opens the volume, or what is write-protected for reading only, as mount(8) does; then the options say so. A failure is reported.
+pub(super) fn open(
+    image: &Image,
+    options: &mut Options,
+    lists: &mut Vec<Words>,
+    app: &mut App,
+) -> Option<Opened> {
+    let opened = match open_when_free(image, options, app) {
+        Err(error) if error.is(Errno::EROFS) && !options.read_only => {
+            lists.push(options::read_only());
+            let (journal, superblock) = (options.journal.take(), options.superblock);
+            *options = Options { journal, superblock, ..Options::of(lists) };
+            let opened = open_when_free(image, options, app);
+            if opened.is_ok() {
+                app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
+            }
+            opened
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| report(image, &error, options, app)).ok()
+}
+
+/// Says why it is not open; of what is mounted, where.
+fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
+    let mounts = Entry::of(image).unwrap_or_default();
+    let mount = mounts.last().filter(|_| failure.is(Errno::EBUSY));
+    match (mount, failure) {
+        (Some(mount), _) if mount.is_dead() => {
+            app.fail(Status::Failed, format_args!("{image}: {}", dead(mount)))
+        }
+        (Some(mount), _) => {
+            app.fail(
+                Status::Failed,
+                format_args!("{image}: it is mounted on {} already", mount.dir.display()),
+            );
+        }
+        (_, Failure::Claim(error)) => {
+            app.fail(Status::Failed, format_args!("{image}: cannot mount: {}", host_reason(error)));
+        }
+        (_, Failure::Volume(error)) => {
+            app.refused(image, error);
+            if is_only_read(error) && !options.read_only {
+                app.note(format_args!("{image}: use -o ro to mount it for reading"));
+            }
+        }
+    }
+}
+
+/// What there is to say of a mount that no process serves any more.
+pub(super) fn dead(mount: &Entry) -> String {
+    let dir = mount.dir.display();
+    format!("the process that served the mount on {dir} has ended; take it away first: extern4 umount {dir}")
+}
+
+/// Opens the volume; waits where a process has it whose mount is just ending.
+fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened, Failure> {
+    let (start, mut is_said) = (Instant::now(), false);
+    loop {
+        let error = match try_open(image, options) {
+            Err(error) if error.is(Errno::EBUSY) => error,
+            done => return done,
+        };
+        let late = start.elapsed() >= PATIENCE;
+        // It may have let go of the volume just now.
+        let Some(pid) = ending(image, late) else { return try_open(image, options).map_err(|_| error) };
+        if late && !is_said {
+            app.note(format_args!("{image}: waits for process {pid}, which closes the volume"));
+            is_said = true;
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// The process that has the image locked, if it is ours and its mount is ending, or may be; with `certainly` only if it is for certain.
+fn ending(image: &Image, certainly: bool) -> Option<u32> {
+    let pid = holder(&image.file)?;
+    let process = Path::new("/proc").join(pid.to_string());
+    // Of another user's process nothing is believed but root's.
+    let user = fs::metadata(&process).ok()?.uid();
+    let name = fs::read_to_string(process.join("comm")).ok()?;
+    let is_ours = [0, geteuid().as_raw()].contains(&user) && name.starts_with("extern4");
+    let is_mounted = || Entry::of(image).is_ok_and(|mounts| !mounts.is_empty());
+    let ends = name.trim_end() == ENDING || (!certainly && !is_mounted());
+    (is_ours && ends).then_some(pid)
+}
+
+/// The process that has locked a file: proc_locks(5).
+fn holder(file: &Path) -> Option<u32> {
+    let found = fs::metadata(file).ok()?;
+    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+    let file = format!("{major:02x}:{minor:02x}:{}", found.ino());
+    let table = fs::read_to_string("/proc/locks").ok()?;
+    table.lines().find_map(|line| {
+        let fields: Vec<_> = line.split_ascii_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, locked, ..] = fields[..] else { return None };
+        (locked == file).then(|| pid.parse().ok()).flatten()
+    })
+}
+
+/// Lets mounts that wait for the volume know that this process closes it.
+pub(super) fn say_ending() {
+    // They wait for less time if they do not know.
+    let _ = fs::write("/proc/self/comm", ENDING);
+}
+
+fn try_open(image: &Image, options: &Options) -> Result<Opened, Failure> {
+    let claim = claim(image, options)?;
+    let volume = open_volume(image, options, claim.is_some()).map_err(Failure::Volume)?;
+    Ok(Opened { volume, claim })
+}
+
+/// Has the kernel hold a block device that is mounted as a whole, where it can.
+fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, Failure> {
+    let is_device = fs::metadata(&image.file).is_ok_and(|found| found.file_type().is_block_device());
+    let can = geteuid().is_root() && is_device && image.part == Part::Whole;
+    if !can || options.fuseblk == Some(false) || options.fsname.is_some() {
+        return Ok(None);
+    }
+    match Claim::take(&image.file, &options.mount).map_err(|error| (error.raw_os_error(), error)) {
+        Ok(claim) => Ok(Some(claim)),
+        Err((Some(errno), _)) if errno == OsErrno::ACCESS.raw_os_error() => {
+            Err(Failure::Claim(OsErrno::ROFS.into()))
+        }
+        // A kernel or a container without these calls: it is mounted as it would be by an ordinary user.
+        Err((Some(errno), _))
+            if [OsErrno::NOSYS, OsErrno::PERM, OsErrno::NODEV]
+                .map(OsErrno::raw_os_error)
+                .contains(&errno)
+                && options.fuseblk.is_none() =>
+        {
+            Ok(None)
+        }
+        Err((_, error)) => Err(Failure::Claim(error)),
+    }
+}
+
+fn open_volume(image: &Image, options: &Options, claimed: bool) -> extern4::Result<Volume> {
+    let mut open = Volume::options();
+    open.write(!options.read_only).claimed(claimed).atime(options.atime).lazytime(options.lazytime);
+    open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
+    open.reserved_for(options.reserved_for.0, options.reserved_for.1).ignore_journal(options.noload);
+    open.ignore_limits(options.noquota).acls(options.acls).user_attributes(options.user_xattr);
+    open.short_ids(!options.uid32)
+        .max_dir_size(options.max_dir_kib)
+        .abort_on_data_error(options.data_err_abort);
+    open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
+    open.on_loss(|why| error!("nothing is changed any more: {why}"));
+    if let Some(interval) = options.commit_interval() {
+        open.commit_interval(interval);
+    }
+    if let Some(errors) = options.errors {
+        open.errors(errors);
+    }
+    if let Some(bsd_groups) = options.bsd_groups {
+        open.bsd_groups(bsd_groups);
+    }
+    if let Some(discard) = options.discard {
+        open.discard(discard);
+    }
+    if let Some(data) = options.data {
+        open.data(data);
+    }
+    if let Some(checksum) = options.journal_checksum {
+        open.journal_checksum(checksum);
+    }
+    if let Some(journal) = &options.journal {
+        open.journal(journal);
+    }
+    if let Some(backup) = options.superblock {
+        open.superblock(backup);
+    }
+    part(&mut open, image);
+    open.open(&image.file)
+}
+
+/// Whether a volume can be read, and not written.
+fn is_only_read(error: &extern4::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref());
+    matches!(
+        cause,
+        Some(extern4_ext4::Error::Unsupported(Unsupported::Writing { .. } | Unsupported::WritingTo(_)))
+    )
+}

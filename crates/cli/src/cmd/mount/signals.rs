@@ -1,0 +1,77 @@
+//! Signals: those that would end the process end the mount instead.
+//!
+//! A signal whose default action ends a process unmounts and closes the volume, so that nothing is lost. Excepted are:
+//! * `KILL`, which no process can handle, and the two that the C library keeps for itself (32 and 33);
+//! * `SEGV`, `BUS`, `ILL`, `FPE` and `ABRT`: the process itself is at fault then, and what its memory holds must not get to the volume.
+//!   The next mount replays the journal, as after a crash;
+//! * `PIPE` and `XFSZ`: the write that met a closed pipe, or a limit (`RLIMIT_FSIZE`), fails, and the process goes on.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+use extern4_fuse::Mounted;
+use nix::libc;
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
+use tracing::{error, info};
+
+/// Those that have a name.
+const ENDING: [i32; 15] = [
+    SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTRAP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGSTKFLT,
+    libc::SIGXCPU,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSYS,
+];
+
+/// Unmounts when the process is told to end; what then ends is the serving. What comes before there is a mount is heeded once there is
+/// one. The lock is held while it unmounts.
+pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc<Mutex<()>>> {
+    let all = ENDING.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    let mut signals = Signals::new(all.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
+    let ending = Arc::new(Mutex::new(()));
+    let (lock, mounted) = (Arc::clone(&ending), Arc::clone(mounted));
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            let mounted = mounted.wait();
+            let _held = lock.lock();
+            info!(
+                "ends on {}",
+                signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
+            );
+            match mounted.end() {
+                Ok(()) => return,
+                // The next signal may find it otherwise.
+                Err(error) => error!("cannot unmount: {error}"),
+            }
+        }
+    })?;
+    Ok(ending)
+}
+
+/// Whether the process was started by nohup(1), and is to outlive its terminal.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 << (SIGHUP - 1) != 0)
+}
+
+/// Has a write beyond `RLIMIT_FSIZE` fail with `EFBIG`, where the signal would end the process half way through a change.
+pub(crate) fn outlive_size_limit() {
+    // Where that cannot be, the signal ends the process as it would any other.
+    let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}

@@ -1,0 +1,110 @@
+//! A block device that the kernel holds for a mount which is in no directory yet.
+//!
+//! The kernel opens the device of a mount exclusively, as for its own file systems. A daemon that held the device itself would be refused
+//! its own mount, and one that let go of it first could lose it to another program. So the kernel takes the device first
+//! (`fsconfig(2)`), the daemon then opens the volume, and only then the mount gets its directory (`move_mount(2)`).
+//!
+//! Where an earlier mount of the device is just ending, the kernel waits until that has let go of it.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, move_mount,
+};
+use rustix::process::{getegid, geteuid};
+
+use crate::init::MAX_READ_BYTES;
+use crate::mount::{BLOCK_BYTES, MountOptions, Mounted, read_far_ahead};
+
+/// A block device, held by the kernel until this is dropped, or as long as the mount that becomes of it.
+#[derive(Debug)]
+pub struct Claim {
+    context: OwnedFd,
+    device: OwnedFd,
+}
+
+impl Claim {
+    /// Has the kernel hold a block device. For root only.
+    ///
+    /// # Errors
+    /// `EBUSY` if the device is mounted, or another program holds it; `EACCES` if it is write-protected and not for reading only;
+    /// `ENOSYS` or `EPERM` where the kernel or a container lacks these calls.
+    pub fn take(path: &Path, options: &MountOptions) -> io::Result<Self> {
+        let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let context = fsopen("fuseblk", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
+        fsconfig_set_string(&context, "source", &*source(path))?;
+        set("subtype", "extern4")?;
+        set("fd", &device.as_raw_fd().to_string())?;
+        set("rootmode", "40000")?;
+        set("user_id", &geteuid().as_raw().to_string())?;
+        set("group_id", &getegid().as_raw().to_string())?;
+        set("max_read", &MAX_READ_BYTES.to_string())?;
+        set("blksize", &BLOCK_BYTES.to_string())?;
+        let flags = [
+            (true, "default_permissions"),
+            (true, "allow_other"),
+            (options.read_only, "ro"),
+            (options.sync, "sync"),
+            (options.dirsync, "dirsync"),
+        ];
+        for (_, flag) in flags.into_iter().filter(|(wanted, _)| *wanted) {
+            fsconfig_set_flag(&context, flag)?;
+        }
+        fsconfig_create(&context)?;
+        let claim = Self { context, device };
+        // The kernel gives the mount that there is already, if there is one, and then asks nothing through this file.
+        if claim.is_new()? { Ok(claim) } else { Err(Errno::BUSY.into()) }
+    }
+
+    /// Whether the kernel asks through our file: the first request comes at once.
+    fn is_new(&self) -> io::Result<bool> {
+        let mut asked = [PollFd::new(&self.device, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec::default()))?;
+        Ok(!asked[0].revents().intersects(PollFlags::ERR | PollFlags::HUP))
+    }
+
+    /// Mounts it on directory `dir`; gives the file through which the kernel asks.
+    pub fn attach(self, dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
+        let dir = dir.canonicalize()?;
+        let mount = fsmount(&self.context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(options))?;
+        move_mount(&mount, "", CWD, &dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        drop(mount);
+        read_far_ahead(&dir);
+        Ok((self.device, Mounted::new(dir, None)))
+    }
+}
+
+fn attributes(options: &MountOptions) -> MountAttrFlags {
+    use MountAttrFlags as Attr;
+    let wanted = [
+        (options.read_only, Attr::MOUNT_ATTR_RDONLY),
+        (options.nosuid, Attr::MOUNT_ATTR_NOSUID),
+        (options.nodev, Attr::MOUNT_ATTR_NODEV),
+        (options.noexec, Attr::MOUNT_ATTR_NOEXEC),
+        (options.noatime, Attr::MOUNT_ATTR_NOATIME),
+        (options.strictatime && !options.noatime, Attr::MOUNT_ATTR_STRICTATIME),
+        (options.nodiratime, Attr::MOUNT_ATTR_NODIRATIME),
+        (options.nosymfollow, Attr::MOUNT_ATTR_NOSYMFOLLOW),
+    ];
+    wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag).collect()
+}
+
+/// The name of a block device that the mount table shows: that of the device mapper for its own, as for all mounts.
+pub fn source(path: &Path) -> PathBuf {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let number = path.file_name().filter(|name| name.to_string_lossy().starts_with("dm-"));
+    let named = number.and_then(|number| {
+        std::fs::read_to_string(Path::new("/sys/block").join(number).join("dm/name")).ok()
+    });
+    named
+        .map(|name| Path::new("/dev/mapper").join(name.trim_end()))
+        .filter(|name| name.exists())
+        .unwrap_or(path)
+}
