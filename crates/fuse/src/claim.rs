@@ -89,7 +89,6 @@ fn attributes(options: &MountOptions) -> MountAttrFlags {
         (options.nodev, Attr::MOUNT_ATTR_NODEV),
         (options.noexec, Attr::MOUNT_ATTR_NOEXEC),
         (options.noatime, Attr::MOUNT_ATTR_NOATIME),
-        (options.strictatime && !options.noatime, Attr::MOUNT_ATTR_STRICTATIME),
         (options.nodiratime, Attr::MOUNT_ATTR_NODIRATIME),
         (options.nosymfollow, Attr::MOUNT_ATTR_NOSYMFOLLOW),
     ];
