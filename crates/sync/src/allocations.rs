@@ -14,10 +14,40 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The system's allocator, counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
+
+/// The system's allocator, with a count of the bytes that are allocated now. All threads add to one counter, so it serves
+/// tests of memory, and no measurement of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountingLive;
+
+/// Not of a model: an allocator may be called at any time.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that are allocated now; always 0 where [`CountingLive`] is not the allocator.
+pub fn live_bytes() -> usize {
+    LIVE.load(Relaxed)
+}
+
+// SAFETY: every call goes to `System` with the arguments of the caller, so the promises of `System` hold; counting neither
+// allocates nor unwinds.
+unsafe impl GlobalAlloc for CountingLive {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller keeps the contract of this method, which is that of `System`'s.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `block` came from `System`, as all blocks of this allocator do.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
 
 thread_local! {
     // Without a destructor and with a constant start, so that it can be used inside the allocator at any time.

@@ -17,8 +17,17 @@
 //! which knows of no fence: read-modify-writes of one word are ordered one after the other, each seeing all that came before
 //! the last.
 //!
-//! Which row it is, is chosen once, by the first who asks. A thread that does not know of the choice yet uses the fence for
+//! The first thread that asks chooses the row. A thread that does not know of the choice yet uses the fence for
 //! LIGHT, which goes with any HEAVY.
+//!
+//! # When the kernel refuses membarrier(2) later
+//! A process may install a seccomp filter after it has chosen the first row. The first HEAVY that is refused moves the process to
+//! the second row for good:
+//! 1. It stores `LEAVING`. A thread that loads it uses the fence for LIGHT.
+//! 2. It sleeps for [`GRACE`](membarrier::GRACE) and stores `FENCES`. A HEAVY that loads `LEAVING` sleeps for as long itself.
+//! 3. A LIGHT that loaded the old choice stores A a few instructions before. When the sleep is over, the store is
+//!    visible: the CPU has drained its store buffer, which takes microseconds, or has switched to another thread or the host, which
+//!    is a full barrier. So HEAVY's loads see it, as after membarrier(2).
 
 use crate::primitive::{AtomicU64, Ordering};
 
@@ -87,14 +96,20 @@ mod fences {
 
 #[cfg(not(any(miri, feature = "loom", not(target_os = "linux"))))]
 mod membarrier {
+    use rustix::io::Errno;
     use rustix::thread::{MembarrierCommand, membarrier};
+    use std::time::Duration;
 
-    // Constant once chosen, and in a static, so not the modelled atomics.
+    // Changes twice at most, and in a static, so not the modelled atomics.
     use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
 
     const UNKNOWN: u8 = 0;
     const FENCES: u8 = 1;
     const MEMBARRIER: u8 = 2;
+    const LEAVING: u8 = 3;
+
+    /// Longer than any CPU keeps a store to itself.
+    pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
     static CHOSEN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
@@ -116,7 +131,8 @@ mod membarrier {
 
     #[inline]
     pub(crate) fn light() {
-        // Relaxed: there is one choice, and not to know it yet means the fence, which is right in any case.
+        // Relaxed: a thread that does not know the choice yet uses the fence, which is right in any case. For a thread that
+        // does not know yet that it was left, see the module.
         if CHOSEN.load(Ordering::Relaxed) == MEMBARRIER {
             // SeqCst: pairs with membarrier in `heavy`.
             compiler_fence(Ordering::SeqCst);
@@ -126,15 +142,29 @@ mod membarrier {
         }
     }
 
-    /// HEAVY. False if it could not be had, for want of memory say; the caller then knows nothing.
+    /// HEAVY. False if the kernel has no memory for it at the moment; the caller then knows nothing.
     pub fn heavy() -> bool {
         choose();
-        if CHOSEN.load(Ordering::Relaxed) == MEMBARRIER {
-            membarrier(MembarrierCommand::PrivateExpedited).is_ok()
-        } else {
-            // SeqCst: pairs with `light`.
-            fence(Ordering::SeqCst);
-            true
+        match CHOSEN.load(Ordering::Relaxed) {
+            MEMBARRIER => match membarrier(MembarrierCommand::PrivateExpedited) {
+                Ok(()) => return true,
+                Err(Errno::NOMEM) => return false,
+                Err(_) => leave_membarrier(),
+            },
+            LEAVING => leave_membarrier(),
+            _ => {}
         }
+        // SeqCst: pairs with `light`.
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    /// Steps 1 and 2 of the module's documentation.
+    #[cold]
+    fn leave_membarrier() {
+        // SeqCst, all: rare, and the order of the steps matters.
+        let _ = CHOSEN.compare_exchange(MEMBARRIER, LEAVING, Ordering::SeqCst, Ordering::SeqCst);
+        std::thread::sleep(GRACE);
+        CHOSEN.store(FENCES, Ordering::SeqCst);
     }
 }

@@ -21,13 +21,19 @@
 //! every thread of the process execute a full barrier, and LIGHT only keeps the compiler from reordering. Otherwise
 //! both are `fence(SeqCst)`. The module [`asymmetric`] has the details.
 //!
-//! A thread keeps the bags that it has sealed, and frees them itself, several at the cost of one barrier: what it frees is then in its
-//! own cache, and was allocated by it as a rule. When it flushes or ends, they go to a queue that any thread takes from.
+//! A thread keeps the bags that it has sealed, and frees them itself, several at the cost of one barrier: their values are then in its
+//! own cache, and were allocated by it as a rule. When it flushes or ends, or keeps more than its share, they go to a queue that any
+//! thread takes from.
+//!
+//! # Memory
+//! An idle thread cannot free the bags that it keeps. All threads together therefore keep [`KEPT_IN_ALL`] bags, each an equal
+//! share of them, and at least one (`Collector::share`). Every thread that seals a bag also runs bags of the queue that have
+//! expired, so bags of threads that have ended wait no longer than until another thread has retired a bag's worth.
 //!
 //! # Rules
 //! 1. Nobody waits. A pinned sleeper keeps alive what is sealed while it is pinned, and holds up nothing else.
-//! 2. Destructors run in [`Collector::run`] and nowhere else, at most [`BAGS_AT_ONCE`] bags at a time: when a
-//!    thread has filled [`KEPT_BAGS`] bags, when it flushes, and when it ends. Never when it pins or unpins. They run on any
+//! 2. Destructors run in [`Collector::run`] and nowhere else, at most [`BAGS_AT_ONCE`] bags at a time of the thread's
+//!    own, and as many of the queue: when a thread seals a bag, when it flushes, and when it ends. Never when it pins or unpins. They run on any
 //!    thread, under whatever locks that thread holds when it retires or flushes.
 //! 3. A destructor may pin, retire and flush. Collections do not nest: what a destructor retires waits for a later
 //!    one, so that a long chain of values needs no deep stack. A destructor that panics is not run again; the others
@@ -42,6 +48,8 @@
 //! | `Record::owned` | who takes the record, who leaves it | who looks for one | `Release` / `Acquire` (O) |
 //! | `Collector::records`, `Record::next` | register | scans | `Release` / `Acquire` (N) |
 //! | `Collector::inbox`, `Bag::next` | sealing, the queue's holder | the queue's holder | `Release` / `Acquire` (I) |
+//! | `Collector::queued` | handing over, running | sealing | `Relaxed`: it says whether to look at the queue |
+//! | `Collector::threads` | register, leave | sealing | `Relaxed`: it sets a share, and orders nothing |
 //! | `depth`, `bag`, `sealed`, `empty`, `collecting` | the record's thread | the same | none; handed over with `owned` (O) |
 
 use std::cell::Cell;
@@ -51,7 +59,7 @@ use std::sync::TryLockError;
 
 use crate::asymmetric;
 use crate::percpu::Padded;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 mod bag;
 #[cfg(not(feature = "loom"))]
@@ -64,13 +72,16 @@ use bag::{Bag, Deferred};
 /// Bags whose destructors one collection runs.
 const BAGS_AT_ONCE: usize = 32;
 
-/// Sealed bags that a thread has when it looks whether they have expired: a thousand values for one barrier, which interrupts
-/// every other thread.
+/// Sealed bags that a thread has when it looks whether they have expired, if there are few threads: two thousand values for one
+/// barrier, which interrupts every other thread.
 #[cfg(not(feature = "loom"))]
 const KEPT_BAGS: usize = 32;
 /// One in models.
 #[cfg(feature = "loom")]
 const KEPT_BAGS: usize = 1;
+
+/// Sealed bags that all threads keep together, unless there are more threads than that.
+const KEPT_IN_ALL: usize = 8 * KEPT_BAGS;
 
 /// What [`Record::pinned`] holds outside of read sections, and no epoch.
 const UNPINNED: u64 = 0;
@@ -86,9 +97,13 @@ pub(crate) struct Collector {
     records: AtomicPtr<Record>,
     /// A stack of sealed bags that are not in the queue yet.
     inbox: Padded<AtomicPtr<Bag>>,
-    /// Sealed bags, the oldest first, give or take a few. Nobody waits for this lock: who finds it taken leaves the
+    /// Sealed bags, the oldest first, give or take a few. No thread waits for this lock: one that finds it taken leaves the
     /// work to a later collection.
     queue: Mutex<VecDeque<Box<Bag>>>,
+    /// Bags in the inbox and the queue.
+    queued: AtomicUsize,
+    /// Threads that have a record.
+    threads: AtomicUsize,
 }
 
 /// One thread's part, on cache lines of its own.
@@ -102,7 +117,7 @@ pub(crate) struct Record {
     bag: Cell<Option<Box<Bag>>>,
     /// What it has sealed and not handed over, the oldest first.
     sealed: Cell<VecDeque<Box<Bag>>>,
-    /// Bags to be filled next, at most [`KEPT_BAGS`]: memory that is still in the CPU's cache.
+    /// Bags to be filled next, at most the thread's share: memory that is still in the CPU's cache.
     empty: Cell<VecDeque<Box<Bag>>>,
     /// Whether the thread is running destructors.
     collecting: Cell<bool>,
@@ -123,6 +138,8 @@ macro_rules! new_collector {
             records: AtomicPtr::new(ptr::null_mut()),
             inbox: Padded(AtomicPtr::new(ptr::null_mut())),
             queue: Mutex::new(VecDeque::new()),
+            queued: AtomicUsize::new(0),
+            threads: AtomicUsize::new(0),
         }
     };
 }
@@ -141,6 +158,7 @@ impl Collector {
     /// A record for the calling thread, which has it alone until it calls [`Collector::leave`].
     fn register(&self) -> &'static Record {
         asymmetric::choose();
+        self.threads.fetch_add(1, Ordering::Relaxed);
         let left = self.records().find(|record| {
             // Acquire: O, pairs with the Release of the thread that left the record.
             !record.owned.load(Ordering::Relaxed)
@@ -190,6 +208,9 @@ impl Collector {
     fn leave(&self, record: &Record) {
         self.seal(record);
         self.hand_over(record);
+        // The next owner may come when there are more threads, and would keep more than its share.
+        record.empty.take();
+        self.threads.fetch_sub(1, Ordering::Relaxed);
         record.depth.set(0);
         // Release: U, as in `unpin`.
         record.pinned.store(UNPINNED, Ordering::Release);
@@ -225,6 +246,15 @@ impl Collector {
     fn seal_and_run(&self, record: &Record) {
         self.seal(record);
         self.run(record, || self.expired_own(record));
+        if self.queued.load(Ordering::Relaxed) > 0 {
+            self.run(record, || self.expired_of_all());
+        }
+    }
+
+    /// Sealed bags that each thread keeps for itself.
+    fn share(&self) -> usize {
+        let threads = self.threads.load(Ordering::Relaxed).max(1);
+        (KEPT_IN_ALL / threads).clamp(1, KEPT_BAGS)
     }
 
     /// Seals what the thread has retired, and runs destructors that have expired, whoever retired them.
@@ -232,6 +262,18 @@ impl Collector {
         self.seal(record);
         self.hand_over(record);
         self.run(record, || self.expired_of_all());
+    }
+
+    /// Flushes until nothing more has expired, and gives the memory of empty bags back.
+    fn flush_all(&self, record: &Record) {
+        // The first one hands over the thread's own bags.
+        let mut before = usize::MAX;
+        while self.queued.load(Ordering::Relaxed) < before {
+            self.flush(record);
+            before = self.queued.load(Ordering::Relaxed);
+            self.flush(record);
+        }
+        record.empty.take();
     }
 
     fn seal(&self, record: &Record) {
@@ -251,7 +293,14 @@ impl Collector {
         record.sealed.take().into_iter().for_each(|bag| self.push(bag));
     }
 
+    /// Lets any thread have the sealed bags that are more than this thread's share.
+    fn hand_over_excess(&self, sealed: &mut VecDeque<Box<Bag>>) {
+        let excess = sealed.len().saturating_sub(self.share());
+        sealed.drain(..excess).for_each(|bag| self.push(bag));
+    }
+
     fn push(&self, mut bag: Box<Bag>) {
+        self.queued.fetch_add(1, Ordering::Relaxed);
         let mut head = self.inbox.load(Ordering::Relaxed);
         loop {
             bag.next = head;
@@ -295,24 +344,28 @@ impl Collector {
             while let Some(deferred) = bag.pop() {
                 deferred.run();
             }
-            slot.take().into_iter().for_each(|empty| record.keep_empty(empty));
+            slot.take().into_iter().for_each(|empty| record.keep_empty(empty, self.share()));
         }
     }
 
-    /// Takes bags that have expired, of those that the thread has kept, if there are enough to be worth it.
+    /// Takes bags that have expired, of those that the thread has kept, if there are enough to be worth it. Hands over
+    /// those that have not, and are more than its share: a sleeper may be pinned, and this thread may do nothing more.
     fn expired_own(&self, record: &Record) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let mut sealed = record.sealed.take();
-        let enough = sealed.len() >= KEPT_BAGS;
+        let enough = sealed.len() >= self.share();
         let expired = if enough { self.expired(&mut sealed) } else { [const { None }; BAGS_AT_ONCE] };
+        self.hand_over_excess(&mut sealed);
         record.sealed.set(sealed);
         expired
     }
 
-    /// The same of those that have been handed over.
+    /// Takes bags that have expired, of those that have been handed over.
     fn expired_of_all(&self) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let Some(mut queue) = self.try_queue() else { return [const { None }; BAGS_AT_ONCE] };
         self.empty_inbox(&mut queue);
-        self.expired(&mut queue)
+        let expired = self.expired(&mut queue);
+        self.queued.fetch_sub(expired.iter().flatten().count(), Ordering::Relaxed);
+        expired
     }
 
     fn expired(&self, queue: &mut VecDeque<Box<Bag>>) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
@@ -355,9 +408,10 @@ impl Record {
         bag.unwrap_or_default()
     }
 
-    fn keep_empty(&self, bag: Box<Bag>) {
+    fn keep_empty(&self, bag: Box<Bag>, most: usize) {
         let mut empty = self.empty.take();
-        if empty.len() < KEPT_BAGS {
+        empty.truncate(most);
+        if empty.len() < most {
             empty.push_back(bag);
         }
         self.empty.set(empty);

@@ -49,6 +49,12 @@ impl Guard {
         self.0.flush();
     }
 
+    /// Frees all that this thread and ended threads have retired, as far as the readers allow it. Guards of this thread are
+    /// readers, too.
+    pub fn flush_all(&self) {
+        self.0.flush_all();
+    }
+
     /// Runs `retire` once every read section that exists now has ended; on which thread is not said.
     ///
     /// # Safety
@@ -220,6 +226,8 @@ mod model {
 
     impl Guard {
         pub(super) fn flush(&self) {}
+
+        pub(super) fn flush_all(&self) {}
 
         /// # Safety
         /// As [`super::Guard::defer`].

@@ -16,6 +16,7 @@ use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::Inode;
+use crate::lock::{Mutex, lock};
 use crate::perm_word::{AclState, PermBits};
 
 bitflags::bitflags! {
@@ -49,6 +50,8 @@ pub(crate) struct Checker {
     fast_enabled: AtomicBool,
     /// The same, and there is no hook: in one word, since every walk asks.
     word_decides: AtomicBool,
+    /// Held while both are changed, with all that follows from them.
+    switching: Mutex<()>,
 }
 
 /// How a search check was answered.
@@ -75,17 +78,21 @@ impl Checker {
         let fast_possible = fs.traits().fast_may_exec;
         let fast_enabled = AtomicBool::new(fast_possible);
         let word_decides = AtomicBool::new(fast_possible && hook.is_none());
-        Self { fs, hook, acls: AclPool::new(), fast_possible, fast_enabled, word_decides }
+        let switching = Mutex::new(());
+        Self { fs, hook, acls: AclPool::new(), fast_possible, fast_enabled, word_decides, switching }
     }
 
-    /// Switches the fast search check on or off; it stays off where the file system has not opted in. True if
-    /// [`word_decides`](Self::word_decides) has changed with it.
-    pub(crate) fn set_fast_search(&self, on: bool) -> bool {
+    /// Switches the fast search check on or off; it stays off where the file system has not opted in. Calls `changed` if
+    /// [`word_decides`](Self::word_decides) has changed with it, before another thread can switch.
+    pub(crate) fn set_fast_search(&self, on: bool, changed: impl FnOnce(bool)) {
+        let _one_at_a_time = lock(&self.switching);
         let on = on && self.fast_possible;
         // Relaxed: both ways give the same answers, so when the switches are seen does not matter.
         self.fast_enabled.store(on, Ordering::Relaxed);
         let decides = on && self.hook.is_none();
-        self.word_decides.swap(decides, Ordering::Relaxed) != decides
+        if self.word_decides.swap(decides, Ordering::Relaxed) != decides {
+            changed(decides);
+        }
     }
 
     /// May `cred` look names up in directory `dir`?

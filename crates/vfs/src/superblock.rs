@@ -322,13 +322,12 @@ impl SuperBlock {
         self.prefixes.clear();
         self.dcache.shrink();
         self.icache.shrink();
+        extern4_sync::rcu::pin().flush_all();
     }
 
     /// Switches the search check from the permission word on or off, to measure it.
     pub fn set_fast_search(&self, on: bool) {
-        if self.checker.set_fast_search(on) {
-            self.prefixes.set_used(self.checker.word_decides());
-        }
+        self.checker.set_fast_search(on, |decides| self.prefixes.set_used(decides));
     }
 
     /// Counters.

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::{Collector, Deferred, LEAVING, Record};
+use crate::primitive::Ordering;
 
 pub(super) static COLLECTOR: Collector = Collector::new();
 
@@ -62,6 +63,11 @@ fn pin_first() -> Guard {
     Guard { record, stays: PhantomData }
 }
 
+/// Threads that have pinned, and have not ended.
+pub(crate) fn threads() -> usize {
+    COLLECTOR.threads.load(Ordering::Relaxed)
+}
+
 #[cold]
 fn leave(record: &'static Record) {
     let _ = RECORD.try_with(|own| own.set(None));
@@ -71,6 +77,10 @@ fn leave(record: &'static Record) {
 impl Guard {
     pub(crate) fn flush(&self) {
         COLLECTOR.flush(self.record);
+    }
+
+    pub(crate) fn flush_all(&self) {
+        COLLECTOR.flush_all(self.record);
     }
 
     /// # Safety

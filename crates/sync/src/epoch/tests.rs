@@ -164,14 +164,52 @@ mod real {
                 writer.retire(move || drop(mine));
             })
         };
-        let bags = BAGS_AT_ONCE + 4;
+        let bags = 3 * BAGS_AT_ONCE;
         (0..bags).for_each(|_| fill());
         assert_eq!(left(&value), bags * BAG);
         drop(section);
         fill();
-        assert_eq!(left(&value), (bags + 1 - BAGS_AT_ONCE) * BAG, "bounded work at a time");
+        // As many of the thread's own bags, and of those that it has handed over.
+        assert_eq!(left(&value), (bags + 1 - 2 * BAGS_AT_ONCE) * BAG, "bounded work at a time");
         (0..2).for_each(|_| writer.flush());
         assert_eq!(left(&value), 0);
+    }
+
+    #[test]
+    fn idle_threads_keep_a_share_each() {
+        let collector = collector();
+        let members: Vec<_> = (0..4 * KEPT_IN_ALL).map(|_| Member::new(collector)).collect();
+        let value = Arc::new(());
+        for member in &members {
+            // Each fills many bags, and does nothing more.
+            for _ in 0..10 * BAG {
+                let mine = value.clone();
+                member.retire(move || drop(mine));
+            }
+        }
+        assert!(left(&value) <= members.len() * BAG, "{} left", left(&value));
+    }
+
+    #[test]
+    fn a_thread_frees_what_ended_threads_have_left() {
+        let collector = collector();
+        let stays = Member::new(collector);
+        let value = Arc::new(());
+        let retire = |member: &Member, count| {
+            (0..count).for_each(|_| {
+                let mine = value.clone();
+                member.retire(move || drop(mine));
+            })
+        };
+        for _ in 0..1000 {
+            let ends = Member::new(collector);
+            retire(&ends, 10);
+        }
+        assert_eq!(left(&value), 10 * 1000, "leaving runs no destructor");
+        for _ in 0..1000_usize.div_ceil(BAGS_AT_ONCE) {
+            retire(&stays, BAG);
+        }
+        assert!(left(&value) <= KEPT_BAGS * BAG, "{} left", left(&value));
     }
 
     #[test]

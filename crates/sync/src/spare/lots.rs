@@ -6,15 +6,20 @@ use std::mem;
 use std::ptr::NonNull;
 
 use super::shelf::Shelf;
+use crate::epoch::local;
 
 /// Layouts of which pieces are kept, at most.
 pub(super) const CLASSES: usize = 64;
 /// So many places are looked at for a layout.
 const PROBES: usize = 4;
-/// Pieces of a lot, unless they are large: what a thread retires until RCU lets it free some.
+/// Pieces of a lot, unless they are large or there are many threads: as many as a thread retires until RCU lets it free some.
 pub(super) const LOT: usize = 512;
 /// Bytes of a lot, at most.
 const LOT_BYTES: usize = 256 << 10;
+/// Pieces of a layout that all threads may keep in a lot each, unless there are very many threads: an idle one gives none back.
+const PIECES: usize = 8 * LOT;
+/// Pieces of a lot, however many threads there are.
+const FEWEST: usize = 16;
 
 /// A list of pieces of one layout, which the global allocator has given out and which are nobody's.
 pub(super) struct Lot {
@@ -117,7 +122,8 @@ impl Class {
 
     #[cold]
     fn of(layout: Layout) -> Option<Self> {
-        let lot = LOT_BYTES.checked_div(layout.size())?.clamp(1, LOT);
+        let share = (PIECES / local::threads().max(1)).max(FEWEST);
+        let lot = LOT_BYTES.checked_div(layout.size())?.clamp(1, LOT).min(share);
         Some(Self { layout, lot, shelf: Some(Shelf::of(layout)?), ..Self::NONE })
     }
 
@@ -138,7 +144,8 @@ impl Class {
     /// `piece` is nobody's, and of this layout.
     #[inline]
     unsafe fn push(&mut self, piece: NonNull<Next>) {
-        if self.current.len == self.lot {
+        // A lot from the shelf may be longer than those of this thread.
+        if self.current.len >= self.lot {
             self.begin_lot();
         }
         // SAFETY: the caller's promise.
