@@ -332,7 +332,7 @@ fn ask_for_daemon(dir: &Path, pid: &mut [u8; 16]) -> rustix::io::Result<usize> {
     for _ in 0..TRIES {
         match answer {
             Ok(_) | Err(Errno::NOTCONN | Errno::CONNABORTED) => break,
-            Err(_) if !owner_on(dir).is_some() => break,
+            Err(_) if owner_on(dir).is_none() => break,
             Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
         }
         answer = rustix::fs::getxattr(dir, DAEMON, &mut pid[..]);
