@@ -147,7 +147,7 @@ impl Error {
     pub fn reason(&self) -> String {
         match self {
             Self::Open { source, .. } => os_reason(source),
-            Self::Refused { reason, .. } => reason.clone(),
+            Self::Refused { reason, .. } | Self::Busy { reason, .. } => reason.clone(),
             _ => self.to_string(),
         }
     }

@@ -77,7 +77,7 @@ fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
         (Some(mount), _) if mount.is_dead() => {
             app.fail(Status::Failed, format_args!("{image}: {}", dead(mount)))
         }
-        (Some(mount), _) => {
+        (Some(mount), Failure::Claim(_)) => {
             app.fail(
                 Status::Failed,
                 format_args!("{image}: it is mounted on {} already", mount.dir.display()),
