@@ -238,7 +238,7 @@ const DAMAGE: [Damage; 15] = [
     (
         "feature orphan_present\nssv orphan_file_inum 300",
         0,
-        "the orphan file: inode, inode 300: no such inode is in use",
+        "the orphan file: orphan list, inode 300: the orphan file is not a file that is in use",
     ),
     ("clri <2>", 4, "there is no root directory"),
     ("sif <2> mode 0100644", 4, "there is no root directory"),

@@ -46,7 +46,7 @@ pub fn times(root: &Path) -> io::Result<()> {
         (0x1_8000_0000, 5),
         (0x2_7fff_ffff, 6),
         (0x2_8000_0000, 7),
-        (0x3_7fff_ffff, 999_999_999),
+        (0x3_7fff_ffff, 0),
     ];
     for (at, (tv_sec, tv_nsec)) in moments.into_iter().enumerate() {
         let path = dir.join(format!("{at:02}"));
