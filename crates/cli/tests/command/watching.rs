@@ -447,20 +447,23 @@ fn q_ends_top_on_a_terminal() {
     let served = Served::new(&image, &[]);
     for (key, code) in [("q", "0"), ("\u{3}", "130")] {
         let line = format!(
-            "trap : INT; stty -echo; '{}' top -i 3600 mnt; echo code=$?; stty -a",
+            "trap : INT; stty -echo; touch ready; '{}' top -i 3600 mnt; echo code=$?; stty -a",
             env!("CARGO_BIN_EXE_extern4")
         );
         let mut script = Command::new("script");
         script.current_dir(image.scratch()).args(["-q", "-e", "-c", &line, "/dev/null"]);
         let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a terminal");
         let mut keys = script.stdin.take().expect("its keys");
-        let start = Instant::now();
+        let (start, ready) = (Instant::now(), image.scratch().join("ready"));
         while script.try_wait().expect("a child").is_none() {
-            // It may have come before the command listened.
-            let _ = keys.write_all(key.as_bytes());
+            // An interrupt ends a shell that has not set its trap yet. A key may come before the command listens.
+            if ready.exists() {
+                let _ = keys.write_all(key.as_bytes());
+            }
             std::thread::sleep(Duration::from_millis(300));
             assert!(start.elapsed() < Duration::from_secs(120), "{key:?} does not end it");
         }
+        fs::remove_file(ready).expect("it was ready");
         let output = script.wait_with_output().expect("its output");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains(&format!("code={code}\r\n")) && text.contains(" icanon "), "{text}");
