@@ -55,6 +55,7 @@ pub struct FileDevice {
     sector_bytes: u32,
     read_only: bool,
     is_regular: bool,
+    is_exclusive: bool,
     flushes: Flushes,
 }
 
@@ -207,6 +208,7 @@ impl FileDevice {
             sector_bytes,
             read_only: !options.write,
             is_regular: kind.is_file(),
+            is_exclusive: flags.contains(OFlags::EXCL),
             flushes: Flushes::default(),
         })
     }
@@ -222,8 +224,11 @@ impl FileDevice {
     }
 
     /// Unlocks the file, so that others can open it although this is not dropped yet. The caller neither reads nor writes it any more.
+    /// A block device that was opened with `O_EXCL` stays locked as long as the kernel refuses it to others.
     pub fn unlock(&self) {
-        lock::release(&self.file);
+        if !self.is_exclusive {
+            lock::release(&self.file);
+        }
     }
 
     fn check_writable(&self, op: Op, offset: u64) -> Result<()> {

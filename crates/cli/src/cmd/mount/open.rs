@@ -25,6 +25,9 @@ const ENDING: &str = "extern4-ending";
 /// How long a mount waits for a process that does not call itself so: it may not know yet that its mount has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the end of a process takes at most, from when it has unlocked the volume.
+const MOMENT: Duration = Duration::from_secs(2);
+
 /// A volume that is open, and its block device where the kernel holds it.
 pub(super) struct Opened {
     pub(super) volume: Volume,
@@ -104,17 +107,22 @@ pub(super) fn dead(mount: &Entry) -> String {
 /// Opens the volume; waits where a process has it whose mount is just ending.
 fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened, Failure> {
     let (start, mut is_said) = (Instant::now(), false);
+    // A process that ends unlocks the volume a moment before it has let go of it.
+    let mut free_by = start;
     loop {
         let error = match try_open(image, options) {
             Err(error) if error.is(Errno::EBUSY) => error,
             done => return done,
         };
         let late = start.elapsed() >= PATIENCE;
-        // It may have let go of the volume just now.
-        let Some(pid) = ending(image, late) else { return try_open(image, options).map_err(|_| error) };
-        if late && !is_said {
-            app.note(format_args!("{image}: waits for process {pid}, which closes the volume"));
-            is_said = true;
+        match ending(image, late) {
+            Some(pid) if late && !is_said => {
+                app.note(format_args!("{image}: waits for process {pid}, which closes the volume"));
+                is_said = true;
+            }
+            Some(_) => free_by = Instant::now() + MOMENT,
+            None if Instant::now() < free_by => {}
+            None => return try_open(image, options).map_err(|_| error),
         }
         sleep(Duration::from_millis(10));
     }
