@@ -62,7 +62,7 @@ pub struct Config {
     pub only: Option<u32>,
     /// The user and the group who mount, to act as root on the volume (`fakeroot`): no permission is missing. It is for mounts that
     /// serve this user only, whose permissions the kernel does not check, and goes with a `lifetime` of nothing. See
-    /// [`Server::attr_for_kernel`].
+    /// `Server::attr_for_kernel`.
     pub fakeroot: Option<(u32, u32)>,
     /// Let the kernel keep what is written, and hand it over later in larger pieces; until then it alone knows sizes and times of files.
     /// Where there is no room any more, only `fsync(2)` and `close(2)` tell. Goes with [`opens`](Self::opens).

@@ -24,7 +24,7 @@
 //! A process may install a seccomp filter after it has chosen the first row. The first HEAVY that is refused moves the process to
 //! the second row for good:
 //! 1. It stores `LEAVING`. A thread that loads it uses the fence for LIGHT.
-//! 2. It sleeps for [`GRACE`](membarrier::GRACE) and stores `FENCES`. A HEAVY that loads `LEAVING` sleeps for as long itself.
+//! 2. It sleeps for `GRACE`, 20 ms, and stores `FENCES`. A HEAVY that loads `LEAVING` sleeps for as long itself.
 //! 3. A LIGHT that loaded the old choice stores A a few instructions before. When the sleep is over, the store is
 //!    visible: the CPU has drained its store buffer, which takes microseconds, or has switched to another thread or the host, which
 //!    is a full barrier. So HEAVY's loads see it, as after membarrier(2).
