@@ -265,6 +265,7 @@ impl Collector {
     }
 
     /// Flushes until nothing more has expired, and gives the memory of empty bags back.
+    #[cfg(not(feature = "loom"))]
     fn flush_all(&self, record: &Record) {
         // The first one hands over the thread's own bags.
         let mut before = usize::MAX;
