@@ -169,7 +169,7 @@ impl Ext4 {
         })
     }
 
-    /// Stores the times of an inode that nobody uses any more. If that fails they are lost.
+    /// Stores the times of an inode that is no longer in use. They are lost if that fails.
     pub(crate) fn store_last_times(&self, ino: u32) {
         let has_ended = || self.writer.as_ref().is_none_or(|writer| writer.transactions.error().is_some());
         if let Err(error) = self.store_times(ino)

@@ -20,7 +20,7 @@ pub(super) fn of(file: &File) -> String {
     }
 }
 
-/// Who has a lock of it: proc_locks(5). Locks of open file descriptions belong to no process and name none.
+/// Finds the process that holds a lock of it, by proc_locks(5). Locks of open file descriptions belong to no process and name none.
 fn locker(found: &Metadata) -> Option<u32> {
     let (major, minor) = (major(found.dev()), minor(found.dev()));
     let id = format!("{major:02x}:{minor:02x}:{}", found.ino());
@@ -32,7 +32,7 @@ fn locker(found: &Metadata) -> Option<u32> {
     })
 }
 
-/// Who has it open, other than this process.
+/// Finds another process that has it open.
 fn opener(found: &Metadata) -> Option<u32> {
     let processes = read_dir("/proc").ok()?.flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

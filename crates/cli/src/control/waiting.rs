@@ -48,7 +48,7 @@ impl Waiting {
     pub(crate) fn tell(&self, lost: Option<&str>) {
         let text = lost.map_or(ENDED.to_owned(), |why| format!("{LOST}{}", why.replace('\n', " ")));
         for stream in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Who has gone does not hear it.
+            // A client that has gone does not hear it.
             let _ = UnixStream::from(stream).write_all(format!("{text}\n").as_bytes());
         }
     }

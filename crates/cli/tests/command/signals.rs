@@ -131,7 +131,7 @@ fn a_daemon_survives_its_terminal() {
     fs::write(dir.join("file"), "text").expect("it is served");
     patiently(&["umount"], &dir);
     assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"text");
-    // Who says with nohup(1) that the process is to outlive its terminal gets that in the foreground, too.
+    // Under nohup(1) a process in the foreground outlives its terminal, too.
     let start = "trap '' HUP; \"$0\" mount -f disk.img mnt 2>/dev/null & until mountpoint -q mnt; do sleep 0.01; done; \
                  kill -HUP $!; sleep 0.1; ls mnt; kill -TERM $!; wait $!";
     let mut shell = Command::new("bash");

@@ -49,7 +49,7 @@ impl Inode {
         self.base.l_i_gid_high.set(high);
     }
 
-    /// The id to store for `id`: where ids have 16 bits, one that needs more becomes nobody's, as in Linux.
+    /// The id to store for `id`: where ids have 16 bits, one that needs more becomes the overflow id, as in Linux.
     const fn storable(&self, id: u32) -> u32 {
         const NOBODY: u32 = 65_534;
         if self.rules.short_ids && id > 0xffff { NOBODY } else { id }

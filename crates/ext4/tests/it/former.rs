@@ -49,7 +49,7 @@ fn over(former: &Pair, features: &str, same_uuid: bool) -> Pair {
     format(&volume, features, journal.is_some(), &more);
     let pair = Pair::load(&volume, journal.as_deref());
     if journal.is_some() {
-        // A device of a journal that was made anew, too.
+        // A device of a journal that was formatted again, too.
         pair.edit_journal(|journal| {
             (journal.start, journal.sequence) = (None, extern4_disk::journal::Tid(1));
             (journal.incompat, journal.compat) = (Incompat::empty(), Compat::empty());
