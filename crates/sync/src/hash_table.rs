@@ -19,27 +19,20 @@
 //!    entry live knows that the entry was in the table when it copied (V: the `Release` store of `live`, or any
 //!    release operation after it, pairs with the Acquire of whatever the reader copied).
 //! 6. Memory goes through RCU.
-//! 7. A [`Kept`] remembers an entry without a guard. Who unlinks an entry counts that in the number of removals for
-//!    the entry's part of the table, before its memory goes to RCU (K: `Release` store). [`HashTable::keep`] reads the
-//!    number first and then meets the entry in its chain: so the entry's own removal is not in the number yet, for who
-//!    sees the number sees what was unlinked before it. [`HashTable::recall`] reads the number again, pinned
-//!    (K: `Acquire`): while it has not moved, the entry's memory cannot have gone to RCU before the guard
-//!    was there, for the same reason as with a chain that still leads to an entry.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
 //! | head, `next` | lock holders | everyone | `Release` / `Acquire` (P, L) |
 //! | `live` | lock holders | everyone | `Release` / `Acquire` (V) |
 //! | `used` | everyone | everyone | `Relaxed`: a hint |
-//! | `removals` | lock holders | `keep`, `recall` | `Release` / `Acquire` (K) |
 
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
-use crate::percpu::{Line, Padded};
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Latch, LatchGuard, Ordering, null_pointers};
+use crate::percpu::Padded;
+use crate::primitive::{AtomicBool, AtomicPtr, Latch, LatchGuard, Ordering, null_pointers};
 use crate::rcu::{Guard, pin};
 use crate::spare;
 
@@ -56,25 +49,12 @@ const STRIPES: RangeInclusive<usize> = 1..=1;
 /// Buckets that share a lock at least, where there are more locks than the fewest.
 const SHARE: usize = 64;
 
-/// Numbers of removals that a stripe has.
-#[cfg(not(feature = "loom"))]
-const PARTS: usize = 8;
-#[cfg(feature = "loom")]
-const PARTS: usize = 1;
-
 struct Node<T> {
     next: AtomicPtr<Node<T>>,
     hash: u64,
     live: AtomicBool,
     used: AtomicBool,
     value: T,
-}
-
-/// Some of the buckets, in which one thread at a time may change the chains.
-struct Stripe {
-    changing: Latch<Changing>,
-    /// Removals so far, from each part of the buckets. On a line of its own, which readers have.
-    removals: Line<[AtomicU64; PARTS]>,
 }
 
 /// What the lock of a stripe protects beside the chains.
@@ -90,9 +70,7 @@ pub struct HashTable<T> {
     /// How far to shift a hash down to a bucket.
     shift: u32,
     /// As many as a power of two.
-    stripes: Box<[Padded<Stripe>]>,
-    /// No other table has it, nor had.
-    id: u64,
+    stripes: Box<[Padded<Latch<Changing>>]>,
     owns: PhantomData<Box<Node<T>>>,
 }
 
@@ -100,17 +78,6 @@ pub struct HashTable<T> {
 pub struct Found<'g, T> {
     node: NonNull<Node<T>>,
     guard: PhantomData<&'g T>,
-}
-
-/// An entry that was found, to be had again under another guard as long as nothing is removed near it. It keeps nothing
-/// alive.
-#[derive(Debug)]
-pub struct Kept<T> {
-    node: NonNull<Node<T>>,
-    /// Which number of removals is its part's.
-    part: usize,
-    table: u64,
-    removals: u64,
 }
 
 /// The right to change the chains of one stripe.
@@ -122,16 +89,6 @@ pub struct Bucket<'g, T> {
     guard: &'g Guard,
 }
 
-/// Not of a model: what it counts is no part of any protocol.
-static LAST_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-
-impl Stripe {
-    fn new() -> Self {
-        let removals = Line(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { changing: Latch::new(Changing { entries: 0, hand: 0 }), removals }
-    }
-}
-
 impl<T: Send + Sync + 'static> HashTable<T> {
     /// An empty table for about `capacity` entries. It takes more, but then its chains grow.
     pub fn with_capacity(capacity: usize) -> Self {
@@ -141,9 +98,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
         Self {
             heads: null_pointers(buckets),
             shift: u64::BITS - buckets.trailing_zeros(),
-            stripes: (0..stripes).map(|_| Padded(Stripe::new())).collect(),
-            // Relaxed: only uniqueness counts.
-            id: LAST_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            stripes: (0..stripes).map(|_| Padded(Latch::new(Changing { entries: 0, hand: 0 }))).collect(),
             owns: PhantomData,
         }
     }
@@ -171,37 +126,6 @@ impl<T: Send + Sync + 'static> HashTable<T> {
         None
     }
 
-    /// Remembers an entry, to [`recall`](Self::recall) it later; `None` if it has been taken out.
-    pub fn keep(&self, found: Found<'_, T>) -> Option<Kept<T>> {
-        let Node { hash, .. } = *found.node();
-        let part = self.part(hash);
-        // Acquire: K.
-        let removals = self.removals(part).load(Ordering::Acquire);
-        // Acquire: L. Only what stands in a chain of this table is kept.
-        let mut at = self.head(hash).load(Ordering::Acquire);
-        // SAFETY: as in `find`; `found` stands for the guard.
-        while let Some(node) = unsafe { at.as_ref() } {
-            if at == found.node.as_ptr() {
-                return Some(Kept { node: found.node, part, table: self.id, removals });
-            }
-            at = node.next.load(Ordering::Acquire);
-        }
-        None
-    }
-
-    /// An entry that was kept, if it is certain to have been in the table at some moment of this call. It is not after any
-    /// removal from the entry's part of the table.
-    #[inline(always)]
-    pub fn recall<'g>(&'g self, kept: &Kept<T>, _guard: &'g Guard) -> Option<Found<'g, T>> {
-        // Acquire: K.
-        if kept.table != self.id || kept.removals != self.removals(kept.part).load(Ordering::Acquire) {
-            return None;
-        }
-        let found = Found { node: kept.node, guard: PhantomData };
-        found.node().note_use();
-        Some(found)
-    }
-
     /// Locks the bucket of `hash`. A thread may hold one bucket at a time.
     pub fn lock<'g>(&'g self, hash: u64, guard: &'g Guard) -> Bucket<'g, T> {
         self.bucket_of(self.stripe(self.bucket(hash)), self.head(hash), guard)
@@ -214,7 +138,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
         guard: &'g Guard,
     ) -> Bucket<'g, T> {
         // A chain is whole whenever the lock is free, whatever panicked under it.
-        let lock = self.stripes[stripe].changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner);
         Bucket { table: self, head, stripe, lock, guard }
     }
 
@@ -249,7 +173,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     /// Entries in the table; out of date at once.
     pub fn len(&self) -> usize {
         let entries =
-            |stripe: &Padded<Stripe>| stripe.changing.lock().unwrap_or_else(PoisonError::into_inner).entries;
+            |stripe: &Padded<Latch<Changing>>| stripe.lock().unwrap_or_else(PoisonError::into_inner).entries;
         self.stripes.iter().map(entries).sum()
     }
 
@@ -275,21 +199,6 @@ impl<T: Send + Sync + 'static> HashTable<T> {
     fn share(&self, of: usize) -> usize {
         // A division would take long.
         of >> self.stripes.len().trailing_zeros()
-    }
-
-    /// The part of the table that a hash belongs to, which is a part of one stripe.
-    #[inline]
-    #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one part"))]
-    fn part(&self, hash: u64) -> usize {
-        let bucket = self.bucket(hash);
-        self.stripe(bucket) * PARTS + self.share(bucket) % PARTS
-    }
-
-    /// How many entries were taken out of a part.
-    #[inline(always)]
-    #[cfg_attr(feature = "loom", expect(clippy::modulo_one, reason = "models have one part"))]
-    fn removals(&self, part: usize) -> &AtomicU64 {
-        &self.stripes[part / PARTS].removals.0[part % PARTS]
     }
 
     #[inline]
@@ -423,9 +332,6 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         node.live.store(false, Ordering::Release);
         // Release: P for the entries behind, which a reader may meet through this link first.
         link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
-        let removals = self.table.removals(self.table.part(node.hash));
-        // Release: K. The lock is held, so nobody else counts there.
-        removals.store(removals.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.lock.entries -= 1;
         // SAFETY: `T: Send + 'static`, so it may be dropped on any thread at any later time; new readers cannot find it,
         // and the lock lets one thread unlink it. It came from `spare::boxed`.
@@ -463,19 +369,6 @@ impl<T> Node<T> {
         }
     }
 }
-
-// SAFETY: it lets a thread have what the table gives to any thread.
-unsafe impl<T: Send + Sync> Send for Kept<T> {}
-// SAFETY: as above; there is nothing to see in one itself.
-unsafe impl<T: Send + Sync> Sync for Kept<T> {}
-
-impl<T> Clone for Kept<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Kept<T> {}
 
 impl<T> Clone for Found<'_, T> {
     fn clone(&self) -> Self {

@@ -44,7 +44,7 @@
 //! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`Hit::is_current`] |
 //! | `Entry::listed` | who holds the bucket | who holds the bucket | Relaxed |
 
-use extern4_sync::hash_table::{Bucket, Found, HashTable, Kept};
+use extern4_sync::hash_table::{Bucket, Found, HashTable};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
@@ -105,10 +105,6 @@ const GONE: u32 = 3;
 /// A name that was found.
 #[derive(Clone, Copy)]
 pub(crate) struct Hit<'g>(Found<'g, Entry>);
-
-/// A name that was found, to be had again later.
-#[derive(Clone, Copy)]
-pub(crate) struct KeptHit(Kept<Entry>);
 
 impl<'g> Hit<'g> {
     /// What the name stands for; `None` if somebody is changing that.
@@ -326,17 +322,6 @@ impl DentryCache {
         let is = |entry: &Entry| entry.parent == parent && entry.key.is_scanned(name);
         let hit = Hit(self.table.find(name.hash, guard, is)?);
         Some((hit, hit.dentry(guard)?))
-    }
-
-    /// Remembers a name that was found.
-    pub(crate) fn keep(&self, hit: Hit<'_>) -> Option<KeptHit> {
-        self.table.keep(hit.0).map(KeptHit)
-    }
-
-    /// A name that was kept, if it is certain to be there at some moment of this call.
-    #[inline]
-    pub(crate) fn recall<'g>(&'g self, kept: &KeptHit, guard: &'g Guard) -> Option<Hit<'g>> {
-        self.table.recall(&kept.0, guard).map(Hit)
     }
 
     /// The same as [`see`](Self::see), in use.

@@ -52,7 +52,6 @@ mod name;
 pub mod namei;
 mod open;
 pub mod open_files;
-mod path_cache;
 mod perm_word;
 pub mod permission;
 mod prefix_cache;

@@ -140,8 +140,8 @@ impl PrefixCache {
         Change(&self.changes)
     }
 
-    /// Switches the cache, and those of whole paths with it, off or on again: off is like a change of rights that lasts. Each
-    /// call turns the switch the other way.
+    /// Switches the cache off or on again: off is like a change of rights that lasts. Each call turns the switch the other
+    /// way.
     pub(crate) fn set_used(&self, used: bool) {
         if used {
             drop(Change(&self.changes));

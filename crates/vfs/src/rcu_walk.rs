@@ -5,8 +5,7 @@
 //! link target that has not been read, a mount point, a case-folding directory, `..` in a scoped walk. The caller then
 //! walks again with references. What it decides itself, errors included, is final.
 //!
-//! Paths that the thread walked lately it remembers whole ([`recall`]); of others, the way to the directory of the last name may
-//! be known ([`crate::prefix_cache`]); the rest it goes name by name.
+//! The way to the directory of the last name may be known ([`crate::prefix_cache`]); the rest it goes name by name.
 //!
 //! # Why it is right
 //! Unlike Linux's dentries, ours never change what they bind, and entries of the cache never change what they are found by.
@@ -246,34 +245,7 @@ impl<'g> Start<'g> {
     }
 }
 
-/// What a walk leads to, if this thread remembers it.
-#[inline(always)]
-pub(crate) fn recall<'g>(
-    start: Start<'g>,
-    path: &'g [u8],
-    how: How,
-    guard: &'g Guard,
-) -> Option<Result<End<'g>, Stop>> {
-    let from = start.of(path, how.resolve)?;
-    let sb = &**from.mount.superblock();
-    let way = Way { base: from.dentry.id(), path, cred: start.cred, changes: sb.prefixes.changes()? };
-    let hit = sb.paths.find(&way, &sb.dcache, guard)?;
-    let dentry = hit.dentry(guard)?;
-    if cfg!(debug_assertions) {
-        compare(start, &way, hit, guard);
-    }
-    let Some(inode) = dentry.get().inode() else {
-        sb.count_remembered();
-        return Some(Err(Stop::Absent));
-    };
-    if how.follow && inode.kind() == FileType::Symlink || dentry.get().is_mountpoint() {
-        return None;
-    }
-    sb.count_remembered();
-    Some(Ok(End { mount: &from.mount, sb, inode, dentry, hit: Some(hit) }))
-}
-
-/// The same, for a path that the thread does not remember.
+/// What a walk leads to.
 #[inline(never)]
 pub(crate) fn walk<'g>(
     start: Start<'g>,
@@ -285,23 +257,6 @@ pub(crate) fn walk<'g>(
     let end = walk.walk_path(path, if how.follow { Last::Follow } else { Last::Take });
     walk.sb.count_walk(walk.searches, matches!(end, Err(Stop::Fallback)));
     end.map(|_| walk.end())
-}
-
-/// Checks that a path which was remembered to lead to `hit` does so.
-#[cold]
-fn compare<'g>(start: Start<'g>, way: &Way<'g>, hit: Hit<'g>, guard: &'g Guard) {
-    let Ok(mut walk) = RcuWalk::start(start, way.path, Resolve::empty(), guard) else { return };
-    let end = walk.walk(way.path, Last::Take);
-    // Otherwise there is nothing to compare it with.
-    if hit.is_current() && walk.sb.prefixes.changes() == Some(way.changes) {
-        let same = match end {
-            Ok(_) => walk.at.id == hit.id(),
-            Err(Stop::Absent) => walk.absent.is_some_and(|absent| absent.id() == hit.id()),
-            Err(Stop::Fallback) => true,
-            Err(Stop::Failed(_)) => false,
-        };
-        assert!(same, "a remembered path leads {:?} elsewhere", way.cred);
-    }
 }
 
 /// A walk under way, on one mount.
@@ -317,8 +272,6 @@ pub(crate) struct RcuWalk<'g> {
     at: Place<'g>,
     /// The directory of the last component, once that is reached, and the search checks on the way there.
     parent: Option<(Seen<'g, Dentry>, [u64; 2])>,
-    /// The entry that says so, where the walk came upon a name that stands for nothing.
-    absent: Option<Hit<'g>>,
     /// Nothing but names so far.
     plain: bool,
     pub(crate) links: u32,
@@ -356,7 +309,6 @@ impl<'g> RcuWalk<'g> {
             word_decides,
             at,
             parent: None,
-            absent: None,
             plain: true,
             links: 0,
             searches: [0; 2],
@@ -375,32 +327,14 @@ impl<'g> RcuWalk<'g> {
         self.walk_path(path, Last::Leave)
     }
 
-    /// Walks a path by what is remembered of it, where the permission word decides and no rights are just being changed.
+    /// Walks a path, by a prefix of it that is known, where the permission word decides and no rights are changing.
     fn walk_path(&mut self, path: &'g [u8], last: Last) -> Result<Rest, Stop> {
-        let Some(changes) = self.sb.prefixes.changes() else { return self.walk(path, last) };
-        let way = Way { base: self.at.id, path, cred: self.cred, changes };
-        match last {
-            Last::Leave => self.walk_by_prefix(last, way),
-            Last::Take | Last::Follow => self.walk_and_remember_path(last, way),
+        match self.sb.prefixes.changes() {
+            Some(changes) => {
+                self.walk_by_prefix(last, Way { base: self.at.id, path, cred: self.cred, changes })
+            }
+            None => self.walk(path, last),
         }
-    }
-
-    /// Walks a path, and remembers what it led to, or which name on it is known to stand for nothing.
-    #[inline(never)]
-    fn walk_and_remember_path(&mut self, last: Last, way: Way<'g>) -> Result<Rest, Stop> {
-        let rest = self.walk_by_prefix(last, way);
-        let hit = match rest {
-            Ok(Rest { end, .. }) if end == way.path.len() => self.at.hit,
-            Err(Stop::Absent) => self.absent,
-            _ => None,
-        };
-        if let Some(hit) = hit.filter(|_| self.plain)
-            && self.sb.paths.pass(&way)
-            && let Some(kept) = self.sb.dcache.keep(hit)
-        {
-            self.sb.paths.remember(&way, self.searches[1] == 0, kept);
-        }
-        rest
     }
 
     /// Takes the way to the last component from the cache of prefixes, or walks it.
@@ -504,7 +438,6 @@ impl<'g> RcuWalk<'g> {
     #[inline(always)]
     fn arrive(&mut self, hit: Hit<'g>, dentry: Seen<'g, Dentry>, follow: bool) -> Result<(), Stop> {
         let Some(inode) = dentry.get().inode() else {
-            self.absent = Some(hit);
             return Err(Stop::Absent);
         };
         if dentry.get().is_mountpoint() {

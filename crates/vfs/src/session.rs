@@ -244,9 +244,7 @@ impl Session {
     /// whether it [`is_current`](Self::is_current): then it belongs to the file that the path stood for at that moment.
     #[inline(always)]
     pub(crate) fn see<'g>(&'g self, path: &'g [u8], how: How, guard: &'g Guard) -> Result<End<'g>, Stop> {
-        let start = self.start();
-        let known = rcu_walk::recall(start, path, how, guard);
-        known.unwrap_or_else(|| rcu_walk::walk(start, path, how, guard))
+        rcu_walk::walk(self.start(), path, how, guard)
     }
 
     #[inline]

@@ -50,7 +50,6 @@ use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::open_files::gate::Gate;
 use crate::open_files::{OpenFileStats, OpenFiles};
-use crate::path_cache::PathCache;
 use crate::permission::{Checker, SecurityHook};
 use crate::prefix_cache::{Change, PrefixCache};
 
@@ -136,8 +135,6 @@ pub struct CacheStats {
     pub full_searches: u64,
     /// Path walks that were tried without a lock.
     pub rcu_walks: u64,
-    /// Those whose whole path the thread remembered, so that there was nothing to check or to look up.
-    pub remembered_walks: u64,
     /// Those that gave up, because something was not cached or had to be taken into use.
     pub walk_fallbacks: u64,
     /// Those that started again, with references, because the name changed while its attributes were read.
@@ -150,7 +147,6 @@ const FULL_SEARCHES: usize = 1;
 const FALLBACKS: usize = 2;
 const RESTARTS: usize = 3;
 const WALKS: usize = 4;
-const REMEMBERED: usize = 5;
 
 /// A file system in use. Mounts and sessions share it.
 pub struct SuperBlock {
@@ -166,11 +162,10 @@ pub struct SuperBlock {
     /// Directories that changed their parent.
     dir_renames: AtomicU64,
     lookups: AtomicU64,
-    walks: Tally<6>,
+    walks: Tally<5>,
     pub(crate) icache: InodeCache,
     pub(crate) dcache: DentryCache,
     pub(crate) prefixes: PrefixCache,
-    pub(crate) paths: PathCache,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
     pub(crate) chunks: Chunks,
@@ -233,7 +228,6 @@ impl SuperBlock {
             icache,
             dcache,
             prefixes,
-            paths: PathCache::default(),
         }))
     }
 
@@ -341,8 +335,7 @@ impl SuperBlock {
             lookups: self.lookups.load(Ordering::Relaxed),
             fast_searches: walks[FAST_SEARCHES],
             full_searches: walks[FULL_SEARCHES],
-            rcu_walks: walks[WALKS].wrapping_add(walks[REMEMBERED]),
-            remembered_walks: walks[REMEMBERED],
+            rcu_walks: walks[WALKS],
             walk_fallbacks: walks[FALLBACKS],
             walk_restarts: walks[RESTARTS],
         }
@@ -350,24 +343,18 @@ impl SuperBlock {
 
     /// Counts search checks, fast and full, of a walk with references.
     pub(crate) fn count_searches(&self, [fast, full]: [u64; 2]) {
-        self.walks.add([fast, full, 0, 0, 0, 0]);
+        self.walks.add([fast, full, 0, 0, 0]);
     }
 
     /// Counts a walk without a lock.
     #[inline]
     pub(crate) fn count_walk(&self, [fast, full]: [u64; 2], gave_up: bool) {
-        self.walks.add([fast, full, u64::from(gave_up), 0, 1, 0]);
-    }
-
-    /// Counts a walk of a path that the thread remembered.
-    #[inline(always)]
-    pub(crate) fn count_remembered(&self) {
-        self.walks.add([0, 0, 0, 0, 0, 1]);
+        self.walks.add([fast, full, u64::from(gave_up), 0, 1]);
     }
 
     /// Counts a walk that starts again.
     pub(crate) fn count_restart(&self) {
-        self.walks.add([0, 0, 0, 1, 0, 0]);
+        self.walks.add([0, 0, 0, 1, 0]);
     }
 
     pub(crate) fn root(&self) -> &Shared<Dentry> {

@@ -116,7 +116,6 @@ pub(crate) fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
         ("fast_searches", names.fast_searches),
         ("full_searches", names.full_searches),
         ("rcu_walks", names.rcu_walks),
-        ("remembered_walks", names.remembered_walks),
         ("walk_fallbacks", names.walk_fallbacks),
         ("walk_restarts", names.walk_restarts),
         ("files_opened", files.opened),

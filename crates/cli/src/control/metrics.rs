@@ -27,7 +27,6 @@ const COUNTERS: &[(&str, Kind, &str)] = &[
     ("fast_searches", Kind::Total, "Search permissions of directories answered from a cached word."),
     ("full_searches", Kind::Total, "Search permissions of directories computed from mode and ACL."),
     ("rcu_walks", Kind::Total, "Paths that were walked in the cache without a lock."),
-    ("remembered_walks", Kind::Total, "Of these, paths that the thread remembered as a whole."),
     (
         "walk_fallbacks",
         Kind::Total,

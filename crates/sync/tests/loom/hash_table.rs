@@ -130,59 +130,6 @@ fn hash_reclaim_vs_find() {
 }
 
 #[test]
-fn hash_kept_vs_remove() {
-    race(
-        || chain([1, 2]),
-        |table| {
-            let kept = {
-                let guard = pin();
-                find(table, 2, &guard).and_then(|found| table.keep(found))
-            };
-            let Some(kept) = kept else { return };
-            for _ in 0..2 {
-                let guard = pin();
-                if let Some(found) = table.recall(&kept, &guard) {
-                    assert_eq!(found.value().value(), 2);
-                }
-            }
-        },
-        |table| {
-            remove(table, 1);
-            remove(table, 2);
-        },
-        |table| assert!(table.is_empty()),
-    );
-}
-
-#[test]
-fn hash_keep_of_removed() {
-    race(
-        || chain([1, 2]),
-        |table| {
-            let guard = pin();
-            let Some(found) = find(table, 2, &guard) else { return };
-            let kept = table.keep(found);
-            drop(guard);
-            let guard = pin();
-            if let Some(found) = kept.and_then(|kept| table.recall(&kept, &guard)) {
-                assert_eq!(found.value().value(), 2);
-            }
-        },
-        |table| remove(table, 2),
-        |table| {
-            let guard = pin();
-            // What nobody has touched is had again.
-            let kept = find(table, 1, &guard).and_then(|found| table.keep(found)).expect("it stays");
-            assert!(table.recall(&kept, &guard).is_some_and(|found| found.is_live()));
-            table.lock(HASH, &guard).insert(HASH, Poisoned::new(3));
-            assert!(table.recall(&kept, &guard).is_some());
-            remove(table, 3);
-            assert!(table.recall(&kept, &guard).is_none());
-        },
-    );
-}
-
-#[test]
 fn hash_removed_vs_is_live() {
     race(
         || (chain([1]), AtomicU64::new(0)),

@@ -185,20 +185,3 @@ fn a_warm_question_is_one_walk_whatever_the_answer() {
         assert_eq!(after.walk_fallbacks + after.walk_restarts, before.walk_fallbacks + before.walk_restarts);
     }
 }
-
-/// Two threads turn the search check's switch at once. Paths are remembered again when it is on in the end.
-#[test]
-fn paths_are_remembered_after_threads_have_turned_the_switch() {
-    let root = volume();
-    let sb = root.root().superblock().clone();
-    std::thread::scope(|scope| {
-        for first in [false, true] {
-            let sb = &sb;
-            scope.spawn(move || (0..20_000).for_each(|turn| sb.set_fast_search((turn % 2 == 0) == first)));
-        }
-    });
-    sb.set_fast_search(true);
-    let before = sb.stats().remembered_walks;
-    (0..10).for_each(|_| assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular)));
-    assert!(sb.stats().remembered_walks > before, "{:?}", sb.stats());
-}
