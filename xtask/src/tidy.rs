@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const FLOORS: &[(&str, u8)] = &[
     ("extern4-sync", 0),
     ("extern4-disk", 0),
+    ("extern4-measure", 0),
     ("extern4-vfs", 1),
     ("extern4-block", 1),
     ("extern4-jbd2", 2),

@@ -13,7 +13,6 @@ mod cmd;
 mod color;
 mod control;
 mod helper;
-mod json;
 mod mode_change;
 mod mount_table;
 mod names;
@@ -31,6 +30,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use extern4::Cred;
+use extern4_measure::json;
 
 use crate::app::{App, Opening, host_reason};
 use crate::args::Args;

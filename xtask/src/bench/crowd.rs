@@ -4,11 +4,9 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Barrier;
-use std::thread;
-use std::time::Instant;
 
 use extern4::{Session, Volume};
+use extern4_measure::load::Load;
 
 use super::image::Rival;
 use super::row::{Row, Unit};
@@ -35,12 +33,10 @@ impl Bench {
 
     fn two_beside_one(&self, mut row: Row, shared: bool) -> Result<Row> {
         let image = self.fresh("ours.img", "512M", 20_000)?;
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let (two, one) = (create_unlink(&image, 2, shared)?, create_unlink(&image, 1, shared)?);
-            if run > 0 {
-                row.add(two, one);
-            }
-        }
+            Ok((two, one))
+        })?;
         row.set_note(
             "ns of the clock for a file of any thread, two threads beside one, ours both".to_owned(),
         );
@@ -97,26 +93,9 @@ impl Bench {
 
 /// Runs `work` in so many threads, each told which, from the same moment on. Returns the nanoseconds until all have ended.
 pub(super) fn in_threads(threads: u32, work: impl Fn(u32) -> Result<()> + Sync) -> Result<f64> {
-    let barrier = Barrier::new(threads as usize + 1);
-    let (results, took) = thread::scope(|scope| {
-        let spawn = |number| {
-            let (work, barrier) = (&work, &barrier);
-            scope.spawn(move || {
-                barrier.wait();
-                work(number)
-            })
-        };
-        let running: Vec<_> = (0..threads).map(spawn).collect();
-        barrier.wait();
-        let start = Instant::now();
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<()>>| {
-            thread.join().unwrap_or_else(|_| Err("a thread died".to_owned()))
-        };
-        let results: Vec<_> = running.into_iter().map(join).collect();
-        (results, start.elapsed())
-    });
-    results.into_iter().collect::<Result<()>>()?;
-    Ok(took.as_nanos() as f64)
+    let load = Load::of(threads as usize);
+    let done = load.run(|thread| thread as u32, |thread| work(*thread).map(|()| 1), || {})?;
+    Ok(done.wall.as_nanos() as f64)
 }
 
 /// Nanoseconds of the clock for a file that any of the threads makes and removes.

@@ -45,15 +45,13 @@ impl Bench {
         let mut row = Row::faster(name, Unit::Nanoseconds, 5.0);
         let (ours, theirs) =
             (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let our_ns = change.time(&ours)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
             let their_ns = change.time_below(&mount.path)?;
             mount.end()?;
-            if run > 0 {
-                row.add(our_ns, their_ns);
-            }
-        }
+            Ok((our_ns, their_ns))
+        })?;
         row.set_note("one thread, with a journal".to_owned());
         remove([ours, theirs])?;
         Ok(row)
@@ -64,12 +62,10 @@ impl Bench {
     pub(super) fn change_threads(&self, name: &'static str, change: Change, goal: f64) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, goal);
         let image = self.fresh("ours.img", "512M", 20_000)?;
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let (two, one) = (change.time_by(2, &image)?, change.time_by(1, &image)?);
-            if run > 0 {
-                row.add(two, one);
-            }
-        }
+            Ok((two, one))
+        })?;
         row.set_note("files whose inodes stand in one block, ours both".to_owned());
         remove([image])?;
         Ok(row)

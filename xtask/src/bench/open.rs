@@ -4,12 +4,14 @@
 //! the same image, in a process whose root is the mount. Registries of open files are measured by themselves, beside those
 //! that are not in production.
 
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::process::Command;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use extern4::{Cred, Session, Volume};
+use extern4_measure::load::{Load, for_span};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_vfs::open_files::lab::{CpuLists, OneList, Registry, Slabs};
 
@@ -31,13 +33,11 @@ impl Bench {
         let (_volume, session) = self.session()?;
         let mount = Mount::new(Rival::Kernel, self.include()?, &self.folder.join("mnt"))?;
         let mut row = Row::faster("open-close-vs-kernel", Unit::Nanoseconds, 10.0);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let ours = open_close(&session, &[PATH])?;
             let theirs = walk::kernel(Call::Open, mount.path(), PATH)?;
-            if run > 0 {
-                row.add(ours, theirs);
-            }
-        }
+            Ok((ours, theirs))
+        })?;
         Ok(row)
     }
 
@@ -45,12 +45,10 @@ impl Bench {
     pub(super) fn open_close_threads(&self) -> Result<Row> {
         let (_volume, session) = self.session()?;
         let mut row = Row::faster("open-close-2-threads-vs-1", Unit::Nanoseconds, 1.9);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let (two, one) = (open_close(&session, &[PATH, OTHER])?, open_close(&session, &[PATH])?);
-            if run > 0 {
-                row.add(two, one);
-            }
-        }
+            Ok((two, one))
+        })?;
         row.set_note("two threads, one session, two files".to_owned());
         Ok(row)
     }
@@ -83,16 +81,14 @@ impl Bench {
     pub(super) fn open_handed_over(&self) -> Result<Row> {
         let mut row = Row::faster("open-1-close-3-vs-one-lock", Unit::Nanoseconds, 1.0);
         let (mut lists, mut alone) = (f64::INFINITY, [f64::INFINITY; 3]);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let ours = hand_over::<Slabs<AtomicU64>>();
             let rival = hand_over::<OneList<AtomicU64>>();
             lists = lists.min(hand_over::<CpuLists<AtomicU64>>());
             let now = [alone_in::<Slabs<_>>(), alone_in::<OneList<_>>(), alone_in::<CpuLists<_>>()];
             alone = std::array::from_fn(|index| alone[index].min(now[index]));
-            if run > 0 {
-                row.add(ours, rival);
-            }
-        }
+            Ok((ours, rival))
+        })?;
         let [slabs, one, cpus] = alone;
         row.set_note(format!(
             "per-CPU lists {lists:.0} ns; each thread closing what it opens: slabs {slabs:.1}, one list {one:.1}, per-CPU lists {cpus:.1} ns"
@@ -109,23 +105,9 @@ impl Bench {
 
 /// Nanoseconds of the clock for one open and close of any thread, a thread for each path.
 fn open_close(session: &Session, paths: &[&str]) -> Result<f64> {
-    let duration = Duration::from_secs_f64(SECONDS);
-    let work = |path: &str| -> Result<u64> {
-        let (start, mut ops) = (Instant::now(), 0);
-        while start.elapsed() < duration {
-            for _ in 0..BATCH {
-                drop(session.open(black_box(path)).map_err(|e| e.to_string())?);
-            }
-            ops += BATCH;
-        }
-        Ok(ops)
-    };
-    let start = Instant::now();
-    let ops = std::thread::scope(|scope| {
-        let workers: Vec<_> = paths.iter().map(|path| scope.spawn(|| work(path))).collect();
-        workers.into_iter().map(|worker| worker.join().expect("no panic")).sum::<Result<u64>>()
-    })?;
-    Ok(start.elapsed().as_nanos() as f64 / ops as f64)
+    let open = |path: &str| session.open(black_box(path)).map(|_| 1).map_err(|e| e.to_string());
+    let work = |path: &mut &str| for_span(Duration::from_secs_f64(SECONDS), BATCH, |_| open(path));
+    Ok(Load::of(paths.len()).run(|thread| paths[thread], work, || {})?.nanos())
 }
 
 fn add<R: Registry<AtomicU64>>(registry: &R, value: u64) -> R::Ticket {
@@ -159,16 +141,12 @@ fn hand_over<R: Registry<AtomicU64, Ticket: Send>>() -> f64 {
 fn alone_in<R: Registry<AtomicU64>>() -> f64 {
     const RECORDS: u64 = 1 << 20;
     let registry = &R::default();
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(move || {
-                for n in 0..RECORDS {
-                    let ticket = add(registry, n);
-                    registry.remove(&ticket, |_| ());
-                }
-            });
+    let work = |_: &mut ()| {
+        for n in 0..RECORDS {
+            registry.remove(&add(registry, n), |_| ());
         }
-    });
-    start.elapsed().as_nanos() as f64 / (2 * RECORDS) as f64
+        Ok::<_, Infallible>(RECORDS)
+    };
+    let Ok(done) = Load::of(2).run(|_| (), work, || {});
+    done.nanos()
 }

@@ -17,16 +17,14 @@ impl Bench {
         };
         let place = format!("{}:/share", self.share()?.display());
         let mut row = Row::faster(name, Unit::Milliseconds, goal);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let ours = time(Command::new(self.extern4()?).arg("find").arg(&place))?;
             // Mounted anew each time, so that its inode and dentry caches are as cold as ours.
             let mount = Mount::new(rival, self.share()?, &self.folder.join("mnt"))?;
             let theirs = time(Command::new("find").arg(mount.path().join("share")))?;
             drop(mount);
-            if run > 0 {
-                row.add(ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3);
-            }
-        }
+            Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
+        })?;
         Ok(row)
     }
 
@@ -36,28 +34,24 @@ impl Bench {
         let mount = Mount::new(Rival::Kernel, self.share()?, &self.folder.join("mnt"))?;
         let place = format!("{}:/big", self.share()?.display());
         let mut row = Row::faster("cat-1gib-vs-kernel", Unit::Milliseconds, 0.9);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let ours = time_piped(Command::new(self.extern4()?).arg("cat").arg(&place))?;
             let theirs = time_piped(Command::new("cat").arg(mount.path().join("big")))?;
-            if run > 0 {
-                row.add(ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3);
-            }
-        }
+            Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
+        })?;
         Ok(row)
     }
 
     /// Opening the image in process.
     pub(super) fn open(&self) -> Result<Row> {
         let mut row = Row::below("open-20gb-time", Unit::Milliseconds, 5.0);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let start = Instant::now();
             let volume = extern4::Volume::open(self.share()?).map_err(|e| e.to_string())?;
             let took = start.elapsed();
             drop(volume);
-            if run > 0 {
-                row.add(took.as_secs_f64() * 1e3, 5.0);
-            }
-        }
+            Ok((took.as_secs_f64() * 1e3, 5.0))
+        })?;
         Ok(row)
     }
 
@@ -73,13 +67,11 @@ impl Bench {
     /// A check of everything, beside e2fsck's.
     pub(super) fn check(&self) -> Result<Row> {
         let mut row = Row::faster("check-vs-e2fsck", Unit::Milliseconds, 1.0);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let ours = time(Command::new(self.extern4()?).arg("check").arg(self.share()?))?;
             let theirs = time(Command::new("e2fsck").arg("-fn").arg(self.share()?))?;
-            if run > 0 {
-                row.add(ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3);
-            }
-        }
+            Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
+        })?;
         Ok(row)
     }
 }

@@ -3,6 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
+use extern4_measure::figures::Figures;
+use extern4_measure::json;
+use extern4_measure::machine::Machine;
+use extern4_measure::rounds::interleave;
+use extern4_measure::verdict::Goal;
+
 use super::Result;
 
 /// What a figure counts.
@@ -43,37 +49,43 @@ impl fmt::Display for Unit {
 pub(crate) struct Row {
     name: &'static str,
     unit: Unit,
-    goal: f64,
-    /// The goal is a ratio rival / ours to reach; otherwise a figure of ours to stay below.
-    against_rival: bool,
-    ours: Vec<f64>,
-    rival: Vec<f64>,
+    /// A ratio rival / ours to reach, or a figure of ours to stay below.
+    goal: Goal,
+    ours: Figures,
+    rival: Figures,
     note: String,
 }
 
 impl Row {
     /// A goal to be at least `goal` times as fast as a rival.
     pub(crate) fn faster(name: &'static str, unit: Unit, goal: f64) -> Self {
-        Self {
-            name,
-            unit,
-            goal,
-            against_rival: true,
-            ours: Vec::new(),
-            rival: Vec::new(),
-            note: String::new(),
-        }
+        Self::new(name, unit, Goal::AtLeast(goal))
     }
 
     /// A goal to need at most `goal` of something.
     pub(crate) fn below(name: &'static str, unit: Unit, goal: f64) -> Self {
-        Self { against_rival: false, ..Self::faster(name, unit, goal) }
+        Self::new(name, unit, Goal::AtMost(goal))
+    }
+
+    fn new(name: &'static str, unit: Unit, goal: Goal) -> Self {
+        Self { name, unit, goal, ours: Figures::default(), rival: Figures::default(), note: String::new() }
+    }
+
+    /// Takes our figure and the rival's in each of so many rounds, after one that does not count.
+    pub(crate) fn rounds(
+        &mut self,
+        rounds: usize,
+        mut take: impl FnMut() -> Result<(f64, f64)>,
+    ) -> Result<()> {
+        let taken = interleave(rounds, 1, |_| take())?;
+        taken.into_iter().flatten().for_each(|(ours, rival)| self.add(ours, rival));
+        Ok(())
     }
 
     /// Adds the figures of one run.
     pub(crate) fn add(&mut self, ours: f64, rival: f64) {
-        self.ours.push(ours);
-        self.rival.push(rival);
+        self.ours.0.push(ours);
+        self.rival.0.push(rival);
     }
 
     /// Says something beside the figures: one sentence without quotation marks.
@@ -83,27 +95,16 @@ impl Row {
 
     /// The median over the runs of how often ours goes into the rival's, each pair measured back to back.
     pub(crate) fn ratio(&self) -> f64 {
-        median(self.rival.iter().zip(&self.ours).map(|(rival, ours)| rival / ours))
-    }
-
-    /// The ratio as it is written; what needs nothing at all goes into everything without end.
-    fn ratio_text(&self, suffix: &str) -> String {
-        let ratio = self.ratio();
-        match (ratio.is_finite(), suffix) {
-            (true, "") => ratio.to_string(),
-            (true, _) => format!("{ratio:.2}{suffix}"),
-            (false, "") => "null".to_owned(),
-            (false, _) => "-".to_owned(),
-        }
+        self.rival.ratio(&self.ours).unwrap_or(f64::NAN)
     }
 
     /// Whether the goal is met.
     pub(crate) fn met(&self) -> bool {
-        if self.against_rival {
-            self.ratio() >= self.goal
-        } else {
-            median(self.ours.iter().copied()) <= self.goal
-        }
+        self.goal.is_met(if self.is_ratio() { self.ratio() } else { median(&self.ours) })
+    }
+
+    fn is_ratio(&self) -> bool {
+        matches!(self.goal, Goal::AtLeast(_))
     }
 
     /// The line above the rows.
@@ -117,42 +118,43 @@ impl Row {
     /// Writes the row to `NAME.json` in `folder`.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(format!("{}.json", self.name));
-        let (ours, rival) = (Spread::of(&self.ours), Spread::of(&self.rival));
-        let text = format!(
-            "{{\"name\":\"{}\",\"ours\":{},\"rival\":{},\"unit\":\"{}\",\"ratio\":{},\"goal\":{},\"met\":{},\
-             \"ours_min\":{},\"ours_max\":{},\"rival_min\":{},\"rival_max\":{},\"runs\":{},\"note\":\"{}\"}}\n",
-            self.name,
-            ours.median,
-            rival.median,
-            self.unit,
-            self.ratio_text(""),
-            self.goal,
-            self.met(),
-            ours.min,
-            ours.max,
-            rival.min,
-            rival.max,
-            self.ours.len(),
-            self.note
-        );
+        let (Goal::AtLeast(goal) | Goal::AtMost(goal)) = self.goal;
+        let text = json::line(|object| {
+            object.text("name", self.name);
+            object.text("unit", &self.unit.to_string());
+            object.number("ratio", self.ratio());
+            object.raw("goal", goal);
+            object.raw("met", self.met());
+            for (side, figures) in [("ours", &self.ours), ("rival", &self.rival)] {
+                let (min, max) = figures.range().unzip();
+                object.number(side, median(figures));
+                object.maybe(&format!("{side}_min"), min);
+                object.maybe(&format!("{side}_max"), max);
+            }
+            object.raw("runs", self.ours.0.len());
+            object.object("machine", |item| Machine::this().write(item));
+            object.text("note", &self.note);
+        });
         std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
     }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (ours, rival) = (Spread::of(&self.ours), Spread::of(&self.rival));
-        let goal = if self.against_rival { format!(">={}x", self.goal) } else { format!("<={}", self.goal) };
+        let goal = format!("{}{}", self.goal, if self.is_ratio() { "x" } else { "" });
+        // What needs nothing at all goes into everything without end.
+        let ratio = Some(self.ratio()).filter(|ratio| ratio.is_finite());
+        let ratio = ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}x"));
         write!(
             f,
             "{:<46} {:>10.2} {:>17} {:>10.2} {:>17} {:>6} {:>7} {:>7}  {}{}",
             self.name,
-            ours.median,
-            ours.range(),
-            rival.median,
-            rival.range(),
+            median(&self.ours),
+            range(&self.ours),
+            median(&self.rival),
+            range(&self.rival),
             self.unit.to_string(),
-            self.ratio_text("x"),
+            ratio,
             goal,
             if self.met() { "yes" } else { "NO" },
             if self.note.is_empty() { String::new() } else { format!("  ({})", self.note) }
@@ -160,30 +162,14 @@ impl fmt::Display for Row {
     }
 }
 
-struct Spread {
-    min: f64,
-    median: f64,
-    max: f64,
+/// The median, or no number without a figure.
+fn median(figures: &Figures) -> f64 {
+    figures.median().unwrap_or(f64::NAN)
 }
 
-impl Spread {
-    fn of(figures: &[f64]) -> Self {
-        Self {
-            min: figures.iter().copied().fold(f64::INFINITY, f64::min),
-            median: median(figures.iter().copied()),
-            max: figures.iter().copied().fold(0.0, f64::max),
-        }
-    }
-
-    fn range(&self) -> String {
-        format!("({:.2}..{:.2})", self.min, self.max)
-    }
-}
-
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+fn range(figures: &Figures) -> String {
+    let (min, max) = figures.range().unwrap_or((f64::NAN, f64::NAN));
+    format!("({min:.2}..{max:.2})")
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Rows of the search check that a walk makes in every directory, on a path of many of them in memory: as walks go, which
 //! remember the way, and component by component, where the check alone makes the difference.
 
-use std::process::Command;
 use std::time::Instant;
 
+use extern4_measure::callgrind;
 use extern4_vfs::{How, Session};
 
 use super::row::{Row, Unit};
@@ -95,19 +95,7 @@ fn instructions(check: &str, path: &str) -> Result<f64> {
 
 /// Instructions of a whole run of [`search_loop`].
 fn collected(check: &str, path: &str, walks: u32) -> Result<f64> {
-    let this = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    command.arg(this).args(["search-loop", check, path, &walks.to_string()]);
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(format!("{command:?}: {text}"));
-    }
-    let figure = text.lines().find_map(|line| line.split_once("Collected :"));
-    figure
-        .and_then(|(_, figure)| figure.trim().parse().ok())
-        .ok_or_else(|| format!("{command:?} counts nothing: {text}"))
+    Ok(callgrind::run(&["search-loop", check, path, &walks.to_string()], None)?.0)
 }
 
 /// The hidden subcommand `search-loop fast|full PATH WALKS`: walks in memory, for a tool that counts what that costs.

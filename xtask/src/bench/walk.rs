@@ -36,37 +36,31 @@ impl Bench {
     fn beside_the_kernel(&self, name: &'static str, path: &str, options: &[&str]) -> Result<Row> {
         let mount = Mount::new(Rival::Kernel, self.include()?, &self.folder.join("mnt"))?;
         let mut row = Row::faster(name, Unit::Nanoseconds, 15.0);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let ours = self.ours(path, 1, options)?.ns;
             let theirs = kernel(Call::Stat, mount.path(), path)?;
-            if run > 0 {
-                row.add(ours, theirs);
-            }
-        }
+            Ok((ours, theirs))
+        })?;
         Ok(row)
     }
 
     /// Two threads beside one: nanoseconds of the clock for an operation of any thread.
     pub(super) fn walk_threads(&self) -> Result<Row> {
         let mut row = Row::faster("walk-2-threads-vs-1", Unit::Nanoseconds, 1.9);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let (two, one) = (self.ours(PATH, 2, &[])?.ns, self.ours(PATH, 1, &[])?.ns);
-            if run > 0 {
-                row.add(two, one);
-            }
-        }
+            Ok((two, one))
+        })?;
         Ok(row)
     }
 
     pub(super) fn walk_rust_fs_ext4(&self) -> Result<Row> {
         let mut row = Row::faster("walk-2-threads-vs-rust-fs-ext4", Unit::Nanoseconds, 60.0);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let ours = self.ours(PATH, 2, &[])?.ns;
             let theirs = rival::stat(self.include()?, PATH, 2, Duration::from_secs_f64(SECONDS))?;
-            if run > 0 {
-                row.add(ours, theirs);
-            }
-        }
+            Ok((ours, theirs))
+        })?;
         row.set_note("two threads on one instance of it".to_owned());
         Ok(row)
     }

@@ -41,15 +41,13 @@ impl Bench {
         let mut row = Row::faster("create-unlink-vs-kernel", Unit::Nanoseconds, 5.0);
         let (ours, theirs) =
             (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
-        for run in 0..=RUNS {
+        row.rounds(RUNS, || {
             let our_ns = create_unlink(&ours)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
             let their_ns = create_unlink_below(&mount.path)?;
             mount.end()?;
-            if run > 0 {
-                row.add(our_ns, their_ns);
-            }
-        }
+            Ok((our_ns, their_ns))
+        })?;
         row.set_note("one thread, with a journal; an earlier goal, 3x, is inside this one".to_owned());
         remove([ours, theirs])?;
         Ok(row)
@@ -59,13 +57,11 @@ impl Bench {
     pub(super) fn create_unlink_rust_fs_ext4(&self) -> Result<Row> {
         let mut row = Row::faster("create-unlink-vs-rust-fs-ext4", Unit::Nanoseconds, 100.0);
         let image = self.fresh("ours.img", "512M", 20_000)?;
-        for run in 0..=LONG_RUNS {
+        row.rounds(LONG_RUNS, || {
             let ours = create_unlink(&image)?;
             let theirs = create_unlink_rust_fs_ext4(&image)?;
-            if run > 0 {
-                row.add(ours, theirs);
-            }
-        }
+            Ok((ours, theirs))
+        })?;
         row.set_note("one image, in turn, each in this process".to_owned());
         remove([image])?;
         Ok(row)
@@ -129,7 +125,7 @@ impl Bench {
         if len == 0 {
             return Err("there is not enough free space on the disk for a large file".to_owned());
         }
-        for run in 0..=LONG_RUNS {
+        row.rounds(LONG_RUNS, || {
             let image = self.fresh("ours.img", "6G", 20_000)?;
             let ours = write_large(&image, len)?;
             remove([image])?;
@@ -138,10 +134,8 @@ impl Bench {
             let theirs = write_large_below(&mount.path, len)?;
             mount.end()?;
             remove([image])?;
-            if run > 0 {
-                row.add(ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3);
-            }
-        }
+            Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
+        })?;
         if len < LARGE_BYTES {
             row.set_note(format!("{} GiB, for the disk is short", len >> 30));
         }

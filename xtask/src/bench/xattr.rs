@@ -3,12 +3,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Instant;
 
 use extern4::{OpenFlags, Volume, XattrFlags};
 use extern4_sync::mbcache::MbCache;
 
+use super::crowd::in_threads;
 use super::image::Rival;
 use super::row::{Row, Unit};
 use super::write::{Mounted, directory, open, remove};
@@ -36,15 +35,13 @@ impl Bench {
         let mut row = Row::faster(name, Unit::Nanoseconds, 1.0);
         let (ours, theirs) =
             (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
-        for run in 0..=CELL_RUNS {
+        row.rounds(CELL_RUNS, || {
             let our_ns = set_all(&ours, cell)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
             let their_ns = set_all_below(&mount.path, cell)?;
             mount.end()?;
-            if run > 0 {
-                row.add(our_ns, their_ns);
-            }
-        }
+            Ok((our_ns, their_ns))
+        })?;
         row.set_note("time of one attribute in all threads together".to_owned());
         remove([ours, theirs])?;
         Ok(row)
@@ -114,25 +111,12 @@ fn value(number: u32) -> [u8; VALUE_BYTES] {
 /// Runs `set` in each thread, told which, which file and with which value, and returns the nanoseconds of one.
 fn timed(cell: Cell, set: impl Fn(u32, usize, &[u8]) -> Result<()> + Sync) -> Result<f64> {
     let sets = SETS / cell.threads;
-    let work = |thread: u32| {
+    let ns = in_threads(cell.threads, |thread| {
         let mut random = Random(thread.into());
-        for at in 0..sets {
-            set(thread, (at % cell.files) as usize, &value(random.next() % cell.values))?;
-        }
-        Ok::<_, String>(())
-    };
-    let start = Instant::now();
-    let results: Vec<_> = thread::scope(|scope| {
-        let spawn = |thread| scope.spawn(move || work(thread));
-        let threads: Vec<_> = (0..cell.threads).map(spawn).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread died".to_owned())))
-            .collect()
-    });
-    let took = start.elapsed();
-    results.into_iter().collect::<Result<()>>()?;
-    Ok(took.as_nanos() as f64 / f64::from(sets * cell.threads))
+        (0..sets)
+            .try_for_each(|at| set(thread, (at % cell.files) as usize, &value(random.next() % cell.values)))
+    })?;
+    Ok(ns / f64::from(sets * cell.threads))
 }
 
 /// The files of each thread, by their paths in the volume.

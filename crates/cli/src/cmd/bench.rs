@@ -8,8 +8,10 @@ mod walk;
 use std::io;
 
 use clap::Subcommand;
+use extern4_measure::load::Done;
 
 use crate::app::{App, Opening};
+use crate::json::Object;
 use crate::status::Status;
 
 #[derive(clap::Args)]
@@ -49,4 +51,17 @@ fn seconds(text: &str) -> Result<f64, String> {
     } else {
         Err("between 0.001 and 86400".to_owned())
     }
+}
+
+/// Writes what threads that do one operation over and over found.
+fn write(done: &Done, threads: u32, object: &mut Object<'_>) {
+    object.raw("ops_per_s", format_args!("{:.0}", done.per_second()));
+    object.raw("ns_per_op", format_args!("{:.1}", done.nanos() * f64::from(threads)));
+    object.raw("allocs_per_op", format_args!("{:.4}", done.allocations_per_op()));
+}
+
+/// The same in words: how often, how long each takes in its thread, and its allocations.
+fn sentence(done: &Done, threads: u32) -> String {
+    let (each, allocations) = (done.nanos() * f64::from(threads), done.allocations_per_op());
+    format!("{:.0} operations/s, {each:.1} ns each, {allocations:.4} allocations each", done.per_second())
 }

@@ -5,16 +5,8 @@
 
 use std::borrow::Cow;
 
+pub(crate) use extern4_measure::json::is_printable;
 use unicode_width::UnicodeWidthChar;
-
-/// Whether a character may reach a terminal: no control characters, none that change the direction of the text or
-/// stay invisible.
-pub(crate) fn is_printable(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
 
 fn is_plain(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))

@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use extern4::{OpenFlags, Session, XattrFlags};
+use extern4_measure::load::{Done, Load, for_span};
 use extern4_sync::allocations;
 
 use super::copy;
@@ -68,13 +68,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What a run measured.
-struct Measured {
-    ops: u64,
-    allocations: u64,
-    elapsed: Duration,
-}
-
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if app.refuses_opening("a copy of the image is measured") {
         return Ok(());
@@ -102,9 +95,9 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let measured = measure(args, &session);
     drop(session);
     let closed = volume.close();
-    match measured.and_then(|measured| closed.map(|()| measured)) {
-        Ok(measured) => {
-            let text = if args.json { measured.json(args) } else { measured.people(args) };
+    match measured.and_then(|done| closed.map(|()| done)) {
+        Ok(done) => {
+            let text = if args.json { json(&done, args) } else { people(&done, args) };
             io::Write::write_all(&mut io::stdout(), text.as_bytes())?;
         }
         Err(error) => app.error(place, &error),
@@ -123,7 +116,7 @@ fn copy(image: &Path) -> io::Result<File> {
     Ok(to)
 }
 
-fn measure(args: &Args, session: &Session) -> extern4::Result<Measured> {
+fn measure(args: &Args, session: &Session) -> extern4::Result<Done> {
     let base = session.at(&args.place.path)?;
     let top = ".extern4-bench";
     base.create_dir(top)?;
@@ -136,31 +129,9 @@ fn measure(args: &Args, session: &Session) -> extern4::Result<Measured> {
         }
         workers.push(Worker::new(args.op, base.at(&directory)?, thread)?);
     }
-    let (barrier, duration) = (Barrier::new(workers.len() + 1), Duration::from_secs_f64(args.seconds));
-    let (counts, elapsed) = std::thread::scope(|scope| {
-        let running: Vec<_> = workers
-            .into_iter()
-            .map(|worker| {
-                let barrier = &barrier;
-                scope.spawn(move || {
-                    barrier.wait();
-                    worker.run(duration)
-                })
-            })
-            .collect();
-        barrier.wait();
-        let start = Instant::now();
-        let counts: Vec<_> =
-            running.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect();
-        (counts, start.elapsed())
-    });
-    let mut measured = Measured { ops: 0, allocations: 0, elapsed };
-    for count in counts {
-        let (ops, allocated) = count?;
-        measured.ops += ops;
-        measured.allocations += allocated;
-    }
-    Ok(measured)
+    let duration = Duration::from_secs_f64(args.seconds);
+    let load = Load::counting(workers.len(), allocations::of_this_thread);
+    load.run(|thread| &workers[thread], |worker| worker.run(duration), || {})
 }
 
 /// One thread's work.
@@ -183,19 +154,11 @@ impl Worker {
         Ok(Self { op, directory, file, other, open })
     }
 
-    /// Does it until the time is up; tells how often, and how many allocations that took.
-    fn run(&self, duration: Duration) -> extern4::Result<(u64, u64)> {
-        let (start, before) = (Instant::now(), allocations::of_this_thread());
-        let mut ops = 0;
-        while start.elapsed() < duration {
-            // What makes things durable takes long enough to look at the time each time.
-            let batch = if matches!(self.op, Op::Fsync | Op::CreateWriteFsync) { 1 } else { BATCH };
-            for turn in ops..ops + batch {
-                self.step(turn % 2 == 1)?;
-            }
-            ops += batch;
-        }
-        Ok((ops, allocations::of_this_thread() - before))
+    /// Does it until the time is up; says how often.
+    fn run(&self, duration: Duration) -> extern4::Result<u64> {
+        // What makes things durable takes long enough to look at the time each time.
+        let batch = if matches!(self.op, Op::Fsync | Op::CreateWriteFsync) { 1 } else { BATCH };
+        for_span(duration, batch, |turn| self.step(turn % 2 == 1).map(|()| 1))
     }
 
     fn step(&self, odd: bool) -> extern4::Result<()> {
@@ -231,42 +194,21 @@ impl Worker {
     }
 }
 
-impl Measured {
-    fn ops_per_s(&self) -> f64 {
-        self.ops as f64 / self.elapsed.as_secs_f64()
-    }
+/// For scripts.
+fn json(done: &Done, args: &Args) -> String {
+    json::line(|object| {
+        object.text("op", &name(args.op));
+        object.raw("threads", args.threads);
+        object.raw("shared", args.shared);
+        super::write(done, args.threads, object);
+    })
+}
 
-    /// Nanoseconds that a thread takes for an operation.
-    fn ns_per_op(&self, threads: u32) -> f64 {
-        self.elapsed.as_nanos() as f64 * f64::from(threads) / self.ops as f64
-    }
-
-    fn allocs_per_op(&self) -> f64 {
-        self.allocations as f64 / self.ops as f64
-    }
-
-    fn json(&self, args: &Args) -> String {
-        json::line(|object| {
-            object.text("op", &name(args.op));
-            object.raw("threads", args.threads);
-            object.raw("shared", args.shared);
-            object.raw("ops_per_s", format_args!("{:.0}", self.ops_per_s()));
-            object.raw("ns_per_op", format_args!("{:.1}", self.ns_per_op(args.threads)));
-            object.raw("allocs_per_op", format_args!("{:.4}", self.allocs_per_op()));
-        })
-    }
-
-    fn people(&self, args: &Args) -> String {
-        format!(
-            "{}, {}{}: {:.0} operations/s, {:.1} ns each, {:.4} allocations each\n",
-            name(args.op),
-            counted(args.threads, "thread", "threads"),
-            if args.shared { " in one directory" } else { "" },
-            self.ops_per_s(),
-            self.ns_per_op(args.threads),
-            self.allocs_per_op(),
-        )
-    }
+/// For people.
+fn people(done: &Done, args: &Args) -> String {
+    let place = if args.shared { " in one directory" } else { "" };
+    let threads = counted(args.threads, "thread", "threads");
+    format!("{}, {threads}{place}: {}\n", name(args.op), super::sentence(done, args.threads))
 }
 
 /// The operation as the command line has it.

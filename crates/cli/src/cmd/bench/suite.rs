@@ -10,7 +10,6 @@
 //!
 //! Where there can be no copy, or the volume cannot be written, what only reads is measured on the image itself, opened for reading.
 
-mod figures;
 mod kernel;
 mod measure;
 mod progress;
@@ -89,7 +88,7 @@ impl Args {
     /// How many threads, from few to many.
     fn threads(&self) -> Vec<u32> {
         let mut threads = if self.threads.is_empty() {
-            vec![1, report::cpu_count().min(256)]
+            vec![1, extern4_measure::machine::cpu_count().min(256)]
         } else {
             self.threads.clone()
         };

@@ -1,9 +1,10 @@
 //! `bench walk`: the attributes of one path, over and over, in process.
 
 use std::io::{self, Write as _};
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use extern4::Session;
+use extern4_measure::load::{Done, Load, for_span};
 use extern4_sync::allocations;
 
 use crate::app::{App, Target};
@@ -41,9 +42,7 @@ const BATCH: u64 = 256;
 struct Measured {
     threads: u32,
     missing: bool,
-    ops: u64,
-    allocations: u64,
-    elapsed: Duration,
+    done: Done,
     /// Walks that began again, or went on with references.
     restarts: u64,
     fast_exec_hit_rate: Option<f64>,
@@ -79,7 +78,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 /// Gets the attributes; true if the file is there or not as it should be.
-fn look_up(session: &extern4::Session, path: &std::path::Path, missing: bool) -> extern4::Result<bool> {
+fn look_up(session: &Session, path: &std::path::Path, missing: bool) -> extern4::Result<bool> {
     if missing {
         return session.exists(path).map(|exists| !exists);
     }
@@ -90,87 +89,36 @@ fn look_up(session: &extern4::Session, path: &std::path::Path, missing: bool) ->
 }
 
 fn walk(target: &Target, threads: u32, missing: bool, duration: Duration) -> extern4::Result<Measured> {
-    let barrier = Barrier::new(threads as usize + 1);
+    let (session, path) = (target.session(), target.path());
     let before = target.volume.volume.cache_stats();
-    let (counts, elapsed) = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                let session = target.session().clone();
-                let (barrier, path) = (&barrier, target.path());
-                scope.spawn(move || {
-                    barrier.wait();
-                    stat(&session, path, missing, duration)
-                })
-            })
-            .collect();
-        barrier.wait();
-        let start = Instant::now();
-        let counts: Vec<_> =
-            workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect();
-        (counts, start.elapsed())
-    });
+    let stat = |session: &mut Session| {
+        for_span(duration, BATCH, |_| {
+            std::hint::black_box(look_up(session, path, missing)?);
+            Ok(1)
+        })
+    };
+    let load = Load::counting(threads as usize, allocations::of_this_thread);
+    let done = load.run(|_| session.clone(), stat, || {})?;
     let after = target.volume.volume.cache_stats();
-    let (mut ops, mut allocated) = (0, 0);
-    for count in counts {
-        let (thread_ops, thread_allocations) = count?;
-        ops += thread_ops;
-        allocated += thread_allocations;
-    }
     let fast = after.fast_searches.saturating_sub(before.fast_searches);
     let full = after.full_searches.saturating_sub(before.full_searches);
     Ok(Measured {
         threads,
         missing,
-        ops,
-        allocations: allocated,
-        elapsed,
+        done,
         restarts: (after.walk_restarts - before.walk_restarts)
             + (after.walk_fallbacks - before.walk_fallbacks),
         fast_exec_hit_rate: (fast + full > 0).then(|| fast as f64 / (fast + full) as f64),
     })
 }
 
-/// One thread's work: its operations and allocations.
-fn stat(
-    session: &extern4::Session,
-    path: &std::path::Path,
-    missing: bool,
-    duration: Duration,
-) -> extern4::Result<(u64, u64)> {
-    let start = Instant::now();
-    let before = allocations::of_this_thread();
-    let mut ops = 0;
-    while start.elapsed() < duration {
-        for _ in 0..BATCH {
-            std::hint::black_box(look_up(session, path, missing)?);
-        }
-        ops += BATCH;
-    }
-    Ok((ops, allocations::of_this_thread() - before))
-}
-
 impl Measured {
-    fn ops_per_s(&self) -> f64 {
-        self.ops as f64 / self.elapsed.as_secs_f64()
-    }
-
-    /// Nanoseconds that a thread takes for an operation.
-    fn ns_per_op(&self) -> f64 {
-        self.elapsed.as_nanos() as f64 * f64::from(self.threads) / self.ops as f64
-    }
-
-    fn allocs_per_op(&self) -> f64 {
-        self.allocations as f64 / self.ops as f64
-    }
-
     fn json(&self) -> String {
         json::line(|object| {
             object.text("op", "walk");
             object.raw("threads", self.threads);
             object.raw("missing", self.missing);
-            object.raw("ops_per_s", format_args!("{:.0}", self.ops_per_s()));
-            object.raw("ns_per_op", format_args!("{:.1}", self.ns_per_op()));
-            object.raw("allocs_per_op", format_args!("{:.4}", self.allocs_per_op()));
+            super::write(&self.done, self.threads, object);
             object.maybe("fast_exec_hit_rate", self.fast_exec_hit_rate.map(|rate| format!("{rate:.4}")));
             object.raw("restarts", self.restarts);
         })
@@ -178,12 +126,10 @@ impl Measured {
 
     fn people(&self) -> String {
         format!(
-            "walk{}, {}: {:.0} operations/s, {:.1} ns each, {:.4} allocations each, {}{}\n",
+            "walk{}, {}: {}, {}{}\n",
             if self.missing { " to a missing file" } else { "" },
             counted(self.threads, "thread", "threads"),
-            self.ops_per_s(),
-            self.ns_per_op(),
-            self.allocs_per_op(),
+            super::sentence(&self.done, self.threads),
             counted(self.restarts, "restart", "restarts"),
             self.fast_exec_hit_rate
                 .map_or_else(String::new, |rate| format!(", {:.1} % of search checks fast", rate * 100.0)),

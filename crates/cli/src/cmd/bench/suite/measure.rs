@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
+
+use extern4_measure::load;
 
 use super::Result;
 use super::stop::Stop;
@@ -139,16 +139,17 @@ impl Measure {
     /// So many of its unit a second, in `tree`.
     pub(super) fn rate<T: Tree>(self, tree: &T, subjects: &Subjects, load: Load, stop: &Stop) -> Result<f64> {
         let duration = if self == Self::Write { Duration::ZERO } else { load.duration };
-        let (count, took) = in_threads(load.threads, |thread| {
-            let work = Worker { subjects, thread, load };
+        let begin = |thread: usize| Worker { subjects, thread: thread as u32, load };
+        let work = |worker: &mut Worker<'_>| {
             let until = Until { start: Instant::now(), duration, stop };
-            work.run(self, tree, &until)
-        })?;
+            worker.run(self, tree, &until)
+        };
+        let done = load::Load::of(load.threads as usize).run(begin, work, || {})?;
         if self == Self::Write {
             (0..load.threads).try_for_each(|thread| tree.remove(&subjects.own(thread, "large")))?;
         }
         let unit = if self.unit() == Unit::Mebibytes { f64::from(1 << 20) } else { 1.0 };
-        Ok(count as f64 / unit / took.as_secs_f64())
+        Ok(done.per_second() / unit)
     }
 }
 
@@ -243,28 +244,4 @@ impl Worker<'_> {
         let (thread, threads) = (u64::from(self.thread), u64::from(self.load.threads));
         bytes * thread / threads..bytes * (thread + 1) / threads
     }
-}
-
-/// Has `work` done by so many threads that begin together; how much it was in all, and how long it took from when the first began until
-/// the last was done.
-fn in_threads(threads: u32, work: impl Fn(u32) -> Result<u64> + Sync) -> Result<(u64, Duration)> {
-    let barrier = Barrier::new(threads as usize);
-    let done = thread::scope(|scope| {
-        let run = |thread| {
-            let (work, barrier) = (&work, &barrier);
-            scope.spawn(move || {
-                barrier.wait();
-                let start = Instant::now();
-                work(thread).map(|count| (count, start, Instant::now()))
-            })
-        };
-        let running: Vec<_> = (0..threads).map(run).collect();
-        let done = running.into_iter().map(|worker| worker.join().expect("a worker does not panic"));
-        done.collect::<Vec<_>>()
-    });
-    let done = done.into_iter().collect::<Result<Vec<_>>>()?;
-    let start = done.iter().map(|(_, start, _)| *start).min();
-    let end = done.iter().map(|(.., end)| *end).max();
-    let took = end.zip(start).map_or(Duration::ZERO, |(end, start)| end.saturating_duration_since(start));
-    Ok((done.iter().map(|(count, ..)| count).sum(), took))
 }

@@ -1,6 +1,8 @@
 //! What the suite has found out.
 
-use super::figures::Figures;
+use extern4_measure::figures::Figures;
+use extern4_measure::machine::Machine;
+
 use super::measure::{Measure, Unit};
 use super::side::Side;
 use crate::json::{self, Object};
@@ -38,14 +40,6 @@ pub(super) struct Facts {
     pub(super) features: Vec<String>,
     /// The paths that were measured: a file, a directory, a large file.
     pub(super) paths: [(&'static str, Vec<u8>); 3],
-}
-
-/// A machine, as far as it says.
-pub(super) struct Machine {
-    pub(super) cpu: Option<String>,
-    pub(super) cpus: u32,
-    pub(super) kernel: String,
-    pub(super) architecture: String,
 }
 
 /// Where it was measured.
@@ -173,33 +167,6 @@ impl Facts {
             object.bytes(key, path);
         }
     }
-}
-
-impl Machine {
-    /// This one.
-    pub(super) fn this() -> Self {
-        let about = rustix::system::uname();
-        let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        Self {
-            cpu: cpu.map(|(_, name)| name.trim().to_owned()),
-            cpus: cpu_count(),
-            kernel: about.release().to_string_lossy().into_owned(),
-            architecture: about.machine().to_string_lossy().into_owned(),
-        }
-    }
-
-    fn write(&self, object: &mut Object<'_>) {
-        object.text_or_null("cpu", self.cpu.as_deref());
-        object.raw("cpus", self.cpus);
-        object.text("kernel", &self.kernel);
-        object.text("architecture", &self.architecture);
-    }
-}
-
-/// CPUs that this process may use.
-pub(super) fn cpu_count() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| count.get().try_into().unwrap_or(u32::MAX))
 }
 
 /// So many threads, for people.

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use extern4::{Cred, Volume};
 use extern4_ext4::check::{Options, check};
+use extern4_measure::machine::Machine;
+use extern4_measure::rounds::order;
 use rustix::process::{getegid, geteuid, getgroups};
 
 use super::measure::{Load, Measure};
 use super::progress::Progress;
-use super::report::{Cell, Column, Facts, Machine, Report, Row, cpu_count, threads};
+use super::report::{Cell, Column, Facts, Report, Row, threads};
 use super::scratch::Scratch;
 use super::side::{Open, Side, Source};
 use super::source::{Copied, copy_volume};
@@ -26,8 +28,6 @@ use crate::text::{counted, human};
 
 /// Before each figure, this share of its time is spent with the same, so that what can be cached is.
 const WARM_UP: f64 = 0.2;
-/// More programs than this for each CPU that want to run disturb what is measured.
-const MOST_BUSY: f64 = 0.5;
 
 /// A run.
 pub(super) struct Suite<'a> {
@@ -75,7 +75,8 @@ impl<'a> Suite<'a> {
     pub(super) fn run(&mut self, volume: Volume) -> Result<Report> {
         let lost =
             |error: io::Error| Failure::Because(format!("no working directory: {}", host_reason(&error)));
-        let mut notes = first_notes();
+        let machine = Machine::this();
+        let mut notes = first_notes(&machine);
         let faults = self.check(&volume)?;
         if faults > 0 {
             self.fail(Status::Corrupt, damaged(faults));
@@ -100,7 +101,7 @@ impl<'a> Suite<'a> {
         let mut report = Report {
             image: self.shown.clone(),
             volume: facts,
-            machine: Machine::this(),
+            machine,
             rounds: self.args.rounds,
             seconds: self.args.seconds,
             threads: self.args.threads(),
@@ -118,6 +119,7 @@ impl<'a> Suite<'a> {
             let loops = "the kernel's mount is of a loop device, which reads and writes the same file";
             report.notes.push(loops.to_owned());
         }
+        report.machine.look_again();
         report.note_figures();
         Ok(report)
     }
@@ -187,8 +189,7 @@ impl<'a> Suite<'a> {
         let rows = report.rows.iter().filter(|row| row.lacks.is_none()).count();
         self.progress().begin_measuring(u64::from(self.args.rounds) * there as u64 * rows as u64);
         for round in 0..self.args.rounds as usize {
-            // Each round another one begins.
-            for at in (0..sides).map(|turn| (round + turn) % sides) {
+            for at in order(round, sides) {
                 if report.columns[at].lacks.is_some() {
                     continue;
                 }
@@ -271,7 +272,7 @@ impl<'a> Suite<'a> {
 }
 
 /// What there is to know whatever is measured.
-fn first_notes() -> Vec<String> {
+fn first_notes(machine: &Machine) -> Vec<String> {
     let mut notes = vec![
         "caches are warm: each figure comes after a while of the same; what is read has been dropped from the mounts' own page caches, \
          while the image is in the system's"
@@ -285,11 +286,7 @@ fn first_notes() -> Vec<String> {
             "extern4 was built without optimisation: the figures of its own columns mean nothing".to_owned(),
         );
     }
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load: Option<f64> = load.split(' ').next().and_then(|load| load.parse().ok());
-    if let Some(load) = load.filter(|load| *load > MOST_BUSY * f64::from(cpu_count())) {
-        notes.push(format!("the machine was busy already: its load was {load} on {} CPUs", cpu_count()));
-    }
+    notes.extend(machine.was_busy());
     notes
 }
 

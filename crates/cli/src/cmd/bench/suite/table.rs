@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use extern4_measure::table::Table;
+
 use super::report::{Report, Row, rate, threads};
 use super::side::Side;
 use crate::text::{counted, human};
@@ -29,17 +31,14 @@ impl Report {
             Some((place, bytes)) => format!("; measured in a copy in {place}, {}", human(*bytes)),
             None => "; measured in the image itself, opened for reading".to_owned(),
         };
-        let cpu = machine.cpu.as_ref().map_or(String::new(), |cpu| format!(" ({cpu})"));
         format!(
-            "{}: {}, {}, blocks of {} bytes{copy}\nLinux {}, {}, {}{cpu}\n{}, {} s for each figure; a figure is \
+            "{}: {}, {}, blocks of {} bytes{copy}\n{}\n{}, {} s for each figure; a figure is \
              the median of the rounds, with how far half of them are from it\n",
             self.image,
             volume.kind,
             human(volume.bytes),
             volume.block_size,
-            machine.kernel,
-            machine.architecture,
-            counted(machine.cpus, "CPU", "CPUs"),
+            machine.line(),
             counted(self.rounds, "round", "rounds"),
             self.seconds,
         )
@@ -47,29 +46,20 @@ impl Report {
 
     /// A line each row; times against the kernel's mount behind.
     fn table(&self, text: &mut String) {
-        let mut lines = vec![vec!["".to_owned(), "threads".to_owned()]];
         let is_compared = |at: &usize| self.rows.iter().any(|row| self.ratio(row, *at).is_some());
         let compared: Vec<_> = (0..self.columns.len()).filter(is_compared).collect();
-        lines[0].extend(self.columns.iter().map(|column| column.side.title().to_owned()));
-        lines[0].extend(compared.iter().map(|at| format!("{} / kernel", self.columns[*at].side.title())));
+        let titles = self.columns.iter().map(|column| column.side.title().to_owned());
+        let ratios = compared.iter().map(|at| format!("{} / kernel", self.columns[*at].side.title()));
+        let mut table =
+            Table::new(1, ["".to_owned(), "threads".to_owned()].into_iter().chain(titles).chain(ratios));
         for row in self.rows.iter().filter(|row| row.lacks.is_none()) {
-            let mut line = vec![row.label.clone(), row.threads.to_string()];
-            line.extend((0..self.columns.len()).map(|at| cell(row, at)));
+            let label = [row.label.clone(), row.threads.to_string()];
+            let cells = (0..self.columns.len()).map(|at| cell(row, at));
             let ratio =
                 |at: &usize| self.ratio(row, *at).map_or("-".to_owned(), |ratio| format!("{ratio:.2}x"));
-            line.extend(compared.iter().map(ratio));
-            lines.push(line);
+            table.line(label.into_iter().chain(cells).chain(compared.iter().map(ratio)));
         }
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<_> = (0..lines[0].len()).map(width).collect();
-        for line in &lines {
-            let (label, rest) = line.split_first().expect("each has a label");
-            write!(text, "{label:<0$}", widths[0]).expect("a string takes everything");
-            for (item, width) in rest.iter().zip(&widths[1..]) {
-                write!(text, "  {item:>width$}").expect("a string takes everything");
-            }
-            text.push('\n');
-        }
+        *text += &table.text();
     }
 
     /// A bar each figure of the fewest threads.

@@ -5,16 +5,15 @@
 
 use std::fmt::{Display, Write as _};
 
-use crate::text::is_printable;
-
 /// An object that is being written.
-pub(crate) struct Object<'a> {
+#[derive(Debug)]
+pub struct Object<'a> {
     out: &'a mut String,
     empty: bool,
 }
 
 /// One object as a line of its own.
-pub(crate) fn line(fill: impl FnOnce(&mut Object<'_>)) -> String {
+pub fn line(fill: impl FnOnce(&mut Object<'_>)) -> String {
     let mut out = String::new();
     object(&mut out, fill);
     out.push('\n');
@@ -37,27 +36,32 @@ impl Object<'_> {
     }
 
     /// A number, `true`, `false` or anything else that is JSON as it displays itself.
-    pub(crate) fn raw(&mut self, key: &str, value: impl Display) {
+    pub fn raw(&mut self, key: &str, value: impl Display) {
         self.key(key);
         write!(self.out, "{value}").expect("a string takes everything");
     }
 
     /// A number, or `null`.
-    pub(crate) fn maybe(&mut self, key: &str, value: Option<impl Display>) {
+    pub fn maybe(&mut self, key: &str, value: Option<impl Display>) {
         match value {
             Some(value) => self.raw(key, value),
             None => self.raw(key, "null"),
         }
     }
 
+    /// A measured number, or `null` where it is none.
+    pub fn number(&mut self, key: &str, value: f64) {
+        self.maybe(key, value.is_finite().then_some(value));
+    }
+
     /// Text.
-    pub(crate) fn text(&mut self, key: &str, value: &str) {
+    pub fn text(&mut self, key: &str, value: &str) {
         self.key(key);
         string(self.out, value);
     }
 
     /// Text, or `null`.
-    pub(crate) fn text_or_null(&mut self, key: &str, value: Option<&str>) {
+    pub fn text_or_null(&mut self, key: &str, value: Option<&str>) {
         match value {
             Some(value) => self.text(key, value),
             None => self.raw(key, "null"),
@@ -65,7 +69,7 @@ impl Object<'_> {
     }
 
     /// Bytes that are text as a rule, such as a name.
-    pub(crate) fn bytes(&mut self, key: &str, value: &[u8]) {
+    pub fn bytes(&mut self, key: &str, value: &[u8]) {
         self.text(key, &String::from_utf8_lossy(value));
         if std::str::from_utf8(value).is_err() {
             self.hex(&format!("{key}_hex"), value);
@@ -73,7 +77,7 @@ impl Object<'_> {
     }
 
     /// Bytes in hexadecimal.
-    pub(crate) fn hex(&mut self, key: &str, value: &[u8]) {
+    pub fn hex(&mut self, key: &str, value: &[u8]) {
         self.key(key);
         self.out.push('"');
         value.iter().for_each(|byte| write!(self.out, "{byte:02x}").expect("a string takes everything"));
@@ -81,23 +85,23 @@ impl Object<'_> {
     }
 
     /// An object.
-    pub(crate) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
+    pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
         self.key(key);
         object(self.out, fill);
     }
 
     /// An array of text.
-    pub(crate) fn texts(&mut self, key: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
+    pub fn texts(&mut self, key: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
         self.array(key, values, |value, out| string(out, value.as_ref()));
     }
 
     /// An array of numbers.
-    pub(crate) fn numbers(&mut self, key: &str, values: impl IntoIterator<Item = impl Display>) {
+    pub fn numbers(&mut self, key: &str, values: impl IntoIterator<Item = impl Display>) {
         self.array(key, values, |value, out| write!(out, "{value}").expect("a string takes everything"));
     }
 
     /// An array of objects.
-    pub(crate) fn objects<T>(
+    pub fn objects<T>(
         &mut self,
         key: &str,
         values: impl IntoIterator<Item = T>,
@@ -122,6 +126,15 @@ impl Object<'_> {
         }
         self.out.push(']');
     }
+}
+
+/// Whether a character may reach a terminal: no control characters, none that change the direction of the text or
+/// stay invisible.
+pub fn is_printable(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c,
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 fn string(out: &mut String, value: &str) {

@@ -1,0 +1,94 @@
+//! Figures of several rounds: their median, how far they are apart, and how they compare with others.
+
+/// What was measured in one place, one figure a round.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures(pub Vec<f64>);
+
+impl Figures {
+    /// The median, or `None` without a figure.
+    pub fn median(&self) -> Option<f64> {
+        self.quantile(0.5)
+    }
+
+    /// The lower and the upper quartile.
+    pub fn quartiles(&self) -> Option<(f64, f64)> {
+        self.quantile(0.25).zip(self.quantile(0.75))
+    }
+
+    /// The least and the greatest figure.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        self.quantile(0.0).zip(self.quantile(1.0))
+    }
+
+    /// Half the distance of the quartiles, as a share of the median. `None` with fewer than two figures.
+    pub fn spread(&self) -> Option<f64> {
+        let (low, high) = self.quartiles().filter(|_| self.0.len() > 1)?;
+        Some((high - low) / 2.0 / self.median()?)
+    }
+
+    /// The arithmetic mean, as some patches report it.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.iter().sum::<f64>() / self.0.len() as f64)
+    }
+
+    /// How many times `other` this is: the median over the rounds, since a disturbance of one round meets both.
+    pub fn ratio(&self, other: &Self) -> Option<f64> {
+        Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).median()
+    }
+
+    /// Whether this is more than `other` beyond noise: the quartiles do not overlap.
+    pub fn exceeds(&self, other: &Self) -> bool {
+        self.quartiles().zip(other.quartiles()).is_some_and(|((low, _), (_, high))| low > high)
+    }
+
+    /// The figure that this share of all is below, interpolated between two.
+    fn quantile(&self, share: f64) -> Option<f64> {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let place = share * sorted.len().checked_sub(1)? as f64;
+        let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+        // Not interpolated where both are one: infinite figures have no difference.
+        Some(if below == above { below } else { below + (above - below) * place.fract() })
+    }
+}
+
+impl FromIterator<f64> for Figures {
+    fn from_iter<I: IntoIterator<Item = f64>>(figures: I) -> Self {
+        Self(figures.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Figures;
+
+    fn of(figures: &[f64]) -> Figures {
+        Figures(figures.to_vec())
+    }
+
+    #[test]
+    fn figures_have_a_middle_and_a_spread() {
+        let figures = of(&[5.0, 1.0, 3.0, 2.0, 4.0]);
+        assert_eq!((figures.median(), figures.quartiles()), (Some(3.0), Some((2.0, 4.0))));
+        assert_eq!((figures.range(), figures.mean()), (Some((1.0, 5.0)), Some(3.0)));
+        assert_eq!(figures.spread(), Some(1.0 / 3.0));
+        assert_eq!(of(&[4.0, 1.0, 3.0, 2.0]).quartiles(), Some((1.75, 3.25)));
+        assert_eq!((of(&[7.0]).median(), of(&[7.0]).spread()), (Some(7.0), None));
+        assert_eq!((Figures::default().median(), Figures::default().spread()), (None, None));
+        assert_eq!(of(&[f64::INFINITY; 3]).median(), Some(f64::INFINITY));
+    }
+
+    #[test]
+    fn rounds_are_compared_one_by_one() {
+        // The machine was slow in the second round.
+        let (ours, theirs) = (of(&[8.0, 2.0, 12.0]), of(&[4.0, 1.0, 4.0]));
+        assert_eq!(ours.ratio(&theirs), Some(2.0));
+        assert_eq!(ours.ratio(&Figures::default()), None);
+    }
+
+    #[test]
+    fn figures_that_overlap_do_not_exceed() {
+        let (low, high) = (of(&[1.0, 2.0, 3.0]), of(&[2.0, 3.0, 4.0]));
+        assert!(!high.exceeds(&low) && of(&[9.0]).exceeds(&high));
+    }
+}

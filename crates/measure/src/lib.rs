@@ -1,0 +1,20 @@
+//! What the benchmarks of extern4 measure and report with: the lab, `xtask bench` and the command's `bench`.
+//!
+//! * [`load`] runs threads that do the same thing at the same time, and says what it took.
+//! * [`rounds`] has the sides of a comparison measured in turn.
+//! * [`figures`] are what the rounds found: median, quartiles, ratios.
+//! * [`row`] compares sides in one workload, and [`verdict`] compares rows with goals, and names the rows that it leaves out.
+//! * [`callgrind`] counts instructions, where neither clock tells.
+//! * [`machine`] says where it was measured, and how busy that machine was.
+//! * [`table`] and [`json`] write it down.
+#![forbid(unsafe_code)]
+
+pub mod callgrind;
+pub mod figures;
+pub mod json;
+pub mod load;
+pub mod machine;
+pub mod rounds;
+pub mod row;
+pub mod table;
+pub mod verdict;

@@ -1,0 +1,42 @@
+//! The sides of a comparison, measured in turn.
+
+/// Has each of `sides` sides take a figure in each of `rounds` rounds, so that a disturbance of the machine meets all of them. Each round
+/// begins with another side. A first round is thrown away: it warms caches.
+pub fn interleave<T, E>(
+    rounds: usize,
+    sides: usize,
+    mut take: impl FnMut(usize) -> Result<T, E>,
+) -> Result<Vec<Vec<T>>, E> {
+    let mut taken: Vec<Vec<T>> = (0..sides).map(|_| Vec::with_capacity(rounds)).collect();
+    for round in 0..=rounds {
+        for side in order(round, sides) {
+            let figure = take(side)?;
+            if round > 0 {
+                taken[side].push(figure);
+            }
+        }
+    }
+    Ok(taken)
+}
+
+/// The order of the sides in a round.
+pub fn order(round: usize, sides: usize) -> impl Iterator<Item = usize> {
+    (0..sides).map(move |turn| (round + turn) % sides)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_take_turns_and_the_first_round_does_not_count() {
+        let mut asked = Vec::new();
+        let taken = interleave(2, 3, |side| {
+            asked.push(side);
+            Ok::<_, ()>(asked.len())
+        });
+        assert_eq!(asked[..6], [0, 1, 2, 1, 2, 0]);
+        assert_eq!(taken, Ok(vec![vec![6, 8], vec![4, 9], vec![5, 7]]));
+        assert_eq!(interleave(2, 2, |side| if side == 1 { Err(side) } else { Ok(()) }), Err(1));
+    }
+}

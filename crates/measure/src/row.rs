@@ -1,0 +1,250 @@
+//! One line of a table: a workload with so many threads, measured on several sides.
+
+use crate::figures::Figures;
+use crate::load::Done;
+
+/// Something that is compared.
+pub trait Side: Copy + Eq + 'static {
+    /// Its name in a table.
+    fn name(self) -> &'static str;
+}
+
+/// A counter next to a time: its name and its value.
+pub type Counter = (&'static str, f64);
+
+/// The counter that holds CPU time.
+pub const CPU: &str = "CPU ns/op";
+/// The counter that holds instructions, where noise does not tell which side is faster.
+pub const INSTRUCTIONS: &str = "instructions/op";
+
+/// One repetition of one side.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Nanoseconds of the clock for an operation of any thread.
+    pub nanos: f64,
+    /// What was counted meanwhile.
+    pub counters: Vec<Counter>,
+}
+
+impl Sample {
+    /// The sample of a load.
+    pub fn of(done: &Done) -> Self {
+        let counters = vec![(CPU, done.cpu_nanos()), ("allocations/op", done.allocations_per_op())];
+        Self { nanos: done.nanos(), counters }
+    }
+
+    fn counter(&self, name: &str) -> Option<f64> {
+        self.counters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+}
+
+/// A workload with so many threads.
+#[derive(Clone, Debug)]
+pub struct Row<S> {
+    /// What is done.
+    pub workload: &'static str,
+    /// By how many threads.
+    pub threads: usize,
+    sides: Vec<(S, Vec<Sample>)>,
+}
+
+/// What decides a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Time on the clock.
+    Clock,
+    /// CPU time, where that is steadier.
+    Cpu,
+    /// Instructions, where neither clock tells.
+    Instructions,
+}
+
+/// How one side compares with another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// How many times as fast it is: the median over the rounds.
+    pub times: f64,
+    /// What decides.
+    pub by: By,
+    /// It is slower beyond noise.
+    pub slower: bool,
+}
+
+/// Two runs may differ by so much of their instructions in how they begin and end.
+const INSTRUCTIONS_EXPLAINED: f64 = 1.01;
+
+impl<S: Side> Row<S> {
+    /// A row of these samples.
+    pub fn new(workload: &'static str, threads: usize, sides: Vec<(S, Vec<Sample>)>) -> Self {
+        Self { workload, threads, sides }
+    }
+
+    /// The workload and the number of threads, for a sentence.
+    pub fn title(&self) -> String {
+        match self.threads {
+            1 => self.workload.to_owned(),
+            threads => format!("{}, {threads} threads", self.workload),
+        }
+    }
+
+    /// The sides, in the order of the table.
+    pub fn sides(&self) -> impl Iterator<Item = S> + '_ {
+        self.sides.iter().map(|(side, _)| *side)
+    }
+
+    /// All repetitions of a side; none if it was not measured.
+    pub fn samples(&self, side: S) -> &[Sample] {
+        self.sides.iter().find(|(known, _)| *known == side).map_or(&[], |(_, samples)| samples)
+    }
+
+    /// Nanoseconds of the clock.
+    pub fn nanos(&self, side: S) -> Figures {
+        self.samples(side).iter().map(|sample| sample.nanos).collect()
+    }
+
+    /// A counter in all repetitions of a side.
+    pub fn figures(&self, side: S, counter: &str) -> Figures {
+        self.samples(side).iter().filter_map(|sample| sample.counter(counter)).collect()
+    }
+
+    /// The median of a counter, if a side has it.
+    pub fn counter(&self, side: S, name: &str) -> Option<f64> {
+        self.figures(side, name).median()
+    }
+
+    /// The counters of any side, in the order in which they were noted.
+    pub fn counter_names(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for (name, _) in
+            self.sides.iter().filter_map(|(_, samples)| samples.first()).flat_map(|s| &s.counters)
+        {
+            if !names.contains(name) {
+                names.push(*name);
+            }
+        }
+        names
+    }
+
+    /// Adds a counter to all repetitions of a side.
+    pub fn note(&mut self, side: S, name: &'static str, value: f64) {
+        let samples =
+            self.sides.iter_mut().filter(|(known, _)| *known == side).flat_map(|(_, samples)| samples);
+        samples.for_each(|sample| sample.counters.push((name, value)));
+    }
+
+    /// Compares one side with another by the steadier of clock and CPU time; by instructions where that does not tell and they were counted.
+    /// `None` if one of them was not measured.
+    pub fn compare(&self, side: S, rival: S) -> Option<Comparison> {
+        let (by, own, other) = self.steadier(side, rival);
+        let times = other.ratio(&own)?;
+        if own.exceeds(&other) || other.exceeds(&own) {
+            return Some(Comparison { times, by, slower: own.exceeds(&other) });
+        }
+        let counted = self.counter(side, INSTRUCTIONS).zip(self.counter(rival, INSTRUCTIONS));
+        Some(match counted {
+            Some((own, other)) if own != other => {
+                let slower = own / other > INSTRUCTIONS_EXPLAINED;
+                Comparison { times: other / own, by: By::Instructions, slower }
+            }
+            _ => Comparison { times, by, slower: false },
+        })
+    }
+
+    /// How many times as fast one side is as another; not a number if one of them was not measured.
+    pub fn ratio(&self, side: S, rival: S) -> f64 {
+        self.compare(side, rival).map_or(f64::NAN, |comparison| comparison.times)
+    }
+
+    /// Whether time tells which of two sides is faster.
+    pub fn is_decided(&self, side: S, rival: S) -> bool {
+        let (_, own, other) = self.steadier(side, rival);
+        own.exceeds(&other) || other.exceeds(&own)
+    }
+
+    /// The figures by which two sides are compared.
+    fn steadier(&self, side: S, rival: S) -> (By, Figures, Figures) {
+        let clock = (self.nanos(side), self.nanos(rival));
+        let cpu = (self.figures(side, CPU), self.figures(rival, CPU));
+        let unrest = |(own, other): &(Figures, Figures)| Some(own.spread()? + other.spread()?);
+        match (unrest(&clock), unrest(&cpu)) {
+            (Some(of_clock), Some(of_cpu)) if of_cpu < of_clock => (By::Cpu, cpu.0, cpu.1),
+            _ => (By::Clock, clock.0, clock.1),
+        }
+    }
+}
+
+impl By {
+    /// A remark on a figure that the clock does not decide.
+    pub fn remark(self) -> &'static str {
+        match self {
+            Self::Clock => "",
+            Self::Cpu => " by CPU time",
+            Self::Instructions => " by instructions",
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Who {
+        Old,
+        New,
+    }
+
+    impl Side for Who {
+        fn name(self) -> &'static str {
+            match self {
+                Self::Old => "Old",
+                Self::New => "New",
+            }
+        }
+    }
+
+    /// Three rounds of each: the clock by `clock`, CPU time always as given.
+    pub(crate) fn row(
+        workload: &'static str,
+        threads: usize,
+        clock: [[f64; 3]; 2],
+        cpu: [f64; 2],
+    ) -> Row<Who> {
+        let samples = |who: usize| {
+            let sample = |nanos| Sample { nanos, counters: vec![(CPU, cpu[who])] };
+            clock[who].map(sample).to_vec()
+        };
+        Row::new(workload, threads, vec![(Who::Old, samples(0)), (Who::New, samples(1))])
+    }
+
+    #[test]
+    fn the_steadier_clock_decides() {
+        let calm = row("x", 1, [[8.0; 3], [2.0; 3]], [4.0, 4.0]);
+        let by_clock = Comparison { times: 4.0, by: By::Clock, slower: false };
+        assert_eq!(calm.compare(Who::New, Who::Old), Some(by_clock));
+        // On the clock New looks faster in two of three rounds; its CPU time is steady, and higher.
+        let noisy = row("x", 1, [[8.0, 2.0, 9.0], [2.0, 8.0, 3.0]], [4.0, 5.0]);
+        let by_cpu = Comparison { times: 0.8, by: By::Cpu, slower: true };
+        assert_eq!(noisy.compare(Who::New, Who::Old), Some(by_cpu));
+        assert_eq!(noisy.compare(Who::Old, Who::New).map(|comparison| comparison.slower), Some(false));
+    }
+
+    #[test]
+    fn instructions_decide_where_times_do_not() {
+        let mut row = row("x", 1, [[4.0; 3]; 2], [4.0, 4.0]);
+        assert!(!row.is_decided(Who::New, Who::Old));
+        assert_eq!(row.compare(Who::New, Who::Old).map(|c| (c.by, c.slower)), Some((By::Clock, false)));
+        row.note(Who::Old, INSTRUCTIONS, 20.0);
+        row.note(Who::New, INSTRUCTIONS, 30.0);
+        assert_eq!(row.compare(Who::New, Who::Old).map(|c| (c.by, c.slower)), Some((By::Instructions, true)));
+        assert_eq!(row.compare(Who::Old, Who::New).map(|c| c.slower), Some(false));
+    }
+
+    #[test]
+    fn a_side_that_was_not_measured_has_no_ratio() {
+        let row = Row::new("x", 1, vec![(Who::New, vec![Sample { nanos: 1.0, counters: vec![("n", 3.0)] }])]);
+        assert!(row.ratio(Who::New, Who::Old).is_nan());
+        assert_eq!((row.counter(Who::New, "n"), row.counter(Who::Old, "n")), (Some(3.0), None));
+        assert_eq!(row.counter_names(), ["n"]);
+    }
+}
