@@ -64,6 +64,12 @@ const FORBIDDEN_WORDS: &[(&str, &[&str], &str)] = &[
 /// How a call of a writing method of `BlockDevice` looks.
 const DEVICE_WRITES: &[&str] = &["device.write_at(", "dev.write_at(", "BlockDevice::write"];
 
+/// Crates that have documents of their own.
+const CRATES_WITH_DOCUMENTS: &[&str] = &["crates/cli"];
+
+/// How a path of the tree begins, where a document names one.
+const TREE: &[&str] = &["crates/", "docs/", "fuzz/", "scripts/", "xtask/"];
+
 /// The root of the workspace, wherever the command was started.
 pub(crate) fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
@@ -83,6 +89,10 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
         }
     }
     check_map(root, &mut faults);
+    for path in documents(root) {
+        let text = fs::read_to_string(root.join(&path)).unwrap_or_default();
+        check_document(root, &path, &text, &mut faults);
+    }
     faults
 }
 
@@ -219,6 +229,41 @@ fn check_map(root: &Path, faults: &mut Vec<String>) {
     }
 }
 
+/// The documents of the workspace, by their paths in it.
+fn documents(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new(), "docs".into()];
+    folders.extend(CRATES_WITH_DOCUMENTS.iter().map(PathBuf::from));
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder)).into_iter().flatten().flatten() {
+            let path = folder.join(entry.file_name());
+            if path.extension().is_some_and(|ext| ext == "md") {
+                found.push(path);
+            } else if folder.starts_with("docs") && entry.path().is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Reports each link to a file that does not exist, and each path of the tree that a document names and that does not exist.
+fn check_document(root: &Path, path: &Path, text: &str, faults: &mut Vec<String>) {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    for (number, line) in text.lines().enumerate() {
+        let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let links = links.filter_map(|link| link.split('#').next()).filter(|link| !link.is_empty());
+        let links = links.filter(|link| !link.contains("://")).map(|link| folder.join(link));
+        // Every second piece stands between backticks.
+        let named =
+            line.split('`').skip(1).step_by(2).filter(|name| TREE.iter().any(|top| name.starts_with(top)));
+        let named = named.filter(|name| !name.contains(['*', ' ', '<', '$'])).map(PathBuf::from);
+        for target in links.chain(named).filter(|target| !root.join(target).exists()) {
+            faults.push(format!("{}:{}: {} does not exist", path.display(), number + 1, target.display()));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +293,21 @@ mod tests {
             &mut faults,
         );
         assert_eq!(faults.len(), 1, "{faults:?}");
+    }
+
+    #[test]
+    fn a_dead_link_is_found() {
+        let dead = |text: &str| {
+            let mut faults = Vec::new();
+            check_document(&workspace_root(), Path::new("docs/DECISIONS.md"), text, &mut faults);
+            faults.len()
+        };
+        assert_eq!(
+            dead("[map](../ARCHITECTURE.md) [part](../README.md#more) [net](https://example.org/x)"),
+            0
+        );
+        assert_eq!(dead("[map](ARCHITECTURE.md), `crates/no/such.rs`"), 2);
+        assert_eq!(dead("`crates/vfs/src/lib.rs` and `crates/*/src` and [here](#choices)"), 0);
     }
 
     #[test]
