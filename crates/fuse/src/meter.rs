@@ -1,8 +1,8 @@
 //! What the server has been asked for, how often, and how long the answers took.
 //!
 //! Each thread counts for itself: a count is a load and a store to memory that no other thread writes. Whoever wants to know adds up what
-//! all threads have counted; of what is being counted at that moment he sees some and not the rest. Threads beyond the
-//! first dozens, which have no number of their own, count together, with locked additions.
+//! all threads have counted; of what is being counted at that moment he sees some and not the rest. Threads without a slot of
+//! their own ([`thread_slots`](extern4_sync::thread_slots)) count together, with locked additions.
 //!
 //! A request is timed by two looks at the clock, from when the server has it until its answer is complete: what the
 //! kernel adds before and behind is not in it. The two cost 58 ns where the system has a good clock, and to count what they say 3 ns;

@@ -28,7 +28,7 @@ pub(crate) mod lock;
 mod pair;
 mod step;
 
-pub use pair::side_by_side;
+pub use pair::{among_sleepers, side_by_side};
 pub use step::locked_instructions;
 
 /// Bytes in a cache line.

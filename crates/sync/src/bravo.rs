@@ -38,11 +38,8 @@ use crate::percpu::Padded;
 use crate::primitive::{
     AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-#[cfg(not(feature = "loom"))]
-use crate::tally::thread_number;
+use crate::thread_slots::ThreadSlots;
 
-/// Threads with a desk; others take the ordinary lock.
-pub(crate) const DESKS: usize = if cfg!(feature = "loom") { 3 } else { 64 };
 /// Lines of a desk, as a power of two. The address of a lock says which it is noted on: who ends its bias looks at that line of each desk, and most
 /// other locks are noted on others.
 pub(crate) const LINE_BITS: u32 = if cfg!(feature = "loom") { 0 } else { 3 };
@@ -132,36 +129,59 @@ enum Held<'a> {
     Locked(#[expect(dead_code, reason = "as the other")] RwLockReadGuard<'a, ()>),
 }
 
-/// Where the threads of the process, or of a model, note which locks they read under.
-#[derive(Debug)]
+/// Where the threads of the process, or of a model, note which locks they read under. Threads without a slot of their own have no
+/// desk: they take the ordinary lock.
+#[derive(Debug, Default)]
 pub struct Desks {
-    /// The lines of each, one desk after the other.
-    lines: Box<[Padded<Line>]>,
+    /// The shared one stays empty.
+    desks: ThreadSlots<Desk>,
     /// Taken by who looks at desks before he sleeps, and by who wakes him.
     door: Mutex<()>,
     emptied: Condvar,
 }
 
 /// Addresses of locks that a thread reads under. Only the thread stores here.
+#[derive(Debug)]
+struct Desk([Padded<Line>; 1 << LINE_BITS]);
+
 type Line = [AtomicU64; NOTES];
 
-impl Desks {
-    /// Desks for the threads up to this number.
-    pub fn new(len: usize) -> Self {
-        let line = |_| Padded(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self {
-            lines: (0..len << LINE_BITS).map(line).collect(),
-            door: Mutex::new(()),
-            emptied: Condvar::new(),
-        }
+/// Finds the reader's desk, if it has one.
+trait FindDesk<'a>: FnOnce(&'a Desks) -> Option<&'a Desk> {}
+impl<'a, F: FnOnce(&'a Desks) -> Option<&'a Desk>> FindDesk<'a> for F {}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Padded(std::array::from_fn(|_| AtomicU64::new(0)))))
+    }
+}
+
+impl Desk {
+    /// Returns the line that `lock` is noted on.
+    #[inline]
+    fn line(&self, lock: u64) -> &Line {
+        &self.0[line_of(lock)]
     }
 
-    /// A place for `lock` at the desk of thread `number` that is not used.
+    /// Returns an unused place for `lock`.
     #[inline]
-    fn place(&self, number: usize, lock: u64) -> Option<&AtomicU64> {
-        let line = self.lines.get((number << LINE_BITS) + line_of(lock))?;
-        // Relaxed: nobody else stores here.
-        line.iter().find(|place| place.load(Ordering::Relaxed) == 0)
+    fn place(&self, lock: u64) -> Option<&AtomicU64> {
+        // Relaxed: no other thread stores here.
+        self.line(lock).iter().find(|place| place.load(Ordering::Relaxed) == 0)
+    }
+}
+
+impl Desks {
+    /// Creates empty desks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns this thread's desk.
+    #[cfg(not(feature = "loom"))]
+    #[inline]
+    fn own(&self) -> Option<&Desk> {
+        self.desks.own()
     }
 
     /// Waits until no desk has `lock`, whose bias is over.
@@ -172,8 +192,8 @@ impl Desks {
             std::thread::yield_now();
         }
         let has = |place: &AtomicU64| seen(place) == lock;
-        let lines = || self.lines.iter().skip(line_of(lock)).step_by(1 << LINE_BITS);
-        let is_read = || lines().any(|line| line.iter().any(has));
+        // A reader that has noted the lock has found its desk before, so the desk is among these.
+        let is_read = || self.desks.iter().any(|desk| desk.line(lock).iter().any(has));
         // Whom it does not see reading will see that the bias is over.
         if !is_read() {
             return;
@@ -200,7 +220,7 @@ pub(crate) fn line_of(lock: u64) -> usize {
 
 /// The desks of this process.
 #[cfg(not(feature = "loom"))]
-static OF_PROCESS: LazyLock<Desks> = LazyLock::new(|| Desks::new(DESKS));
+static OF_PROCESS: LazyLock<Desks> = LazyLock::new(Desks::new);
 
 impl<T> Bravo<T> {
     /// A lock of `value` that nobody holds.
@@ -227,7 +247,7 @@ impl<T> Bravo<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn read(&self) -> BravoReadGuard<'_, T> {
-        self.read_at(&OF_PROCESS, thread_number())
+        BravoReadGuard { _held: self.side.read(&OF_PROCESS, Desks::own), lock: self }
     }
 
     /// Takes the lock shared, unless somebody has to be waited for. Not to be taken twice by one thread.
@@ -235,7 +255,7 @@ impl<T> Bravo<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_read(&self) -> Option<BravoReadGuard<'_, T>> {
-        self.try_read_at(&OF_PROCESS, thread_number())
+        Some(BravoReadGuard { _held: self.side.try_read(&OF_PROCESS, Desks::own)?, lock: self })
     }
 
     /// Takes the lock exclusive.
@@ -271,14 +291,15 @@ impl<T> Bravo<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn read_at<'a>(&'a self, desks: &'a Desks, number: usize) -> BravoReadGuard<'a, T> {
-        BravoReadGuard { _held: self.side.read(desks, number), lock: self }
+        BravoReadGuard { _held: self.side.read(desks, |desks| desks.desks.of(number)), lock: self }
     }
 
     /// The same, unless somebody has to be waited for.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_read_at<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<BravoReadGuard<'a, T>> {
-        Some(BravoReadGuard { _held: self.side.try_read(desks, number)?, lock: self })
+        let held = self.side.try_read(desks, |desks| desks.desks.of(number))?;
+        Some(BravoReadGuard { _held: held, lock: self })
     }
 
     /// Takes the lock exclusive, from readers at `desks` too.
@@ -292,8 +313,8 @@ impl<T> Bravo<T> {
 impl Side {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    fn read<'a>(&'a self, desks: &'a Desks, number: usize) -> Held<'a> {
-        if let Some(note) = self.note(desks, number) {
+    fn read<'a>(&'a self, desks: &'a Desks, desk: impl FindDesk<'a>) -> Held<'a> {
+        if let Some(note) = self.note(desks, desk) {
             return Held::Noted(note);
         }
         let held = self.lock.read().unwrap_or_else(PoisonError::into_inner);
@@ -303,8 +324,8 @@ impl Side {
 
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    fn try_read<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<Held<'a>> {
-        if let Some(note) = self.note(desks, number) {
+    fn try_read<'a>(&'a self, desks: &'a Desks, desk: impl FindDesk<'a>) -> Option<Held<'a>> {
+        if let Some(note) = self.note(desks, desk) {
             return Some(Held::Noted(note));
         }
         let held = unless_it_blocks(self.lock.try_read())?;
@@ -315,12 +336,12 @@ impl Side {
     /// Takes the lock by a note, if it is biased, there is room for one, and it is still biased then.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    fn note<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<Note<'a>> {
+    fn note<'a>(&'a self, desks: &'a Desks, desk: impl FindDesk<'a>) -> Option<Note<'a>> {
         // Acquire: pairs with the Release of who set it.
         if !self.bias.load(Ordering::Acquire) {
             return None;
         }
-        let place = desks.place(number, self.address())?;
+        let place = desk(desks)?.place(self.address())?;
         announce(place, self.address());
         // From here on, whatever happens, it is taken back.
         let note = Note { side: self, place, desks };

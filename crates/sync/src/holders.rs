@@ -11,20 +11,17 @@
 //! # Why a count of zero is true
 //! A thread's entries and exits are two counts, and the exits of all are read before the entries of all. Each exit that
 //! is read has its entry among the entries: it came before, wherever it was made, and exits are stored by `Release` and loaded by
-//! `Acquire`. So what is counted is not less than who was inside between the two readings; if it is zero, nobody was at that
+//! `Acquire`. That holds also where the entry is in a segment of slots that was missing a moment before: the segment was published
+//! before the entry. So what is counted is not less than who was inside between the two readings; if it is zero, nobody was at that
 //! moment. It may be more: somebody who entered only to see the flag and leave.
 
 use crate::asymmetric::{announce, heavy, seen};
-use crate::percpu::Padded;
 use crate::primitive::{AtomicU64, Ordering, fence};
-use crate::tally::{SLOTS, own_slot};
+use crate::thread_slots::ThreadSlots;
 
 /// Counts who is inside.
 #[derive(Debug)]
-pub struct Holders {
-    // The last one is for all threads that have none of their own.
-    slots: Box<[Padded<Slot>; SLOTS]>,
-}
+pub struct Holders(ThreadSlots<Slot>);
 
 #[derive(Debug)]
 struct Slot {
@@ -32,11 +29,16 @@ struct Slot {
     left: AtomicU64,
 }
 
+impl Default for Slot {
+    fn default() -> Self {
+        Self { entered: AtomicU64::new(0), left: AtomicU64::new(0) }
+    }
+}
+
 impl Holders {
     /// Nobody.
     pub fn new() -> Self {
-        let slot = |_| Padded(Slot { entered: AtomicU64::new(0), left: AtomicU64::new(0) });
-        Self { slots: Box::new(std::array::from_fn(slot)) }
+        Self(ThreadSlots::new())
     }
 
     /// Counts one more. What is loaded after this is not older than what was stored before a count that misses it.
@@ -54,13 +56,13 @@ impl Holders {
 
     #[inline(always)]
     fn step(&self, count: impl Fn(&Slot) -> &AtomicU64) {
-        if let Some(slot) = own_slot(&self.slots) {
+        if let Some(slot) = self.0.own() {
             let count = count(slot);
             // Relaxed: nobody else stores here.
             announce(count, count.load(Ordering::Relaxed).wrapping_add(1));
         } else {
             // Release: as `announce`. SeqCst: LIGHT.
-            count(&self.slots[SLOTS - 1]).fetch_add(1, Ordering::Release);
+            count(self.0.shared()).fetch_add(1, Ordering::Release);
             fence(Ordering::SeqCst);
         }
     }
@@ -68,8 +70,7 @@ impl Holders {
     /// How many have entered so far, wrapping. Some who enter at the same time may be missing.
     pub fn entered(&self) -> u64 {
         // Relaxed: nothing is concluded from it.
-        let entered = |slot: &Padded<Slot>| slot.entered.load(Ordering::Relaxed);
-        self.slots.iter().fold(0, |sum, slot| sum.wrapping_add(entered(slot)))
+        self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.entered.load(Ordering::Relaxed)))
     }
 
     /// How many are inside: no fewer than there were at some moment of this call. `None` if the system has no memory for the
@@ -79,7 +80,7 @@ impl Holders {
             return None;
         }
         let sum = |count: fn(&Slot) -> &AtomicU64| {
-            self.slots.iter().fold(0_u64, |sum, slot| sum.wrapping_add(seen(count(slot))))
+            self.0.iter().fold(0_u64, |sum, slot| sum.wrapping_add(seen(count(slot))))
         };
         // In this order.
         let left = sum(|slot| &slot.left);

@@ -18,6 +18,7 @@
 //! - [`shown`]: what is changed under a lock, shown without it to who looks again and again.
 //! - [`lglock`]: a lock for each CPU; one's own, a certain one, or all of them.
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
+//! - [`thread_slots`]: a slot for each thread, however many there are, and a small number for each.
 //! - [`per_thread`]: a value for each thread that no other sees.
 //! - [`percpu`]: values and counters with one cache line a CPU.
 //! - `model`, with the feature `loom`: how models are run.
@@ -61,3 +62,5 @@ pub mod spare;
 pub mod supply;
 pub mod table;
 pub mod tally;
+mod thread_number;
+pub mod thread_slots;

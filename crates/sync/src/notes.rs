@@ -47,9 +47,12 @@
 //! | `desks_used` | a thread, before it fills its first place | who shuts | Relaxed: by the barriers, as the place |
 
 use crate::asymmetric::{announce, heavy, seen};
-use crate::bravo::{DESKS, LINE_BITS, line_of};
+use crate::bravo::{LINE_BITS, line_of};
 use crate::percpu::Line;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Threads with a desk; others count their references.
+const DESKS: usize = if cfg!(feature = "loom") { 3 } else { 64 };
 
 /// What a count has in place of those references that are noted.
 pub(crate) const LENT: usize = 1 << (usize::BITS / 2);
@@ -257,7 +260,7 @@ pub(crate) fn notes() -> &'static Notes {
 }
 
 #[cfg(not(feature = "loom"))]
-pub(crate) use crate::tally::thread_number;
+pub(crate) use crate::thread_slots::thread_number;
 
 #[cfg(feature = "loom")]
 pub(crate) use model::{notes, thread_number};

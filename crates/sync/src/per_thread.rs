@@ -1,8 +1,8 @@
 //! A value for each thread, that no other thread ever sees.
 //!
-//! It is made of [`thread_number`](crate::tally::thread_number): each of the first numbers has a slot, and no two threads have a
-//! number at one time. A number is handed on under a lock, so a thread finds in its slot what the last owner of the
-//! number left there. Threads with higher numbers, and threads that are ending, have no value.
+//! A value lies in the thread's slot ([`thread_slots`](crate::thread_slots)), and no two threads have the same slot at one time.
+//! The slot's number is handed on under a lock, so a thread finds the value that the last owner left there.
+//! Threads without a slot of their own, and threads that are ending, have no value.
 //!
 //! This is not a thread local: it belongs to an object, and its values go with that.
 
@@ -16,14 +16,10 @@ pub use model::PerThread;
 mod real {
     use std::cell::OnceCell;
 
-    use crate::percpu::Padded;
-    use crate::tally::{SLOTS, own_slot};
+    use crate::thread_slots::ThreadSlots;
 
-    /// One `T` for each thread, made when the thread first asks.
-    pub struct PerThread<T> {
-        // The last one stays empty.
-        slots: Box<[Padded<OnceCell<Box<T>>>; SLOTS]>,
-    }
+    /// One `T` for each thread, made when the thread first asks. The shared slot stays empty.
+    pub struct PerThread<T>(ThreadSlots<OnceCell<Box<T>>>);
 
     // SAFETY: a slot is used only by the thread that has its number, and numbers are handed on under a lock; so `T` goes
     // from thread to thread, and no two look at it at once.
@@ -32,15 +28,14 @@ mod real {
     impl<T: Default> PerThread<T> {
         /// Nothing yet for any thread.
         pub fn new() -> Self {
-            Self { slots: Box::new(std::array::from_fn(|_| Padded(OnceCell::new()))) }
+            Self(ThreadSlots::new())
         }
 
         /// Calls `act` with the thread's value; not if it has none. A reference cannot leave `act`, and so is gone before the
         /// thread gives its number back.
         #[inline(always)]
         pub fn with<R>(&self, act: impl FnOnce(&T) -> R) -> Option<R> {
-            let slot = own_slot(&self.slots)?;
-            Some(act(slot.0.get_or_init(Box::default)))
+            Some(act(self.0.own()?.get_or_init(Box::default)))
         }
     }
 }

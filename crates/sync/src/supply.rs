@@ -18,9 +18,8 @@
 //! # Orderings
 //! Everything in a pool's word is in the word, so its operations are relaxed. The rest is under the lock.
 
-use crate::percpu::Padded;
 use crate::primitive::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
-use crate::tally::{SLOTS, own_slot};
+use crate::thread_slots::ThreadSlots;
 
 /// In place of the count of a pool that nothing can be put into.
 const CLOSED: u64 = u64::MAX;
@@ -40,11 +39,22 @@ const PLENTY: u64 = 1;
 /// How many are left.
 #[derive(Debug)]
 pub struct Supply {
-    /// One for each of the first threads; the last is for all the others.
-    pools: Box<[Padded<AtomicU64>; SLOTS]>,
+    /// One for each thread, and the shared slot for threads that have none.
+    pools: ThreadSlots<Pool>,
     shared: Mutex<Shared>,
     /// The most that a caller must leave.
     kept: u64,
+}
+
+/// A count, or `CLOSED`.
+#[derive(Debug)]
+struct Pool(AtomicU64);
+
+impl Default for Pool {
+    /// Closed, since a thread may come when all are.
+    fn default() -> Self {
+        Self(AtomicU64::new(CLOSED))
+    }
 }
 
 #[derive(Debug)]
@@ -57,9 +67,8 @@ struct Shared {
 impl Supply {
     /// Creates a supply of `left`, of which the last `kept` are not for all callers.
     pub fn new(left: u64, kept: u64) -> Self {
-        let closed = |_| Padded(AtomicU64::new(CLOSED));
         let shared = Mutex::new(Shared { left: 0, is_open: false });
-        let supply = Self { pools: Box::new(std::array::from_fn(closed)), shared, kept };
+        let supply = Self { pools: ThreadSlots::new(), shared, kept };
         supply.share(left);
         supply
     }
@@ -84,7 +93,7 @@ impl Supply {
     /// How many are left, but for those that change hands at this moment.
     pub fn left(&self) -> u64 {
         let shared = self.lock();
-        let in_pools = self.pools.iter().map(|pool| pool.load(Relaxed)).filter(|&pool| pool != CLOSED);
+        let in_pools = self.pools.iter().map(|pool| pool.0.load(Relaxed)).filter(|&pool| pool != CLOSED);
         shared.left + in_pools.sum::<u64>()
     }
 
@@ -99,7 +108,7 @@ impl Supply {
 
     #[inline(always)]
     fn own(&self) -> &AtomicU64 {
-        own_slot(&self.pools).unwrap_or(&self.pools[SLOTS - 1])
+        &self.pools.own().unwrap_or(self.pools.shared()).0
     }
 
     #[cold]
@@ -111,7 +120,7 @@ impl Supply {
             let rest = shared.left.checked_sub(count + lot);
             if let Some(rest) = rest.filter(|&rest| rest >= self.kept.saturating_add(PLENTY)) {
                 shared.left = rest;
-                // It is open, for that changes under the lock only.
+                self.open_own();
                 self.own().fetch_add(lot, Relaxed);
                 return true;
             }
@@ -130,19 +139,27 @@ impl Supply {
         let shared = &mut *self.lock();
         shared.left += count;
         self.open_if_plenty(shared);
+        if shared.is_open {
+            self.open_own();
+        }
+    }
+
+    /// Opens the thread's pool, which is closed while pools are open only if it is new. Locks: `shared`.
+    fn open_own(&self) {
+        let _ = self.own().compare_exchange(CLOSED, 0, Relaxed, Relaxed);
     }
 
     fn close(&self, shared: &mut Shared) {
         shared.is_open = false;
-        for pool in &*self.pools {
-            shared.left += pool.swap(CLOSED, Relaxed);
+        for pool in self.pools.iter().filter(|pool| pool.0.load(Relaxed) != CLOSED) {
+            shared.left += pool.0.swap(CLOSED, Relaxed);
         }
     }
 
     fn open_if_plenty(&self, shared: &mut Shared) {
         if !shared.is_open && shared.left >= self.kept.saturating_add(2 * PLENTY) {
             shared.is_open = true;
-            self.pools.iter().for_each(|pool| pool.store(0, Relaxed));
+            self.pools.iter().for_each(|pool| pool.0.store(0, Relaxed));
         }
     }
 

@@ -1,9 +1,17 @@
 //! The instrument itself: that the audit sees what there is to see.
 
-use extern4_sync::audit::{Kind, Line, Uses, conflicts, locked_instructions, record, side_by_side};
+use std::sync::atomic::AtomicUsize;
+
+use extern4_sync::audit::{
+    Kind, Line, Uses, among_sleepers, conflicts, locked_instructions, record, side_by_side,
+};
+use extern4_sync::bravo::Bravo;
+use extern4_sync::holders::Holders;
+use extern4_sync::per_thread::PerThread;
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, RwLock, fence};
 use extern4_sync::rcu;
 use extern4_sync::tally::Tally;
+use extern4_sync::thread_slots::thread_number;
 
 #[repr(align(128))]
 #[derive(Default)]
@@ -87,4 +95,31 @@ fn a_trace_has_the_accesses_in_order_with_their_places() {
     assert!(footprint.trace().iter().all(|access| access.site.file() == file!()));
     // An unlocking counts as one with its locking.
     assert_eq!(footprint.total(), Uses { loads: 1, stores: 0, rmws: 3 });
+}
+
+/// Two threads numbered above 512 that sleep: they count, enter, leave, remember and read under a biased lock by stores to lines
+/// of their own.
+#[test]
+fn threads_with_high_numbers_share_nothing_either() {
+    let (tally, holders, lock) = (Tally::<2>::new(), Holders::new(), Bravo::new(7));
+    let values = PerThread::<std::cell::Cell<u64>>::new();
+    let lowest = AtomicUsize::new(0);
+    let act = || {
+        lowest.fetch_min(thread_number(), Ordering::Relaxed);
+        tally.add([1, 1]);
+        holders.enter();
+        assert!(values.with(|value| value.set(1)).is_some());
+        assert_eq!(*lock.read(), 7);
+        holders.leave();
+    };
+    (0..100).for_each(|_| act());
+    // Other tests give low numbers back meanwhile.
+    while lowest.load(Ordering::Relaxed) < 64 {
+        lowest.store(usize::MAX, Ordering::Relaxed);
+        let [one, other] = among_sleepers(512, || (), || side_by_side(act, act));
+        for footprint in [&one, &other] {
+            assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{footprint:?}");
+        }
+        assert!(conflicts(&one, &other).is_empty());
+    }
 }

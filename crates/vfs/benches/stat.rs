@@ -1,6 +1,9 @@
 //! What a warm path walk costs, on a file system in memory: nanoseconds for each call.
+//!
+//! `cargo bench -p extern4-vfs --bench stat -- parked` measures it while other threads of the process sleep.
 
 use std::hint::black_box;
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,16 +25,22 @@ fn volume() -> Session {
 
 /// The best and the median of many short rounds: on a busy machine the best is nearest to what a call costs.
 fn measure(name: &str, threads: usize, act: impl Fn() + Sync) {
+    measure_each(name, threads, |_| act());
+}
+
+/// Does the same, and tells `act` which of the threads it is.
+fn measure_each(name: &str, threads: usize, act: impl Fn(usize) + Sync) {
     const CALLS: u32 = 5_000;
     const ROUNDS: usize = 200;
-    let round = || {
+    let round = |index| {
         let start = Instant::now();
-        (0..CALLS).for_each(|_| act());
+        (0..CALLS).for_each(|_| act(index));
         start.elapsed()
     };
+    let round = &round;
+    let rounds = |index| move || (0..ROUNDS).map(|_| round(index)).collect::<Vec<_>>();
     let mut rounds: Vec<Duration> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..threads).map(|_| scope.spawn(|| (0..ROUNDS).map(|_| round()).collect::<Vec<_>>())).collect();
+        let threads: Vec<_> = (0..threads).map(|index| scope.spawn(rounds(index))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
     });
     rounds.sort();
@@ -40,8 +49,40 @@ fn measure(name: &str, threads: usize, act: impl Fn() + Sync) {
     println!("{name:<44} {threads} thread(s) best {best:>8.1} ns, median {median:>8.1} ns");
 }
 
+/// Measures one and two threads while others sleep that have used the volume before.
+fn among_parked_threads(root: &Session) {
+    const FILES: [&str; 2] = ["/usr/include/linux/sched/0.h", "/usr/include/linux/sched/1.h"];
+    for path in FILES {
+        root.mknod(path, NewKind::Regular, 0o644).expect("a new name");
+    }
+    let stat = |index: usize| drop(black_box(root.stat(black_box(FILES[index]), How::FOLLOW)));
+    let open = |index: usize| drop(black_box(root.open(black_box(FILES[index]), OpenFlags::READ)));
+    for parked in [1, 63, 64, 128, 512] {
+        let (ready, end) = (Barrier::new(parked + 1), Barrier::new(parked + 1));
+        thread::scope(|scope| {
+            for _ in 0..parked {
+                scope.spawn(|| {
+                    stat(0);
+                    open(0);
+                    ready.wait();
+                    end.wait();
+                });
+            }
+            ready.wait();
+            for running in [1, 2] {
+                measure_each(&format!("stat, {parked} threads parked"), running, stat);
+                measure_each(&format!("open and close, {parked} threads parked"), running, open);
+            }
+            end.wait();
+        });
+    }
+}
+
 fn main() {
     let root = volume();
+    if std::env::args().any(|arg| arg == "parked") {
+        return among_parked_threads(&root);
+    }
     let user = root.with_cred(Cred::new(1000, 1000, &[]));
     for threads in [1, 2] {
         let stat = |path: &'static str, follow| {

@@ -29,7 +29,8 @@ pub mod lab {
 }
 
 use extern4_sync::percpu;
-use extern4_sync::tally::{Tally, thread_number};
+use extern4_sync::tally::Tally;
+use extern4_sync::thread_slots::thread_number;
 
 use gate::Changing;
 use opened::Opened;

@@ -7,7 +7,7 @@ use extern4_sync::primitive::{AtomicBool, Latch, LatchGuard, Ordering};
 use extern4_sync::rcu::Guard;
 use extern4_sync::shown::Shown;
 use extern4_sync::spare::Bytes;
-use extern4_sync::tally::thread_number;
+use extern4_sync::thread_slots::thread_number;
 
 use super::parts::{Part, Parts};
 

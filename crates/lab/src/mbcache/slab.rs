@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Latch, LatchGuard, Ordering};
-use extern4_sync::tally::thread_number;
+use extern4_sync::thread_slots::thread_number;
 
 /// Stripes of free entries: threads that take and give them do not meet, as with an allocator.
 const STRIPES: usize = 64;

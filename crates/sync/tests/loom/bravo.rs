@@ -22,7 +22,7 @@ unsafe impl Send for Guarded {}
 impl Guarded {
     /// Not biased.
     fn new() -> Self {
-        Self { lock: Bravo::new(()), desks: Desks::new(3), value: UnsafeCell::new(0) }
+        Self { lock: Bravo::new(()), desks: Desks::new(), value: UnsafeCell::new(0) }
     }
 
     /// Biased, for two have read.

@@ -15,6 +15,7 @@ mod shared;
 mod shown;
 mod supply;
 mod table;
+mod thread_slots;
 
 use std::sync::Arc as StdArc;
 

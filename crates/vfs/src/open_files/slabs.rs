@@ -22,22 +22,21 @@
 //!    record that is entered.
 //! 4. A list has each record that was entered before the listing began and is not taken out before it ends: its place was
 //!    there, and its generation was the same all the time. Of those that come and go meanwhile it may have some.
-//! 5. A slab belongs to a number of a thread ([`PerThread`]): who gets the number of a thread that has ended gets its slab. Threads
-//!    without a number share a slab, and take places of it under a lock, which is held until the place is taken.
+//! 5. A slab belongs to a number of a thread ([`PerThread`]): a thread that gets the number of one that has ended gets its slab.
+//!    There is a slab for each thread that has a slot of its own ([`thread_slots`](extern4_sync::thread_slots)). All other threads
+//!    share a slab, and take places of it under a lock, which is held until the place is taken.
 
 use std::cell::RefCell;
 use std::num::NonZeroU64;
-use std::ops::Range;
 
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, AtomicUsize, OnceLock, Ordering, fence};
+use extern4_sync::thread_slots::{LIMIT, ThreadSlots};
 
 use super::registry::Registry;
 use crate::lock::{self, Mutex};
 
-/// Slabs at most: as many as threads with numbers, and one for the others.
-const SLABS: usize = 65;
 /// Places in the first chunk of a slab; each further one has twice as many as the one before.
 #[cfg(not(feature = "loom"))]
 const FIRST: usize = 16;
@@ -48,14 +47,15 @@ const CHUNKS: usize = 24;
 
 /// Records in slabs.
 pub struct Slabs<C> {
-    /// Those of the first slab, then those of the next: from a ticket to its place it is one step.
-    chunks: Box<[OnceLock<Chunk<C>>]>,
+    slabs: ThreadSlots<Slab<C>>,
     /// Slabs that have an owner.
     owned: AtomicUsize,
     owners: PerThread<RefCell<Owner>>,
-    /// For threads without numbers.
+    /// The owner of the shared slab.
     shared: Mutex<Owner>,
 }
+
+struct Slab<C>([OnceLock<Chunk<C>>; CHUNKS]);
 
 /// Places, which stay where they are.
 type Chunk<C> = Box<[Padded<Place<C>>]>;
@@ -67,7 +67,7 @@ struct Place<C> {
     record: C,
 }
 
-/// Which place it is: the number of its chunk, and below that where it is there.
+/// Which place it is: the numbers of its slab and its chunk, and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spot(u64);
 
@@ -75,6 +75,7 @@ struct Spot(u64);
 #[derive(Default)]
 struct Owner {
     slab: Option<usize>,
+    /// Chunks that it has.
     chunks: usize,
     free: Vec<Spot>,
 }
@@ -88,14 +89,18 @@ pub struct Ticket {
 }
 
 impl Spot {
-    /// There are fewer than 2^32 chunks, and places of a chunk.
-    fn new(chunk: usize, at: usize) -> Self {
-        Self((chunk as u64) << 32 | at as u64)
+    /// There are at most 2^5 chunks of a slab, and 2^32 places of a chunk.
+    fn new(slab: usize, chunk: usize, at: usize) -> Self {
+        Self((slab as u64) << 37 | (chunk as u64) << 32 | at as u64)
+    }
+
+    fn slab(self) -> usize {
+        // OK: it was a usize, here and below.
+        (self.0 >> 37) as usize
     }
 
     fn chunk(self) -> usize {
-        // OK: it was a usize, here and below.
-        (self.0 >> 32) as usize
+        (self.0 >> 32) as usize % 32
     }
 
     fn at(self) -> usize {
@@ -104,20 +109,16 @@ impl Spot {
 }
 
 impl Owner {
-    /// Its chunks, by number, if it has a slab.
-    fn chunks(&self) -> Range<usize> {
-        self.slab.map_or(0..0, |slab| slab * CHUNKS..slab * CHUNKS + self.chunks)
-    }
-
     fn owns(&self, spot: Spot) -> bool {
-        self.slab == Some(spot.chunk() / CHUNKS)
+        self.slab == Some(spot.slab())
     }
 }
 
 impl<C> Slabs<C> {
     #[inline]
     fn place(&self, spot: Spot) -> Option<&Place<C>> {
-        self.chunks.get(spot.chunk())?.get()?.get(spot.at()).map(|place| &place.0)
+        let slab = self.slabs.get(spot.slab()).unwrap_or(self.slabs.shared());
+        slab.0.get(spot.chunk())?.get()?.get(spot.at()).map(|place| &place.0)
     }
 }
 
@@ -134,43 +135,52 @@ impl<C: Default> Slabs<C> {
     /// Finds what other threads have cleared; adds places where that is little.
     #[cold]
     fn refill(&self, owner: &mut Owner) -> Option<Spot> {
-        if owner.slab.is_none() {
-            // Relaxed: only uniqueness counts.
-            let number = self.owned.fetch_add(1, Ordering::Relaxed);
-            owner.slab = (number < SLABS).then_some(number);
-        }
+        let number = owner.slab.or_else(|| self.new_slab())?;
+        owner.slab = Some(number);
+        let slab = self.slabs.of(number).unwrap_or(self.slabs.shared());
         let mut places = 0;
-        for number in owner.chunks() {
-            let chunk = self.chunks[number].get()?;
+        for (index, chunk) in slab.0.iter().map_while(OnceLock::get).enumerate() {
             places += chunk.len();
             // Acquire: rule 1.
             let is_even = |at: &usize| chunk[*at].0.generation.load(Ordering::Acquire).is_multiple_of(2);
-            owner.free.extend((0..chunk.len()).filter(is_even).map(|at| Spot::new(number, at)));
+            owner.free.extend((0..chunk.len()).filter(is_even).map(|at| Spot::new(number, index, at)));
         }
         if owner.free.len() * 4 <= places {
-            self.grow(owner);
+            grow(slab, number, owner);
         }
         owner.free.pop()
     }
 
-    /// Adds a chunk behind those that there are.
-    fn grow(&self, owner: &mut Owner) {
-        let (Some(slab), true) = (owner.slab, owner.chunks < CHUNKS) else { return };
-        let (number, len) = (slab * CHUNKS + owner.chunks, FIRST << owner.chunks);
-        if self.chunks[number].set((0..len).map(|_| Padded::default()).collect()).is_ok() {
-            owner.chunks += 1;
-            owner.free.extend((0..len).rev().map(|at| Spot::new(number, at)));
-        }
+    /// Returns the number of a slab that has no owner, if the thread may have one of its own.
+    fn new_slab(&self) -> Option<usize> {
+        // Relaxed: only uniqueness counts.
+        let number = self.owned.fetch_add(1, Ordering::Relaxed);
+        (number < LIMIT).then_some(number)
+    }
+}
+
+/// Adds a chunk behind those that the slab has.
+fn grow<C: Default>(slab: &Slab<C>, number: usize, owner: &mut Owner) {
+    let (Some(chunk), len) = (slab.0.get(owner.chunks), FIRST << owner.chunks) else { return };
+    if chunk.set((0..len).map(|_| Padded::default()).collect()).is_ok() {
+        owner.free.extend((0..len).rev().map(|at| Spot::new(number, owner.chunks, at)));
+        owner.chunks += 1;
+    }
+}
+
+impl<C> Default for Slab<C> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
     }
 }
 
 impl<C> Default for Slabs<C> {
     fn default() -> Self {
         Self {
-            chunks: (0..SLABS * CHUNKS).map(|_| OnceLock::new()).collect(),
+            slabs: ThreadSlots::new(),
             owned: AtomicUsize::new(0),
             owners: PerThread::new(),
-            shared: Mutex::default(),
+            shared: Mutex::new(Owner { slab: Some(LIMIT), ..Owner::default() }),
         }
     }
 }
@@ -226,7 +236,8 @@ impl<C: Default + Send + Sync> Registry<C> for Slabs<C> {
     }
 
     fn list<R>(&self, mut copy: impl FnMut(&C) -> Option<R>) -> Vec<R> {
-        let places = self.chunks.iter().filter_map(OnceLock::get).flatten();
+        let chunks = self.slabs.iter().flat_map(|slab| &slab.0);
+        let places = chunks.filter_map(OnceLock::get).flatten();
         let copy = |Place { generation, record }: &Place<C>| {
             // Acquire: pairs with the Release of `add`.
             let before = generation.load(Ordering::Acquire);

@@ -1,0 +1,74 @@
+//! Slots of threads.
+
+use extern4_sync::asymmetric::{announce, heavy, seen};
+use extern4_sync::model::{explore, race, race_for};
+use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering, thread};
+use extern4_sync::thread_slots::ThreadSlots;
+use std::sync::Arc;
+
+#[derive(Default)]
+struct Word(AtomicU64);
+
+/// In models, threads 1 and 2 have their slots in one segment, which is missing at first.
+fn slots() -> ThreadSlots<Word> {
+    ThreadSlots::new()
+}
+
+fn word(slots: &ThreadSlots<Word>, number: usize) -> &AtomicU64 {
+    &slots.of(number).expect("it has a slot").0
+}
+
+/// Two threads allocate one segment at once: both get the one that stays. Mutations that this catches: a segment stored without a
+/// comparison; a pointer loaded or stored `Relaxed`.
+#[test]
+fn slots_allocate_vs_allocate() {
+    let store = |number: usize| {
+        move |slots: &ThreadSlots<Word>| word(slots, number).store(number as u64, Ordering::Relaxed)
+    };
+    race(slots, store(1), store(2), |slots| {
+        let sum: u64 = slots.iter().map(|word| word.0.load(Ordering::Relaxed)).sum();
+        assert_eq!(sum, 3);
+    });
+}
+
+/// A thread that announces a value in a new segment sees the flag, or the thread that set the flag finds the value. Mutation
+/// that this catches: segments looked for before HEAVY.
+#[test]
+fn slots_announce_in_a_new_segment_vs_search() {
+    race_for(
+        || (slots(), AtomicBool::new(false)),
+        |(slots, flag)| {
+            announce(word(slots, 1), 1);
+            flag.load(Ordering::Relaxed)
+        },
+        |(slots, flag)| {
+            flag.store(true, Ordering::Relaxed);
+            assert!(heavy());
+            slots.iter().any(|word| seen(&word.0) == 1)
+        },
+        |_, saw, found| assert!(saw || found, "neither saw the other"),
+    );
+}
+
+/// The same where a third thread has allocated the segment.
+#[test]
+fn slots_announce_in_a_segment_of_another_vs_search() {
+    explore(|| {
+        let shared = Arc::new((slots(), AtomicBool::new(false)));
+        let other = |act: fn(&(ThreadSlots<Word>, AtomicBool)) -> bool| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || act(&shared))
+        };
+        let allocating = other(|(slots, _)| slots.of(2).is_some());
+        let announcing = other(|(slots, flag)| {
+            announce(word(slots, 1), 1);
+            flag.load(Ordering::Relaxed)
+        });
+        let (slots, flag) = &*shared;
+        flag.store(true, Ordering::Relaxed);
+        assert!(heavy());
+        let found = slots.iter().any(|word| seen(&word.0) == 1);
+        assert!(allocating.join().expect("it allocates"));
+        assert!(announcing.join().expect("it announces") || found, "neither saw the other");
+    });
+}
