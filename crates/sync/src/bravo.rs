@@ -42,7 +42,7 @@ use crate::thread_slots::ThreadSlots;
 
 /// Lines of a desk, as a power of two. The address of a lock says which it is noted on: who ends its bias looks at that line of each desk, and most
 /// other locks are noted on others.
-pub(crate) const LINE_BITS: u32 = if cfg!(feature = "loom") { 0 } else { 3 };
+const LINE_BITS: u32 = if cfg!(feature = "loom") { 0 } else { 3 };
 /// Locks that a thread may have noted at the same time on one of them.
 const NOTES: usize = if cfg!(feature = "loom") { 1 } else { 4 };
 /// So many readers in a row make a lock biased; few in models.
@@ -213,7 +213,7 @@ impl Desks {
 
 /// The line of a desk that `lock` is noted on.
 #[inline]
-pub(crate) fn line_of(lock: u64) -> usize {
+fn line_of(lock: u64) -> usize {
     // By the upper bits of a product, since locks stand at like places of what is as large. OK: a few bits.
     (lock.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(u64::BITS - LINE_BITS)) as usize
 }

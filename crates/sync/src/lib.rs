@@ -3,7 +3,7 @@
 //! - [`rcu`]: readers that take no lock and write nothing shared, values freed once no reader can see them.
 //! - [`learned`]: what is known of something that may be there or not, filled once by who asks, or set.
 //! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
-//! - [`shared`]: counted references whose values RCU readers may look at; or noted ones, of what is held again and again.
+//! - [`shared`]: counted references whose values RCU readers may look at.
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: a hash table of shared values whose lookups take no lock.
 //! - [`mbcache`]: a bounded cache of numbers by hash, for contents that are to be found again.
@@ -47,7 +47,6 @@ pub mod lock_order;
 pub mod mbcache;
 #[cfg(feature = "loom")]
 pub mod model;
-mod notes;
 pub mod opener;
 pub mod per_thread;
 pub mod percpu;

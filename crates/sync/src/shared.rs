@@ -21,15 +21,6 @@
 //! | drop | `n` to `n - 1` | who has a `Shared` |
 //! | take last | 1 to 0, only from 1 | who has just emptied the link that counted |
 //! | give up last | 2 to 0, only from 2 | who has just emptied the link that counted, and has the other |
-//! | open | `n > 0` to `n + LENT` | who has a `Shared`, once |
-//! | shut | `n` to `n - LENT`, with those that were noted | who has a `Shared` that is counted, once after each open |
-//!
-//! # References that are noted
-//! A value that many threads hold and drop again and again may allow its references to be noted (`notes`) instead of counted
-//! ([`Release::noting`]). While they are, the count includes `LENT`, so it is not zero, and readers may hold the value. Somebody has to find
-//! out when there is none left: the last counted reference does, for a link, say, that is emptied. Who is about to drop that
-//! *shuts* the value first: from then on all references are counted, those that were noted too. So as long as references are noted, there is
-//! a counted one, or somebody who shuts; and who takes a note back never has to end the value.
 //!
 //! # Rules
 //! 1. Who makes the count zero ends the value: calls `release`, then retires the memory. No transition leads up from
@@ -50,45 +41,27 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
-use crate::notes::{Back, LENT, notes, thread_number};
 use crate::percpu::Line;
-use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence, thread_local};
+use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
 use crate::spare;
-
-pub use crate::notes::Noting;
 
 /// What a value does when its last counted reference has gone.
 pub trait Release: Send + Sync + 'static {
     /// Gives up what the value keeps in use. Runs once, on the thread whose reference was the last. RCU readers may be
     /// looking at the value still.
     fn release(&self) {}
-
-    /// Says that references to it may be noted, and whether they are. On a line that is read often, and seldom written.
-    #[inline(always)]
-    fn noting(&self) -> Option<&Noting> {
-        None
-    }
 }
 
 /// The lines that readers look at, then one for the count that holders write.
 #[repr(C)]
 struct Counted<T> {
     value: T,
-    count: Line<Count>,
+    count: Line<AtomicUsize>,
 }
 
-struct Count {
-    references: AtomicUsize,
-    /// How often they were to be noted.
-    asked: AtomicU32,
-}
-
-/// A reference that keeps a value in use: a counted one, or one that is noted, which a bit of its address says.
+/// A counted reference, which keeps a value in use.
 pub struct Shared<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
-
-/// A bit that no address of a counted value has, for there is a whole line in it.
-const NOTED: usize = 1;
 
 /// A value that is seen without being counted: it stays allocated for `'a`, but may be out of use already.
 pub struct Seen<'a, T: Release>(NonNull<Counted<T>>, PhantomData<&'a Counted<T>>);
@@ -106,135 +79,37 @@ impl<T: Release> Counted<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn references(&self) -> &AtomicUsize {
-        &self.count.0.references
+        &self.count.0
     }
 
-    /// What its notes say.
-    fn address(&self) -> u64 {
-        ptr::from_ref(self).addr() as u64
-    }
-
-    #[inline]
-    fn take_note_back(&self) -> Back {
-        notes().take_back(thread_number(), self.address())
-    }
-
-    /// Whether there are so many references: a guess.
+    /// There seem to be so many references: a guess.
     fn seems_to_have(&self, references: usize) -> bool {
         // Relaxed: a guess.
-        let count = self.references().load(Ordering::Relaxed);
-        let noted = if count < LENT { 0 } else { notes().len(self.address()) };
-        count % LENT + noted == references
-    }
-
-    /// Begins to note references, if they are held again and again. The caller has a counted one.
-    fn open(&self) {
-        let Some(noting) = self.value.noting().filter(|it| it.begin_to_open(&self.count.0.asked)) else {
-            return;
-        };
-        // Relaxed: published by the next.
-        self.references().fetch_add(LENT, Ordering::Relaxed);
-        noting.open();
-    }
-
-    /// Counts the references that are noted, unless somebody is about that. The caller has a counted one.
-    fn shut(&self) {
-        let Some(noting) = self.value.noting().filter(|noting| noting.begin_to_shut()) else { return };
-        notes().count_all(self.address(), self.references());
-        // Relaxed: the caller's reference is still counted, and what has been seen here is passed on when it goes.
-        self.references().fetch_sub(LENT, Ordering::Relaxed);
-        noting.end_shutting();
-    }
-
-    /// Counts one reference less; true if it was the last.
-    fn drop_one(&self) -> bool {
-        let count = self.references();
-        if self.value.noting().is_none() {
-            // Release: what this holder did comes before the end; pairs with the Acquire fence of who ends the value.
-            let before = count.fetch_sub(1, Ordering::Release);
-            debug_assert!(before > 0, "a reference is dropped to what has ended");
-            return before == 1;
-        }
-        // Acquire, also below: who has opened the value, and dropped his reference, has said that it is open.
-        let mut now = count.load(Ordering::Acquire);
-        loop {
-            if now == LENT + 1 {
-                // Nobody else is about that: he would have a counted reference, and this is the only one.
-                self.shut();
-                // Looked at again: somebody may have begun to note references anew since.
-                now = count.load(Ordering::Acquire);
-                continue;
-            }
-            debug_assert!(now > 0, "a reference is dropped to what has ended");
-            // Release: as above. Never to `LENT` alone.
-            match count.compare_exchange_weak(now, now - 1, Ordering::Release, Ordering::Acquire) {
-                Ok(_) => return now == 1,
-                Err(other) => now = other,
-            }
-        }
+        self.references().load(Ordering::Relaxed) == references
     }
 }
 
 impl<T: Release> Shared<T> {
     /// The first reference to a value.
     pub fn new(value: T) -> Self {
-        let count = Count { references: AtomicUsize::new(1), asked: AtomicU32::new(0) };
-        Self::counted_at(spare::boxed(Counted { value, count: Line(count) }))
-    }
-
-    /// One whose count is the caller's.
-    fn counted_at(at: NonNull<Counted<T>>) -> Self {
-        Self(at, PhantomData)
-    }
-
-    /// One that the caller has noted.
-    fn noted_at(at: NonNull<Counted<T>>) -> Self {
-        Self(at.map_addr(|addr| addr | NOTED), PhantomData)
-    }
-
-    #[inline]
-    fn is_noted(&self) -> bool {
-        self.0.addr().get() & NOTED != 0
-    }
-
-    /// Where the value is.
-    #[inline]
-    fn at(&self) -> NonNull<Counted<T>> {
-        let at = self.0.as_ptr().map_addr(|addr| addr & !NOTED);
-        // SAFETY: this bit is not all that there is of an address.
-        unsafe { NonNull::new_unchecked(at) }
-    }
-
-    /// The same reference, counted. For who is about to drop the last that is, which would have all others counted, too.
-    pub fn into_counted(self) -> Self {
-        if !self.is_noted() {
-            return self;
-        }
-        let this = Self::counted_at(ManuallyDrop::new(self).at());
-        let count = this.counted().references();
-        // Relaxed, both: one of the two keeps the count from ending.
-        count.fetch_add(1, Ordering::Relaxed);
-        if this.counted().take_note_back() == Back::Counted {
-            count.fetch_sub(1, Ordering::Relaxed);
-        }
-        this
+        let counted = Counted { value, count: Line(AtomicUsize::new(1)) };
+        Self(spare::boxed(counted), PhantomData)
     }
 
     /// The same value as readers see it.
     #[inline]
     pub fn seen(&self) -> Seen<'_, T> {
-        Seen(self.at(), PhantomData)
+        Seen(self.0, PhantomData)
     }
 
     /// Both refer to one value.
     pub fn ptr_eq(&self, other: &Self) -> bool {
-        self.at() == other.at()
+        self.0 == other.0
     }
 
     /// There are so many references; out of date at once, unless the caller knows where all of them are. Who [holds](Seen::hold) one
     /// more after that sees what the caller did before.
     pub fn has_references(&self, count: usize) -> bool {
-        debug_assert!(self.noting().is_none(), "for what is only counted");
         // AcqRel on success: what those did who have dropped theirs has happened, and whoever holds one more reads, with Acquire, what
         // is stored here or what has been counted up from it. A load would leave open which of the two came first. Relaxed on failure.
         self.counted()
@@ -246,18 +121,18 @@ impl<T: Release> Shared<T> {
     #[inline]
     fn counted(&self) -> &Counted<T> {
         // SAFETY: this reference keeps the value.
-        unsafe { self.at().as_ref() }
+        unsafe { self.0.as_ref() }
     }
 
     /// The count becomes the caller's.
     fn into_raw(this: Option<Self>) -> *mut Counted<T> {
-        this.map_or(ptr::null_mut(), |this| ManuallyDrop::new(this.into_counted()).at().as_ptr())
+        this.map_or(ptr::null_mut(), |this| ManuallyDrop::new(this).0.as_ptr())
     }
 
     /// # Safety
     /// `raw` is null, or came from [`Self::into_raw`] and its count becomes the caller's.
     unsafe fn from_raw(raw: *mut Counted<T>) -> Option<Self> {
-        NonNull::new(raw).map(Self::counted_at)
+        NonNull::new(raw).map(|at| Self(at, PhantomData))
     }
 }
 
@@ -270,20 +145,20 @@ impl<T: Release> Clone for Shared<T> {
         if before > usize::MAX / 2 {
             std::process::abort();
         }
-        Self::counted_at(self.at())
+        Self(self.0, PhantomData)
     }
 }
 
 impl<T: Release> Drop for Shared<T> {
     fn drop(&mut self) {
-        if self.is_noted() && self.counted().take_note_back() == Back::Gone {
-            return;
-        }
-        if self.counted().drop_one() {
+        // Release: what this holder did comes before the end; pairs with the fence below.
+        let before = self.counted().references().fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "a reference is dropped to what has ended");
+        if before == 1 {
             // Acquire: pairs with the Release of the other holders.
             fence(Ordering::Acquire);
             // SAFETY: this made the count zero.
-            unsafe { end(self.at()) };
+            unsafe { end(self.0) };
         }
     }
 }
@@ -313,36 +188,10 @@ impl<'a, T: Release> Seen<'a, T> {
     /// A reference, unless the last one has gone.
     #[inline]
     pub fn hold(self) -> Option<Shared<T>> {
-        match self.get().noting() {
-            Some(noting) if noting.is_open() => self.note(noting).or_else(|| self.hold_counted()),
-            _ => self.hold_counted(),
-        }
-    }
-
-    /// The same for what is held again and again, such as a file that is opened: the next references are noted, if they may be.
-    #[inline]
-    pub fn hold_often(self) -> Option<Shared<T>> {
-        let held = self.hold()?;
-        if !held.is_noted() {
-            held.counted().open();
-        }
-        Some(held)
-    }
-
-    fn hold_counted(self) -> Option<Shared<T>> {
         let up = |count: usize| (count > 0).then(|| count + 1);
         // Acquire on success: what the holders whose counts this one joins did before is visible; Relaxed on failure.
         self.counted().references().fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
-        Some(Shared::counted_at(self.0))
-    }
-
-    /// A reference that is noted, or has been counted at once, if there is room for a note.
-    fn note(self, noting: &Noting) -> Option<Shared<T>> {
-        match notes().note(thread_number(), self.counted().address(), noting) {
-            Ok(()) => Some(Shared::noted_at(self.0)),
-            Err(Back::Counted) => Some(Shared::counted_at(self.0)),
-            Err(Back::Gone) => None,
-        }
+        Some(Shared(self.0, PhantomData))
     }
 
     /// Both are of one value.
@@ -418,10 +267,9 @@ impl<T: Release> Link<T> {
             return None;
         }
         let taken = self.take()?;
-        taken.counted().shut();
         // The transition "take last". Acquire: pairs with the Release of the references that went before.
         if taken.counted().references().compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Some(Last(ManuallyDrop::new(taken).at(), PhantomData));
+            return Some(Last(ManuallyDrop::new(taken).0, PhantomData));
         }
         self.refill(taken);
         None
@@ -435,14 +283,12 @@ impl<T: Release> Link<T> {
             return Err(mine);
         }
         let Some(taken) = self.take() else { return Err(mine) };
-        taken.counted().shut();
-        let mine = mine.into_counted();
         // The transition "give up last". Acquire: as above.
         let count = taken.counted().references();
         if taken.ptr_eq(&mine) && count.compare_exchange(2, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             // Its count has gone with that of `taken`.
             let _ = ManuallyDrop::new(mine);
-            return Ok(Last(ManuallyDrop::new(taken).at(), PhantomData));
+            return Ok(Last(ManuallyDrop::new(taken).0, PhantomData));
         }
         self.refill(taken);
         Err(mine)
@@ -502,7 +348,7 @@ unsafe impl<T: Release> Sync for Lease<T> {}
 impl<T: Release> Lease<T> {
     /// A lease of `value`.
     pub fn new(value: Shared<T>) -> Self {
-        let at = value.at();
+        let at = value.0;
         Self(Link::new(Some(value)), at)
     }
 

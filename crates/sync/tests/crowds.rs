@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use extern4_sync::hash_table::HashTable;
 use extern4_sync::model::crowd;
-use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
+use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
 use extern4_sync::seqcount::SeqCount;
-use extern4_sync::shared::{Link, Noting, Release, Shared};
 use extern4_sync::table::Table;
 
 const THREADS: usize = 8;
@@ -86,59 +85,5 @@ fn crowds_copy_whole_values() {
             }
         },
         |(_, _, words)| assert_eq!(words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed)),
-    );
-}
-
-/// A value whose references may be noted, and how often it has ended.
-struct Noted {
-    noting: Noting,
-    ends: Arc<std::sync::atomic::AtomicU64>,
-}
-
-impl Noted {
-    fn ends(&self) -> u64 {
-        self.ends.load(Ordering::Relaxed)
-    }
-}
-
-impl Release for Noted {
-    fn noting(&self) -> Option<&Noting> {
-        Some(&self.noting)
-    }
-
-    fn release(&self) {
-        self.ends.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Two hold the value, and once more again and again, and leave references to each other to drop, while a third lets go of it.
-#[test]
-fn crowds_hold_what_is_noted_as_long_as_they_like() {
-    crowd(
-        3,
-        || {
-            let ends = Arc::default();
-            let value = Shared::new(Noted { noting: Noting::new(), ends: Arc::clone(&ends) });
-            (0..2).for_each(|_| drop(value.seen().hold_often()));
-            (Link::new(Some(value)), ends, Mutex::new(None::<Shared<Noted>>))
-        },
-        |(link, _, left), index| {
-            if index == 0 {
-                return drop(link.take());
-            }
-            let guard = pin();
-            let Some(first) = link.see(&guard).and_then(|seen| seen.hold_often()) else { return };
-            drop(guard);
-            for _ in 0..3 {
-                let again = first.seen().hold_often().expect("it is held");
-                let other = left.lock().unwrap().replace(again);
-                assert!(first.ends() == 0 && other.as_ref().is_none_or(|other| other.ends() == 0));
-            }
-        },
-        |(link, ends, left)| {
-            assert!(link.take().is_none());
-            drop(left.lock().unwrap().take());
-            assert_eq!(ends.load(Ordering::Relaxed), 1);
-        },
     );
 }

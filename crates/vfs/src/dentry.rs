@@ -14,7 +14,7 @@ use std::fmt;
 
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
 use extern4_sync::rcu::{Guard, Rcu, pin};
-use extern4_sync::shared::{Last, Lease, Noting, Release, Seen, Shared};
+use extern4_sync::shared::{Last, Lease, Release, Seen, Shared};
 
 use crate::inode::Inode;
 use crate::lock::{Latch, Mutex};
@@ -31,8 +31,6 @@ pub(crate) struct Dentry {
     walked: AtomicBool,
     /// The name was removed.
     gone: AtomicBool,
-    /// Open files, and whoever else is led here again and again, refer to it without a count.
-    noting: Noting,
     place: Rcu<Place>,
     /// Hashes of names below that were negative, and the numbers that their entries know them by, oldest first. Some may be gone already.
     pub(crate) negatives: Latch<VecDeque<(u64, u64)>>,
@@ -79,7 +77,6 @@ impl Dentry {
             mounts: AtomicU32::new(0),
             walked: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            noting: Noting::new(),
             place: Rcu::new(place),
             negatives: Latch::new(VecDeque::new()),
             prefixes: Mutex::default(),
@@ -200,11 +197,6 @@ impl Place {
 }
 
 impl Release for Dentry {
-    #[inline(always)]
-    fn noting(&self) -> Option<&Noting> {
-        Some(&self.noting)
-    }
-
     fn release(&self) {
         if let Some(lease) = &self.inode {
             lease.get().forget_alias(self.id);

@@ -573,8 +573,7 @@ fn move_dentries(
         // Before anything moves, and while both names are hidden: see `count_dir_rename`.
         sb.count_dir_rename();
     }
-    // Counted: the old name's reference is dropped first, and who has the file open is not to write what is noted anew.
-    let (source, target) = (from_name.take().into_counted(), to_name.take());
+    let (source, target) = (from_name.take(), to_name.take());
     let exchange = rename.flags.contains(RenameFlags::EXCHANGE);
     source.move_to(to_dir, to.name);
     if exchange {

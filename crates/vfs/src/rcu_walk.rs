@@ -206,7 +206,7 @@ impl End<'_> {
         // Whoever starts a walk keeps its base in use.
         let dentry = match base.dentry.seen().ptr_eq(self.dentry) {
             true => Ref::Borrowed(&base.dentry),
-            false => Ref::Owned(self.dentry.hold_often()?),
+            false => Ref::Owned(self.dentry.hold()?),
         };
         Some(Spot { mount: Ref::Borrowed(self.mount_of(root, base)), dentry })
     }

@@ -97,22 +97,6 @@ fn a_file_is_written_while_all_else_of_it_changes() {
     }
 }
 
-/// Who moves a file leaves alone what others note who have it open.
-#[test]
-fn a_file_is_closed_while_it_moves() {
-    // What is closed stands at the first place: a rename to there removes it.
-    let removes = |call: &Call| matches!(call, Call::Rename(_, Place { dir: 0, name: 0 }));
-    let mut pairs = pairs(100);
-    pairs.retain(|pair| {
-        [[Kind::Close, Kind::Rename], [Kind::Rename, Kind::Close]].contains(&pair.kinds())
-            && !pair.calls.iter().any(removes)
-    });
-    assert!(pairs.len() > 50, "{}", pairs.len());
-    let memory = Ground::memory(SuperOptions::default()).unwrap();
-    let meets = |test: &Test| test.fields.iter().any(|field| field.contains("(sync/notes.rs)"));
-    assert_eq!(always_meet(&memory, pairs, meets), []);
-}
-
 /// Those pairs that meet each time they are made. Some meet by chance, on a busy machine, each time in one run: when the tick is over in
 /// which the file was written, the next write says a time.
 fn always_meet(ground: &Ground, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> bool) -> Vec<Pair> {

@@ -4,31 +4,17 @@ use std::sync::atomic::AtomicU64;
 
 struct Watched {
     released: Arc<AtomicU64>,
-    noting: Option<Noting>,
 }
 
 impl Release for Watched {
     fn release(&self) {
         self.released.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
-
-    fn noting(&self) -> Option<&Noting> {
-        self.noting.as_ref()
-    }
 }
 
 fn watched() -> (Arc<AtomicU64>, Shared<Watched>) {
     let released = Arc::new(AtomicU64::new(0));
-    (released.clone(), Shared::new(Watched { released, noting: None }))
-}
-
-/// One whose references are noted.
-fn noted() -> (Arc<AtomicU64>, Shared<Watched>) {
-    let released = Arc::new(AtomicU64::new(0));
-    let value = Shared::new(Watched { released: released.clone(), noting: Some(Noting::new()) });
-    (0..16).for_each(|_| drop(value.seen().hold_often()));
-    assert!(value.seen().hold().is_some_and(|held| held.is_noted()));
-    (released, value)
+    (released.clone(), Shared::new(Watched { released }))
 }
 
 fn is(released: &AtomicU64, times: u64) -> bool {
@@ -116,58 +102,4 @@ fn a_long_chain_ends_on_a_short_stack() {
         chain = Shared::new(Chained(Some(Lease::new(chain))));
     }
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(chain)).unwrap().join().unwrap();
-}
-
-#[test]
-fn more_references_than_there_is_room_for_are_counted() {
-    let (released, value) = noted();
-    let link = Link::new(Some(value));
-    let held: Vec<_> = (0..100).map(|_| link.see(&pin()).unwrap().hold().unwrap()).collect();
-    let (notes, counts): (Vec<_>, Vec<_>) = held.into_iter().partition(|held| held.is_noted());
-    assert!(!notes.is_empty() && !counts.is_empty());
-    assert!(link.take_last().is_none());
-    // Notes go on another thread than they were made on, after the link.
-    drop(link.take());
-    drop(counts);
-    assert!(is(&released, 0));
-    std::thread::spawn(move || drop(notes)).join().unwrap();
-    assert!(is(&released, 1));
-}
-
-#[test]
-fn what_has_been_counted_again_is_noted_again() {
-    let (released, value) = noted();
-    let note = value.seen().hold().unwrap();
-    // The last that was counted.
-    drop(value);
-    assert!(note.seen().hold().is_some_and(|held| !held.is_noted()));
-    (0..16).for_each(|_| drop(note.seen().hold_often()));
-    assert!(note.seen().hold().is_some_and(|held| held.is_noted()));
-    assert!(is(&released, 0));
-    drop(note);
-    assert!(is(&released, 1));
-}
-
-#[test]
-fn holders_and_takers_agree() {
-    for round in 0..400 {
-        let (released, value) = if round % 2 == 0 { watched() } else { noted() };
-        let link = Link::new(Some(value));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..100 {
-                    let guard = pin();
-                    let held = link.see(&guard).and_then(Seen::hold);
-                    drop(guard);
-                    assert!(held.is_none_or(|held| is(&held.released, 0)));
-                }
-            });
-            scope.spawn(|| {
-                while !is(&released, 1) {
-                    drop(link.take_last());
-                }
-            });
-        });
-        assert!(is(&released, 1));
-    }
 }

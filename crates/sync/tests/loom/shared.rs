@@ -5,7 +5,7 @@ use std::sync::Arc as StdArc;
 use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::primitive::{Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
-use extern4_sync::shared::{Lease, Link, Noting, Release, Shared};
+use extern4_sync::shared::{Lease, Link, Release, Shared};
 use loom::cell::UnsafeCell;
 
 use crate::Poisoned;
@@ -16,7 +16,6 @@ struct Ending {
     /// What a holder does to the value: plain, so that an end that does not come after it is seen.
     work: UnsafeCell<u64>,
     ends: StdArc<std::sync::atomic::AtomicU64>,
-    noting: Option<Noting>,
 }
 
 // SAFETY: as for `Poisoned`; `work` has one writer in each model.
@@ -26,19 +25,10 @@ unsafe impl Send for Ending {}
 
 impl Ending {
     fn new(value: u64) -> (Shared<Self>, Ends) {
-        Self::with(value, None)
-    }
-
-    /// One whose references may be noted.
-    fn noting(value: u64) -> (Shared<Self>, Ends) {
-        Self::with(value, Some(Noting::new()))
-    }
-
-    fn with(value: u64, noting: Option<Noting>) -> (Shared<Self>, Ends) {
         let ends = StdArc::default();
         let (value, work) = (Poisoned::new(value), UnsafeCell::new(0));
         let watch = Ends { ends: StdArc::clone(&ends), alive: value.alive.clone() };
-        (Shared::new(Self { value, work, ends, noting }), watch)
+        (Shared::new(Self { value, work, ends }), watch)
     }
 
     /// What only a holder may do. One thread of a model does.
@@ -55,10 +45,6 @@ impl Release for Ending {
         // SAFETY: as in `work`.
         self.work.with(|work| unsafe { *work });
         assert_eq!(self.ends.fetch_add(1, Ordering::Relaxed), 0, "ended twice");
-    }
-
-    fn noting(&self) -> Option<&Noting> {
-        self.noting.as_ref()
     }
 }
 
@@ -95,13 +81,6 @@ fn link_of_one() -> Linked {
     (Link::new(Some(value)), ends)
 }
 
-/// A link to a value whose references are noted, since it has been held again and again.
-fn link_of_noted() -> Linked {
-    let (value, ends) = Ending::noting(1);
-    (0..2).for_each(|_| drop(value.seen().hold_often()));
-    (Link::new(Some(value)), ends)
-}
-
 /// A link, and a reference beside that, for one of two threads to drop.
 struct LinkAndOther {
     link: Link<Ending>,
@@ -110,22 +89,10 @@ struct LinkAndOther {
 }
 
 impl LinkAndOther {
-    fn of((link, ends): Linked) -> Self {
+    fn new() -> Self {
+        let (link, ends) = link_of_one();
         let other = Mutex::new(link.see(&pin()).unwrap().hold());
         Self { link, ends, other }
-    }
-
-    /// The other is noted.
-    fn noted() -> Self {
-        Self::of(link_of_noted())
-    }
-
-    /// The other is counted, of a value whose references are noted.
-    fn counted() -> Self {
-        let this = Self::noted();
-        let counted = this.take_other().clone();
-        *this.other.lock().unwrap() = Some(counted);
-        this
     }
 
     fn take_other(&self) -> Shared<Ending> {
@@ -148,22 +115,17 @@ fn see_and_hold((link, _): &Linked) -> bool {
     held.inspect(|held| held.work()).is_some()
 }
 
-/// Links to a value whose references are counted, and to one whose are noted.
-const LINKS: [fn() -> Linked; 2] = [link_of_one, link_of_noted];
-
 #[test]
 fn shared_hold_vs_last_drop() {
-    for link_of in LINKS {
-        race(
-            link_of,
-            |shared| _ = see_and_hold(shared),
-            |(link, _)| drop(link.take()),
-            |(link, ends)| {
-                assert!(link.see(&pin()).is_none());
-                ends.check_freed();
-            },
-        );
-    }
+    race(
+        link_of_one,
+        |shared| _ = see_and_hold(shared),
+        |(link, _)| drop(link.take()),
+        |(link, ends)| {
+            assert!(link.see(&pin()).is_none());
+            ends.check_freed();
+        },
+    );
 }
 
 #[test]
@@ -183,38 +145,34 @@ fn shared_drop_vs_drop() {
 
 #[test]
 fn shared_take_last_vs_hold() {
-    for link_of in LINKS {
-        race_for(
-            link_of,
-            see_and_hold,
-            |(link, _)| {
-                let last = link.take_last();
-                last.inspect(|_| assert!(link.see(&pin()).is_none())).is_some()
-            },
-            |(link, ends), held, taken| {
-                assert!(held || taken || link.see(&pin()).is_some(), "lost");
-                assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
-                drop(link.take());
-                ends.check_freed();
-            },
-        );
-    }
+    race_for(
+        link_of_one,
+        see_and_hold,
+        |(link, _)| {
+            let last = link.take_last();
+            last.inspect(|_| assert!(link.see(&pin()).is_none())).is_some()
+        },
+        |(link, ends), held, taken| {
+            assert!(held || taken || link.see(&pin()).is_some(), "lost");
+            assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
+            drop(link.take());
+            ends.check_freed();
+        },
+    );
 }
 
 #[test]
 fn shared_take_last_vs_drop() {
-    for link_of in LINKS {
-        race(
-            move || LinkAndOther::of(link_of()),
-            LinkAndOther::drop_other,
-            |shared| drop(shared.link.take_last()),
-            |shared| {
-                assert_eq!(u64::from(shared.link.see(&pin()).is_none()), shared.ends.times());
-                drop(shared.link.take());
-                shared.ends.check_freed();
-            },
-        );
-    }
+    race(
+        LinkAndOther::new,
+        LinkAndOther::drop_other,
+        |shared| drop(shared.link.take_last()),
+        |shared| {
+            assert_eq!(u64::from(shared.link.see(&pin()).is_none()), shared.ends.times());
+            drop(shared.link.take());
+            shared.ends.check_freed();
+        },
+    );
 }
 
 #[test]
@@ -336,48 +294,11 @@ fn shared_lease_passed_on_vs_reader() {
     );
 }
 
+/// A thread gives a name up while another opens the file that it stands for.
 #[test]
-fn noted_drop_vs_last_drop() {
-    race(
-        LinkAndOther::noted,
-        LinkAndOther::drop_other,
-        |shared| drop(shared.link.take()),
-        |shared| shared.ends.check_freed(),
-    );
-}
-
-#[test]
-fn noted_drop_vs_counted_drop() {
-    race(
-        || {
-            let shared = LinkAndOther::noted();
-            let counted = shared.other.lock().unwrap().clone();
-            (shared, Mutex::new(counted))
-        },
-        |(shared, _)| shared.drop_other(),
-        |(shared, counted)| {
-            drop(counted.lock().unwrap().take());
-            drop(shared.link.take());
-        },
-        |(shared, _)| shared.ends.check_freed(),
-    );
-}
-
-#[test]
-fn noted_counted_drop_vs_last_drop() {
-    race(
-        LinkAndOther::counted,
-        LinkAndOther::drop_other,
-        |shared| drop(shared.link.take()),
-        |shared| shared.ends.check_freed(),
-    );
-}
-
-/// Who gives a name up, beside who opens what it stands for.
-#[test]
-fn noted_give_up_last_vs_hold() {
+fn shared_give_up_last_vs_hold() {
     race_for(
-        link_of_noted,
+        link_of_one,
         see_and_hold,
         |(link, _)| {
             let Some(mine) = link.see(&pin()).and_then(|seen| seen.hold()) else { return false };
@@ -392,10 +313,10 @@ fn noted_give_up_last_vs_hold() {
 }
 
 #[test]
-fn noted_give_up_last_vs_drop() {
+fn shared_give_up_last_vs_drop() {
     race(
         || {
-            let shared = LinkAndOther::noted();
+            let shared = LinkAndOther::new();
             let mine = shared.link.see(&pin()).unwrap().hold();
             (shared, Mutex::new(mine))
         },
@@ -407,69 +328,4 @@ fn noted_give_up_last_vs_drop() {
             shared.ends.check_freed();
         },
     );
-}
-
-/// References begin to be noted while the last that is counted goes.
-#[test]
-fn noted_open_vs_last_drop() {
-    race(
-        || {
-            let (value, ends) = Ending::noting(1);
-            drop(value.seen().hold_often());
-            (Link::new(Some(value)), ends)
-        },
-        |(link, _)| {
-            let guard = pin();
-            let Some(seen) = link.see(&guard) else { return };
-            let first = seen.hold_often();
-            let second = seen.hold_often();
-            drop(guard);
-            second.inspect(|held| held.work());
-            drop(first);
-        },
-        |(link, _)| drop(link.take()),
-        |(_, ends)| ends.check_freed(),
-    );
-}
-
-/// Comes to the value as often as it takes to have references noted.
-fn hold_again((link, _): &Linked) {
-    let guard = pin();
-    let Some(seen) = link.see(&guard) else { return };
-    (0..2).for_each(|_| drop(seen.hold_often()));
-}
-
-/// What has been counted again is noted again.
-#[test]
-fn noted_open_vs_shut() {
-    race(
-        link_of_noted,
-        hold_again,
-        |(link, _)| drop(link.take_last()),
-        |(link, ends)| {
-            drop(link.take());
-            ends.check_freed();
-        },
-    );
-}
-
-/// Who notes in vain leaves the note alone of a reference that it has beside.
-#[test]
-fn noted_hold_in_vain_vs_last_drop() {
-    race(
-        LinkAndOther::noted,
-        |shared| {
-            let other = shared.take_other();
-            drop(other.seen().hold());
-            other.work();
-        },
-        |shared| drop(shared.link.take()),
-        |shared| shared.ends.check_freed(),
-    );
-}
-
-/// References begin to be noted again while the last that is counted goes, which has just had those counted that were noted.
-#[test]
-fn noted_open_again_vs_last_drop() {
-    race(link_of_noted, hold_again, |(link, _)| drop(link.take()), |(_, ends)| ends.check_freed());
 }
