@@ -8,7 +8,8 @@
 //!             <- one line of JSON ------
 //! ```
 //!
-//! `extern4 umount DIR` asks there to be told how the mount ends ([`waiting`]).
+//! `extern4 umount DIR` asks there to be told how the mount ends ([`waiting`]). `mount -o remount,rw` asks there for a volume that is only
+//! read to be opened for writing ([`writing`]).
 //!
 //! A connection is for one request and one answer. The request names the version of the protocol; members may be added to an
 //! answer without a new one. What cannot be answered is told in a member `error`.
@@ -24,6 +25,7 @@ mod responder;
 mod socket;
 pub(crate) mod table;
 pub(crate) mod waiting;
+pub(crate) mod writing;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -107,7 +109,9 @@ impl Control {
                 let served = Arc::clone(&served);
                 let waiting = Arc::clone(&waiting);
                 let answer = move |request: &[u8], from: BorrowedFd<'_>| {
-                    waiting.answer(request, from).unwrap_or_else(|| answer(&served, request)).into_bytes()
+                    let answered = waiting.answer(request, from);
+                    let answered = answered.or_else(|| writing::begin(&served.volume, request, from));
+                    answered.unwrap_or_else(|| answer(&served, request)).into_bytes()
                 };
                 services.push(Service::new(listener, b"\n", MAX_REQUEST_BYTES, answer));
                 Some(socket)

@@ -48,7 +48,7 @@ impl Ext4 {
     /// Notes where the attribute block of `info` is, so that other inodes may share it. Locks: `info` is current, and stays so, for
     /// who calls has the inode's `attributes`.
     pub(crate) fn note_block(&self, info: &InodeInfo) {
-        let (Some(writer), Some(block)) = (&self.writer, info.fields().xattr_block()) else { return };
+        let (Some(writer), Some(block)) = (self.writer.get(), info.fields().xattr_block()) else { return };
         let Ok(hash) = self.cache.with(block, xattr::stored_hash) else { return };
         if hash != 0 {
             writer.sharing.blocks.insert(hash, block);

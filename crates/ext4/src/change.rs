@@ -47,7 +47,7 @@ pub(crate) struct Change<'f> {
 impl Ext4 {
     /// What changes of the volume go through; `EROFS` if it was opened for reading.
     pub(crate) fn writer(&self) -> Result<&Writer> {
-        self.writer.as_ref().ok_or_else(|| Errno::EROFS.into())
+        self.writer.get().ok_or_else(|| Errno::EROFS.into())
     }
 
     /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most `blocks` blocks. `ENOSPC`, and
@@ -272,7 +272,7 @@ impl<'f> Change<'f> {
         // OK: from such a number.
         let ino = inode.ino() as u32;
         let (mode, links, ctime) = self.edit_record(ino, at, |record, _| {
-            if let Some(lazy) = &self.fs.lazy_times {
+            if let Some(lazy) = self.fs.lazy_times.get() {
                 // The fields have them.
                 lazy.take(ino);
             }
@@ -321,7 +321,7 @@ impl<'f> Change<'f> {
             if counts && !is_new {
                 before = Counted::in_record(record, info.ino(), self.fs.superblock(), has_checksum);
             }
-            if let Some(lazy) = &self.fs.lazy_times {
+            if let Some(lazy) = self.fs.lazy_times.get() {
                 // The fields have them.
                 lazy.take(info.ino());
             }

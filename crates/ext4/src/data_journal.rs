@@ -88,7 +88,7 @@ pub(crate) struct LoggedPart {
 impl Ext4 {
     /// Whether the contents of a file go through the journal.
     pub(crate) fn journals_contents(&self, info: &InodeInfo) -> bool {
-        let Some(writer) = &self.writer else { return false };
+        let Some(writer) = self.writer.get() else { return false };
         let chosen = match writer.journaling {
             Journaling::None => false,
             Journaling::Flagged => info.fields().flags().contains(InodeFlags::JOURNAL_DATA),
@@ -218,7 +218,7 @@ impl Ext4 {
 
     /// Whether contents of files may go through the journal.
     pub(crate) fn has_data_journal(&self) -> bool {
-        self.writer.as_ref().is_some_and(|writer| writer.journaling != Journaling::None)
+        self.writer.get().is_some_and(|writer| writer.journaling != Journaling::None)
     }
 
     /// Whether what stands on the device is what files hold, now and as long as the volume is open.

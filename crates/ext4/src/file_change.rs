@@ -523,15 +523,15 @@ impl Ext4 {
 
     /// Begins to make durable what has been changed, and does not wait for it.
     pub fn begin_sync(&self) {
-        if let Some(writer) = &self.writer {
+        if let Some(writer) = self.writer.get() {
             writer.transactions.begin_sync();
         }
     }
 
     /// Makes a file durable; with `data_only`, its times need not be.
     pub(crate) fn sync_file_data(&self, inode: &Inode, data_only: bool) -> Result<()> {
-        let Some(writer) = &self.writer else { return Ok(()) };
-        if self.lazy_times.is_some() && !data_only {
+        let Some(writer) = self.writer.get() else { return Ok(()) };
+        if self.lazy_times.get().is_some() && !data_only {
             self.store_times(inode.private::<Node>().info().ino())?;
             return Ok(writer.transactions.sync()?);
         }

@@ -322,7 +322,7 @@ impl Ext4 {
             return Err(stale("is one of the volume's own"));
         }
         // Before the record is read, for they may be stored there at this moment.
-        let times = self.lazy_times.as_ref().and_then(|lazy| lazy.get(number));
+        let times = self.lazy_times.get().and_then(|lazy| lazy.get(number));
         let mut info = self.load_inode(number)?;
         if let Some(times) = times {
             times.apply(info.fields_mut());

@@ -105,7 +105,7 @@ impl Ext4 {
     /// Sets what `set` says in memory only, if that is no more than that the inode has been read; false if it has to be stored.
     /// Locks: the inode's `rwsem`, exclusive.
     pub(crate) fn note_read_lazily(&self, inode: &Inode, set: &SetAttr) -> Result<bool> {
-        let Some(atime) = set.atime.filter(|_| self.lazy_times.is_some()) else { return Ok(false) };
+        let Some(atime) = set.atime.filter(|_| self.lazy_times.get().is_some()) else { return Ok(false) };
         if *set != (SetAttr { atime: Some(atime), ..SetAttr::default() }) {
             return Ok(false);
         }
@@ -122,7 +122,7 @@ impl Ext4 {
         info: &mut InodeInfo,
         now: Timespec,
     ) -> Result<bool> {
-        if self.lazy_times.is_none() {
+        if self.lazy_times.get().is_none() {
             return Ok(false);
         }
         let mut changed = info.clone();
@@ -139,7 +139,7 @@ impl Ext4 {
         // A volume that was given up changes in memory no more either.
         let given_up = self.writer()?.transactions.error();
         given_up.map_or(Ok(()), |error| Err(crate::Error::from(error)))?;
-        let Some(lazy) = &self.lazy_times else { return Ok(false) };
+        let Some(lazy) = self.lazy_times.get() else { return Ok(false) };
         if !lazy.keep(info.ino(), Times::of(info.fields())) {
             self.store_all_times()?;
             return Ok(false);
@@ -152,7 +152,7 @@ impl Ext4 {
 
     /// Stores the times of an inode that are not stored yet.
     pub(crate) fn store_times(&self, ino: u32) -> Result<()> {
-        let Some(lazy) = self.lazy_times.as_ref().filter(|lazy| lazy.get(ino).is_some()) else {
+        let Some(lazy) = self.lazy_times.get().filter(|lazy| lazy.get(ino).is_some()) else {
             return Ok(());
         };
         let (at, sb) = (self.inode_position(ino)?, self.superblock());
@@ -171,7 +171,7 @@ impl Ext4 {
 
     /// Stores the times of an inode that is no longer in use. They are lost if that fails.
     pub(crate) fn store_last_times(&self, ino: u32) {
-        let has_ended = || self.writer.as_ref().is_none_or(|writer| writer.transactions.error().is_some());
+        let has_ended = || self.writer.get().is_none_or(|writer| writer.transactions.error().is_some());
         if let Err(error) = self.store_times(ino)
             && !has_ended()
         {
@@ -181,7 +181,7 @@ impl Ext4 {
 
     /// Stores all times that are not stored yet.
     pub(crate) fn store_all_times(&self) -> Result<()> {
-        let inodes = self.lazy_times.as_ref().map_or(Vec::new(), LazyTimes::all);
+        let inodes = self.lazy_times.get().map_or(Vec::new(), LazyTimes::all);
         inodes.into_iter().try_for_each(|ino| self.store_times(ino))
     }
 }

@@ -82,6 +82,7 @@ mod symlink;
 mod system_zone;
 mod trim;
 pub mod tune;
+mod upgrade;
 mod window;
 mod writer;
 mod xattr;

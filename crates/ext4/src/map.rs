@@ -91,7 +91,7 @@ impl Ext4 {
             true => extents::map(self, inode, logical)?,
             false => indirect::map(self, inode, logical)?,
         };
-        if let (Some(writer), Some(blocks)) = (&self.writer, run.allocated()) {
+        if let (Some(writer), Some(blocks)) = (self.writer.get(), run.allocated()) {
             writer.zones.check(&blocks)?;
         }
         Ok(match self.fast_commits.changes(inode.ino()).filter(|changes| changes.has_map()) {

@@ -8,17 +8,17 @@
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use extern4_block::{BlockDevice, BufferCache, CacheOptions, CountedDevice};
+use extern4_block::{BlockDevice, BufferCache, CacheOptions, CountedDevice, SuccessiveDevice};
 use extern4_disk::blocks::Blocks;
 use extern4_disk::feature::{Feature, Features, Incompat};
 use extern4_disk::indirect;
 use extern4_disk::inode::{FileKind, ROOT_INO};
 use extern4_disk::superblock::{DefaultMountOptions, ErrorPolicy, RawSuperblock, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_jbd2::Replayed;
+use extern4_jbd2::{Journal, Replayed};
 
 use crate::balloc::Kept;
 use crate::checksum_rewrite;
@@ -30,8 +30,13 @@ use crate::journal;
 use crate::lazy_times::LazyTimes;
 use crate::loss::{Losses, OnLoss};
 use crate::mmp::{self, Guard};
+use crate::orphan::LeftOver;
 use crate::superblock::{self, Backup};
+use crate::upgrade::Upgrade;
 use crate::writer::{Writer, check_needs_no_recovery, check_writable};
+
+/// The journal of a volume, on whatever device it is.
+type VolumeJournal = Journal<Arc<dyn BlockDevice>>;
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
@@ -164,10 +169,10 @@ pub struct Ext4 {
     pub(crate) replayed: Option<Replayed>,
     /// The journal was replayed although the primary superblock says that nothing is to be recovered.
     pub(crate) unannounced: bool,
-    /// None if the volume is only read.
-    pub(crate) writer: Option<Writer>,
+    /// None while the volume is only read.
+    pub(crate) writer: OnceLock<Writer>,
     /// Times that are not stored at once, if that was asked for.
-    pub(crate) lazy_times: Option<LazyTimes>,
+    pub(crate) lazy_times: OnceLock<LazyTimes>,
     /// What is done about damage that a change meets.
     pub(crate) error_policy: ErrorPolicy,
     /// New files take the group of their directory.
@@ -188,13 +193,16 @@ pub struct Ext4 {
     /// Contents that cannot be written end all changes.
     pub(crate) aborts_on_data_error: bool,
     /// Keeps other hosts from it.
-    guard: Option<Guard>,
-    warnings: Vec<String>,
+    pub(crate) guard: OnceLock<Guard>,
+    warnings: OnceLock<Vec<String>>,
+    /// How a volume that was opened for reading can be made writable; `None` for one that was opened
+    /// for writing.
+    pub(crate) upgrade: Option<Upgrade>,
     pub(crate) losses: Arc<Losses>,
     pub(crate) opener: Opener,
     close_when_unused: bool,
     /// [`close`](Self::close) has been called.
-    is_closed: AtomicBool,
+    pub(crate) is_closed: AtomicBool,
     pub(crate) is_halted: AtomicBool,
 }
 
@@ -205,7 +213,7 @@ impl Ext4 {
     /// [`Error::NotExt`](crate::Error::NotExt) if there is no ext superblock, [`Unsupported`] with its name for
     /// whatever cannot be read, a corrupt superblock, or a device that fails.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let fs = Self::assemble(device, options)?;
+        let fs = Self::assemble_upgradable(device, options)?;
         if !options.shared {
             mmp::check(&fs)?;
         }
@@ -214,8 +222,8 @@ impl Ext4 {
         }
         let Some(recovery) = journal::recover(&fs, options)? else { return Ok(fs) };
         let unannounced = options.superblock.is_none() && !fs.is_flagged();
-        // Everything is read anew through the replayed journal, the superblock first.
-        let mut fs = Self::assemble(recovery.device, options)?;
+        // Everything is read again through the replayed journal, the superblock first.
+        let mut fs = Self::assemble_upgradable(recovery.device, options)?;
         fs.fast_commits = FastCommits::of(&fs, &recovery.fast_commits)?;
         fs.replayed = Some(recovery.replayed);
         fs.unannounced = unannounced;
@@ -228,23 +236,34 @@ impl Ext4 {
     /// As [`open`](Self::open); [`Unsupported`] for what can be read but not safely changed.
     pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let counted = Arc::new(CountedDevice::new(device));
-        let device = Arc::clone(&counted) as Arc<dyn BlockDevice>;
-        let fs = Self::assemble_writable(&device, options)?;
+        let fs = Self::assemble_writable(&(Arc::clone(&counted) as _), options)?;
         let guard = Guard::take(&fs)?;
-        let mut opened = Self::begin_writing(fs, &device, &counted, options);
-        match (&mut opened, guard) {
-            (_, None) => {}
-            (Err(_), Some(guard)) => guard.release()?,
-            (Ok(fs), Some(guard)) => {
-                let writer = fs.writer.as_ref();
-                guard.aborts(writer.map(|writer| writer.transactions.aborter()), Arc::clone(&fs.losses));
-                fs.guard = Some(guard);
+        let opened = fs.recover(options).and_then(|(fs, journal)| {
+            let left = fs.find_left_over()?;
+            fs.begin_writing(journal, counted, &left, options)?;
+            Ok(fs)
+        });
+        match opened {
+            Ok(fs) => {
+                fs.keep_guard(guard);
+                Ok(fs)
+            }
+            Err(error) => {
+                guard.map_or(Ok(()), |guard| guard.release())?;
+                Err(error)
             }
         }
-        opened
     }
 
-    fn assemble_writable(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+    /// Assembles a volume that is read now and may be made writable later.
+    fn assemble_upgradable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let device = Arc::new(SuccessiveDevice::new(device));
+        let mut fs = Self::assemble(Arc::clone(&device) as _, options)?;
+        fs.upgrade = Some(Upgrade::new(device));
+        Ok(fs)
+    }
+
+    pub(crate) fn assemble_writable(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let fs = Self::assemble(Arc::clone(device), options)?;
         check_writable(&fs.superblock, options)?;
         match fs.superblock.impossible(Place::new(Structure::Superblock)).into_iter().next() {
@@ -253,37 +272,53 @@ impl Ext4 {
         }
     }
 
-    /// Makes `fs`, which nobody else has, one that can be changed.
-    fn begin_writing(
-        fs: Self,
-        device: &Arc<dyn BlockDevice>,
-        counted: &Arc<CountedDevice>,
-        options: &OpenOptions,
-    ) -> Result<Self> {
-        let mut fs = fs;
-        let mut journal = None;
+    /// Replays the journal onto the device and empties it. Returns the volume as it stands then, and
+    /// the journal if there is one to be used.
+    pub(crate) fn recover(self, options: &OpenOptions) -> Result<(Self, Option<VolumeJournal>)> {
+        let (mut fs, mut journal) = (self, None);
         if options.ignore_journal {
             check_needs_no_recovery(&fs.superblock)?;
         } else if let Some((emptied, replayed)) = journal::empty(&fs, options)? {
             journal = Some(emptied);
             if replayed.is_some() {
                 // What stands on the device now is not what was read before.
-                fs = Self::assemble_writable(device, options)?;
+                fs = Self::assemble_writable(&fs.device, options)?;
                 fs.replayed = replayed;
             }
         }
         fs.check_root()?;
-        let left = fs.find_left_over()?;
+        Ok((fs, journal))
+    }
+
+    /// Makes the volume one that can be changed, and frees the orphans that it was left with.
+    /// Returns the inodes among these that are still in use.
+    pub(crate) fn begin_writing(
+        &self,
+        journal: Option<VolumeJournal>,
+        counted: Arc<CountedDevice>,
+        left: &LeftOver,
+        options: &OpenOptions,
+    ) -> Result<Vec<u32>> {
         let warning = |fault| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
-        fs.warnings = left.faults.iter().map(warning).collect();
-        fs.writer = Some(Writer::open(&fs, journal, Arc::clone(counted), options)?);
-        if let Err(error) = fs.free_left_over(&left) {
-            // What has been freed is, and nobody uses the volume; unless it was given up, which cannot be closed.
-            let _ = fs.close();
-            return Err(error);
+        let _ = self.warnings.set(left.faults.iter().map(warning).collect());
+        let _ = self.writer.set(Writer::open(self, journal, counted, options)?);
+        let kept = self.free_left_over(left).inspect_err(|_| {
+            // What has been freed is; and no thread uses the volume, unless it was given up, which
+            // cannot be closed.
+            let _ = self.end_writing();
+        })?;
+        if let Some(most) = options.lazy_times {
+            let _ = self.lazy_times.set(LazyTimes::new(most));
         }
-        fs.lazy_times = options.lazy_times.map(LazyTimes::new);
-        Ok(fs)
+        Ok(kept)
+    }
+
+    /// Has a guard keep other hosts away for as long as the volume is open.
+    pub(crate) fn keep_guard(&self, guard: Option<Guard>) {
+        let Some(guard) = guard else { return };
+        let aborter = self.writer.get().map(|writer| writer.transactions.aborter());
+        guard.aborts(aborter, Arc::clone(&self.losses));
+        let _ = self.guard.set(guard);
     }
 
     /// Refuses a volume without a root directory, as Linux does.
@@ -302,14 +337,19 @@ impl Ext4 {
     /// A device that fails; the volume then needs recovery. Damage that kept a removed file from
     /// being freed, after all else has been done.
     pub fn close(&self) -> Result<()> {
-        // Relaxed: nothing is in use any more.
+        // Relaxed: nothing is in use any more; an upgrade looks at it under its own lock.
         self.is_closed.store(true, Relaxed);
+        self.upgrade.iter().for_each(Upgrade::wait);
+        self.end_writing()
+    }
+
+    fn end_writing(&self) -> Result<()> {
         let stored = self.store_all_times();
         // Its error comes first: if nothing can be changed any more, it is the reason.
-        self.writer.as_ref().map_or(Ok(()), |writer| writer.close(self))?;
-        self.guard.as_ref().map_or(Ok(()), Guard::release)?;
+        self.writer.get().map_or(Ok(()), |writer| writer.close(self))?;
+        self.guard.get().map_or(Ok(()), Guard::release)?;
         stored?;
-        self.writer.as_ref().and_then(Writer::unfreed).map_or(Ok(()), Err)
+        self.writer.get().and_then(Writer::unfreed).map_or(Ok(()), Err)
     }
 
     /// Whether all changes were ended because a caller asked for that ([`FileSystem::halt`](extern4_vfs::FileSystem::halt)).
@@ -320,7 +360,7 @@ impl Ext4 {
 
     /// Closes the volume for users that have gone without doing so. Does nothing in a forked child, or if nothing can be changed any more.
     pub(crate) fn close_unused(&self) {
-        let Some(writer) = self.writer.as_ref().filter(|_| self.close_when_unused) else { return };
+        let Some(writer) = self.writer.get().filter(|_| self.close_when_unused) else { return };
         // Relaxed: as in `close`.
         if self.is_closed.load(Relaxed) || !self.opener.is_here() || writer.transactions.error().is_some() {
             return;
@@ -364,8 +404,8 @@ impl Ext4 {
             fast_commits: FastCommits::default(),
             replayed: None,
             unannounced: false,
-            writer: None,
-            lazy_times: None,
+            writer: OnceLock::new(),
+            lazy_times: OnceLock::new(),
             error_policy: options.errors.unwrap_or(superblock.error_policy()),
             bsd_groups: options.bsd_groups.unwrap_or(defaults.contains(DefaultMountOptions::BSDGROUPS)),
             minix_df: options.minix_df,
@@ -381,8 +421,9 @@ impl Ext4 {
                 .filter(|kib| *kib > 0)
                 .map(|kib| (u64::from(kib) << 10).div_ceil(geometry.block_size().into())),
             aborts_on_data_error: options.abort_on_data_error,
-            guard: None,
-            warnings: Vec::new(),
+            guard: OnceLock::new(),
+            warnings: OnceLock::new(),
+            upgrade: None,
             losses: Losses::new(options.on_loss.clone()),
             opener: Opener::here(),
             close_when_unused: options.close_when_unused,
@@ -392,10 +433,10 @@ impl Ext4 {
         })
     }
 
-    /// Returns faults that were found when the volume was opened for writing, and did not keep it
-    /// from being opened.
+    /// Returns faults that were found when the volume was opened for writing, or made writable, and
+    /// did not keep it from that.
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        self.warnings.get().map_or(&[], |warnings| warnings)
     }
 
     /// The superblock.

@@ -34,7 +34,7 @@ impl FileSystem for Ext4 {
         FsTraits {
             name: "ext4",
             name_max: NAME_MAX,
-            read_only: self.writer.is_none(),
+            read_only: self.writer.get().is_none(),
             acl: self.has_acls,
             fast_may_exec: true,
             casefold: self.superblock().features().incompat.contains(Incompat::CASEFOLD),
@@ -73,7 +73,9 @@ impl FileSystem for Ext4 {
     }
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
-        Ok(self.tune(&Tune { label: Some(label.to_vec()), ..Tune::default() })?)
+        self.tune(&Tune { label: Some(label.to_vec()), ..Tune::default() })?;
+        // Programs such as blkid read the superblock from the device, and not from the journal.
+        Ok(self.writer()?.transactions.settle().map_err(crate::Error::from)?)
     }
 
     fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
@@ -82,7 +84,7 @@ impl FileSystem for Ext4 {
 
     fn sync(&self) -> Result<()> {
         self.store_all_times()?;
-        match &self.writer {
+        match self.writer.get() {
             Some(writer) => Ok(writer.transactions.sync().map_err(crate::Error::from)?),
             None => Ok(()),
         }
@@ -91,13 +93,13 @@ impl FileSystem for Ext4 {
     fn halt(&self, why: &str) {
         // Relaxed: a caller that asks comes after this.
         self.is_halted.store(true, Relaxed);
-        if let Some(writer) = &self.writer {
+        if let Some(writer) = self.writer.get() {
             writer.transactions.halt(why);
         }
     }
 
     fn evict_inode(&self, inode: &Inode) {
-        let Some(writer) = &self.writer else { return };
+        let Some(writer) = self.writer.get() else { return };
         if inode.nlink() == 0 {
             if !node(inode).is_freed()
                 && self.opener.is_here()
@@ -105,7 +107,7 @@ impl FileSystem for Ext4 {
             {
                 writer.note_unfreed(error);
             }
-        } else if self.lazy_times.is_some() && self.opener.is_here() {
+        } else if self.lazy_times.get().is_some() && self.opener.is_here() {
             self.store_last_times(node(inode).info().ino());
         }
     }

@@ -234,8 +234,9 @@ impl Ext4 {
         Ok(left)
     }
 
-    /// Frees what was deleted while open, and cuts off what was being truncated, when the volume was last in use.
-    pub(crate) fn free_left_over(&self, left: &LeftOver) -> Result<()> {
+    /// Frees what was deleted while open, and cuts off what was being truncated, when the volume was last in use. Returns
+    /// the inodes that were cut off, and are still there.
+    pub(crate) fn free_left_over(&self, left: &LeftOver) -> Result<Vec<u32>> {
         let orphans = &self.writer()?.orphans;
         left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
         if !left.faults.is_empty() {
@@ -244,8 +245,14 @@ impl Ext4 {
                 change.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest()))
             })?;
         }
-        left.all().try_for_each(|ino| self.free_orphan(ino))?;
-        left.file.map_or(Ok(()), |file| self.empty_orphan_file(file))
+        let mut kept = Vec::new();
+        for ino in left.all() {
+            if self.free_orphan(ino)? {
+                kept.push(ino);
+            }
+        }
+        left.file.map_or(Ok(()), |file| self.empty_orphan_file(file))?;
+        Ok(kept)
     }
 
     /// An orphan that has not become another file: its number is that of a file, and taken, and its
@@ -273,12 +280,13 @@ impl Ext4 {
         })
     }
 
-    fn free_orphan(&self, ino: u32) -> Result<()> {
+    /// Frees an orphan, or what lies behind the end of one that has links; true for such a one.
+    fn free_orphan(&self, ino: u32) -> Result<bool> {
         let mut info = self.load_orphan(ino)?;
         // Those in the orphan file are not on the list.
         info.set_orphan(self.writer()?.orphans.next_of_listed(ino).is_some());
         if info.fields().links() == 0 {
-            return self.delete(info);
+            return self.delete(info).map(|()| false);
         }
         if self.has_map(&info) && info.fields().kind() == FileKind::Regular {
             let keep = info.size().div_ceil(u64::from(self.superblock().block_size()));
@@ -287,7 +295,8 @@ impl Ext4 {
         self.changing(NAME_CREDITS, 0, |change| {
             change.orphan_remove(&mut info)?;
             change.store(&info)
-        })
+        })?;
+        Ok(true)
     }
 
     fn empty_orphan_file(&self, ino: u32) -> Result<()> {

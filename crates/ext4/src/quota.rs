@@ -311,7 +311,7 @@ impl Ext4 {
     /// # Errors
     /// `ENOSPC`; a corrupt quota file.
     pub(crate) fn open_accounts(&self, owners: Owners) -> Result<()> {
-        let Some(quotas) = self.writer.as_ref().and_then(|writer| writer.quotas.as_deref()) else {
+        let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) else {
             return Ok(());
         };
         for kind in Kind::ALL {
@@ -484,7 +484,7 @@ impl Ext4 {
     /// # Errors
     /// A corrupt quota file, or a device that fails.
     pub fn quota(&self, kind: Kind, id: u32) -> Result<Option<Entry>> {
-        if let Some(quotas) = self.writer.as_ref().and_then(|writer| writer.quotas.as_deref()) {
+        if let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) {
             let mut books = quotas.lock();
             let Some(book) = books.iter_mut().find(|book| book.file.kind == kind) else { return Ok(None) };
             let account = book.account(self, id)?;

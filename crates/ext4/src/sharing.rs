@@ -121,6 +121,6 @@ fn low_bits(tid: Tid) -> u64 {
 impl Ext4 {
     /// What attributes have shared so far; `None` if the volume is not open for writing.
     pub fn sharing_stats(&self) -> Option<SharingStats> {
-        self.writer.as_ref().map(|writer| writer.sharing.stats())
+        self.writer.get().map(|writer| writer.sharing.stats())
     }
 }

@@ -109,11 +109,11 @@ impl Ext4 {
         let sb = self.superblock();
         let geometry = sb.geometry();
         let (mut clusters, mut inodes) = (0u64, 0u64);
-        if let Some(writer) = &self.writer {
+        if let Some(writer) = self.writer.get() {
             clusters = writer.space.free_blocks();
             inodes = writer.space.free_inodes();
         }
-        for group in 0..if self.writer.is_some() { 0 } else { geometry.group_count() } {
+        for group in 0..if self.writer.get().is_some() { 0 } else { geometry.group_count() } {
             let descriptor = self.group(group)?;
             clusters += u64::from(descriptor.free_clusters());
             inodes += u64::from(descriptor.free_inodes());

@@ -97,7 +97,7 @@ impl Ext4 {
     pub(crate) fn end_window(&self, inode: &Inode) {
         let node = inode.private::<Node>();
         if let Some(group) = node.window.take()
-            && let Some(writer) = &self.writer
+            && let Some(writer) = self.writer.get()
         {
             writer.space.end_window(group, node.info().ino());
         }

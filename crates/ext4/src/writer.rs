@@ -271,12 +271,12 @@ impl Change<'_> {
 impl Ext4 {
     /// The superblock as it stands now.
     pub(crate) fn current_superblock(&self) -> Superblock {
-        self.writer.as_ref().map_or_else(|| self.superblock().clone(), |writer| writer.totals.lock().clone())
+        self.writer.get().map_or_else(|| self.superblock().clone(), |writer| writer.totals.lock().clone())
     }
 
     /// The label as it stands now.
     pub(crate) fn current_label(&self) -> Vec<u8> {
-        match &self.writer {
+        match self.writer.get() {
             Some(writer) => writer.totals.lock().label().to_vec(),
             None => self.superblock().label().to_vec(),
         }
@@ -284,7 +284,7 @@ impl Ext4 {
 
     /// What transactions have cost so far; `None` if the volume is not open for writing.
     pub fn journal_stats(&self) -> Option<extern4_jbd2::Stats> {
-        self.writer.as_ref().map(|writer| writer.transactions.stats())
+        self.writer.get().map(|writer| writer.transactions.stats())
     }
 }
 

@@ -141,7 +141,7 @@ impl Ext4 {
         let computed = self.superblock().checksum_seed().checksum(&value);
         extern4_disk::checksum::verify(info.fields().ea_hash(), computed, at)?;
         xattr::hash::verify_entry(attr, Some(computed), place)?;
-        if let Some(writer) = &self.writer {
+        if let Some(writer) = self.writer.get() {
             writer.sharing.values.insert(computed, ino.into());
         }
         Ok(value)

@@ -34,6 +34,7 @@ mod file;
 mod metadata;
 mod replace;
 mod session;
+mod source;
 mod volume;
 
 pub use dir::{DirEntry, ReadDir, Walk};

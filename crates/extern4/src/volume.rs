@@ -14,6 +14,7 @@ use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::session::Session;
+use crate::source::Source;
 
 /// Inodes in memory that take longer to be given back than it takes to begin a commit.
 const MANY_INODES: usize = 4096;
@@ -47,8 +48,7 @@ pub struct Volume {
     namespace: Arc<Namespace>,
     bytes: Option<Range<u64>>,
     image_offset: Option<u64>,
-    /// The image and the journal's device, as far as this library has opened them.
-    files: Vec<Arc<FileDevice>>,
+    source: Arc<Source>,
 }
 
 /// How long Linux lets times be in memory only.
@@ -78,11 +78,11 @@ pub struct OpenOptions {
     partition: Option<u32>,
     offset_bytes: u64,
     write: bool,
-    shared: bool,
+    pub(crate) shared: bool,
     claimed: bool,
-    journal: Option<PathBuf>,
+    pub(crate) journal: Option<PathBuf>,
     cached_files: Option<usize>,
-    ext4: extern4_ext4::OpenOptions,
+    pub(crate) ext4: extern4_ext4::OpenOptions,
 }
 
 impl OpenOptions {
@@ -270,7 +270,9 @@ impl OpenOptions {
     /// Where the journal is, for a volume that has it on a device of its own: that block special file, or an image of it
     /// (`journal_path=`). Without it such a volume is not changed, nor read after a crash. It is opened only where it is needed.
     pub fn journal(&mut self, path: impl Into<PathBuf>) -> &mut Self {
-        self.journal = Some(path.into());
+        let path = path.into();
+        // It may be opened later, from another directory.
+        self.journal = Some(std::path::absolute(&path).unwrap_or(path));
         self
     }
 
@@ -281,8 +283,8 @@ impl OpenOptions {
         let (device, start) = self.device(path)?;
         let end = start + device.size_bytes();
         let device = Arc::new(device);
-        let mut volume = self.open_whole(Arc::clone(&device) as _, start).map_err(|e| e.at(path))?;
-        volume.files.push(device);
+        let image = Some(Arc::clone(&device));
+        let mut volume = self.open_whole(device, image, start).map_err(|e| e.at(path))?;
         volume.bytes = Some(start..end);
         // A journal may have newer contents than the image.
         volume.image_offset = Some(start).filter(|_| volume.ext4.is_raw_current());
@@ -311,20 +313,25 @@ impl OpenOptions {
     pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
         let window = self.window(&device)?;
         if window == (0..device.size_bytes()) {
-            return self.open_whole(device, 0);
+            return self.open_whole(device, None, 0);
         }
         let start = window.start;
-        self.open_whole(slice(device, window)?, start)
+        self.open_whole(slice(device, window)?, None, start)
     }
 
     /// Opens the volume that a device holds, which starts at byte `start` of the image.
-    fn open_whole(&self, device: Arc<dyn BlockDevice>, start: u64) -> Result<Volume> {
+    fn open_whole(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        image: Option<Arc<FileDevice>>,
+        start: u64,
+    ) -> Result<Volume> {
         let explain = |error| explain(error, &device, self.partition.map(|_| start));
-        let mut files = Vec::new();
+        let mut opened_journal = None;
         let ext4 = match (self.open_ext4(&device, &self.ext4), &self.journal) {
             (Err(extern4_ext4::Error::Unsupported(Unsupported::ExternalJournal)), Some(journal)) => {
                 let opened = Arc::new(self.open_journal(journal)?);
-                files.push(Arc::clone(&opened));
+                opened_journal = Some(Arc::clone(&opened));
                 let journal_device = Some(opened as Arc<dyn BlockDevice>);
                 let options = extern4_ext4::OpenOptions { journal_device, ..self.ext4.clone() };
                 self.open_ext4(&device, &options).map_err(|error| of_journal(error, journal))
@@ -341,10 +348,11 @@ impl OpenOptions {
         }
         let superblock =
             SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
-        Ok(Volume { ext4, namespace: Namespace::new(superblock), bytes: None, image_offset: None, files })
+        let source = Arc::new(Source::new(self, device, image, opened_journal));
+        Ok(Volume { ext4, namespace: Namespace::new(superblock), bytes: None, image_offset: None, source })
     }
 
-    fn open_journal(&self, path: &Path) -> Result<FileDevice> {
+    pub(crate) fn open_journal(&self, path: &Path) -> Result<FileDevice> {
         let options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
         FileDevice::open_with(path, &options).map_err(|error| {
             let why = format!("its journal {}: {}", path.display(), error.reason());
@@ -430,7 +438,7 @@ fn slice(device: Arc<dyn BlockDevice>, window: Range<u64>) -> Result<Arc<dyn Blo
 }
 
 /// What the system says to who opens a file is told with its number.
-fn not_opened(path: &Path, error: block::Error) -> Error {
+pub(crate) fn not_opened(path: &Path, error: block::Error) -> Error {
     let errno = match &error {
         block::Error::Open { source, .. } => source.raw_os_error(),
         block::Error::Busy { .. } => Some(i32::from(Errno::EBUSY.raw())),
@@ -478,7 +486,11 @@ fn numbers<'a>(partitions: impl IntoIterator<Item = &'a Partition>) -> String {
 
 /// Why the volume could not be opened. Where it is a partitioned disk instead, what to do: the
 /// image itself, or a partition of it that starts at byte `partition`.
-fn explain(error: extern4_ext4::Error, device: &Arc<dyn BlockDevice>, partition: Option<u64>) -> Error {
+pub(crate) fn explain(
+    error: extern4_ext4::Error,
+    device: &Arc<dyn BlockDevice>,
+    partition: Option<u64>,
+) -> Error {
     use extern4_ext4::Error as E;
     let kind = match &error {
         E::NotExt(_) => ErrorKind::NotExt,
@@ -537,7 +549,7 @@ impl Volume {
     /// volume whose journal has been replayed, one that is open for writing and may have contents in its journal, or one on a
     /// device of the caller's own.
     pub fn image_offset(&self) -> Option<u64> {
-        self.image_offset
+        self.image_offset.filter(|_| self.ext4.is_raw_current())
     }
 
     /// The bytes of the image file or block special file that was opened in which the volume is; `None` on a device of the caller's own.
@@ -574,7 +586,7 @@ impl Volume {
         self.superblock().drop_caches();
         let closed = self.ext4.close().map_err(|e| Error::from_vfs("close", e.into()));
         // Other clones of the volume may hold the files for longer.
-        self.files.iter().for_each(|file| file.unlock());
+        self.source.unlock();
         closed
     }
 
@@ -604,9 +616,14 @@ impl Volume {
     }
 
     /// Forbids changes, or allows them again. `EBUSY` while files are open for writing, one that has been removed is still in use, or a
-    /// change is under way: once this has succeeded there is no writer, and all that was changed is durable. `EROFS` for a volume that was
-    /// opened for reading.
+    /// change is under way: once this has succeeded there is no writer, and all that was changed is durable.
+    ///
+    /// A volume that was opened for reading is opened for writing now, as by [`OpenOptions::write`]: its journal is replayed
+    /// onto the device, and orphans are freed. Files stay open. Where that fails, the volume is read as before.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
+        if !read_only {
+            self.source.make_writable(self)?;
+        }
         self.superblock().remount(read_only).map_err(|e| Error::from_vfs("remount", e))
     }
 
@@ -617,7 +634,7 @@ impl Volume {
         self.superblock().shut_down(how).map_err(|e| Error::from_vfs("shut down", e))
     }
 
-    fn superblock(&self) -> &Arc<SuperBlock> {
+    pub(crate) fn superblock(&self) -> &Arc<SuperBlock> {
         self.namespace.superblock()
     }
 

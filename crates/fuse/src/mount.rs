@@ -87,7 +87,11 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     data.push_str(if options.unchecked { "" } else { ",default_permissions" });
     data.push_str(if options.private { "" } else { ",allow_other" });
     write!(data, ",max_read={MAX_READ_BYTES}").expect("memory");
-    let attach = |(image, bytes): &(PathBuf, _)| loop_device::attach(image, bytes, !options.read_only);
+    // The kernel makes no mount writable whose device is not. What is only read may become writable later.
+    let attach = |(image, bytes): &(PathBuf, _)| match loop_device::attach(image, bytes, true) {
+        Err(_) if options.read_only => loop_device::attach(image, bytes, false),
+        attached => attached,
+    };
     let not_blk = match options.blk.as_ref().map(attach) {
         Some(Ok((_attached, path))) => {
             let data = CString::new(format!("{data},blksize={BLOCK_BYTES}")).expect("no zero byte");

@@ -241,7 +241,7 @@ impl SuperBlock {
         &self.fs
     }
 
-    /// What the file system said of itself.
+    /// What the file system said of itself at first.
     pub fn traits(&self) -> &FsTraits {
         &self.traits
     }
@@ -255,13 +255,19 @@ impl SuperBlock {
     /// change is under way, `EROFS` where the file system itself cannot change, `EIO` after a [shutdown](Self::shut_down).
     pub fn remount(&self, read_only: bool) -> Result<()> {
         if !read_only {
-            if self.traits.read_only {
+            // It may have been made writable since.
+            if self.fs.traits().read_only {
                 return Err(Errno::EROFS.into());
             }
             return self.gate.open();
         }
         self.gate.close()?;
         self.fs.sync()
+    }
+
+    /// Has the file system look at inode `ino` in the cache, or at one that it reads.
+    pub fn with_inode<R>(&self, ino: u64, look: impl FnOnce(&Inode) -> R) -> Result<R> {
+        Ok(look(&*self.iget(ino)?))
     }
 
     /// Totals and free space.

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -50,10 +51,10 @@ pub struct FileDevice {
     opener: Opener,
     file: File,
     path: PathBuf,
+    options: FileOptions,
     start: u64,
     size: u64,
     sector_bytes: u32,
-    read_only: bool,
     is_regular: bool,
     is_exclusive: bool,
     flushes: Flushes,
@@ -135,7 +136,11 @@ impl FileDevice {
     /// Refuses what is neither a regular file nor a block special file, and a window that the file does not hold. What others have in
     /// use is [`Error::Busy`].
     pub fn open_with(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open_as(path.as_ref(), path.as_ref(), options)
+    }
+
+    /// Opens `file`, which people know as `path`.
+    fn open_as(file: &Path, path: &Path, options: &FileOptions) -> Result<Self> {
         let refused = |reason: String| Error::Refused { path: path.to_owned(), reason };
         let busy = |reason: &str| Error::Busy { path: path.to_owned(), reason: reason.to_owned() };
         let failed = |source: io::Error| Error::Open { path: path.to_owned(), source: Arc::new(source) };
@@ -144,7 +149,7 @@ impl FileDevice {
         let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         if options.write
             && !options.claimed
-            && std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
+            && std::fs::metadata(file).is_ok_and(|found| found.file_type().is_block_device())
         {
             // Nobody else may have it so, a mounted file system included.
             flags |= OFlags::EXCL;
@@ -153,7 +158,7 @@ impl FileDevice {
             .read(true)
             .write(options.write)
             .custom_flags(flags.bits() as i32)
-            .open(path)
+            .open(file)
             .map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
         let kind = found.file_type();
@@ -203,10 +208,10 @@ impl FileDevice {
             opener: Opener::here(),
             file,
             path: path.to_owned(),
+            options: options.clone(),
             start,
             size,
             sector_bytes,
-            read_only: !options.write,
             is_regular: kind.is_file(),
             is_exclusive: flags.contains(OFlags::EXCL),
             flushes: Flushes::default(),
@@ -231,8 +236,31 @@ impl FileDevice {
         }
     }
 
+    /// Opens the same file for writing, whatever its name is by now, and the same part of it. A
+    /// writer has the locks alone, so this device gives up its own first, and takes them again if
+    /// that fails ([`lock_again`](Self::lock_again)).
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open_for_writing(&self) -> Result<Self> {
+        let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        self.unlock();
+        let options = FileOptions { write: true, ..self.options.clone() };
+        let opened = Self::open_as(Path::new(&file), &self.path, &options);
+        if opened.is_err() {
+            self.lock_again();
+        }
+        opened
+    }
+
+    /// Takes the locks again that [`unlock`](Self::unlock) gave up. If another program has the file
+    /// for writing by now, this device stays without.
+    pub fn lock_again(&self) {
+        let _ = lock::take(&self.file, &self.options);
+    }
+
     fn check_writable(&self, op: Op, offset: u64) -> Result<()> {
-        if self.read_only { Err(Error::ReadOnly { op, offset }) } else { Ok(()) }
+        if self.is_read_only() { Err(Error::ReadOnly { op, offset }) } else { Ok(()) }
     }
 
     fn allocate(&self, op: Op, range: &Range<u64>, flags: FallocateFlags) -> Result<(), Refusal> {
@@ -295,7 +323,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        !self.options.write
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
@@ -345,7 +373,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn flush(&self) -> Result<()> {
-        if self.read_only {
+        if self.is_read_only() {
             return Ok(());
         }
         let flush = || self.file.sync_data().map_err(|source| Error::io(Op::Flush, 0, self.size, source));

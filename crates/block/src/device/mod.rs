@@ -24,6 +24,7 @@ pub mod memory;
 pub mod overlay;
 pub mod record;
 pub mod slice;
+pub mod successive;
 
 /// An array of bytes on some medium.
 pub trait BlockDevice: Send + Sync + fmt::Debug {

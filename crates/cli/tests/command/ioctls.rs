@@ -6,10 +6,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use extern4_testkit::image::{Image, ImageSpec};
-use extern4_testkit::tools::{self, Need, can_run};
+use extern4_testkit::tools::{self, LoopDevice, Need, can_run};
 
-use crate::mounting::{Served, as_user, can_mount, sound, transports};
-use crate::run::tool;
+use crate::mounting::{Served, as_user, can_mount, patiently, sound, transports};
+use crate::run::{extern4, ok, tool};
 
 /// A volume with projects, and a label.
 const PROJECTS: ImageSpec = ImageSpec::new(
@@ -103,6 +103,32 @@ fn the_label_is_the_superuser_s_to_change() {
     assert_eq!(label(&[]), "sixteen bytes ok");
     served.umount();
     assert_eq!(text(&tool(image.scratch(), "e2label", ["disk.img"])), "sixteen bytes ok");
+    sound(&image);
+}
+
+/// Programs that know nothing of the journal, such as udev's, look on the device.
+#[test]
+fn a_new_label_is_found_on_the_device() {
+    if !can_use(&["perl", "blkid"]) || !can_run(&[Need::Mount]) {
+        return;
+    }
+    let image = PROJECTS.build();
+    fs::write(image.scratch().join("label.pl"), LABEL).expect("a script");
+    fs::create_dir(image.scratch().join("mnt")).expect("a directory");
+    for label in ["of an image", "of a device"] {
+        let device = (label == "of a device").then(|| LoopDevice::attach(&image.path));
+        let source = device.as_ref().map_or(&image.path, |device| &device.path);
+        let source = source.to_str().expect("a plain name");
+        ok(extern4(&image, ["mount", source, "mnt"]));
+        fs::write(image.scratch().join("mnt/file"), label).expect("a file");
+        tool(image.scratch(), "perl", ["label.pl", "mnt", label]);
+        tool(image.scratch(), "sync", ["-f", "mnt"]);
+        for look in [source, "disk.img"] {
+            let found = tool(image.scratch(), "blkid", ["-p", "-s", "LABEL", "-o", "value", look]);
+            assert_eq!(text(&found), label, "{source}, {look}");
+        }
+        patiently(&["umount"], &image.scratch().join("mnt"));
+    }
     sound(&image);
 }
 

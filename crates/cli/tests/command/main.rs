@@ -34,6 +34,7 @@ mod mounting;
 mod overlay;
 mod partitions;
 mod reading;
+mod remounting;
 mod run;
 mod sameness;
 mod scripts;

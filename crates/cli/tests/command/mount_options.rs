@@ -310,23 +310,6 @@ fn the_mount_table_tells_when_access_times_change() {
     }
 }
 
-#[test]
-fn a_remount_does_not_pretend_that_what_is_only_read_can_be_written() {
-    if !can_mount() {
-        return;
-    }
-    let image = EMPTY.build();
-    let served = Served::new(&image, &["-o", "ro"]);
-    for words in ["rw", "noatime"] {
-        let said = remount(&image, words).unwrap_or_default();
-        assert!(said.contains("it was opened for reading only"), "{words}: {said}");
-    }
-    assert_eq!(remount(&image, "ro,nosuid"), None);
-    assert_eq!(fs::write(served.path("file"), "text").unwrap_err().raw_os_error(), Some(30));
-    served.umount();
-    sound(&image);
-}
-
 /// Not by us, nor by the kernel: then a volume is shown as its blocks stand.
 #[test]
 fn what_a_journal_knows_better_is_left_aside_where_that_is_asked_for() {

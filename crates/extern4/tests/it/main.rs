@@ -6,5 +6,6 @@ mod journal;
 mod open_files;
 mod ours;
 mod permissions;
+mod remount;
 mod writing;
 mod zoo;

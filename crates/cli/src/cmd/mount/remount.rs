@@ -1,20 +1,30 @@
 //! `mount -o remount`: what is mounted already, in another way.
 //!
 //! What was decided when the volume was opened stays as it is. Who asks for something else is refused before anything has changed, but may
-//! say what is so anyway, as `mount(8)` does with all that stands in fstab.
+//! say what is so anyway, as `mount(8)` does with all that stands in fstab. A volume that is only read is opened for writing where that is
+//! asked for: the process that serves it does that first, so that no program writes to it before.
 
 use std::path::Path;
+
+use rustix::process::geteuid;
 
 use super::options::{self, Options, Words};
 use crate::app::{App, host_reason};
 use crate::control::client::{self, Error};
-use crate::control::{Journaling, data_name};
+use crate::control::mounts::Mount;
+use crate::control::{Journaling, data_name, writing};
 use crate::status::Status;
 
 /// Mounts what is mounted on `dir` as the options say. A failure is reported.
 pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
     let (options, shown) = (Options::of(words), dir.display());
-    match contradiction(dir, words, &options) {
+    let refused = look(dir, words, &options).and_then(|found| match found {
+        Found::Contradiction(why) => Ok(Some(why)),
+        // The kernel lets root alone go on.
+        Found::OnlyRead(mount) if geteuid().is_root() => writing::ask(&mount),
+        Found::OnlyRead(_) | Found::Fitting => Ok(None),
+    });
+    match refused {
         Ok(None) => {}
         Ok(Some(why)) => return app.fail(Status::Failed, format_args!("{shown}: {why}")),
         Err(error) => return app.fail(error.status(), format_args!("{shown}: {error}")),
@@ -24,28 +34,40 @@ pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
     }
 }
 
-/// What the options want that cannot be changed any more.
-fn contradiction(dir: &Path, words: &[Words], options: &Options) -> Result<Option<String>, Error> {
+/// How the options go with what is mounted.
+enum Found {
+    /// They want what cannot be changed any more.
+    Contradiction(String),
+    /// They want to write to a volume that is open for reading only.
+    OnlyRead(Mount),
+    Fitting,
+}
+
+fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> {
     let asks = options.data.is_some() || options.commit.is_some() || says_fixed(words);
     if !asks && options.read_only {
-        return Ok(None);
+        return Ok(Found::Fitting);
     }
-    let report = match client::find(dir).and_then(|mount| client::ask(&mount)) {
-        Ok(report) => report,
+    let asked = client::find(dir).and_then(|mount| client::ask(&mount).map(|report| (mount, report)));
+    let (mount, report) = match asked {
+        Ok(asked) => asked,
         // Nobody can be asked, and it is seldom opened for reading only.
-        Err(_) if !asks => return Ok(None),
+        Err(_) if !asks => return Ok(Found::Fitting),
         Err(error) => return Err(error),
     };
     // A later version may have other words.
     if let Ok(before) = options::parse(&report.options)
-        && let Some(why) =
-            opened_contradiction(&before, options).or_else(|| fixed_contradiction(&before, words))
+        && let Some(why) = fixed_contradiction(&before, words)
     {
-        return Ok(Some(why));
+        return Ok(Found::Contradiction(why));
     }
     // Without a journal there is neither. Source: ext4_remount() of fs/ext4/super.c, which ignores both then.
-    let Some(now) = report.journaling else { return Ok(None) };
-    Ok(data_contradiction(&now, options).or_else(|| commit_contradiction(&now, options)))
+    if let Some(now) = &report.journaling
+        && let Some(why) = data_contradiction(now, options).or_else(|| commit_contradiction(now, options))
+    {
+        return Ok(Found::Contradiction(why));
+    }
+    Ok(if report.read_only && !options.read_only { Found::OnlyRead(mount) } else { Found::Fitting })
 }
 
 /// Whether anything is said that cannot be changed any more, be it what is so anyway.
@@ -69,12 +91,6 @@ fn says_fixed(words: &[Words]) -> bool {
         ) || fixed.iter().any(|(name, _)| key == *name)
     };
     options::text(words).split(',').any(|word| is_fixed(word.split('=').next().unwrap_or(word)))
-}
-
-/// A volume that was opened for reading is not written, whatever the mount says.
-fn opened_contradiction(before: &Words, options: &Options) -> Option<String> {
-    let only_read = Options::of(std::slice::from_ref(before)).read_only && !options.read_only;
-    only_read.then(|| "it was opened for reading only; unmount it, and mount it anew".to_owned())
 }
 
 /// What the words would change of `before`, the words that it was mounted with.

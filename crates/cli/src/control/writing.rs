@@ -1,0 +1,74 @@
+//! Having the process that serves a mount open its volume for writing, for `mount -o remount,rw`.
+//!
+//! ```text
+//! extern4 mount -- "extern4/1 write\n" -> socket -> responder -> a thread: Volume::set_read_only(false)
+//!               <- "writes\n", or "refused: " and the reason ----
+//! ```
+//!
+//! That takes as long as the journal is long, so the responder goes on with other requests meanwhile.
+
+use std::io::Write as _;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use extern4::Volume;
+use tracing::{info, warn};
+
+use super::client::{self, Error};
+use super::mounts::Mount;
+use super::socket;
+use crate::text::escape;
+
+/// The request.
+const WRITE: &str = "extern4/1 write";
+const WRITES: &str = "writes";
+const REFUSED: &str = "refused: ";
+/// How long a client waits. A host that may have died is waited for longer than others, and a
+/// journal can be long.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Begins to do what is asked for, if it is that; the connection is answered then.
+pub(super) fn begin(volume: &Volume, request: &[u8], from: BorrowedFd<'_>) -> Option<String> {
+    if request.trim_ascii_end() != WRITE.as_bytes() {
+        return None;
+    }
+    let volume = volume.clone();
+    let begun = from.try_clone_to_owned().and_then(|stream| {
+        let answer = move || tell(stream, &answer(&volume));
+        thread::Builder::new().name("remount".to_owned()).spawn(answer)
+    });
+    // An empty answer: the thread's own follows.
+    Some(begun.map_or_else(|error| format!("{REFUSED}{error}\n"), |_| String::new()))
+}
+
+fn answer(volume: &Volume) -> String {
+    let known = volume.ext4().warnings().len();
+    match volume.set_read_only(false) {
+        Ok(()) => {
+            volume.ext4().warnings()[known..].iter().for_each(|warning| warn!("{warning}"));
+            info!("the volume is open for writing now");
+            WRITES.to_owned()
+        }
+        Err(error) => format!("{REFUSED}{}", error.to_string().replace('\n', " ")),
+    }
+}
+
+fn tell(stream: OwnedFd, text: &str) {
+    let mut stream = UnixStream::from(stream);
+    // A client that has gone does not hear it.
+    let _ = stream.set_nonblocking(false).and_then(|()| stream.write_all(format!("{text}\n").as_bytes()));
+}
+
+/// Asks for it. Returns why it was refused, or nothing if the volume can be written to now.
+pub(crate) fn ask(mount: &Mount) -> Result<Option<String>, Error> {
+    let (_, answer) = client::exchange(socket::connect(mount)?, WRITE, Instant::now() + PATIENCE)?;
+    if answer == WRITES.as_bytes() {
+        return Ok(None);
+    }
+    match answer.strip_prefix(REFUSED.as_bytes()) {
+        Some(why) => Ok(Some(escape(why).into_owned())),
+        None => Err(Error::Answer(String::from_utf8_lossy(&answer).into_owned())),
+    }
+}
