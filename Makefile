@@ -1,6 +1,6 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test lint bench bench-mount static lab prove-mount soak ci
+.PHONY: run test lint bench bench-mount static lab lab-page prove-mount soak ci
 .DEFAULT_GOAL := test
 # Where rustup puts cargo, as scripts/setup looks for it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -34,12 +34,17 @@ static:
 		cargo build --release --locked -p extern4-cli --target $(HOST)
 	@echo "target/$(HOST)/release/extern4"
 
-# Counted in a build of its own, whose atomics take notes; then measured.
+# Counted in a build of its own, whose atomics take notes; then measured. The report is under target/lab; its page becomes docs/lab.
+# LAB=--short takes some minutes.
 lab:
 	./scripts/setup run
 	mkdir -p target/lab
 	cargo run --release --locked -q -p extern4-lab --features audit -- count target/lab/counted
 	cargo run --release --locked -q -p extern4-lab -- --counted target/lab/counted $(LAB)
+
+# Takes the page of the last run over into the repository.
+lab-page:
+	cp target/lab/page/* docs/lab/
 
 prove-mount:
 	./scripts/setup prove

@@ -2,8 +2,10 @@
 
 use crate::coherence::Curve;
 use crate::counted::{Figure, Length};
+use crate::plan::Side;
 use crate::row::Row;
-use crate::verdict::Verdict;
+use extern4_measure::table::{Table, figure, maybe};
+use extern4_measure::verdict::Verdict;
 
 /// One mechanism: its idea, its figures, and how it stands to its goals.
 #[derive(Clone, Debug, Default)]
@@ -14,12 +16,18 @@ pub struct Chapter {
     pub name: &'static str,
     /// The idea, in three sentences.
     pub idea: &'static str,
-    /// What the three sides are, in a sentence each.
-    pub sides: [&'static str; 3],
+    /// What its sides are, in a sentence each.
+    pub sides: &'static [&'static str],
     /// What the number of threads means, and the like: a sentence for each workload, by its name.
     pub notes: &'static [(&'static str, &'static str)],
     /// What the patch said of itself, in Markdown, with its own figures.
     pub published: &'static str,
+    /// The same in a sentence or two, for the page.
+    pub theirs: &'static str,
+    /// The patch's own table with ours next to it.
+    pub table: Option<Table>,
+    /// The workloads of the page's chart.
+    pub drawn: &'static [&'static str],
     /// What was measured.
     pub rows: Vec<Row>,
     /// What was counted.
@@ -38,12 +46,18 @@ pub struct Chapter {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
     /// What.
-    pub name: &'static str,
+    pub name: String,
     /// How much, of each side.
     pub figures: [f64; 3],
 }
 
 impl Chapter {
+    /// The sides that any row has, in order.
+    pub fn measured_sides(&self) -> Vec<Side> {
+        let has = |side: &Side| self.rows.iter().any(|row| row.sides().any(|known| known == *side));
+        Side::EVERY.into_iter().filter(has).collect()
+    }
+
     /// The workloads, in order.
     pub fn workloads(&self) -> Vec<&'static str> {
         let mut names: Vec<_> = self.rows.iter().map(|row| row.workload).collect();
@@ -59,5 +73,57 @@ impl Chapter {
     /// What there is to say about a workload.
     pub fn note(&self, workload: &str) -> &'static str {
         self.notes.iter().find(|(name, _)| *name == workload).map_or("", |(_, note)| note)
+    }
+}
+
+/// A line of a patch's own table: what it reports before and after, as it is written, and how many times as fast that is.
+pub type Published = (&'static str, &'static str, &'static str, f64);
+
+/// The titles of a table of [`Published`] with ours next to it, in this unit.
+pub fn titles(theirs: &'static str, ours: &'static str) -> [String; 9] {
+    [
+        theirs.to_owned(),
+        "patch: before".to_owned(),
+        "after".to_owned(),
+        "gain".to_owned(),
+        format!("here, {ours}: Before"),
+        "Seed".to_owned(),
+        "New".to_owned(),
+        "gain of Seed".to_owned(),
+        "gain of New".to_owned(),
+    ]
+}
+
+/// A line of such a table.
+pub fn line((name, before, after, gain): Published, row: Option<&Row>) -> Vec<String> {
+    let theirs = [name.to_owned(), before.to_owned(), after.to_owned(), times(gain)];
+    theirs.into_iter().chain(ours(row)).collect()
+}
+
+/// Medians of a row's sides, and how many times as fast as Before Seed and New are.
+pub fn ours(row: Option<&Row>) -> [String; 5] {
+    let median = |side| maybe(row.and_then(|row| row.nanos(side).median()));
+    let gain = |side| times(row.map_or(f64::NAN, |row| row.ratio(side, Side::Before)));
+    let [before, seed, new] = Side::ALL.map(median);
+    [before, seed, new, gain(Side::Seed), gain(Side::New)]
+}
+
+/// How many times.
+pub fn times(n: f64) -> String {
+    if n.is_finite() { format!("{n:.2}x") } else { figure(n) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::row;
+
+    #[test]
+    fn ours_stands_next_to_theirs() {
+        let row = row("x", 1, [8.0, 4.0, 2.0]);
+        let line = line(("stat", "0.95", "0.92", 0.95 / 0.92), Some(&row));
+        assert_eq!(line, ["stat", "0.95", "0.92", "1.03x", "8.00", "4.00", "2.00", "2.00x", "4.00x"]);
+        assert_eq!(ours(None), ["-"; 5]);
+        assert_eq!(titles("a", "ns").len(), line.len());
     }
 }

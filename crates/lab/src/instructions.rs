@@ -1,11 +1,41 @@
-//! What [`callgrind`] counts instructions of.
+//! Instructions of an operation, counted by callgrind from this program in a run that does nothing else.
+//!
+//! An operation takes the instructions that a long run has more than a short one, by the operations in between. Of a
+//! [load](extern4_measure::load) only its batches count: work of other threads, such as commits, depends on how long it takes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::callgrind::Counts;
+use extern4_measure::{callgrind, load};
+
 use crate::counted::Counted;
 use crate::plan::{Plan, Repeated, Side};
-use crate::{Result, callgrind, may_exec};
+use crate::{Result, may_exec};
+
+/// The hidden command of this program that does something over and over, and says how many operations that were:
+/// `repeat WHAT SIDE TIMES`.
+pub const REPEAT: &str = "repeat";
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Counts {
+    /// The whole run.
+    All,
+    /// Batches of a load.
+    Batches,
+}
+
+/// Instructions of an operation of one side, by a short run and a long one, of so many times each. `None` if it is nothing that is done a
+/// number of times.
+pub fn per_operation(what: &str, side: Side, counts: Counts, times: [u64; 2]) -> Result<Option<f64>> {
+    let run = |times: u64| -> Result<(f64, f64)> {
+        let only = matches!(counts, Counts::Batches).then(|| format!("*{}*", load::COUNTED));
+        let args = [REPEAT, what, side.name(), &times.to_string()];
+        let (instructions, says) = callgrind::run(&args, only.as_deref())?;
+        Ok((instructions, says.trim().parse()?))
+    };
+    let [(less, few), (more, many)] = [run(times[0])?, run(times[1])?];
+    Ok((many > few).then(|| (more - less) / (many - few)))
+}
 
 /// Operations of a short run, and of a long one.
 const RUNS: [u64; 2] = [1_000, 11_000];
@@ -18,9 +48,8 @@ pub fn count(counted: &mut Counted, say: &mut dyn FnMut(&str)) -> Result<()> {
     }
     for operation in may_exec::REPEATED {
         say(&format!("{operation}: instructions"));
-        for side in Side::ALL {
-            let figure =
-                callgrind::per_operation(operation, side, Counts::All, RUNS)?.ok_or("it is repeated")?;
+        for side in Side::EVERY {
+            let figure = per_operation(operation, side, Counts::All, RUNS)?.ok_or("it is repeated")?;
             counted.note_instructions(operation, side, figure);
         }
     }
@@ -62,6 +91,7 @@ mod tests {
             "open and close",
             "V=10, F=10",
             "lookups, no misses",
+            "files made and removed on ext4",
         ] {
             for side in Side::ALL {
                 let operations = |batches| repeat_workload(workload.to_owned(), side, batches);

@@ -1,30 +1,29 @@
 //! The lab: mechanisms on the hot paths of extern4, each beside what it replaces, measured.
 //!
-//! Of every mechanism there are three implementations behind one trait, which pass the same tests:
+//! Of every mechanism there are three implementations, which pass the same tests:
 //!
 //! | side | what it is |
 //! | --- | --- |
 //! | Before | what a patch to Linux replaced |
 //! | Seed | the idea of that patch, with its structures and its locking |
 //! | New | what extern4 does: the code in production, called as production calls it |
+//! | 6.19 | what Linux merged instead, where that is something else |
 //!
 //! * [`acl`], [`may_exec`], [`open_files`], [`mbcache`] and [`buffer_cache`] are the mechanisms; [`volume`] is where the first two are at home.
-//! * [`plan`], [`crowd`] and [`row`] are the rules by which is measured: one binary, the three in turn, medians and quartiles.
+//! * [`plan`] and [`row`] are the rules of measurement: one binary, the sides in turn, medians and quartiles (`extern4-measure`).
 //! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`; [`instructions`]
-//!   come from [`callgrind`].
+//!   come from callgrind.
 //! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a cache line; [`meetings`] are those of a
 //!   mechanism's operations, on all three sides; [`coherence`] simulates more CPUs than there are.
-//! * [`verdict`] compares with the goals, [`report`] tells.
+//! * [`report`] tells.
 #![forbid(unsafe_code)]
 
 pub mod acl;
 pub mod buffer_cache;
-pub mod callgrind;
 pub mod chapter;
 pub mod coherence;
 pub mod conflicts;
 pub mod counted;
-pub mod crowd;
 pub mod instructions;
 pub mod may_exec;
 pub mod mbcache;
@@ -36,8 +35,6 @@ pub mod random;
 pub mod report;
 pub mod row;
 pub mod spec;
-pub mod spread;
-pub mod verdict;
 pub mod volume;
 
 use std::path::Path;

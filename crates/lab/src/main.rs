@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Plan;
 use extern4_lab::report::headline;
-use extern4_lab::{Result, callgrind, instructions};
+use extern4_lab::{Result, instructions};
 
-const USAGE: &str = "usage: extern4-lab [--quick] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
+const USAGE: &str = "usage: extern4-lab [--quick | --short] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1)) {
@@ -28,6 +28,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
         let mut value = || args.next().ok_or(USAGE);
         match arg.as_str() {
             "--quick" => plan = Plan::quick(),
+            "--short" => plan = Plan::short(),
             "--only" => plan.only = Some(value()?),
             "--threads" => {
                 plan.threads = value()?.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?
@@ -35,7 +36,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
             "--out" => folder = value()?.into(),
             "--counted" => counted = Counted::read(value()?.as_ref())?,
             "count" => return count(value()?.as_ref()),
-            callgrind::REPEAT => return instructions::repeat(args),
+            instructions::REPEAT => return instructions::repeat(args),
             _ => return Err(USAGE.into()),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use crate::spread::Spread;
+use extern4_measure::figures::Figures;
 
 /// Rounds that are timed together.
 const ROUNDS: u64 = 2000;
@@ -51,7 +51,7 @@ pub(crate) fn nanos_of_round() -> f64 {
             (ROUNDS * time..ROUNDS * (time + 1)).for_each(|round| line.turn(2 * round));
             begin.elapsed().as_nanos() as f64 / ROUNDS as f64
         });
-        Spread::of(timed.collect::<Vec<_>>()).median
+        timed.collect::<Figures>().median().unwrap_or(f64::NAN)
     })
 }
 

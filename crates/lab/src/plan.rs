@@ -1,10 +1,17 @@
 //! How much is measured: with how many threads, how often, and how long.
 
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
-/// Who is measured.
+use extern4_measure::load::{Done, Load};
+use extern4_measure::rounds;
+use extern4_measure::row;
+use extern4_sync::allocations;
+
+/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// What the patch replaced.
@@ -13,26 +20,37 @@ pub enum Side {
     Seed,
     /// Ours, in production.
     New,
+    /// What Linux 6.19 merged instead of the patch, where that is another thing.
+    Merged,
 }
 
 impl Side {
-    /// All, in the order in which they are told.
+    /// Those that every mechanism has, in the order in which they are told.
     pub const ALL: [Self; 3] = [Self::Before, Self::Seed, Self::New];
+    /// Those that any mechanism has.
+    pub const EVERY: [Self; 4] = [Self::Before, Self::Seed, Self::Merged, Self::New];
     /// Those that New is compared with.
-    pub const RIVALS: [Self; 2] = [Self::Before, Self::Seed];
+    pub const RIVALS: [Self; 3] = [Self::Before, Self::Seed, Self::Merged];
 
-    /// As it is told.
+    /// Its name in a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Before => "Before",
             Self::Seed => "Seed",
             Self::New => "New",
+            Self::Merged => "6.19",
         }
     }
 
     /// The one that has this name.
     pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|side| side.name() == name)
+        Self::EVERY.into_iter().find(|side| side.name() == name)
+    }
+}
+
+impl row::Side for Side {
+    fn name(self) -> &'static str {
+        self.name()
     }
 }
 
@@ -47,12 +65,16 @@ pub struct Plan {
     pub span: Duration,
     /// How long from one listing of all open files to the next.
     pub period: Duration,
+    /// Attributes that each thread sets in a run of the patch's table.
+    pub sets: u64,
     /// All cells of a large table, or some.
     pub every_cell: bool,
     /// Only the workloads whose names have this in them.
     pub only: Option<String>,
     /// Where noise does not tell which side is faster on one thread, callgrind counts instructions.
     pub counts_instructions: bool,
+    /// Callgrind counts what share of the instructions the allocator has.
+    pub counts_allocators: bool,
     /// One workload is repeated so often, to be counted, and nothing is measured.
     pub repeated: Option<Repeated>,
 }
@@ -81,13 +103,15 @@ impl Plan {
     /// What a report is made of.
     pub fn full() -> Self {
         Self {
-            threads: vec![1, 2, 4, 8, 16, 32, 64],
+            threads: vec![1, 2, 4, 8, 16, 32, 64, 128, 512],
             repetitions: 11,
             span: Duration::from_millis(100),
             period: Duration::from_millis(100),
+            sets: 4000,
             every_cell: true,
             only: None,
             counts_instructions: true,
+            counts_allocators: true,
             repeated: None,
         }
     }
@@ -97,6 +121,19 @@ impl Plan {
         Self { threads: vec![1], every_cell: true, repeated: Some(repeated), ..Self::quick() }
     }
 
+    /// All of it in some minutes, on an idle machine.
+    pub fn short() -> Self {
+        Self {
+            threads: vec![1, 2, 64, 512],
+            repetitions: 5,
+            span: Duration::from_millis(20),
+            period: Duration::from_millis(10),
+            sets: 1000,
+            counts_instructions: false,
+            ..Self::full()
+        }
+    }
+
     /// Seconds, to see that all of it works. The figures say little.
     pub fn quick() -> Self {
         Self {
@@ -104,9 +141,11 @@ impl Plan {
             repetitions: 3,
             span: Duration::from_millis(4),
             period: Duration::from_millis(1),
+            sets: 64,
             every_cell: false,
             only: None,
             counts_instructions: false,
+            counts_allocators: false,
             repeated: None,
         }
     }
@@ -124,43 +163,45 @@ impl Plan {
         if self.wants(workload) { &self.threads } else { &[] }
     }
 
-    /// Has each side take its figure as often as planned, in turn, so that whatever else the machine does meets all of them.
-    /// Each round begins with another side. A first round is thrown away. In a run that is counted one side does it once, and stands for
-    /// the others.
-    pub fn interleave<T: Clone>(&self, mut take: impl FnMut(Side) -> T) -> [Vec<T>; 3] {
+    /// Has each of `sides` take its figure as often as planned, in turn. In a run that is counted one side does it once, and nothing is
+    /// said of the others.
+    pub fn interleave<T>(&self, sides: &[Side], mut take: impl FnMut(Side) -> T) -> Vec<(Side, Vec<T>)> {
         if let Some(repeated) = &self.repeated {
-            let taken = vec![take(repeated.side)];
-            return [taken.clone(), taken.clone(), taken];
+            return vec![(repeated.side, vec![take(repeated.side)])];
         }
-        let mut taken = [const { Vec::new() }; 3];
-        for round in 0..=self.repetitions {
-            for turn in 0..3 {
-                let at = (round + turn) % 3;
-                let figure = take(Side::ALL[at]);
-                if round > 0 {
-                    taken[at].push(figure);
-                }
-            }
-        }
-        taken
+        let Ok(taken) =
+            rounds::interleave(self.repetitions, sides.len(), |at| Ok::<_, Infallible>(take(sides[at])));
+        sides.iter().copied().zip(taken).collect()
     }
+
+    /// Has `threads` threads call `batch`, which says how many operations it did, for as long as is planned, or a part of that; so often,
+    /// where it is counted.
+    pub fn work<S>(
+        &self,
+        part: u32,
+        threads: usize,
+        begin: impl Fn(usize) -> S + Sync,
+        batch: impl Fn(&mut S) -> u64 + Sync,
+    ) -> Done {
+        let load = load(threads);
+        let Some(repeated) = &self.repeated else {
+            return load.repeat(|| thread::sleep(self.span / part), begin, batch);
+        };
+        let done = load.repeat_times(repeated.batches, begin, batch);
+        // Relaxed: it is read when all is done.
+        repeated.operations.fetch_add(done.ops, Ordering::Relaxed);
+        done
+    }
+}
+
+/// So many threads, with their allocations counted.
+pub fn load(threads: usize) -> Load {
+    Load::counting(threads, allocations::of_this_thread)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sides_take_turns_and_the_first_round_does_not_count() {
-        let mut order = Vec::new();
-        let plan = Plan { repetitions: 2, ..Plan::quick() };
-        let taken = plan.interleave(|side| {
-            order.push(side);
-            order.len()
-        });
-        assert_eq!(order[..6], [Side::Before, Side::Seed, Side::New, Side::Seed, Side::New, Side::Before]);
-        assert_eq!(taken, [vec![6, 8], vec![4, 9], vec![5, 7]]);
-    }
 
     #[test]
     fn what_is_not_asked_for_is_not_measured() {
@@ -171,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_report_is_made_of_ten_repetitions_at_least() {
-        assert!(Plan::full().repetitions >= 10 && Plan::full().threads == [1, 2, 4, 8, 16, 32, 64]);
-        assert!(Side::ALL.iter().all(|side| Side::of_name(side.name()) == Some(*side)));
+        assert!(Plan::full().repetitions >= 10 && Plan::full().threads.contains(&512));
+        assert!(Side::EVERY.iter().all(|side| Side::of_name(side.name()) == Some(*side)));
     }
 }

@@ -8,14 +8,18 @@ mod json;
 pub mod machine;
 mod markdown;
 mod meetings;
+mod page;
 
 use std::fs;
 use std::path::Path;
 
+use extern4_measure::table::figure;
+
 use crate::Result;
 use crate::chapter::Chapter;
 use crate::counted::Counted;
-use crate::plan::Plan;
+use crate::plan::{Plan, Side};
+use crate::row::Row;
 
 use machine::Machine;
 
@@ -32,7 +36,10 @@ pub struct Report<'a> {
     pub counted: &'a Counted,
 }
 
-/// Writes `report.md`, `report.json`, charts for each chapter and a picture of each matrix to `folder`.
+/// The folder of the page that is committed.
+const PAGE: &str = "page";
+
+/// Writes `report.md`, `report.json`, charts for each chapter, a picture of each matrix and the page to `folder`.
 pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let write = |name: &str, text: String| {
@@ -40,7 +47,7 @@ pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
         fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))
     };
     for chapter in report.chapters {
-        write(&chart::file_name(chapter), chart::svg(chapter)?)?;
+        write(&chart::file_name(chapter), chart::svg(chapter, &chapter.workloads())?)?;
         if let Some(svg) = curves::svg(chapter)? {
             write(&curves::file_name(chapter), svg)?;
         }
@@ -49,29 +56,30 @@ pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
         write(&conflicts::file_name(matrix), conflicts::svg(matrix)?)?;
     }
     write("report.md", markdown::text(report))?;
+    fs::create_dir_all(folder.join(PAGE)).map_err(|e| format!("{}: {e}", folder.display()))?;
+    for chapter in report.chapters {
+        write(&format!("{PAGE}/{}", chart::file_name(chapter)), chart::svg(chapter, chapter.drawn)?)?;
+    }
+    write(&format!("{PAGE}/README.md"), page::text(report))?;
     write("report.json", json::text(report))?;
     Ok(())
 }
 
-/// A figure with as many digits as one wants to read.
-fn figure(n: f64) -> String {
-    match n.abs() {
-        _ if !n.is_finite() => "-".to_owned(),
-        0.0 => "0".to_owned(),
-        size if size < 0.1 => format!("{n:.4}"),
-        size if size < 10.0 => format!("{n:.2}"),
-        size if size < 100.0 => format!("{n:.1}"),
-        _ => format!("{n:.0}"),
-    }
+/// The names of some sides.
+fn side_titles(sides: &[Side]) -> impl Iterator<Item = String> + '_ {
+    sides.iter().map(|side| side.name().to_owned())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The titles of the columns that compare New with the others.
+fn ratio_titles(sides: &[Side]) -> impl Iterator<Item = String> + '_ {
+    rivals(sides).map(|side| format!("x {}", side.name()))
+}
 
-    #[test]
-    fn figures_have_the_digits_that_matter() {
-        let texts = [0.0, 0.003, 4.567, 45.67, 456.7, f64::NAN].map(figure);
-        assert_eq!(texts, ["0", "0.0030", "4.57", "45.7", "457", "-"]);
-    }
+/// How many times as fast New is as each of the others, in a row.
+fn ratios<'r>(row: &'r Row, sides: &'r [Side]) -> impl Iterator<Item = String> + 'r {
+    rivals(sides).map(|side| figure(row.ratio(Side::New, side)))
+}
+
+fn rivals(sides: &[Side]) -> impl Iterator<Item = Side> + '_ {
+    sides.iter().copied().filter(|side| *side != Side::New)
 }

@@ -1,18 +1,12 @@
-//! Volumes on which a user walks who owns little of them.
-//!
-//! [`Production`] is `extern4-vfs` over memory. What it replaces is a [`Model`]: names that nobody changes, found by the hash of
-//! directory and name, by a walk that asks the inode of each directory on the way whether it may be searched. What an inode does to
-//! answer is the mechanism that is measured. A model walks in a read section of RCU, as Linux does, though nothing of it is ever freed. It
-//! does nothing else that takes long: it has no lock but the mechanism's, counts nothing for a name that it passes, and has nothing to
-//! look at again in the end.
+//! Volumes on which a user walks who owns little of them: `extern4-vfs` over memory, with production's walk or one that makes another
+//! search check ([`Check`](extern4_vfs::permission::lab::Check)), so that nothing but the check differs.
 
-mod model;
 mod production;
-mod tree;
 
-use extern4_vfs::{Acl, Attr, Cred, Errno, FileType};
+#[cfg(feature = "audit")]
+use extern4_vfs::Inode;
+use extern4_vfs::{Cred, FileType};
 
-pub use model::{Model, Node, judge};
 pub use production::Production;
 
 /// A file that a volume has from the beginning.
@@ -40,41 +34,11 @@ impl File {
     }
 }
 
-/// A volume, as root made it and [the user](user) walks on it.
-pub trait Volume: Sized + Send + Sync {
-    /// A volume with these files. There is a root directory already.
-    fn new(files: &[File]) -> Self;
-
-    /// A directory that has been found.
-    type Directory<'v>: Sync
-    where
-        Self: 'v;
-
-    /// Finds a directory.
-    fn directory(&self, path: &str) -> Self::Directory<'_>;
-
-    /// May the user search all of these? They are an array, so that there is no loop: where one lies in memory is worth more than what is
-    /// in it.
-    fn may_search<const N: usize>(&self, directories: &[Self::Directory<'_>; N]) -> bool;
-
-    /// Attributes of a file, asked by the user.
-    fn stat(&self, path: &str) -> Result<Attr, Errno>;
-
-    /// The user opens a file for reading, and closes it.
-    fn open_and_close(&self, path: &str) -> Result<(), Errno>;
-
-    /// Gives a file an ACL, and with it permission bits.
-    fn set_acl(&self, path: &str, acl: &Acl);
-
-    /// Gives a file other permission bits, and an ACL what goes with them.
-    fn chmod(&self, path: &str, mode: u16);
-}
-
 /// What is asked of a volume all the time, by the thread of this number: each two of these commute on two threads.
 #[cfg(feature = "audit")]
-pub(crate) fn operations<'o, 'v: 'o, V: Volume>(
-    volume: &'v V,
-    directories: &'o [V::Directory<'v>; 4],
+pub(crate) fn operations<'o>(
+    volume: &'o Production,
+    directories: &'o [&'o Inode; 4],
     thread: usize,
 ) -> [crate::meetings::Operation<'o>; 5] {
     let beside = |number: usize| format!("/usr/include/linux/other{}.h", number + thread);
@@ -96,7 +60,7 @@ pub fn user() -> Cred {
 
 /// The file that the patches' figures are of, and the directories above it.
 pub const PATH: &str = "/usr/include/linux/fs.h";
-/// The same, so that it is walked name by name by who would otherwise remember the way.
+/// The same with a `.` on the way.
 pub const PATH_BY_NAME: &str = "/./usr/include/linux/fs.h";
 /// The directories on the way.
 pub const DIRECTORIES: [&str; 4] = ["/", "/usr", "/usr/include", "/usr/include/linux"];
@@ -118,24 +82,22 @@ pub(crate) mod tests {
 
     use extern4_sync::primitive::{AtomicU64, Ordering};
 
-    use super::*;
-    use crate::plan::Side;
+    use extern4_vfs::Errno;
 
-    /// What any volume does, whoever checks what is asked for.
-    pub(crate) fn walks_as_it_should<V: Volume>(side: Side) {
+    use super::*;
+
+    /// What any volume does, whatever its search check.
+    pub(crate) fn walks_as_it_should(make: impl Fn(&[File]) -> Production) {
         let mut files = headers();
         files.push(File { uid: 1000, mode: 0o700, ..File::directory("/home") });
         files.push(File { mode: 0o700, ..File::directory("/root") });
         files.push(File { mode: 0o600, ..File::regular("/home/secret") });
         files.push(File::regular("/root/open"));
-        let volume = V::new(&files);
+        let volume = make(&files);
         for path in [PATH, PATH_BY_NAME, "/usr/../usr/include/linux/fs.h"] {
-            // Models know no way up.
-            if !path.contains("..") || side == Side::New {
-                let attr = volume.stat(path).unwrap();
-                assert_eq!((attr.kind, attr.mode, attr.uid), (FileType::Regular, 0o644, 0), "{path}");
-                assert_eq!(attr.ino, volume.stat(PATH).unwrap().ino);
-            }
+            let attr = volume.stat(path).unwrap();
+            assert_eq!((attr.kind, attr.mode, attr.uid), (FileType::Regular, 0o644, 0), "{path}");
+            assert_eq!(attr.ino, volume.stat(PATH).unwrap().ino);
         }
         assert_eq!(volume.stat("/usr").unwrap().kind, FileType::Directory);
         assert_eq!(volume.stat("/home/secret").unwrap().mode, 0o600);
@@ -164,7 +126,7 @@ pub(crate) mod tests {
     }
 
     /// Who asks after a change has returned is judged by it. `set` lets the user pass `/usr`, or not.
-    pub(crate) fn a_change_counts_at_once<V: Volume>(volume: &V, set: impl Fn(bool)) {
+    pub(crate) fn a_change_counts_at_once(volume: &Production, set: impl Fn(bool)) {
         const CHANGES: u64 = 2000;
         // Changes that have begun, and that have ended: by an odd number, the user may not pass. And answers between two changes.
         let [begun, ended, answers] = &[const { AtomicU64::new(0) }; 3];
@@ -195,10 +157,5 @@ pub(crate) mod tests {
                 }
             }
         });
-    }
-
-    #[test]
-    fn production_walks() {
-        walks_as_it_should::<Production>(Side::New);
     }
 }

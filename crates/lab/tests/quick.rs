@@ -28,7 +28,7 @@ fn a_quick_run_writes_a_report() {
     assert!(heard > 0 && chapters.len() == 5);
 
     let rows = || chapters.iter().flat_map(|chapter| &chapter.rows);
-    assert!(rows().all(|row| Side::ALL.iter().all(|side| row.nanos(*side).median > 0.0)));
+    assert!(rows().all(|row| row.sides().all(|side| row.nanos(side).median() > Some(0.0))));
     assert!(rows().all(|row| row.samples(Side::New).len() == plan.repetitions));
     let verdicts = || chapters.iter().flat_map(|chapter| &chapter.verdicts);
     assert!(verdicts().all(|verdict| verdict.met.is_some()), "{:?}", verdicts().collect::<Vec<_>>());
@@ -43,8 +43,21 @@ fn a_quick_run_writes_a_report() {
         let chart = read(&format!("{}.svg", chapter.name));
         assert!(chart.starts_with("<svg") && chart.contains("operations in a microsecond"));
     }
+    let page = read("page/README.md");
+    for chapter in &chapters {
+        assert!(page.contains(&format!("## {}", chapter.title)) && !chapter.theirs.is_empty());
+        assert!(read(&format!("page/{}.svg", chapter.name)).starts_with("<svg"));
+        assert!(chapter.drawn.iter().all(|drawn| chapter.workloads().contains(drawn)));
+        let goals = chapter.verdicts.iter().all(|verdict| page.contains(&verdict.found));
+        assert!(goals && chapter.table.as_ref().is_some_and(|table| page.contains(&table.markdown())));
+    }
+    assert!(page.contains(" load ") && page.lines().count() < 160, "{page}");
     let headline = headline::text(&chapters, &counted);
-    assert!(headline.contains("x Before") && headline.contains("50.0 % (1 of 2)"), "{headline}");
+    assert!(
+        headline.contains("x Before")
+            && headline.contains("50.0 % at the first try, 50.0 % at the best of 4 (1 and 1 of 2)"),
+        "{headline}"
+    );
     assert!(read("conflicts-ext4.svg").starts_with("<svg") && report.contains("A.b (c.rs)"));
     assert!(json.contains(r#""free_at_first":1"#));
     assert!(headline.contains("Before 0, Seed 0, New 1") && json.contains(r#""lines_in_conflict":2"#));

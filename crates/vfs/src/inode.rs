@@ -72,6 +72,8 @@ pub struct Inode {
     rwsem: Bravo,
     /// Known to have no capabilities of a program. Who changes the inode looks at it, and has it locked.
     no_caps: AtomicBool,
+    #[cfg(feature = "lab")]
+    pub(crate) asked: crate::permission::lab::Asked,
 }
 
 /// What is looked at most fills a line, and nothing that is written often is on it; so does what changes with contents; what readers look at
@@ -82,8 +84,8 @@ const _: () = assert!(
         && std::mem::offset_of!(Inode, private) == 192
         && std::mem::offset_of!(Inode, rwsem) >= 256
         && size_of::<Inode>() <= 320
-        // Words of models are larger.
-        || cfg!(any(feature = "loom", feature = "audit", not(target_pointer_width = "64")))
+        // Words of models are larger; the lab's have more.
+        || cfg!(any(feature = "loom", feature = "audit", feature = "lab", not(target_pointer_width = "64")))
 );
 
 /// A file system, as inodes refer to it. References that different threads make are counted on different lines.
@@ -136,6 +138,8 @@ impl Inode {
             alias: Mutex::default(),
             rwsem: Bravo::new(()),
             no_caps: AtomicBool::new(no_caps),
+            #[cfg(feature = "lab")]
+            asked: crate::permission::lab::Asked::default(),
         }
     }
 

@@ -182,6 +182,12 @@ impl SuperBlock {
     pub fn open_files(&self) -> Vec<OpenFileInfo> {
         self.files.registry.list(Opened::info)
     }
+
+    /// How many locks the registry of open files has taken.
+    #[cfg(feature = "lab")]
+    pub fn registry_locks(&self) -> u64 {
+        self.files.registry.locks()
+    }
 }
 
 /// A change is under way: keeps the file system from becoming read-only.

@@ -4,6 +4,9 @@
 //! asked for at every step of a path, and answered from the permission word alone where everybody may search: see
 //! `Checker::search`.
 
+#[cfg(feature = "lab")]
+pub mod lab;
+
 use std::sync::Arc;
 
 use extern4_sync::primitive::{AtomicBool, Ordering};
@@ -45,6 +48,8 @@ pub(crate) struct Checker {
     fs: Arc<dyn FileSystem>,
     hook: Option<Arc<dyn SecurityHook>>,
     acls: AclPool,
+    #[cfg(feature = "lab")]
+    check: lab::Check,
     /// The file system opted in.
     fast_possible: bool,
     fast_enabled: AtomicBool,
@@ -79,7 +84,42 @@ impl Checker {
         let fast_enabled = AtomicBool::new(fast_possible);
         let word_decides = AtomicBool::new(fast_possible && hook.is_none());
         let switching = Mutex::new(());
-        Self { fs, hook, acls: AclPool::new(), fast_possible, fast_enabled, word_decides, switching }
+        Self {
+            fs,
+            hook,
+            acls: AclPool::new(),
+            #[cfg(feature = "lab")]
+            check: lab::Check::default(),
+            fast_possible,
+            fast_enabled,
+            word_decides,
+            switching,
+        }
+    }
+
+    /// With another search check than that of production.
+    #[cfg(feature = "lab")]
+    pub(crate) fn with_check(self, check: lab::Check) -> Self {
+        if check != lab::Check::Word {
+            self.word_decides.store(false, Ordering::Relaxed);
+        }
+        Self { check, ..self }
+    }
+
+    /// Whether the permission word is the search check, as it always is but in the lab.
+    #[inline]
+    fn is_by_word(&self) -> bool {
+        #[cfg(feature = "lab")]
+        return self.check == lab::Check::Word;
+        #[cfg(not(feature = "lab"))]
+        true
+    }
+
+    /// Whether a short way to an answer may be taken.
+    #[cfg(feature = "lab")]
+    #[inline]
+    fn is_fast_enabled(&self) -> bool {
+        self.fast_enabled.load(Ordering::Relaxed)
     }
 
     /// Switches the fast search check on or off; it stays off where the file system has not opted in. Calls `changed` if
@@ -89,7 +129,7 @@ impl Checker {
         let on = on && self.fast_possible;
         // Relaxed: both ways give the same answers, so when the switches are seen does not matter.
         self.fast_enabled.store(on, Ordering::Relaxed);
-        let decides = on && self.hook.is_none();
+        let decides = on && self.hook.is_none() && self.is_by_word();
         if self.word_decides.swap(decides, Ordering::Relaxed) != decides {
             changed(decides);
         }
@@ -113,6 +153,10 @@ impl Checker {
         guard: &'g Guard,
         passed: &mut Passed<'g>,
     ) -> (Verdict, Search) {
+        #[cfg(feature = "lab")]
+        if !self.is_by_word() {
+            return self.search_as(cred, dir, guard);
+        }
         if self.is_fast(dir) {
             compare_fast_search(cred, dir, guard);
             return (self.hear_hook(cred, dir, Access::EXEC), Search::Fast);
@@ -177,7 +221,7 @@ impl Checker {
 
     #[inline]
     fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-        if overrides(cred, want) || inode.perm().grants_everybody(want.bits()) {
+        if overrides(cred, want) || self.is_by_word() && inode.perm().grants_everybody(want.bits()) {
             return self.ask_hook(cred, inode, want);
         }
         self.check_class(cred, inode, want)
@@ -187,6 +231,8 @@ impl Checker {
     #[inline(never)]
     fn check_class(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         loop {
+            #[cfg(feature = "lab")]
+            let _counted = self.ask(cred, inode);
             // In a statement of its own: the file system and the hook are asked when the read section has ended.
             let verdict = judge(cred, inode, want, &pin());
             match verdict {
@@ -199,6 +245,8 @@ impl Checker {
 
     #[inline]
     fn check_seen(&self, cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
+        #[cfg(feature = "lab")]
+        let _counted = self.ask(cred, inode);
         self.heard(judge(cred, inode, want, guard), cred, inode, want)
     }
 
@@ -223,49 +271,6 @@ impl Checker {
             Some(hook) => hook.permission(cred, inode, want),
             None => Ok(()),
         }
-    }
-}
-
-/// The checks alone, to be measured.
-#[cfg(feature = "lab")]
-pub mod lab {
-    use super::{Access, Cred, Guard, Inode, Passed, Result, Verdict};
-    use crate::superblock::SuperBlock;
-
-    /// May `cred` have these rights on an inode of `sb`?
-    pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-        sb.checker.check(cred, inode, want)
-    }
-
-    /// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`rcu_walk`): the
-    /// permission word first, where that decides. `None` if that cannot be said without waiting.
-    #[inline]
-    pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
-        let word_decides = sb.checker.word_decides();
-        let all_may = word_decides && dirs.iter().all(|dir| dir.perm().exec_all_plain());
-        if all_may { Some(true) } else { search_general(sb, cred, dirs, guard) }
-    }
-
-    /// The same where the words do not say it all. Out of line, as in a walk.
-    #[inline(never)]
-    fn search_general<'i>(
-        sb: &SuperBlock,
-        cred: &Cred,
-        dirs: &[&'i Inode],
-        guard: &'i Guard,
-    ) -> Option<bool> {
-        let word_decides = sb.checker.word_decides();
-        let mut passed = Passed::default();
-        for dir in dirs {
-            if !(word_decides && dir.perm().exec_all_plain()) {
-                match sb.checker.search_seen(cred, dir, guard, &mut passed).0 {
-                    Verdict::Granted => {}
-                    Verdict::Refused => return Some(false),
-                    Verdict::Unknown => return None,
-                }
-            }
-        }
-        Some(true)
     }
 }
 

@@ -421,6 +421,11 @@ impl<'g> RcuWalk<'g> {
             self.searches[0] += 1;
             return Ok(());
         }
+        #[cfg(feature = "lab")]
+        if self.sb.checker.lets_all(dir) {
+            self.searches[0] += 1;
+            return Ok(());
+        }
         self.search_general(dir)
     }
 

@@ -76,6 +76,9 @@ pub struct SuperOptions {
     /// What open files are entered in.
     #[cfg(feature = "lab")]
     pub registry: crate::open_files::lab::RegistryKind,
+    /// The search check.
+    #[cfg(feature = "lab")]
+    pub check: crate::permission::lab::Check,
 }
 
 impl Default for SuperOptions {
@@ -92,6 +95,8 @@ impl Default for SuperOptions {
             security: None,
             #[cfg(feature = "lab")]
             registry: crate::open_files::lab::RegistryKind::default(),
+            #[cfg(feature = "lab")]
+            check: crate::permission::lab::Check::default(),
         }
     }
 }
@@ -205,6 +210,8 @@ impl SuperBlock {
         };
         let (files, prefixes) = (OpenFiles::new(&options), PrefixCache::new());
         let checker = Checker::new(Arc::clone(&fs), options.security);
+        #[cfg(feature = "lab")]
+        let checker = checker.with_check(options.check);
         if !checker.word_decides() {
             prefixes.set_used(false);
         }

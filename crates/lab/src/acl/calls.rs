@@ -2,28 +2,29 @@
 
 use std::hint::black_box;
 
+use extern4_vfs::Inode;
+
 use super::{CHECKS, CHECKS_ACLS, OPEN};
-use crate::crowd;
 use crate::plan::Plan;
 use crate::row::Sample;
-use crate::volume::{DIRECTORIES, PATH, Volume};
+use crate::volume::{DIRECTORIES, PATH, Production};
 
 /// Calls between two looks at whether the time is up.
 const BATCH: u64 = 256;
 
 /// Asks for its attributes.
 #[inline]
-pub(super) fn stat<V: Volume>(volume: &V) {
+pub(super) fn stat(volume: &Production) {
     black_box(volume.stat(black_box(PATH))).expect("the user may search");
 }
 
 /// Checks what a walk to it would. Out of line for all sides: whether it is in line is worth more than what they differ in.
 #[inline(never)]
-pub(super) fn check<V: Volume, const N: usize>(volume: &V, directories: &[V::Directory<'_>; N]) {
+pub(super) fn check<const N: usize>(volume: &Production, directories: &[&Inode; N]) {
     assert!(volume.may_search(black_box(directories)), "the user may search");
 }
 
-pub(super) fn take<V: Volume>(volume: &V, plan: &Plan, workload: &str, threads: usize) -> Sample {
+pub(super) fn take(volume: &Production, plan: &Plan, workload: &str, threads: usize) -> Sample {
     let directories = DIRECTORIES.map(|path| volume.directory(path));
     let batch = |_: &mut ()| {
         match workload {
@@ -35,6 +36,6 @@ pub(super) fn take<V: Volume>(volume: &V, plan: &Plan, workload: &str, threads: 
         }
         BATCH
     };
-    let done = crowd::work(plan, 1, threads, |_| (), batch);
+    let done = plan.work(1, threads, |_| (), batch);
     Sample::of(&done)
 }

@@ -5,7 +5,6 @@ use std::hint::black_box;
 use extern4_vfs::{How, OpenFile, OpenFlags};
 
 use super::NULL_CALL;
-use crate::crowd;
 use crate::plan::Plan;
 use crate::row::Sample;
 use crate::volume::{PATH, Production};
@@ -27,6 +26,6 @@ pub(super) fn take(production: &Production, plan: &Plan, workload: &str, threads
         }
         BATCH
     };
-    let done = crowd::work(plan, 1, threads, open, batch);
+    let done = plan.work(1, threads, open, batch);
     Sample::of(&done)
 }

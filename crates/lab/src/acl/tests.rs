@@ -1,10 +1,10 @@
 //! What all three sides have to do.
 
-use extern4_vfs::{Access, Errno};
+use extern4_vfs::{Acl, Errno};
 
 use super::*;
+use crate::volume::PATH_BY_NAME;
 use crate::volume::tests::{a_change_counts_at_once, walks_as_it_should};
-use crate::volume::{PATH_BY_NAME, user};
 
 fn acl(text: &str) -> Acl {
     text.parse().unwrap()
@@ -21,8 +21,8 @@ const ACLS: [(&str, bool, bool); 7] = [
     ("u::rwx,g::---,g:1000:r-x,m::r-x,o::---", true, true),
 ];
 
-fn an_acl_decides<M: Mechanism>() {
-    let volume: M::Volume = volume(false);
+fn an_acl_decides(side: Side) {
+    let volume = volume(side, false);
     for (text, searches, reads) in ACLS {
         let answer = |may| if may { Ok(()) } else { Err(Errno::EACCES) };
         volume.set_acl("/usr/include", &acl(text));
@@ -39,8 +39,8 @@ fn an_acl_decides<M: Mechanism>() {
 }
 
 /// The group bits are the mask of an ACL.
-fn a_mode_cuts_an_acl<M: Mechanism>() {
-    let volume: M::Volume = volume(true);
+fn a_mode_cuts_an_acl(side: Side) {
+    let volume = volume(side, true);
     for (mode, passes) in [(0o755, true), (0o705, true), (0o700, false), (0o740, false), (0o710, true)] {
         volume.chmod("/usr/include", mode);
         // Without group bits, Linux does not ask the ACL, and others' decide.
@@ -48,51 +48,24 @@ fn a_mode_cuts_an_acl<M: Mechanism>() {
     }
 }
 
-fn who_asks_first_gets_the_right_answer<M: Mechanism>() {
-    let production: Production = volume(false);
+fn the_first_question_gets_the_right_answer(side: Side) {
+    let production = volume(side, false);
     for (text, _, reads) in ACLS {
         production.set_acl(PATH, &acl(text));
         let ino = production.stat(PATH).unwrap().ino;
-        assert_eq!(M::first(&production, &first::read(&production, ino)), reads, "{text}");
+        assert_eq!(first::may_read(&production, &first::read(&production, ino)), reads, "{text}");
     }
 }
 
-/// An answer that was long under way does not take the place of what has been set meanwhile.
-fn a_slow_answer_changes_nothing<S: Slot>() {
-    let (slot, old, new) = (S::default(), Arc::new(acl(ACLS[3].0)), Arc::new(acl(NAMED)));
-    let got = slot.get(|| {
-        slot.set(Some(Arc::clone(&new)));
-        Some(Arc::clone(&old))
-    });
-    assert!(got.is_some_and(|got| got.allows(&user(), 0, Access::READ.bits())));
-    assert!(slot.get(|| panic!("it is known")).is_some_and(|got| Arc::ptr_eq(&got, &new)));
-    slot.set(None);
-    assert!(slot.get(|| panic!("it is known")).is_none());
-}
-
-fn all<M: Mechanism>(side: Side) {
-    walks_as_it_should::<M::Volume>(side);
-    an_acl_decides::<M>();
-    a_mode_cuts_an_acl::<M>();
-    who_asks_first_gets_the_right_answer::<M>();
-    let volume: M::Volume = volume(false);
-    let set = |may_pass| volume.set_acl("/usr", &acl(if may_pass { ACLS[1].0 } else { ACLS[3].0 }));
-    a_change_counts_at_once(&volume, set);
-}
-
 #[test]
-fn before() {
-    all::<Before>(Side::Before);
-    a_slow_answer_changes_nothing::<Locked>();
-}
-
-#[test]
-fn seed() {
-    all::<Seed>(Side::Seed);
-    a_slow_answer_changes_nothing::<Speculative>();
-}
-
-#[test]
-fn new() {
-    all::<New>(Side::New);
+fn every_check_gives_the_same_answers() {
+    for side in Side::ALL {
+        walks_as_it_should(|files| Production::new(check_of(side), files));
+        an_acl_decides(side);
+        a_mode_cuts_an_acl(side);
+        the_first_question_gets_the_right_answer(side);
+        let volume = volume(side, false);
+        let set = |may_pass| volume.set_acl("/usr", &acl(if may_pass { ACLS[1].0 } else { ACLS[3].0 }));
+        a_change_counts_at_once(&volume, set);
+    }
 }

@@ -7,11 +7,11 @@ use std::time::Instant;
 use extern4_block::MemoryDevice;
 
 use super::{Cache, Counts, Shape};
-use crate::crowd::{self, Done};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
-use crate::spread::Spread;
+use extern4_measure::figures::Figures;
+use extern4_measure::load::Done;
 
 const BLOCK_SIZE: u32 = 4096;
 /// Blocks that are in memory.
@@ -64,7 +64,7 @@ fn run<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) ->
         BATCH
     };
     let before = cache.counts();
-    let done = crowd::work(plan, 1, threads, Place::new, batch);
+    let done = plan.work(1, threads, Place::new, batch);
     let after = cache.counts();
     let since = Counts {
         hits: after.hits - before.hits,
@@ -78,7 +78,7 @@ fn run<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) ->
 /// One of `one_of` lookups misses, or none.
 pub(super) fn take<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) -> Sample {
     let (done, counts) = run(cache, plan, threads, one_of);
-    // The batch that each thread begins with is counted by the cache, but not by the crowd.
+    // The batch that each thread begins with is counted by the cache, but not by the load.
     let lookups = (done.ops + threads as u64 * BATCH) as f64;
     let counters = vec![
         ("CPU ns/op", done.cpu_nanos()),
@@ -93,7 +93,11 @@ pub(super) fn take<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Opt
 /// How long locks are held for a hit, in a cache with a clock in its locks.
 pub(super) fn held<C: Cache>(plan: &Plan) -> Sample {
     let (done, counts) = run(&warm::<C>(), plan, 1, None);
-    let empty = Spread::of((0..1000).map(|_| Instant::now().elapsed().as_nanos() as f64)).median;
+    let empty = (0..1000)
+        .map(|_| Instant::now().elapsed().as_nanos() as f64)
+        .collect::<Figures>()
+        .median()
+        .unwrap_or(0.0);
     // A hit takes two locks: the tree's, and the buffer's.
     let held = counts.held_nanos as f64 / counts.hits as f64 - 2.0 * empty;
     Sample { nanos: done.nanos(), counters: vec![("locks held, ns/hit", held.max(0.0))] }

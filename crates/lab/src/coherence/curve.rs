@@ -9,6 +9,9 @@ use crate::row::Row;
 /// Numbers of CPUs: on one socket up to 128, and two.
 pub const CPUS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
+/// A prediction may be off by so much of what is measured.
+const MOST_OFF: f64 = 0.25;
+
 /// A workload of a side, simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
@@ -23,6 +26,11 @@ pub struct Curve {
 }
 
 impl Curve {
+    /// The prediction for two CPUs is near what two threads were measured to take: only then is the rest worth a look.
+    pub fn is_sound(&self) -> bool {
+        self.of_two_by_measured().is_some_and(|share| (share - 1.0).abs() <= MOST_OFF)
+    }
+
     /// What is predicted for two CPUs by what was measured with two threads, if it was.
     pub fn of_two_by_measured(&self) -> Option<f64> {
         self.measured_with_two.map(|measured| self.nanos[1] / measured)
@@ -37,11 +45,29 @@ pub fn curves(operations: &[(&str, &'static str)], rows: &[Row], counted: &Count
         let Some(alone) = row(1) else { continue };
         for side in Side::ALL {
             let Some(replay) = counted.replay(operation, side) else { continue };
-            let median = |row: &Row| row.nanos(side).median;
+            let median = |row: &Row| row.nanos(side).median().unwrap_or(f64::NAN);
             let simulate = |cpus| nanos(replay, median(alone), cpus, Latencies::PUBLISHED);
             let measured_with_two = row(2).map(median);
             curves.push(Curve { workload, side, nanos: CPUS.map(simulate), measured_with_two });
         }
     }
     curves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prediction_that_is_far_off_is_not_sound() {
+        let curve = |predicted, measured_with_two| {
+            let mut nanos = [1.0; CPUS.len()];
+            nanos[1] = predicted;
+            Curve { workload: "x", side: Side::New, nanos, measured_with_two }
+        };
+        let sound =
+            [(7.5, Some(10.0)), (12.5, Some(10.0)), (7.4, Some(10.0)), (12.6, Some(10.0)), (10.0, None)]
+                .map(|(predicted, measured)| curve(predicted, measured).is_sound());
+        assert_eq!(sound, [true, true, false, false, false]);
+    }
 }

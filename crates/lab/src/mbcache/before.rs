@@ -32,7 +32,7 @@ const QUEUED: usize = 10;
 /// How many keep it in memory.
 const HELD: usize = 11;
 const FLAGS: usize = 12;
-pub(super) const WORDS: usize = 13;
+const WORDS: usize = 13;
 
 const ALONE: u64 = 1 << 16;
 
@@ -299,5 +299,10 @@ impl Cache for Before {
 
     fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
+    }
+
+    fn bytes(&self) -> u64 {
+        let entry = WORDS * size_of::<u64>();
+        self.by_block.bytes() + self.by_key.bytes() + self.entries() * entry as u64
     }
 }

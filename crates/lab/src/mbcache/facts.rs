@@ -1,13 +1,25 @@
 //! What a cache takes, apart from time.
 
-use super::{before, seed};
+use super::{Before, Blocks, Cache, New, Seed, hash};
 use crate::chapter::Fact;
-use extern4_sync::mbcache::MbCache;
+
+/// How many entries are put in, to see what one takes.
+const FILLED: [u32; 4] = [100, 1_000, 10_000, 100_000];
 
 /// Its bytes and its lines.
 pub(super) fn all() -> Vec<Fact> {
-    let new = MbCache::new(MbCache::BITS_FAR).stats();
-    let bytes = [before::WORDS, seed::WORDS].map(|words| (words * size_of::<u64>()) as f64);
+    let mut facts = Vec::new();
+    for entries in FILLED {
+        let figures = [filled::<Before>(entries), filled::<Seed>(entries), filled::<New>(entries)];
+        facts.push(Fact {
+            name: format!("bytes of an entry, tables counted, {entries} put in"),
+            figures: figures.map(|(bytes, kept)| bytes as f64 / kept as f64),
+        });
+        facts.push(Fact {
+            name: format!("entries kept of {entries}"),
+            figures: figures.map(|(_, kept)| kept as f64),
+        });
+    }
     let slab = lines(include_str!("slab.rs"));
     let code = [
         slab + lines(include_str!("before.rs")),
@@ -16,13 +28,16 @@ pub(super) fn all() -> Vec<Fact> {
             + lines(include_str!("../../../sync/src/mbcache/bucket.rs"))
             + lines(include_str!("../../../sync/src/shares.rs")),
     ];
-    vec![
-        Fact {
-            name: "bytes of an entry, its tables' apart from New's",
-            figures: [bytes[0], bytes[1], new.bytes as f64 / new.capacity as f64],
-        },
-        Fact { name: "lines of code, without comments and tests", figures: code.map(|lines| lines as f64) },
-    ]
+    let name = "lines of code, without comments and tests".to_owned();
+    facts.push(Fact { name, figures: code.map(|lines| lines as f64) });
+    facts
+}
+
+/// Bytes of a cache that so many entries were put into, and those that it kept.
+fn filled<C: Cache>(entries: u32) -> (u64, u64) {
+    let (cache, blocks) = (C::new(), Blocks::new(entries as usize));
+    (1..=entries).for_each(|block| cache.add(&blocks, hash(block), block));
+    (cache.bytes(), cache.entries())
 }
 
 /// Lines of code, up to the tests.
@@ -39,6 +54,18 @@ mod tests {
     #[test]
     fn lines_are_those_of_code() {
         assert_eq!(lines("//! x\n\n/// y\nfn f() {\n    // z\n    g();\n}\n#[cfg(test)]\nmod tests {}\n"), 3);
-        assert!(all().iter().all(|fact| fact.figures.iter().all(|figure| *figure > 1.0)));
+    }
+
+    #[test]
+    fn an_entry_is_told_with_its_tables() {
+        let facts = all();
+        assert!(facts.iter().all(|fact| fact.figures.iter().all(|figure| *figure > 1.0)), "{facts:?}");
+        let bytes = |entries| {
+            let is = |fact: &&Fact| fact.name.ends_with(&format!("{entries} put in"));
+            facts.iter().find(is).expect("it is told").figures
+        };
+        // Tables that few entries stand in weigh on each; and no side's entry is less than itself.
+        assert!((0..3).all(|side| bytes(100)[side] > bytes(10_000)[side]));
+        assert!(bytes(10_000)[0] > 13.0 * 8.0 && bytes(10_000)[1] > 7.0 * 8.0 && bytes(10_000)[2] > 8.0);
     }
 }

@@ -41,6 +41,10 @@ impl Cache for MbCache {
     fn entries(&self) -> u64 {
         self.stats().entries
     }
+
+    fn bytes(&self) -> u64 {
+        self.stats().bytes
+    }
 }
 
 fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, found: &Candidate<'_>) -> Option<u32> {

@@ -20,7 +20,7 @@ const CHAIN: usize = 2;
 const KEY: usize = 4;
 const FLAGS: usize = 5;
 const BLOCK: usize = 6;
-pub(super) const WORDS: usize = 7;
+const WORDS: usize = 7;
 
 const ONE_USER: u64 = 1 << 32;
 
@@ -256,5 +256,10 @@ impl Cache for Seed {
 
     fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
+    }
+
+    fn bytes(&self) -> u64 {
+        let entry = WORDS * size_of::<u64>();
+        self.chains.bytes() + self.entries() * entry as u64
     }
 }

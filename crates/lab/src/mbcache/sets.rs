@@ -3,7 +3,6 @@
 use extern4_sync::tally::Tally;
 
 use super::{Blocks, Cache, Cell, hash};
-use crate::crowd;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
@@ -103,7 +102,7 @@ pub(super) fn take<C: Cache>(plan: &Plan, cell: Cell, threads: usize) -> Sample 
         counts.add(std::mem::take(&mut files.counts));
         BATCH
     };
-    let done = crowd::work(plan, 2, threads, begin, batch);
+    let done = plan.work(2, threads, begin, batch);
     let [sets, found] = counts.sum();
     let mut sample = Sample::of(&done);
     sample.counters.push(("block found, %", 100.0 * found as f64 / sets as f64));

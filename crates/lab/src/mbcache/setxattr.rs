@@ -13,9 +13,8 @@ use extern4_ext4::{BlockCache, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::{Cred, How, Namespace, NewKind, Session, SuperBlock, SuperOptions, XattrFlags};
 
-use super::{Before, Cache, Cell, Seed};
-use crate::crowd;
-use crate::plan::{Plan, Side};
+use super::{Before, Cache, Cell, RUN, Seed};
+use crate::plan::{Plan, Side, load};
 use crate::random::Random;
 use crate::row::Sample;
 
@@ -56,8 +55,13 @@ impl Volumes {
             (0..BATCH).for_each(|_| setter.set_next());
             BATCH
         };
-        let done = crowd::work(plan, 2, threads, begin, batch);
+        let done = match &plan.repeated {
+            // A run as the patch's: so many attributes, and how long that takes.
+            None => load(threads).repeat_times(plan.sets / BATCH, begin, batch),
+            Some(_) => plan.work(1, threads, begin, batch),
+        };
         let mut sample = Sample::of(&done);
+        sample.counters.push((RUN, done.wall.as_secs_f64()));
         // Those that were joined before the time began count, too: they are few.
         let joined = volume.shared() - shared;
         sample.counters.push(("block joined, %", 100.0 * done.per_op(joined as f64)));
@@ -84,7 +88,7 @@ impl Volume {
         let block_cache: Option<Arc<dyn BlockCache>> = match side {
             Side::Before => Some(Arc::new(Before::new())),
             Side::Seed => Some(Arc::new(Seed::new())),
-            Side::New => None,
+            _ => None,
         };
         let options = OpenOptions { block_cache, ..OpenOptions::default() };
         let device = Arc::new(MemoryDevice::new(bytes));

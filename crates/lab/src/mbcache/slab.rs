@@ -30,6 +30,11 @@ impl Chains {
         Self((0..len).map(|_| Latch::new(Ends::default())).collect())
     }
 
+    /// Bytes of the heads.
+    pub(super) fn bytes(&self) -> u64 {
+        size_of_val(&*self.0) as u64
+    }
+
     pub(super) fn lock(&self, hash: u64) -> LatchGuard<'_, Ends> {
         // Hashes of numbers that follow each other do not.
         let place = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;

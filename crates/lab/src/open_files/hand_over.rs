@@ -7,9 +7,9 @@ use extern4_sync::{allocations, percpu};
 use extern4_vfs::open_files::lab::{Opened, Registry};
 
 use super::{Moves, close, open, sample};
-use crate::crowd::{Done, cpu_time};
 use crate::plan::Plan;
 use crate::row::Sample;
+use extern4_measure::load::{Done, cpu_time};
 
 /// Files that are handed over at once.
 const HANDFUL: usize = 64;
@@ -43,7 +43,7 @@ pub(super) fn take<R: Registry<Opened, Ticket: Send>>(plan: &Plan, closers: usiz
         done
     });
     done.wall = start.elapsed();
-    sample(&done, moves)
+    sample(&done, moves, registry.locks())
 }
 
 /// Opens files for so long. What the handing over allocates does not count.

@@ -6,10 +6,9 @@ use std::time::Instant;
 use extern4_vfs::open_files::lab::{Opened, Registry};
 
 use super::{Moves, close, open, pairs, sample};
-use crate::crowd;
-use crate::plan::Plan;
+use crate::plan::{Plan, load};
 use crate::row::Sample;
-use crate::spread::Spread;
+use extern4_measure::figures::Figures;
 
 /// Files that are open all the time.
 const OPEN: u64 = 1000;
@@ -28,9 +27,9 @@ pub(super) fn take<R: Registry<Opened>>(plan: &Plan, threads: usize) -> Sample {
             micros.push(start.elapsed().as_secs_f64() * 1e6);
         }
     };
-    let done = crowd::run(threads, meanwhile, |_| (), |()| pairs::batch(&registry, &moves));
+    let done = load(threads).repeat(meanwhile, |_| (), |()| pairs::batch(&registry, &moves));
     stay.iter().for_each(|ticket| close(&registry, ticket));
-    let mut sample = sample(&done, &moves);
-    sample.counters.push(("a list, us", Spread::of(micros).median));
+    let mut sample = sample(&done, &moves, registry.locks());
+    sample.counters.push(("a list, us", Figures(micros).median().unwrap_or(f64::NAN)));
     sample
 }

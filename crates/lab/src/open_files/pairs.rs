@@ -4,7 +4,6 @@ use extern4_sync::percpu;
 use extern4_vfs::open_files::lab::{Opened, Registry};
 
 use super::{Moves, close, open, sample};
-use crate::crowd;
 use crate::plan::Plan;
 use crate::row::Sample;
 
@@ -13,8 +12,8 @@ const BATCH: u64 = 256;
 
 pub(super) fn take<R: Registry<Opened>>(plan: &Plan, threads: usize) -> Sample {
     let (registry, moves) = (R::default(), Moves::new());
-    let done = crowd::work(plan, 1, threads, |_| (), |()| batch(&registry, &moves));
-    sample(&done, &moves)
+    let done = plan.work(1, threads, |_| (), |()| batch(&registry, &moves));
+    sample(&done, &moves, registry.locks())
 }
 
 /// So many pairs. Of the last is noted where it was closed.

@@ -10,10 +10,9 @@ use extern4_vfs::open_files::lab::{Opened, Registry};
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
 use super::{Before, Moves, New, PATH, Seed, close, open, sample};
-use crate::crowd;
-use crate::plan::Plan;
+use crate::plan::{Plan, load};
 use crate::row::Sample;
-use crate::spread::Spread;
+use extern4_measure::figures::Figures;
 
 /// Files that are open for reading all the time.
 const OPEN: u64 = 1000;
@@ -154,9 +153,9 @@ pub(super) fn take<R: Telling>(plan: &Plan, threads: usize) -> Sample {
         moves.note(cpu);
         BATCH
     };
-    let done = crowd::run(threads, meanwhile, |_| (), batch);
+    let done = load(threads).repeat(meanwhile, |_| (), batch);
     stay.iter().for_each(|ticket| close(&volume.registry, ticket));
-    let mut sample = sample(&done, &moves);
-    sample.counters.push(("an attempt, us", Spread::of(micros).median));
+    let mut sample = sample(&done, &moves, volume.registry.locks());
+    sample.counters.push(("an attempt, us", Figures(micros).median().unwrap_or(f64::NAN)));
     sample
 }

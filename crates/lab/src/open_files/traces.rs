@@ -13,7 +13,6 @@ use extern4_vfs::open_files::lab::RegistryKind;
 use extern4_vfs::{OpenFile, OpenFlags};
 
 use super::{Moves, sample};
-use crate::crowd;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
@@ -190,8 +189,8 @@ impl<'t> Stage<'t> {
 /// Plays a trace with so many threads. An operation is a file that is opened and closed.
 pub(super) fn take(plan: &Plan, trace: &Trace, registry: RegistryKind, threads: usize) -> Sample {
     let stage = &Stage::new(trace, registry);
-    let done = crowd::work(plan, 1, threads, |_| (), |()| stage.run_one());
-    sample(&done, &stage.moves)
+    let done = plan.work(1, threads, |_| (), |()| stage.run_one());
+    sample(&done, &stage.moves, stage.volume.superblock().registry_locks())
 }
 
 /// A registry that a volume can have.

@@ -6,11 +6,12 @@ use plotters::prelude::{
     SVGBackend, SeriesLabelPosition, WHITE,
 };
 
+use extern4_measure::table::figure;
+
 use crate::Result;
 use crate::chapter::Chapter;
 use crate::plan::Side;
 use crate::row::Row;
-use crate::spread::Spread;
 
 pub(super) const PANEL: (u32, u32) = (420, 340);
 /// Panels beside each other, where there are more than a handful.
@@ -20,10 +21,11 @@ pub(super) fn file_name(chapter: &Chapter) -> String {
     format!("{}.svg", chapter.name)
 }
 
-pub(super) fn svg(chapter: &Chapter) -> Result<String> {
+/// A panel for each of these workloads that was measured with several numbers of threads.
+pub(super) fn svg(chapter: &Chapter, workloads: &[&'static str]) -> Result<String> {
     // One number of threads makes no curve.
-    let mut workloads = chapter.workloads();
-    workloads.retain(|workload| chapter.rows_of(workload).count() > 1);
+    let several = |workload: &&&'static str| chapter.rows_of(workload).count() > 1;
+    let workloads: Vec<_> = workloads.iter().filter(several).copied().collect();
     let mut text = String::new();
     {
         let columns = if workloads.len() > 5 { COLUMNS } else { workloads.len().max(1) };
@@ -31,7 +33,7 @@ pub(super) fn svg(chapter: &Chapter) -> Result<String> {
         let size = (PANEL.0 * u32::try_from(columns)?, PANEL.1 * u32::try_from(rows)?);
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
         area.fill(&WHITE)?;
-        for (panel, workload) in area.split_evenly((rows, columns)).iter().zip(workloads) {
+        for (panel, workload) in area.split_evenly((rows, columns)).iter().zip(workloads.iter().copied()) {
             let rows: Vec<_> = chapter.rows_of(workload).collect();
             draw(panel, workload, "threads", &lines(&rows))?;
         }
@@ -50,6 +52,7 @@ fn color(side: Side) -> RGBColor {
         Side::Before => RGBColor(150, 150, 150),
         Side::Seed => RGBColor(31, 119, 180),
         Side::New => RGBColor(214, 39, 40),
+        Side::Merged => RGBColor(44, 160, 44),
     }
 }
 
@@ -65,14 +68,14 @@ pub(super) struct Point {
     pub(super) x: f64,
     pub(super) nanos: f64,
     /// Quartiles of what was measured.
-    pub(super) spread: Option<Spread>,
+    pub(super) quartiles: Option<(f64, f64)>,
 }
 
 impl Point {
     /// Operations in a microsecond: fewest and most.
     fn range(&self) -> (f64, f64) {
-        let nanos = self.spread.map_or((self.nanos, self.nanos), |spread| (spread.upper, spread.lower));
-        (throughput(nanos.0), throughput(nanos.1))
+        let (low, high) = self.quartiles.unwrap_or((self.nanos, self.nanos));
+        (throughput(high), throughput(low))
     }
 }
 
@@ -80,12 +83,13 @@ impl Point {
 fn lines(rows: &[&Row]) -> Vec<Line> {
     let line = |side| {
         let point = |row: &&Row| {
-            let spread = row.nanos(side);
-            Point { x: row.threads as f64, nanos: spread.median, spread: Some(spread) }
+            let nanos = row.nanos(side);
+            let median = nanos.median().unwrap_or(f64::NAN);
+            Point { x: row.threads as f64, nanos: median, quartiles: nanos.quartiles() }
         };
         Line { side, points: rows.iter().map(point).collect() }
     };
-    Side::ALL.map(line).into()
+    rows.first().map(|row| row.sides().map(line).collect()).unwrap_or_default()
 }
 
 /// Draws curves, with what they are by.
@@ -113,7 +117,7 @@ pub(super) fn draw(
         .x_desc(by)
         .y_desc("operations in a microsecond")
         .x_label_formatter(&|n| format!("{n:.0}"))
-        .y_label_formatter(&|n| if *n < 1.0 { super::figure(*n) } else { format!("{n:.0}") })
+        .y_label_formatter(&|n| if *n < 1.0 { figure(*n) } else { format!("{n:.0}") })
         .draw()?;
     for Line { side, points } in lines {
         let color = color(*side);
@@ -122,7 +126,7 @@ pub(super) fn draw(
             .draw_series(LineSeries::new(curve, color))?
             .label(side.name())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
-        let measured = points.iter().filter(|point| point.spread.is_some());
+        let measured = points.iter().filter(|point| point.quartiles.is_some());
         let quartiles = measured.map(|point| {
             let (fewest, most) = point.range();
             PathElement::new([(point.x, fewest), (point.x, most)], color)

@@ -6,6 +6,8 @@ use plotters::prelude::{BLACK, IntoDrawingArea, RGBColor, Rectangle, SVGBackend,
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoFont, TextStyle};
 
+use extern4_measure::table::figure;
+
 use crate::Result;
 use crate::conflicts::{Matrix, PAIRS_OF_A_CELL, Share, TRIES};
 use crate::spec::{Kind, Nearness};
@@ -141,7 +143,7 @@ fn unseen(text: &mut String, matrix: &Matrix) {
     if matrix.unseen.is_empty() {
         return;
     }
-    let unseen = |(kind, count): &(Kind, f64)| format!("{} {}", kind.name(), super::figure(*count));
+    let unseen = |(kind, count): &(Kind, f64)| format!("{} {}", kind.name(), figure(*count));
     let _ = writeln!(
         text,
         "Locked instructions of a call that took no notes, on the average of some, as the CPU counts them when it goes step by step: {}. They \

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use plotters::prelude::{IntoDrawingArea, SVGBackend, WHITE};
 
 use super::chart::{Line, PANEL, Point, draw};
-use super::figure;
+use extern4_measure::table::{Table, figure, maybe};
+
 use crate::Result;
 use crate::chapter::Chapter;
 use crate::coherence::{CPUS, Curve, Latencies};
@@ -15,7 +16,7 @@ pub(super) fn file_name(chapter: &Chapter) -> String {
 }
 
 fn workloads(chapter: &Chapter) -> Vec<&'static str> {
-    let mut names: Vec<_> = chapter.simulated.iter().map(|curve| curve.workload).collect();
+    let mut names: Vec<_> = sound(chapter).map(|curve| curve.workload).collect();
     names.dedup();
     names
 }
@@ -32,7 +33,7 @@ pub(super) fn svg(chapter: &Chapter) -> Result<Option<String>> {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
         area.fill(&WHITE)?;
         for (panel, workload) in area.split_evenly((1, workloads.len())).iter().zip(workloads) {
-            let of_workload = chapter.simulated.iter().filter(|curve| curve.workload == workload);
+            let of_workload = sound(chapter).filter(|curve| curve.workload == workload);
             let lines: Vec<_> = of_workload.map(line).collect();
             draw(panel, &format!("{workload}, simulated"), "CPUs", &lines)?;
         }
@@ -42,8 +43,13 @@ pub(super) fn svg(chapter: &Chapter) -> Result<Option<String>> {
 }
 
 fn line(curve: &Curve) -> Line {
-    let point = |(cpus, nanos): (&usize, f64)| Point { x: *cpus as f64, nanos, spread: None };
+    let point = |(cpus, nanos): (&usize, f64)| Point { x: *cpus as f64, nanos, quartiles: None };
     Line { side: curve.side, points: CPUS.iter().zip(curve.nanos).map(point).collect() }
+}
+
+/// Curves whose prediction for two CPUs is near what was measured.
+fn sound(chapter: &Chapter) -> impl Iterator<Item = &Curve> {
+    chapter.simulated.iter().filter(|curve| curve.is_sound())
 }
 
 /// The chart and the figures.
@@ -53,21 +59,34 @@ pub(super) fn markdown(text: &mut String, chapter: &Chapter) {
     }
     let title = chapter.title;
     // OK: a string takes everything, here and below.
-    let _ = writeln!(
-        text,
-        "\n### {title}: more CPUs, simulated\n\n![{title}, simulated]({})\n\nNanoseconds for an operation of any of so many CPUs, and what two \
-         threads took beside it. How it is made, and what is not in it, is said at the end.\n\n\
-         | workload | side | {} | measured with 2 | predicted by measured |\n|---|---|{}---:|---:|",
-        file_name(chapter),
-        CPUS.map(|cpus| cpus.to_string()).join(" | "),
-        "---:|".repeat(CPUS.len())
-    );
-    for curve in &chapter.simulated {
-        let measured = figure(curve.measured_with_two.unwrap_or(f64::NAN));
-        let share = figure(curve.of_two_by_measured().unwrap_or(f64::NAN));
-        let nanos = curve.nanos.map(figure).join(" | ");
-        let (workload, side) = (curve.workload, curve.side.name());
-        let _ = writeln!(text, "| {workload} | {side} | {nanos} | {measured} | {share} |");
+    let _ = writeln!(text, "\n### {title}: more CPUs, simulated\n");
+    let left_out = chapter.simulated.iter().filter(|curve| !curve.is_sound());
+    let left_out: Vec<_> =
+        left_out.map(|curve| format!("{} ({})", curve.workload, curve.side.name())).collect();
+    if !left_out.is_empty() {
+        let names = left_out.join(", ");
+        let _ = writeln!(
+            text,
+            "Left out, since the prediction for two CPUs is off by more than 25 %: {names}.\n"
+        );
+    }
+    let titles =
+        ["workload".to_owned(), "side".to_owned()].into_iter().chain(CPUS.map(|cpus| cpus.to_string()));
+    let mut table =
+        Table::new(2, titles.chain(["measured with 2".to_owned(), "predicted by measured".to_owned()]));
+    for curve in sound(chapter) {
+        let measured = [curve.measured_with_two, curve.of_two_by_measured()].map(maybe);
+        let names = [curve.workload, curve.side.name()].map(str::to_owned);
+        table.line(names.into_iter().chain(curve.nanos.map(figure)).chain(measured));
+    }
+    if !table.is_empty() {
+        let _ = writeln!(
+            text,
+            "![{title}, simulated]({})\n\nNanoseconds for an operation of any of so many CPUs, next to what two threads took. The end of \
+             the report says how it is made, and what is not in it.\n\n{}",
+            file_name(chapter),
+            table.markdown()
+        );
     }
 }
 

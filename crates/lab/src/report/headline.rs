@@ -1,36 +1,32 @@
-//! What one wants to know first.
+//! What a reader wants to know first.
 
 use std::fmt::Write as _;
 
-use super::figure;
+use extern4_measure::table::{Table, maybe};
+use extern4_measure::verdict::Verdict;
+
+use super::{ratio_titles, ratios, side_titles};
 use crate::chapter::Chapter;
 use crate::counted::Counted;
 use crate::meetings::{free, pairs};
-use crate::plan::Side;
-use crate::verdict::Verdict;
 
 /// The tables of all chapters in short, and the verdicts, for a terminal.
 pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
     let mut text = String::new();
     for chapter in chapters {
-        // OK: a string takes everything, here and below.
-        let _ = writeln!(
-            text,
-            "{:<42} {:>3} {:>9} {:>9} {:>9} {:>10} {:>9}",
-            chapter.title, "n", "Before", "Seed", "New", "x Before", "x Seed"
-        );
+        let sides = chapter.measured_sides();
+        let titles = [chapter.title.to_owned(), "n".to_owned()].into_iter();
+        let mut table = Table::new(1, titles.chain(side_titles(&sides)).chain(ratio_titles(&sides)));
         for row in &chapter.rows {
-            let [before, seed, new] = Side::ALL.map(|side| figure(row.nanos(side).median));
-            let (to_before, to_seed) = (figure(row.ratio(Side::Before)), figure(row.ratio(Side::Seed)));
-            let _ = writeln!(
-                text,
-                "  {:<40} {:>3} {before:>9} {seed:>9} {new:>9} {to_before:>10} {to_seed:>9}",
-                row.workload, row.threads
-            );
+            let medians = sides.iter().map(|side| maybe(row.nanos(*side).median()));
+            let names = [format!("  {}", row.workload), row.threads.to_string()].into_iter();
+            table.line(names.chain(medians).chain(ratios(row, &sides)));
         }
+        text += &table.text();
         goals(&mut text, &chapter.verdicts);
     }
     for matrix in &counted.matrices {
+        // OK: a string takes everything, here and below.
         let _ = writeln!(text, "Calls that commute, on {}", matrix.on.name());
         goals(&mut text, &matrix.verdicts());
     }
@@ -42,7 +38,8 @@ pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
             "{mechanism}: of {all} pairs of operations that commute, free of conflicts: Before {before}, Seed {seed}, New {new}"
         );
     }
-    text + "ns of the clock for an operation of any of n threads, medians; x: how many times as fast New is\n"
+    text + "ns of the clock for an operation of any of n threads, medians; x: how many times as fast New is, by the \
+        steadier of clock and CPU time\n"
 }
 
 fn goals(text: &mut String, verdicts: &[Verdict]) {
@@ -52,4 +49,20 @@ fn goals(text: &mut String, verdicts: &[Verdict]) {
         let _ = writeln!(text, "  {:<6} {goal}: {found}", verdict.word());
     }
     text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::tests::row;
+
+    #[test]
+    fn rows_have_a_line_each() {
+        let rows = vec![row("x", 1, [8.0, 4.0, 2.0])];
+        let chapter = Chapter { title: "T", rows, ..Chapter::default() };
+        let text = text(&[chapter], &Counted::default());
+        let cells = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(cells(0), ["T", "n", "Before", "Seed", "New", "x", "Before", "x", "Seed"]);
+        assert_eq!(cells(1), ["x", "1", "8.00", "4.00", "2.00", "4.00", "2.00"]);
+    }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use extern4_sync::rcu::pin;
 use extern4_vfs::open_files::lab::RegistryKind;
-use extern4_vfs::permission::lab;
+use extern4_vfs::permission::lab::{self, Check};
 use extern4_vfs::{
     Acl, AclKind, Attr, Cred, Errno, FileType, How, Inode, Location, MemFs, MemLimits, Namespace, NewKind,
     OpenFlags, Session, SuperBlock, SuperOptions,
 };
 
-use super::{File, Volume, user};
+use super::{File, user};
 
 /// The VFS in production, on a file system in memory, as calls of a session use it.
 pub struct Production {
@@ -31,10 +31,18 @@ impl Production {
         &self.superblock
     }
 
+    /// A volume with these files, in addition to the root directory, with this search check.
+    pub fn new(check: Check, files: &[File]) -> Self {
+        Self::with_options(SuperOptions { check, ..SuperOptions::default() }, files)
+    }
+
     /// A volume with these files. What is open is entered in a registry of that kind.
     pub fn with_registry(registry: RegistryKind, files: &[File]) -> Self {
+        Self::with_options(SuperOptions { registry, ..SuperOptions::default() }, files)
+    }
+
+    fn with_options(options: SuperOptions, files: &[File]) -> Self {
         let fs = MemFs::new(MemLimits::default());
-        let options = SuperOptions { registry, ..SuperOptions::default() };
         let sb = SuperBlock::new(fs, options).expect("a new volume");
         let root = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root()).with_umask(0);
         for File { path, kind, uid, mode } in files {
@@ -52,40 +60,39 @@ impl Production {
         let directories = paths.map(locate).collect();
         Self { root, user, superblock: sb, directories }
     }
-}
 
-impl Volume for Production {
-    fn new(files: &[File]) -> Self {
-        Self::with_registry(RegistryKind::default(), files)
-    }
-
-    type Directory<'v> = &'v Inode;
-
-    fn directory(&self, path: &str) -> &Inode {
+    /// A directory that is there from the beginning.
+    pub fn directory(&self, path: &str) -> &Inode {
         let found = self.directories.iter().find(|(at, _)| at == path);
         found.expect("it is there, and a directory").1.inode()
     }
 
+    /// May the user search all of these? They are an array, so that there is no loop: where one lies in memory is worth more than what is
+    /// in it.
     #[inline(always)]
-    fn may_search<const N: usize>(&self, directories: &[&Inode; N]) -> bool {
+    pub fn may_search<const N: usize>(&self, directories: &[&Inode; N]) -> bool {
         lab::search(self.superblock(), self.user.cred(), directories, &pin()) == Some(true)
     }
 
+    /// Attributes of a file, asked by the user.
     #[inline]
-    fn stat(&self, path: &str) -> Result<Attr, Errno> {
+    pub fn stat(&self, path: &str) -> Result<Attr, Errno> {
         self.user.stat(path, How::FOLLOW).map_err(|error| error.errno())
     }
 
+    /// The user opens a file for reading, and closes it.
     #[inline]
-    fn open_and_close(&self, path: &str) -> Result<(), Errno> {
+    pub fn open_and_close(&self, path: &str) -> Result<(), Errno> {
         self.user.open(path, OpenFlags::READ).map(drop).map_err(|error| error.errno())
     }
 
-    fn set_acl(&self, path: &str, acl: &Acl) {
+    /// Gives a file an ACL, and with it permission bits.
+    pub fn set_acl(&self, path: &str, acl: &Acl) {
         self.root.set_acl(path, AclKind::Access, Some(acl.clone()), How::FOLLOW).expect("it is there");
     }
 
-    fn chmod(&self, path: &str, mode: u16) {
+    /// Gives a file other permission bits, and an ACL what goes with them.
+    pub fn chmod(&self, path: &str, mode: u16) {
         self.root.chmod(path, mode, How::FOLLOW).expect("it is there");
     }
 }

@@ -87,4 +87,12 @@ impl<C: Default + Send + Sync> Registry<C> for Chosen<C> {
             Self::CpuLists(lists) => lists.list(copy),
         }
     }
+
+    fn locks(&self) -> u64 {
+        match self {
+            Self::Slabs(slabs) => slabs.locks(),
+            Self::OneList(list) => list.locks(),
+            Self::CpuLists(lists) => lists.locks(),
+        }
+    }
 }

@@ -20,6 +20,12 @@ pub trait Registry<C>: Default + Send + Sync {
     /// What `copy` makes of each record that is there throughout, and perhaps of others. It may be called with a record that
     /// is filled meanwhile, and what comes of that is thrown away; or with one that is being emptied, of which it makes nothing.
     fn list<R>(&self, copy: impl FnMut(&C) -> Option<R>) -> Vec<R>;
+
+    /// How many locks have been taken, where there are any.
+    #[cfg(any(all(test, not(feature = "loom")), feature = "lab"))]
+    fn locks(&self) -> u64 {
+        0
+    }
 }
 
 #[cfg(all(test, not(feature = "loom")))]

@@ -1,0 +1,166 @@
+//! Search checks to measure the one in production against, in production's walk, and the checks alone.
+//!
+//! They all answer the same: what differs is what a walk does to find the answer. ACLs and modes are production's, so that nothing has to
+//! be kept true twice.
+
+use std::sync::PoisonError;
+
+use extern4_sync::primitive::{AtomicU64, Latch, Ordering};
+
+use super::{Access, Checker, Cred, Guard, Inode, Passed, Result, Search, Verdict, judge};
+use crate::attr::FileType;
+use crate::perm_word::AclState;
+use crate::superblock::SuperBlock;
+
+/// The search check of a file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Check {
+    /// The permission word, as in production.
+    #[default]
+    Word,
+    /// What Linux did up to 6.18: all there is to ask, in every directory. It is known without a lock that there is no ACL.
+    General,
+    /// As it was posted to Linux: a bit that is computed beforehand says that everybody may search, or else as `General`. The bit is that of
+    /// the word, which cannot be wrong; on Linux it was one of its own.
+    Flag,
+    /// As Linux 6.19 has it: no result is kept; mode and ACL are looked at each time, before all else; or else as `General`.
+    ModeAndAcl,
+    /// What ext3 did before 2009: a lock in each inode is taken to learn whether there is an ACL, which is counted if there is one.
+    AclLocked,
+    /// The patch to that: no lock where a look without it says that there is no ACL.
+    AclSpeculative,
+}
+
+/// The lock of an inode's ACL, and how many use the ACL.
+pub(crate) struct Asked {
+    lock: Latch<()>,
+    users: AtomicU64,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { lock: Latch::new(()), users: AtomicU64::new(0) }
+    }
+}
+
+/// An ACL that is counted.
+struct Counted<'i>(&'i AtomicU64);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Asked {
+    /// Finds out under the lock whether there is an ACL, and counts its user if so.
+    #[inline]
+    fn ask(&self, inode: &Inode) -> Option<Counted<'_>> {
+        let _locked = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        has_acl(inode).then(|| {
+            // Relaxed: the lock orders it.
+            self.users.fetch_add(1, Ordering::Relaxed);
+            Counted(&self.users)
+        })
+    }
+}
+
+#[inline]
+fn has_acl(inode: &Inode) -> bool {
+    inode.perm().acl() != AclState::None
+}
+
+impl Checker {
+    /// Whether the short way of this check, if it has one, says that everybody may search `dir`.
+    #[inline]
+    pub(crate) fn lets_all(&self, dir: &Inode) -> bool {
+        let bits = dir.perm();
+        match self.check {
+            Check::Flag => bits.exec_all_plain() && self.is_fast_enabled(),
+            Check::ModeAndAcl => {
+                bits.mode() & 0o111 == 0o111
+                    && bits.acl() == AclState::None
+                    && dir.is_dir()
+                    && !bits.casefold()
+                    && self.is_fast_enabled()
+            }
+            _ => false,
+        }
+    }
+
+    /// The check where the short way does not say it all. As in Linux, functions of their own.
+    #[inline(never)]
+    pub(super) fn search_as(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> (Verdict, Search) {
+        let verdict = match self.check {
+            Check::AclLocked | Check::AclSpeculative => {
+                let _counted = self.ask(cred, dir);
+                judge(cred, dir, Access::EXEC, guard)
+            }
+            _ => generic(cred, dir, guard),
+        };
+        // Devices, which control groups may forbid, and who else has a say.
+        if matches!(dir.kind(), FileType::BlockDevice | FileType::CharDevice) {
+            return (Verdict::Unknown, Search::Full);
+        }
+        (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
+    }
+
+    /// Asks for the ACL of an inode by its lock, where this check does and the ACL counts.
+    #[inline]
+    pub(super) fn ask<'i>(&self, cred: &Cred, inode: &'i Inode) -> Option<impl Drop + use<'i>> {
+        let is_asked = match self.check {
+            Check::AclLocked => true,
+            Check::AclSpeculative => has_acl(inode),
+            _ => false,
+        };
+        let counts = is_asked && inode.perm().mode() & 0o070 != 0 && inode.owner().0 != cred.uid();
+        if counts { inode.asked.ask(inode) } else { None }
+    }
+}
+
+/// What everybody may, or this user.
+#[inline(never)]
+fn generic(cred: &Cred, dir: &Inode, guard: &Guard) -> Verdict {
+    let (bits, want) = (dir.perm(), u16::from(Access::EXEC.bits()));
+    let mode = bits.mode();
+    let everybody = mode & mode >> 3 & mode >> 6;
+    if everybody & want == want && bits.acl() == AclState::None {
+        return Verdict::Granted;
+    }
+    judge(cred, dir, Access::EXEC, guard)
+}
+
+/// May `cred` have these rights on an inode of `sb`?
+pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+    sb.checker.check(cred, inode, want)
+}
+
+/// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`rcu_walk`): the
+/// permission word first, where that decides. `None` if that cannot be said without waiting.
+#[inline]
+pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
+    let word_decides = sb.checker.word_decides();
+    let all_may = word_decides && dirs.iter().all(|dir| dir.perm().exec_all_plain());
+    if all_may || dirs.iter().all(|dir| sb.checker.lets_all(dir)) {
+        return Some(true);
+    }
+    search_general(sb, cred, dirs, guard)
+}
+
+/// The same where the words do not say it all. Out of line, as in a walk.
+#[inline(never)]
+fn search_general<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
+    let word_decides = sb.checker.word_decides();
+    let mut passed = Passed::default();
+    for dir in dirs {
+        let passes = word_decides && dir.perm().exec_all_plain() || sb.checker.lets_all(dir);
+        if !passes {
+            match sb.checker.search_seen(cred, dir, guard, &mut passed).0 {
+                Verdict::Granted => {}
+                Verdict::Refused => return Some(false),
+                Verdict::Unknown => return None,
+            }
+        }
+    }
+    Some(true)
+}
