@@ -44,6 +44,7 @@ lab:
 
 # Takes the page of the last run over into the repository.
 lab-page:
+	rm -f docs/lab/*
 	cp target/lab/page/* docs/lab/
 
 prove-mount:

@@ -60,7 +60,7 @@ pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
     for chapter in report.chapters {
         write(&format!("{PAGE}/{}", chart::file_name(chapter)), chart::svg(chapter, chapter.drawn)?)?;
     }
-    write(&format!("{PAGE}/README.md"), page::text(report))?;
+    write(&format!("{PAGE}/report.md"), page::text(report))?;
     write("report.json", json::text(report))?;
     Ok(())
 }
