@@ -25,19 +25,8 @@ fn image(name: &'static str, size: u64, mke2fs: &'static [&'static str]) -> Imag
 
 fn open(image: &Image) -> Ext4 {
     let options = FileOptions { write: true, ..FileOptions::default() };
-    let device = patiently(|| FileDevice::open_with(&image.path, &options));
+    let device = FileDevice::open_with(&image.path, &options).expect("the image opens as a device");
     Ext4::open_for_writing(Arc::new(device), &OpenOptions::default()).unwrap()
-}
-
-/// Tries for a moment: a program that another thread is just starting has all files of this process open until it runs.
-fn patiently(open: impl Fn() -> extern4_block::Result<FileDevice>) -> FileDevice {
-    for _ in 0..100 {
-        if let Ok(device) = open() {
-            return device;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    open().expect("the image opens as a device")
 }
 
 /// A file and what it should hold.
@@ -151,7 +140,7 @@ fn sync(fs: &Ext4) {
 }
 
 fn judge(image: &Image, models: &[Vec<u8>], what: &str) {
-    let device = patiently(|| FileDevice::open(&image.path));
+    let device = FileDevice::open(&image.path).expect("the image opens as a device");
     let fs = Ext4::open(Arc::new(device), &OpenOptions::default()).unwrap();
     let mut faults = Vec::new();
     check::check(&fs, &check::Options::default(), &mut |fault| faults.push(fault.to_string())).unwrap();
