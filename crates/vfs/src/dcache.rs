@@ -55,7 +55,7 @@ use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::lock::{self, MutexGuard, Stripes, WaitingRooms};
-use crate::name::{Name, Scanned, new_seed};
+use crate::name::{Name, Scanned, in_directory, new_seed, spread};
 
 pub(crate) struct DentryCache {
     table: HashTable<Entry>,
@@ -144,10 +144,15 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
+    #[inline]
+    fn hash(&self) -> u64 {
+        in_directory(self.parent.id(), self.name.hash)
+    }
+
     /// Is locked before the other, where both are locked.
     pub(crate) fn precedes(&self, other: Key<'_>) -> bool {
         fn place<'k>(key: &Key<'k>) -> (u64, u64, &'k [u8]) {
-            (key.parent.id(), key.name.hash, key.name.bytes)
+            (key.parent.id(), key.hash(), key.name.bytes)
         }
         place(self) < place(&other)
     }
@@ -296,12 +301,12 @@ impl DentryCache {
 
     /// `name` must be in its canonical form.
     pub(crate) fn key<'a>(&self, parent: &'a Shared<Dentry>, name: &'a [u8]) -> Key<'a> {
-        Key { parent, name: Scanned::alone(self.seed, parent.id(), name) }
+        Key { parent, name: Scanned::alone(self.seed, name) }
     }
 
-    /// A number for a new dentry.
+    /// A number for a new dentry, as good as a hash of it.
     pub(crate) fn new_id(&self) -> u64 {
-        self.ids.take()
+        spread(self.seed, self.ids.take())
     }
 
     /// What names are hashed with.
@@ -311,7 +316,7 @@ impl DentryCache {
     }
 
     /// What a name stands for at some moment of this call; `None` says nothing. Takes no lock, and waits for nobody.
-    /// `name` was scanned with the seed and the parent.
+    /// `name` was scanned with the seed.
     #[inline]
     pub(crate) fn see<'g>(
         &'g self,
@@ -320,14 +325,14 @@ impl DentryCache {
         guard: &'g Guard,
     ) -> Option<(Hit<'g>, Seen<'g, Dentry>)> {
         let is = |entry: &Entry| entry.parent == parent && entry.key.is_scanned(name);
-        let hit = Hit(self.table.find(name.hash, guard, is)?);
+        let hit = Hit(self.table.find(in_directory(parent, name.hash), guard, is)?);
         Some((hit, hit.dentry(guard)?))
     }
 
     /// The same as [`see`](Self::see), in use.
     pub(crate) fn find(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
         let guard = pin();
-        let entry = self.table.find(key.name.hash, &guard, |entry| key.is(entry))?;
+        let entry = self.table.find(key.hash(), &guard, |entry| key.is(entry))?;
         Hit(entry).dentry(&guard)?.hold()
     }
 
@@ -337,8 +342,8 @@ impl DentryCache {
         // Dropped with the bucket free.
         let held;
         let guard = pin();
-        let bucket = self.table.lock(key.name.hash, &guard);
-        let Some(found) = bucket.find(key.name.hash, |entry| key.is(entry)) else { return Settled::Unknown };
+        let bucket = self.table.lock(key.hash(), &guard);
+        let Some(found) = bucket.find(key.hash(), |entry| key.is(entry)) else { return Settled::Unknown };
         let entry = found.value();
         held = entry.dentry.see(&guard).and_then(Seen::hold);
         // Looked at last: an entry without a dentry stays in the table only while the name is hidden, for who takes the dentry for good
@@ -351,7 +356,7 @@ impl DentryCache {
 
     /// Keeps others from asking the file system for the same name.
     pub(crate) fn single_flight(&self, key: Key<'_>) -> Ordered<MutexGuard<'_, ()>> {
-        self.stripes.lock(Rank::Lookup, key.name.hash)
+        self.stripes.lock(Rank::Lookup, key.hash())
     }
 
     /// Locks a name, if it stands for what is wanted. Who has it locked then makes a [`LockedName`] of it. Locks: see the top.
@@ -369,7 +374,7 @@ impl DentryCache {
 
     #[cold]
     fn wait_for_name(&self, key: Key<'_>, wanted: &impl Wanted) -> Result<Attempt> {
-        let room = self.waiting.room(key.name.hash);
+        let room = self.waiting.room(key.hash());
         loop {
             // Dropped with the mutex free.
             let _busy;
@@ -386,7 +391,7 @@ impl DentryCache {
     #[cold]
     pub(crate) fn wait_until_shown(&self, key: Key<'_>) {
         let _ranked = Ranked::take(Rank::Name);
-        let room = self.waiting.room(key.name.hash);
+        let room = self.waiting.room(key.hash());
         let mut waiting = room.enter();
         while self.with_entry(key, |entry| entry.hidden.load(Ordering::Acquire) && entry.ask()) == Some(true)
         {
@@ -399,7 +404,7 @@ impl DentryCache {
     fn try_lock_name(&self, key: Key<'_>, wanted: &impl Wanted, asks: bool) -> Result<Attempt> {
         loop {
             let guard = pin();
-            let found = self.table.find(key.name.hash, &guard, |entry| key.is(entry));
+            let found = self.table.find(key.hash(), &guard, |entry| key.is(entry));
             let Some(entry) = found.map(Found::value) else { return Ok(Attempt::Unknown) };
             let Some(seen) = entry.dentry.see(&guard) else { return Ok(Attempt::Unknown) };
             // Acquire: as in `Hit::dentry`. While it is hidden somebody has the lock.
@@ -427,13 +432,13 @@ impl DentryCache {
     fn unlock(&self, entry: &Entry, key: Key<'_>, next: u32) {
         // Release: pairs with the Acquire of the next holder.
         if entry.lock.swap(next, Ordering::Release) == AWAITED {
-            self.waiting.room(key.name.hash).wake_all();
+            self.waiting.room(key.hash()).wake_all();
         }
     }
 
     fn with_entry<R>(&self, key: Key<'_>, then: impl FnOnce(&Entry) -> R) -> Option<R> {
         let guard = pin();
-        self.table.find(key.name.hash, &guard, |entry| key.is(entry)).map(|found| then(found.value()))
+        self.table.find(key.hash(), &guard, |entry| key.is(entry)).map(|found| then(found.value()))
     }
 
     /// A dentry that is not in the cache yet. `name` is the spelling that paths show.
@@ -491,8 +496,8 @@ impl DentryCache {
         };
         let mut dropped = Dropped::default();
         let guard = pin();
-        let mut bucket = self.table.lock(key.name.hash, &guard);
-        let (new, old) = bucket.replace(key.name.hash, entry, |entry| key.is(entry));
+        let mut bucket = self.table.lock(key.hash(), &guard);
+        let (new, old) = bucket.replace(key.hash(), entry, |entry| key.is(entry));
         let listed = old.map_or(0, |old| old.value().listed.load(Ordering::Relaxed));
         if listed != 0 {
             new.value().listed.store(listed, Ordering::Relaxed);
@@ -511,8 +516,8 @@ impl DentryCache {
     /// Forgets what a name stands for. Locks: the name.
     pub(crate) fn remove(&self, key: Key<'_>) {
         let guard = pin();
-        let mut bucket = self.table.lock(key.name.hash, &guard);
-        let found = bucket.find(key.name.hash, |entry| key.is(entry));
+        let mut bucket = self.table.lock(key.hash(), &guard);
+        let found = bucket.find(key.hash(), |entry| key.is(entry));
         let removed = found.and_then(|found| {
             bucket.remove(found);
             found.value().dentry.take()
@@ -530,7 +535,7 @@ impl DentryCache {
     fn list_negative(&self, key: Key<'_>, number: u64) {
         let oldest = {
             let mut negatives = lock::latch(&key.parent.negatives);
-            negatives.push_back((key.name.hash, number));
+            negatives.push_back((key.hash(), number));
             if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
         };
         if let Some((hash, number)) = oldest {

@@ -17,7 +17,7 @@ use extern4_sync::rcu::{Guard, Rcu, pin};
 use extern4_sync::shared::{Last, Lease, Release, Seen, Shared};
 
 use crate::inode::Inode;
-use crate::lock::{Latch, Mutex};
+use crate::lock::Latch;
 use crate::name::Name;
 
 /// What path walks read comes first.
@@ -27,15 +27,11 @@ pub(crate) struct Dentry {
     inode: Option<Lease<Inode>>,
     /// Mounts on this dentry, in whatever namespace: a hint whether to look into the mount table.
     pub(crate) mounts: AtomicU32,
-    /// A path walk has come by.
-    walked: AtomicBool,
     /// The name was removed.
     gone: AtomicBool,
     place: Rcu<Place>,
     /// Hashes of names below that were negative, and the numbers that their entries know them by, oldest first. Some may be gone already.
     pub(crate) negatives: Latch<VecDeque<(u64, u64)>>,
-    /// Hashes of the prefixes that lead here, oldest first.
-    pub(crate) prefixes: Mutex<Vec<u64>>,
 }
 
 /// Where a dentry hangs. The root has no parent.
@@ -75,11 +71,9 @@ impl Dentry {
             id,
             inode: inode.map(Lease::new),
             mounts: AtomicU32::new(0),
-            walked: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             place: Rcu::new(place),
             negatives: Latch::new(VecDeque::new()),
-            prefixes: Mutex::default(),
         }
     }
 
@@ -151,16 +145,6 @@ impl Dentry {
     pub(crate) fn is_mountpoint(&self) -> bool {
         // Relaxed: who mounts on a directory holds its `rwsem`, and so does who asks this before removing it.
         self.mounts.load(Ordering::Relaxed) > 0
-    }
-
-    /// Says that a path walk has come by; gives back whether one had before.
-    pub(crate) fn note_walk(&self) -> bool {
-        // Relaxed: a hint. Tested first, so that the line is written once.
-        let walked = self.walked.load(Ordering::Relaxed);
-        if !walked {
-            self.walked.store(true, Ordering::Relaxed);
-        }
-        walked
     }
 
     /// The name has been removed.

@@ -54,7 +54,6 @@ mod open;
 pub mod open_files;
 mod perm_word;
 pub mod permission;
-mod prefix_cache;
 mod rcu_walk;
 pub mod reserve;
 pub mod session;

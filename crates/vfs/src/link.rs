@@ -541,14 +541,13 @@ fn forget(
     remove: impl FnOnce() -> Result<()>,
 ) -> Result<Shared<Dentry>> {
     locked.hide();
-    sb.note_dir_change(locked.dentry());
     remove()?;
     locked.dentry().mark_gone();
     let victim = locked.dentry().clone();
     sb.dcache.bind_nothing(locked.key(), name, None);
     locked.bound();
     sb.links_changed(&keep_inode(&victim));
-    sb.let_go_of_dir(&victim);
+    sb.forget_negatives(&victim);
     Ok(victim)
 }
 
@@ -566,8 +565,6 @@ fn move_dentries(
     let (from_dir, to_dir) = (&from.dir.dentry, &to.dir.dentry);
     from_name.hide();
     to_name.hide();
-    sb.note_dir_change(from_name.dentry());
-    sb.note_dir_change(to_name.dentry());
     fs.rename(rename)?;
     if moves_dir(from, to, rename) {
         // Before anything moves, and while both names are hidden: see `count_dir_rename`.
@@ -595,7 +592,7 @@ fn move_dentries(
             replaced.mark_dead();
         }
         sb.links_changed(&keep_inode(&target));
-        sb.let_go_of_dir(&target);
+        sb.forget_negatives(&target);
     }
     Ok(target)
 }

@@ -9,7 +9,6 @@
 mod inodes;
 mod names;
 mod open_files;
-mod prefixes;
 mod rights;
 
 use std::sync::Arc;

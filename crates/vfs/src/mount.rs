@@ -177,7 +177,6 @@ impl Namespace {
         let anchor = Anchor::new(Mount { id, sb, at: Some(at.clone()), read_only });
         let mount = anchor.local();
         mounts.insert(key, anchor);
-        at.superblock().prefixes.note_change();
         Ok(mount)
     }
 

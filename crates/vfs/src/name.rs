@@ -30,18 +30,24 @@ pub(crate) struct Scanned<'a> {
     pub(crate) bytes: &'a [u8],
     /// The first eight of them, with zeroes behind the end.
     first: u64,
-    /// Its hash.
+    /// Its hash, as [`hash_name`] has it.
     pub(crate) hash: u64,
 }
 
 impl<'a> Scanned<'a> {
+    /// It is `.` or `..`.
+    #[inline]
+    pub(crate) fn is_dots(&self) -> bool {
+        self.first == u64::from(b'.') || self.first == u64::from_le_bytes(*b"..\0\0\0\0\0\0")
+    }
+
     /// A name that stands alone, in the way that [`scan_name`] finds one in a path.
-    pub(crate) fn alone(seed: u64, parent: u64, name: &'a [u8]) -> Self {
-        let first = load(name, 0);
+    pub(crate) fn alone(seed: u64, name: &'a [u8]) -> Self {
+        let first = load(name);
         let hash = match name.len() {
             // Then the first bytes are all.
-            len @ ..8 => finish(seed, start(seed, parent), first, len),
-            _ => hash_name(seed, parent, name),
+            len @ ..8 => finish(seed, seed, first, len),
+            _ => hash_name(seed, name),
         };
         Self { bytes: name, first, hash }
     }
@@ -51,7 +57,7 @@ impl Name {
     pub(crate) fn new(name: &[u8]) -> Self {
         match u16::try_from(name.len()) {
             // Not by way of memory: who copies words that were written in pieces waits for the pieces.
-            Ok(len @ ..=8) => Self(Repr::Inline { len, words: [load(name, 0), 0, 0, 0, 0] }),
+            Ok(len @ ..=8) => Self(Repr::Inline { len, words: [load(name), 0, 0, 0, 0] }),
             Ok(len) if name.len() <= INLINE => {
                 let mut bytes = [0; INLINE];
                 bytes[..name.len()].copy_from_slice(name);
@@ -88,29 +94,24 @@ impl Name {
             Repr::Inline { len, words } if *len <= 8 => {
                 usize::from(*len) == name.bytes.len() && words[0] == name.first
             }
-            _ => self.is_long(name),
+            _ => self.is_long(name.bytes),
         }
     }
 
     // Not inlined, lest short names pay for the registers that it needs.
     #[inline(never)]
-    fn is_long(&self, name: &Scanned<'_>) -> bool {
+    fn is_long(&self, name: &[u8]) -> bool {
         match &self.0 {
-            Repr::Inline { len, words } => {
-                usize::from(*len) == name.bytes.len()
-                    && words[0] == name.first
-                    && same_behind_first(words, name.bytes)
-            }
-            Repr::Heap(bytes) => **bytes == *name.bytes,
+            Repr::Inline { len, words } => usize::from(*len) == name.len() && same_words(words, name),
+            Repr::Heap(bytes) => **bytes == *name,
         }
     }
 }
 
-/// Compares what is behind the first eight of more than eight bytes.
-fn same_behind_first(words: &[u64; WORDS], bytes: &[u8]) -> bool {
+/// Compares by words: for what is as short as a name, a call of `memcmp` costs more.
+fn same_words(words: &[u64; WORDS], bytes: &[u8]) -> bool {
     let (whole, rest) = bytes.as_chunks::<8>();
-    let mut pairs = words.iter().zip(whole).skip(1);
-    pairs.all(|(word, bytes)| *word == u64::from_le_bytes(*bytes))
+    words.iter().zip(whole).all(|(word, bytes)| *word == u64::from_le_bytes(*bytes))
         && words.get(whole.len()).is_none_or(|word| rest.is_empty() || *word == rest_of(bytes, rest))
 }
 
@@ -126,26 +127,42 @@ pub(crate) fn new_seed() -> u64 {
     if cfg!(feature = "loom") { 1 } else { RandomState::new().hash_one(0u8) }
 }
 
-/// Hashes names in directories, eight bytes at a time; the last, incomplete word carries the length. `seed` is secret,
-/// so that nobody can choose names that collide.
+/// Hashes a name, eight bytes at a time; the last, incomplete word carries the length. `seed` is secret, so that names
+/// cannot be chosen to collide. The hash of a name in a directory is that of the name, combined with the directory's own
+/// number ([`in_directory`]): so a walk hashes the names ahead while it waits for a directory's number.
 #[inline]
-pub(crate) fn hash_name(seed: u64, parent: u64, name: &[u8]) -> u64 {
+pub(crate) fn hash_name(seed: u64, name: &[u8]) -> u64 {
     let (words, rest) = name.as_chunks::<8>();
-    let start = start(seed, parent);
-    let state = words.iter().fold(start, |state, &bytes| fold(state ^ u64::from_le_bytes(bytes), seed | 1));
+    let state = words.iter().fold(seed, |state, &bytes| fold(state ^ u64::from_le_bytes(bytes), seed | 1));
     finish(seed, state, rest_of(name, rest), name.len())
+}
+
+/// The hash of a name in a directory, whose number comes from [`spread`].
+#[inline]
+pub(crate) fn in_directory(parent: u64, name_hash: u64) -> u64 {
+    parent ^ name_hash
+}
+
+/// A number of its own for each number, in which all bits depend on all: so the numbers of directories and the hashes of
+/// names do not make up for each other.
+#[inline]
+pub(crate) fn spread(seed: u64, number: u64) -> u64 {
+    // Each step can be undone, so two numbers never become one.
+    let mixed = (number ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ mixed >> 32
 }
 
 /// Hashes words in the same way.
 pub(crate) fn hash_words(seed: u64, words: impl ExactSizeIterator<Item = u64>) -> u64 {
     let len = words.len();
-    let state = words.fold(start(seed, 0), |state, word| fold(state ^ word, seed | 1));
+    let state = words.fold(seed, |state, word| fold(state ^ word, seed | 1));
     finish(seed, state, 0, len)
 }
 
 /// Up to seven bytes that `bytes` ends with, by one load where there are eight to load.
 #[inline]
-pub(crate) fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
+fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
     match bytes.last_chunk::<8>() {
         Some(_) if rest.is_empty() => 0,
         Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - rest.len())),
@@ -153,41 +170,31 @@ pub(crate) fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
     }
 }
 
-/// Compares by words: for what is as short as a path, a call of `memcmp` costs more.
+/// Finds the name that `path` starts with, which ends before a slash, a zero byte or with the path, and hashes it as
+/// [`hash_name`] does, both in one go.
 #[inline]
-pub(crate) fn same_bytes(one: &[u8], other: &[u8]) -> bool {
-    let ((words, rest), (other_words, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
-    one.len() == other.len()
-        && words.iter().zip(other_words).all(|(one, other)| one == other)
-        && rest_of(one, rest) == rest_of(other, other_rest)
-}
-
-/// Finds the name that starts at `from` in `path`, which ends before a slash, a zero byte or with the path, and hashes it
-/// as [`hash_name`] does, both in one go.
-#[inline]
-pub(crate) fn scan_name(seed: u64, parent: u64, path: &[u8], from: usize) -> Scanned<'_> {
-    let text = load(path, from);
-    let state = start(seed, parent);
-    match rest_of_name(text) {
-        Some((len, first)) => {
-            let bytes = &path[from..from + len];
-            Scanned { bytes, first, hash: finish(seed, state, first, len) }
+pub(crate) fn scan_name(seed: u64, path: &[u8]) -> Scanned<'_> {
+    let text = load(path);
+    let (first, len, hash) = match rest_of_name(text) {
+        Some((len, first)) => (first, len, finish(seed, seed, first, len)),
+        None => {
+            let (len, hash) = scan_long(seed, text, path);
+            (text, len, hash)
         }
-        None => scan_long(seed, state, text, path, from),
-    }
+    };
+    Scanned { bytes: &path[..len], first, hash }
 }
 
-/// Goes on behind the first eight bytes.
+/// Goes on behind the first eight bytes. Length and hash come back in registers.
 #[inline(never)]
-fn scan_long(seed: u64, state: u64, first: u64, path: &[u8], from: usize) -> Scanned<'_> {
-    let (mut state, mut text, mut at) = (state, first, from);
+fn scan_long(seed: u64, first: u64, path: &[u8]) -> (usize, u64) {
+    let (mut state, mut text, mut at) = (seed, first, 0);
     loop {
         state = fold(state ^ text, seed | 1);
         at += 8;
-        text = load(path, at);
+        text = load(&path[at..]);
         if let Some((len, rest)) = rest_of_name(text) {
-            let bytes = &path[from..at + len];
-            return Scanned { bytes, first, hash: finish(seed, state, rest, bytes.len()) };
+            return (at + len, finish(seed, state, rest, at + len));
         }
     }
 }
@@ -204,22 +211,12 @@ fn rest_of_name(text: u64) -> Option<(usize, u64)> {
     Some(((bits / 8) as usize, text & ((1 << bits) - 1)))
 }
 
-/// Eight bytes of `path` from `at` on, or as many as there are, and zeroes behind its end.
+/// The first eight bytes of `text`, or as many as there are, and zeroes behind its end.
 #[inline]
-fn load(path: &[u8], at: usize) -> u64 {
-    match path.get(at..at + 8) {
-        Some(bytes) => word_of(bytes),
-        None => load_last(path, at),
-    }
-}
-
-/// Up to seven bytes at the end of `path`: by one load where there are eight to load.
-#[inline(never)]
-fn load_last(path: &[u8], at: usize) -> u64 {
-    match path.last_chunk::<8>() {
-        Some(bytes) if at < path.len() => u64::from_le_bytes(*bytes) >> (8 * (at + 8 - path.len())),
-        Some(_) => 0,
-        None => short_word(&path[at..]),
+fn load(text: &[u8]) -> u64 {
+    match text.first_chunk::<8>() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => short_word(text),
     }
 }
 
@@ -229,12 +226,6 @@ const SLASHES: u64 = u64::from_le_bytes([b'/'; 8]);
 #[inline]
 fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080
-}
-
-#[inline]
-fn start(seed: u64, parent: u64) -> u64 {
-    // By a secret factor, lest names be chosen to make up for the difference between two directories.
-    seed ^ parent.wrapping_mul(seed.rotate_left(32) | 1)
 }
 
 #[inline]
@@ -249,7 +240,7 @@ fn word_of(bytes: &[u8]) -> u64 {
 }
 
 /// Up to seven bytes, from the lowest on: by two loads, which may have bytes in common.
-#[inline]
+#[inline(never)]
 fn short_word(bytes: &[u8]) -> u64 {
     let both = |low: u64, high: u64, size: usize| low | high << (8 * (bytes.len() - size));
     match (bytes.first_chunk::<4>().zip(bytes.last_chunk()), bytes.first_chunk::<2>().zip(bytes.last_chunk()))
@@ -279,7 +270,7 @@ mod tests {
         for len in 1..=255u8 {
             let bytes: Vec<u8> = (1..=len).map(|byte| if byte == b'/' { 0xff } else { byte }).collect();
             let name = Name::new(&bytes);
-            let scans = |path: &[u8]| name.is_scanned(&scan_name(1, 2, path, 0));
+            let scans = |path: &[u8]| name.is_scanned(&scan_name(1, path));
             assert!(name.with_bytes(|kept| kept == bytes) && name.is(&bytes) && scans(&bytes));
             for at in 0..bytes.len() {
                 let mut other = bytes.clone();
@@ -291,46 +282,44 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_the_same_only_if_all_are() {
-        for len in 0..40u8 {
-            let bytes: Vec<u8> = (0..len).collect();
-            assert!(same_bytes(&bytes, &bytes.clone()));
-            for at in 0..bytes.len() {
-                let mut other = bytes.clone();
-                other[at] ^= 1;
-                assert!(!same_bytes(&bytes, &other) && !same_bytes(&bytes, &bytes[..at]));
-            }
-        }
-    }
-
-    #[test]
     fn hashes_spread() {
-        let mut seen = HashSet::new();
-        let mut low = HashSet::new();
-        for parent in 0..100 {
-            for number in 0..1000 {
-                let hash = hash_name(0x5eed_0f1a_6c3b_9d27, parent, format!("file{number}").as_bytes());
-                seen.insert(hash);
-                low.insert(hash >> 44);
+        // Directories that were made one after the other, all with the same names: few directories, many, and a deep tree.
+        for (seed, parents, names) in [
+            (0x5eed_0f1a_6c3b_9d27, 100, 1000),
+            (0xc0de_2b8f_91d3_7a45, 10_000, 10),
+            (u64::MAX / 7, 50_000, 2),
+        ] {
+            let mut hashes = HashSet::new();
+            // The bits that choose a bucket and those that choose a lock.
+            let (mut high, mut low) = (HashSet::new(), vec![0u32; 256]);
+            for parent in 1..=parents {
+                for name in 0..names {
+                    let name = hash_name(seed, format!("file{name}").as_bytes());
+                    let hash = in_directory(spread(seed, parent), name);
+                    hashes.insert(hash);
+                    high.insert(hash >> 44);
+                    low[(hash & 255) as usize] += 1;
+                }
             }
+            assert_eq!(hashes.len(), 100_000);
+            // Of a million buckets; chance would leave 95,000 of them with an entry.
+            assert!(high.len() > 94_000, "{} buckets", high.len());
+            assert!(low.iter().all(|&there| (200..600).contains(&there)), "{low:?}");
         }
-        assert_eq!(seen.len(), 100_000);
-        // Of a million buckets; chance would leave 95,000 of them with an entry.
-        assert!(low.len() > 94_000, "{} buckets", low.len());
-        assert_ne!(hash_name(7, 1, b"a"), hash_name(7, 1, b"a\0"), "the length counts");
+        assert_ne!(hash_name(7, b"a"), hash_name(7, b"a\0"), "the length counts");
     }
 
     proptest! {
         #[test]
         fn a_scan_finds_the_name_and_its_hash(
-            name in "[a-z]{0,40}", rest in "(/[a-z/]{0,20})?", seed: u64, parent: u64,
+            name in "[a-z]{0,40}", rest in "(/[a-z/]{0,20})?", seed: u64,
         ) {
-            let want = (name.as_bytes(), hash_name(seed, parent, name.as_bytes()));
+            let want = (name.as_bytes(), hash_name(seed, name.as_bytes()));
             for path in [format!("x/{name}{rest}"), format!("x/{name}\0{rest}")] {
-                let scanned = scan_name(seed, parent, path.as_bytes(), 2);
+                let scanned = scan_name(seed, &path.as_bytes()[2..]);
                 prop_assert_eq!((scanned.bytes, scanned.hash), want);
                 prop_assert!(Name::new(name.as_bytes()).is_scanned(&scanned));
-                let alone = Scanned::alone(seed, parent, name.as_bytes());
+                let alone = Scanned::alone(seed, name.as_bytes());
                 prop_assert_eq!((alone.bytes, alone.first, alone.hash), (scanned.bytes, scanned.first, scanned.hash));
             }
         }

@@ -19,7 +19,6 @@ use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::Inode;
-use crate::lock::{Mutex, lock};
 use crate::perm_word::{AclState, PermBits};
 
 bitflags::bitflags! {
@@ -50,13 +49,8 @@ pub(crate) struct Checker {
     acls: AclPool,
     #[cfg(feature = "lab")]
     check: lab::Check,
-    /// The file system opted in.
-    fast_possible: bool,
-    fast_enabled: AtomicBool,
-    /// The same, and there is no hook: in one word, since every walk asks.
-    word_decides: AtomicBool,
-    /// Held while both are changed, with all that follows from them.
-    switching: Mutex<()>,
+    /// The permission word is asked first: the file system has opted in, and no test has switched it off.
+    fast: AtomicBool,
 }
 
 /// How a search check was answered.
@@ -80,29 +74,20 @@ pub(crate) enum Verdict {
 
 impl Checker {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, hook: Option<Arc<dyn SecurityHook>>) -> Self {
-        let fast_possible = fs.traits().fast_may_exec;
-        let fast_enabled = AtomicBool::new(fast_possible);
-        let word_decides = AtomicBool::new(fast_possible && hook.is_none());
-        let switching = Mutex::new(());
+        let fast = AtomicBool::new(fs.traits().fast_may_exec);
         Self {
             fs,
             hook,
             acls: AclPool::new(),
             #[cfg(feature = "lab")]
             check: lab::Check::default(),
-            fast_possible,
-            fast_enabled,
-            word_decides,
-            switching,
+            fast,
         }
     }
 
     /// With another search check than that of production.
     #[cfg(feature = "lab")]
     pub(crate) fn with_check(self, check: lab::Check) -> Self {
-        if check != lab::Check::Word {
-            self.word_decides.store(false, Ordering::Relaxed);
-        }
         Self { check, ..self }
     }
 
@@ -119,20 +104,13 @@ impl Checker {
     #[cfg(feature = "lab")]
     #[inline]
     fn is_fast_enabled(&self) -> bool {
-        self.fast_enabled.load(Ordering::Relaxed)
+        self.fast.load(Ordering::Relaxed)
     }
 
-    /// Switches the fast search check on or off; it stays off where the file system has not opted in. Calls `changed` if
-    /// [`word_decides`](Self::word_decides) has changed with it, before another thread can switch.
-    pub(crate) fn set_fast_search(&self, on: bool, changed: impl FnOnce(bool)) {
-        let _one_at_a_time = lock(&self.switching);
-        let on = on && self.fast_possible;
-        // Relaxed: both ways give the same answers, so when the switches are seen does not matter.
-        self.fast_enabled.store(on, Ordering::Relaxed);
-        let decides = on && self.hook.is_none() && self.is_by_word();
-        if self.word_decides.swap(decides, Ordering::Relaxed) != decides {
-            changed(decides);
-        }
+    /// Switches the fast search check on or off; it stays off where the file system has not opted in.
+    pub(crate) fn set_fast_search(&self, on: bool) {
+        // Relaxed: both ways give the same answers, so when a walk sees the switch does not matter.
+        self.fast.store(on && self.fs.traits().fast_may_exec, Ordering::Relaxed);
     }
 
     /// May `cred` look names up in directory `dir`?
@@ -169,14 +147,14 @@ impl Checker {
     #[inline]
     fn is_fast(&self, dir: &Inode) -> bool {
         // Relaxed: see `set_fast_search`.
-        dir.perm().exec_all() && self.fast_enabled.load(Ordering::Relaxed)
+        dir.perm().exec_all() && self.fast.load(Ordering::Relaxed)
     }
 
     /// Whether search checks may be answered from the permission word alone, with nobody else to ask.
     #[inline]
     pub(crate) fn word_decides(&self) -> bool {
         // Relaxed: see `set_fast_search`.
-        self.word_decides.load(Ordering::Relaxed)
+        self.hook.is_none() && self.is_by_word() && self.fast.load(Ordering::Relaxed)
     }
 
     /// May `cred` have these rights on `inode`, on a file system that is `read_only` or not?

@@ -5,8 +5,6 @@
 //! link target that has not been read, a mount point, a case-folding directory, `..` in a scoped walk. The caller then
 //! walks again with references. What it decides itself, errors included, is final.
 //!
-//! The way to the directory of the last name may be known ([`crate::prefix_cache`]); the rest it goes name by name.
-//!
 //! # Why it is right
 //! Unlike Linux's dentries, ours never change what they bind, and entries of the cache never change what they are found by.
 //! A seen dentry and its inode stay allocated while the guard lives. So there is nothing to re-read and compare on the
@@ -36,10 +34,9 @@ use crate::dentry::Dentry;
 use crate::errno::{Errno, Error};
 use crate::inode::Inode;
 use crate::mount::{Location, MountRef};
-use crate::name::{Scanned, scan_name};
+use crate::name::scan_name;
 use crate::namei::{How, MAX_LINKS, PATH_MAX, Ref, Resolve, Spot, Subject};
 use crate::permission::{Passed, Search, Verdict, compare_fast_search};
-use crate::prefix_cache::{Way, split};
 use crate::superblock::SuperBlock;
 
 /// Why a walk ended early.
@@ -157,9 +154,9 @@ impl<'g> Parent<'g> {
     /// What the last component is known to stand for. Nothing on a read-only mount, where that is not what is to be told first.
     pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
         let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
-        let name = scan_name(cache.seed(), dir, self.path, self.rest.start);
+        let name = scan_name(cache.seed(), &self.path[self.rest.start..]);
         // A file system may compare names in a way of its own.
-        if matches!(name.bytes, b"." | b"..") || self.dir.inode.perm().casefold() {
+        if name.is_dots() || self.dir.inode.perm().casefold() {
             return None;
         }
         let (_, dentry) = cache.see(dir, &name, guard)?;
@@ -254,7 +251,7 @@ pub(crate) fn walk<'g>(
     guard: &'g Guard,
 ) -> Result<End<'g>, Stop> {
     let mut walk = RcuWalk::start(start, path, how.resolve, guard)?;
-    let end = walk.walk_path(path, if how.follow { Last::Follow } else { Last::Take });
+    let end = walk.walk(path, if how.follow { Last::Follow } else { Last::Take });
     walk.sb.count_walk(walk.searches, matches!(end, Err(Stop::Fallback)));
     end.map(|_| walk.end())
 }
@@ -270,10 +267,6 @@ pub(crate) struct RcuWalk<'g> {
     /// Search checks may be answered from the permission word alone.
     word_decides: bool,
     at: Place<'g>,
-    /// The directory of the last component, once that is reached, and the search checks on the way there.
-    parent: Option<(Seen<'g, Dentry>, [u64; 2])>,
-    /// Nothing but names so far.
-    plain: bool,
     pub(crate) links: u32,
     /// Search checks made: fast, full.
     pub(crate) searches: [u64; 2],
@@ -308,8 +301,6 @@ impl<'g> RcuWalk<'g> {
             sb,
             word_decides,
             at,
-            parent: None,
-            plain: true,
             links: 0,
             searches: [0; 2],
             passed: Passed::default(),
@@ -324,135 +315,79 @@ impl<'g> RcuWalk<'g> {
 
     /// Walks a path up to the directory of its last component.
     pub(crate) fn walk_to_parent(&mut self, path: &'g [u8]) -> Result<Rest, Stop> {
-        self.walk_path(path, Last::Leave)
-    }
-
-    /// Walks a path, by a prefix of it that is known, where the permission word decides and no rights are changing.
-    fn walk_path(&mut self, path: &'g [u8], last: Last) -> Result<Rest, Stop> {
-        match self.sb.prefixes.changes() {
-            Some(changes) => {
-                self.walk_by_prefix(last, Way { base: self.at.id, path, cred: self.cred, changes })
-            }
-            None => self.walk(path, last),
-        }
-    }
-
-    /// Takes the way to the last component from the cache of prefixes, or walks it.
-    fn walk_by_prefix(&mut self, last: Last, way: Way<'g>) -> Result<Rest, Stop> {
-        let path = way.path;
-        let Some(slash) = split(path) else { return self.walk(path, last) };
-        let way = Way { path: &path[..slash], ..way };
-        let Some((dir, searches)) = self.sb.prefixes.see(&way, self.guard) else {
-            return self.walk_and_remember_dir(path, last, way);
-        };
-        self.at = Place::on(dir)?;
-        self.searches = searches;
-        self.walk_last(path, slash + 1, last)
-    }
-
-    /// Walks a path, and remembers the way to the directory of its last component the second time.
-    #[inline(never)]
-    fn walk_and_remember_dir(&mut self, path: &'g [u8], last: Last, way: Way<'g>) -> Result<Rest, Stop> {
-        let rest = self.walk(path, last);
-        // Also if the last name stands for nothing: the way to it is as good.
-        let arrived = matches!(rest, Ok(_) | Err(Stop::Absent));
-        if let Some((dir, searches)) = self.parent.filter(|_| self.plain && arrived)
-            && dir.get().note_walk()
-            && !self.sb.prefixes.renew(&way, searches, dir, self.guard)
-            && let Some(dir) = dir.hold()
-        {
-            self.sb.prefixes.remember(&way, searches, &dir);
-        }
-        rest
+        self.walk(path, Last::Leave)
     }
 
     /// Walks along `text`.
     #[inline(never)]
     fn walk(&mut self, text: &'g [u8], last: Last) -> Result<Rest, Stop> {
-        let mut start = skip_slashes(text, 0);
-        while start < text.len() {
-            let before = self.searches;
-            self.search()?;
-            let name = scan_name(self.sb.dcache.seed(), self.at.id, text, start);
-            let end = start + name.bytes.len();
-            let next = skip_slashes(text, end);
-            let (is_last, slash) = (next == text.len(), next > end);
-            if name.bytes.is_empty() || !is_last && !slash {
-                // A zero byte, which no path may have.
+        // Kept out of memory: the next step waits for where this one has led.
+        let (mut at, mut fast) = (self.at, 0);
+        let rest = self.walk_names(text, last, &mut at, &mut fast);
+        self.at = at;
+        self.searches[0] += fast;
+        rest
+    }
+
+    /// Walks along `text` from `at`, and counts the search checks that the permission words answer in `fast`.
+    #[inline(always)]
+    fn walk_names(
+        &mut self,
+        text: &'g [u8],
+        last: Last,
+        at: &mut Place<'g>,
+        fast: &mut u64,
+    ) -> Result<Rest, Stop> {
+        let (sb, guard, word_decides) = (self.sb, self.guard, self.word_decides);
+        let offset = |rest: &[u8]| text.len() - rest.len();
+        let mut rest = skip_slashes(text);
+        if rest.is_empty() {
+            return Ok(Rest { start: text.len(), end: text.len() });
+        }
+        loop {
+            let lets_all = word_decides && at.inode.perm().exec_all_plain();
+            if lets_all {
+                compare_fast_search(self.cred, at.inode, guard);
+            }
+            #[cfg(feature = "lab")]
+            let lets_all = lets_all || sb.checker.lets_all(at.inode);
+            if lets_all {
+                *fast += 1;
+            } else {
+                self.search_general(at.inode)?;
+            }
+            let name = scan_name(sb.dcache.seed(), rest);
+            let behind = &rest[name.bytes.len()..];
+            // Otherwise it is a zero byte, which no path may have.
+            if behind.first().is_some_and(|&byte| byte != b'/') {
                 return Err(Stop::Fallback);
             }
-            if is_last {
-                self.parent = Some((self.at.dentry, before));
-                if last == Last::Leave {
-                    return Ok(Rest { start, end });
+            let next = skip_slashes(behind);
+            let (is_last, slash) = (next.is_empty(), !behind.is_empty());
+            if is_last && last == Last::Leave {
+                return Ok(Rest { start: offset(rest), end: offset(behind) });
+            }
+            if name.is_dots() {
+                *at = self.step_dots(name.bytes, *at)?;
+            } else {
+                let (hit, dentry) = sb.dcache.see(at.id, &name, guard).ok_or(Stop::Fallback)?;
+                let inode = dentry.get().inode().ok_or(Stop::Absent)?;
+                if dentry.get().is_mountpoint() {
+                    return Err(Stop::Fallback);
+                }
+                if inode.kind() == FileType::Symlink && (!is_last || slash || last == Last::Follow) {
+                    *at = self.follow(inode, *at)?;
+                } else {
+                    *at = Place { id: hit.id(), dentry, inode, hit: Some(hit) };
                 }
             }
-            self.step(&name, !is_last || slash || last == Last::Follow)?;
-            if is_last && slash && !self.at.inode.is_dir() {
-                return Err(Errno::ENOTDIR.into());
+            if is_last {
+                let fits = !slash || at.inode.is_dir();
+                let whole = Rest { start: text.len(), end: text.len() };
+                return if fits { Ok(whole) } else { Err(Errno::ENOTDIR.into()) };
             }
-            start = next;
+            rest = next;
         }
-        Ok(Rest { start, end: start })
-    }
-
-    /// Goes from the directory of the last component to its end, without slashes behind it. The same as
-    /// [`walk`](Self::walk) does then, but for the loop.
-    #[inline(always)]
-    fn walk_last(&mut self, text: &'g [u8], start: usize, last: Last) -> Result<Rest, Stop> {
-        self.search()?;
-        let name = scan_name(self.sb.dcache.seed(), self.at.id, text, start);
-        let end = start + name.bytes.len();
-        if end != text.len() {
-            return Err(Stop::Fallback);
-        }
-        if last != Last::Leave {
-            self.step(&name, last == Last::Follow)?;
-        }
-        Ok(Rest { start, end })
-    }
-
-    /// May the walk look a name up where it stands?
-    #[inline(always)]
-    fn search(&mut self) -> Result<(), Stop> {
-        let dir = self.at.inode;
-        if self.word_decides && dir.perm().exec_all_plain() {
-            compare_fast_search(self.cred, dir, self.guard);
-            self.searches[0] += 1;
-            return Ok(());
-        }
-        #[cfg(feature = "lab")]
-        if self.sb.checker.lets_all(dir) {
-            self.searches[0] += 1;
-            return Ok(());
-        }
-        self.search_general(dir)
-    }
-
-    /// Goes to what a name stands for, and on where that is a symbolic link and `follow` says so.
-    #[inline(always)]
-    fn step(&mut self, name: &Scanned<'_>, follow: bool) -> Result<(), Stop> {
-        if name.bytes.first() == Some(&b'.') && matches!(name.bytes, b"." | b"..") {
-            return self.step_dots(name.bytes);
-        }
-        let (hit, dentry) = self.sb.dcache.see(self.at.id, name, self.guard).ok_or(Stop::Fallback)?;
-        self.arrive(hit, dentry, follow)
-    }
-
-    /// Goes to what has been found, and on where that is a symbolic link and `follow` says so.
-    #[inline(always)]
-    fn arrive(&mut self, hit: Hit<'g>, dentry: Seen<'g, Dentry>, follow: bool) -> Result<(), Stop> {
-        let Some(inode) = dentry.get().inode() else {
-            return Err(Stop::Absent);
-        };
-        if dentry.get().is_mountpoint() {
-            return Err(Stop::Fallback);
-        }
-        if follow && inode.kind() == FileType::Symlink {
-            return self.follow(inode);
-        }
-        self.at = Place { id: hit.id(), dentry, inode, hit: Some(hit) };
-        Ok(())
     }
 
     /// The search check where the permission word does not say it all.
@@ -475,36 +410,32 @@ impl<'g> RcuWalk<'g> {
 
     /// `.` and `..`
     #[cold]
-    fn step_dots(&mut self, name: &[u8]) -> Result<(), Stop> {
-        self.plain = false;
-        if name == b".." {
-            self.at = self.up()?;
-        }
-        Ok(())
+    fn step_dots(&self, name: &[u8], at: Place<'g>) -> Result<Place<'g>, Stop> {
+        if name == b".." { self.up(at) } else { Ok(at) }
     }
 
     /// One directory up, but not out of the mount.
-    fn up(&self) -> Result<Place<'g>, Stop> {
+    fn up(&self, at: Place<'g>) -> Result<Place<'g>, Stop> {
         if self.resolve.is_scoped() {
             return Err(Stop::Fallback);
         }
-        if self.at.dentry.ptr_eq(self.root.dentry.seen()) && self.mount.ptr_eq(&self.root.mount) {
-            return Ok(self.at);
+        if at.dentry.ptr_eq(self.root.dentry.seen()) && self.mount.ptr_eq(&self.root.mount) {
+            return Ok(at);
         }
-        if self.at.dentry.ptr_eq(self.mount.root().seen()) {
+        if at.dentry.ptr_eq(self.mount.root().seen()) {
             return Err(Stop::Fallback);
         }
-        let dentry = self.at.dentry.get().see_parent(self.guard).ok_or(Stop::Fallback)?;
+        let dentry = at.dentry.get().see_parent(self.guard).ok_or(Stop::Fallback)?;
         if dentry.get().is_mountpoint() {
             return Err(Stop::Fallback);
         }
         Place::on(dentry)
     }
 
-    /// Walks the target of a symbolic link to its end, from where the link stands.
+    /// Walks the target of a symbolic link to its end, from its directory; gives back where that leads.
     #[cold]
-    fn follow(&mut self, link: &'g Inode) -> Result<(), Stop> {
-        self.plain = false;
+    #[inline(never)]
+    fn follow(&mut self, link: &'g Inode, dir: Place<'g>) -> Result<Place<'g>, Stop> {
         self.links += 1;
         if self.links > MAX_LINKS || self.resolve.contains(Resolve::NO_SYMLINKS) {
             return Err(Errno::ELOOP.into());
@@ -517,22 +448,23 @@ impl<'g> RcuWalk<'g> {
                 return Err(Stop::Fallback);
             }
             Some(b'/') => self.at = Place::on(self.root.dentry.seen())?,
-            Some(_) => {}
+            Some(_) => self.at = dir,
         }
-        self.walk(target, Last::Follow).map(|_| ())
+        self.walk(target, Last::Follow).map(|_| self.at)
     }
 }
 
+/// What comes behind the slashes at the beginning of `text`.
 #[inline]
-fn skip_slashes(text: &[u8], from: usize) -> usize {
-    match text.get(from..) {
-        Some([b'/', b'/', ..]) => skip_many_slashes(text, from),
-        Some([b'/', ..]) => from + 1,
-        _ => from,
+fn skip_slashes(text: &[u8]) -> &[u8] {
+    match text {
+        [b'/', b'/', ..] => skip_many_slashes(text),
+        [b'/', rest @ ..] => rest,
+        _ => text,
     }
 }
 
 #[cold]
-fn skip_many_slashes(text: &[u8], from: usize) -> usize {
-    from + text[from..].iter().take_while(|&&byte| byte == b'/').count()
+fn skip_many_slashes(text: &[u8]) -> &[u8] {
+    &text[text.iter().take_while(|&&byte| byte == b'/').count()..]
 }

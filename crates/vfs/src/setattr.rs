@@ -57,7 +57,6 @@ impl Session {
         let _change = lock_for_mode(inode, mode);
         let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
         self.plan_mode(sb, inode, mode, &mut set)?;
-        let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
     }
 
@@ -102,7 +101,6 @@ impl Session {
         let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
         self.plan_owner(inode, uid, gid, &mut set)?;
         self.drop_capabilities(sb, inode)?;
-        let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
     }
 
@@ -182,7 +180,6 @@ impl Session {
         if new.uid.is_some() || new.gid.is_some() {
             self.drop_capabilities(sb, inode)?;
         }
-        let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
     }
 
@@ -277,8 +274,6 @@ impl Session {
         }
         let (flags, ctime, caps) = (Some(flags), Some(clock::now()), self.cred.caps());
         let set = SetAttr { flags, project, ctime, caps, ..SetAttr::default() };
-        // Folding of case, where the file system allows to switch it, decides which names there are.
-        let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_attr(inode, &set)
     }
 
@@ -403,7 +398,6 @@ impl Session {
             let _ = sb.acl(inode, kind);
         }
         let acl = acl.map(|acl| sb.checker.intern(acl));
-        let _search = sb.search_change(inode);
         sb.fs_for(&self.cred).set_acl(inode, kind, acl, mode, clock::now(), self.cred.caps())
     }
 }

@@ -51,7 +51,6 @@ use crate::name::Name;
 use crate::open_files::gate::Gate;
 use crate::open_files::{OpenFileStats, OpenFiles};
 use crate::permission::{Checker, SecurityHook};
-use crate::prefix_cache::{Change, PrefixCache};
 
 /// How a file system is served.
 #[derive(Clone)]
@@ -170,7 +169,6 @@ pub struct SuperBlock {
     walks: Tally<5>,
     pub(crate) icache: InodeCache,
     pub(crate) dcache: DentryCache,
-    pub(crate) prefixes: PrefixCache,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
     pub(crate) chunks: Chunks,
@@ -208,13 +206,10 @@ impl SuperBlock {
             *last += 1;
             *last
         };
-        let (files, prefixes) = (OpenFiles::new(&options), PrefixCache::new());
+        let files = OpenFiles::new(&options);
         let checker = Checker::new(Arc::clone(&fs), options.security);
         #[cfg(feature = "lab")]
         let checker = checker.with_check(options.check);
-        if !checker.word_decides() {
-            prefixes.set_used(false);
-        }
         Ok(Arc::new(Self {
             opener: Opener::here(),
             id,
@@ -234,7 +229,6 @@ impl SuperBlock {
             fs,
             icache,
             dcache,
-            prefixes,
         }))
     }
 
@@ -326,7 +320,6 @@ impl SuperBlock {
 
     /// Lets go of every cached dentry and inode that nobody uses.
     pub fn drop_caches(&self) {
-        self.prefixes.clear();
         self.dcache.shrink();
         self.icache.shrink();
         extern4_sync::rcu::pin().flush_all();
@@ -334,7 +327,7 @@ impl SuperBlock {
 
     /// Switches the search check from the permission word on or off, to measure it.
     pub fn set_fast_search(&self, on: bool) {
-        self.checker.set_fast_search(on, |decides| self.prefixes.set_used(decides));
+        self.checker.set_fast_search(on);
     }
 
     /// Counters.
@@ -404,22 +397,9 @@ impl SuperBlock {
         Ordered::lock(Rank::Rename, || lock::lock(&self.rename_mutex))
     }
 
-    /// Begins a change of who may search a directory, which lasts as long as what this returns. Nothing for other files.
-    pub(crate) fn search_change(&self, inode: &Inode) -> Option<Change<'_>> {
-        inode.is_dir().then(|| self.prefixes.begin_change())
-    }
-
-    /// Notes that a directory's name is about to be removed or to move. The name is hidden.
-    pub(crate) fn note_dir_change(&self, dentry: &Shared<Dentry>) {
-        if dentry.inode().is_some_and(Inode::is_dir) {
-            self.prefixes.note_change();
-        }
-    }
-
     /// Lets nothing but its users keep a directory that has been removed. Locks: its `rwsem` exclusive.
-    pub(crate) fn let_go_of_dir(&self, dentry: &Shared<Dentry>) {
+    pub(crate) fn forget_negatives(&self, dentry: &Shared<Dentry>) {
         if dentry.inode().is_some_and(Inode::is_dir) {
-            self.prefixes.forget_removed(dentry);
             self.dcache.forget_negatives(dentry);
         }
     }

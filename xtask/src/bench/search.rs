@@ -1,5 +1,4 @@
-//! Rows of the search check that a walk makes in every directory, on a path of many of them in memory: as walks go, which
-//! remember the way, and component by component, where the check alone makes the difference.
+//! Rows of the search check that a walk makes in every directory, on a path of many of them in memory.
 
 use std::time::Instant;
 
@@ -19,23 +18,14 @@ impl Bench {
         search_instructions("walk-12-fast-search-instructions", &tree::path())
     }
 
-    pub(super) fn search_instructions_by_component(&self) -> Result<Row> {
-        search_instructions("walk-12-fast-search-by-component", &tree::path_by_component())
-    }
-
     /// A walk on which an ACL in every directory names the user, beside one without ACLs.
     pub(super) fn search_acls(&self) -> Result<Row> {
         search_acls("walk-12-acls-vs-none", tree::NAMED, &tree::path())
     }
 
-    pub(super) fn search_acls_by_component(&self) -> Result<Row> {
-        search_acls("walk-12-acls-vs-none-by-component", tree::NAMED, &tree::path_by_component())
-    }
-
     /// The same with ACLs that refuse strangers.
-    pub(super) fn search_asked_acls_by_component(&self) -> Result<Row> {
-        let path = tree::path_by_component();
-        search_acls("walk-12-acls-that-refuse-vs-none-by-component", tree::REFUSING, &path)
+    pub(super) fn search_asked_acls(&self) -> Result<Row> {
+        search_acls("walk-12-acls-that-refuse-vs-none", tree::REFUSING, &tree::path())
     }
 }
 

@@ -23,11 +23,6 @@ pub(super) fn path() -> String {
     format!("{}/f", dir(COMPONENTS - 1))
 }
 
-/// The same with a `.` in it, which keeps the walk from remembering the way: it goes component by component each time.
-pub(super) fn path_by_component() -> String {
-    format!("/.{}", path())
-}
-
 /// The superuser on a new volume with the tree, each directory with this ACL.
 pub(super) fn volume(acl: Option<&str>) -> Result<Session> {
     let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default())?;

@@ -123,7 +123,7 @@ fn unlink_last_vs_hold_inode() {
 /// A file of two names, neither of which is in the cache, and of which one does not wait for who asks for the other.
 fn two_names_of_a_file() -> (World, [String; 2]) {
     // Models have two stripes.
-    let stripe = |name: &String| hash_name(new_seed(), 1, &name.as_bytes()[1..]) % 2;
+    let stripe = |name: &String| hash_name(new_seed(), &name.as_bytes()[1..]) % 2;
     let first = "/0".to_owned();
     let other = (1..).map(|number| format!("/{number}")).find(|name| stripe(name) != stripe(&first)).unwrap();
     let world = World::new(|root| {

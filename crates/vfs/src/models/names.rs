@@ -44,7 +44,7 @@ fn rename_vs_lookup_both_names() {
 /// `N` names for the root directory that fall into one bucket.
 fn names_of_one_bucket<const N: usize>() -> [String; N] {
     // Sixteen buckets, told apart by the upper bits.
-    let bucket = |name: &str| hash_name(new_seed(), 1, &name.as_bytes()[1..]) >> 60;
+    let bucket = |name: &str| hash_name(new_seed(), &name.as_bytes()[1..]) >> 60;
     let mut names = (0..).map(|number| format!("/{number}"));
     let first = names.next().unwrap();
     let here = bucket(&first);

@@ -360,7 +360,7 @@ fn a_file_system_is_let_go_with_its_superblock() {
 }
 
 #[test]
-fn a_removed_directory_is_let_go_though_paths_through_it_were_remembered() {
+fn a_removed_directory_is_let_go_though_names_in_it_were_asked_for() {
     let limits = MemLimits { inodes: 4, ..MemLimits::default() };
     let session = crate::fixture::volume_with(limits, SuperOptions::default());
     for _ in 0..20 {
