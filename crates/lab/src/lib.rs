@@ -15,6 +15,7 @@
 //!   come from callgrind.
 //! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a cache line; [`meetings`] are those of a
 //!   mechanism's operations, on all three sides; [`coherence`] simulates more CPUs than there are.
+//! * [`traces`] are what programs asked for by path, played through the sides of [`may_exec`].
 //! * [`report`] tells.
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod random;
 pub mod report;
 pub mod row;
 pub mod spec;
+pub mod traces;
 pub mod volume;
 
 use std::path::Path;

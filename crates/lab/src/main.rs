@@ -4,13 +4,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Plan;
 use extern4_lab::report::headline;
-use extern4_lab::{Result, instructions};
+use extern4_lab::{Result, instructions, traces};
 
-const USAGE: &str = "usage: extern4-lab [--quick | --short] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE";
+const USAGE: &str = "usage: extern4-lab [--quick | --short] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE | extern4-lab traces [FILE...]";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1)) {
@@ -36,6 +37,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
             "--out" => folder = value()?.into(),
             "--counted" => counted = Counted::read(value()?.as_ref())?,
             "count" => return count(value()?.as_ref()),
+            "traces" => return traces(args.map(PathBuf::from).collect()),
             instructions::REPEAT => return instructions::repeat(args),
             _ => return Err(USAGE.into()),
         }
@@ -45,6 +47,15 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
     let chapters = extern4_lab::run(&plan, &counted, &folder, say)?;
     print!("{}", headline::text(&chapters, &counted));
     println!("\nThe report: {}", folder.join("report.md").display());
+    Ok(())
+}
+
+/// Plays these traces, or all, and prints tables.
+fn traces(files: Vec<PathBuf>) -> Result<()> {
+    let files = if files.is_empty() { traces::all()? } else { files };
+    let say = &mut |what: &str| eprintln!("lab: {what}");
+    let span = Duration::from_millis(300);
+    print!("{}", traces::run(&files, span, &traces::THREADS, say)?);
     Ok(())
 }
 

@@ -20,7 +20,7 @@ use crate::row::{self, Row};
 use crate::volume::{File, PATH, Production, headers};
 
 /// The check of a side.
-fn check_of(side: Side) -> Check {
+pub(crate) fn check_of(side: Side) -> Check {
     match side {
         Side::Before => Check::General,
         Side::Seed => Check::Flag,
@@ -30,7 +30,7 @@ fn check_of(side: Side) -> Check {
 }
 
 /// Search checks that the user's calls of `stat` make by these paths: those answered the short way, and others.
-fn searches(volume: &Production, paths: &[String]) -> [u64; 2] {
+pub(crate) fn searches(volume: &Production, paths: &[String]) -> [u64; 2] {
     let before = volume.superblock().stats();
     paths.iter().for_each(|path| drop(volume.user.stat(path, How::FOLLOW)));
     let after = volume.superblock().stats();

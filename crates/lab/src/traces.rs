@@ -1,0 +1,259 @@
+//! Recorded traces: what programs ask for by path, in their order, played through all sides.
+//!
+//! A trace in `crates/lab/traces` was recorded by `scripts/record-traces`, which says how it is written. Played is
+//! what asks for attributes, and what opens and closes. Of a call that changes names its walk is played, as a
+//! question for the attributes of the name. A name is there from the beginning if any call found it. The loadfile of dbench is read from
+//! where its package has put it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use extern4_measure::load::Load;
+use extern4_vfs::FileType;
+
+use crate::Result;
+use crate::may_exec::{check_of, searches};
+use crate::plan::Side;
+use crate::volume::{File, Production};
+
+/// Where the package of dbench has its loadfile.
+const DBENCH: &str = "/usr/share/dbench/client.txt";
+/// How many threads play a trace at once, each from another place in it.
+pub const THREADS: [usize; 5] = [1, 2, 16, 64, 128];
+/// Calls between two looks at the clock.
+const BATCH: usize = 1000;
+const ROUNDS: usize = 3;
+
+/// A call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Call {
+    Stat(String),
+    Open(String),
+}
+
+impl Call {
+    fn path(&self) -> &str {
+        match self {
+            Self::Stat(path) | Self::Open(path) => path,
+        }
+    }
+}
+
+/// Calls of a program, and the files that they are about.
+#[derive(Debug, Default)]
+pub struct Trace {
+    calls: Vec<Call>,
+    /// What is there; true for a directory.
+    found: BTreeMap<String, bool>,
+    /// Directories that not all users may search, by mode.
+    closed: BTreeMap<String, u16>,
+}
+
+impl Trace {
+    /// Reads a trace: a recorded one, or the loadfile of dbench.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no trace.
+    pub fn read(path: &Path) -> Result<Self> {
+        if path == Path::new(DBENCH) {
+            return Ok(Self::of_loadfile(&std::fs::read_to_string(path)?));
+        }
+        let unpacked = Command::new("gzip").arg("-dc").arg(path).output()?;
+        if !unpacked.status.success() {
+            return Err(format!("{}: {}", path.display(), String::from_utf8_lossy(&unpacked.stderr)).into());
+        }
+        Self::of_recorded(&String::from_utf8(unpacked.stdout)?)
+    }
+
+    fn of_recorded(text: &str) -> Result<Self> {
+        let mut trace = Self::default();
+        for line in text.lines() {
+            let (kind, path) = line.split_once(' ').ok_or_else(|| format!("no line of a trace: {line}"))?;
+            if kind == "d" {
+                let (mode, path) = path.split_once(' ').ok_or_else(|| format!("no mode: {line}"))?;
+                trace.closed.insert(path.to_owned(), u16::from_str_radix(mode, 8)?);
+                continue;
+            }
+            let failed = kind.chars().all(char::is_uppercase);
+            trace.call(kind.eq_ignore_ascii_case("o"), path, !failed);
+        }
+        Ok(trace)
+    }
+
+    /// Source of the form: dbench(1), and the file itself. Paths are those of Windows.
+    fn of_loadfile(text: &str) -> Self {
+        let mut trace = Self::default();
+        for line in text.lines() {
+            let opens = match line.split(' ').next() {
+                Some("NTCreateX") => true,
+                Some("QUERY_PATH_INFORMATION" | "FIND_FIRST" | "Unlink" | "Rename" | "Mkdir" | "Deltree") => {
+                    false
+                }
+                _ => continue,
+            };
+            let is_there = line.ends_with("NT_STATUS_OK");
+            for path in line.split('"').skip(1).step_by(2) {
+                trace.call(opens, &path.replace('\\', "/"), is_there);
+            }
+        }
+        trace
+    }
+
+    fn call(&mut self, opens: bool, path: &str, is_there: bool) {
+        let is_directory = path.len() > 1 && path.ends_with('/');
+        let path = path.trim_end_matches('/');
+        let path = if path.is_empty() { "/" } else { path };
+        if is_there && path != "/" {
+            *self.found.entry(path.to_owned()).or_default() |= is_directory;
+            for (at, _) in path.match_indices('/').filter(|(at, _)| *at > 0) {
+                self.found.insert(path[..at].to_owned(), true);
+            }
+        }
+        let path = path.to_owned();
+        self.calls.push(if opens { Call::Open(path) } else { Call::Stat(path) });
+    }
+
+    /// Root owns what all may search; what is closed to others is the user's own.
+    fn files(&self) -> Vec<File> {
+        let file = |(path, is_directory): (&String, &bool)| {
+            let kind = if *is_directory { FileType::Directory } else { FileType::Regular };
+            let closed = self.closed.get(path).filter(|_| *is_directory);
+            let mode = closed.copied().unwrap_or(if *is_directory { 0o755 } else { 0o644 });
+            File { path: path.clone(), kind, uid: if closed.is_some() { 1000 } else { 0 }, mode }
+        };
+        // A directory sorts before what is in it.
+        self.found.iter().map(file).collect()
+    }
+}
+
+/// What playing took: nanoseconds of the clock and of a CPU for a call of any thread.
+#[derive(Clone, Copy, Debug)]
+struct Took {
+    wall: f64,
+    cpu: f64,
+}
+
+fn play(volume: &Production, calls: &[Call], threads: usize, span: Duration) -> Took {
+    let done = Load::of(threads).repeat(
+        || std::thread::sleep(span),
+        |thread| calls.len() * thread / threads,
+        |at| {
+            for call in calls.iter().cycle().skip(*at).take(BATCH) {
+                // Many a name is not there.
+                match call {
+                    Call::Stat(path) => drop(std::hint::black_box(volume.stat(path))),
+                    Call::Open(path) => drop(std::hint::black_box(volume.open_and_close(path))),
+                }
+            }
+            *at = (*at + BATCH) % calls.len();
+            BATCH as u64
+        },
+    );
+    Took { wall: done.nanos(), cpu: done.cpu_nanos() }
+}
+
+/// Plays the traces, of which `files` are some or all there are, and returns a table.
+///
+/// # Errors
+/// A trace that cannot be read.
+pub fn run(
+    files: &[PathBuf],
+    span: Duration,
+    threads: &[usize],
+    say: &mut dyn FnMut(&str),
+) -> Result<String> {
+    let names = Side::EVERY.map(|side| format!(" {} |", side.name())).concat();
+    let dashes = "|---".to_owned() + &"|--:".repeat(2 * Side::EVERY.len() + 1) + "|\n";
+    let mut out = format!("| trace | threads | ns a call:{names} CPU ns a call:{names}\n{dashes}");
+    let mut shares = format!("\n| trace | calls | files | checks that are fast:{names}\n");
+    writeln!(shares, "|---{}|", "|--:".repeat(Side::EVERY.len() + 2))?;
+    for path in files {
+        let trace = Trace::read(path)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = if path == Path::new(DBENCH) { "dbench".into() } else { name };
+        let files = trace.files();
+        let volumes = Side::EVERY.map(|side| Production::new(check_of(side), &files));
+        for &threads in threads {
+            say(&format!("{name}, {threads} threads"));
+            let round = |_| volumes.each_ref().map(|volume| play(volume, &trace.calls, threads, span));
+            let rounds: Vec<_> = (0..ROUNDS).map(round).collect();
+            let median = |side: usize, what: fn(&Took) -> f64| {
+                let mut all: Vec<_> = rounds.iter().map(|round| what(&round[side])).collect();
+                all.sort_by(f64::total_cmp);
+                format!(" {:.0} |", all[all.len() / 2])
+            };
+            let whats: [fn(&Took) -> f64; 2] = [|took| took.wall, |took| took.cpu];
+            let figures = whats.map(|what| [0, 1, 2, 3].map(|side| median(side, what)).concat()).concat();
+            writeln!(out, "| {name} | {threads} |{figures}")?;
+        }
+        let paths: Vec<_> = trace.calls.iter().map(|call| call.path().to_owned()).collect();
+        let fast = volumes.each_ref().map(|volume| {
+            let [fast, full] = searches(volume, &paths);
+            format!(" {:.1} % |", 100.0 * fast as f64 / (fast + full).max(1) as f64)
+        });
+        writeln!(shares, "| {name} | {} | {} |{}", trace.calls.len(), files.len(), fast.concat())?;
+    }
+    Ok(out + &shares)
+}
+
+/// The traces that there are: those in the repository, and the loadfile where dbench is installed.
+pub fn all() -> Result<Vec<PathBuf>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
+    let mut files: Vec<_> = std::fs::read_dir(folder)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<_>>()?;
+    files.sort();
+    files.extend(Some(PathBuf::from(DBENCH)).filter(|path| path.exists()));
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_trace_is_read_and_played() {
+        let text =
+            "d 700 /home/user\nS /home/user/none\no /home/user/a/f\ns /home/user/b/\nu /gone\nO /none\n";
+        let trace = Trace::of_recorded(text).expect("a trace");
+        assert_eq!(trace.calls.len(), 5);
+        assert_eq!(trace.calls[1], Call::Open("/home/user/a/f".to_owned()));
+        let volume = Production::new(check_of(Side::New), &trace.files());
+        let there = trace.calls.iter().map(|call| volume.stat(call.path()).is_ok());
+        assert_eq!(there.collect::<Vec<_>>(), [false, true, true, true, false]);
+        // All may search / and /home/user/a, and /home/user is the user's own.
+        let volume = Production::new(check_of(Side::Before), &trace.files());
+        assert_eq!(searches(&volume, &["/home/user/a/f".to_owned()]), [0, 4]);
+        assert!(Trace::of_recorded("nonsense").is_err());
+    }
+
+    #[test]
+    fn a_loadfile_is_read() {
+        let text = "Mkdir \"\\c\" NT_STATUS_OK\nNTCreateX \"\\c\\f\" 0x1 0x2 1 NT_STATUS_OK\nClose 1 NT_STATUS_OK\n\
+            Rename \"\\c\\f\" \"\\c\\g\" NT_STATUS_OK\nUnlink \"\\c\\h\" NT_STATUS_NO_SUCH_FILE\n";
+        let trace = Trace::of_loadfile(text);
+        let paths: Vec<_> = trace.calls.iter().map(Call::path).collect();
+        assert_eq!(paths, ["/c", "/c/f", "/c/f", "/c/g", "/c/h"]);
+        assert_eq!(trace.files().len(), 3);
+    }
+
+    /// Each is small, and names nothing of the machine that it was recorded on.
+    #[test]
+    fn the_traces_are_as_they_should_be() {
+        let files = all().expect("traces");
+        assert!(files.len() >= 2, "{files:?}");
+        for file in files.iter().filter(|file| **file != Path::new(DBENCH)) {
+            assert!(std::fs::metadata(file).expect("a trace").len() < 300_000, "{}", file.display());
+            let trace = Trace::read(file).expect("a trace");
+            assert!(trace.calls.len() > 1000, "{}", file.display());
+            let first = |path: &str| path.split('/').nth(1).unwrap_or_default().to_owned();
+            let foreign = trace.calls.iter().find(|call| ["work", "root"].contains(&&*first(call.path())));
+            assert_eq!(foreign, None, "{}", file.display());
+        }
+        let text = run(&files[..1], Duration::from_millis(1), &[2], &mut |_| {}).expect("it is played");
+        assert_eq!(text.lines().count(), 7, "{text}");
+    }
+}
