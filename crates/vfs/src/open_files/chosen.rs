@@ -18,6 +18,7 @@ pub enum RegistryKind {
 }
 
 /// The one that was chosen.
+#[expect(clippy::large_enum_variant, reason = "a file system has one of them")]
 pub(super) enum Chosen<C> {
     Slabs(Slabs<C>),
     OneList(OneList<C>),
