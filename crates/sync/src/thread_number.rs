@@ -31,6 +31,10 @@ impl Numbers {
 #[derive(Clone, Copy)]
 struct Own {
     number: usize,
+    #[cfg_attr(
+        feature = "loom",
+        expect(dead_code, reason = "models have few threads, and look their slots up")
+    )]
     place: Place,
 }
 
@@ -63,6 +67,7 @@ pub fn thread_number() -> usize {
 }
 
 /// Returns where the thread has its slots; [`Place::NONE`] before the first call of [`thread_number`].
+#[cfg(not(feature = "loom"))]
 #[inline(always)]
 pub(crate) fn own_place() -> Place {
     OWN.get().place

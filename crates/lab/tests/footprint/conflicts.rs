@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use extern4_lab::conflicts::{Ground, Matrix, Test, run};
-use extern4_lab::spec::{Call, Kind, Nearness, Outcome, Pair, Place, pairs};
+use extern4_lab::spec::{Kind, Nearness, Outcome, Pair, pairs};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_vfs::{Access, Cred, Inode, Result, SecurityHook, SuperOptions};
 
