@@ -1,7 +1,7 @@
 //! Instructions of an operation, counted by callgrind from this program in a run that does nothing else.
 //!
 //! An operation takes the instructions that a long run has more than a short one, by the operations in between. Of a
-//! [load](extern4_measure::load) only its batches count: work of other threads, such as commits, depends on how long it takes.
+//! [`load`] only its batches count: work of other threads, such as commits, depends on how long it takes.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -2,11 +2,9 @@
 //! in every way stands in `loom.rs`.
 #![cfg(feature = "shuttle")]
 
-use std::sync::Arc;
-
 use extern4_sync::hash_table::HashTable;
 use extern4_sync::model::crowd;
-use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
 use extern4_sync::rcu::pin;
 use extern4_sync::seqcount::SeqCount;
 use extern4_sync::table::Table;
