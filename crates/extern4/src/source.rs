@@ -27,7 +27,14 @@ impl Source {
         image: Option<Arc<FileDevice>>,
         journal: Option<Arc<FileDevice>>,
     ) -> Self {
-        Self { options: options.clone(), device, image, journal, writable: Mutex::default() }
+        let mut options = options.clone();
+        if let Some(path) = &mut options.journal
+            && let Ok(absolute) = std::path::absolute(&*path)
+        {
+            // It may be opened later, from another directory.
+            *path = absolute;
+        }
+        Self { options, device, image, journal, writable: Mutex::default() }
     }
 
     /// Lets other programs have the files.

@@ -270,9 +270,7 @@ impl OpenOptions {
     /// Where the journal is, for a volume that has it on a device of its own: that block special file, or an image of it
     /// (`journal_path=`). Without it such a volume is not changed, nor read after a crash. It is opened only where it is needed.
     pub fn journal(&mut self, path: impl Into<PathBuf>) -> &mut Self {
-        let path = path.into();
-        // It may be opened later, from another directory.
-        self.journal = Some(std::path::absolute(&path).unwrap_or(path));
+        self.journal = Some(path.into());
         self
     }
 

@@ -65,5 +65,9 @@ fn a_quick_run_writes_a_report() {
     assert!(report.contains("| caches | hit | miss | 2 | - | 0 |"));
     let curves = &chapters[4].simulated;
     assert!(curves.len() == 3 && curves.iter().all(|curve| curve.of_two_by_measured().is_some()));
-    assert!(read("buffer-cache-simulated.svg").contains("CPUs") && report.contains("predicted by measured"));
+    // Curves whose predictions are far off are left out, and on a busy machine that may be all.
+    let drawn = curves.iter().any(|curve| curve.is_sound());
+    assert_eq!(folder.path().join("buffer-cache-simulated.svg").exists(), drawn);
+    assert!(!drawn || read("buffer-cache-simulated.svg").contains("CPUs"));
+    assert!(!drawn || report.contains("predicted by measured"));
 }

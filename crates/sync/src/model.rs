@@ -32,8 +32,13 @@ pub fn explore(body: impl Fn() + Sync + Send + 'static) {
         std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
     let body = Arc::new(body);
     let again = Arc::clone(&body);
-    shuttle::check_random(move || body(), iterations / 2);
-    shuttle::check_pct(move || again(), iterations / 2, 4);
+    // Shuttle's own stacks hold 32 KiB, and its atomics are larger than the machine's.
+    let mut config = shuttle::Config::new();
+    config.stack_size = 256 << 10;
+    let random = shuttle::scheduler::RandomScheduler::new(iterations / 2);
+    shuttle::Runner::new(random, config.clone()).run(move || body());
+    let switches = shuttle::scheduler::PctScheduler::new(4, iterations / 2);
+    shuttle::Runner::new(switches, config).run(move || again());
 }
 
 /// Runs `each` in so many threads at once on what `setup` made, told which of them it is, and `end` when all are done.
