@@ -100,7 +100,7 @@ fn a_file_is_written_while_all_else_of_it_changes() {
 /// Those pairs that meet each time they are made. Some meet by chance, on a busy machine, each time in one run: when the tick is over in
 /// which the file was written, the next write says a time.
 fn always_meet(ground: &Ground, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> bool) -> Vec<Pair> {
-    for _ in 0..3 {
+    for _ in 0..10 {
         let matrix = run(ground, &pairs).unwrap();
         let made = pairs.into_iter().zip(&matrix.tests);
         pairs = made.filter(|(_, test)| meets(test)).map(|(pair, _)| pair).collect();
