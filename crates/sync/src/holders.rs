@@ -1,25 +1,27 @@
-//! How many are inside: files open for writing, changes under way, references.
+//! Counts of users that come and go often: files open for writing, changes in progress, inodes in use.
 //!
-//! Who comes or goes adds to a count on a line of its own thread, with a plain store. Who wants to know the number adds the
-//! counts up, after a barrier that every thread of the process executes ([`asymmetric`](crate::asymmetric)). It does not
-//! matter which thread somebody leaves on.
+//! A user [enters](Holders::enter) and [leaves](Holders::leave) by a plain store to a line of its thread. It may leave on another
+//! thread than it entered on. The rare caller of [`count`](Holders::count) makes every thread of the process execute a barrier
+//! ([`asymmetric`](crate::asymmetric)) and adds up.
 //!
 //! # The handshake
-//! Who [enters](Holders::enter) looks at a flag after that; who closes the door sets the flag and [counts](Holders::count)
-//! after that. Then one of the two sees the other: the count has who entered, or who entered sees the flag.
+//! 1. A user enters, then loads a flag.
+//! 2. The closing thread sets the flag, then counts.
+//!
+//! At least one of the two sees the other: the count includes the user, or the user sees the flag.
 //!
 //! # Why a count of zero is true
-//! A thread's entries and exits are two counts, and the exits of all are read before the entries of all. Each exit that
-//! is read has its entry among the entries: it came before, wherever it was made, and exits are stored by `Release` and loaded by
-//! `Acquire`. That holds also where the entry is in a segment of slots that was missing a moment before: the segment was published
-//! before the entry. So what is counted is not less than who was inside between the two readings; if it is zero, nobody was at that
-//! moment. It may be more: somebody who entered only to see the flag and leave.
+//! Each thread has two counts, of entries and of exits. `count` reads all exits before all entries. An exit that it reads has its
+//! entry among the entries that it reads, on whichever thread that was: exits are stored by `Release` and loaded by `Acquire`. This holds
+//! for a new segment of slots too, since the segment is published before the entry. So the result is at least the number of users at
+//! some moment between the two readings, and a result of zero means that there was none at that moment. The result is too high by
+//! users that enter, see the flag, and leave.
 
 use crate::asymmetric::{announce, heavy, seen};
 use crate::primitive::{AtomicU64, Ordering, fence};
 use crate::thread_slots::ThreadSlots;
 
-/// Counts who is inside.
+/// A count of users.
 #[derive(Debug)]
 pub struct Holders(ThreadSlots<Slot>);
 
@@ -36,7 +38,7 @@ impl Default for Slot {
 }
 
 impl Holders {
-    /// Nobody.
+    /// Creates a count of no users.
     pub fn new() -> Self {
         Self(ThreadSlots::new())
     }
@@ -67,14 +69,14 @@ impl Holders {
         }
     }
 
-    /// How many have entered so far, wrapping. Some who enter at the same time may be missing.
+    /// Returns how many users have entered so far, wrapping. Users that enter meanwhile may be missing.
     pub fn entered(&self) -> u64 {
         // Relaxed: nothing is concluded from it.
         self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.entered.load(Ordering::Relaxed)))
     }
 
-    /// How many are inside: no fewer than there were at some moment of this call. `None` if the system has no memory for the
-    /// barrier.
+    /// Returns the number of users: no fewer than there were at some moment of this call. `None` if the system has no memory for
+    /// the barrier.
     pub fn count(&self) -> Option<u64> {
         if !heavy() {
             return None;

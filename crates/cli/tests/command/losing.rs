@@ -126,7 +126,7 @@ fn umount_fails_when_what_the_kernel_kept_is_lost() {
     }
 }
 
-/// Whoever closed it last is told nothing: so umount says that its blocks could not be freed.
+/// The kernel tells no program that the last close could not free the blocks, so `umount` reports it.
 #[test]
 fn umount_fails_when_a_removed_file_could_not_be_freed() {
     if !can_mount() {
