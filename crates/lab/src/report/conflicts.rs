@@ -82,7 +82,7 @@ pub(super) fn markdown(text: &mut String, matrices: &[Matrix]) {
          in other directories, {TRIES} times at most, since names may meet in a table by chance; both figures are told. What the calls return is \
          compared with the specification. A call that only reads, or writes over contents, has been made some times before, and within \
          one tick of the clock, as it would be where that is done again and again (a write for the first time in a tick changes times, \
-         too); files have been opened often before; and times of access, which the specification leaves open, are not \
+         too); times of access, which the specification leaves open, are not \
          kept: with them, who reads a file has \
          to find out whether it has been changed. The authors of sv6, from whom the method is, had 68 % of 13,664 tests of 18 calls free of \
          conflicts on Linux and 99 % on sv6 (SOSP 2013): other calls and another mix than here, and they saw plain loads and stores, too. \
