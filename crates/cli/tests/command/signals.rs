@@ -34,10 +34,19 @@ fn outcome(signal: i32) -> Option<Outcome> {
         32 | 33 => return None,
         // PIPE, XFSZ: the write that met them fails. CHLD, CONT, URG, WINCH do nothing by default.
         13 | 25 | 17 | 18 | 23 | 28 => Outcome::GoesOn,
+        // The daemon outlives its terminal, as nohup(1) asks.
+        1 if is_hangup_ignored() => Outcome::GoesOn,
         // STOP, TSTP, TTIN, TTOU.
         19..=22 => return None,
         _ => Outcome::Ends,
     })
+}
+
+/// Whether these tests, and so the daemon, were started by nohup(1).
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("proc(5)");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
+    u64::from_str_radix(mask.trim(), 16).expect("hexadecimal digits") & 1 != 0
 }
 
 fn send(image: &Image, signal: i32, pid: u32) {
