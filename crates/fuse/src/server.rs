@@ -228,10 +228,14 @@ impl Server {
         self.config.fakeroot.map_or(attr, |(uid, gid)| Attr { uid, gid, ..attr })
     }
 
-    /// Lets go of every file that the kernel knew or had open, which it no longer does.
+    /// Lets go of every file that the kernel knew or had open, which it no longer does. When this returns, no
+    /// other thread is still freeing one that the kernel has forgotten.
     pub fn forget_all(&self) {
         self.handles.clear();
         self.nodes.clear();
+        // A thread that has read a FORGET holds this until the file is freed. The volume is closed next, and what is not
+        // freed then stays an orphan.
+        drop(self.forgetting.write());
     }
 
     pub(crate) fn log(&self, message: &str) {

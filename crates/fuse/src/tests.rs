@@ -1,8 +1,9 @@
 //! Requests answered from a file system in memory, with no kernel in between.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
+use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_vfs::{
     Access, Cred, Errno, Inode, MemFs, MemLimits, Namespace, SecurityHook, SuperBlock, SuperOptions,
 };
@@ -82,6 +83,26 @@ impl Served {
     fn open_files(&self) -> usize {
         self.server.superblock().open_files().len()
     }
+}
+
+/// The volume is closed when all is forgotten: a thread that has read a FORGET by then must have freed the file.
+#[test]
+fn forgetting_all_waits_for_threads_that_forget() {
+    let served = &Served::new(SuperOptions::default());
+    let (is_free, starts) = (&AtomicBool::new(false), &Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let forgetting = served.server.forgetting.read();
+            starts.wait();
+            // Long enough for the other thread to come back too early.
+            std::thread::sleep(Duration::from_millis(50));
+            is_free.store(true, Ordering::Relaxed);
+            drop(forgetting);
+        });
+        starts.wait();
+        served.server.forget_all();
+        assert!(is_free.load(Ordering::Relaxed));
+    });
 }
 
 #[test]
