@@ -76,7 +76,8 @@ pub(super) fn start<'scope>(
 ) -> io::Result<Vec<Worker<'scope>>> {
     let lookout = Arc::new(Lookout::new()?);
     let start_one = |cpu| {
-        let own = clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new);
+        // Memory that is missing is told here, before the mount is served.
+        let mut channel = Channel::new(clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new))?;
         let (server, waiters, lookout) = (Arc::clone(server), Arc::clone(waiters), Arc::clone(&lookout));
         thread::Builder::new().spawn_scoped(scope, move || {
             if !start.wait() {
@@ -85,28 +86,35 @@ pub(super) fn start<'scope>(
             // Those that look for requests would else come to sit on one CPU, for they never sleep, and whoever asks on another
             // would find it asleep.
             run_on(cpu);
-            Channel::new(own).run_among(&server, &waiters, &lookout)
+            channel.run_among(&server, &waiters, &lookout)
         })
     };
     waiters.cpus().numbers().into_iter().map(start_one).collect()
 }
 
+/// Allocates zeroes that take no memory before they are written to.
+fn zeroes(len: usize) -> io::Result<Vec<u8>> {
+    // The allocation of zeroes ends the process where it fails, so this one is tried first.
+    Vec::<u8>::new().try_reserve_exact(len)?;
+    Ok(vec![0; len])
+}
+
 impl Channel {
-    pub(super) fn new(device: Arc<OwnedFd>) -> Self {
-        let (request, answer) = (vec![0; REQUEST_BYTES], vec![0; ANSWER_BYTES]);
-        Self {
+    /// Fails if there is no memory for a request and its answer.
+    pub(super) fn new(device: Arc<OwnedFd>) -> io::Result<Self> {
+        Ok(Self {
             device,
-            request,
-            answer,
+            request: zeroes(REQUEST_BYTES)?,
+            answer: zeroes(ANSWER_BYTES)?,
             pipe: Pipe::default(),
             patience: Duration::ZERO,
             company: Company::default(),
-        }
+        })
     }
 
     /// One more, through a channel to the mount that `device` is a channel to. To read from it waits for nothing.
     pub(super) fn beside(device: &OwnedFd) -> io::Result<Self> {
-        let channel = Self::new(Arc::new(clone_channel(device)?));
+        let channel = Self::new(Arc::new(clone_channel(device)?))?;
         fcntl_setfl(&channel.device, OFlags::NONBLOCK)?;
         Ok(channel)
     }

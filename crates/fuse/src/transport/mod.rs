@@ -56,7 +56,7 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     };
     server.note_rings(queues.as_ref().and_then(|queues| queues.first()).map(Queue::request_bytes));
     // INIT comes first, and alone.
-    let alive = Channel::new(Arc::clone(&device)).run_once(server)?;
+    let alive = Channel::new(Arc::clone(&device))?.run_once(server)?;
     let rings = server.transport() == Transport::Ring;
     if server.config().transport == Transport::Ring && !rings {
         return Err(obstacle::to_rings(None));
