@@ -91,9 +91,6 @@ fn main() {
             move || drop(black_box(user.stat(black_box(path), how)))
         };
         measure("stat, 5 components", threads, stat(PATH, true));
-        user.root().superblock().set_fast_search(false);
-        measure("stat, 5 components, full search check", threads, stat(PATH, true));
-        user.root().superblock().set_fast_search(true);
         measure("stat, a name that is not there", threads, stat("/usr/include/linux/sched/none", true));
         measure("stat, through a symbolic link", threads, stat("/usr/inc/linux/sched/fs.h", true));
         measure("open and close", threads, || drop(black_box(user.open(PATH, OpenFlags::READ))));

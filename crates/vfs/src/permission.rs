@@ -9,7 +9,6 @@ pub mod lab;
 
 use std::sync::Arc;
 
-use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 
 use crate::acl::{Acl, AclKind};
@@ -49,8 +48,8 @@ pub(crate) struct Checker {
     acls: AclPool,
     #[cfg(feature = "lab")]
     check: lab::Check,
-    /// The permission word is asked first: the file system has opted in, and no test has switched it off.
-    fast: AtomicBool,
+    /// The file system lets the permission word answer search checks: [`FsTraits::fast_may_exec`](crate::fs::FsTraits::fast_may_exec).
+    fast: bool,
 }
 
 /// How a search check was answered.
@@ -74,43 +73,23 @@ pub(crate) enum Verdict {
 
 impl Checker {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, hook: Option<Arc<dyn SecurityHook>>) -> Self {
-        let fast = AtomicBool::new(fs.traits().fast_may_exec);
         Self {
+            fast: fs.traits().fast_may_exec,
             fs,
             hook,
             acls: AclPool::new(),
             #[cfg(feature = "lab")]
             check: lab::Check::default(),
-            fast,
         }
-    }
-
-    /// With another search check than that of production.
-    #[cfg(feature = "lab")]
-    pub(crate) fn with_check(self, check: lab::Check) -> Self {
-        Self { check, ..self }
     }
 
     /// Whether the permission word is the search check, as it always is but in the lab.
     #[inline]
     fn is_by_word(&self) -> bool {
         #[cfg(feature = "lab")]
-        return self.check == lab::Check::Word;
+        return matches!(self.check, lab::Check::Word | lab::Check::Full);
         #[cfg(not(feature = "lab"))]
         true
-    }
-
-    /// Whether a short way to an answer may be taken.
-    #[cfg(feature = "lab")]
-    #[inline]
-    fn is_fast_enabled(&self) -> bool {
-        self.fast.load(Ordering::Relaxed)
-    }
-
-    /// Switches the fast search check on or off; it stays off where the file system has not opted in.
-    pub(crate) fn set_fast_search(&self, on: bool) {
-        // Relaxed: both ways give the same answers, so when a walk sees the switch does not matter.
-        self.fast.store(on && self.fs.traits().fast_may_exec, Ordering::Relaxed);
     }
 
     /// May `cred` look names up in directory `dir`?
@@ -143,18 +122,16 @@ impl Checker {
         (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
     }
 
-    /// Whether the permission word of `dir` says that everybody may search it, and is listened to.
+    /// Whether the permission word may answer for `dir`, and lets every user search it.
     #[inline]
     fn is_fast(&self, dir: &Inode) -> bool {
-        // Relaxed: see `set_fast_search`.
-        dir.perm().exec_all() && self.fast.load(Ordering::Relaxed)
+        self.fast && dir.perm().exec_all()
     }
 
     /// Whether search checks may be answered from the permission word alone, with nobody else to ask.
     #[inline]
     pub(crate) fn word_decides(&self) -> bool {
-        // Relaxed: see `set_fast_search`.
-        self.hook.is_none() && self.is_by_word() && self.fast.load(Ordering::Relaxed)
+        self.fast && self.hook.is_none() && self.is_by_word()
     }
 
     /// May `cred` have these rights on `inode`, on a file system that is `read_only` or not?

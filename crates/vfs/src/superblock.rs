@@ -325,11 +325,6 @@ impl SuperBlock {
         extern4_sync::rcu::pin().flush_all();
     }
 
-    /// Switches the search check from the permission word on or off, to measure it.
-    pub fn set_fast_search(&self, on: bool) {
-        self.checker.set_fast_search(on);
-    }
-
     /// Counters.
     pub fn stats(&self) -> CacheStats {
         // Relaxed, here and below: statistics order nothing.

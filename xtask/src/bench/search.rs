@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use extern4_measure::callgrind;
+use extern4_vfs::permission::lab::Check;
 use extern4_vfs::{How, Session};
 
 use super::row::{Row, Unit};
@@ -94,7 +95,7 @@ pub(crate) fn search_loop(args: &[String]) -> Result<()> {
         return Err("search-loop takes fast or full, a path, and a number".to_owned());
     };
     let walks = walks.parse().map_err(|_| "walks are a number")?;
-    let root = tree::volume(None).map_err(|e| e.to_string())?;
-    root.root().superblock().set_fast_search(check == "fast");
+    let check = if check == "fast" { Check::Word } else { Check::Full };
+    let root = tree::volume_with(check, None).map_err(|e| e.to_string())?;
     walk(&tree::user(&root), path, walks).map(drop)
 }

@@ -1,5 +1,6 @@
 //! A deep tree in memory: one file below a chain of directories, all of them root's and open to everybody.
 
+use extern4_vfs::permission::lab::Check;
 use extern4_vfs::{
     Acl, AclKind, Cred, How, MemFs, MemLimits, Namespace, NewKind, RenameFlags, Result, Session, SuperBlock,
     SuperOptions,
@@ -25,7 +26,13 @@ pub(super) fn path() -> String {
 
 /// The superuser on a new volume with the tree, each directory with this ACL.
 pub(super) fn volume(acl: Option<&str>) -> Result<Session> {
-    let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default())?;
+    volume_with(Check::default(), acl)
+}
+
+/// Makes the same volume with this search check.
+pub(super) fn volume_with(check: Check, acl: Option<&str>) -> Result<Session> {
+    let options = SuperOptions { check, ..SuperOptions::default() };
+    let sb = SuperBlock::new(MemFs::new(MemLimits::default()), options)?;
     let root = Session::new(&Namespace::new(sb), Cred::root());
     for depth in 0..COMPONENTS {
         let dir = if depth == 0 { "/".to_owned() } else { dir(depth) };

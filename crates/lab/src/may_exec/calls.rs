@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use extern4_vfs::Inode;
 
-use super::{BUILD, CHECKS, MANY, OFF, SHORT_WAY, SOME, build, searches, working_set};
+use super::{BUILD, CHECKS, MANY, SHORT_WAY, SOME, build, searches, working_set};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
@@ -49,7 +49,6 @@ pub(super) fn take(volume: &Production, plan: &Plan, workload: &str, threads: us
         }
         BATCH
     };
-    volume.superblock().set_fast_search(workload != OFF);
     let done = plan.work(1, threads, begin, batch);
     let mut sample = Sample::of(&done);
     if workload != CHECKS {

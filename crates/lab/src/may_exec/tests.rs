@@ -6,30 +6,27 @@ use super::*;
 use crate::volume::PATH_BY_NAME;
 use crate::volume::tests::{a_change_counts_at_once, walks_as_it_should};
 
-/// What mode and ACL say to the user, on and off, is what `acl(5)` and `inode(7)` say.
-fn every_mode_decides(side: Side) {
+/// The user may search where `inode(7)` says so.
+fn every_mode_decides(check: Check) {
     let mut files = headers();
     files.push(File { uid: 1000, ..File::directory("/own") });
     files.push(File::regular("/own/f"));
-    let volume = Production::new(check_of(side), &files);
+    let volume = Production::new(check, &files);
     for mode in 0..0o1000 {
         volume.chmod("/usr", mode);
         volume.chmod("/own", mode);
-        for on in [true, false] {
-            volume.superblock().set_fast_search(on);
-            let passes = |path| match volume.stat(path) {
-                Ok(_) => true,
-                Err(errno) => {
-                    assert_eq!(errno, Errno::EACCES);
-                    false
-                }
-            };
-            assert_eq!(
-                (passes(PATH), passes("/own/f")),
-                (mode & 1 != 0, mode & 0o100 != 0),
-                "{mode:o}, {on}"
-            );
-        }
+        let passes = |path| match volume.stat(path) {
+            Ok(_) => true,
+            Err(errno) => {
+                assert_eq!(errno, Errno::EACCES);
+                false
+            }
+        };
+        assert_eq!(
+            (passes(PATH), passes("/own/f")),
+            (mode & 1 != 0, mode & 0o100 != 0),
+            "{check:?} {mode:o}"
+        );
     }
 }
 
@@ -52,10 +49,12 @@ fn an_acl_takes_the_short_way_away(side: Side) {
     assert_eq!(volume.stat(PATH).map(drop), Err(Errno::EACCES));
     volume.set_acl("/usr", &acl("u::rwx,g::r-x,o::r-x"));
     assert_eq!((volume.stat(PATH).is_ok(), searches()), (true, all));
-    volume.superblock().set_fast_search(false);
-    assert_eq!((volume.stat(PATH).is_ok(), searches()), (true, [0, 5]));
-    volume.superblock().set_fast_search(true);
-    assert_eq!(searches(), all);
+}
+
+/// A check without a short way makes every search check in full.
+fn takes_no_short_way(side: Side) {
+    let volume = Production::new(full_check_of(side), &headers());
+    assert_eq!(searches(&volume, &[PATH_BY_NAME.to_owned()]), [0, 5]);
 }
 
 fn a_build_finds_what_is_there(side: Side) {
@@ -72,7 +71,9 @@ fn a_build_finds_what_is_there(side: Side) {
 fn every_check_gives_the_same_answers() {
     for side in Side::EVERY {
         walks_as_it_should(|files| Production::new(check_of(side), files));
-        every_mode_decides(side);
+        every_mode_decides(check_of(side));
+        every_mode_decides(full_check_of(side));
+        takes_no_short_way(side);
         an_acl_takes_the_short_way_away(side);
         a_build_finds_what_is_there(side);
         let volume = Production::new(check_of(side), &headers());

@@ -18,6 +18,8 @@ pub enum Check {
     /// The permission word, as in production.
     #[default]
     Word,
+    /// The full check of production in every directory, as on a file system that does not let the word answer.
+    Full,
     /// What Linux did up to 6.18: all there is to ask, in every directory. It is known without a lock that there is no ACL.
     General,
     /// As it was posted to Linux: a bit that is computed beforehand says that everybody may search, or else as `General`. The bit is that of
@@ -71,18 +73,22 @@ fn has_acl(inode: &Inode) -> bool {
 }
 
 impl Checker {
+    /// Replaces production's search check.
+    pub(crate) fn with_check(self, check: Check) -> Self {
+        Self { check, fast: self.fast && check != Check::Full, ..self }
+    }
+
     /// Whether the short way of this check, if it has one, says that everybody may search `dir`.
     #[inline]
     pub(crate) fn lets_all(&self, dir: &Inode) -> bool {
         let bits = dir.perm();
         match self.check {
-            Check::Flag => bits.exec_all_plain() && self.is_fast_enabled(),
+            Check::Flag => bits.exec_all_plain(),
             Check::ModeAndAcl => {
                 bits.mode() & 0o111 == 0o111
                     && bits.acl() == AclState::None
                     && dir.is_dir()
                     && !bits.casefold()
-                    && self.is_fast_enabled()
             }
             _ => false,
         }

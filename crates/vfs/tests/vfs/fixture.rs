@@ -10,7 +10,12 @@ pub(crate) fn volume() -> Session {
 }
 
 pub(crate) fn volume_with(limits: MemLimits, options: SuperOptions) -> Session {
-    let sb = SuperBlock::new(MemFs::new(limits), options).unwrap();
+    volume_on(MemFs::new(limits), options)
+}
+
+/// Makes the same volume on an empty file system.
+pub(crate) fn volume_on(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Session {
+    let sb = SuperBlock::new(fs, options).unwrap();
     let root = Session::new(&Namespace::new(sb), Cred::root());
     root.mkdir("/tmp", 0o777).unwrap();
     root.chmod("/tmp", 0o777, How::FOLLOW).unwrap();

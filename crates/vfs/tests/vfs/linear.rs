@@ -6,7 +6,6 @@
 
 mod model;
 mod op;
-mod restless;
 mod search;
 
 use std::collections::hash_map::RandomState;

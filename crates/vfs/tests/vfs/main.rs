@@ -8,6 +8,7 @@ mod names;
 mod open;
 mod perms;
 mod remembered;
+mod restless;
 mod stress;
 mod torture;
 mod tree;

@@ -3,7 +3,8 @@
 use extern4_vfs::setattr::SetTime;
 use extern4_vfs::*;
 
-use crate::fixture::{errno, get, put, sb, user, volume};
+use crate::fixture::{errno, get, put, sb, user, volume, volume_on};
+use crate::restless::Restless;
 
 const OWNER: u32 = 1;
 const GROUP: u32 = 50;
@@ -73,22 +74,30 @@ const ACLS: [Option<&str>; 4] = [
 
 #[test]
 fn every_mode_acl_and_caller_gets_what_the_manual_says() {
-    let root = volume();
-    root.chmod("/tmp", 0o755, How::FOLLOW).unwrap();
-    put(&root, "/tmp/f", b"");
-    root.mkdir("/tmp/d", 0o755).unwrap();
-    put(&root, "/tmp/d/inside", b"");
-    for path in ["/tmp/f", "/tmp/d"] {
-        root.chown(path, Some(OWNER), Some(GROUP), How::FOLLOW).unwrap();
+    let (root, careful) = (volume(), volume_on(Restless::with_fast_may_exec(false), SuperOptions::default()));
+    for root in [&root, &careful] {
+        root.chmod("/tmp", 0o755, How::FOLLOW).unwrap();
+        put(root, "/tmp/f", b"");
+        root.mkdir("/tmp/d", 0o755).unwrap();
+        put(root, "/tmp/d/inside", b"");
+        for path in ["/tmp/f", "/tmp/d"] {
+            root.chown(path, Some(OWNER), Some(GROUP), How::FOLLOW).unwrap();
+        }
     }
-    let sessions: Vec<Session> = creds().into_iter().map(|cred| root.with_cred(cred)).collect();
+    let sessions_of =
+        |root: &Session| -> Vec<_> { creds().into_iter().map(|cred| root.with_cred(cred)).collect() };
+    let (sessions, careful_sessions) = (sessions_of(&root), sessions_of(&careful));
     for text in ACLS {
         for (path, is_dir) in [("/tmp/f", false), ("/tmp/d", true)] {
             let acl = text.map(|text| text.parse::<Acl>().unwrap());
             let set = acl.clone().unwrap_or(Acl::from_mode(0o777));
-            root.set_acl(path, AclKind::Access, Some(set), How::FOLLOW).unwrap();
+            for root in [&root, &careful] {
+                root.set_acl(path, AclKind::Access, Some(set.clone()), How::FOLLOW).unwrap();
+            }
             for mode in 0..0o1000 {
-                root.chmod(path, mode, How::FOLLOW).unwrap();
+                for root in [&root, &careful] {
+                    root.chmod(path, mode, How::FOLLOW).unwrap();
+                }
                 let acl = root.acl(path, AclKind::Access, How::FOLLOW).unwrap();
                 assert_eq!(acl.is_some(), text.is_some());
                 for session in &sessions {
@@ -106,42 +115,21 @@ fn every_mode_acl_and_caller_gets_what_the_manual_says() {
                 }
                 if is_dir {
                     check_search(&sessions, mode, acl.as_deref());
+                    check_search(&careful_sessions, mode, acl.as_deref());
                 }
             }
         }
     }
+    let [fast, full] = [&root, &careful].map(|root| sb(root).stats());
+    assert!(fast.fast_searches > 0 && full.fast_searches == 0 && full.full_searches > 0);
 }
 
-/// The search check of a path walk agrees with `access`, with the permission word and without it.
+/// The search check of a path walk agrees with `access`.
 fn check_search(sessions: &[Session], mode: u16, acl: Option<&Acl>) {
     for session in sessions {
         let right = if model(session.cred(), mode, acl, true, 1) { Ok(()) } else { Err(Errno::EACCES) };
-        for fast in [true, false] {
-            sb(session).set_fast_search(fast);
-            let got = errno(session.stat("/tmp/d/inside", How::FOLLOW));
-            assert_eq!(got, right, "{mode:o} {acl:?} {:?} fast {fast}", session.cred());
-        }
-    }
-}
-
-/// The last call decides, however many threads have turned the switch at once before.
-#[test]
-fn the_fast_search_check_is_as_the_last_call_leaves_it() {
-    let root = volume();
-    let sb = &sb(&root);
-    std::thread::scope(|scope| {
-        for first in [false, true] {
-            scope.spawn(move || (0..20_000).for_each(|turn| sb.set_fast_search((turn % 2 == 0) == first)));
-        }
-    });
-    assert!(root.stat("/tmp", How::FOLLOW).is_ok());
-    for on in [true, false, true] {
-        sb.set_fast_search(on);
-        let before = sb.stats();
-        assert!(root.stat("/tmp", How::FOLLOW).is_ok());
-        let after = sb.stats();
-        let fast = after.fast_searches - before.fast_searches;
-        assert_eq!((fast, after.full_searches - before.full_searches), (u64::from(on), u64::from(!on)));
+        let got = errno(session.stat("/tmp/d/inside", How::FOLLOW));
+        assert_eq!(got, right, "{mode:o} {acl:?} {:?}", session.cred());
     }
 }
 

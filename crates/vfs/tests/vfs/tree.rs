@@ -17,6 +17,8 @@ pub(crate) struct TreeFs {
     pub(crate) reads: AtomicU64,
     /// Whether inodes have ACLs is to be asked for.
     pub(crate) asks_for_acls: AtomicBool,
+    /// Whether the permission word may answer search checks on file systems that are taken into use from now on.
+    pub(crate) fast_may_exec: AtomicBool,
 }
 
 struct Node {
@@ -34,6 +36,7 @@ impl TreeFs {
             lookups: 0.into(),
             reads: 0.into(),
             asks_for_acls: false.into(),
+            fast_may_exec: true.into(),
         };
         for &(path, what, mode, uid, gid) in table {
             let (dir, name) = path.rsplit_once('/').unwrap();
@@ -100,7 +103,7 @@ impl FileSystem for TreeFs {
             name_max: 255,
             read_only: true,
             acl: true,
-            fast_may_exec: true,
+            fast_may_exec: self.fast_may_exec.load(Ordering::Relaxed),
             casefold: false,
             bsd_groups: false,
         }

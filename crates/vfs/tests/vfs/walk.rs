@@ -308,14 +308,25 @@ fn a_miss_is_asked_for_once() {
     assert_eq!((stats.lookups, stats.inode_reads, stats.full_searches), (4, 4, 0));
     // One check a component, and more where a walk without a lock came to a name that was not cached yet.
     assert!(stats.fast_searches >= 8 * 50 * 6 && stats.rcu_walks >= 8 * 50 * 2);
-    let warm = sb.stats();
-    assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
-    sb.set_fast_search(false);
-    assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
-    let stats = sb.stats();
-    assert_eq!((stats.fast_searches - warm.fast_searches, stats.full_searches), (3, 3));
-    assert_eq!(stats.rcu_walks - warm.rcu_walks, 2);
-    assert_eq!((stats.walk_fallbacks, stats.walk_restarts), (warm.walk_fallbacks, 0));
+}
+
+/// A file system that adds checks of its own gets the full check in every directory, and no other walk.
+#[test]
+fn search_checks_are_fast_where_the_file_system_allows_it() {
+    for (fast, searches) in [(true, (3, 0)), (false, (0, 3))] {
+        let fs = tree();
+        fs.fast_may_exec.store(fast, Ordering::Relaxed);
+        let sb = SuperBlock::new(fs, SuperOptions::default()).unwrap();
+        let session = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
+        assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
+        let warm = sb.stats();
+        assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
+        let stats = sb.stats();
+        let counted = (stats.fast_searches - warm.fast_searches, stats.full_searches - warm.full_searches);
+        assert_eq!(counted, searches);
+        assert_eq!(stats.rcu_walks - warm.rcu_walks, 1);
+        assert_eq!((stats.walk_fallbacks, stats.walk_restarts), (warm.walk_fallbacks, 0));
+    }
 }
 
 #[test]

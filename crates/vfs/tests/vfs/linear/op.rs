@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use extern4_vfs::*;
 
-use super::restless::{Restless, RestlessHook};
 use crate::fixture::{sb, user};
+use crate::restless::{Restless, RestlessHook};
 
 /// Directories, and names in each: few, so that operations meet.
 pub(super) const DIRS: usize = 2;

@@ -1,4 +1,4 @@
-//! A file system in memory that lets other threads in before and after whatever it does.
+//! A file system in memory that lets other threads run before and after each of its operations.
 //!
 //! On few processors threads rarely meet inside an operation by themselves. Here they meet where the file system has
 //! changed something and the caches do not say so yet, and while permissions are being checked.
@@ -11,14 +11,20 @@ use std::thread;
 use extern4_vfs::*;
 
 /// [`MemFs`] with pauses.
-pub(super) struct Restless {
+pub(crate) struct Restless {
     inner: Arc<MemFs>,
     calls: AtomicU64,
+    fast_may_exec: bool,
 }
 
 impl Restless {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { inner: MemFs::new(MemLimits::default()), calls: AtomicU64::new(0) })
+    pub(crate) fn new() -> Arc<Self> {
+        Self::with_fast_may_exec(true)
+    }
+
+    /// A file system that lets the permission word answer search checks, or not.
+    pub(crate) fn with_fast_may_exec(fast_may_exec: bool) -> Arc<Self> {
+        Arc::new(Self { inner: MemFs::new(MemLimits::default()), calls: AtomicU64::new(0), fast_may_exec })
     }
 
     fn pausing<T>(&self, act: impl FnOnce(&MemFs) -> T) -> T {
@@ -38,7 +44,7 @@ fn pause(calls: &AtomicU64) {
 
 /// A hook that forbids nothing and lets other threads in.
 #[derive(Default)]
-pub(super) struct RestlessHook {
+pub(crate) struct RestlessHook {
     calls: AtomicU64,
 }
 
@@ -51,7 +57,7 @@ impl SecurityHook for RestlessHook {
 
 impl FileSystem for Restless {
     fn traits(&self) -> FsTraits {
-        self.inner.traits()
+        FsTraits { fast_may_exec: self.fast_may_exec, ..self.inner.traits() }
     }
 
     fn root_ino(&self) -> u64 {
