@@ -25,7 +25,7 @@
 //! - [`allocations`]: an allocator that counts, for benches.
 //! - [`opener`]: the process that opened something, which a forked child is not.
 //! - [`primitive`]: the one switch between real atomics, loom's, and those that note what they do.
-//! - `audit`, with the feature of that name: what an operation does to shared memory, for tests.
+//! - `audit`, with the feature of that name: the crate that records what an operation does to shared memory, for tests.
 //!
 //! Most `unsafe` of the workspace lives here, each with its reason. Every protocol is written down in its module,
 //! with the orderings that pair, and has a loom model in `tests/loom`; the epochs under [`rcu`] have theirs in
@@ -34,8 +34,6 @@
 pub mod allocations;
 pub mod anchor;
 pub mod asymmetric;
-#[cfg(all(feature = "audit", not(feature = "loom")))]
-pub mod audit;
 pub mod bravo;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
@@ -63,3 +61,6 @@ pub mod table;
 pub mod tally;
 mod thread_number;
 pub mod thread_slots;
+
+#[cfg(feature = "audit")]
+pub use extern4_audit as audit;

@@ -35,7 +35,7 @@ pub(crate) use loom as scheduled;
 pub(crate) use shuttle as scheduled;
 
 #[cfg(all(feature = "audit", not(feature = "loom")))]
-pub use crate::audit::{
+pub use extern4_audit::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence},
     lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };

@@ -116,7 +116,7 @@ fn threads_with_high_numbers_share_nothing_either() {
     // Other tests give low numbers back meanwhile.
     while lowest.load(Ordering::Relaxed) < 64 {
         lowest.store(usize::MAX, Ordering::Relaxed);
-        let [one, other] = among_sleepers(512, || (), || side_by_side(act, act));
+        let [one, other] = among_sleepers(512, || _ = thread_number(), || side_by_side(act, act));
         for footprint in [&one, &other] {
             assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{footprint:?}");
         }

@@ -4,6 +4,8 @@
 //! SIGTRAP: the handler looks at the instruction that comes next. Nothing is left out, be it in this workspace, in the
 //! standard library or in the C library; a system call is one instruction.
 
+#![allow(unsafe_code)]
+
 /// What `act` returns, and how many locked instructions it executed on this thread: those with the prefix, and
 /// exchanges with memory, which need none. `None` where there is no way to tell, and `act` has not run then.
 pub fn locked_instructions<R>(act: impl FnOnce() -> R) -> Option<(R, u64)> {

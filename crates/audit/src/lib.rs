@@ -1,30 +1,31 @@
-//! What an operation does to shared memory, as a test may ask: which cache lines it loads, stores to and changes by
-//! locked instructions.
+//! Atomics and locks that record each access, so that a test can tell which cache lines an operation loads, stores to and
+//! changes by locked instructions.
 //!
-//! With the feature `audit`, the atomics and the mutex of [`crate::primitive`] are the standard library's with a note
-//! in front: where [`record`] runs on the thread, every access is noted with its cache line. Two operations whose
-//! footprints have no [`conflicts`] can run on two CPUs without one ever waiting for a line that the other has changed;
-//! that can be shown on a machine with any number of CPUs, because nothing is timed.
+//! [`atomic`] and [`lock`] are the standard library's types, and record each access with its cache line while [`record`]
+//! runs on the thread. `extern4-sync` takes its primitives from here if its feature `audit` is set. Two operations whose
+//! footprints have no [`conflicts`] run on two CPUs without waiting for a line that the other one changed. Nothing is
+//! timed, so the number of CPUs does not matter.
 //!
-//! What is noted and what is not:
-//! 1. Atomics and locks of [`crate::primitive`], in order and with the place in the source ([`Access`]); the unlocking of a lock is
-//!    counted as one with its locking. Locks that do not come from there are noted by who takes them ([`note_lock`]).
-//! 2. Not plain loads, as of a name or a pointer inside a box. They conflict with plain stores only, and those need
-//!    exclusive access, so that nobody else has the line at that time; or they share a line with an atomic that is
-//!    stored to, which is why the tests also look at which lines an operation stores to. A warm one has two: the
-//!    thread's record of its pin and its slot of a tally, each alone on its lines by its alignment.
-//! 3. Not the counts of [`std::sync::Arc`], nor [`std::sync::OnceLock`]. The first are locked instructions, which
-//!    [`locked_instructions`] counts wherever they come from: it reads the instructions that the CPU executes.
+//! The record holds:
+//! 1. Accesses to these atomics and locks, in order and with their place in the source ([`Access`]). Unlocking counts as
+//!    one access with locking. The caller records other locks by [`note_lock`].
+//! 2. No plain loads, as of a name or a pointer inside a box. They conflict with plain stores only. Those need exclusive
+//!    access, or share a line with an atomic that is stored to; so tests also check which lines an operation stores to.
+//!    A warm operation stores to two: the thread's record of its pin and its slot of a tally, each alone on its lines.
+//! 3. No counts of [`std::sync::Arc`], and no [`std::sync::OnceLock`]. The counts are locked instructions, and
+//!    [`locked_instructions`] reads each instruction that the CPU executes.
 //!
 //! Not for production: each access costs a look at a thread local.
+
+#![deny(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::Location;
 
-pub(crate) mod atomic;
-pub(crate) mod lock;
+pub mod atomic;
+pub mod lock;
 mod pair;
 mod step;
 
@@ -116,7 +117,7 @@ pub struct Conflict {
 }
 
 impl Footprint {
-    /// What `trace` did.
+    /// Sums up `trace`.
     fn of(trace: Vec<Access>, full_fences: u64) -> Self {
         let mut lines = BTreeMap::<Line, Uses>::new();
         for access in &trace {
@@ -227,7 +228,7 @@ pub fn record<R>(act: impl FnOnce() -> R) -> (R, Footprint) {
     (result, Footprint::of(SO_FAR.take(), FULL_FENCES.get()))
 }
 
-/// Notes that a lock which is not of [`crate::primitive`] is taken: a locked instruction on the line where it stands.
+/// Notes that a lock which is not of this crate is taken: a locked instruction on the line where it stands.
 #[track_caller]
 pub fn note_lock<T: ?Sized>(lock: &T) {
     note(lock, Kind::Rmw);

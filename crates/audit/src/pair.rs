@@ -4,7 +4,6 @@ use std::sync::Barrier;
 use std::sync::mpsc::channel;
 
 use super::{Footprint, record};
-use crate::thread_slots::thread_number;
 
 /// Calls before the one that is recorded: they take what a thread takes once, and make everything warm.
 const WARM_UP: usize = 3;
@@ -31,14 +30,15 @@ pub fn side_by_side(one: impl Fn(), other: impl Fn() + Send) -> [Footprint; 2] {
     })
 }
 
-/// Calls `act` on a new thread while `count` others sleep that have each called `start`. All have taken a number before, so
-/// `act` and the threads that it starts have higher ones, unless threads of other tests have given back theirs.
+/// Calls `act` on a new thread while `count` other threads sleep that have each called `start`.
+///
+/// Where `start` takes a thread's number, `act` and the threads that it starts have higher numbers, unless threads of
+/// other tests gave back theirs.
 pub fn among_sleepers<R: Send>(count: usize, start: impl Fn() + Sync, act: impl FnOnce() -> R + Send) -> R {
     let (ready, end) = (Barrier::new(count + 1), Barrier::new(count + 1));
     std::thread::scope(|scope| {
         for _ in 0..count {
             scope.spawn(|| {
-                thread_number();
                 start();
                 ready.wait();
                 end.wait();
