@@ -8,13 +8,22 @@ use extern4::Cred;
 use crate::app::{App, Opening};
 use crate::cmd;
 
-const PLACES: &str = "\
+/// Where the guide is.
+pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guide/index.md");
+
+const PLACES: &str = concat!(
+    "\
 A place in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2 \
 and IMAGE@1M:/PATH in the volume that starts 1 MiB into the image. Where an image's own name holds ':', '#' or '@', \
 the longest name that exists is taken.
 
 Exit codes: 0 everything succeeded; 1 something failed; 2 wrong usage; 3 not an ext2, ext3 or ext4 volume, or one \
-with a feature that cannot be read, or not be written; 4 the volume is corrupt. The highest counts.";
+with a feature that cannot be read, or not be written; 4 the volume is corrupt. The highest counts.
+
+Guide: ",
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/main/docs/guide/index.md"
+);
 
 /// Look into ext2, ext3 and ext4 images and devices, and change them, without mounting them.
 #[derive(Parser)]

@@ -52,3 +52,8 @@ pub use file::File;
 pub use metadata::{Metadata, system_time};
 pub use session::Session;
 pub use volume::{OpenOptions, Stats, Volume};
+
+/// The guide's page about the library, so that its examples are compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+struct Guide;

@@ -1,11 +1,12 @@
 //! `extern4 man`: manual pages, made from the same text as `--help`.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
 
 use crate::app::{App, host_reason};
+use crate::args::GUIDE;
 use crate::status::Status;
 
 #[derive(clap::Args)]
@@ -18,13 +19,28 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut command = crate::args::Args::command();
     command.build();
     let Some(dir) = &args.dir else {
-        let mut page = Vec::new();
-        clap_mangen::Man::new(command).render(&mut page)?;
-        return io::stdout().write_all(&page);
+        return io::stdout().write_all(&page(command)?);
     };
-    let written = std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command, dir));
+    let written = std::fs::create_dir_all(dir).and_then(|()| write_pages(command, dir));
     if let Err(error) = written {
         app.fail(Status::Failed, format_args!("{}: {}", dir.display(), host_reason(&error)));
     }
     Ok(())
+}
+
+/// Writes the page of a command and those of its subcommands.
+fn write_pages(command: clap::Command, dir: &Path) -> io::Result<()> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        write_pages(subcommand.clone(), dir)?;
+    }
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+    std::fs::write(dir.join(format!("{name}.1")), page(command)?)
+}
+
+/// A page, which ends with the address of the guide.
+fn page(command: clap::Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    writeln!(page, ".SH \"SEE ALSO\"\n{GUIDE}")?;
+    Ok(page)
 }
