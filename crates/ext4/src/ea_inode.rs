@@ -17,7 +17,6 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags};
 use extern4_disk::time::Timestamp;
 use extern4_disk::xattr::{VALUE_SIZE_MAX, hash};
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_sync::mbcache::Candidate;
 use extern4_vfs::Errno;
 
 use crate::change::Change;
@@ -26,6 +25,7 @@ use crate::error::Result;
 use crate::group::to_usize;
 use crate::inode::InodeInfo;
 use crate::map::RunKind;
+use crate::mbcache::Candidate;
 use crate::mount::Ext4;
 use crate::sharing::Count;
 

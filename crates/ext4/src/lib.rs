@@ -60,7 +60,7 @@ mod link;
 mod loss;
 pub mod map;
 mod map_change;
-mod mbcache;
+pub mod mbcache;
 mod mmp;
 mod mount;
 mod namei;
@@ -96,7 +96,7 @@ pub use extern4_jbd2::Stats as JournalStats;
 pub use loss::OnLoss;
 pub use map::{Run, RunKind};
 #[cfg(feature = "lab")]
-pub use mbcache::BlockCache;
+pub use mbcache::blocks::BlockCache;
 pub use mount::{Ext4, OpenOptions};
 pub use sharing::SharingStats;
 pub use superblock::Backup;

@@ -1,133 +1,443 @@
-//! Where attribute blocks are, by the hash of what they hold: [`MbCache`] as `attr_block` uses it.
+//! A cache of where contents are found by their hash: hash to the number of a block, or of an inode, that holds such contents.
 //!
-//! With the feature `lab` a volume can have another cache in its place, so that both are measured with all else that it takes to
-//! set an attribute.
+//! What it says is a hint. The caller compares the contents, and decides by other means ([`extern4_sync::shares`]) whether what he
+//! found can still be shared. So nothing that is found is counted, pinned or waited for, and an entry may be lost at any time. Kept up by
+//! the caller is one rule: who gives a number up [removes](MbCache::remove) its entry first, and who inserts one holds on to what
+//! the number stands for meanwhile. Then what [`Candidate::is_in`] says was in had not been given up when it looked.
+//!
+//! # Memory
+//! ```text
+//! bucket, one cache line: | marks | entry | entry | ... | entry |
+//! entry, 8 bytes:         | the rest of the hash | number |
+//! ```
+//!
+//! The hash is mixed by a bijection. Its lower bits are the bucket, as many of them as there are buckets for; those above the first
+//! few stand in the entry, so that an entry tells the whole hash wherever it is.
+//!
+//! A cache begins with as many buckets as a CPU keeps near, and has four times as many in use when there is an entry for every fourth:
+//! where there are more, nobody can foretell in which slot one is. When there is one for every 64th, it has a fourth of them in use,
+//! for lines that are far away are dear. Those in use are the first ones of one allocation, of which no system memory is used before
+//! it is touched.
+//!
+//! # Protocol
+//! An entry is one word. It is put in and taken out whole, by a compare-and-swap; who succeeds counts it. Inserting claims the
+//! bucket, so that of two who insert the same, one finds it there: a pair of hash and number is never in twice. Who finds the
+//! bucket claimed gives up, for it is a cache. Lookups ask for no claim, nor do removals, unless something is moved. Marks are bits
+//! of one word, and are only changed by atomic *or* and *and*, so that none is lost but that of an entry that is being put in.
+//!
+//! # Resizing
+//! One thread says in a word, the state, that it moves entries from so many buckets to so many others; when it is done, that these
+//! are in use. A bucket of the smaller number and those of the larger that have its entries are a group. Of each group it
+//!
+//! 1. claims the bucket of the smaller number, then another of the group, one after the other,
+//! 2. takes each entry that is to move out of the one, and puts it into the other; if it is out already, somebody has removed it,
+//! 3. gives the claims back.
+//!
+//! So an entry is never in twice, also while it is moved. Until all are, an entry that has been moved may be found by nobody, which a
+//! cache may do. What has to be shown is that nothing is put where it is not looked for, and that who removes an entry that is in removes it:
+//!
+//! - Who inserts looks at the state before and, when he has the claim, again: he goes on only if nothing is moved, and nothing was between. The
+//!   mover has said that it moves before it claims any bucket. If its claim on this one comes later, it finds what has been put in. If
+//!   it came before, who inserts has acquired what the mover released with it, and sees that the state is another.
+//! - Who removes an entry, and does not find it where it belongs by the state, looks at the state again. If he has seen that it was taken out
+//!   to be moved, he sees that the state is another (he has acquired what the mover released when it took it out). Then he
+//!   claims the bucket of the smaller number, so that nothing in the group is being moved, and looks in both; again, until the state was the
+//!   same before and after.
+//!
+//! There is no thread that works behind the callers' backs: nothing to stop, and nothing to outlive the cache.
 
-use extern4_disk::xattr::REFCOUNT_MAX;
-use extern4_sync::mbcache::{MbCache, MbCacheStats};
-use extern4_sync::shares::Left;
+pub(crate) mod blocks;
+mod bucket;
 
-use crate::error::Result;
-use crate::mount::OpenOptions;
+use std::fmt;
 
-/// Attribute blocks that can be found.
-pub(crate) struct Blocks {
-    cache: MbCache,
-    #[cfg(feature = "lab")]
-    instead: Option<std::sync::Arc<dyn BlockCache>>,
+use extern4_sync::percpu::Line;
+use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering, zeroes};
+use extern4_sync::tally::Tally;
+
+use bucket::{Bucket, SLOTS, WORDS};
+
+/// So many others are there when one entry in forty is put in, with an entry for every fourth bucket.
+const CROWD: u32 = 2;
+
+/// An odd number, so that multiplying by it is a bijection.
+const MIX: u32 = 0x9e37_79b1;
+
+/// So many times as many buckets are in use at the next size, as a power of two.
+const STEP: u32 = 2;
+/// It may grow with an entry for so many buckets, and shrinks with one for so many.
+const GROW: u64 = 4;
+const SHRINK: u64 = 64;
+
+/// A cache of numbers by hash.
+pub struct MbCache {
+    words: Box<[AtomicU64]>,
+    /// The word that buckets are counted from: where a cache line starts.
+    start: usize,
+    /// There are 2^from buckets in use at least, and 2^to at most.
+    from: u32,
+    to: u32,
+    /// A [`State`].
+    state: AtomicU32,
+    /// Entries that were put into a bucket with many others, since somebody has looked how many there are.
+    crowded: Line<AtomicU32>,
+    /// Entries put in, taken out, and given up for others; inserts that met another.
+    counts: Tally<4>,
 }
 
-/// A cache that can stand in the place of the one in production.
+/// Buckets in use, as a power of two; how many there are to be, where entries are being moved; and how often that began or ended.
 ///
-/// Of the numbers in it the same holds: who inserts one holds on to the block, and who gives a block up takes its number out first.
-#[cfg(feature = "lab")]
-pub trait BlockCache: Send + Sync + std::fmt::Debug {
-    /// Has blocks with this hash joined, one after the other, until one is: that one. `join` is told how to find out whether the block's
-    /// number is in the cache still.
-    fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64>;
+/// ```text
+/// | 20 bits times | 6 bits to be | 6 bits in use |
+/// ```
+/// A state comes again after 2^20 changes: who has looked would have to stand still meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State(u32);
 
-    /// A block has been written, and can be found from now on.
-    fn insert(&self, hash: u32, block: u64);
-
-    /// A block is about to be changed.
-    fn remove(&self, hash: u32, block: u64);
-
-    /// An inode leaves a block, by `leave`: true if it was the last, and then nobody finds the block any more.
-    fn leave(&self, hash: u32, block: u64, leave: &mut dyn FnMut() -> bool);
-
-    /// So many inodes have a block as may have it, or not any more.
-    fn set_full(&self, hash: u32, block: u64, full: bool);
-}
-
-impl Blocks {
-    /// A cache that no block can be found by yet.
-    #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
-    pub(crate) fn new(options: &OpenOptions) -> Self {
-        Self {
-            cache: MbCache::sized(MbCache::BITS_NEAR, MbCache::BITS_FAR),
-            #[cfg(feature = "lab")]
-            instead: options.block_cache.clone(),
-        }
+impl State {
+    fn of(bits: u32) -> Self {
+        Self(bits | bits << 6)
     }
 
-    /// Has blocks with this hash joined until one is. None is looked at for ever, whatever becomes of it meanwhile. `join` is told how to
-    /// find out whether the block can be found still.
-    pub(crate) fn find(
-        &self,
-        hash: u32,
-        mut join: impl FnMut(u64, &dyn Fn() -> bool) -> bool,
-    ) -> Option<u64> {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
-            return instead.find(hash, &mut join);
-        }
-        let mut found = self.cache.candidates(hash);
-        let joined = found.find(|found| join(found.number(), &|| found.is_in()))?;
-        joined.touch();
-        Some(joined.number())
+    #[inline]
+    fn bits(self) -> u32 {
+        self.0 & 63
     }
 
-    /// Makes it possible to find a block that whoever calls holds on to.
-    pub(crate) fn insert(&self, hash: u32, block: u64) {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
-            return instead.insert(hash, block);
-        }
-        self.cache.insert(hash, block);
+    fn next_bits(self) -> u32 {
+        self.0 >> 6 & 63
     }
 
-    /// Makes it impossible to find a block, before it is changed.
-    pub(crate) fn remove(&self, hash: u32, block: u64) {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
-            return instead.remove(hash, block);
-        }
-        self.cache.remove(hash, block);
+    #[inline]
+    fn is_moving(self) -> bool {
+        self.bits() != self.next_bits()
     }
 
-    /// Has a block left by `leave`, and sees to it that nobody finds it any more if nobody has it then.
-    pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
-        let left = self.leave_by(hash, block, leave)?;
-        self.note_left(hash, block, left);
-        Ok(left)
-    }
-
-    /// A block that so many had as may has been left: one may join them again.
-    pub(crate) fn note_left(&self, hash: u32, block: u64, left: Left) {
-        if matches!(left, Left::Others(others) if others + 1 == REFCOUNT_MAX) {
-            self.set_full(hash, block, false);
-        }
-    }
-
-    /// The same, but for a block that so many had as may.
-    fn leave_by(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
-            let (mut leave, mut left) = (Some(leave), None);
-            instead.leave(hash, block, &mut || {
-                let leave = leave.take().expect("a block is left once");
-                matches!(left.insert(leave()), Ok(Left::Last))
-            });
-            return left.expect("a block is left");
-        }
-        let left = leave()?;
-        if left == Left::Last {
-            self.cache.remove(hash, block);
-        }
-        Ok(left)
-    }
-
-    /// Notes whether so many inodes have a block as may have it, so that it is not looked at in vain.
-    pub(crate) fn set_full(&self, hash: u32, block: u64, full: bool) {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
-            return instead.set_full(hash, block, full);
-        }
-        self.cache.set_full(hash, block, full);
-    }
-
-    /// What the cache of production has done.
-    pub(crate) fn stats(&self) -> MbCacheStats {
-        self.cache.stats()
+    /// The state that comes after this.
+    fn then(self, bits: u32, next_bits: u32) -> Self {
+        Self((self.0 >> 12).wrapping_add(1) << 12 | next_bits << 6 | bits)
     }
 }
+
+/// What came of [`MbCache::insert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// It is in.
+    Yes,
+    /// It was in already.
+    Present,
+    /// It is not in, for somebody else is inserting beside it, or the number is 0 or too large for an entry.
+    No,
+}
+
+/// Counts since the cache was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MbCacheStats {
+    /// Entries in it.
+    pub entries: u64,
+    /// Entries that it has room for now.
+    pub capacity: u64,
+    /// Bytes of the buckets in use.
+    pub bytes: u64,
+    /// Entries put in.
+    pub inserted: u64,
+    /// Entries taken out because what they led to was given up.
+    pub removed: u64,
+    /// Entries given up to make room.
+    pub evicted: u64,
+    /// Entries not put in, because somebody was inserting beside them.
+    pub busy: u64,
+}
+
+impl MbCache {
+    /// Buckets, as a power of two, of 4 MiB, which have room for 458,752 entries.
+    pub const BITS_FAR: u32 = 16;
+    /// The same of 64 KiB, which a CPU keeps near. Who begins with so many can keep numbers of 42 bits: those of blocks of 1 KiB up to 4 PiB.
+    pub const BITS_NEAR: u32 = 10;
+
+    /// An empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of up to 32 + `bits` bits.
+    pub fn new(bits: u32) -> Self {
+        Self::sized(bits, bits)
+    }
+
+    /// One that has 2^`from` to 2^`to` buckets in use, at most 2^24, by how much there is to be found. It keeps numbers of up to
+    /// 32 + `from` bits.
+    pub fn sized(from: u32, to: u32) -> Self {
+        let to = to.min(24);
+        let from = from.min(to);
+        let words = zeroes((WORDS << to) + WORDS);
+        let start = words.as_ptr().align_offset(WORDS * size_of::<u64>());
+        // Wherever it starts: a line is only faster.
+        let start = if start < WORDS { start } else { 0 };
+        let state = AtomicU32::new(State::of(from).0);
+        Self { words, start, from, to, state, crowded: Line(AtomicU32::new(0)), counts: Tally::new() }
+    }
+
+    /// Puts a number in, for the contents with that hash.
+    pub fn insert(&self, hash: u32, number: u64) -> Inserted {
+        let (state, Some(entry)) = (self.state(), self.entry(hash, number)) else { return Inserted::No };
+        let bucket = self.bucket(hash, state.bits());
+        if bucket.find(entry).is_some() {
+            return Inserted::Present;
+        }
+        let claim = if state.is_moving() { None } else { bucket.claim() };
+        // Nothing is moved from or to it from now on: see "Resizing".
+        let Some(mut claim) = claim.filter(|_| self.state() == state) else {
+            self.counts.add([0, 0, 0, 1]);
+            return Inserted::No;
+        };
+        // Nobody else inserts now.
+        if bucket.find(entry).is_some() {
+            return Inserted::Present;
+        }
+        let put = claim.put(entry);
+        drop(claim);
+        self.counts.add([1, 0, u64::from(put.takes_place), 0]);
+        match put.others {
+            0 => self.note_sparse(entry, state),
+            CROWD.. => self.note_crowded(state),
+            _ => {}
+        }
+        Inserted::Yes
+    }
+
+    /// Takes an entry out; true if it was in.
+    pub fn remove(&self, hash: u32, number: u64) -> bool {
+        let (state, Some(entry)) = (self.state(), self.entry(hash, number)) else { return false };
+        let mut taken = self.bucket(hash, state.bits()).remove(entry);
+        if !taken && (state.is_moving() || self.state() != state) {
+            taken = self.remove_moved(hash, entry);
+        }
+        // Only who takes it out counts it.
+        self.counts.add([0, u64::from(taken), 0, 0]);
+        taken
+    }
+
+    /// The entries for a hash that are not marked full, as they are when it is their turn: at most as many as a bucket has room for. One that
+    /// is taken out and put in elsewhere meanwhile may come twice.
+    #[inline]
+    pub fn candidates(&self, hash: u32) -> Candidates<'_> {
+        let (bucket, rest) = (self.bucket(hash, self.state().bits()), self.rest(hash));
+        let (number_mask, full) = (self.number_mask(), bucket.full());
+        Candidates { bucket, rest, number_mask, full, slot: 0 }
+    }
+
+    /// Notes whether what an entry leads to is shared by as many as may share it, so that it is not looked at in vain.
+    pub fn set_full(&self, hash: u32, number: u64, full: bool) {
+        let Some(entry) = self.entry(hash, number) else { return };
+        self.bucket(hash, self.state().bits()).set_full(entry, full);
+    }
+
+    /// Counts since the cache was made.
+    pub fn stats(&self) -> MbCacheStats {
+        let [inserted, removed, evicted, busy] = self.counts.sum();
+        let bits = self.state().bits();
+        MbCacheStats {
+            // Others may be counting.
+            entries: inserted.saturating_sub(removed).saturating_sub(evicted),
+            capacity: (SLOTS as u64) << bits,
+            bytes: ((WORDS * size_of::<u64>()) as u64) << bits,
+            inserted,
+            removed,
+            evicted,
+            busy,
+        }
+    }
+
+    #[inline]
+    fn state(&self) -> State {
+        // Acquire: pairs with the Release of who has moved everything.
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    fn number_mask(&self) -> u64 {
+        (1 << (32 + self.from)) - 1
+    }
+
+    /// What an entry has of the hash, where it stands in it: all but the bits of a bucket when the fewest are in use.
+    #[inline]
+    fn rest(&self, hash: u32) -> u64 {
+        u64::from(mix(hash) >> self.from) << (32 + self.from)
+    }
+
+    /// The entry for a number, if there can be one.
+    fn entry(&self, hash: u32, number: u64) -> Option<u64> {
+        let fits = number != 0 && number <= self.number_mask();
+        fits.then(|| self.rest(hash) | number)
+    }
+
+    /// The bucket of a hash where 2^`bits` are in use.
+    #[inline]
+    fn bucket(&self, hash: u32, bits: u32) -> Bucket<'_> {
+        // OK: at most 24 bits.
+        self.bucket_at((mix(hash) & ((1 << bits) - 1)) as usize)
+    }
+
+    #[inline]
+    fn bucket_at(&self, index: usize) -> Bucket<'_> {
+        Bucket::of(&self.words[self.start..][index * WORDS..][..WORDS])
+    }
+
+    /// Takes an entry out that is moved, or has been since somebody looked; true if it was in.
+    #[cold]
+    fn remove_moved(&self, hash: u32, entry: u64) -> bool {
+        loop {
+            let state = self.state();
+            let (bits, next) = (state.bits(), state.next_bits());
+            let [fewer, more] = [bits.min(next), bits.max(next)].map(|bits| self.bucket(hash, bits));
+            let claim = fewer.wait_for_claim();
+            let taken = fewer.remove(entry) || more.remove(entry);
+            drop(claim);
+            if taken || self.state() == state {
+                return taken;
+            }
+        }
+    }
+
+    /// There are many entries in a bucket. It may be chance, or there may be as many in all.
+    #[cold]
+    fn note_crowded(&self, state: State) {
+        let buckets = 1 << state.bits();
+        if state.bits() == self.to {
+            return;
+        }
+        // Relaxed, both: it says when to look, and nothing else.
+        if self.crowded.0.fetch_add(1, Ordering::Relaxed) < buckets / 64 {
+            return;
+        }
+        self.crowded.0.store(0, Ordering::Relaxed);
+        if self.stats().entries > u64::from(buckets) / GROW {
+            self.resize(state, self.to.min(state.bits() + STEP));
+        }
+    }
+
+    /// An entry is alone in its bucket. Now and then it is asked how many there are in all.
+    #[inline]
+    fn note_sparse(&self, entry: u64, state: State) {
+        // OK: any bits will do, for those looked at depend on all that are left.
+        let is_one_in_64 = mix((entry ^ entry >> 32) as u32) & 63 == 0;
+        if is_one_in_64 && state.bits() > self.from && self.stats().entries < (1 << state.bits()) / SHRINK {
+            self.resize(state, self.from.max(state.bits().saturating_sub(STEP)));
+        }
+    }
+
+    /// Has so many buckets in use from now on, for models.
+    #[cfg(feature = "loom")]
+    pub fn resize_to(&self, bits: u32) {
+        let state = self.state();
+        if !state.is_moving() && state.bits() != bits {
+            self.resize(state, bits);
+        }
+    }
+
+    /// Has 2^`bits` buckets in use from now on, unless somebody does something of the kind already.
+    fn resize(&self, state: State, bits: u32) {
+        debug_assert!(!state.is_moving() && state.bits() != bits, "{state:?} {bits}");
+        let moving = state.then(state.bits(), bits);
+        // Relaxed: who has loaded `state` has acquired what the mover before released, and whoever acquires what is released after this sees that
+        // something is moved. If it fails, somebody else moves, or has.
+        let begin = self.state.compare_exchange(state.0, moving.0, Ordering::Relaxed, Ordering::Relaxed);
+        if begin.is_err() {
+            return;
+        }
+        let [fewer, more] = [state.bits().min(bits), state.bits().max(bits)];
+        let gone = (1 << fewer..1 << more).map(|index| self.move_bucket(index, fewer, more, bits)).sum();
+        self.counts.add([0, 0, gone, 0]);
+        // Release: pairs with the Acquire of who uses it.
+        self.state.store(moving.then(bits, bits).0, Ordering::Release);
+    }
+
+    /// Moves entries between a bucket of the larger number and the one of its group of the smaller number. So many are given up.
+    fn move_bucket(&self, index: usize, fewer: u32, more: u32, bits: u32) -> u64 {
+        let (small, large) = (index & ((1 << fewer) - 1), index);
+        let [small_bucket, large_bucket] = [small, large].map(|index| self.bucket_at(index));
+        let (mut small_claim, mut large_claim) =
+            (small_bucket.wait_for_claim(), large_bucket.wait_for_claim());
+        match bits == more {
+            true => small_claim.give_to(&mut large_claim, |entry| self.index_of(small, entry, more) == large),
+            false => large_claim.give_to(&mut small_claim, |_| true),
+        }
+    }
+
+    /// The bucket of an entry where 2^`bits` are in use. It is in one with number `index` of fewer.
+    fn index_of(&self, index: usize, entry: u64, bits: u32) -> usize {
+        // OK: the rest has at most 32 bits.
+        let mixed = ((entry >> (32 + self.from)) as usize) << self.from | index & ((1 << self.from) - 1);
+        mixed & ((1 << bits) - 1)
+    }
+}
+
+impl fmt::Debug for MbCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MbCache").field("state", &self.state()).field("stats", &self.stats()).finish()
+    }
+}
+
+/// A bijection that spreads hashes of which only a part differs: of a product the upper bits depend on all, and the byte that does so most
+/// comes to where a bucket is told from. Whoever looks something up waits for it, so there is no more to it.
+#[inline]
+fn mix(hash: u32) -> u32 {
+    hash.wrapping_mul(MIX).swap_bytes()
+}
+
+/// Entries for a hash: what [`MbCache::candidates`] goes through.
+#[derive(Debug)]
+pub struct Candidates<'c> {
+    bucket: Bucket<'c>,
+    rest: u64,
+    number_mask: u64,
+    full: u64,
+    slot: usize,
+}
+
+/// An entry as it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'c> {
+    bucket: Bucket<'c>,
+    slot: usize,
+    entry: u64,
+    number: u64,
+}
+
+impl<'c> Iterator for Candidates<'c> {
+    type Item = Candidate<'c>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Candidate<'c>> {
+        loop {
+            let (bucket, slot) = (self.bucket, self.slot);
+            let entry = bucket.entry(slot)?;
+            self.slot += 1;
+            // Its hash before all else: whether a slot is empty is what a CPU would have to guess.
+            if entry & !self.number_mask != self.rest {
+                continue;
+            }
+            let number = entry & self.number_mask;
+            if number != 0 && self.full >> slot & 1 == 0 {
+                return Some(Candidate { bucket, slot, entry, number });
+            }
+        }
+    }
+}
+
+impl Candidate<'_> {
+    /// The number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it is in, where it was found.
+    #[inline]
+    pub fn is_in(&self) -> bool {
+        self.bucket.entry(self.slot) == Some(self.entry)
+    }
+
+    /// Notes that it was of use.
+    #[inline]
+    pub fn touch(&self) {
+        self.bucket.touch(self.slot, self.entry);
+    }
+}
+
+#[cfg(test)]
+mod tests;

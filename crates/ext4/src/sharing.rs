@@ -1,6 +1,6 @@
 //! What is known of attribute blocks and values that inodes share, or could share.
 //!
-//! A block, or an EA inode, is found by the hash of its contents through a cache of hints ([`extern4_sync::mbcache`]). An entry
+//! A block, or an EA inode, is found by the hash of its contents through a cache of hints ([`crate::mbcache`]). An entry
 //! is made by who holds on to the block, for an inode of his has it and its attributes cannot change meanwhile
 //! ([`crate::node`]); it is taken out before the block is given up. Who may join those who have a block, and who is the last, is
 //! decided by one word in its buffer ([`extern4_sync::shares`]), as `attr_block` says. EA inodes are few and large: their counts
@@ -11,11 +11,11 @@ use std::sync::PoisonError;
 use extern4_disk::feature::Incompat;
 use extern4_disk::journal::Tid;
 use extern4_disk::superblock::Superblock;
-use extern4_sync::mbcache::{MbCache, MbCacheStats};
 use extern4_sync::primitive::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
 use extern4_sync::tally::Tally;
 
-use crate::mbcache::Blocks;
+use crate::mbcache::blocks::Blocks;
+use crate::mbcache::{MbCache, MbCacheStats};
 use crate::mount::Ext4;
 
 /// Locks for counts of EA inodes.

@@ -23,7 +23,7 @@ use crate::create::now_seconds;
 use crate::data_journal::Journaling;
 use crate::error::{Error, Result, Unsupported};
 use crate::loss::Losses;
-use crate::mbcache::Blocks;
+use crate::mbcache::blocks::Blocks;
 use crate::mount::{Ext4, OpenOptions, READABLE};
 use crate::orphan::Orphans;
 use crate::quota::Quotas;

@@ -1,7 +1,7 @@
 //! Shared attributes: a block that holds what a file is to have for attributes is found by its hash.
 //!
 //! Before and Seed are made here, after the mbcache of Linux up to 4.5 and the one that took its place. New is the cache of
-//! `extern4-sync`, with the word by which blocks are joined and left, as `extern4-ext4` uses both. What is measured is an attribute of
+//! `extern4-ext4`, with the word by which it joins and leaves blocks. What is measured is an attribute of
 //! a file being set, as far as the cache is concerned: there is no journal, and what a block holds is one number. Then the same
 //! through `setxattr`.
 
@@ -170,7 +170,7 @@ const SIDES: &[&str] = &[
     "entries in 1,024 chains by hash, a lock each, and on one list under one lock, which who adds or removes an entry takes; they count \
      their users, and a mark says that they were of use. At most 16,384 before who adds one gives a sixteenth up, which a thread of the \
      kernel does there. It has what was mended later: marks are changed whole, and what may not be joined is passed over.",
-    "`MbCache` and `Shares` of `extern4-sync` in production, in the order in which `extern4-ext4` calls them.",
+    "`MbCache` of `extern4-ext4` and `Shares` of `extern4-sync`, called in the order of production.",
 ];
 
 const NOTES: &[(&str, &str)] = &[

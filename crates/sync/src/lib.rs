@@ -6,7 +6,6 @@
 //! - [`shared`]: counted references whose values RCU readers may look at.
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: a hash table of shared values whose lookups take no lock.
-//! - [`mbcache`]: a bounded cache of numbers by hash, for contents that are to be found again.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
 //! - [`serial`]: numbers that are each given out once, without writing what others use.
 //! - [`tally`]: counters that each thread adds to alone.
@@ -29,7 +28,8 @@
 //!
 //! Most `unsafe` of the workspace lives here, each with its reason. Every protocol is written down in its module,
 //! with the orderings that pair, and has a loom model in `tests/loom`; the epochs under [`rcu`] have theirs in
-//! `src/epoch/tests.rs`.
+//! `src/epoch/tests.rs`, and [`shares`] has more in `crates/ext4/tests/models.rs`, with the cache that leads to
+//! shared blocks.
 
 pub mod allocations;
 pub mod anchor;
@@ -42,7 +42,6 @@ pub mod holders;
 pub mod learned;
 pub mod lglock;
 pub mod lock_order;
-pub mod mbcache;
 #[cfg(feature = "loom")]
 pub mod model;
 pub mod opener;

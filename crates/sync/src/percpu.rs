@@ -21,7 +21,7 @@ pub struct Padded<T>(pub T);
 /// A value on one cache line of its own, within something that is read on the lines before.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub struct Line<T>(pub T);
 
 impl<T> Deref for Padded<T> {
     type Target = T;

@@ -76,15 +76,16 @@ pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
     (0..len).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
 }
 
-/// So many zeroes, in memory of the same kind.
+/// Returns `len` zeroes, in memory that the system hands out untouched until it is used.
 #[cfg(not(feature = "loom"))]
-pub(crate) fn zeroes(len: usize) -> Box<[AtomicU64]> {
+pub fn zeroes(len: usize) -> Box<[AtomicU64]> {
     // SAFETY: an `AtomicU64` is laid out as a number, and zeroes are one.
     unsafe { Box::new_zeroed_slice(len).assume_init() }
 }
 
+/// Returns `len` zeroes.
 #[cfg(feature = "loom")]
-pub(crate) fn zeroes(len: usize) -> Box<[AtomicU64]> {
+pub fn zeroes(len: usize) -> Box<[AtomicU64]> {
     (0..len).map(|_| AtomicU64::new(0)).collect()
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use extern4::{OpenFlags, Volume, XattrFlags};
-use extern4_sync::mbcache::MbCache;
+use extern4_ext4::mbcache::MbCache;
 
 use super::crowd::in_threads;
 use super::image::Rival;

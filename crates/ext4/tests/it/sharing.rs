@@ -3,7 +3,7 @@
 //!
 //! | fixed in Linux by | where it is tested here |
 //! |---|---|
-//! | 3dc96bba65f5, 65f8b80053a1: reuse while the last owner frees | `reuse_against_the_last_release`; models `xattr_reuse_vs_*` of `sync` |
+//! | 3dc96bba65f5, 65f8b80053a1: reuse while the last owner frees | `reuse_against_the_last_release`; models `xattr_reuse_vs_*` |
 //! | a44e84a9b776: a lost bit, and a loop without end | `a_block_is_shared_by_1024`; model `xattr_flag_lost_update` |
 //! | 6048c64b2609: long chains of full blocks | `a_block_is_shared_by_1024`; `mbcache::tests::what_is_full_is_not_offered` |
 //! | f0c8b46238db, and the arguments of the second chance | `mbcache::tests::a_hit_sets_a_bit`, `second_chance_order` |

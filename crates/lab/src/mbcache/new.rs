@@ -1,11 +1,11 @@
 //! New: the cache in production.
 
-use extern4_sync::mbcache::{Candidate, MbCache};
+use extern4_ext4::mbcache::{Candidate, MbCache};
 use extern4_sync::shares::{Joined, Left};
 
 use super::{Blocks, Cache, MOST};
 
-/// `extern4-sync`'s cache. Joining and leaving are those of `extern4-ext4`'s `attr_block`, with no block to read.
+/// The cache of `extern4-ext4`. Joining and leaving are those of its `attr_block`, with no block to read.
 pub type New = MbCache;
 
 impl Cache for MbCache {

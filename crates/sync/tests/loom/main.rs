@@ -12,6 +12,7 @@ mod percpu;
 mod rcu;
 mod seqcount;
 mod shared;
+mod shares;
 mod shown;
 mod supply;
 mod table;

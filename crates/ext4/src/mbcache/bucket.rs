@@ -6,7 +6,7 @@
 //!
 //! A full bucket gives up an entry by the rule of the clock: those that were of use get a second chance, those marked full go first.
 
-use crate::primitive::{AtomicU64, Ordering, thread};
+use extern4_sync::primitive::{AtomicU64, Ordering, thread};
 
 /// Entries of a bucket.
 #[cfg(not(feature = "loom"))]
