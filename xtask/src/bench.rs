@@ -169,7 +169,6 @@ const LIBRARY_ROWS: &[Spec] = &[
     ("open-close-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::open_close),
     ("open-close-2-threads-vs-1", &[Need::Program("mke2fs")], Bench::open_close_threads),
     ("open-close-shared-locked-instructions", &[], Bench::open_close_locked),
-    ("open-1-close-3-vs-one-lock", &[], Bench::open_handed_over),
     ("buffer-hit-allocations", &[], Bench::buffer_allocations),
     ("buffer-hit-2-threads-vs-1", &[], Bench::buffer_threads),
     ("create-unlink-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::create_unlink),

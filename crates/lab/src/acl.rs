@@ -9,7 +9,7 @@ mod null;
 
 use extern4_measure::table::Table;
 use extern4_measure::verdict::{Goal, Verdict};
-use extern4_vfs::permission::lab::Check;
+use extern4_vfs::lab::Check;
 
 use crate::chapter::{self, Chapter, Published};
 use crate::coherence::curves;

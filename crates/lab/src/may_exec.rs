@@ -9,7 +9,7 @@ mod calls;
 use extern4_measure::table::{Table, maybe};
 use extern4_measure::verdict::{Goal, Verdict};
 use extern4_vfs::How;
-use extern4_vfs::permission::lab::Check;
+use extern4_vfs::lab::Check;
 
 use crate::Result;
 use crate::chapter::{self, Chapter};

@@ -1,17 +1,19 @@
 //! Open files: who has what open on a file system.
 //!
-//! All three implementations are registries of `extern4-vfs`, which has the two that are not in production for this lab alone. The
-//! records are those of production, filled and emptied as `OpenFiles::enter` and `leave` do it there.
+//! Before and Seed are registries of the lab's. The records are those of production, filled and emptied as `OpenFiles::enter` and
+//! `leave` do it there.
 
 mod hand_over;
+mod lglock;
 mod listing;
+mod lists;
 mod pairs;
 mod remounts;
 mod traces;
 
 use extern4_sync::percpu;
 use extern4_sync::tally::Tally;
-use extern4_vfs::open_files::lab::{CpuLists, OneList, Opened, Registry, Slabs};
+use extern4_vfs::lab::{Opened, Registry, Slabs};
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
 use crate::chapter::{Chapter, times};
@@ -25,6 +27,7 @@ use extern4_measure::load::Done;
 use extern4_measure::table::{Table, maybe};
 use extern4_measure::verdict::Verdict;
 
+use lists::{CpuLists, OneList};
 use remounts::Telling;
 use traces::{Played, Trace};
 
@@ -46,6 +49,16 @@ const WORKLOADS: [&str; 7] = [PAIRS, HAND_OVER, LISTING, REMOUNTS, BOOT, BUILD, 
 
 /// What a file is opened by.
 const PATH: &[u8] = b"/usr/include/linux/fs.h";
+
+/// A registry that counts the locks it takes.
+pub trait Locks: Registry<Opened> {
+    /// Locks taken so far.
+    fn locks(&self) -> u64 {
+        0
+    }
+}
+
+impl Locks for New {}
 
 /// Enters a file.
 fn open<R: Registry<Opened>>(registry: &R, ino: u64) -> R::Ticket {
@@ -137,9 +150,9 @@ fn take<R: Telling<Ticket: Send> + Played>(plan: &Plan, workload: &str, threads:
         PAIRS => pairs::take::<R>(plan, threads),
         HAND_OVER => hand_over::take::<R>(plan, threads),
         LISTING => listing::take::<R>(plan, threads),
-        BOOT => traces::take(plan, &Trace::boot(), R::KIND, threads),
-        BUILD => traces::take(plan, &Trace::build(), R::KIND, threads),
-        DBENCH => traces::take(plan, &Trace::dbench(), R::KIND, threads),
+        BOOT => traces::take::<R>(plan, &Trace::boot(), threads),
+        BUILD => traces::take::<R>(plan, &Trace::build(), threads),
+        DBENCH => traces::take::<R>(plan, &Trace::dbench(), threads),
         _ => remounts::take::<R>(plan, threads),
     }
 }
@@ -218,7 +231,7 @@ const NOTES: &[(&str, &str)] = &[
         BOOT,
         "Played back: 40 scripts start three commands each; every process loads libraries and reads some files, and two commands of a \
          script have a file from it that it opened. Whoever has time runs the next process. All sides open and close \
-         through the VFS of production, in memory; they differ in the registry that it enters files in.",
+         through the VFS of production, in memory; they differ in the registry that it enters files in. Before and Seed are called through a table of functions.",
     ),
     (
         BUILD,

@@ -15,7 +15,6 @@
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
 //! - [`bravo`]: a lock for readers and writers that readers take without writing what other readers use.
 //! - [`shown`]: what is changed under a lock, shown without it to who looks again and again.
-//! - [`lglock`]: a lock for each CPU; one's own, a certain one, or all of them.
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
 //! - [`thread_slots`]: a slot for each thread, however many there are, and a small number for each.
 //! - [`per_thread`]: a value for each thread that no other sees.
@@ -40,7 +39,6 @@ mod epoch;
 pub mod hash_table;
 pub mod holders;
 pub mod learned;
-pub mod lglock;
 pub mod lock_order;
 #[cfg(feature = "loom")]
 pub mod model;

@@ -135,23 +135,7 @@ impl<T> PerCpu<T> {
     /// The value of this thread's CPU. Others may use it at the same time.
     #[inline]
     pub fn local(&self) -> &T {
-        &self.slots[self.local_index()]
-    }
-
-    /// The place of that value among all.
-    #[inline]
-    pub(crate) fn local_index(&self) -> usize {
-        cpu() & (self.slots.len() - 1)
-    }
-
-    /// The value at a place.
-    pub(crate) fn at(&self, index: usize) -> &T {
-        &self.slots[index]
-    }
-
-    /// How many values there are.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        &self.slots[cpu() & (self.slots.len() - 1)]
     }
 
     /// The values of all CPUs.

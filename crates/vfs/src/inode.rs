@@ -36,6 +36,7 @@ use crate::attr::{Attr, FileType, NamesAttr, Timespec};
 use crate::attr_cell::{AttrCell, CONTENTS_BYTES, Copied, STEADY_BYTES, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
+use crate::lab::Asked;
 use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::perm_word::{AclState, PermBits, PermWord};
@@ -72,8 +73,7 @@ pub struct Inode {
     rwsem: Bravo,
     /// Known to have no capabilities of a program. Who changes the inode looks at it, and has it locked.
     no_caps: AtomicBool,
-    #[cfg(feature = "lab")]
-    pub(crate) asked: crate::permission::lab::Asked,
+    pub(crate) asked: Asked,
 }
 
 /// What is looked at most fills a line, and nothing that is written often is on it; so does what changes with contents; what readers look at
@@ -138,8 +138,7 @@ impl Inode {
             alias: Mutex::default(),
             rwsem: Bravo::new(()),
             no_caps: AtomicBool::new(no_caps),
-            #[cfg(feature = "lab")]
-            asked: crate::permission::lab::Asked::default(),
+            asked: Asked::default(),
         }
     }
 

@@ -42,6 +42,11 @@ pub mod fs;
 mod handle;
 mod icache;
 pub mod inode;
+#[cfg(feature = "lab")]
+pub mod lab;
+#[cfg(not(feature = "lab"))]
+#[path = "no_lab.rs"]
+mod lab;
 mod link;
 mod lock;
 pub mod memfs;

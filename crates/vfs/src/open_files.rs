@@ -4,29 +4,12 @@
 //! and to list files keeps none of them open.
 
 pub(crate) mod gate;
-#[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
-mod opened;
-#[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
+#[allow(unreachable_pub, reason = "public in the lab")]
+pub(crate) mod opened;
+#[allow(unreachable_pub, reason = "public in the lab")]
 pub(crate) mod registry;
-#[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
+#[allow(unreachable_pub, reason = "public in the lab")]
 pub(crate) mod slabs;
-
-#[cfg(any(all(test, not(feature = "loom")), feature = "lab"))]
-#[cfg_attr(not(feature = "lab"), expect(unreachable_pub, reason = "public in the lab"))]
-mod lists;
-
-#[cfg(feature = "lab")]
-mod chosen;
-
-/// The registries, beside each other, to be measured, and the record that is entered in them.
-#[cfg(feature = "lab")]
-pub mod lab {
-    pub use super::chosen::RegistryKind;
-    pub use super::lists::{CpuLists, OneList};
-    pub use super::opened::Opened;
-    pub use super::registry::Registry;
-    pub use super::slabs::Slabs;
-}
 
 use extern4_sync::percpu;
 use extern4_sync::tally::Tally;
@@ -39,20 +22,17 @@ use registry::Registry;
 use crate::errno::{Errno, Result};
 use crate::file::OpenFlags;
 use crate::inode::Inode;
+use crate::lab::InUse;
 use crate::mount::Mount;
 use crate::session::Session;
-use crate::superblock::{SuperBlock, SuperOptions};
+use crate::superblock::SuperBlock;
 
-/// The registry in use, and where a file stands in it.
-#[cfg(not(feature = "lab"))]
-type InUse = slabs::Slabs<Opened>;
-#[cfg(feature = "lab")]
-type InUse = chosen::Chosen<Opened>;
+/// Where a file stands in the registry.
 type Place = <InUse as Registry<Opened>>::Ticket;
 
 /// Who has what open on one file system.
 pub(crate) struct OpenFiles {
-    registry: InUse,
+    pub(crate) registry: InUse,
     counts: Tally<5>,
 }
 
@@ -108,13 +88,8 @@ pub struct OpenFileInfo {
 
 impl OpenFiles {
     /// Nothing is open.
-    #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
-    pub(crate) fn new(options: &SuperOptions) -> Self {
-        #[cfg(not(feature = "lab"))]
-        let registry = InUse::default();
-        #[cfg(feature = "lab")]
-        let registry = InUse::of(options.registry);
-        Self { registry, counts: Tally::new() }
+    pub(crate) fn new() -> Self {
+        Self { registry: InUse::default(), counts: Tally::new() }
     }
 
     /// Enters a file that `session` has opened by `path`. `ENFILE` if there are more than can be counted.
@@ -181,12 +156,6 @@ impl SuperBlock {
     /// Every open file: those open throughout the call for certain, of others perhaps some. Keeps none of them open.
     pub fn open_files(&self) -> Vec<OpenFileInfo> {
         self.files.registry.list(Opened::info)
-    }
-
-    /// How many locks the registry of open files has taken.
-    #[cfg(feature = "lab")]
-    pub fn registry_locks(&self) -> u64 {
-        self.files.registry.locks()
     }
 }
 

@@ -4,9 +4,6 @@
 //! asked for at every step of a path, and answered from the permission word alone where everybody may search: see
 //! `Checker::search`.
 
-#[cfg(feature = "lab")]
-pub mod lab;
-
 use std::sync::Arc;
 
 use extern4_sync::rcu::{Guard, pin};
@@ -18,6 +15,7 @@ use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::Inode;
+use crate::lab::Check;
 use crate::perm_word::{AclState, PermBits};
 
 bitflags::bitflags! {
@@ -46,10 +44,9 @@ pub(crate) struct Checker {
     fs: Arc<dyn FileSystem>,
     hook: Option<Arc<dyn SecurityHook>>,
     acls: AclPool,
-    #[cfg(feature = "lab")]
-    check: lab::Check,
+    pub(crate) check: Check,
     /// The file system lets the permission word answer search checks: [`FsTraits::fast_may_exec`](crate::fs::FsTraits::fast_may_exec).
-    fast: bool,
+    pub(crate) fast: bool,
 }
 
 /// How a search check was answered.
@@ -73,23 +70,7 @@ pub(crate) enum Verdict {
 
 impl Checker {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, hook: Option<Arc<dyn SecurityHook>>) -> Self {
-        Self {
-            fast: fs.traits().fast_may_exec,
-            fs,
-            hook,
-            acls: AclPool::new(),
-            #[cfg(feature = "lab")]
-            check: lab::Check::default(),
-        }
-    }
-
-    /// Whether the permission word is the search check, as it always is but in the lab.
-    #[inline]
-    fn is_by_word(&self) -> bool {
-        #[cfg(feature = "lab")]
-        return matches!(self.check, lab::Check::Word | lab::Check::Full);
-        #[cfg(not(feature = "lab"))]
-        true
+        Self { fast: fs.traits().fast_may_exec, fs, hook, acls: AclPool::new(), check: Check::default() }
     }
 
     /// May `cred` look names up in directory `dir`?
@@ -110,9 +91,8 @@ impl Checker {
         guard: &'g Guard,
         passed: &mut Passed<'g>,
     ) -> (Verdict, Search) {
-        #[cfg(feature = "lab")]
-        if !self.is_by_word() {
-            return self.search_as(cred, dir, guard);
+        if let Some(answer) = self.search_as(cred, dir, guard) {
+            return answer;
         }
         if self.is_fast(dir) {
             compare_fast_search(cred, dir, guard);
@@ -175,7 +155,7 @@ impl Checker {
     }
 
     #[inline]
-    fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+    pub(crate) fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         if overrides(cred, want) || self.is_by_word() && inode.perm().grants_everybody(want.bits()) {
             return self.ask_hook(cred, inode, want);
         }
@@ -186,7 +166,6 @@ impl Checker {
     #[inline(never)]
     fn check_class(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         loop {
-            #[cfg(feature = "lab")]
             let _counted = self.ask(cred, inode);
             // In a statement of its own: the file system and the hook are asked when the read section has ended.
             let verdict = judge(cred, inode, want, &pin());
@@ -200,14 +179,13 @@ impl Checker {
 
     #[inline]
     fn check_seen(&self, cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
-        #[cfg(feature = "lab")]
         let _counted = self.ask(cred, inode);
         self.heard(judge(cred, inode, want, guard), cred, inode, want)
     }
 
     /// A verdict once the hook has been heard, too.
     #[inline]
-    fn heard(&self, verdict: Verdict, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
+    pub(crate) fn heard(&self, verdict: Verdict, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
         match verdict {
             Verdict::Granted => self.hear_hook(cred, inode, want),
             other => other,
@@ -265,7 +243,7 @@ impl<'g> Passed<'g> {
 
 /// What mode, ACL and capabilities say.
 #[inline]
-fn judge(cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
+pub(crate) fn judge(cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
     judge_by(cred, inode, want, guard, |acl, gid| acl.allows(cred, gid, want.bits()))
 }
 

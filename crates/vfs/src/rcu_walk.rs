@@ -349,9 +349,7 @@ impl<'g> RcuWalk<'g> {
             if lets_all {
                 compare_fast_search(self.cred, at.inode, guard);
             }
-            #[cfg(feature = "lab")]
-            let lets_all = lets_all || sb.checker.lets_all(at.inode);
-            if lets_all {
+            if lets_all || sb.checker.lets_all(at.inode) {
                 *fast += 1;
             } else {
                 self.search_general(at.inode)?;

@@ -72,12 +72,9 @@ pub struct SuperOptions {
     pub protected_hardlinks: bool,
     /// Checks of the host's own.
     pub security: Option<Arc<dyn SecurityHook>>,
-    /// What open files are entered in.
+    /// What the lab puts in the place of production's parts.
     #[cfg(feature = "lab")]
-    pub registry: crate::open_files::lab::RegistryKind,
-    /// The search check.
-    #[cfg(feature = "lab")]
-    pub check: crate::permission::lab::Check,
+    pub lab: crate::lab::Sides,
 }
 
 impl Default for SuperOptions {
@@ -93,9 +90,7 @@ impl Default for SuperOptions {
             protected_hardlinks: true,
             security: None,
             #[cfg(feature = "lab")]
-            registry: crate::open_files::lab::RegistryKind::default(),
-            #[cfg(feature = "lab")]
-            check: crate::permission::lab::Check::default(),
+            lab: crate::lab::Sides::default(),
         }
     }
 }
@@ -206,10 +201,10 @@ impl SuperBlock {
             *last += 1;
             *last
         };
-        let files = OpenFiles::new(&options);
-        let checker = Checker::new(Arc::clone(&fs), options.security);
+        let parts = (OpenFiles::new(), Checker::new(Arc::clone(&fs), options.security));
         #[cfg(feature = "lab")]
-        let checker = checker.with_check(options.check);
+        let parts = options.lab.replace(parts);
+        let (files, checker) = parts;
         Ok(Arc::new(Self {
             opener: Opener::here(),
             id,

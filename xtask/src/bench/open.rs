@@ -1,19 +1,14 @@
 //! Rows of opening and closing: a file that is cached, over and over.
 //!
 //! Ours is the library as user 1000, in this process; the kernel's is `open(2)` and `close(2)` by the same user on a loop mount of
-//! the same image, in a process whose root is the mount. Registries of open files are measured by themselves, beside those
-//! that are not in production.
+//! the same image, in a process whose root is the mount. The lab measures registries of open files by themselves.
 
-use std::convert::Infallible;
 use std::hint::black_box;
 use std::process::Command;
-use std::sync::mpsc::sync_channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use extern4::{Cred, Session, Volume};
 use extern4_measure::load::{Load, for_span};
-use extern4_sync::primitive::{AtomicU64, Ordering};
-use extern4_vfs::open_files::lab::{CpuLists, OneList, Registry, Slabs};
 
 use super::image::{Mount, Rival};
 use super::row::{Row, Unit};
@@ -23,10 +18,6 @@ use super::{Bench, RUNS, Result};
 const OTHER: &str = "/usr/include/linux/elf.h";
 /// Operations between two looks at whether the time is up.
 const BATCH: u64 = 64;
-/// Who closes what one thread opens.
-const CLOSERS: usize = 3;
-/// Files that are handed over at once.
-const HANDFUL: u64 = 64;
 
 impl Bench {
     pub(super) fn open_close(&self) -> Result<Row> {
@@ -77,25 +68,6 @@ impl Bench {
         Ok(row)
     }
 
-    /// One thread opens, others close.
-    pub(super) fn open_handed_over(&self) -> Result<Row> {
-        let mut row = Row::faster("open-1-close-3-vs-one-lock", Unit::Nanoseconds, 1.0);
-        let (mut lists, mut alone) = (f64::INFINITY, [f64::INFINITY; 3]);
-        row.rounds(RUNS, || {
-            let ours = hand_over::<Slabs<AtomicU64>>();
-            let rival = hand_over::<OneList<AtomicU64>>();
-            lists = lists.min(hand_over::<CpuLists<AtomicU64>>());
-            let now = [alone_in::<Slabs<_>>(), alone_in::<OneList<_>>(), alone_in::<CpuLists<_>>()];
-            alone = std::array::from_fn(|index| alone[index].min(now[index]));
-            Ok((ours, rival))
-        })?;
-        let [slabs, one, cpus] = alone;
-        row.set_note(format!(
-            "per-CPU lists {lists:.0} ns; each thread closing what it opens: slabs {slabs:.1}, one list {one:.1}, per-CPU lists {cpus:.1} ns"
-        ));
-        Ok(row)
-    }
-
     fn session(&self) -> Result<(Volume, Session)> {
         let volume = Volume::open(self.include()?).map_err(|e| e.to_string())?;
         let session = volume.session(Cred::new(UID, UID, &[]));
@@ -108,45 +80,4 @@ fn open_close(session: &Session, paths: &[&str]) -> Result<f64> {
     let open = |path: &str| session.open(black_box(path)).map(|_| 1).map_err(|e| e.to_string());
     let work = |path: &mut &str| for_span(Duration::from_secs_f64(SECONDS), BATCH, |_| open(path));
     Ok(Load::of(paths.len()).run(|thread| paths[thread], work, || {})?.nanos())
-}
-
-fn add<R: Registry<AtomicU64>>(registry: &R, value: u64) -> R::Ticket {
-    registry.add(|record| record.store(value, Ordering::Relaxed)).expect("there is room")
-}
-
-/// Nanoseconds of the clock for a record that one thread enters and another takes out.
-fn hand_over<R: Registry<AtomicU64, Ticket: Send>>() -> f64 {
-    const RECORDS: u64 = 1 << 20;
-    let registry = &R::default();
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        let senders: Vec<_> = (0..CLOSERS)
-            .map(|_| {
-                let (sender, tickets) = sync_channel::<Vec<R::Ticket>>(16);
-                scope.spawn(move || {
-                    tickets.iter().flatten().for_each(|ticket| assert!(registry.remove(&ticket, |_| ())));
-                });
-                sender
-            })
-            .collect();
-        for (handful, sender) in (0..RECORDS / HANDFUL).zip(senders.iter().cycle()) {
-            let tickets = (0..HANDFUL).map(|n| add(registry, handful + n)).collect();
-            sender.send(tickets).expect("the closers take all");
-        }
-    });
-    start.elapsed().as_nanos() as f64 / RECORDS as f64
-}
-
-/// Nanoseconds of the clock for a record that is entered and taken out by one of two threads that do so.
-fn alone_in<R: Registry<AtomicU64>>() -> f64 {
-    const RECORDS: u64 = 1 << 20;
-    let registry = &R::default();
-    let work = |_: &mut ()| {
-        for n in 0..RECORDS {
-            registry.remove(&add(registry, n), |_| ());
-        }
-        Ok::<_, Infallible>(RECORDS)
-    };
-    let Ok(done) = Load::of(2).run(|_| (), work, || {});
-    done.nanos()
 }

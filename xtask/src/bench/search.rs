@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use extern4_measure::callgrind;
-use extern4_vfs::permission::lab::Check;
+use extern4_vfs::lab::Check;
 use extern4_vfs::{How, Session};
 
 use super::row::{Row, Unit};

@@ -1,6 +1,6 @@
 //! A deep tree in memory: one file below a chain of directories, all of them root's and open to everybody.
 
-use extern4_vfs::permission::lab::Check;
+use extern4_vfs::lab::{Check, Sides};
 use extern4_vfs::{
     Acl, AclKind, Cred, How, MemFs, MemLimits, Namespace, NewKind, RenameFlags, Result, Session, SuperBlock,
     SuperOptions,
@@ -31,7 +31,8 @@ pub(super) fn volume(acl: Option<&str>) -> Result<Session> {
 
 /// Makes the same volume with this search check.
 pub(super) fn volume_with(check: Check, acl: Option<&str>) -> Result<Session> {
-    let options = SuperOptions { check, ..SuperOptions::default() };
+    let lab = Sides { check, ..Sides::default() };
+    let options = SuperOptions { lab, ..SuperOptions::default() };
     let sb = SuperBlock::new(MemFs::new(MemLimits::default()), options)?;
     let root = Session::new(&Namespace::new(sb), Cred::root());
     for depth in 0..COMPONENTS {

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use extern4_vfs::permission::lab;
+use extern4_vfs::lab;
 use extern4_vfs::{Access, Inode};
 
 use crate::plan::Plan;

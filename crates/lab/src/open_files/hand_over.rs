@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use extern4_sync::{allocations, percpu};
-use extern4_vfs::open_files::lab::{Opened, Registry};
+use extern4_vfs::lab::{Opened, Registry};
 
-use super::{Moves, close, open, sample};
+use super::{Locks, Moves, close, open, sample};
 use crate::plan::Plan;
 use crate::row::Sample;
 use extern4_measure::load::{Done, cpu_time};
@@ -23,7 +23,7 @@ struct Handful<T> {
 }
 
 /// With so many who close.
-pub(super) fn take<R: Registry<Opened, Ticket: Send>>(plan: &Plan, closers: usize) -> Sample {
+pub(super) fn take<R: Locks<Ticket: Send>>(plan: &Plan, closers: usize) -> Sample {
     let (registry, moves) = (&R::default(), &Moves::new());
     let start = Instant::now();
     let mut done = std::thread::scope(|scope| {

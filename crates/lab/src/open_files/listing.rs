@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use extern4_vfs::open_files::lab::{Opened, Registry};
+use extern4_vfs::lab::Opened;
 
-use super::{Moves, close, open, pairs, sample};
+use super::{Locks, Moves, close, open, pairs, sample};
 use crate::plan::{Plan, load};
 use crate::row::Sample;
 use extern4_measure::figures::Figures;
@@ -15,7 +15,7 @@ const OPEN: u64 = 1000;
 /// Lists while a figure is taken.
 const LISTS: usize = 3;
 
-pub(super) fn take<R: Registry<Opened>>(plan: &Plan, threads: usize) -> Sample {
+pub(super) fn take<R: Locks>(plan: &Plan, threads: usize) -> Sample {
     let (registry, moves) = (R::default(), Moves::new());
     let stay: Vec<_> = (0..OPEN).map(|ino| open(&registry, ino)).collect();
     let mut micros = Vec::new();

@@ -1,16 +1,16 @@
 //! Threads that open a file and close it again.
 
 use extern4_sync::percpu;
-use extern4_vfs::open_files::lab::{Opened, Registry};
+use extern4_vfs::lab::{Opened, Registry};
 
-use super::{Moves, close, open, sample};
+use super::{Locks, Moves, close, open, sample};
 use crate::plan::Plan;
 use crate::row::Sample;
 
 /// Pairs between two looks at whether the time is up.
 const BATCH: u64 = 256;
 
-pub(super) fn take<R: Registry<Opened>>(plan: &Plan, threads: usize) -> Sample {
+pub(super) fn take<R: Locks>(plan: &Plan, threads: usize) -> Sample {
     let (registry, moves) = (R::default(), Moves::new());
     let done = plan.work(1, threads, |_| (), |()| batch(&registry, &moves));
     sample(&done, &moves, registry.locks())

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use extern4_sync::holders::Holders;
 use extern4_sync::primitive::{AtomicBool, Ordering};
-use extern4_vfs::open_files::lab::{Opened, Registry};
+use extern4_vfs::lab::Registry;
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
-use super::{Before, Moves, New, PATH, Seed, close, open, sample};
+use super::{Before, Locks, Moves, New, PATH, Seed, close, open, sample};
 use crate::plan::{Plan, load};
 use crate::row::Sample;
 use extern4_measure::figures::Figures;
@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 3;
 const BATCH: u64 = 256;
 
 /// A registry, and what tells whether files are open for writing.
-pub(super) trait Telling: Registry<Opened> {
+pub(super) trait Telling: Locks {
     /// What is counted beside the registry.
     type Writers: Send + Sync;
 

@@ -5,14 +5,14 @@
 //! through the VFS, with a registry of theirs in it.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use extern4_sync::percpu;
 use extern4_sync::primitive::Mutex;
-use extern4_vfs::open_files::lab::RegistryKind;
+use extern4_vfs::lab::LabRegistry;
 use extern4_vfs::{OpenFile, OpenFlags};
 
-use super::{Moves, sample};
+use super::{Before, Locks, Moves, New, Seed, sample};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
@@ -145,7 +145,7 @@ pub(super) struct Stage<'t> {
 }
 
 impl<'t> Stage<'t> {
-    pub(super) fn new(trace: &'t Trace, registry: RegistryKind) -> Self {
+    pub(super) fn new(trace: &'t Trace, registry: Option<Arc<dyn LabRegistry>>) -> Self {
         let volume = Production::with_registry(registry, &files());
         let paths = (0..PATHS).map(path).collect();
         Self { trace, paths, volume, ready: Mutex::default(), moves: Moves::new() }
@@ -187,28 +187,35 @@ impl<'t> Stage<'t> {
 }
 
 /// Plays a trace with so many threads. An operation is a file that is opened and closed.
-pub(super) fn take(plan: &Plan, trace: &Trace, registry: RegistryKind, threads: usize) -> Sample {
-    let stage = &Stage::new(trace, registry);
+pub(super) fn take<R: Played>(plan: &Plan, trace: &Trace, threads: usize) -> Sample {
+    let registry = Arc::new(R::default());
+    let stage = &Stage::new(trace, R::in_place(&registry));
     let done = plan.work(1, threads, |_| (), |()| stage.run_one());
-    sample(&done, &stage.moves, stage.volume.superblock().registry_locks())
+    sample(&done, &stage.moves, registry.locks())
 }
 
 /// A registry that a volume can have.
-pub(super) trait Played {
-    /// Which one.
-    const KIND: RegistryKind;
+pub(super) trait Played: Locks + Sized {
+    /// The registry that the volume has in the place of production's; `None` for production's own.
+    fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>>;
 }
 
-impl Played for super::Before {
-    const KIND: RegistryKind = RegistryKind::OneList;
+impl Played for Before {
+    fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
+        Some(Arc::<Self>::clone(registry))
+    }
 }
 
-impl Played for super::Seed {
-    const KIND: RegistryKind = RegistryKind::CpuLists;
+impl Played for Seed {
+    fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
+        Some(Arc::<Self>::clone(registry))
+    }
 }
 
-impl Played for super::New {
-    const KIND: RegistryKind = RegistryKind::Slabs;
+impl Played for New {
+    fn in_place(_: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +223,7 @@ mod tests {
     use super::*;
 
     /// Whatever is opened is closed once, by whoever has it in the end.
-    fn closes_all(trace: &Trace, registry: RegistryKind) -> (u64, Stage<'_>) {
+    fn closes_all(trace: &Trace, registry: Option<Arc<dyn LabRegistry>>) -> (u64, Stage<'_>) {
         let stage = Stage::new(trace, registry);
         let mut closed = stage.run_one();
         while !stage.ready().is_empty() {
@@ -230,10 +237,12 @@ mod tests {
         for trace in [Trace::boot(), Trace::build(), Trace::dbench()] {
             let steps = || trace.processes.iter().flatten();
             let opened = steps().filter(|step| matches!(step, Open(_))).count() as u64;
-            for registry in [RegistryKind::OneList, RegistryKind::CpuLists, RegistryKind::Slabs] {
+            let (before, seed) = (Arc::<Before>::default(), Arc::<Seed>::default());
+            for registry in [Before::in_place(&before), Seed::in_place(&seed), None] {
                 let (closed, stage) = closes_all(&trace, registry);
                 assert_eq!((closed, stage.volume.superblock().open_files()), (opened, Vec::new()));
             }
+            assert!(before.locks() >= 2 * opened && seed.locks() >= 2 * opened);
             assert!(steps().all(|step| !matches!(step, Open(path) if *path >= PATHS)));
         }
     }

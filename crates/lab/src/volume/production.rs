@@ -4,8 +4,7 @@ use std::iter;
 use std::sync::Arc;
 
 use extern4_sync::rcu::pin;
-use extern4_vfs::open_files::lab::RegistryKind;
-use extern4_vfs::permission::lab::{self, Check};
+use extern4_vfs::lab::{self, Check, LabRegistry, Sides};
 use extern4_vfs::{
     Acl, AclKind, Attr, Cred, Errno, FileType, How, Inode, Location, MemFs, MemLimits, Namespace, NewKind,
     OpenFlags, Session, SuperBlock, SuperOptions,
@@ -33,15 +32,16 @@ impl Production {
 
     /// A volume with these files, in addition to the root directory, with this search check.
     pub fn new(check: Check, files: &[File]) -> Self {
-        Self::with_options(SuperOptions { check, ..SuperOptions::default() }, files)
+        Self::with_sides(Sides { check, ..Sides::default() }, files)
     }
 
-    /// A volume with these files. What is open is entered in a registry of that kind.
-    pub fn with_registry(registry: RegistryKind, files: &[File]) -> Self {
-        Self::with_options(SuperOptions { registry, ..SuperOptions::default() }, files)
+    /// A volume with these files. Open files are entered in this registry, or in production's.
+    pub fn with_registry(registry: Option<Arc<dyn LabRegistry>>, files: &[File]) -> Self {
+        Self::with_sides(Sides { registry, ..Sides::default() }, files)
     }
 
-    fn with_options(options: SuperOptions, files: &[File]) -> Self {
+    fn with_sides(lab: Sides, files: &[File]) -> Self {
+        let options = SuperOptions { lab, ..SuperOptions::default() };
         let fs = MemFs::new(MemLimits::default());
         let sb = SuperBlock::new(fs, options).expect("a new volume");
         let root = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root()).with_umask(0);

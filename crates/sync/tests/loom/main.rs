@@ -7,7 +7,6 @@ mod hash_table;
 mod holders;
 mod latch;
 mod learned;
-mod lglock;
 mod percpu;
 mod rcu;
 mod seqcount;

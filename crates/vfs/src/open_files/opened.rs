@@ -67,7 +67,7 @@ impl Opened {
             session: load(&self.session),
             // OK: the upper half.
             uid: (uid_flags >> 32) as u32,
-            flags: flags_of(uid_flags),
+            flags: self.flags(),
             ino: load(&self.ino),
             position: self.position(),
             path: self.path()?,
@@ -75,9 +75,9 @@ impl Opened {
     }
 
     /// How the file is open.
-    #[cfg(feature = "lab")]
     pub fn flags(&self) -> OpenFlags {
-        flags_of(self.uid_flags.load(Ordering::Relaxed))
+        // OK: the lower half.
+        OpenFlags::from_bits_truncate(self.uid_flags.load(Ordering::Relaxed) as u32)
     }
 
     /// The path; `None` if the record is being emptied.
@@ -107,12 +107,6 @@ fn last_word(path: &[u8], len: usize) -> u64 {
         Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * len),
         None => path.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
-}
-
-/// How a file is open, of the word that also has the user.
-fn flags_of(uid_flags: u64) -> OpenFlags {
-    // OK: the lower half.
-    OpenFlags::from_bits_truncate(uid_flags as u32)
 }
 
 #[cfg(all(test, not(feature = "loom")))]

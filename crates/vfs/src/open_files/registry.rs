@@ -1,4 +1,4 @@
-//! What a registry of open files does. One is in production, [`Slabs`](super::slabs::Slabs); others are there to measure it
+//! The interface of a registry of open files. Production has one, [`Slabs`](super::slabs::Slabs); the lab has others to measure it
 //! against.
 
 /// Records that are entered and taken out all the time, by many threads, and listed now and then.
@@ -20,12 +20,6 @@ pub trait Registry<C>: Default + Send + Sync {
     /// What `copy` makes of each record that is there throughout, and perhaps of others. It may be called with a record that
     /// is filled meanwhile, and what comes of that is thrown away; or with one that is being emptied, of which it makes nothing.
     fn list<R>(&self, copy: impl FnMut(&C) -> Option<R>) -> Vec<R>;
-
-    /// How many locks have been taken, where there are any.
-    #[cfg(any(all(test, not(feature = "loom")), feature = "lab"))]
-    fn locks(&self) -> u64 {
-        0
-    }
 }
 
 #[cfg(all(test, not(feature = "loom")))]
@@ -35,31 +29,31 @@ mod tests {
 
     use extern4_sync::primitive::{AtomicU64, Ordering};
 
-    use super::super::lists::{CpuLists, OneList};
-    use super::super::slabs::Slabs;
+    use super::super::slabs::{Slabs, Ticket};
     use super::*;
 
-    fn add<R: Registry<AtomicU64>>(registry: &R, n: u64) -> R::Ticket {
+    fn add(registry: &Slabs<AtomicU64>, n: u64) -> Ticket {
         registry.add(|cell| cell.store(n, Ordering::Relaxed)).unwrap()
     }
 
-    fn remove<R: Registry<AtomicU64>>(registry: &R, ticket: &R::Ticket) -> bool {
+    fn remove(registry: &Slabs<AtomicU64>, ticket: &Ticket) -> bool {
         registry.remove(ticket, |_| ())
     }
 
-    fn get<R: Registry<AtomicU64>>(registry: &R, ticket: &R::Ticket) -> Option<u64> {
+    fn get(registry: &Slabs<AtomicU64>, ticket: &Ticket) -> Option<u64> {
         registry.with(ticket, |cell| cell.load(Ordering::Relaxed))
     }
 
-    fn all(registry: &impl Registry<AtomicU64>) -> BTreeSet<u64> {
+    fn all(registry: &Slabs<AtomicU64>) -> BTreeSet<u64> {
         let list = registry.list(|cell| Some(cell.load(Ordering::Relaxed)));
         let found: BTreeSet<_> = list.iter().copied().collect();
         assert_eq!(found.len(), list.len(), "something is listed twice");
         found
     }
 
-    fn what_is_added_is_there_until_it_is_removed<R: Registry<AtomicU64>>() {
-        let registry = R::default();
+    #[test]
+    fn what_is_added_is_there_until_it_is_removed() {
+        let registry = Slabs::default();
         let mut tickets: Vec<_> = (0..3000).map(|n| (n, add(&registry, n))).collect();
         assert_eq!(all(&registry), (0..3000).collect());
         let odd: Vec<_> = tickets.extract_if(.., |(n, _)| *n % 2 == 1).collect();
@@ -79,13 +73,14 @@ mod tests {
     }
 
     /// One thread adds, others remove, one lists: what stays throughout is in every list.
-    fn what_stays_is_always_listed<R: Registry<AtomicU64, Ticket: Send>>() {
-        let registry = &R::default();
+    #[test]
+    fn what_stays_is_always_listed() {
+        let registry = &Slabs::default();
         let stay: Vec<_> = (0..50).map(|n| add(registry, n)).collect();
         std::thread::scope(|scope| {
             let mut senders = Vec::new();
             for _ in 0..3 {
-                let (sender, tickets) = channel::<R::Ticket>();
+                let (sender, tickets) = channel::<Ticket>();
                 senders.push(sender);
                 scope.spawn(move || tickets.iter().for_each(|ticket| assert!(remove(registry, &ticket))));
             }
@@ -106,24 +101,6 @@ mod tests {
         });
         assert_eq!(all(registry), (0..50).collect());
         assert!(stay.iter().all(|ticket| remove(registry, ticket)));
-    }
-
-    #[test]
-    fn one_list() {
-        what_is_added_is_there_until_it_is_removed::<OneList<AtomicU64>>();
-        what_stays_is_always_listed::<OneList<AtomicU64>>();
-    }
-
-    #[test]
-    fn lists_of_cpus() {
-        what_is_added_is_there_until_it_is_removed::<CpuLists<AtomicU64>>();
-        what_stays_is_always_listed::<CpuLists<AtomicU64>>();
-    }
-
-    #[test]
-    fn slabs() {
-        what_is_added_is_there_until_it_is_removed::<Slabs<AtomicU64>>();
-        what_stays_is_always_listed::<Slabs<AtomicU64>>();
     }
 
     /// Threads beyond those that have slabs of their own: what one has entered, no other enters something in place of.

@@ -1,5 +1,4 @@
-//! A lock for each CPU, over a value for each CPU: what a CPU's own threads do rarely waits, and what wants all of it waits for
-//! every one of them.
+//! The lglock of Linux 2.6.35: a value for each CPU, each under a lock of its own.
 //!
 //! | lock | held | for |
 //! | --- | --- | --- |
@@ -13,24 +12,23 @@
 
 use std::sync::PoisonError;
 
-use crate::percpu::PerCpu;
-use crate::primitive::{Mutex, MutexGuard};
+use extern4_sync::percpu::{Padded, cpu, possible_cpus};
+use extern4_sync::primitive::{Mutex, MutexGuard};
 
 /// A `T` for each CPU, each under its lock.
-#[derive(Debug, Default)]
-pub struct LgLock<T>(PerCpu<Mutex<T>>);
+pub(super) struct LgLock<T>(Box<[Padded<Mutex<T>>]>);
 
 impl<T: Default> LgLock<T> {
     /// A default value for each CPU.
-    pub fn new() -> Self {
-        Self::default()
+    pub(super) fn new() -> Self {
+        Self((0..possible_cpus()).map(|_| Padded::default()).collect())
     }
 }
 
 impl<T> LgLock<T> {
     /// Locks the value of the CPU that this thread runs on, and says by what number to come back to it.
-    pub fn local(&self) -> (usize, MutexGuard<'_, T>) {
-        let index = self.0.local_index();
+    pub(super) fn local(&self) -> (usize, MutexGuard<'_, T>) {
+        let index = cpu() % self.0.len();
         (index, self.named(index))
     }
 
@@ -38,18 +36,17 @@ impl<T> LgLock<T> {
     ///
     /// # Panics
     /// It never gave that number.
-    pub fn named(&self, index: usize) -> MutexGuard<'_, T> {
-        let value = self.0.at(index);
-        value.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn named(&self, index: usize) -> MutexGuard<'_, T> {
+        self.0[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks all values, in order.
-    pub fn global(&self) -> Vec<MutexGuard<'_, T>> {
+    pub(super) fn global(&self) -> Vec<MutexGuard<'_, T>> {
         (0..self.0.len()).map(|index| self.named(index)).collect()
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -7,9 +7,14 @@ use std::sync::PoisonError;
 
 use extern4_sync::primitive::{AtomicU64, Latch, Ordering};
 
-use super::{Access, Checker, Cred, Guard, Inode, Passed, Result, Search, Verdict, judge};
+use extern4_sync::rcu::Guard;
+
 use crate::attr::FileType;
+use crate::cred::Cred;
+use crate::errno::Result;
+use crate::inode::Inode;
 use crate::perm_word::AclState;
+use crate::permission::{Access, Checker, Passed, Search, Verdict, judge};
 use crate::superblock::SuperBlock;
 
 /// The search check of a file system.
@@ -74,8 +79,15 @@ fn has_acl(inode: &Inode) -> bool {
 
 impl Checker {
     /// Replaces production's search check.
-    pub(crate) fn with_check(self, check: Check) -> Self {
-        Self { check, fast: self.fast && check != Check::Full, ..self }
+    pub(super) fn set_check(&mut self, check: Check) {
+        self.check = check;
+        self.fast &= check != Check::Full;
+    }
+
+    /// Whether the permission word is the search check.
+    #[inline]
+    pub(crate) fn is_by_word(&self) -> bool {
+        matches!(self.check, Check::Word | Check::Full)
     }
 
     /// Whether the short way of this check, if it has one, says that everybody may search `dir`.
@@ -94,9 +106,15 @@ impl Checker {
         }
     }
 
+    /// The answer of this check, where it is another than the word.
+    #[inline]
+    pub(crate) fn search_as(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<(Verdict, Search)> {
+        (!self.is_by_word()).then(|| self.search_in_full(cred, dir, guard))
+    }
+
     /// The check where the short way does not say it all. As in Linux, functions of their own.
     #[inline(never)]
-    pub(super) fn search_as(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> (Verdict, Search) {
+    fn search_in_full(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> (Verdict, Search) {
         let verdict = match self.check {
             Check::AclLocked | Check::AclSpeculative => {
                 let _counted = self.ask(cred, dir);
@@ -113,7 +131,7 @@ impl Checker {
 
     /// Asks for the ACL of an inode by its lock, where this check does and the ACL counts.
     #[inline]
-    pub(super) fn ask<'i>(&self, cred: &Cred, inode: &'i Inode) -> Option<impl Drop + use<'i>> {
+    pub(crate) fn ask<'i>(&self, cred: &Cred, inode: &'i Inode) -> Option<impl Drop + use<'i>> {
         let is_asked = match self.check {
             Check::AclLocked => true,
             Check::AclSpeculative => has_acl(inode),

@@ -1,0 +1,300 @@
+//! Registries to measure the one in production against: Linux's before 2009, and that of a patch of 2009.
+
+use std::sync::PoisonError;
+
+use extern4_sync::primitive::{Mutex, MutexGuard};
+use extern4_sync::spare::{Own, in_box};
+use extern4_sync::tally::Tally;
+use extern4_vfs::lab::{LabRegistry, Opened, Registry, Ticket as AnyTicket};
+
+use super::Locks;
+use super::lglock::LgLock;
+
+/// Before: one list for the file system under one lock, as `files_lock` was.
+pub struct OneList<C> {
+    list: Mutex<List<C>>,
+    locks: Tally<1>,
+}
+
+/// Seed: a list for each CPU, under an lglock. A file remembers the list that it was entered on; to list all takes all locks.
+pub struct CpuLists<C> {
+    lists: LgLock<List<C>>,
+    locks: Tally<1>,
+}
+
+/// Records in places, of which some are free. A record is made and filled before the lock is taken, and emptied and freed when it has
+/// been released, as Linux allocates and frees a `struct file`; under the lock it is only linked in or out.
+struct List<C> {
+    places: Vec<Place<C>>,
+    free: Vec<usize>,
+}
+
+struct Place<C> {
+    /// One more with each use.
+    generation: usize,
+    record: Option<Own<C>>,
+}
+
+/// Where a record stands in its list.
+#[derive(Debug)]
+pub struct Ticket {
+    index: usize,
+    generation: usize,
+}
+
+impl<C> Default for List<C> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+/// A record that is filled.
+fn filled<C: Default>(fill: impl FnOnce(&C)) -> Own<C> {
+    let record = Own::from(in_box(C::default()));
+    fill(&record);
+    record
+}
+
+impl<C> List<C> {
+    fn link(&mut self, record: Own<C>) -> Ticket {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { generation: 0, record: None });
+            self.places.len() - 1
+        });
+        let place = &mut self.places[index];
+        place.generation += 1;
+        place.record = Some(record);
+        Ticket { index, generation: place.generation }
+    }
+
+    fn unlink(&mut self, at: &Ticket) -> Option<Own<C>> {
+        self.get(at)?;
+        self.free.push(at.index);
+        self.places[at.index].record.take()
+    }
+
+    fn get(&self, at: &Ticket) -> Option<&C> {
+        let place = self.places.get(at.index)?;
+        place.record.as_deref().filter(|_| place.generation == at.generation)
+    }
+
+    fn records(&self) -> impl Iterator<Item = &C> {
+        self.places.iter().filter_map(|place| place.record.as_deref())
+    }
+}
+
+/// Empties a record that has been linked out, if it was; true then.
+fn emptied<C>(record: Option<Own<C>>, empty: impl FnOnce(&C)) -> bool {
+    record.map(|record| empty(&record)).is_some()
+}
+
+impl<C> Default for OneList<C> {
+    fn default() -> Self {
+        Self { list: Mutex::new(List::default()), locks: Tally::new() }
+    }
+}
+
+impl<C> OneList<C> {
+    fn lock(&self) -> MutexGuard<'_, List<C>> {
+        self.locks.add([1]);
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Default + Send + Sync> Registry<C> for OneList<C> {
+    type Ticket = Ticket;
+
+    fn add(&self, fill: impl FnOnce(&C)) -> Option<Ticket> {
+        let record = filled(fill);
+        Some(self.lock().link(record))
+    }
+
+    fn remove(&self, ticket: &Ticket, empty: impl FnOnce(&C)) -> bool {
+        // In a statement of its own, at whose end the lock is released.
+        let record = self.lock().unlink(ticket);
+        emptied(record, empty)
+    }
+
+    fn with<R>(&self, ticket: &Ticket, look: impl FnOnce(&C) -> R) -> Option<R> {
+        self.lock().get(ticket).map(look)
+    }
+
+    fn list<R>(&self, copy: impl FnMut(&C) -> Option<R>) -> Vec<R> {
+        self.lock().records().filter_map(copy).collect()
+    }
+}
+
+impl<C> Default for CpuLists<C> {
+    fn default() -> Self {
+        Self { lists: LgLock::new(), locks: Tally::new() }
+    }
+}
+
+impl<C: Default + Send + Sync> Registry<C> for CpuLists<C> {
+    /// The list, and the place on it.
+    type Ticket = (usize, Ticket);
+
+    fn add(&self, fill: impl FnOnce(&C)) -> Option<Self::Ticket> {
+        let record = filled(fill);
+        self.locks.add([1]);
+        let (list, mut records) = self.lists.local();
+        Some((list, records.link(record)))
+    }
+
+    fn remove(&self, (list, ticket): &Self::Ticket, empty: impl FnOnce(&C)) -> bool {
+        self.locks.add([1]);
+        let record = self.lists.named(*list).unlink(ticket);
+        emptied(record, empty)
+    }
+
+    fn with<R>(&self, (list, ticket): &Self::Ticket, look: impl FnOnce(&C) -> R) -> Option<R> {
+        self.locks.add([1]);
+        self.lists.named(*list).get(ticket).map(look)
+    }
+
+    fn list<R>(&self, copy: impl FnMut(&C) -> Option<R>) -> Vec<R> {
+        let lists = self.lists.global();
+        self.locks.add([lists.len() as u64]);
+        lists.iter().flat_map(|list| list.records()).filter_map(copy).collect()
+    }
+}
+
+impl Locks for OneList<Opened> {
+    fn locks(&self) -> u64 {
+        self.locks.sum()[0]
+    }
+}
+
+impl Locks for CpuLists<Opened> {
+    fn locks(&self) -> u64 {
+        self.locks.sum()[0]
+    }
+}
+
+/// Both in the place of production's registry. A ticket is the number of the list, the place on it and its use.
+macro_rules! stands_in_production {
+    ($registry:ident, $own:expr, $any:expr) => {
+        impl LabRegistry for $registry<Opened> {
+            fn add(&self, fill: &mut dyn FnMut(&Opened)) -> Option<AnyTicket> {
+                Registry::add(self, fill).map($any)
+            }
+
+            fn remove(&self, ticket: AnyTicket, empty: &mut dyn FnMut(&Opened)) -> bool {
+                Registry::remove(self, &$own(ticket), empty)
+            }
+
+            fn with(&self, ticket: AnyTicket, look: &mut dyn FnMut(&Opened)) {
+                Registry::with(self, &$own(ticket), look);
+            }
+
+            fn list(&self, look: &mut dyn FnMut(&Opened)) {
+                Registry::list(self, |opened| {
+                    look(opened);
+                    None::<()>
+                });
+            }
+        }
+    };
+}
+
+stands_in_production!(OneList, |[_, index, generation]: AnyTicket| Ticket { index, generation }, |ticket| [
+    0,
+    ticket.index,
+    ticket.generation
+]);
+stands_in_production!(
+    CpuLists,
+    |[list, index, generation]: AnyTicket| (list, Ticket { index, generation }),
+    |(list, ticket)| [list, ticket.index, ticket.generation]
+);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::mpsc::channel;
+
+    use extern4_sync::primitive::{AtomicU64, Ordering};
+
+    use super::*;
+
+    fn add<R: Registry<AtomicU64>>(registry: &R, n: u64) -> R::Ticket {
+        registry.add(|cell| cell.store(n, Ordering::Relaxed)).unwrap()
+    }
+
+    fn remove<R: Registry<AtomicU64>>(registry: &R, ticket: &R::Ticket) -> bool {
+        registry.remove(ticket, |_| ())
+    }
+
+    fn get<R: Registry<AtomicU64>>(registry: &R, ticket: &R::Ticket) -> Option<u64> {
+        registry.with(ticket, |cell| cell.load(Ordering::Relaxed))
+    }
+
+    fn all(registry: &impl Registry<AtomicU64>) -> BTreeSet<u64> {
+        let list = registry.list(|cell| Some(cell.load(Ordering::Relaxed)));
+        let found: BTreeSet<_> = list.iter().copied().collect();
+        assert_eq!(found.len(), list.len(), "something is listed twice");
+        found
+    }
+
+    fn what_is_added_is_there_until_it_is_removed<R: Registry<AtomicU64>>() {
+        let registry = R::default();
+        let mut tickets: Vec<_> = (0..3000).map(|n| (n, add(&registry, n))).collect();
+        assert_eq!(all(&registry), (0..3000).collect());
+        let odd: Vec<_> = tickets.extract_if(.., |(n, _)| *n % 2 == 1).collect();
+        assert!(odd.iter().all(|(_, ticket)| remove(&registry, ticket)));
+        // Their places are taken by others, whom the old tickets do not mean.
+        let later: Vec<_> = (3000..6000).map(|n| (n, add(&registry, n))).collect();
+        for (_, ticket) in &odd {
+            assert!(!remove(&registry, ticket) && get(&registry, ticket).is_none());
+        }
+        tickets.extend(later);
+        assert_eq!(all(&registry), tickets.iter().map(|(n, _)| *n).collect());
+        for (n, ticket) in &tickets {
+            assert_eq!(get(&registry, ticket), Some(*n));
+            assert!(remove(&registry, ticket) && !remove(&registry, ticket));
+        }
+        assert!(all(&registry).is_empty());
+    }
+
+    /// One thread adds, others remove, one lists: what stays throughout is in every list.
+    fn what_stays_is_always_listed<R: Registry<AtomicU64, Ticket: Send>>() {
+        let registry = &R::default();
+        let stay: Vec<_> = (0..50).map(|n| add(registry, n)).collect();
+        std::thread::scope(|scope| {
+            let mut senders = Vec::new();
+            for _ in 0..3 {
+                let (sender, tickets) = channel::<R::Ticket>();
+                senders.push(sender);
+                scope.spawn(move || tickets.iter().for_each(|ticket| assert!(remove(registry, &ticket))));
+            }
+            scope.spawn(move || {
+                for n in 50..20_000 {
+                    let ticket = add(registry, n);
+                    if n % 4 == 3 {
+                        assert!(remove(registry, &ticket));
+                    } else {
+                        senders[usize::try_from(n % 4).unwrap()].send(ticket).unwrap();
+                    }
+                }
+            });
+            for _ in 0..100 {
+                let found = all(registry);
+                assert!((0..50).all(|n| found.contains(&n)), "{found:?}");
+            }
+        });
+        assert_eq!(all(registry), (0..50).collect());
+        assert!(stay.iter().all(|ticket| remove(registry, ticket)));
+    }
+
+    #[test]
+    fn one_list() {
+        what_is_added_is_there_until_it_is_removed::<OneList<AtomicU64>>();
+        what_stays_is_always_listed::<OneList<AtomicU64>>();
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        what_is_added_is_there_until_it_is_removed::<CpuLists<AtomicU64>>();
+        what_stays_is_always_listed::<CpuLists<AtomicU64>>();
+    }
+}

@@ -1,0 +1,95 @@
+//! A registry that the lab supplies.
+
+use std::sync::Arc;
+
+use crate::open_files::opened::Opened;
+use crate::open_files::registry::Registry;
+use crate::open_files::slabs::{self, Slabs};
+
+/// Where a record stands in a registry of the lab's.
+pub type Ticket = [usize; 3];
+
+/// A [`Registry`] behind a pointer. Each method calls the function that it is given at most once a record.
+pub trait LabRegistry: Send + Sync {
+    /// Enters a record.
+    fn add(&self, fill: &mut dyn FnMut(&Opened)) -> Option<Ticket>;
+
+    /// Takes a record out; false if it is not there.
+    fn remove(&self, ticket: Ticket, empty: &mut dyn FnMut(&Opened)) -> bool;
+
+    /// Calls `look` with a record, if it is there.
+    fn with(&self, ticket: Ticket, look: &mut dyn FnMut(&Opened));
+
+    /// Calls `look` with each record.
+    fn list(&self, look: &mut dyn FnMut(&Opened));
+}
+
+/// The registry of a file system.
+#[expect(clippy::large_enum_variant, reason = "a file system has one of them")]
+pub(crate) enum InUse {
+    Production(Slabs<Opened>),
+    Lab(Arc<dyn LabRegistry>),
+}
+
+/// Where a record stands in it.
+pub(crate) enum Place {
+    Production(slabs::Ticket),
+    Lab(Ticket),
+}
+
+impl Default for InUse {
+    fn default() -> Self {
+        Self::Production(Slabs::default())
+    }
+}
+
+impl Registry<Opened> for InUse {
+    type Ticket = Place;
+
+    #[inline]
+    fn add(&self, fill: impl FnOnce(&Opened)) -> Option<Place> {
+        let registry = match self {
+            Self::Production(slabs) => return slabs.add(fill).map(Place::Production),
+            Self::Lab(registry) => registry,
+        };
+        let mut fill = Some(fill);
+        let mut fill = |opened: &Opened| fill.take().into_iter().for_each(|fill| fill(opened));
+        registry.add(&mut fill).map(Place::Lab)
+    }
+
+    #[inline]
+    fn remove(&self, place: &Place, empty: impl FnOnce(&Opened)) -> bool {
+        match (self, place) {
+            (Self::Production(slabs), Place::Production(ticket)) => slabs.remove(ticket, empty),
+            (Self::Lab(registry), Place::Lab(ticket)) => {
+                let mut empty = Some(empty);
+                let mut empty = |opened: &Opened| empty.take().into_iter().for_each(|empty| empty(opened));
+                registry.remove(*ticket, &mut empty)
+            }
+            _ => unreachable!("a place is in one registry"),
+        }
+    }
+
+    #[inline]
+    fn with<R>(&self, place: &Place, look: impl FnOnce(&Opened) -> R) -> Option<R> {
+        match (self, place) {
+            (Self::Production(slabs), Place::Production(ticket)) => slabs.with(ticket, look),
+            (Self::Lab(registry), Place::Lab(ticket)) => {
+                let (mut look, mut seen) = (Some(look), None);
+                registry.with(*ticket, &mut |opened| seen = look.take().map(|look| look(opened)));
+                seen
+            }
+            _ => unreachable!("a place is in one registry"),
+        }
+    }
+
+    fn list<R>(&self, mut copy: impl FnMut(&Opened) -> Option<R>) -> Vec<R> {
+        let registry = match self {
+            Self::Production(slabs) => return slabs.list(copy),
+            Self::Lab(registry) => registry,
+        };
+        let mut copies = Vec::new();
+        registry.list(&mut |opened| copies.extend(copy(opened)));
+        copies
+    }
+}
