@@ -13,6 +13,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("extern4-vfs", 1),
     ("extern4-block", 1),
     ("extern4-jbd2", 2),
+    ("extern4-mkfs", 2),
     ("extern4-ext4", 3),
     ("extern4", 4),
     ("extern4-fuse", 4),

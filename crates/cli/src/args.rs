@@ -66,11 +66,23 @@ impl Caller {
 }
 
 /// The subcommands for which `--as` would change nothing: they look at volumes as a whole, or at none.
-const SAME_FOR_ALL: [&str; 11] =
-    ["info", "check", "df", "recover", "mount", "umount", "inode", "block", "top", "completions", "man"];
+const SAME_FOR_ALL: [&str; 12] = [
+    "mkfs",
+    "info",
+    "check",
+    "df",
+    "recover",
+    "mount",
+    "umount",
+    "inode",
+    "block",
+    "top",
+    "completions",
+    "man",
+];
 
 /// The subcommands that open no volume.
-const WITHOUT_VOLUME: [&str; 4] = ["umount", "top", "completions", "man"];
+const WITHOUT_VOLUME: [&str; 5] = ["mkfs", "umount", "top", "completions", "man"];
 
 impl Args {
     /// The first option for all subcommands that was given and that this one has no use for.
@@ -95,6 +107,7 @@ impl Args {
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident = $name:literal => $module:ident;)*) => {
         /// The subcommands.
+        #[expect(clippy::large_enum_variant, reason = "a process has one")]
         #[derive(Subcommand)]
         pub(crate) enum Command {
             $($(#[$doc])* #[command(name = $name)] $variant(cmd::$module::Args),)*
@@ -173,6 +186,8 @@ commands! {
     Recover = "recover" => recover;
     /// Change the label, the UUID and other things of a volume as a whole
     Tune = "tune" => tune;
+    /// Make an ext2, ext3 or ext4 volume
+    Mkfs = "mkfs" => mkfs;
     /// Mount a volume on a directory
     Mount = "mount" => mount;
     /// Unmount volumes, and wait until everything is written

@@ -20,6 +20,7 @@ pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod mkdir;
+pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod put;

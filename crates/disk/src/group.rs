@@ -110,6 +110,23 @@ impl GroupDescriptor {
         Ok(descriptor)
     }
 
+    /// The descriptor of a new group: with these places, nothing in use, nothing free, and no flags.
+    pub fn new(block_bitmap: u64, inode_bitmap: u64, inode_table: u64, sb: &Superblock) -> Self {
+        let wide = usize::from(sb.geometry().desc_size()) >= BOTH;
+        let (mut low, mut high) = (RawGroupDescriptor::new_zeroed(), RawGroupDescriptorHigh::new_zeroed());
+        let places = [
+            (block_bitmap, &mut low.bg_block_bitmap_lo, &mut high.bg_block_bitmap_hi),
+            (inode_bitmap, &mut low.bg_inode_bitmap_lo, &mut high.bg_inode_bitmap_hi),
+            (inode_table, &mut low.bg_inode_table_lo, &mut high.bg_inode_table_hi),
+        ];
+        for (block, low, high) in places {
+            let [a, b, c, d, e, f, g, h] = block.to_le_bytes();
+            low.set(u32::from_le_bytes([a, b, c, d]));
+            high.set(u32::from_le_bytes([e, f, g, h]));
+        }
+        Self { low, high, wide }
+    }
+
     fn check_places(&self, group: u32, geometry: &Geometry, at: Place) -> Result<(), Corrupt> {
         let table_blocks = geometry.inode_table_blocks();
         let places = [

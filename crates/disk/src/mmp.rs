@@ -7,7 +7,7 @@
 //! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`.
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::{ChecksumSeed, verify};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
@@ -59,6 +59,16 @@ pub struct Mmp {
 }
 
 impl Mmp {
+    /// The block of a new volume, which no node has open.
+    pub fn new(check_interval: u16, now: u64) -> Self {
+        let mut raw = RawMmp::new_zeroed();
+        raw.mmp_magic.set(MMP_MAGIC);
+        raw.mmp_seq.set(SEQUENCE_CLEAN);
+        raw.mmp_time.set(now);
+        raw.mmp_check_interval.set(check_interval);
+        Self { raw }
+    }
+
     /// Validates the block that [`Superblock::mmp_block`] names.
     ///
     /// # Errors

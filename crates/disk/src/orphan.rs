@@ -39,6 +39,13 @@ pub struct OrphanBlock {
 }
 
 impl OrphanBlock {
+    /// A block without orphans.
+    pub fn empty(sb: &Superblock) -> Self {
+        let slots = usize::try_from(sb.block_size()).unwrap_or(0).saturating_sub(TAIL) / size_of::<U32>();
+        let tail = RawOrphanTail { ob_magic: ORPHAN_MAGIC.into(), ob_checksum: U32::ZERO };
+        Self { slots: vec![U32::ZERO; slots], tail }
+    }
+
     /// Validates a block of the orphan file, which is block `number` of the volume. `inode` is the seed of the orphan
     /// file's inode, see [`Inode::checksum_seed`](crate::inode::Inode::checksum_seed).
     ///

@@ -53,7 +53,7 @@ enum Errors {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Uuid {
+pub(super) enum Uuid {
     Random,
     Exactly([u8; 16]),
 }
@@ -65,7 +65,7 @@ fn label(text: &str) -> Result<String, String> {
     }
 }
 
-fn uuid(text: &str) -> Result<Uuid, String> {
+pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
     match text {
         "random" => return Ok(Uuid::Random),
         "clear" => return Ok(Uuid::Exactly([0; 16])),
@@ -86,7 +86,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// A UUID of version 4.
-fn random() -> io::Result<[u8; 16]> {
+pub(super) fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
     bytes[6] = bytes[6] & 0x0f | 0x40;

@@ -55,6 +55,7 @@ const ALL: &[(&[&str], [Fate; 3])] = &[
     (&["script", "disk.img"], [Works, Works, ReadOnly]),
     (&["recover", "disk.img"], [Refused, Works, ReadOnly]),
     (&["tune", "disk.img", "--label", "new"], [Works, Works, ReadOnly]),
+    (&["mkfs", "made.img", "1M"], [Refused, Refused, Refused]),
     // What they do works is for the tests of mounts.
     (&["mount", "disk.img", "mnt"], [Refused, Works, Works]),
     (&["umount", "mnt"], [Refused, Refused, Refused]),

@@ -27,6 +27,7 @@ mod limits;
 mod listing;
 mod logging;
 mod losing;
+mod making;
 mod measuring;
 mod messages;
 mod mount_options;

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::Range;
 
 use zerocopy::byteorder::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::block::{BlockHeader, BlockKind, MAGIC, RawBlockHeader, Tid};
 use super::format::{ChecksumVersion, Format, truncated};
@@ -209,6 +209,31 @@ impl JournalSuperblock {
 
     /// [`errno`](Self::errno) of a volume that was found to be damaged; `EUCLEAN`, which the kernel also calls `EFSCORRUPTED`.
     pub const EUCLEAN: i32 = -117;
+
+    /// The superblock of a new journal of so many blocks: empty, without features and users.
+    ///
+    /// `fast_commit_blocks` at its end are for fast commits, if that feature comes later.
+    ///
+    /// # Errors
+    /// [`CorruptKind::Field`] for sizes that no journal can have.
+    pub fn new(
+        block_size: u32,
+        len_blocks: u32,
+        fast_commit_blocks: u32,
+        uuid: [u8; 16],
+        at: Place,
+    ) -> Result<Self, Corrupt> {
+        let mut raw = RawJournalSuperblock::new_zeroed();
+        raw.s_header = BlockHeader { kind: BlockKind::SuperblockV2, tid: Tid(0) }.encode();
+        raw.s_blocksize = block_size.into();
+        raw.s_maxlen = len_blocks.into();
+        raw.s_first = 1.into();
+        raw.s_sequence = 1.into();
+        raw.s_uuid = uuid;
+        raw.s_nr_users = 1.into();
+        raw.s_num_fc_blks = fast_commit_blocks.into();
+        Self::decode(raw.as_bytes(), at)
+    }
 
     /// Decodes the first 1024 bytes of `bytes`, and checks that the numbers in it agree with each other.
     ///

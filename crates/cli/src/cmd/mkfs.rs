@@ -1,0 +1,340 @@
+//! `extern4 mkfs`: makes ext2, ext3 and ext4 volumes, with the options of mke2fs.
+
+mod extended;
+mod size;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileTypeExt as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use extern4::Volume;
+use extern4::block::BlockDevice;
+use extern4_mkfs::{Config, Error, Options, Plan};
+
+use self::extended::{Extended, JournalOptions};
+use self::size::Size;
+use super::tune::{Uuid, random, uuid};
+use crate::app::{App, part};
+use crate::place::{Image, Place};
+use crate::status::Status;
+
+/// Bytes at the start of a device that tell whether it holds something.
+const HEAD_BYTES: u64 = 128 << 10;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to make the volume: a file, which is made if it is not there, a device or a partition
+    #[arg(value_name = "IMAGE", value_parser = Place::parser())]
+    place: Place,
+    /// The size, with K, M, G or T; a plain number counts blocks with -b, and KiB without it.
+    /// Without a size, the volume fills the file or device
+    #[arg(value_name = "SIZE", value_parser = size::parse)]
+    size: Option<Size>,
+    /// The type of file system: ext2, ext3 or ext4
+    #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
+    fs_type: String,
+    /// How the volume is to be used: types of mke2fs.conf, such as small, news or largefile
+    #[arg(short = 'T', value_name = "USE[,...]", value_delimiter = ',')]
+    usage: Vec<String>,
+    /// Bytes of a block: 1024 to 65536
+    #[arg(short = 'b', value_name = "BYTES")]
+    block_size: Option<u32>,
+    /// Bytes of the volume for each inode
+    #[arg(short = 'i', value_name = "BYTES")]
+    inode_ratio: Option<u64>,
+    /// Bytes of an inode: 128 up to a block
+    #[arg(short = 'I', value_name = "BYTES")]
+    inode_size: Option<u16>,
+    /// Inodes of the volume; it can get a few more
+    #[arg(short = 'N', value_name = "COUNT")]
+    inodes: Option<u64>,
+    /// Blocks of a group
+    #[arg(short = 'g', value_name = "BLOCKS")]
+    blocks_per_group: Option<u32>,
+    /// Groups of a flexible group: a power of two
+    #[arg(short = 'G', value_name = "COUNT")]
+    groups_per_flex: Option<u32>,
+    /// Features to add, or with ^ to leave out
+    #[arg(short = 'O', value_name = "[^]FEATURE[,...]", allow_hyphen_values = true)]
+    features: Vec<String>,
+    /// With a journal, whatever the type says
+    #[arg(short = 'j', id = "with_journal")]
+    journal: bool,
+    /// The journal: size=MiB, fast_commit_size=KiB
+    #[arg(short = 'J', value_name = "NAME=VALUE[,...]", value_parser = extended::journal)]
+    journal_options: Option<JournalOptions>,
+    /// Further options: hash_seed=UUID, lazy_itable_init, lazy_journal_init, mmp_update_interval=N,
+    /// mount_opts=TEXT, nodiscard, num_backup_sb=N, resize=BLOCKS, root_owner=UID:GID, stride=N,
+    /// stripe_width=N
+    #[arg(short = 'E', value_name = "NAME[=VALUE][,...]", value_parser = extended::parse)]
+    extended: Option<Extended>,
+    /// The label: 16 bytes at most
+    #[arg(short = 'L', value_name = "TEXT")]
+    label: Option<String>,
+    /// The directory on which the volume was mounted last
+    #[arg(short = 'M', value_name = "DIR")]
+    last_mounted: Option<String>,
+    /// The UUID: its digits, 'random' or 'clear'
+    #[arg(short = 'U', value_name = "UUID", default_value = "random", value_parser = uuid)]
+    uuid: Uuid,
+    /// Per cent of the blocks that only the superuser can take
+    #[arg(short = 'm', value_name = "PERCENT")]
+    reserved_percent: Option<f64>,
+    /// What the kernel does when it finds an error: continue, remount-ro or panic
+    #[arg(short = 'e', value_name = "POLICY", value_parser = ["continue", "remount-ro", "panic"])]
+    errors: Option<String>,
+    /// The revision of the format: 1, or 0 for very old kernels
+    #[arg(short = 'r', value_name = "REVISION", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(0..=1))]
+    revision: u32,
+    /// Only show the numbers of the volume, and write nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Make the volume although something else is there
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// Print nothing
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let image = &args.place.image;
+    if args.place.path.as_os_str() != "/" {
+        app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
+        return Ok(());
+    }
+    let made = match make(args, image) {
+        Ok(plan) => plan,
+        Err(Failure::Usage(reason)) => {
+            app.fail(Status::Usage, reason);
+            return Ok(());
+        }
+        Err(Failure::Failed(reason)) => {
+            app.fail(Status::Failed, format_args!("{image}: {reason}"));
+            return Ok(());
+        }
+    };
+    for warning in made.warnings() {
+        app.note(format_args!("{image}: {warning}"));
+    }
+    if args.quiet { Ok(()) } else { show(&made) }
+}
+
+/// Why no volume was made.
+enum Failure {
+    /// The options are wrong.
+    Usage(String),
+    /// Anything else.
+    Failed(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Options(reason) => Self::Usage(reason),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<extern4::Error> for Failure {
+    fn from(error: extern4::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn failed(error: impl ToString) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+fn make(args: &Args, image: &Image) -> Result<Plan, Failure> {
+    let options = options(args)?;
+    let config = config().map_err(Failure::from)?;
+    let blocks_of = |bytes: u64| args.block_size.map(|size| bytes / u64::from(size));
+    let asked = args.size.map(|size| size.bytes(args.block_size));
+    let existing = match std::fs::metadata(&image.file) {
+        Ok(found) => Some(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(crate::app::host_reason(&error))),
+    };
+    let Some(found) = existing else {
+        let bytes = asked.ok_or_else(|| failed("it is not there, so a size has to be given"))?;
+        let plan = Plan::new(&options, &config, bytes)?;
+        if !args.dry_run {
+            create(image, &plan, bytes.max(plan.size_bytes()))?;
+        }
+        return Ok(plan);
+    };
+    let is_device = found.file_type().is_block_device();
+    let writable = if args.dry_run { None } else { Some(device(image, is_device, args.force)?) };
+    let have = match &writable {
+        Some(device) => device.size_bytes(),
+        None => image_size(image)?,
+    };
+    if let Some(bytes) = asked.filter(|bytes| *bytes > have) {
+        let is_fixed = is_device || !matches!(image.part, crate::place::Part::Whole);
+        if is_fixed {
+            return Err(failed(format!("{bytes} bytes are more than its {have}")));
+        }
+    }
+    let options = Options { blocks: asked.and_then(blocks_of), ..options };
+    let plan = Plan::new(&options, &config, asked.unwrap_or(have))?;
+    let Some(device) = writable else { return Ok(plan) };
+    if plan.size_bytes() > have {
+        drop(device);
+        let grown = OpenOptions::new().write(true).open(&image.file);
+        grown.and_then(|file| file.set_len(plan.size_bytes())).map_err(failed)?;
+        plan.write(&*self::device(image, is_device, true)?)?;
+    } else {
+        plan.write(&*device)?;
+    }
+    Ok(plan)
+}
+
+/// Makes the file and the volume in it; a file that did not become a volume is removed.
+fn create(image: &Image, plan: &Plan, bytes: u64) -> Result<(), Failure> {
+    if !matches!(image.part, crate::place::Part::Whole) {
+        return Err(failed("it is not there"));
+    }
+    let file = OpenOptions::new().write(true).create_new(true).open(&image.file);
+    let file = file.map_err(|error| failed(crate::app::host_reason(&error)))?;
+    let made = file
+        .set_len(bytes)
+        .map_err(failed)
+        .and_then(|()| device(image, false, true))
+        .and_then(|device| plan.write_on_zeroes(&*device).map_err(Failure::from));
+    if made.is_err() {
+        let _ = std::fs::remove_file(&image.file);
+    }
+    made
+}
+
+fn image_size(image: &Image) -> Result<u64, Failure> {
+    let mut options = Volume::options();
+    part(&mut options, image);
+    let (device, _) = options.device(&image.file)?;
+    Ok(device.size_bytes())
+}
+
+/// Opens what is to become a volume. It must be empty, or `force` say that what it holds can go.
+fn device(image: &Image, is_device: bool, force: bool) -> Result<Box<dyn BlockDevice>, Failure> {
+    let mut options = Volume::options();
+    options.write(true);
+    part(&mut options, image);
+    let (device, _) = options.device(&image.file)?;
+    if !force {
+        let mut head = vec![0; device.size_bytes().min(HEAD_BYTES) as usize];
+        device.read_at(&mut head, 0).map_err(failed)?;
+        if head.iter().any(|byte| *byte != 0) {
+            let kind = if is_device { "device" } else { "file" };
+            return Err(failed(format!("the {kind} holds {}; --force overwrites it", contents(&head))));
+        }
+    }
+    Ok(Box::new(device))
+}
+
+/// A name for what a device holds.
+fn contents(head: &[u8]) -> &'static str {
+    let has = |offset: usize, magic: &[u8]| head.get(offset..offset + magic.len()) == Some(magic);
+    match () {
+        () if has(0x438, &[0x53, 0xef]) => "an ext2, ext3 or ext4 volume",
+        () if has(0, b"XFSB") => "an XFS volume",
+        () if has(0x10040, b"_BHRfS_M") => "a btrfs volume",
+        () if has(0x200, b"EFI PART") => "a partition table (GPT)",
+        () if has(510, &[0x55, 0xaa]) => "a partition table or a boot sector",
+        () if has(0, b"LUKS\xba\xbe") => "a LUKS volume",
+        () if has(4086, b"SWAPSPACE2") => "a swap area",
+        () => "data",
+    }
+}
+
+fn options(args: &Args) -> Result<Options, Failure> {
+    let extended = args.extended.clone().unwrap_or_default();
+    let journal = args.journal_options.unwrap_or_default();
+    let random = || random().map_err(failed);
+    Ok(Options {
+        fs_type: args.fs_type.clone(),
+        usage: args.usage.clone(),
+        block_size: args.block_size,
+        blocks_per_group: args.blocks_per_group,
+        groups_per_flex: args.groups_per_flex,
+        inode_ratio: args.inode_ratio,
+        inode_size: args.inode_size,
+        inodes: args.inodes,
+        features: args.features.clone(),
+        journal: args.journal,
+        journal_size: journal.size,
+        fast_commit_kib: journal.fast_commit_kib,
+        reserved_percent: args.reserved_percent,
+        label: args.label.clone(),
+        last_mounted: args.last_mounted.clone(),
+        uuid: match args.uuid {
+            Uuid::Random => random()?,
+            Uuid::Exactly(uuid) => uuid,
+        },
+        hash_seed: match extended.hash_seed {
+            Some(seed) => seed,
+            None => random()?,
+        },
+        errors: args.errors.as_deref().map(|policy| match policy {
+            "continue" => 1,
+            "remount-ro" => 2,
+            _ => 3,
+        }),
+        revision: args.revision,
+        root_owner: extended.root_owner,
+        stride: extended.stride,
+        stripe_width: extended.stripe_width,
+        resize_limit: extended.resize_limit,
+        backup_superblocks: extended.backup_superblocks,
+        mmp_interval: extended.mmp_interval,
+        mount_options: extended.mount_options,
+        time: time()?,
+        ..Options::default()
+    })
+}
+
+/// `SOURCE_DATE_EPOCH` of reproducible builds, or else now.
+fn time() -> Result<u64, Failure> {
+    match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text
+            .parse()
+            .map_err(|_| Failure::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"))),
+        Err(_) => Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
+    }
+}
+
+/// The configuration that `MKE2FS_CONFIG` names, or else that of e2fsprogs as its authors ship it.
+fn config() -> Result<Config, Error> {
+    match std::env::var_os("MKE2FS_CONFIG") {
+        None => Ok(Config::default()),
+        Some(path) => {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Error::Options(format!("{}: {error}", path.display())))?;
+            Config::parse(&text)
+        }
+    }
+}
+
+fn show(plan: &Plan) -> io::Result<()> {
+    let superblock = plan.superblock();
+    let mut out = io::stdout().lock();
+    let [size, inodes] = [superblock.block_size(), superblock.inodes_count()];
+    writeln!(out, "{} blocks of {size} bytes, {inodes} inodes", superblock.blocks_count())?;
+    writeln!(out, "UUID: {}", uuid_text(superblock.uuid()))?;
+    if plan.journal_blocks() > 0 {
+        writeln!(out, "Journal: {} blocks", plan.journal_blocks())?;
+    }
+    let backups: Vec<String> = plan.backup_blocks().map(|block| block.to_string()).collect();
+    if !backups.is_empty() {
+        writeln!(out, "Copies of the superblock in blocks: {}", backups.join(", "))?;
+    }
+    Ok(())
+}
+
+fn uuid_text(uuid: [u8; 16]) -> String {
+    let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}

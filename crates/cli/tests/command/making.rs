@@ -1,0 +1,340 @@
+//! Volumes that `mkfs` makes, next to those that mke2fs makes of the same options.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use extern4_testkit::tools::{Need, can_run};
+
+use crate::run::{command, extern4_in, failed, ok, tool};
+
+/// The configuration that both programs read: that of e2fsprogs 1.47 as its authors ship it.
+const CONFIG: &str = "\
+[defaults]
+	base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
+	default_mntopts = acl,user_xattr
+	enable_periodic_fsck = 0
+	blocksize = 4096
+	inode_size = 256
+	inode_ratio = 16384
+[fs_types]
+	ext3 = {
+		features = has_journal
+	}
+	ext4 = {
+		features = has_journal,extent,huge_file,flex_bg,metadata_csum,metadata_csum_seed,64bit,dir_nlink,extra_isize,orphan_file
+	}
+	small = {
+		blocksize = 1024
+		inode_ratio = 4096
+	}
+	floppy = {
+		blocksize = 1024
+		inode_ratio = 8192
+	}
+	news = {
+		inode_ratio = 4096
+	}
+	largefile = {
+		inode_ratio = 1048576
+		blocksize = -1
+	}
+";
+
+/// A generator of numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ word >> 31) % end
+    }
+
+    fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len() as u64) as usize]
+    }
+
+    fn happens(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+const FEATURES: &[&str] = &[
+    "^has_journal",
+    "^extent,^64bit",
+    "^64bit",
+    "^flex_bg",
+    "^metadata_csum",
+    "^metadata_csum,uninit_bg",
+    "^resize_inode",
+    "meta_bg,^resize_inode",
+    "sparse_super2",
+    "^sparse_super",
+    "inline_data",
+    "ea_inode",
+    "large_dir",
+    "fast_commit",
+    "^orphan_file",
+    "^metadata_csum_seed",
+    "^dir_index",
+    "^filetype",
+    "^huge_file",
+    "^dir_nlink",
+    "^large_file",
+    "casefold",
+    "stable_inodes",
+    "mmp",
+    "^extra_isize",
+    "none",
+];
+
+/// Options by chance, and the size of the device.
+fn options(random: &mut Random) -> (Vec<String>, u64) {
+    let mut args = vec!["-t".to_owned(), random.one_of(&["ext2", "ext3", "ext4", "ext4"]).to_owned()];
+    let mut add = |name: &str, value: String| args.extend([name.to_owned(), value]);
+    if random.happens(50) {
+        add("-b", random.one_of(&["1024", "2048", "4096"]).to_owned());
+    }
+    if random.happens(30) {
+        add("-i", random.one_of(&["2048", "4096", "8192", "16384", "65536", "1048576"]).to_owned());
+    }
+    if random.happens(30) {
+        add("-I", random.one_of(&["128", "256", "512", "1024"]).to_owned());
+    }
+    if random.happens(20) {
+        add("-N", (5 + random.below(30_000)).to_string());
+    }
+    if random.happens(15) {
+        add("-g", (256 + random.below(992) * 8).to_string());
+    }
+    if random.happens(20) {
+        add("-G", (1 << random.below(8)).to_string());
+    }
+    if random.happens(20) {
+        add("-m", random.one_of(&["0", "1", "2.5", "10"]).to_owned());
+    }
+    if random.happens(20) {
+        add("-L", format!("label {}", random.below(100)));
+    }
+    if random.happens(20) {
+        add("-J", random.one_of(&["size=4", "size=8", "size=16", "size=32"]).to_owned());
+    }
+    if random.happens(10) {
+        add("-T", random.one_of(&["small", "news", "largefile", "default"]).to_owned());
+    }
+    if random.happens(10) {
+        add("-e", random.one_of(&["continue", "remount-ro", "panic"]).to_owned());
+    }
+    if random.happens(15) {
+        let choices = ["stride=4", "stride=16,stripe_width=32", "num_backup_sb=1", "root_owner=7:8"];
+        add("-E", random.one_of(&choices).to_owned());
+    }
+    if random.happens(60) {
+        let mut list = random.one_of(FEATURES).to_owned();
+        if random.happens(50) {
+            list = format!("{list},{}", random.one_of(FEATURES));
+        }
+        add("-O", list);
+    }
+    if random.happens(10) {
+        args.push("-j".to_owned());
+    }
+    let mib = match random.below(3) {
+        0 => 1 + random.below(16),
+        1 => 16 + random.below(300),
+        _ => 300 + random.below(2800),
+    };
+    (args, (mib << 20) + (random.below(1024) << 10))
+}
+
+/// What dumpe2fs says of a volume, without what two volumes differ in: UUID, times, checksums, what was written, and
+/// where the journal and lost+found are.
+fn described(dir: &Path, name: &str) -> Vec<String> {
+    const OWN: [&str; 10] = [
+        "Filesystem UUID",
+        "Directory Hash Seed",
+        "Filesystem created",
+        "Last write time",
+        "Last checked",
+        "Lifetime writes",
+        "Checksum",
+        "MMP block number",
+        "    mmp_",
+        "  Free ",
+    ];
+    let text = tool(dir, "dumpe2fs", [name]);
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines = text.lines().filter(|line| !OWN.iter().any(|start| line.starts_with(start)));
+    lines.map(without_places).collect()
+}
+
+fn without_places(line: &str) -> String {
+    // Groups with the journal differ in their free blocks, and in whether their bitmaps are written.
+    let line = line.replace("BLOCK_UNINIT, ", "").replace(", BLOCK_UNINIT", "");
+    let line = match line.split_once(" free blocks, ") {
+        Some((_, rest)) => rest.to_owned(),
+        None => line,
+    };
+    let words = line.split(' ').filter(|word| !word.starts_with("0x")).map(|word| word.to_owned());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn mke2fs(dir: &Path, args: &[String], name: &str) -> Output {
+    let mut command = Command::new("mke2fs");
+    command.current_dir(dir).env("MKE2FS_CONFIG", "mke2fs.conf").args(["-q", "-F"]).args(args).arg(name);
+    command.output().expect("mke2fs runs")
+}
+
+fn mkfs(dir: &Path, args: &[String], name: &str) -> Output {
+    let mut command = command();
+    command.current_dir(dir).env("MKE2FS_CONFIG", "mke2fs.conf").args(["mkfs", "-q"]).args(args).arg(name);
+    command.output().expect("the command runs")
+}
+
+/// `EXTERN4_MKFS_SETS` sets of options; some in CI, many in `make soak`.
+#[test]
+fn volumes_are_made_as_mke2fs_makes_them() {
+    if !can_run(&[Need::Tool("mke2fs"), Need::Tool("dumpe2fs"), Need::Tool("e2fsck")]) {
+        return;
+    }
+    let sets = std::env::var("EXTERN4_MKFS_SETS").ok().and_then(|sets| sets.parse().ok()).unwrap_or(40);
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    std::fs::write(dir.join("mke2fs.conf"), CONFIG).expect("it is written");
+    let (mut random, mut made) = (Random(4), 0);
+    for _ in 0..sets {
+        let (args, bytes) = options(&mut random);
+        for name in ["ours", "theirs"] {
+            File::create(dir.join(name)).and_then(|file| file.set_len(bytes)).expect("it is made");
+        }
+        let (ours, theirs) = (mkfs(dir, &args, "ours"), mke2fs(dir, &args, "theirs"));
+        let told = String::from_utf8_lossy(&ours.stderr).into_owned();
+        if ours.status.success() {
+            tool(dir, "e2fsck", ["-fn", "ours"]);
+        }
+        // mke2fs takes so few inodes that lost+found gets none, and then fails.
+        if String::from_utf8_lossy(&theirs.stderr).contains("Illegal inode number") {
+            continue;
+        }
+        assert_eq!(ours.status.success(), theirs.status.success(), "{args:?}, {bytes} bytes: {told}");
+        if ours.status.success() {
+            assert_eq!(described(dir, "ours"), described(dir, "theirs"), "{args:?}, {bytes} bytes");
+            made += 1;
+        }
+    }
+    assert!(made > sets / 2, "{made} of {sets}");
+}
+
+#[test]
+fn a_made_volume_is_sound_and_can_be_used() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    for kind in ["ext2", "ext3", "ext4"] {
+        let name = format!("{kind}.img");
+        let text = ok(extern4_in(dir, ["mkfs", "-t", kind, "-L", "made", &name, "64M"]));
+        assert!(String::from_utf8_lossy(&text).starts_with("65536 blocks of 1024 bytes, 16384 inodes\n"));
+        assert_eq!(File::open(dir.join(&name)).and_then(|file| file.metadata()).unwrap().len(), 64 << 20);
+        ok(extern4_in(dir, ["mkdir", &format!("{name}:/dir")]));
+        ok(extern4_in(dir, ["check", &name]));
+        if can_run(&[Need::Tool("e2fsck")]) {
+            tool(dir, "e2fsck", ["-fn", &name]);
+        }
+    }
+}
+
+/// Twenty gigabytes take what their metadata takes.
+#[test]
+fn large_volumes_are_sparse() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    ok(extern4_in(dir, ["mkfs", "-q", "large.img", "20G"]));
+    let taken = dir.join("large.img").metadata().unwrap().blocks() * 512;
+    assert!(taken < 16 << 20, "{taken} bytes");
+}
+
+#[test]
+fn the_same_options_make_the_same_bytes() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    let uuid = "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11";
+    for name in ["one", "two"] {
+        let mut command = command();
+        let seed = format!("hash_seed={uuid}");
+        command.current_dir(dir).env("SOURCE_DATE_EPOCH", "1700000000");
+        ok(command.args(["mkfs", "-q", "-U", uuid, "-E", &seed, name, "64M"]).output().unwrap());
+    }
+    assert!(std::fs::read(dir.join("one")).unwrap() == std::fs::read(dir.join("two")).unwrap());
+}
+
+#[test]
+fn what_is_there_is_not_overwritten() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    ok(extern4_in(dir, ["mkfs", "-q", "disk.img", "64M"]));
+    let before = std::fs::read(dir.join("disk.img")).unwrap();
+    let told = failed(&extern4_in(dir, ["mkfs", "disk.img"]), 1);
+    assert!(told.contains("holds an ext2, ext3 or ext4 volume"), "{told}");
+    ok(extern4_in(dir, ["mkfs", "-n", "disk.img", "32M"]));
+    assert!(std::fs::read(dir.join("disk.img")).unwrap() == before);
+    ok(extern4_in(dir, ["mkfs", "-q", "--force", "-t", "ext2", "disk.img"]));
+    ok(extern4_in(dir, ["check", "disk.img"]));
+
+    // A volume in use stays as it is.
+    let _open = extern4::Volume::options().write(true).open(dir.join("disk.img")).expect("it opens");
+    let told = failed(&extern4_in(dir, ["mkfs", "--force", "disk.img"]), 1);
+    assert!(told.contains("has it open"), "{told}");
+}
+
+/// A file that held anything before becomes the same volume as a new one.
+#[test]
+fn rubbish_does_not_shine_through() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    let rubbish = File::create(dir.join("disk.img")).unwrap();
+    for chunk in 0..48 {
+        rubbish.write_all_at(&vec![0xa5; 1 << 20], chunk << 20).unwrap();
+    }
+    for kind in ["ext2", "ext3", "ext4"] {
+        ok(extern4_in(dir, ["mkfs", "-q", "--force", "-t", kind, "disk.img"]));
+        ok(extern4_in(dir, ["check", "disk.img"]));
+        if can_run(&[Need::Tool("e2fsck")]) {
+            tool(dir, "e2fsck", ["-fn", "disk.img"]);
+        }
+    }
+}
+
+#[test]
+fn wrong_options_are_named_and_leave_nothing_behind() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    for (args, code, word) in [
+        (&["x.img"][..], 1, "a size has to be given"),
+        (&["x.img", "64X"], 2, "'X' is no unit"),
+        (&["x.img", "2K"], 1, "too few"),
+        (&["-O", "bigalloc", "x.img", "64M"], 1, "'bigalloc' is not supported"),
+        (&["-O", "nonsense", "x.img", "64M"], 2, "there is no feature 'nonsense'"),
+        (
+            &["-O", "^metadata_csum,metadata_csum_seed", "-t", "ext2", "x.img", "64M"],
+            2,
+            "needs metadata_csum",
+        ),
+        (&["-O", "^extent", "x.img", "64M"], 2, "64bit needs extent"),
+        (&["-b", "3000", "x.img", "64M"], 2, "3000 bytes"),
+        (&["-I", "100", "x.img", "64M"], 2, "100 bytes"),
+        (&["-m", "51", "x.img", "64M"], 2, "51 %"),
+        (&["-t", "ext5", "x.img", "64M"], 2, "'ext5'"),
+        (&["-L", "seventeen bytes n", "x.img", "64M"], 2, "room for 16"),
+        (&["-E", "packed_meta_blocks=1", "x.img", "64M"], 2, "'packed_meta_blocks' is not supported"),
+        (&["-J", "size=900", "x.img", "64M"], 2, "a journal of"),
+        (&["none/x.img", "64M"], 1, "none/x.img"),
+        (&["x.img:/dir", "64M"], 2, "name the image alone"),
+    ] {
+        let told = failed(&extern4_in(dir, [&["mkfs"], args].concat()), code);
+        assert!(told.contains(word), "{args:?}: {told}");
+        assert!(!dir.join("x.img").exists(), "{args:?}");
+    }
+}

@@ -1,0 +1,193 @@
+//! `mke2fs.conf`: the defaults of volumes, by type of file system and by use.
+//!
+//! ```text
+//! [defaults]
+//!     blocksize = 4096
+//! [fs_types]
+//!     small = {
+//!         blocksize = 1024
+//!     }
+//! ```
+//! A relation of a type counts more than that of `[defaults]`, and that of a later type more than that of one before.
+//!
+//! Source: `mke2fs.conf(5)`.
+
+use crate::error::{Error, Result};
+
+/// The defaults of e2fsprogs 1.47 as its authors ship them; distributions change them.
+const UPSTREAM: &str = "\
+[defaults]
+base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
+default_mntopts = acl,user_xattr
+enable_periodic_fsck = 0
+blocksize = 4096
+inode_size = 256
+inode_ratio = 16384
+[fs_types]
+ext3 = {
+features = has_journal
+}
+ext4 = {
+features = has_journal,extent,huge_file,flex_bg,metadata_csum,metadata_csum_seed,64bit,dir_nlink,extra_isize,orphan_file
+}
+small = {
+blocksize = 1024
+inode_ratio = 4096
+}
+floppy = {
+blocksize = 1024
+inode_ratio = 8192
+}
+big = {
+inode_ratio = 32768
+}
+huge = {
+inode_ratio = 65536
+}
+news = {
+inode_ratio = 4096
+}
+largefile = {
+inode_ratio = 1048576
+blocksize = -1
+}
+largefile4 = {
+inode_ratio = 4194304
+blocksize = -1
+}
+hurd = {
+blocksize = 4096
+inode_size = 128
+}
+";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Relation {
+    section: String,
+    /// The type that the relation belongs to; empty in `[defaults]`.
+    subsection: String,
+    name: String,
+    value: String,
+}
+
+/// The contents of an `mke2fs.conf`. [`Config::default`] is that of e2fsprogs 1.47.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    relations: Vec<Relation>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::parse(UPSTREAM).unwrap_or(Self { relations: Vec::new() })
+    }
+}
+
+impl Config {
+    /// Reads the text of an `mke2fs.conf`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the first line that is no section, relation or end of a group.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut relations = Vec::new();
+        let (mut section, mut groups) = (String::new(), Vec::<String>::new());
+        for (index, line) in text.lines().enumerate() {
+            let wrong = |reason| Error::Config { line: index + 1, reason };
+            let line = line.trim();
+            if line.is_empty() || line.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[') {
+                section = name.strip_suffix(']').ok_or_else(|| wrong("a section ends in ']'"))?.to_owned();
+                groups.clear();
+            } else if line == "}" {
+                groups.pop().ok_or_else(|| wrong("'}' without '{'"))?;
+            } else {
+                let (name, value) =
+                    line.split_once('=').ok_or_else(|| wrong("a relation is written 'name = value'"))?;
+                let (name, value) = (name.trim().to_owned(), value.trim());
+                if value == "{" {
+                    groups.push(name);
+                } else {
+                    let value = value.trim_matches('"').to_owned();
+                    let subsection = groups.join("/");
+                    relations.push(Relation { section: section.clone(), subsection, name, value });
+                }
+            }
+        }
+        Ok(Self { relations })
+    }
+
+    fn find(&self, section: &str, subsection: &str, name: &str) -> Option<&str> {
+        let is = |relation: &&Relation| {
+            relation.section == section && relation.subsection == subsection && relation.name == name
+        };
+        self.relations.iter().find(is).map(|relation| relation.value.as_str())
+    }
+
+    /// The value of a relation for a volume of these types: that of the last type that has it, else the default.
+    pub(crate) fn value(&self, types: &[String], name: &str) -> Option<&str> {
+        let of_type = types.iter().rev().find_map(|kind| self.find("fs_types", kind, name));
+        of_type.or_else(|| self.find("defaults", "", name))
+    }
+
+    /// The values of a relation in each of the types that has it, in their order.
+    pub(crate) fn of_types<'a>(
+        &'a self,
+        types: &'a [String],
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        types.iter().filter_map(move |kind| self.find("fs_types", kind, name))
+    }
+
+    /// The value of a relation of `[defaults]`.
+    pub(crate) fn default_of(&self, name: &str) -> Option<&str> {
+        self.find("defaults", "", name)
+    }
+
+    /// Whether there is a type of this name.
+    pub(crate) fn has_type(&self, name: &str) -> bool {
+        self.relations.iter().any(|relation| {
+            let top = relation.subsection.split('/').next().unwrap_or("");
+            relation.section == "fs_types" && top == name
+        })
+    }
+
+    /// A number, if the relation has one.
+    pub(crate) fn number(&self, types: &[String], name: &str) -> Option<i64> {
+        self.value(types, name)?.parse().ok()
+    }
+
+    /// A relation that is either so or not.
+    pub(crate) fn is_on(&self, types: &[String], name: &str, otherwise: bool) -> bool {
+        match self.value(types, name) {
+            Some(value) => matches!(value, "1" | "y" | "yes" | "true" | "t" | "on" | "Y" | "T"),
+            None => otherwise,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_counts_more_than_the_defaults() {
+        let config = Config::default();
+        let types = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(config.number(&types(&["ext4", "default"]), "blocksize"), Some(4096));
+        assert_eq!(config.number(&types(&["ext4", "small"]), "blocksize"), Some(1024));
+        assert_eq!(config.number(&types(&["ext4", "small", "largefile"]), "inode_ratio"), Some(1_048_576));
+        assert_eq!(config.of_types(&types(&["ext3"]), "features").collect::<Vec<_>>(), ["has_journal"]);
+        assert!(config.has_type("huge") && !config.has_type("default"));
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        for (text, wrong) in [("[defaults", 1), ("[defaults]\nblocksize", 2), ("\n\n}", 3)] {
+            match Config::parse(text) {
+                Err(Error::Config { line, .. }) => assert_eq!(line, wrong),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+}

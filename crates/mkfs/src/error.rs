@@ -1,0 +1,39 @@
+//! Why a volume cannot be made.
+
+/// The result of making a volume.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a volume cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Options that are wrong, or that do not go together.
+    #[error("{0}")]
+    Options(String),
+    /// A line of `mke2fs.conf` that is not understood.
+    #[error("mke2fs.conf, line {line}: {reason}")]
+    Config {
+        /// The line, from 1.
+        line: usize,
+        /// The reason.
+        reason: &'static str,
+    },
+    /// The device is too small for such a volume, or too large.
+    #[error("{0}")]
+    Size(String),
+    /// A feature that extern4 cannot write.
+    #[error("the feature '{0}' is not supported")]
+    Feature(String),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] extern4_block::Error),
+    /// The numbers of the volume contradict each other.
+    #[error("these options make no valid volume: {0}")]
+    Contradiction(#[from] extern4_disk::Corrupt),
+}
+
+impl Error {
+    pub(crate) fn options(text: impl Into<String>) -> Self {
+        Self::Options(text.into())
+    }
+}

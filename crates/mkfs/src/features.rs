@@ -1,0 +1,129 @@
+//! The features of a new volume.
+
+use extern4_disk::feature::{Compat, Feature, FeatureSet, Features, Incompat, RoCompat};
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::options::Options;
+
+/// What extern4 can write and `mkfs` can make.
+const COMPAT: Compat = Compat::DIR_PREALLOC
+    .union(Compat::HAS_JOURNAL)
+    .union(Compat::EXT_ATTR)
+    .union(Compat::RESIZE_INODE)
+    .union(Compat::DIR_INDEX)
+    .union(Compat::SPARSE_SUPER2)
+    .union(Compat::FAST_COMMIT)
+    .union(Compat::STABLE_INODES)
+    .union(Compat::ORPHAN_FILE);
+const INCOMPAT: Incompat = Incompat::FILETYPE
+    .union(Incompat::META_BG)
+    .union(Incompat::EXTENTS)
+    .union(Incompat::BIT64)
+    .union(Incompat::MMP)
+    .union(Incompat::FLEX_BG)
+    .union(Incompat::EA_INODE)
+    .union(Incompat::CSUM_SEED)
+    .union(Incompat::LARGEDIR)
+    .union(Incompat::INLINE_DATA)
+    .union(Incompat::CASEFOLD);
+const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
+    .union(RoCompat::LARGE_FILE)
+    .union(RoCompat::HUGE_FILE)
+    .union(RoCompat::GDT_CSUM)
+    .union(RoCompat::DIR_NLINK)
+    .union(RoCompat::EXTRA_ISIZE)
+    .union(RoCompat::METADATA_CSUM);
+
+/// Adds the features of a list to `features`, or removes those with `^` before their names.
+fn edit(features: &mut Features, list: &str) -> Result<()> {
+    for word in list.split([',', ' ']).filter(|word| !word.is_empty()) {
+        if word == "none" {
+            *features = Features::default();
+            continue;
+        }
+        let (name, is_on) = match word.strip_prefix(['^', '-']) {
+            Some(name) => (name, false),
+            None => (word.strip_prefix('+').unwrap_or(word), true),
+        };
+        let feature = Feature::from_name(name)
+            .ok_or_else(|| Error::options(format!("there is no feature '{name}'")))?;
+        set(features, feature, is_on);
+    }
+    Ok(())
+}
+
+fn set(features: &mut Features, feature: Feature, is_on: bool) {
+    let mask = feature.mask();
+    match feature.set() {
+        FeatureSet::Compat => features.compat.set(Compat::from_bits_retain(mask), is_on),
+        FeatureSet::Incompat => features.incompat.set(Incompat::from_bits_retain(mask), is_on),
+        FeatureSet::RoCompat => features.ro_compat.set(RoCompat::from_bits_retain(mask), is_on),
+    }
+}
+
+/// The features that the configuration and the options ask for.
+pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Result<Features> {
+    let mut features = Features::default();
+    if options.revision == 0 {
+        if options.journal || !options.features.is_empty() {
+            return Err(Error::options("a volume of revision 0 has no features and no journal"));
+        }
+        return Ok(features);
+    }
+    edit(&mut features, config.value(types, "base_features").unwrap_or(""))?;
+    let mut of_types = config.of_types(types, "features").peekable();
+    if of_types.peek().is_none() {
+        edit(&mut features, config.default_of("default_features").unwrap_or(""))?;
+    }
+    for list in of_types {
+        edit(&mut features, list)?;
+    }
+    let before = features;
+    for list in &options.features {
+        edit(&mut features, list)?;
+    }
+    if !features.compat.contains(Compat::HAS_JOURNAL) {
+        features.compat.remove(Compat::ORPHAN_FILE);
+    }
+    if options.journal || options.journal_size.is_some() {
+        features.compat |= Compat::HAS_JOURNAL;
+    }
+    settle(&mut features, before)?;
+    Ok(features)
+}
+
+/// Drops features that others exclude, and refuses those that cannot be together. `before` had no part of `-O`.
+fn settle(features: &mut Features, before: Features) -> Result<()> {
+    if features.ro_compat.contains(RoCompat::METADATA_CSUM) {
+        features.ro_compat.remove(RoCompat::GDT_CSUM);
+    } else if features.incompat.contains(Incompat::CSUM_SEED) {
+        if !before.incompat.contains(Incompat::CSUM_SEED) {
+            return Err(Error::options("metadata_csum_seed needs metadata_csum"));
+        }
+        features.incompat.remove(Incompat::CSUM_SEED);
+    }
+    let has_extents = features.incompat.contains(Incompat::EXTENTS);
+    if features.incompat.contains(Incompat::BIT64) && !has_extents {
+        return Err(Error::options("64bit needs extent"));
+    }
+    if features.incompat.contains(Incompat::META_BG) && features.compat.contains(Compat::RESIZE_INODE) {
+        return Err(Error::options("resize_inode and meta_bg exclude each other"));
+    }
+    let sparse = features.ro_compat.contains(RoCompat::SPARSE_SUPER)
+        || features.compat.contains(Compat::SPARSE_SUPER2);
+    if features.compat.contains(Compat::RESIZE_INODE) && !sparse {
+        return Err(Error::options("resize_inode needs sparse_super"));
+    }
+    let beyond = features
+        .compat
+        .difference(COMPAT)
+        .features()
+        .chain(features.incompat.difference(INCOMPAT).features())
+        .chain(features.ro_compat.difference(RO_COMPAT).features())
+        .next();
+    match beyond {
+        Some(feature) => Err(Error::Feature(feature.to_string())),
+        None => Ok(()),
+    }
+}

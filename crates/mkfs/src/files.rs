@@ -1,0 +1,270 @@
+//! The files of a new volume: the root directory, lost+found, the inode that lets the volume grow, the journal and the
+//! orphan file.
+
+use extern4_disk::dirent::{DirEntry, FileType, Layout, store_checksum};
+use extern4_disk::feature::{Compat, Incompat, RoCompat};
+use extern4_disk::inode::{Inode, InodeFlags, JOURNAL_INO, RESIZE_INO, ROOT_INO};
+use extern4_disk::journal::JournalSuperblock;
+use extern4_disk::mmp::Mmp;
+use extern4_disk::orphan::OrphanBlock;
+use extern4_disk::time::Timestamp;
+use extern4_disk::{Place, Structure};
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+use crate::map::{self, Map};
+use crate::options::Options;
+use crate::plan::Plan;
+
+pub(crate) const LOST_FOUND_INO: u32 = 11;
+const ORPHAN_FILE_INO: u32 = 12;
+/// lost+found is at least so large, in bytes and in blocks, so that e2fsck needs no block to put files there.
+const LOST_FOUND_BYTES: u64 = 16 << 10;
+const LOST_FOUND_BLOCKS: u64 = 2;
+/// Blocks that an inode maps without a block for the map.
+const DIRECT: u64 = 12;
+/// The orphan file has a block for so many of the volume's, within limits.
+const BLOCKS_PER_ORPHAN_BLOCK: u64 = 4096;
+const ORPHAN_BLOCKS: std::ops::RangeInclusive<u64> = 32..=512;
+
+const DIRECTORY: u16 = 0o040_000;
+const REGULAR: u16 = 0o100_000;
+
+impl Plan {
+    /// Makes all files of the new volume.
+    pub(crate) fn make_files(&mut self, options: &Options, journal: Option<Journal>) -> Result<()> {
+        self.make_root(options)?;
+        self.make_lost_found()?;
+        let features = self.sb.features();
+        if features.compat.contains(Compat::RESIZE_INODE) {
+            self.make_resize_inode()?;
+        }
+        if let Some(journal) = journal {
+            self.make_journal(&journal)?;
+        }
+        if features.incompat.contains(Incompat::MMP) {
+            self.make_mmp()?;
+        }
+        if features.compat.contains(Compat::ORPHAN_FILE) {
+            self.make_orphan_file()?;
+        }
+        Ok(())
+    }
+
+    fn make_root(&mut self, options: &Options) -> Result<()> {
+        let runs = self.allocate(1, 0)?;
+        let entries = [
+            (ROOT_INO, ".".as_bytes()),
+            (ROOT_INO, "..".as_bytes()),
+            (LOST_FOUND_INO, "lost+found".as_bytes()),
+        ];
+        let block = self.directory_block(ROOT_INO, &entries);
+        self.put(runs[0].0, block);
+        let mut inode = self.file(ROOT_INO, DIRECTORY | 0o755, &runs)?;
+        inode.set_links(3);
+        inode.set_uid(options.root_owner.0);
+        inode.set_gid(options.root_owner.1);
+        self.set_inode(&inode);
+        Ok(())
+    }
+
+    fn make_lost_found(&mut self) -> Result<()> {
+        let size = self.block_size() as u64;
+        let mut blocks = LOST_FOUND_BYTES.div_ceil(size).clamp(LOST_FOUND_BLOCKS, DIRECT);
+        // Its first entries could have been in the inode.
+        blocks -= u64::from(self.sb.features().incompat.contains(Incompat::INLINE_DATA));
+        let runs = self.allocate(blocks, 0)?;
+        let first = [(LOST_FOUND_INO, ".".as_bytes()), (ROOT_INO, "..".as_bytes())];
+        let mut contents = self.directory_block(LOST_FOUND_INO, &first);
+        for number in runs.iter().flat_map(|(start, len)| *start..start + len) {
+            self.put(number, contents);
+            contents = self.directory_block(LOST_FOUND_INO, &[(0, "".as_bytes())]);
+        }
+        let mut inode = self.file(LOST_FOUND_INO, DIRECTORY | 0o700, &runs)?;
+        inode.set_links(2);
+        self.set_inode(&inode);
+        Ok(())
+    }
+
+    /// A directory block with these entries, the last of which takes all the room that is left.
+    fn directory_block(&self, ino: u32, entries: &[(u32, &[u8])]) -> Vec<u8> {
+        let checksum = self.sb.metadata_seed().is_some();
+        let filetype = self.sb.features().incompat.contains(Incompat::FILETYPE);
+        let layout = Layout {
+            block_size: self.sb.block_size(),
+            inodes: self.sb.inodes_count(),
+            filetype,
+            checksum,
+            encrypted: false,
+            casefold: false,
+        };
+        const TAIL: usize = 12;
+        let mut block = vec![0; self.block_size()];
+        let end = block.len() - if checksum { TAIL } else { 0 };
+        let mut at = 0;
+        for (index, &(ino, name)) in entries.iter().enumerate() {
+            let len = if index + 1 == entries.len() { end - at } else { layout.rec_len(name) };
+            let kind = if ino == 0 { FileType::Unknown } else { FileType::Directory };
+            let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
+            entry.encode(&mut block[at..at + len], &layout);
+            at += len;
+        }
+        if let Some(seed) = self.inode_seed(ino) {
+            store_checksum(&mut block, seed);
+        }
+        block
+    }
+
+    /// The inode that owns the blocks behind the descriptors, each of which lists its copies in the backups.
+    fn make_resize_inode(&mut self) -> Result<()> {
+        let size = self.block_size();
+        let (geometry, entries) = (*self.sb.geometry(), size as u64 / 4);
+        let backups: Vec<u64> =
+            (1..geometry.group_count()).filter_map(|group| geometry.superblock_in(group)).collect();
+        let top = self.allocate(1, 0)?[0].0;
+        let mut double = vec![0; size];
+        let reserved = u64::from(geometry.reserved_gdt_blocks());
+        for index in
+            u64::from(geometry.descriptor_blocks())..u64::from(geometry.descriptor_blocks()) + reserved
+        {
+            let block = geometry.superblock_block() + 1 + index;
+            let slot = usize::try_from(index % entries * 4).unwrap_or(0);
+            double[slot..slot + 4].copy_from_slice(&low_word(block));
+            let mut copies = vec![0; size];
+            for (bytes, backup) in copies.chunks_exact_mut(4).zip(&backups) {
+                bytes.copy_from_slice(&low_word(backup + 1 + index));
+            }
+            self.put(block, copies);
+        }
+        self.put(top, double);
+        let mut root = [0; 60];
+        let double_slot = 13 * 4;
+        root[double_slot..double_slot + 4].copy_from_slice(&low_word(top));
+        let mut inode = self.inode(RESIZE_INO, REGULAR | 0o600);
+        inode.set_map(&root);
+        inode.set_links(1);
+        inode.set_size((DIRECT + entries + entries * entries) * size as u64);
+        if inode.size() > i32::MAX.unsigned_abs().into() {
+            let features = self.sb.features().ro_compat | RoCompat::LARGE_FILE;
+            self.sb.raw_mut().s_feature_ro_compat.set(features.bits());
+        }
+        let blocks = 1 + reserved * (1 + backups.len() as u64);
+        let _ = inode.set_sectors(blocks * (size as u64 / 512));
+        self.set_inode(&inode);
+        Ok(())
+    }
+
+    fn make_journal(&mut self, journal: &Journal) -> Result<()> {
+        let geometry = *self.sb.geometry();
+        let middle = geometry.group_start(geometry.group_count() / 2).unwrap_or(0);
+        let runs = self.allocate(journal.blocks.into(), middle)?;
+        let inode = self.file(JOURNAL_INO, REGULAR | 0o600, &runs)?;
+        self.set_inode(&inode);
+        let at = Place::new(Structure::JournalSuperblock);
+        let uuid = self.sb.uuid();
+        let superblock = JournalSuperblock::new(
+            self.sb.block_size(),
+            journal.blocks,
+            journal.fast_commit_blocks,
+            uuid,
+            at,
+        )?;
+        let mut block = vec![0; self.block_size()];
+        block[..JournalSuperblock::SIZE].copy_from_slice(superblock.encode().as_bytes());
+        self.put(runs[0].0, block);
+        self.zeroes.extend(runs);
+        self.journal_blocks = journal.blocks.into();
+        let (base, _) = inode.raw();
+        let raw = self.sb.raw_mut();
+        raw.s_journal_inum.set(JOURNAL_INO);
+        raw.s_jnl_backup_type = 1;
+        let words = base
+            .i_block
+            .chunks_exact(4)
+            .map(|bytes| bytes.iter().rev().fold(0, |word: u32, byte| word << 8 | u32::from(*byte)));
+        let size = [base.i_size_high.get(), base.i_size_lo.get()];
+        for (field, word) in raw.s_jnl_blocks.iter_mut().zip(words.chain(size)) {
+            field.set(word);
+        }
+        Ok(())
+    }
+
+    fn make_mmp(&mut self) -> Result<()> {
+        let at = self.allocate(1, 0)?[0].0;
+        self.sb.raw_mut().s_mmp_block.set(at);
+        let mut block = vec![0; self.block_size()];
+        let mmp = Mmp::new(self.sb.mmp_interval(), self.time).encode(&self.sb);
+        block[..mmp.len()].copy_from_slice(&mmp);
+        self.put(at, block);
+        Ok(())
+    }
+
+    fn make_orphan_file(&mut self) -> Result<()> {
+        let wanted = self.sb.blocks_count() / BLOCKS_PER_ORPHAN_BLOCK;
+        let runs = self.allocate(wanted.clamp(*ORPHAN_BLOCKS.start(), *ORPHAN_BLOCKS.end()), 0)?;
+        let inode = self.file(ORPHAN_FILE_INO, REGULAR | 0o600, &runs)?;
+        self.set_inode(&inode);
+        let empty = OrphanBlock::empty(&self.sb);
+        for number in runs.iter().flat_map(|(start, len)| *start..start + len) {
+            let block = match self.inode_seed(ORPHAN_FILE_INO) {
+                Some(seed) => empty.encode(number, seed, &self.sb),
+                None => {
+                    empty.encode(number, extern4_disk::checksum::ChecksumSeed::of_uuid(&[0; 16]), &self.sb)
+                }
+            };
+            self.put(number, block);
+        }
+        self.sb.raw_mut().s_orphan_file_inum.set(ORPHAN_FILE_INO);
+        Ok(())
+    }
+
+    /// The inode of a file with these blocks, mapped as the volume's features say.
+    fn file(&mut self, ino: u32, mode: u16, runs: &[(u64, u64)]) -> Result<Inode> {
+        let (size, seed) = (self.block_size(), self.inode_seed(ino));
+        let has_extents = self.sb.features().incompat.contains(Incompat::EXTENTS);
+        let mut take = || Ok(self.allocate(1, 0)?[0].0);
+        let Map { root, blocks } = if has_extents {
+            map::extents(runs, size, seed, &mut take)?
+        } else {
+            map::block_list(runs, size, &mut take)?
+        };
+        let len: u64 = runs.iter().map(|(_, len)| len).sum();
+        let mut inode = self.inode(ino, mode);
+        inode.set_map(&root);
+        inode.set_links(1);
+        inode.set_flags(if has_extents { InodeFlags::EXTENTS } else { InodeFlags::empty() });
+        inode.set_size(len * size as u64);
+        if !inode.set_sectors((len + blocks.len() as u64) * (size as u64 / 512)) {
+            return Err(Error::Size(format!("inode {ino} has more blocks than it can count")));
+        }
+        for (number, block) in blocks {
+            self.put(number, block);
+        }
+        Ok(inode)
+    }
+
+    fn inode(&self, ino: u32, mode: u16) -> Inode {
+        let mut inode = Inode::new(ino, mode, 0, &self.sb);
+        let now = Timestamp { seconds: self.time.cast_signed(), nanos: 0 };
+        inode.set_atime(now);
+        inode.set_ctime(now);
+        inode.set_mtime(now);
+        inode.set_crtime(now);
+        inode
+    }
+}
+
+/// The size of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Journal {
+    /// Blocks in all.
+    pub(crate) blocks: u32,
+    /// Those of them at the end that are for fast commits.
+    pub(crate) fast_commit_blocks: u32,
+}
+
+/// The low 32 bits of a block number; volumes with `resize_inode` have no more in these places.
+fn low_word(block: u64) -> [u8; 4] {
+    let [a, b, c, d, ..] = block.to_le_bytes();
+    [a, b, c, d]
+}

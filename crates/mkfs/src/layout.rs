@@ -1,0 +1,93 @@
+//! Where the bitmaps and the inode table of each group are.
+
+use std::ops::Range;
+
+use extern4_disk::geometry::Geometry;
+
+use crate::error::{Error, Result};
+use crate::space::Space;
+
+/// The places of one group's metadata.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) block_bitmap: u64,
+    pub(crate) inode_bitmap: u64,
+    pub(crate) inode_table: u64,
+}
+
+/// Places the metadata of all groups, and takes their blocks.
+///
+/// With `flex_bg`, a flexible group has all its block bitmaps first, then its inode bitmaps, then its inode tables, from
+/// its first group on. Otherwise each group has its own at its start; on a RAID with a `stride`, the bitmaps of
+/// different groups are on different disks.
+pub(crate) fn place(geometry: &Geometry, stride: u16, space: &mut Space) -> Result<Vec<Group>> {
+    if geometry.first_data_block() > 0 {
+        space.take(0, geometry.first_data_block().into());
+    }
+    for group in 0..geometry.group_count() {
+        let start = geometry.group_start(group).unwrap_or(0);
+        space.take(start, geometry.fixed_blocks(group).unwrap_or(0).into());
+    }
+    let mut groups = Vec::new();
+    let members = if geometry.flex_bg() { geometry.groups_per_flex() } else { 1 };
+    let mut first = 0;
+    while first < geometry.group_count() {
+        let last = geometry.group_count().min(first + members);
+        if geometry.flex_bg() {
+            place_flexible(geometry, first..last, space, &mut groups)?;
+        } else {
+            groups.push(place_alone(geometry, first, stride, space)?);
+        }
+        first = last;
+    }
+    Ok(groups)
+}
+
+fn place_flexible(
+    geometry: &Geometry,
+    members: Range<u32>,
+    space: &mut Space,
+    groups: &mut Vec<Group>,
+) -> Result<()> {
+    let start = geometry.group_start(members.start).unwrap_or(0);
+    let (mut take, count) = (taker(space, members.start, geometry.blocks_count()), members.len() as u64);
+    let table = geometry.inode_table_blocks().into();
+    let block_bitmaps = members.clone().map(|_| take(1, start)).collect::<Result<Vec<_>>>()?;
+    // A single group leaves room for the bitmaps of all that a flexible group can have.
+    let gap = if count == 1 { u64::from(geometry.groups_per_flex()) } else { count };
+    let inode_bitmaps = members
+        .clone()
+        .map(|_| take(1, block_bitmaps[0] + gap).or_else(|_| take(1, start)))
+        .collect::<Result<Vec<_>>>()?;
+    for (block_bitmap, &inode_bitmap) in block_bitmaps.into_iter().zip(&inode_bitmaps) {
+        let inode_table = take(table, inode_bitmaps[0] + gap).or_else(|_| take(table, start))?;
+        groups.push(Group { block_bitmap, inode_bitmap, inode_table });
+    }
+    Ok(())
+}
+
+fn place_alone(geometry: &Geometry, group: u32, stride: u16, space: &mut Space) -> Result<Group> {
+    let start = geometry.group_start(group).unwrap_or(0);
+    let end = start + u64::from(geometry.group_blocks(group).unwrap_or(0));
+    let table = u64::from(geometry.inode_table_blocks());
+    let fixed = start + u64::from(geometry.fixed_blocks(group).unwrap_or(0));
+    let goal = match (fixed + table, u64::from(stride) * u64::from(group)) {
+        _ if stride == 0 => start,
+        (after, shift) => after + shift % end.saturating_sub(after).max(1),
+    };
+    let mut take = taker(space, group, end);
+    let block_bitmap = take(1, goal).or_else(|_| take(1, start))?;
+    let inode_bitmap = take(1, goal).or_else(|_| take(1, start))?;
+    Ok(Group { block_bitmap, inode_bitmap, inode_table: take(table, start)? })
+}
+
+/// Takes so many blocks in one piece, the first ones from a goal up to `end`.
+fn taker(space: &mut Space, group: u32, end: u64) -> impl FnMut(u64, u64) -> Result<u64> {
+    move |len, goal| {
+        let at = space.find(len, goal, end).ok_or_else(|| {
+            Error::Size(format!("group {group} has no room for its bitmaps and inode table"))
+        })?;
+        space.take(at, len);
+        Ok(at)
+    }
+}

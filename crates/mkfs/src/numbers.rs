@@ -1,0 +1,325 @@
+//! The numbers of a new volume: sizes of blocks, inodes and groups, and how many of each there are.
+
+use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::features;
+use crate::options::Options;
+
+const MIB: u64 = 1 << 20;
+/// Blocks that a last group must have beyond its own metadata.
+const LEAST_DATA_BLOCKS: u64 = 50;
+/// The inodes up to lost+found.
+const LEAST_INODES: u64 = 11;
+/// Sizes are rounded down to this, as a page.
+const PAGE: u64 = 4096;
+/// How many times its size a volume can grow while it is mounted.
+const GROWTH: u64 = 1024;
+
+/// The numbers of a new volume.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Numbers {
+    pub(crate) types: Vec<String>,
+    pub(crate) features: Features,
+    pub(crate) block_size: u32,
+    pub(crate) inode_size: u16,
+    pub(crate) blocks: u64,
+    /// Blocks for the superuser.
+    pub(crate) reserved: u64,
+    pub(crate) blocks_per_group: u32,
+    pub(crate) inodes_per_group: u32,
+    pub(crate) groups: u32,
+    pub(crate) reserved_gdt_blocks: u16,
+}
+
+impl Numbers {
+    /// Chooses the numbers for a device of `bytes`.
+    pub(crate) fn choose(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
+        let asked =
+            options.blocks.map(|blocks| blocks.saturating_mul(options.block_size.unwrap_or(1024).into()));
+        let types = types(options, config, asked.unwrap_or(bytes))?;
+        let features = features::choose(options, config, &types)?;
+        let block_size = block_size(options, config, &types)?;
+        let inode_size = inode_size(options, config, &types, block_size)?;
+        let blocks = match options.blocks {
+            Some(blocks) => blocks,
+            None => {
+                let blocks = bytes / u64::from(block_size);
+                blocks - blocks % (PAGE / u64::from(block_size)).max(1)
+            }
+        };
+        let mut numbers = Self {
+            types,
+            features,
+            block_size,
+            inode_size,
+            blocks,
+            reserved: 0,
+            blocks_per_group: blocks_per_group(options, block_size)?,
+            inodes_per_group: 0,
+            groups: 0,
+            reserved_gdt_blocks: 0,
+        };
+        numbers.check_size()?;
+        numbers.reserved = numbers.percentage(options, config)?;
+        if options.inode_size.unwrap_or(inode_size) < 256
+            && numbers.features.incompat.contains(Incompat::INLINE_DATA)
+        {
+            return Err(Error::options("inline_data needs inodes of at least 256 bytes"));
+        }
+        let inodes = numbers.wanted_inodes(options, config)?;
+        let mut divided = numbers.clone();
+        divided.divide(options, inodes)?;
+        if divided.overhead(0) >= divided.blocks_per_group.into() {
+            // The descriptors fill a group, and go to meta groups.
+            numbers.features.compat.remove(Compat::RESIZE_INODE);
+            numbers.features.incompat |= Incompat::META_BG;
+            numbers.divide(options, inodes)?;
+            return Ok(numbers);
+        }
+        Ok(divided)
+    }
+
+    /// The first block of group 0.
+    pub(crate) const fn first_block(&self) -> u64 {
+        if self.block_size == 1024 { 1 } else { 0 }
+    }
+
+    fn check_size(&self) -> Result<()> {
+        let is_wide = self.features.incompat.contains(Incompat::BIT64);
+        if self.blocks > u32::MAX.into() && !is_wide {
+            let size = self.block_size;
+            return Err(Error::Size(format!(
+                "a volume of {} blocks of {size} bytes needs 64bit",
+                self.blocks
+            )));
+        }
+        if self.blocks <= self.first_block() {
+            return Err(self.too_small());
+        }
+        Ok(())
+    }
+
+    fn too_small(&self) -> Error {
+        Error::Size(format!("{} blocks of {} bytes are too few for a volume", self.blocks, self.block_size))
+    }
+
+    /// Blocks for the superuser, of all.
+    fn percentage(&self, options: &Options, config: &Config) -> Result<u64> {
+        let of_config = config.value(&self.types, "reserved_ratio").and_then(|ratio| ratio.parse().ok());
+        let percent = options.reserved_percent.or(of_config).unwrap_or(5.0);
+        if !(0.0..=50.0).contains(&percent) {
+            return Err(Error::options(format!("{percent} % of reserved blocks: 0 to 50 are possible")));
+        }
+        Ok((self.blocks as f64 * percent / 100.0) as u64)
+    }
+
+    fn wanted_inodes(&self, options: &Options, config: &Config) -> Result<u64> {
+        if let Some(inodes) = options.inodes {
+            return Ok(inodes.max(1));
+        }
+        let of_config = config.number(&self.types, "inode_ratio").and_then(|ratio| u64::try_from(ratio).ok());
+        let ratio = options.inode_ratio.or(of_config).unwrap_or(8192);
+        if !(1024..=67_108_864).contains(&ratio) {
+            return Err(Error::options(format!(
+                "{ratio} bytes for each inode: 1024 to 67108864 are possible"
+            )));
+        }
+        let inodes = u128::from(self.blocks) * u128::from(self.block_size) / u128::from(ratio);
+        u64::try_from(inodes).ok().filter(|inodes| *inodes <= u32::MAX.into()).ok_or_else(|| {
+            Error::options(format!("{inodes} inodes are more than a volume can have: 4294967295"))
+        })
+    }
+
+    /// Divides blocks and inodes into groups.
+    ///
+    /// The last group goes if its own metadata leave it hardly any room. Groups become smaller if they would have more
+    /// inodes than a block has bits.
+    fn divide(&mut self, options: &Options, inodes: u64) -> Result<()> {
+        let (all, ratio) = (self.blocks, self.reserved as f64 / self.blocks as f64);
+        let per_block = u64::from(self.block_size) / u64::from(self.inode_size);
+        let most = (8 * u64::from(self.block_size)).min(65_536 - per_block);
+        loop {
+            let data = self.blocks - self.first_block();
+            let groups = data.div_ceil(self.blocks_per_group.into());
+            let wanted = inodes.max(LEAST_INODES + 1).div_ceil(groups);
+            if wanted > most {
+                if options.blocks_per_group.is_some() || self.blocks_per_group <= 256 {
+                    let text = format!("{inodes} inodes are too many for {groups} groups: specify fewer");
+                    return Err(Error::options(text));
+                }
+                (self.blocks, self.blocks_per_group) = (all, self.blocks_per_group - 8);
+                continue;
+            }
+            let table = wanted.div_ceil(per_block);
+            let mut per_group = ((table * per_block) & !7).max(8);
+            if per_group * groups <= LEAST_INODES {
+                per_group = LEAST_INODES.next_multiple_of(8);
+            }
+            if per_group * groups > u32::MAX.into() {
+                return Err(Error::options(format!("{inodes} inodes are more than a volume can have")));
+            }
+            self.groups = narrow(groups)?;
+            self.inodes_per_group = narrow(per_group)?;
+            self.reserved_gdt_blocks = self.reserved_gdt(options)?;
+            let left = data % u64::from(self.blocks_per_group);
+            let overhead = self.overhead(self.groups - 1);
+            if left == 0 || left >= overhead + LEAST_DATA_BLOCKS {
+                return Ok(());
+            }
+            if groups == 1 {
+                return if left > overhead { Ok(()) } else { Err(self.too_small()) };
+            }
+            self.blocks -= left;
+            // The blocks for the superuser become fewer in proportion.
+            self.reserved = (ratio * self.blocks as f64) as u64;
+        }
+    }
+
+    pub(crate) fn descriptor_size(&self) -> u32 {
+        if self.features.incompat.contains(Incompat::BIT64) { 64 } else { 32 }
+    }
+
+    fn descriptors_per_block(&self) -> u64 {
+        u64::from(self.block_size / self.descriptor_size())
+    }
+
+    /// Blocks behind the descriptors that let a mounted volume grow.
+    fn reserved_gdt(&self, options: &Options) -> Result<u16> {
+        if !self.features.compat.contains(Compat::RESIZE_INODE) {
+            return Ok(0);
+        }
+        let most = match options.resize_limit {
+            Some(limit) if limit <= self.blocks => {
+                return Err(Error::options(format!("resize={limit} is not more than the volume has")));
+            }
+            Some(limit) => limit,
+            None => self.blocks.saturating_mul(GROWTH),
+        };
+        let data = most.min(u32::MAX.into()) - self.first_block();
+        let groups = data.div_ceil(self.blocks_per_group.into());
+        let blocks = groups.div_ceil(self.descriptors_per_block());
+        let now = u64::from(self.groups).div_ceil(self.descriptors_per_block());
+        let reserved = blocks.saturating_sub(now).min(u64::from(self.block_size) / 4);
+        u16::try_from(reserved).map_err(|_| Error::options("the volume cannot grow as far"))
+    }
+
+    /// Blocks of a group's metadata, as if all were in the group itself.
+    fn overhead(&self, group: u32) -> u64 {
+        let table = u64::from(self.inodes_per_group) * u64::from(self.inode_size);
+        let own = 2 + table.div_ceil(self.block_size.into());
+        if !self.has_backup(group) {
+            return own;
+        }
+        let descriptors = if self.features.incompat.contains(Incompat::META_BG) {
+            1
+        } else {
+            u64::from(self.groups).div_ceil(self.descriptors_per_block())
+        };
+        own + 1 + descriptors + u64::from(self.reserved_gdt_blocks)
+    }
+
+    fn has_backup(&self, group: u32) -> bool {
+        let is_power_of = |base: u32| {
+            let mut power = base;
+            while power < group {
+                power = power.saturating_mul(base);
+            }
+            power == group
+        };
+        if group <= 1 {
+            return true;
+        }
+        if self.features.compat.contains(Compat::SPARSE_SUPER2) {
+            return group == self.groups - 1;
+        }
+        !self.features.ro_compat.contains(RoCompat::SPARSE_SUPER) || [3, 5, 7].into_iter().any(is_power_of)
+    }
+}
+
+/// A number that earlier checks keep in 32 bits.
+pub(crate) fn narrow(number: u64) -> Result<u32> {
+    u32::try_from(number).map_err(|_| Error::Size(format!("{number} is more than a volume can have")))
+}
+
+/// The types of the configuration that the volume follows: that of `-t`, then those of its use.
+fn types(options: &Options, config: &Config, bytes: u64) -> Result<Vec<String>> {
+    let kind = options.fs_type.as_str();
+    if !["ext2", "ext3", "ext4"].contains(&kind) && !config.has_type(kind) {
+        return Err(Error::options(format!("mke2fs.conf defines no file system type '{kind}'")));
+    }
+    if let Some(unknown) = options.usage.iter().find(|name| *name != "default" && !config.has_type(name)) {
+        return Err(Error::options(format!("mke2fs.conf defines no type of use '{unknown}'")));
+    }
+    let mut types = vec![kind.to_owned()];
+    if options.usage.is_empty() {
+        types.push(by_size(bytes).to_owned());
+    }
+    types.extend(options.usage.iter().cloned());
+    Ok(types)
+}
+
+fn by_size(bytes: u64) -> &'static str {
+    match bytes / MIB {
+        0..3 => "floppy",
+        3..512 => "small",
+        512..0x40_0000 => "default",
+        0x40_0000..0x100_0000 => "big",
+        _ => "huge",
+    }
+}
+
+fn block_size(options: &Options, config: &Config, types: &[String]) -> Result<u32> {
+    let of_config = config.number(types, "blocksize").and_then(|size| u32::try_from(size).ok());
+    let size = options.block_size.or(of_config.filter(|size| *size > 0)).unwrap_or(4096);
+    if !size.is_power_of_two() || !(1024..=65536).contains(&size) {
+        return Err(Error::options(format!(
+            "blocks of {size} bytes: a power of two from 1024 to 65536 is possible"
+        )));
+    }
+    Ok(size)
+}
+
+fn inode_size(options: &Options, config: &Config, types: &[String], block_size: u32) -> Result<u16> {
+    if options.revision == 0 {
+        return match options.inode_size {
+            None | Some(128) => Ok(128),
+            Some(size) => Err(Error::options(format!("inodes of {size} bytes: revision 0 has 128"))),
+        };
+    }
+    let of_config = config.number(types, "inode_size").and_then(|size| u16::try_from(size).ok());
+    let size = options.inode_size.or(of_config).unwrap_or(256);
+    if !size.is_power_of_two() || size < 128 || u32::from(size) > block_size {
+        let text = format!("inodes of {size} bytes: a power of two from 128 to {block_size} is possible");
+        return Err(Error::options(text));
+    }
+    Ok(size)
+}
+
+fn blocks_per_group(options: &Options, block_size: u32) -> Result<u32> {
+    let most = (8 * block_size).min(65_528);
+    match options.blocks_per_group {
+        None => Ok(most),
+        Some(blocks) if blocks % 8 != 0 || !(256..=most).contains(&blocks) => {
+            let text = format!("{blocks} blocks a group: a multiple of 8 from 256 to {most} is possible");
+            Err(Error::options(text))
+        }
+        Some(blocks) => Ok(blocks),
+    }
+}
+
+/// Blocks of the journal of a volume of so many blocks; `None` if the volume is too small for one.
+pub(crate) fn default_journal(blocks: u64) -> Option<u32> {
+    Some(match blocks {
+        0..2048 => return None,
+        2048..32_768 => 1024,
+        32_768..262_144 => 4096,
+        262_144..524_288 => 8192,
+        524_288..4_194_304 => 16_384,
+        4_194_304..8_388_608 => 32_768,
+        8_388_608..16_777_216 => 65_536,
+        16_777_216..33_554_432 => 131_072,
+        _ => 262_144,
+    })
+}

@@ -1,0 +1,106 @@
+//! The options of `mke2fs(8)`.
+
+/// How large the journal is to be (`-J size=`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalSize {
+    /// So many MiB.
+    Mebibytes(u32),
+    /// So many blocks of the volume.
+    Blocks(u32),
+}
+
+/// The options of `mke2fs(8)`. `None` leaves a choice to the configuration and to the size of the volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The type of file system (`-t`): `ext2`, `ext3`, `ext4` or another one of the configuration.
+    pub fs_type: String,
+    /// How the volume is to be used (`-T`): types of the configuration.
+    pub usage: Vec<String>,
+    /// Bytes of a block (`-b`).
+    pub block_size: Option<u32>,
+    /// Blocks of the volume; `None` fills the device.
+    pub blocks: Option<u64>,
+    /// Blocks of a group (`-g`).
+    pub blocks_per_group: Option<u32>,
+    /// Groups of a flexible group (`-G`): a power of two.
+    pub groups_per_flex: Option<u32>,
+    /// Bytes of the volume for each inode (`-i`).
+    pub inode_ratio: Option<u64>,
+    /// Bytes of an inode (`-I`).
+    pub inode_size: Option<u16>,
+    /// Inodes of the volume (`-N`); there may be more.
+    pub inodes: Option<u64>,
+    /// Features to add, or with `^` to remove, in this order (`-O`); `none` removes all.
+    pub features: Vec<String>,
+    /// Whether there is to be a journal, whatever the type says (`-j`).
+    pub journal: bool,
+    /// Size of the journal (`-J size=`).
+    pub journal_size: Option<JournalSize>,
+    /// Size of the fast commit area in KiB (`-J fast_commit_size=`).
+    pub fast_commit_kib: Option<u32>,
+    /// Per cent of the blocks that only the superuser may take (`-m`): 0 to 50.
+    pub reserved_percent: Option<f64>,
+    /// The label (`-L`): 16 bytes at most.
+    pub label: Option<String>,
+    /// The directory on which the volume was mounted last (`-M`).
+    pub last_mounted: Option<String>,
+    /// The UUID (`-U`).
+    pub uuid: [u8; 16],
+    /// The seed of directories' hashes (`-E hash_seed=`).
+    pub hash_seed: [u8; 16],
+    /// What the kernel does when it finds an error (`-e`): 1 continue, 2 read-only, 3 panic.
+    pub errors: Option<u16>,
+    /// The revision (`-r`): 0 or 1.
+    pub revision: u32,
+    /// Owner and group of the root directory (`-E root_owner=`).
+    pub root_owner: (u32, u32),
+    /// Blocks of a RAID's stripe on one disk (`-E stride=`).
+    pub stride: u16,
+    /// Blocks of a RAID's stripe on all disks (`-E stripe_width=`).
+    pub stripe_width: u32,
+    /// The size in blocks that the volume may grow to while it is mounted (`-E resize=`).
+    pub resize_limit: Option<u64>,
+    /// Copies of the superblock with `sparse_super2` (`-E num_backup_sb=`): 0 to 2.
+    pub backup_superblocks: Option<u32>,
+    /// Seconds between two updates of the block of `mmp` (`-E mmp_update_interval=`).
+    pub mmp_interval: Option<u16>,
+    /// Mount options that hold unless a mount says otherwise (`-E mount_opts=`).
+    pub mount_options: Option<String>,
+    /// The time of making, in seconds since 1970.
+    pub time: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            fs_type: "ext4".to_owned(),
+            usage: Vec::new(),
+            block_size: None,
+            blocks: None,
+            blocks_per_group: None,
+            groups_per_flex: None,
+            inode_ratio: None,
+            inode_size: None,
+            inodes: None,
+            features: Vec::new(),
+            journal: false,
+            journal_size: None,
+            fast_commit_kib: None,
+            reserved_percent: None,
+            label: None,
+            last_mounted: None,
+            uuid: [0; 16],
+            hash_seed: [0; 16],
+            errors: None,
+            revision: 1,
+            root_owner: (0, 0),
+            stride: 0,
+            stripe_width: 0,
+            resize_limit: None,
+            backup_superblocks: None,
+            mmp_interval: None,
+            mount_options: None,
+            time: 0,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Writing a planned volume.
+
+use std::ops::Range;
+
+use extern4_block::BlockDevice;
+
+use crate::error::Result;
+use crate::plan::Plan;
+
+/// Bytes before the superblock, which boot loaders use.
+const BOOT_BYTES: u64 = 1024;
+
+impl Plan {
+    /// Makes the volume on `device`, which may hold anything. The primary superblock is written last, after all else is
+    /// durable: a device that lost power before is no volume.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device).
+    pub fn write(&self, device: &dyn BlockDevice) -> Result<()> {
+        device.write_zeroes(0..2 * BOOT_BYTES)?;
+        device.discard(2 * BOOT_BYTES..self.size_bytes())?;
+        for &(start, len) in &self.zeroes {
+            device.write_zeroes(self.bytes(start, len))?;
+        }
+        self.write_on_zeroes(device)
+    }
+
+    /// Makes the volume on `device`, which reads as zeroes everywhere, as a new file does.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device).
+    pub fn write_on_zeroes(&self, device: &dyn BlockDevice) -> Result<()> {
+        let mut blocks: Vec<_> = self.blocks.iter().collect();
+        blocks.sort_by_key(|(number, _)| *number);
+        for run in blocks.chunk_by(|(before, _), (after, _)| before + 1 == *after) {
+            let bytes: Vec<u8> = run.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+            device.write_at(&bytes, self.bytes(run[0].0, 0).start)?;
+        }
+        self.write_descriptors(device)?;
+        self.write_backups(device)?;
+        device.flush()?;
+        device.write_at(&self.sb.encode(), BOOT_BYTES)?;
+        device.flush()?;
+        Ok(())
+    }
+
+    fn write_descriptors(&self, device: &dyn BlockDevice) -> Result<()> {
+        let geometry = self.sb.geometry();
+        for group in 0..geometry.group_count() {
+            for (index, block) in (0..).zip(self.descriptors.chunks_exact(self.block_size())) {
+                if let Some(number) = geometry.descriptor_block_in(group, index) {
+                    device.write_at(block, self.bytes(number, 1).start)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies of the superblock say which group they are in, and not that the volume is clean.
+    fn write_backups(&self, device: &dyn BlockDevice) -> Result<()> {
+        let geometry = *self.sb.geometry();
+        for group in 1..geometry.group_count() {
+            let Some(number) = geometry.superblock_in(group) else { continue };
+            let mut copy = self.sb.clone();
+            let raw = copy.raw_mut();
+            raw.s_block_group_nr.set((group & 0xffff) as u16);
+            raw.s_state.set(0);
+            device.write_at(&copy.encode(), self.bytes(number, 1).start)?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, block: u64, len: u64) -> Range<u64> {
+        let size = u64::from(self.sb.block_size());
+        block * size..(block + len) * size
+    }
+}
