@@ -1,14 +1,12 @@
 //! Concurrency primitives: what the metadata hot paths share.
 //!
 //! - [`rcu`]: readers that take no lock and write nothing shared, values freed once no reader can see them.
-//! - [`learned`]: what is known of something that may be there or not, filled once by who asks, or set.
 //! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
 //! - [`shared`]: counted references whose values RCU readers may look at.
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: a hash table of shared values whose lookups take no lock.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
-//! - [`serial`]: numbers that are each given out once, without writing what others use.
-//! - [`tally`]: counters that each thread adds to alone.
+//! - [`tally`]: counters that each thread adds to alone, and numbers that are each returned once.
 //! - [`supply`]: how many are left, where each thread takes from a part of its own while there is plenty.
 //! - [`asymmetric`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
@@ -18,7 +16,7 @@
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
 //! - [`thread_slots`]: a slot for each thread, however many there are, and a small number for each.
 //! - [`per_thread`]: a value for each thread that no other sees.
-//! - [`percpu`]: values and counters with one cache line a CPU.
+//! - [`percpu`]: values with one cache line a CPU.
 //! - `model`, with the feature `loom`: how models are run.
 //! - [`allocations`]: an allocator that counts, for benches.
 //! - [`opener`]: the process that opened something, which a forked child is not.
@@ -38,7 +36,6 @@ pub mod bravo;
 mod epoch;
 pub mod hash_table;
 pub mod holders;
-pub mod learned;
 pub mod lock_order;
 #[cfg(feature = "loom")]
 pub mod model;
@@ -48,7 +45,6 @@ pub mod percpu;
 pub mod primitive;
 pub mod rcu;
 pub mod seqcount;
-pub mod serial;
 pub mod shared;
 pub mod shares;
 pub mod shown;

@@ -1,14 +1,10 @@
-//! One value a CPU: counters that threads on different CPUs add to without sharing a cache line.
+//! One value for each CPU, on cache lines of its own.
 //!
-//! [`cpu`] says where the thread runs. That may be out of date the moment it returns, so a slot is still shared and
-//! its contents must be atomics; what the slots buy is that nobody else *usually* writes the line. Additions are
-//! `Relaxed` read-modify-writes: none is lost, they order nothing, and no other access depends on them. A sum that runs
-//! while others add counts each addition that happened before it, and may or may not count the concurrent ones.
+//! [`cpu`] returns the CPU that the thread runs on. The thread may move before it uses the answer, so two threads may use
+//! one value at the same time.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
-
-use crate::primitive::{AtomicU64, Ordering};
 
 /// Slots at most, so that a machine that may hotplug thousands of CPUs does not cost as many cache lines a counter.
 const MAX_SLOTS: usize = 256;
@@ -144,29 +140,6 @@ impl<T> PerCpu<T> {
     }
 }
 
-/// A counter with one cache line a CPU: cheap to add to, dear to read.
-#[derive(Debug, Default)]
-pub struct Counter(PerCpu<AtomicU64>);
-
-impl Counter {
-    /// A counter at zero.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds `n`, wrapping.
-    #[inline]
-    pub fn add(&self, n: u64) {
-        // Relaxed: the module's rule.
-        self.0.local().fetch_add(n, Ordering::Relaxed);
-    }
-
-    /// Everything added so far, wrapping.
-    pub fn sum(&self) -> u64 {
-        self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.load(Ordering::Relaxed)))
-    }
-}
-
 /// The CPU number that the kernel keeps up to date in each thread's rseq area (rseq(2)), which glibc 2.35 and later
 /// register and point to by `__rseq_offset` from the thread pointer: one load, against a call for `sched_getcpu`.
 #[cfg(all(
@@ -260,19 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn no_addition_is_lost() {
-        let counter = Counter::new();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..10_000).for_each(|n| counter.add(n & 1)));
-            }
-        });
-        assert_eq!(counter.sum(), 20_000);
-    }
-
-    #[test]
     fn slots_do_not_share_lines() {
         assert_eq!(size_of::<Padded<u64>>(), 128);
-        assert!(PerCpu::<AtomicU64>::new().slots.len().is_power_of_two());
+        assert!(PerCpu::<u64>::new().slots.len().is_power_of_two());
     }
 }

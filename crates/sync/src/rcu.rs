@@ -112,6 +112,18 @@ impl<T: Send + Sync + 'static> RcuOption<T> {
         unsafe { old.as_ref() }
     }
 
+    /// Stores a value if there is none. Returns whether it did.
+    pub fn fill(&self, value: T) -> bool {
+        let new = into_raw(Some(value));
+        // Release: P. Relaxed on failure: nothing is read.
+        let stored = self.ptr.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed);
+        if stored.is_err() {
+            // SAFETY: it came from `into_raw`, and no other thread has seen it.
+            drop(unsafe { from_raw(new) });
+        }
+        stored.is_ok()
+    }
+
     /// Replaces the value.
     pub fn store(&self, value: Option<T>) {
         self.swap(value, &pin());
@@ -275,6 +287,18 @@ pub(crate) mod tests {
         assert!(freed(&old));
         drop(cell);
         assert_eq!(Arc::strong_count(&new), 1);
+    }
+
+    #[test]
+    fn a_fill_replaces_nothing() {
+        let (one, two) = (Arc::new(1), Arc::new(2));
+        let cell = RcuOption::default();
+        assert!(cell.fill(one.clone()) && !cell.fill(two.clone()));
+        assert_eq!((cell.load(&pin()).map(|value| **value), Arc::strong_count(&two)), (Some(1), 1));
+        cell.store(Some(two.clone()));
+        assert!(!cell.fill(one.clone()));
+        assert_eq!(cell.load(&pin()).map(|value| **value), Some(2));
+        assert!(freed(&one));
     }
 
     #[test]

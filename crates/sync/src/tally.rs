@@ -3,9 +3,11 @@
 //! A thread adds to its own slot ([`thread_slots`](crate::thread_slots)), which has one writer at a time. Threads without
 //! a slot of their own add to the shared one, with locked additions. No addition is lost. A sum counts each addition that
 //! happened before it, and may or may not count concurrent ones.
+//!
+//! A [`Serial`] makes numbers out of such a count and the number of the slot, so no two calls return the same number.
 
 use crate::primitive::{AtomicU64, Ordering};
-use crate::thread_slots::ThreadSlots;
+use crate::thread_slots::{LIMIT, ThreadSlots, thread_number};
 
 /// `N` counters.
 #[derive(Debug)]
@@ -59,9 +61,36 @@ impl<const N: usize> Default for Tally<N> {
     }
 }
 
+/// Returns each number once, in no order.
+#[derive(Debug, Default)]
+pub struct Serial(ThreadSlots<AtomicU64>);
+
+impl Serial {
+    /// Creates a source of numbers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns a number that no other call returns, in the first 2^49 calls of each thread.
+    #[inline]
+    pub fn take(&self) -> u64 {
+        // Relaxed: only uniqueness counts.
+        let (slot, count) = match self.0.own() {
+            Some(own) => {
+                let count = own.load(Ordering::Relaxed);
+                own.store(count + 1, Ordering::Relaxed);
+                (thread_number(), count)
+            }
+            None => (LIMIT, self.0.shared().fetch_add(1, Ordering::Relaxed)),
+        };
+        count * (LIMIT as u64 + 1) + slot as u64
+    }
+}
+
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn no_addition_of_any_thread_is_lost() {
@@ -74,5 +103,16 @@ mod tests {
             });
         }
         assert_eq!(tally.sum(), [200_000, 100_000]);
+    }
+    #[test]
+    fn no_number_is_returned_twice() {
+        const EACH: usize = 5000;
+        let serial = &Serial::new();
+        let take = || (0..EACH).map(|_| serial.take()).collect::<Vec<_>>();
+        let numbers = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..100).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<BTreeSet<_>>()
+        });
+        assert_eq!(numbers.len(), 100 * EACH);
     }
 }

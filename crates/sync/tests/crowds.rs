@@ -1,12 +1,10 @@
-//! Crowds: eight threads on one table or one count, in schedules that shuttle chooses. What loom explores with two threads
-//! in every way stands in `loom.rs`.
+//! Shuttle tests: eight threads on one table, in schedules that shuttle chooses. Loom explores two threads in every schedule,
+//! in `tests/loom`; so a structure has a test here only where more threads than two meet in a way of their own.
 #![cfg(feature = "shuttle")]
 
 use extern4_sync::hash_table::HashTable;
 use extern4_sync::model::crowd;
-use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
 use extern4_sync::rcu::pin;
-use extern4_sync::seqcount::SeqCount;
 use extern4_sync::table::Table;
 
 const THREADS: usize = 8;
@@ -61,27 +59,5 @@ fn crowds_always_find_an_entry_that_is_replaced() {
             }
         },
         |table| assert_eq!(table.len(), 1),
-    );
-}
-
-#[test]
-fn crowds_copy_whole_values() {
-    crowd(
-        THREADS,
-        || (SeqCount::new(), Mutex::new(()), [AtomicU64::new(0), AtomicU64::new(0)]),
-        |(count, writers, words), index| {
-            if index < 2 {
-                let _writers = writers.lock().unwrap();
-                let _section = count.write();
-                for word in words {
-                    word.store(index as u64 + 1, Ordering::Relaxed);
-                }
-            } else if let Some([a, b]) =
-                count.read(|| [0, 1].map(|at: usize| words[at].load(Ordering::Relaxed)))
-            {
-                assert_eq!(a, b);
-            }
-        },
-        |(_, _, words)| assert_eq!(words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed)),
     );
 }

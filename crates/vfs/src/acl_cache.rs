@@ -3,7 +3,7 @@
 //! Whether an inode has an access ACL stands in its permission word: none, unknown, present; and so does whether it is
 //! known to have no default ACL. So to learn that there is none costs the one load that the mode costs, and so does learning that
 //! there is one which refuses nobody what is asked. Only what is present has a slot, which points to an immutable ACL: readers follow
-//! it with no lock and no count ([`Learned`]).
+//! it with no lock and no count ([`RcuOption`]).
 //!
 //! # Filling and setting
 //! A slot starts empty, is filled once, and never becomes empty again:
@@ -28,9 +28,8 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use extern4_sync::learned::Learned;
 use extern4_sync::per_thread::PerThread;
-use extern4_sync::rcu::Guard;
+use extern4_sync::rcu::{Guard, RcuOption};
 use hashbrown::HashTable;
 
 use crate::acl::{Acl, AclEntry, AclKind};
@@ -40,12 +39,15 @@ use crate::name::{hash_words, new_seed};
 /// The ACLs of one inode that had to be read.
 #[derive(Default)]
 pub(crate) struct AclSlots {
-    access: Learned<Acl>,
-    default: Learned<Acl>,
+    access: Slot,
+    default: Slot,
 }
 
+/// Nothing before the file system was asked. Then its answer: an ACL, or none.
+type Slot = RcuOption<Option<Arc<Acl>>>;
+
 impl AclSlots {
-    fn slot(&self, kind: AclKind) -> &Learned<Acl> {
+    fn slot(&self, kind: AclKind) -> &Slot {
         match kind {
             AclKind::Access => &self.access,
             AclKind::Default => &self.default,
@@ -55,12 +57,12 @@ impl AclSlots {
     /// What the slot holds; `None` if it has not been filled.
     #[inline]
     pub(crate) fn get<'g>(&'g self, kind: AclKind, guard: &'g Guard) -> Option<Option<&'g Acl>> {
-        self.slot(kind).get(guard)
+        self.slot(kind).load(guard).map(Option::as_deref)
     }
 
     /// The same, to keep.
     pub(crate) fn get_counted(&self, kind: AclKind, guard: &Guard) -> Option<Option<Arc<Acl>>> {
-        self.slot(kind).get_counted(guard)
+        self.slot(kind).load(guard).cloned()
     }
 
     /// Fills the slot if it is empty; says whether it did.
@@ -70,7 +72,7 @@ impl AclSlots {
 
     /// Puts a new ACL in.
     pub(crate) fn set(&self, kind: AclKind, acl: Option<Arc<Acl>>) {
-        self.slot(kind).set(acl);
+        self.slot(kind).store(Some(acl));
     }
 }
 

@@ -48,8 +48,8 @@ use extern4_sync::hash_table::{Bucket, Found, HashTable};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::serial::Serial;
 use extern4_sync::shared::{Last, Link, Seen, Shared};
+use extern4_sync::tally::Serial;
 
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
@@ -295,7 +295,7 @@ impl DentryCache {
             seed: new_seed(),
             limit,
             negatives_per_dir: negatives_per_dir.max(1),
-            ids: Serial::new(1),
+            ids: Serial::new(),
         }
     }
 

@@ -6,8 +6,6 @@ mod bravo;
 mod hash_table;
 mod holders;
 mod latch;
-mod learned;
-mod percpu;
 mod rcu;
 mod seqcount;
 mod shared;
