@@ -33,7 +33,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use extern4_sync::percpu::{Padded, PerCpu};
-use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, capacity};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::spare::Bytes;
 use extern4_sync::table::{Held, Seen, Table};
@@ -48,23 +48,13 @@ use crate::{BlockDevice, Error, Op, Result};
 /// Blocks that one device read fetches at most.
 const MAX_BATCH: usize = 256;
 /// Blocks that a cache may hold, however little memory it is given: enough for the blocks of one deep lookup.
-#[cfg(not(feature = "loom"))]
-const MIN_BLOCKS: usize = 32;
-/// Few in models.
-#[cfg(feature = "loom")]
-const MIN_BLOCKS: usize = 2;
+const MIN_BLOCKS: usize = capacity(32, 2);
 /// Buffers evicted together, so that the cost of handing them over to RCU is shared.
-#[cfg(not(feature = "loom"))]
-const EVICT_BATCH: usize = 16;
-#[cfg(feature = "loom")]
-const EVICT_BATCH: usize = 1;
+const EVICT_BATCH: usize = capacity(16, 1);
 /// Buckets that a miss looks at to make room. If all it meets is in use, the cache is over its bound until the next
 /// miss, which looks further on; as a miss adds one entry and this many buckets hold half as many, it stays within
 /// one part in 500 of the bound.
-#[cfg(not(feature = "loom"))]
-const EVICT_BUCKETS: usize = 1024;
-#[cfg(feature = "loom")]
-const EVICT_BUCKETS: usize = 8;
+const EVICT_BUCKETS: usize = capacity(1024, 8);
 
 /// What a [`BufferCache`] caches and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,22 +36,15 @@ use std::cell::Cell;
 use extern4_sync::holders::Holders;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU64, Ordering, thread};
+use extern4_sync::primitive::{AtomicU64, Ordering, capacity, thread};
 
 /// Nobody may walk in.
 const SHUT: u64 = 0;
 
 /// A transaction has room for so many of the largest operations that are served from pools, and for so many times what is put into a
 /// pool besides: all threads with pools may have that at once.
-#[cfg(not(feature = "loom"))]
-const LARGEST: i64 = 8;
-#[cfg(not(feature = "loom"))]
-const SPARE: i64 = 64;
-/// Little is much in models.
-#[cfg(feature = "loom")]
-const LARGEST: i64 = 2;
-#[cfg(feature = "loom")]
-const SPARE: i64 = 4;
+const LARGEST: i64 = capacity(8, 2);
+const SPARE: i64 = capacity(64, 4);
 
 /// See the module.
 pub(crate) struct Door {

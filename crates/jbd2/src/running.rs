@@ -10,13 +10,9 @@ use std::sync::PoisonError;
 use extern4_block::{Buffer, Pin};
 use extern4_disk::journal::Tid;
 use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed, capacity};
 
-#[cfg(not(feature = "loom"))]
-const SHARDS: usize = 64;
-/// Few in models.
-#[cfg(feature = "loom")]
-const SHARDS: usize = 1;
+const SHARDS: usize = capacity(64, 1);
 
 /// A number that no running transaction in this process has had, be it of another volume or of one opened before.
 fn next_number() -> u64 {

@@ -37,16 +37,17 @@ use crate::asymmetric::{announce, heavy, seen};
 use crate::percpu::Padded;
 use crate::primitive::{
     AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    capacity,
 };
 use crate::thread_slots::ThreadSlots;
 
 /// Lines of a desk, as a power of two. The address of a lock says which it is noted on: who ends its bias looks at that line of each desk, and most
 /// other locks are noted on others.
-const LINE_BITS: u32 = if cfg!(feature = "loom") { 0 } else { 3 };
+const LINE_BITS: u32 = capacity(3, 0);
 /// Locks that a thread may have noted at the same time on one of them.
-const NOTES: usize = if cfg!(feature = "loom") { 1 } else { 4 };
+const NOTES: usize = capacity(4, 1);
 /// So many readers in a row make a lock biased; few in models.
-const STREAK: u32 = if cfg!(feature = "loom") { 2 } else { 16 };
+const STREAK: u32 = capacity(16, 2);
 
 /// A lock for readers and writers. It protects a value; or, without one, what its owner says.
 pub struct Bravo<T = ()> {

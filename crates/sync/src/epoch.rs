@@ -59,7 +59,9 @@ use std::sync::TryLockError;
 
 use crate::asymmetric;
 use crate::percpu::Padded;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::primitive::{
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, capacity,
+};
 
 mod bag;
 #[cfg(not(feature = "loom"))]
@@ -74,11 +76,7 @@ const BAGS_AT_ONCE: usize = 32;
 
 /// Sealed bags that a thread has when it looks whether they have expired, if there are few threads: two thousand values for one
 /// barrier, which interrupts every other thread.
-#[cfg(not(feature = "loom"))]
-const KEPT_BAGS: usize = 32;
-/// One in models.
-#[cfg(feature = "loom")]
-const KEPT_BAGS: usize = 1;
+const KEPT_BAGS: usize = capacity(32, 1);
 
 /// Sealed bags that all threads keep together, unless there are more threads than that.
 const KEPT_IN_ALL: usize = 8 * KEPT_BAGS;

@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use crate::percpu::Padded;
-use crate::primitive::{AtomicBool, AtomicPtr, Latch, LatchGuard, Ordering, null_pointers};
+use crate::primitive::{AtomicBool, AtomicPtr, Latch, LatchGuard, Ordering, capacity, null_pointers};
 use crate::rcu::{Guard, pin};
 use crate::spare;
 
@@ -41,11 +41,7 @@ const MOST_AT_ONCE: usize = 8;
 
 /// Locks that the buckets share, at least and at most: of `n` locks, bucket `b` has lock `b % n`. So many that threads with names of
 /// their own seldom write the line of a lock in turns.
-#[cfg(not(feature = "loom"))]
-const STRIPES: RangeInclusive<usize> = 128..=1024;
-/// One in models, which have two buckets.
-#[cfg(feature = "loom")]
-const STRIPES: RangeInclusive<usize> = 1..=1;
+const STRIPES: RangeInclusive<usize> = capacity(128, 1)..=capacity(1024, 1);
 /// Buckets that share a lock at least, where there are more locks than the fewest.
 const SHARE: usize = 64;
 

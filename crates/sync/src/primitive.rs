@@ -53,6 +53,13 @@ pub mod latch;
 #[cfg(all(target_os = "linux", not(any(feature = "loom", feature = "audit", miri, extern4_tsan))))]
 pub use latch::{Latch, LatchGuard};
 
+/// Returns the size that a structure has: `model` where loom or shuttle explores it, `real` elsewhere.
+///
+/// Models are small so that their threads meet, and so that the scheduler reaches every state.
+pub const fn capacity<T: Copy>(real: T, model: T) -> T {
+    if cfg!(feature = "loom") { model } else { real }
+}
+
 /// Variables of a thread, all of which are made from constants.
 #[cfg(feature = "loom")]
 macro_rules! thread_variables {

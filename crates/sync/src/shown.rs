@@ -14,11 +14,11 @@
 //! | `copy` | who has the lock | everyone | Release, Acquire, in [`rcu`](crate::rcu): who sees a copy sees it whole |
 //! | `looks` | who has the lock | who has the lock | Relaxed |
 
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU32, Ordering, capacity};
 use crate::rcu::{Guard, RcuOption};
 
 /// So many looks in a row make a copy be shown; few in models. By the lock they cost about what the copy does.
-const STREAK: u32 = if cfg!(feature = "loom") { 2 } else { 16 };
+const STREAK: u32 = capacity(16, 2);
 
 /// A copy of what stands under a lock, or nothing.
 #[derive(Debug)]

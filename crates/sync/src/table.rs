@@ -43,7 +43,7 @@ use std::sync::PoisonError;
 
 use crate::percpu::{Line, Padded};
 use crate::primitive::{
-    AtomicBool, AtomicPtr, AtomicUsize, Mutex, MutexGuard, Ordering, fence, null_pointers,
+    AtomicBool, AtomicPtr, AtomicUsize, Mutex, MutexGuard, Ordering, capacity, fence, null_pointers,
 };
 use crate::rcu::{Guard, pin};
 
@@ -51,11 +51,7 @@ const LISTED: usize = 1;
 const HANDLE: usize = 2;
 
 /// Locks that the buckets share.
-#[cfg(not(feature = "loom"))]
-const LOCKS: usize = 64;
-/// Few in models, which have two buckets.
-#[cfg(feature = "loom")]
-const LOCKS: usize = 2;
+const LOCKS: usize = capacity(64, 2);
 
 /// The lines that lookups read, then one for the count that handles write.
 #[repr(C)]

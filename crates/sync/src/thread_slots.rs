@@ -22,14 +22,14 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use crate::percpu::Padded;
-use crate::primitive::{AtomicPtr, Ordering};
+use crate::primitive::{AtomicPtr, Ordering, capacity};
 #[cfg(not(feature = "loom"))]
 use crate::thread_number::own_place;
 pub use crate::thread_number::thread_number;
 
 /// Slots of the first segment, and segments. Models have one, since each look for slots costs them a step a segment.
-const FIRST: usize = if cfg!(feature = "loom") { 4 } else { 64 };
-const SEGMENTS: usize = if cfg!(feature = "loom") { 1 } else { 8 };
+const FIRST: usize = capacity(64, 4);
+const SEGMENTS: usize = capacity(8, 1);
 
 /// Threads that have a slot of their own: 16,320. Threads with this number or a higher one share a slot.
 pub const LIMIT: usize = FIRST * ((1 << SEGMENTS) - 1);

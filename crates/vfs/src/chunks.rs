@@ -24,6 +24,7 @@ use std::ops::Range;
 
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
+use extern4_sync::primitive::capacity;
 
 use crate::inode::Inode;
 use crate::lock::{self, Latch, LatchGuard};
@@ -35,11 +36,7 @@ pub(crate) const MOST_BYTES: usize = 64 << 10;
 /// Chunks that such a write covers at most, where it begins within one.
 const MOST_CHUNKS: usize = MOST_BYTES / CHUNK_BYTES as usize + 1;
 /// Latches: so many that of a few dozens of threads hardly two meet in one.
-#[cfg(not(feature = "loom"))]
-const LATCH_BITS: u32 = 9;
-/// Models have few chunks, and those are to meet.
-#[cfg(feature = "loom")]
-const LATCH_BITS: u32 = 1;
+const LATCH_BITS: u32 = capacity(9, 1);
 
 /// Latches of chunks, each on a line of its own.
 pub(crate) struct Chunks(Box<[Padded<Latch<()>>]>);

@@ -8,7 +8,7 @@
 use std::sync::PoisonError;
 
 use extern4_sync::lock_order::{Ordered, Rank};
-use extern4_sync::primitive::Condvar;
+use extern4_sync::primitive::{Condvar, capacity};
 pub(crate) use extern4_sync::primitive::{
     Latch, LatchGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -80,11 +80,7 @@ impl WaitingRoom {
 pub(crate) struct Stripes(Box<[Mutex<()>]>);
 
 impl Stripes {
-    #[cfg(not(feature = "loom"))]
-    const COUNT: usize = 256;
-    /// Models have few keys, and those are to meet.
-    #[cfg(feature = "loom")]
-    const COUNT: usize = 2;
+    const COUNT: usize = capacity(256, 2);
 
     pub(crate) fn new() -> Self {
         Self((0..Self::COUNT).map(|_| Mutex::new(())).collect())

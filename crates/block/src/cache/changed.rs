@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use extern4_sync::primitive::{AtomicBool, Latch, LatchGuard, Ordering};
+use extern4_sync::primitive::{AtomicBool, Latch, LatchGuard, Ordering, capacity};
 use extern4_sync::rcu::Guard;
 use extern4_sync::shown::Shown;
 use extern4_sync::spare::Bytes;
@@ -19,7 +19,7 @@ pub type Image = Arc<Bytes>;
 pub type Unsealed = [u32; 4];
 
 /// So often threads have changed parts of a block by turns when the parts are taken out; few in models.
-const TURNS: u32 = if cfg!(feature = "loom") { 1 } else { 4 };
+const TURNS: u32 = capacity(4, 1);
 
 /// A block that has been changed since it was loaded.
 #[derive(Debug)]

@@ -6,14 +6,10 @@
 //!
 //! A full bucket gives up an entry by the rule of the clock: those that were of use get a second chance, those marked full go first.
 
-use extern4_sync::primitive::{AtomicU64, Ordering, thread};
+use extern4_sync::primitive::{AtomicU64, Ordering, capacity, thread};
 
 /// Entries of a bucket.
-#[cfg(not(feature = "loom"))]
-pub(super) const SLOTS: usize = 7;
-/// Few in models.
-#[cfg(feature = "loom")]
-pub(super) const SLOTS: usize = 2;
+pub(super) const SLOTS: usize = capacity(7, 2);
 /// Words of a bucket.
 pub(super) const WORDS: usize = 8;
 

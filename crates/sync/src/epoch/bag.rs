@@ -3,12 +3,10 @@
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;
 
+use crate::primitive::capacity;
+
 /// Destructors in a bag.
-#[cfg(not(feature = "loom"))]
-pub(super) const BAG: usize = 64;
-/// Few in models.
-#[cfg(feature = "loom")]
-pub(super) const BAG: usize = 2;
+pub(super) const BAG: usize = capacity(64, 2);
 
 /// What a closure may capture and stay in its bag: three words.
 type Words = [*mut (); 3];

@@ -30,16 +30,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
 use crate::asymmetric;
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU32, Ordering, capacity};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
 /// How often a thread looks whether the lock is free before it sleeps: the time of some short critical sections.
-#[cfg(not(feature = "loom"))]
-const LOOKS: u32 = 100;
-#[cfg(feature = "loom")]
-const LOOKS: u32 = 0;
+const LOOKS: u32 = capacity(100, 0);
 
 /// A mutex for what takes a moment.
 pub struct Latch<T> {

@@ -3,17 +3,14 @@
 //! All of it is atomics, so that it can be looked at while the file is closed and the next one opened in its place; whether what was
 //! seen belongs together, the registry says.
 
-use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicU64, Ordering, capacity};
 use extern4_sync::rcu::{RcuOption, pin};
 
 use super::OpenFileInfo;
 use crate::file::OpenFlags;
 
 /// Words for a path: with the rest they fill two cache lines.
-#[cfg(not(feature = "loom"))]
-const WORDS: usize = 9;
-#[cfg(feature = "loom")]
-const WORDS: usize = 1;
+const WORDS: usize = capacity(9, 1);
 
 /// The record of an open file.
 #[derive(Default)]

@@ -31,17 +31,14 @@ use std::num::NonZeroU64;
 
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU64, AtomicUsize, OnceLock, Ordering, fence};
+use extern4_sync::primitive::{AtomicU64, AtomicUsize, OnceLock, Ordering, capacity, fence};
 use extern4_sync::thread_slots::{LIMIT, ThreadSlots};
 
 use super::registry::Registry;
 use crate::lock::{self, Mutex};
 
 /// Places in the first chunk of a slab; each further one has twice as many as the one before.
-#[cfg(not(feature = "loom"))]
-const FIRST: usize = 16;
-#[cfg(feature = "loom")]
-const FIRST: usize = 2;
+const FIRST: usize = capacity(16, 2);
 /// Chunks of a slab, at most.
 const CHUNKS: usize = 24;
 
