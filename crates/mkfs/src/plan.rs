@@ -6,7 +6,7 @@ use extern4_disk::bitmap::{compute_checksum, initial_block_bitmap};
 use extern4_disk::checksum::{ChecksumSeed, inode_seed};
 use extern4_disk::feature::{Compat, RoCompat};
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
-use extern4_disk::inode::Inode;
+use extern4_disk::inode::{Inode, ROOT_INO};
 use extern4_disk::superblock::Superblock;
 
 use crate::config::Config;
@@ -86,7 +86,7 @@ impl Plan {
         &self.sb
     }
 
-    /// The groups that hold copies of the superblock, but the first.
+    /// The blocks that hold copies of the superblock.
     pub fn backup_blocks(&self) -> impl Iterator<Item = u64> {
         let geometry = *self.sb.geometry();
         (1..geometry.group_count()).filter_map(move |group| geometry.superblock_in(group))
@@ -192,51 +192,69 @@ impl Plan {
     }
 
     fn make_group(&mut self, group: u32) -> Result<GroupDescriptor> {
-        let geometry = *self.sb.geometry();
-        let places = self.groups[group as usize];
-        let Group { block_bitmap, inode_bitmap, inode_table } = places;
-        self.zeroes.push((inode_table, geometry.inode_table_blocks().into()));
+        let Group { block_bitmap, inode_bitmap, inode_table } = self.groups[group as usize];
+        self.zeroes.push((inode_table, self.sb.geometry().inode_table_blocks().into()));
         let mut descriptor = GroupDescriptor::new(block_bitmap, inode_bitmap, inode_table, &self.sb);
         let features = self.sb.features().ro_compat;
         let lazy = features.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM);
         let mut flags = if lazy { GroupFlags::INODE_ZEROED } else { GroupFlags::empty() };
-
-        let start = geometry.group_start(group).unwrap_or(0);
-        let len = geometry.group_blocks(group).unwrap_or(0);
-        let used = self.space.used_in(start, start + u64::from(len));
-        descriptor.set_free_clusters(len - numbers::narrow(used)?);
-        let bitmap = bitmap(self.block_size(), len, self.space.runs_in(start, start + u64::from(len)), start);
-        let is_initial = initial_block_bitmap(group, &descriptor, &geometry).as_ref() == Some(&bitmap);
-        if lazy && is_initial && group > 0 && group + 1 < geometry.group_count() {
+        if !self.make_block_bitmap(group, &mut descriptor, lazy)? {
             flags |= GroupFlags::BLOCK_UNINIT;
-        } else {
-            if let Some(seed) = self.sb.metadata_seed() {
-                let sum = compute_checksum(&bitmap, geometry.clusters_per_group(), seed);
-                descriptor.set_block_bitmap_checksum(sum.unwrap_or(0));
-            }
-            self.put(block_bitmap, bitmap);
         }
-
-        let first = group * geometry.inodes_per_group() + 1;
-        let inodes: Vec<u32> = self.used_inodes(first, geometry.inodes_per_group());
-        descriptor.set_free_inodes(geometry.inodes_per_group() - inodes.len() as u32);
-        let last = inodes.last().map_or(0, |ino| ino - first + 1);
-        descriptor.set_unused_inodes(if lazy { geometry.inodes_per_group() - last } else { 0 });
-        let is_directory = |ino: &&u32| matches!(**ino, extern4_disk::inode::ROOT_INO | LOST_FOUND_INO);
-        descriptor.set_used_dirs(inodes.iter().filter(is_directory).count() as u32);
-        if lazy && inodes.is_empty() {
+        if !self.make_inode_bitmap(group, &mut descriptor, lazy) {
             flags |= GroupFlags::INODE_UNINIT;
-        } else {
-            let runs = inodes.iter().map(|ino| (u64::from(*ino), u64::from(*ino) + 1));
-            let bitmap = bitmap_of_inodes(self.block_size(), geometry.inodes_per_group(), runs, first);
-            if let Some(seed) = self.sb.metadata_seed() {
-                let sum = compute_checksum(&bitmap, geometry.inodes_per_group(), seed);
-                descriptor.set_inode_bitmap_checksum(sum.unwrap_or(0));
-            }
-            self.put(inode_bitmap, bitmap);
         }
         descriptor.set_flags(flags);
         Ok(descriptor)
+    }
+
+    /// Counts the group's blocks, and makes its block bitmap; false if its readers can do without one.
+    fn make_block_bitmap(
+        &mut self,
+        group: u32,
+        descriptor: &mut GroupDescriptor,
+        lazy: bool,
+    ) -> Result<bool> {
+        let geometry = *self.sb.geometry();
+        let start = geometry.group_start(group).unwrap_or(0);
+        let len = geometry.group_blocks(group).unwrap_or(0);
+        let end = start + u64::from(len);
+        let used = numbers::narrow(self.space.used_in(start, end))?;
+        descriptor.set_free_clusters(len - used);
+        let bitmap = bitmap(self.block_size(), len, self.space.runs_in(start, end), start);
+        let is_initial = initial_block_bitmap(group, descriptor, &geometry).as_ref() == Some(&bitmap);
+        if lazy && is_initial && group > 0 && group + 1 < geometry.group_count() {
+            return Ok(false);
+        }
+        if let Some(seed) = self.sb.metadata_seed() {
+            let sum = compute_checksum(&bitmap, geometry.clusters_per_group(), seed);
+            descriptor.set_block_bitmap_checksum(sum.unwrap_or(0));
+        }
+        self.put(descriptor.block_bitmap(), bitmap);
+        Ok(true)
+    }
+
+    /// Counts the group's inodes, and makes its inode bitmap; false if its readers can do without one.
+    fn make_inode_bitmap(&mut self, group: u32, descriptor: &mut GroupDescriptor, lazy: bool) -> bool {
+        let per_group = self.sb.geometry().inodes_per_group();
+        let first = group * per_group + 1;
+        let inodes = self.used_inodes(first, per_group);
+        descriptor.set_free_inodes(per_group - inodes.len() as u32);
+        let last = inodes.last().map_or(0, |ino| ino - first + 1);
+        descriptor.set_unused_inodes(if lazy { per_group - last } else { 0 });
+        let is_directory = |ino: &&u32| matches!(**ino, ROOT_INO | LOST_FOUND_INO);
+        descriptor.set_used_dirs(inodes.iter().filter(is_directory).count() as u32);
+        if lazy && inodes.is_empty() {
+            return false;
+        }
+        let runs = inodes.iter().map(|ino| (u64::from(*ino), u64::from(*ino) + 1));
+        let bitmap = bitmap(self.block_size(), per_group, runs, first.into());
+        if let Some(seed) = self.sb.metadata_seed() {
+            let sum = compute_checksum(&bitmap, per_group, seed);
+            descriptor.set_inode_bitmap_checksum(sum.unwrap_or(0));
+        }
+        self.put(descriptor.inode_bitmap(), bitmap);
+        true
     }
 
     /// The inodes in use among `len` from `first` on, in order.
@@ -269,10 +287,6 @@ fn bitmap(bytes: usize, len: u32, runs: impl Iterator<Item = (u64, u64)>, start:
     }
     set(len as usize, bytes * 8);
     bitmap
-}
-
-fn bitmap_of_inodes(bytes: usize, len: u32, runs: impl Iterator<Item = (u64, u64)>, first: u32) -> Vec<u8> {
-    bitmap(bytes, len, runs, first.into())
 }
 
 /// Decides the size of the journal. A volume that is too small for one loses it, with a warning.

@@ -80,7 +80,6 @@ fn set_revision_1(
     config: &Config,
     numbers: &Numbers,
 ) -> Result<()> {
-    let features = numbers.features;
     raw.s_rev_level.set(1);
     raw.s_first_ino.set(FIRST_INO);
     raw.s_inode_size.set(numbers.inode_size);
@@ -95,6 +94,17 @@ fn set_revision_1(
     raw.s_flags.set(SIGNED_HASH);
     raw.s_default_mount_opts.set(mount_options(config, &numbers.types)?.bits());
     copy_text(&mut raw.s_mount_opts, options.mount_options.as_deref(), "the mount options")?;
+    set_features(raw, options, config, numbers)
+}
+
+/// The fields that belong to a feature.
+fn set_features(
+    raw: &mut RawSuperblock,
+    options: &Options,
+    config: &Config,
+    numbers: &Numbers,
+) -> Result<()> {
+    let features = numbers.features;
     if features.incompat.contains(Incompat::BIT64) {
         raw.s_desc_size.set(64);
     }

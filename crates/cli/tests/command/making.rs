@@ -307,6 +307,38 @@ fn rubbish_does_not_shine_through() {
     }
 }
 
+/// A partition of a disk becomes a volume, and the rest of the disk stays as it was.
+#[test]
+fn partitions_and_devices_become_volumes() {
+    if !can_run(&[Need::Tool("sfdisk"), Need::Tool("e2fsck"), Need::Mount]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    let disk = File::create(dir.join("disk.img")).unwrap();
+    disk.set_len(96 << 20).unwrap();
+    disk.write_all_at(&[0x5a; 4096], 80 << 20).unwrap();
+    std::fs::write(dir.join("table"), "label: gpt\nstart=2048, size=131072\n").unwrap();
+    tool(dir, "sh", ["-c", "sfdisk -q disk.img < table"]);
+    let told = failed(&extern4_in(dir, ["mkfs", "disk.img"]), 1);
+    assert!(told.contains("partition table"), "{told}");
+    ok(extern4_in(dir, ["mkfs", "-q", "disk.img#1"]));
+    ok(extern4_in(dir, ["check", "disk.img#1"]));
+    let mut kept = [0; 4096];
+    File::open(dir.join("disk.img")).unwrap().read_exact_at(&mut kept, 80 << 20).unwrap();
+    assert!(kept == [0x5a; 4096]);
+    let told = failed(&extern4_in(dir, ["mkfs", "-F", "disk.img#1", "65M"]), 1);
+    assert!(told.contains("more than its"), "{told}");
+
+    let device = tool(dir, "losetup", ["-f", "--show", "-o", "1M", "--sizelimit", "64M", "disk.img"]);
+    let device = String::from_utf8(device).unwrap().trim().to_owned();
+    let made = extern4_in(dir, ["mkfs", "-q", "-F", "-t", "ext3", &device]);
+    let checked = extern4_in(dir, ["check", &device]);
+    tool(dir, "losetup", ["-d", &device]);
+    ok(made);
+    ok(checked);
+}
+
 #[test]
 fn wrong_options_are_named_and_leave_nothing_behind() {
     let scratch = tempfile::tempdir().expect("a directory");
