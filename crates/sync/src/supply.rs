@@ -18,23 +18,17 @@
 //! # Orderings
 //! Everything in a pool's word is in the word, so its operations are relaxed. The rest is under the lock.
 
-use crate::primitive::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
+use crate::primitive::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed, capacity};
 use crate::thread_slots::ThreadSlots;
 
 /// In place of the count of a pool that nothing can be put into.
 const CLOSED: u64 = u64::MAX;
 
 /// What a thread takes from the shared count for its pool at a time. A pool holds twice as much at most.
-#[cfg(not(feature = "loom"))]
-const LOT: u64 = 256;
-/// Pools are closed where less would stay shared beyond what is kept, and opened again at twice that.
-#[cfg(not(feature = "loom"))]
-const PLENTY: u64 = 16 * LOT;
-/// In models the pools open and close all the time.
-#[cfg(feature = "loom")]
-const LOT: u64 = 2;
-#[cfg(feature = "loom")]
-const PLENTY: u64 = 1;
+const LOT: u64 = capacity(256, 2);
+/// Pools are closed where less would stay shared beyond what is kept, and opened again at twice that. In models they open
+/// and close all the time.
+const PLENTY: u64 = capacity(16 * LOT, 1);
 
 /// How many are left.
 #[derive(Debug)]
