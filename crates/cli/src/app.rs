@@ -16,7 +16,7 @@ use extern4_disk::Structure;
 use crate::names::Names;
 use crate::place::{Image, Part, Place};
 use crate::status::Status;
-use crate::text::escape;
+use crate::text::{escape, quoted};
 use crate::wrapping;
 
 /// Where the first copy of the superblock is, as mke2fs makes volumes, in blocks of 4, 1, 2 and 64 KiB.
@@ -236,15 +236,16 @@ impl App {
         };
         let is_no_volume = error.kind() == ErrorKind::NotExt && self.opening.superblock.is_none();
         match is_no_volume.then(|| disk().or_else(|| wrapping::of(image))).flatten() {
-            Some(what) => self.fail(Status::Refused, format_args!("{image}: {what}")),
+            Some(what) => self.fail_at(Status::Refused, image, &what),
             None => {
                 match image.outer() {
                     Some(outer) => {
                         let file = escape(outer.file.as_os_str().as_bytes());
                         let hint = format!("{outer} is a part of an image and has no parts itself");
-                        self.fail(
+                        self.fail_at(
                             Status::Failed,
-                            format_args!("{image}: {hint}; {file}@OFFSET names any byte"),
+                            image,
+                            format_args!("{hint}; {file}@OFFSET names any byte"),
                         );
                     }
                     None => self.error(image, error),
@@ -262,9 +263,10 @@ impl App {
         let by =
             |block: &u64| open(image, false, &Opening { superblock: Some(*block), ..self.opening.clone() });
         if let Some(block) = FIRST_BACKUPS.iter().find(|block| by(block).is_ok()) {
-            self.note(format_args!(
-                "{image}: there is a copy of a superblock that it can be read by: --superblock {block}"
-            ));
+            self.note_at(
+                image,
+                format_args!("there is a copy of a superblock that it can be read by: --superblock {block}"),
+            );
         }
     }
 
@@ -275,8 +277,12 @@ impl App {
 
     /// Reports an error of the library at `place`.
     pub(crate) fn error(&mut self, place: impl Display, error: &extern4::Error) {
-        self.status = self.status.max(status_of(error.kind()));
-        self.say(format_args!("{place}: {}", reason(error)));
+        self.fail_at(status_of(error.kind()), place, reason(error));
+    }
+
+    /// Reports an error of the library at an attribute of `place`.
+    pub(crate) fn error_about(&mut self, place: impl Display, attribute: &str, error: &extern4::Error) {
+        self.fail_at(status_of(error.kind()), place, format_args!("{attribute}: {}", reason(error)));
     }
 
     /// Reports an error of the file system underneath.
@@ -287,13 +293,23 @@ impl App {
             E::NotExt(_) | E::Unsupported(_) => Status::Refused,
             _ => Status::Failed,
         };
-        self.fail(status, format_args!("{place}: {error}"));
+        self.fail_at(status, &place, error);
     }
 
     /// Reports another failure.
     pub(crate) fn fail(&mut self, status: Status, message: impl Display) {
         self.status = self.status.max(status);
         self.say(message);
+    }
+
+    /// Reports another failure at `place`.
+    pub(crate) fn fail_at(&mut self, status: Status, place: impl Display, reason: impl Display) {
+        self.fail(status, format_args!("{}: {reason}", quoted(place)));
+    }
+
+    /// Says something about `place` on standard error that is no failure.
+    pub(crate) fn note_at(&self, place: impl Display, message: impl Display) {
+        self.say(format_args!("{}: {message}", quoted(place)));
     }
 
     /// Says something on standard error that is no failure.
@@ -303,7 +319,7 @@ impl App {
 
     /// Reports faults of a volume that have not kept it from being opened.
     pub(crate) fn warn_of(&self, image: &Image, volume: &Volume) {
-        volume.ext4().warnings().iter().for_each(|warning| self.note(format_args!("{image}: {warning}")));
+        volume.ext4().warnings().iter().for_each(|warning| self.note_at(image, warning));
     }
 
     fn say(&self, message: impl Display) {
@@ -313,10 +329,20 @@ impl App {
         }
         let line = self.script.as_ref().map_or("", |script| &*script.line);
         // Names and texts in it may be of a volume, a mount or a process of another user.
-        let text = format!("extern4: {}: {line}{message}", self.command);
+        let text = message_of(self.command, format_args!("{line}{message}"));
         // A message that cannot be written has nowhere else to go.
         let _ = writeln!(io::stderr().lock(), "{}", escape(text.as_bytes()));
     }
+}
+
+/// A message as every command writes it to standard error, which is GNU's form with the name of the subcommand in it.
+pub(crate) fn message_of(command: &str, message: impl Display) -> String {
+    format!("extern4: {command}: {message}")
+}
+
+/// The line that GNU's tools end a message about wrong usage with.
+pub(crate) fn try_help(command: &str) -> String {
+    format!("Try 'extern4 {command} --help' for more information.")
 }
 
 /// Opens a volume, which the caller closes.

@@ -28,14 +28,14 @@ mod wrapping;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use extern4::Cred;
 use extern4_measure::json;
 
-use crate::app::{App, Opening, host_reason};
+use crate::app::{App, Opening, host_reason, message_of, try_help};
 use crate::args::Args;
 use crate::status::Status;
-use crate::text::{escape, is_printable};
+use crate::text::escape;
 
 /// `bench` counts allocations.
 #[global_allocator]
@@ -66,10 +66,10 @@ fn main() -> ExitCode {
 /// Says what is wrong with the command line, or what was asked for with `--help` or `--version`.
 fn explain(says: &clap::Error) -> ExitCode {
     let text = says.render().to_string();
-    let is_plain = |c| c == '\n' || is_printable(c);
-    if says.use_stderr() && !text.chars().all(is_plain) {
+    if let Some(error) = text.strip_prefix("error: ") {
         // A pattern of the shell may have put in the name of another user's file.
-        let lines = text.lines().map(|line| escape(line.as_bytes()).into_owned() + "\n");
+        let lines = usage_message(subcommand().as_deref(), error);
+        let lines = lines.lines().map(|line| escape(line.as_bytes()).into_owned() + "\n");
         let _ = io::stderr().lock().write_all(lines.collect::<String>().as_bytes());
         return ExitCode::from(Status::USAGE);
     }
@@ -80,6 +80,28 @@ fn explain(says: &clap::Error) -> ExitCode {
         }
         _ => u8::try_from(says.exit_code()).unwrap_or(Status::USAGE),
     })
+}
+
+/// The subcommand that the command line names.
+fn subcommand() -> Option<String> {
+    let known = Args::command();
+    let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
+    words.into_iter().find(|word| known.get_subcommands().any(|command| command.get_name() == word))
+}
+
+/// Puts clap's message about a command line into the form of all other messages: the reason, clap's tips, and the way to the
+/// help in place of the usage.
+fn usage_message(command: Option<&str>, error: &str) -> String {
+    let ends = ["\n\nUsage:", "\n\nFor more"].into_iter().filter_map(|end| error.find(end));
+    let error = &error[..ends.min().unwrap_or(error.len())];
+    let mut paragraphs =
+        error.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let reason = paragraphs.next().unwrap_or_default();
+    let (first, help) = match command {
+        Some(command) => (message_of(command, reason), try_help(command)),
+        None => (format!("extern4: {reason}"), "Try 'extern4 --help' for more information.".to_owned()),
+    };
+    std::iter::once(first).chain(paragraphs).chain([help]).collect::<Vec<_>>().join("\n")
 }
 
 /// The code to end with where the output could not be written.

@@ -64,7 +64,7 @@ impl Destination {
     pub(crate) fn new(target: &Target, sources: usize, app: &mut App) -> Option<Self> {
         let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
         if sources > 1 && !is_directory {
-            app.fail(Status::Failed, format_args!("{}: not a directory", target.place));
+            app.fail_at(Status::Failed, &target.place, "not a directory");
             return None;
         }
         Some(Self { path: target.path().to_owned(), is_directory })
@@ -85,7 +85,7 @@ pub(crate) fn report_naming(target: &Target, old: &Place, new: &Path, error: &ex
         }
         Errno::EEXIST | Errno::ENOTEMPTY | Errno::EISDIR | Errno::ENOSPC | Errno::EDQUOT => true,
         Errno::EINVAL if new.starts_with(&old.path) => {
-            return app.fail(Status::Failed, format_args!("{old}: a directory is not moved into itself"));
+            return app.fail_at(Status::Failed, old, "a directory is not moved into itself");
         }
         _ => false,
     };

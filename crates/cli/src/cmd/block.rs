@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         args.blocks.iter().partition(|block| **block < blocks_count);
     for block in outside {
         let image = &args.place.image;
-        app.fail(Status::Failed, format_args!("{image}: there is no block {block}: it has {blocks_count}"));
+        app.fail_at(Status::Failed, image, format_args!("there is no block {block}: it has {blocks_count}"));
     }
     if args.raw {
         for block in blocks {

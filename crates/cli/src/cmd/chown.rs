@@ -8,6 +8,7 @@ use crate::names::{Names, Who};
 use crate::place::{Image, Place};
 use crate::resolve::{change, followed, written_places};
 use crate::status::Status;
+use crate::text::quoted;
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         match args.owner.numbers(&names) {
             Ok((owner, group)) => known.push((place.image.clone(), owner, group)),
             Err(message) => {
-                app.fail(Status::Failed, format_args!("{message} {}", place.image));
+                app.fail(Status::Failed, format_args!("{message} {}", quoted(&place.image)));
                 return Ok(());
             }
         }

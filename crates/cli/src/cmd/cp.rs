@@ -24,6 +24,7 @@ use crate::app::{App, host_reason};
 use crate::place::{Place, same_file};
 use crate::resolve::own_name;
 use crate::status::Status;
+use crate::text::quoted;
 
 use copier::{Copier, Only, Spot};
 use into::{IntoVolume, Source};
@@ -99,10 +100,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                     Side::Volume(place) => places.push(place),
                     Side::Host(path) => {
                         let path = path.display();
-                        app.fail(
-                            Status::Failed,
-                            format_args!("{path}: neither it nor its copy is in a volume"),
-                        );
+                        app.fail_at(Status::Failed, &path, "neither it nor its copy is in a volume");
                         return Ok(());
                     }
                 }
@@ -127,7 +125,7 @@ fn into(args: &Args, sources: &[Side], destination: &Place, app: &mut App) {
     let Some(target) = app.target(destination) else { return };
     let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
     if sources.len() > 1 && !is_directory {
-        return app.fail(Status::Failed, format_args!("{destination}: not a directory"));
+        return app.fail_at(Status::Failed, destination, "not a directory");
     }
     let mut copy = IntoVolume::new(args, &target.volume);
     for from in &from {
@@ -139,27 +137,25 @@ fn into(args: &Args, sources: &[Side], destination: &Place, app: &mut App) {
 /// Copies out of volumes.
 fn out(args: &Args, places: &[Place], destination: &Path, app: &mut App) {
     if let Some(place) = places.iter().find(|place| same_file(&place.image.file, destination)) {
-        return app.fail(
+        return app.fail_at(
             Status::Failed,
+            destination.display(),
             format_args!(
-                "{}: this is the image itself; its root is {}:/",
-                destination.display(),
-                place.image
+                "this is the image itself; its root is {}",
+                quoted(format_args!("{}:/", place.image))
             ),
         );
     }
     let is_directory = destination.is_dir();
     if places.len() > 1 && !is_directory {
-        return app.fail(Status::Failed, format_args!("{}: not a directory", destination.display()));
+        return app.fail_at(Status::Failed, destination.display(), "not a directory");
     }
     let mut copier = Copier::new(args);
     for place in places {
         let Some(target) = app.target(place) else { continue };
         match spot(place, destination, is_directory) {
             Ok(spot) => copier.copy(&target, spot, app),
-            Err(error) => {
-                app.fail(Status::Failed, format_args!("{}: {}", destination.display(), host_reason(&error)))
-            }
+            Err(error) => app.fail_at(Status::Failed, destination.display(), host_reason(&error)),
         }
     }
     copier.finish(app);

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use extern4::FileType;
 
-use crate::app::{App, Opened, Shown, Target};
+use crate::app::{App, Opened, Shown, Target, try_help};
 use crate::place::Place;
 use crate::report::{Out, flush, out};
 use crate::status::Status;
@@ -99,7 +99,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Ends the command as clap does: nothing has been searched yet.
 fn usage(app: &mut App, message: &str) -> ! {
-    app.fail(Status::Failed, format_args!("{message}; see extern4 find --help"));
+    app.fail(Status::Usage, message);
+    eprintln!("{}", try_help("find"));
     std::process::exit(i32::from(Status::USAGE))
 }
 

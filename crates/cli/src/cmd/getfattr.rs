@@ -147,18 +147,21 @@ fn one(
 
 /// Says what is wrong with an attribute; without an error, it is missing.
 pub(super) fn attribute_failed(place: &Place, name: &OsStr, error: Option<&extern4::Error>, app: &mut App) {
-    let of = format!("{place}: {}", escape(name.as_bytes()));
+    let name = escape(name.as_bytes());
     let Some(error) = error else {
-        return app.fail(Status::Failed, format_args!("{of}: No such attribute"));
+        return app.fail_at(Status::Failed, place, format_args!("{name}: No such attribute"));
     };
     match error.errno() {
-        Errno::ENODATA => app.fail(Status::Failed, format_args!("{of}: No such attribute")),
+        Errno::ENODATA => app.fail_at(Status::Failed, place, format_args!("{name}: No such attribute")),
         Errno::EOPNOTSUPP => {
             let known = "user., trusted., security. and system. are known";
-            app.fail(Status::Failed, format_args!("{of}: there are no attributes of this kind: {known}"));
+            let reason = format_args!("{name}: there are no attributes of this kind: {known}");
+            app.fail_at(Status::Failed, place, reason);
         }
-        Errno::E2BIG => app.fail(Status::Failed, format_args!("{of}: the value is too long")),
-        Errno::EPERM | Errno::ENOSPC | Errno::EDQUOT | Errno::ERANGE | Errno::EINVAL => app.error(of, error),
+        Errno::E2BIG => app.fail_at(Status::Failed, place, format_args!("{name}: the value is too long")),
+        Errno::EPERM | Errno::ENOSPC | Errno::EDQUOT | Errno::ERANGE | Errno::EINVAL => {
+            app.error_about(place, &name, error);
+        }
         // The file itself cannot be reached.
         _ => app.error(place, error),
     }

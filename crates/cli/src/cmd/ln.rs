@@ -8,6 +8,7 @@ use crate::app::{App, Target};
 use crate::place::Place;
 use crate::resolve::{Destination, Names, names, own_name, report_naming};
 use crate::status::Status;
+use crate::text::quoted;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let sources: Vec<Place> =
         if args.symbolic { Vec::new() } else { args.targets.iter().map(|text| app.place(text)).collect() };
     if let Some(place) = sources.iter().find(|place| !place.image.is(&to.image)) {
-        app.fail(Status::Failed, format_args!("{place}: is in another volume than {to}"));
+        app.fail_at(Status::Failed, place, format_args!("is in another volume than {}", quoted(&to)));
         return Ok(());
     }
     let Some(target) = app.target(&to) else { return Ok(()) };
@@ -38,14 +39,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for (index, text) in args.targets.iter().enumerate() {
         let source = sources.get(index);
         let Some(new) = destination.of(own_name(source.map_or(Path::new(text), |place| &place.path))) else {
-            app.fail(Status::Failed, format_args!("{to}: the link needs a name"));
+            app.fail_at(Status::Failed, &to, "the link needs a name");
             continue;
         };
         if let Some(place) = source.filter(|_| args.force)
             && names(target.session(), &place.path, &new) == Names::Same
         {
             let to = target.volume.place(&new);
-            app.fail(Status::Failed, format_args!("{place} and {to} are the same file"));
+            app.fail(Status::Failed, format_args!("{} and {} are the same file", quoted(place), quoted(to)));
             continue;
         }
         let made = link(args, &target, source, text, &new);

@@ -170,10 +170,7 @@ impl Listing<'_> {
         while let Some((path, ino)) = pending.pop() {
             if ino.is_some_and(|ino: u64| !seen.insert(ino)) {
                 flush(&mut self.out)?;
-                app.fail(
-                    Status::Corrupt,
-                    format_args!("{}: directory is in another place too", volume.place(&path)),
-                );
+                app.fail_at(Status::Corrupt, volume.place(&path), "directory is in another place too");
                 continue;
             }
             let entries = match self.read(volume, &path) {

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     let written = std::fs::create_dir_all(dir).and_then(|()| write_pages(command, dir));
     if let Err(error) = written {
-        app.fail(Status::Failed, format_args!("{}: {}", dir.display(), host_reason(&error)));
+        app.fail_at(Status::Failed, dir.display(), host_reason(&error));
     }
     Ok(())
 }

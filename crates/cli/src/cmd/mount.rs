@@ -85,12 +85,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     options.journal = options.journal.or_else(|| app.opening().journal.clone());
     options.superblock = options.superblock.or(app.opening().superblock.map(Backup::Block));
     let Some(image) = options.image(&args.place.image) else {
-        app.fail(Status::Usage, format_args!("{}: it says already where the volume is", args.place));
+        app.fail_at(Status::Usage, &args.place, "it says already where the volume is");
         return Ok(());
     };
     let image = &image;
     if args.place.path.as_os_str() != "/" {
-        app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
+        app.fail_at(Status::Usage, &args.place, "name the image alone");
         return Ok(());
     }
     if options.remount {
@@ -111,13 +111,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return daemon::start(&args.dir, app);
     }
     if let Some(mount) = Entry::dead_at(&args.dir) {
-        app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), open::dead(&mount)));
+        app.fail_at(Status::Failed, args.dir.display(), open::dead(&mount));
         return Ok(());
     }
     if let Some(mode) = options.mkdir
         && let Err(error) = DirBuilder::new().recursive(true).mode(mode).create(&args.dir)
     {
-        app.fail(Status::Failed, format_args!("{}: {}", args.dir.display(), host_reason(&error)));
+        app.fail_at(Status::Failed, args.dir.display(), host_reason(&error));
         return Ok(());
     }
     if let Some(parent) = args.with_parent
@@ -148,11 +148,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     app.warn_of(image, &volume);
     if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
-        app.fail(Status::Failed, format_args!("{image}: the volume has more than sizelimit={most} bytes"));
+        app.fail_at(Status::Failed, image, format_args!("the volume has more than sizelimit={most} bytes"));
         return Ok(());
     }
     if options.quota && !volume.ext4().superblock().features().ro_compat.contains(RoCompat::QUOTA) {
-        app.note(format_args!("{image}: it has no quotas, and none are kept: tune2fs -O quota makes them"));
+        app.note_at(image, "it has no quotas, and none are kept: tune2fs -O quota makes them");
     }
     // Found out now: once it is mounted, it cannot be looked at before it is served.
     let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
@@ -163,9 +163,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let (ending, (device, mount)) = match made {
         Ok(made) => made,
         Err(error) => {
-            app.fail(
+            app.fail_at(
                 Status::Failed,
-                format_args!("{}: cannot mount: {}", args.dir.display(), host_reason(&error)),
+                args.dir.display(),
+                format_args!("cannot mount: {}", host_reason(&error)),
             );
             if let Err(error) = close(&volume) {
                 app.error(image, &error);
@@ -203,7 +204,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let server = Arc::new(Server::new(volume.namespace(), config));
     let mounted = mounted.get_or_init(|| mount);
     let note = |what: &str, error: &io::Error| {
-        app.note(format_args!("{}: {what}: {}", args.dir.display(), host_reason(error)));
+        app.note_at(args.dir.display(), format_args!("{what}: {}", host_reason(error)));
     };
     let (mut control, mut is_ready) = (None, false);
     let ready = || {
@@ -227,7 +228,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     let failed = served.is_err();
     if let Err(error) = served {
-        app.fail(Status::Failed, format_args!("{dir}: {}", host_reason(&error)));
+        app.fail_at(Status::Failed, &dir, host_reason(&error));
     }
     open::say_ending();
     server.forget_all();
@@ -238,7 +239,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         lost = Some("some of what programs wrote could not be written; the log tells what".to_owned());
     }
     if let Some(why) = &lost {
-        app.fail(Status::Failed, format_args!("{image}: {why}"));
+        app.fail_at(Status::Failed, image, why);
     }
     for operation in server.operations() {
         let times = counted(operation.times.count(), "time", "times");
@@ -285,7 +286,7 @@ fn words(lists: &[Words], options: &Options, volume: &Volume) -> String {
 fn serve_metrics(address: SocketAddr, app: &mut App) -> Result<TcpListener, ()> {
     TcpListener::bind(address).map_err(|error| {
         let why = host_reason(&error);
-        app.fail(Status::Failed, format_args!("{address}: cannot serve metrics there: {why}"));
+        app.fail_at(Status::Failed, address, format_args!("cannot serve metrics there: {why}"));
     })
 }
 
@@ -302,9 +303,10 @@ fn start_log(args: &Args, app: &mut App) -> bool {
     };
     if let Err(error) = log.start(level) {
         let file = args.log.as_deref().unwrap_or(Path::new("the system's log"));
-        app.fail(
+        app.fail_at(
             Status::Failed,
-            format_args!("{}: cannot keep a log there: {}", file.display(), host_reason(&error)),
+            file.display(),
+            format_args!("cannot keep a log there: {}", host_reason(&error)),
         );
         return false;
     }

@@ -8,6 +8,7 @@ use extern4::{Errno, RenameFlags};
 use crate::app::App;
 use crate::resolve::{Destination, Names, names, own_name, report_naming, written_places};
 use crate::status::Status;
+use crate::text::quoted;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -26,10 +27,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let places = written_places(&args.places, app);
     let to = app.written_place(&args.destination);
     if let Some(place) = places.iter().find(|place| !place.image.is(&to.image)) {
-        app.fail(
+        app.fail_at(
             Status::Failed,
+            place,
             format_args!(
-                "{place}: is in another volume than {to}: copy it with cp -a, then remove it with rm"
+                "is in another volume than {}: copy it with cp -a, then remove it with rm",
+                quoted(&to)
             ),
         );
         return Ok(());
@@ -39,13 +42,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let flags = if args.no_clobber { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
     for place in &places {
         let Some(new) = destination.of(own_name(&place.path)) else {
-            app.fail(Status::Failed, format_args!("{place}: a root or '.' or '..' is not renamed"));
+            app.fail_at(Status::Failed, place, "a root or '.' or '..' is not renamed");
             continue;
         };
         // Nothing would come of it, and both names would stay.
         if !args.no_clobber && names(target.session(), &place.path, &new) != Names::OfTwo {
             let to = target.volume.place(&new);
-            app.fail(Status::Failed, format_args!("{place} and {to} are the same file"));
+            app.fail(Status::Failed, format_args!("{} and {} are the same file", quoted(place), quoted(to)));
             continue;
         }
         match target.session().rename_with(&place.path, &new, flags) {

@@ -42,7 +42,7 @@ impl From<extern4::Error> for Failure {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let place = app.written_place(&args.place);
     if own_name(&place.path).is_none() {
-        app.fail(Status::Failed, format_args!("{place}: the file needs a name"));
+        app.fail_at(Status::Failed, &place, "the file needs a name");
         return Ok(());
     }
     // The first piece, before the volume is opened: a failing input changes nothing.
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match done {
         Ok(()) => {}
         Err(Failure::Volume(error)) => app.error(&place, &error),
-        Err(Failure::Kind) => app.fail(Status::Failed, format_args!("{place}: is not a regular file")),
+        Err(Failure::Kind) => app.fail_at(Status::Failed, &place, "is not a regular file"),
         Err(Failure::Input(error)) => {
             app.fail(Status::Failed, format_args!("standard input: {}", host_reason(&error)));
         }

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let Some(target) = app.target(&place) else { continue };
         let (session, path) = (target.session(), target.path());
         let Some(name) = own_name(path).filter(|_| path.file_name().is_some()) else {
-            app.fail(Status::Failed, format_args!("{place}: a root or '.' or '..' is not removed"));
+            app.fail_at(Status::Failed, &place, "a root or '.' or '..' is not removed");
             continue;
         };
         match session.symlink_metadata(path) {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                 }
             }
             Ok(found) if found.is_dir() => {
-                app.fail(Status::Failed, format_args!("{place}: is a directory; remove it with -r"));
+                app.fail_at(Status::Failed, &place, "is a directory; remove it with -r");
             }
             Ok(_) => {
                 if let Err(error) = session.remove_file(path) {

@@ -81,10 +81,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let standard = file.as_os_str() == "-";
     let shown = if standard { "standard input".to_owned() } else { file.display().to_string() };
     if args.image.path.as_os_str() != "/" {
-        app.fail(
-            Status::Usage,
-            format_args!("{}: name the image alone: paths are in the script", args.image),
-        );
+        app.fail_at(Status::Usage, &args.image, "name the image alone: paths are in the script");
         return Ok(());
     }
     let mut text = Vec::new();
@@ -94,7 +91,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         std::fs::read(file).map(|read| text = read)
     };
     if let Err(error) = read {
-        app.fail(Status::Failed, format_args!("{shown}: {}", host_reason(&error)));
+        app.fail_at(Status::Failed, &shown, host_reason(&error));
         return Ok(());
     }
     let image = &args.image.image;

@@ -14,6 +14,7 @@ use crate::names::Names;
 use crate::place::{Image, Place};
 use crate::resolve::{change, written_places};
 use crate::status::Status;
+use crate::text::quoted;
 
 use spec::{Bound, Spec};
 
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         match edit(args, &place.image, &names) {
             Ok(edit) => edits.push(edit),
             Err(message) => {
-                app.fail(Status::Failed, format_args!("{message} {}", place.image));
+                app.fail(Status::Failed, format_args!("{message} {}", quoted(&place.image)));
                 return Ok(());
             }
         }
@@ -112,7 +113,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             }
         });
         for (path, message) in senseless {
-            app.fail(Status::Failed, format_args!("{}: {message}", target.volume.place(&path)));
+            app.fail_at(Status::Failed, target.volume.place(&path), &message);
         }
     }
     Ok(())

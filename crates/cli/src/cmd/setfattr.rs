@@ -92,7 +92,7 @@ fn restore(file: &Path, args: &Args, app: &mut App) {
         std::fs::read(file).map(|read| text = read)
     };
     if let Err(error) = read {
-        return app.fail(Status::Failed, format_args!("{shown}: {}", host_reason(&error)));
+        return app.fail_at(Status::Failed, &shown, host_reason(&error));
     }
     let records = match parse(&text) {
         Ok(records) => records,

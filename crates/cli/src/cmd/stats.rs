@@ -66,7 +66,7 @@ fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
         Ok((report, who)) if args.json => Some(mount_json(&report, &who)),
         Ok((report, who)) => Some(mount_text(&report, &who)),
         Err(error) => {
-            app.fail(error.status(), format_args!("{}: {error}", dir.display()));
+            app.fail_at(error.status(), dir.display(), &error);
             None
         }
     }

@@ -55,10 +55,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match first {
         Ok((report, mount)) => match look(args, &mount, report)? {
             Ok(()) => {}
-            Err(Error::Gone) => app.note(format_args!("{dir}: the volume is no longer mounted")),
-            Err(error) => app.fail(error.status(), format_args!("{dir}: {error}")),
+            Err(Error::Gone) => app.note_at(&dir, "the volume is no longer mounted"),
+            Err(error) => app.fail_at(error.status(), &dir, &error),
         },
-        Err(error) => app.fail(error.status(), format_args!("{dir}: {error}")),
+        Err(error) => app.fail_at(error.status(), &dir, &error),
     }
     Ok(())
 }

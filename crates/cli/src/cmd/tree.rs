@@ -108,7 +108,7 @@ impl Tree<'_> {
         if !first {
             flush(&mut self.out)?;
             let place = volume.place(path);
-            app.fail(Status::Corrupt, format_args!("{place}: directory is in another place too"));
+            app.fail_at(Status::Corrupt, &place, "directory is in another place too");
         }
         Ok(first)
     }

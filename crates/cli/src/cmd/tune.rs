@@ -154,11 +154,11 @@ fn rewrite(image: &Image, app: &mut App) -> bool {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let image = &args.place.image;
     if args.place.path.as_os_str() != "/" {
-        app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
+        app.fail_at(Status::Usage, &args.place, "name the image alone");
         return Ok(());
     }
     if !app.is_superuser() {
-        app.fail(Status::Failed, format_args!("{image}: only the superuser changes a volume as a whole"));
+        app.fail_at(Status::Failed, image, "only the superuser changes a volume as a whole");
         return Ok(());
     }
     if args.rewrite && !prepare(args, image, app) {
@@ -185,9 +185,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     if let Some(wanted) = tune.reserved_blocks.filter(|wanted| *wanted > blocks / 2) {
         let most = blocks / 2;
-        app.fail(
+        app.fail_at(
             Status::Failed,
-            format_args!("{image}: {wanted} blocks cannot be reserved; half of them can, {most}"),
+            image,
+            format_args!("{wanted} blocks cannot be reserved; half of them can, {most}"),
         );
         return Ok(());
     }

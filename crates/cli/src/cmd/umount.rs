@@ -22,11 +22,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for name in &args.mounts {
         match directories(name) {
             Ok(dirs) if dirs.is_empty() => {
-                app.fail(Status::Failed, format_args!("{}: not mounted by extern4", name.display()));
+                app.fail_at(Status::Failed, name.display(), "not mounted by extern4");
             }
             Ok(dirs) => dirs.iter().for_each(|dir| unmount(dir, app)),
             Err(error) => {
-                app.fail(Status::Failed, format_args!("{}: {}", name.display(), host_reason(&error)));
+                app.fail_at(Status::Failed, name.display(), host_reason(&error));
             }
         }
     }
@@ -51,21 +51,21 @@ fn unmount(dir: &Path, app: &mut App) {
     let still_there = || {
         let why =
             "there is much to be written, or other processes have it mounted in namespaces of their own";
-        app.note(format_args!("{}: waits for the volume: {why}", dir.display()));
+        app.note_at(dir.display(), format_args!("waits for the volume: {why}"));
     };
     let listener = Listener::of(dir);
     match extern4_fuse::unmount(dir, still_there) {
         Ok(true) => {
             if let Some(why) = listener.and_then(Listener::lost) {
                 let why = escape(why.as_bytes());
-                app.fail(Status::Failed, format_args!("{}: not all is on the volume: {why}", dir.display()));
+                app.fail_at(Status::Failed, dir.display(), format_args!("not all is on the volume: {why}"));
             }
         }
-        Ok(false) => app.note(format_args!("{}: the volume is mounted elsewhere, too", dir.display())),
+        Ok(false) => app.note_at(dir.display(), "the volume is mounted elsewhere, too"),
         // Source: `extern4_fuse::unmount`.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            app.fail(Status::Failed, format_args!("{}: not mounted by extern4", dir.display()));
+            app.fail_at(Status::Failed, dir.display(), "not mounted by extern4");
         }
-        Err(error) => app.fail(Status::Failed, format_args!("{}: {}", dir.display(), host_reason(&error))),
+        Err(error) => app.fail_at(Status::Failed, dir.display(), host_reason(&error)),
     }
 }

@@ -4,6 +4,7 @@
 //! printed for people lets such bytes through: [`escape`] writes them as C does, [`shell_quote`] as a shell reads them.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 pub(crate) use extern4_measure::json::is_printable;
 use unicode_width::UnicodeWidthChar;
@@ -50,6 +51,16 @@ fn push_escape(text: &mut String, byte: u8) {
         b'\r' => text.push_str("\\r"),
         b'\t' => text.push_str("\\t"),
         _ => text.push_str(&format!("\\{byte:03o}")),
+    }
+}
+
+/// The name of a place in quotes, as GNU's tools write it in messages: `'a b'`, `"it's"`.
+pub(crate) fn quoted(place: impl Display) -> String {
+    let text = place.to_string();
+    match text.contains('\'') {
+        false => format!("'{text}'"),
+        true if !text.contains(['"', '$', '`', '\\']) => format!("\"{text}\""),
+        true => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 
@@ -150,7 +161,7 @@ pub(crate) fn width(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape, shell_quote, width};
+    use super::{escape, quoted, shell_quote, width};
 
     #[test]
     fn escape_lets_no_control_byte_through() {
@@ -162,6 +173,15 @@ mod tests {
         check(b"\xff\xfe", "\\377\\376");
         check("\u{202e}".as_bytes(), "\\342\\200\\256");
         check("\u{9b}".as_bytes(), "\\302\\233");
+    }
+
+    #[test]
+    fn places_are_quoted_as_gnu_does() {
+        for (place, shown) in
+            [("disk.img:/a b", "'disk.img:/a b'"), ("it's", "\"it's\""), ("it's $1", r"'it'\''s $1'")]
+        {
+            assert_eq!(quoted(place), shown);
+        }
     }
 
     #[test]

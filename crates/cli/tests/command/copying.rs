@@ -87,7 +87,7 @@ fn cat_takes_files_one_after_the_other() {
     let output =
         extern4(&image, ["cat", "disk.img:/etc/hostname", "disk.img:/gone", "disk.img:/home/ann/todo"]);
     let errors = failed(&output, 1);
-    assert_eq!(errors, "extern4: cat: disk.img:/gone: No such file or directory\n");
+    assert_eq!(errors, "extern4: cat: 'disk.img:/gone': No such file or directory\n");
     assert_eq!(output.stdout, b"tiny\nbuy milk\n");
     // Into a file, from its start and from its end on.
     let script = "\"$0\" cat disk.img:/etc/hostname > out && \"$0\" cat disk.img:/home/ann/notes.txt >> out && cat out";
@@ -114,10 +114,10 @@ fn copies_go_where_cp_puts_them() {
     ok(extern4(&image, ["cp", "-r", "disk.img:/home", "new"]));
     assert_eq!(read("new/ann/notes.txt"), "buy milk\n");
     let errors = failed(&extern4(&image, ["cp", "disk.img:/home", "dir"]), 1);
-    assert_eq!(errors, "extern4: cp: disk.img:/home: is a directory; copy it with -r\n");
+    assert_eq!(errors, "extern4: cp: 'disk.img:/home': is a directory; copy it with -r\n");
     let errors =
         failed(&extern4(&image, ["cp", "disk.img:/etc/hostname", "disk.img:/etc/passwd", "nowhere"]), 1);
-    assert_eq!(errors, "extern4: cp: nowhere: not a directory\n");
+    assert_eq!(errors, "extern4: cp: 'nowhere': not a directory\n");
     let errors = failed(&extern4(&image, ["cp", "disk.img:/etc/hostname", "disk.img"]), 1);
     assert!(errors.contains("the image itself"), "{errors}");
     // Into a file of the user's own: a pipe, a device.
@@ -158,7 +158,7 @@ fn links_in_the_destination_are_not_followed() {
     std::fs::remove_dir_all(at("out/ann")).expect("remove");
     std::os::unix::fs::symlink("../outside", at("out/ann")).expect("a link");
     let errors = failed(&extern4(&image, ["cp", "-r", "disk.img:/home/.", "out"]), 1);
-    assert!(errors.starts_with("extern4: cp: out/ann: "), "{errors}");
+    assert!(errors.starts_with("extern4: cp: 'out/ann': "), "{errors}");
     assert_eq!(std::fs::read_dir(at("outside")).expect("a directory").count(), 1);
 }
 

@@ -99,8 +99,8 @@ fn what_cannot_be_read_or_made_is_said_and_the_rest_is_copied() {
     assert_eq!(
         errors,
         [
-            "extern4: cp: disk.img:/tree/a: there is a file of this name where the directory would go",
-            "extern4: cp: disk.img:/tree/c/file: there is a directory of this name where the file would go",
+            "extern4: cp: 'disk.img:/tree/a': there is a file of this name where the directory would go",
+            "extern4: cp: 'disk.img:/tree/c/file': there is a directory of this name where the file would go",
         ]
     );
     assert_eq!(said(&image, &["cat", "disk.img:/tree/a", "disk.img:/tree/b/file"]), "in the way\ntree/b");
@@ -191,7 +191,7 @@ fn what_pipes_and_devices_say_is_copied_unless_trees_are() {
     // Where there is nobody to read from.
     let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).expect("a socket");
     let errors = failed(&extern4(&image, ["cp", "socket", "disk.img:/"]), 1);
-    assert_eq!(errors, "extern4: cp: socket: No such device or address\n");
+    assert_eq!(errors, "extern4: cp: 'socket': No such device or address\n");
     sound(&image);
 }
 
@@ -231,11 +231,11 @@ fn copies_into_a_volume_go_where_cp_puts_them() {
         let errors = failed(&extern4(&image, args), 1);
         assert!(errors.contains(says), "{args:?}: {errors}");
     };
-    refused(&["cp", "dir", "disk.img:/x"], "dir: is a directory; copy it with -r");
-    refused(&["cp", "gone", "disk.img:/x"], "gone: No such file or directory");
-    refused(&["cp", "one", "sparse", "disk.img:/nowhere"], "disk.img:/nowhere: not a directory");
+    refused(&["cp", "dir", "disk.img:/x"], "'dir': is a directory; copy it with -r");
+    refused(&["cp", "gone", "disk.img:/x"], "'gone': No such file or directory");
+    refused(&["cp", "one", "sparse", "disk.img:/nowhere"], "'disk.img:/nowhere': not a directory");
     refused(&["cp", "one", "disk.img:/nowhere/x"], "No such file or directory");
-    refused(&["cp", "one", "gone.img:/x"], "gone.img: No such file or directory");
+    refused(&["cp", "one", "gone.img:/x"], "'gone.img': No such file or directory");
     refused(&["cp", "disk.img:/passwd", "disk.img:/passwd"], "the same file");
     refused(&["cp", "-r", "disk.img:/home", "disk.img:/home/copy"], "into itself");
     refused(&["cp", "disk.img", "disk.img:/copy"], "into itself");

@@ -73,7 +73,7 @@ fn a_device_is_the_source_of_its_mount() {
         let refused = disk.open_alone().expect_err("the kernel holds it");
         assert_eq!(refused.raw_os_error(), Some(16), "{options}");
         let said = failed(&extern4(&disk.image, ["mount", "-o", options, disk.node(), "mnt"]), 1);
-        assert!(said.contains("is mounted on ") && said.contains("/mnt already"), "{options}: {said}");
+        assert!(said.contains("is mounted on ") && said.contains("/mnt' already"), "{options}: {said}");
         patiently(&["umount"], &disk.device.path);
         assert!(!is_mounted(&disk.image));
     }

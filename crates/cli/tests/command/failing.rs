@@ -16,9 +16,9 @@ fn failures_have_their_codes() {
         let errors = failed(&extern4(&image, args), code);
         assert!(errors.contains(says), "{args:?} says {errors}");
     };
-    check(&["ls", "disk.img:/gone"], 1, "extern4: ls: disk.img:/gone: No such file or directory\n");
-    check(&["ls", "gone.img"], 1, "extern4: ls: gone.img: No such file or directory");
-    check(&["cat", "disk.img:/etc"], 1, "extern4: cat: disk.img:/etc: Is a directory\n");
+    check(&["ls", "disk.img:/gone"], 1, "extern4: ls: 'disk.img:/gone': No such file or directory\n");
+    check(&["ls", "gone.img"], 1, "extern4: ls: 'gone.img': No such file or directory");
+    check(&["cat", "disk.img:/etc"], 1, "extern4: cat: 'disk.img:/etc': Is a directory\n");
     check(&["cat", "disk.img:/etc/hostname/x"], 1, "Not a directory\n");
     check(&["tree", "disk.img:/etc/hostname"], 1, "Not a directory");
     check(&["ls", "disk.img#1"], 1, "partition");
@@ -50,11 +50,11 @@ fn a_caller_sees_what_he_may() {
     let as_ann = |args: &[&str]| extern4(&image, [&["--as", "1000:1000,50"], args].concat());
     assert_eq!(ok(as_ann(&["cat", "disk.img:/home/ann/notes.txt"])), b"buy milk\n");
     let errors = failed(&as_ann(&["ls", "disk.img:/root"]), 1);
-    assert_eq!(errors, "extern4: ls: disk.img:/root: Permission denied\n");
+    assert_eq!(errors, "extern4: ls: 'disk.img:/root': Permission denied\n");
     let errors = failed(&extern4(&image, ["cat", "disk.img:/home/ann/notes.txt", "--as", "7:7"]), 1);
-    assert_eq!(errors, "extern4: cat: disk.img:/home/ann/notes.txt: Permission denied\n");
+    assert_eq!(errors, "extern4: cat: 'disk.img:/home/ann/notes.txt': Permission denied\n");
     let output = as_ann(&["find", "disk.img:/root"]);
-    assert_eq!(failed(&output, 1), "extern4: find: disk.img:/root: Permission denied\n");
+    assert_eq!(failed(&output, 1), "extern4: find: 'disk.img:/root': Permission denied\n");
     assert_eq!(output.stdout, b"/root\n");
 }
 
@@ -63,7 +63,7 @@ fn a_disk_with_partitions_says_so() {
     let image = machine();
     partitioned(&image);
     let errors = failed(&extern4(&image, ["ls", "sdcard.img"]), 3);
-    let expected = "extern4: ls: sdcard.img: this is a disk with partitions; name one of them: sdcard.img#1, sdcard.img#2\n";
+    let expected = "extern4: ls: 'sdcard.img': this is a disk with partitions; name one of them: sdcard.img#1, sdcard.img#2\n";
     assert_eq!(errors, expected);
     for place in
         ["sdcard.img#2:/etc/hostname", "sdcard.img@1M:/etc/hostname", "sdcard.img@1048576:/etc/hostname"]
@@ -96,7 +96,7 @@ fn images_that_have_to_be_unwrapped_first_are_named() {
         std::fs::write(image.scratch().join(name), start).expect("a file");
         for command in ["ls", "info", "recover", "mkdir"] {
             let errors = failed(&extern4(&image, [command, name]), 3);
-            let expected = format!("extern4: {command}: {name}: {says}");
+            let expected = format!("extern4: {command}: '{name}': {says}");
             assert!(errors.starts_with(&expected), "{errors}");
         }
     }
@@ -170,7 +170,7 @@ fn corruption_is_told_with_its_place() {
     let file = std::fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
     file.write_all_at(&[0xff; 64], block * 4096 + 100).expect("a directory block");
     let errors = failed(&extern4(&image, ["ls", "disk.img:/etc"]), 4);
-    assert!(errors.starts_with("extern4: ls: disk.img:/etc: "), "{errors}");
+    assert!(errors.starts_with("extern4: ls: 'disk.img:/etc': "), "{errors}");
     assert!(errors.contains(&block.to_string()), "{errors}");
     let output = extern4(&image, ["find", "disk.img"]);
     failed(&output, 4);

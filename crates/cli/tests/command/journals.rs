@@ -94,7 +94,7 @@ fn commands_change_a_volume_whose_journal_is_elsewhere() {
         ("other.img", "it is the journal of another volume"),
     ] {
         let said = failed(&extern4(&image, ["mkdir", "disk.img:/no", "--journal", file]), 3);
-        assert_eq!(said, format!("extern4: mkdir: disk.img: its journal {file}: {says}\n"));
+        assert_eq!(said, format!("extern4: mkdir: 'disk.img': its journal {file}: {says}\n"));
     }
     failed(&extern4(&image, ["mkdir", "disk.img:/no", "--journal=disk.img"]), 1);
     let said = failed(&extern4(&image, ["mkdir", "disk.img:/no", "--journal=nowhere"]), 1);

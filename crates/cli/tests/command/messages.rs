@@ -20,10 +20,10 @@ fn decent(args: &[&str], said: &str) {
     for line in said.lines() {
         assert!(line.starts_with(&format!("extern4: {command}: ")), "{args:?}: {said}");
         for image in ["disk.img", "text", "src", "full.img", "gone.img"] {
-            let names = line.split([' ', ':']).filter(|word| *word == image).count();
-            // How to name it otherwise may be said, too.
+            let names = line.split([' ', ':', '\'']).filter(|word| *word == image).count();
+            // How to name it otherwise may be said, too. A line of a script may have the name of its file.
             assert!(
-                names <= 1 || line.contains("; its root is "),
+                names <= 1 || line.contains("; its root is ") || line.contains("unrecognized subcommand"),
                 "{args:?} names {image} {names} times: {said}"
             );
         }
@@ -44,106 +44,110 @@ fn ground() -> Image {
 
 /// A command line, how it ends, and how its message goes on behind `extern4: COMMAND: `.
 const CASES: &[(&[&str], i32, &str)] = &[
-    (&["cp", "gone", "disk.img:/"], 1, "gone: No such file or directory"),
-    (&["cp", "src/f", "disk.img:/no/such"], 1, "disk.img:/no/such: No such file or directory"),
-    (&["cp", "src/f", "disk.img:/no/"], 1, "disk.img:/no/: there is no directory of this name"),
-    (&["cp", "src/f", "disk.img:/etc/hostname/x"], 1, "disk.img:/etc/hostname/x: Not a directory"),
+    (&["cp", "gone", "disk.img:/"], 1, "'gone': No such file or directory"),
+    (&["cp", "src/f", "disk.img:/no/such"], 1, "'disk.img:/no/such': No such file or directory"),
+    (&["cp", "src/f", "disk.img:/no/"], 1, "'disk.img:/no/': there is no directory of this name"),
+    (&["cp", "src/f", "disk.img:/etc/hostname/x"], 1, "'disk.img:/etc/hostname/x': Not a directory"),
     (
         &["cp", "-r", "src", "disk.img:/etc/hostname"],
         1,
-        "disk.img:/etc/hostname: there is a file of this name",
+        "'disk.img:/etc/hostname': there is a file of this name",
     ),
-    (&["cp", "src", "disk.img:/"], 1, "src: is a directory; copy it with -r"),
-    (&["cp", "src/f", "gone.img:/"], 1, "gone.img: No such file or directory"),
-    (&["cp", "src/f", "text:/x"], 3, "text: not an ext2, ext3 or ext4 file system"),
-    (&["cp", "text", "copy"], 3, "text: not an ext2, ext3 or ext4 file system"),
-    (&["cp", "-r", "src", "copy"], 1, "src: it is a directory, and neither an image nor a device"),
-    (&["cp", "disk.img:/gone", "."], 1, "disk.img:/gone: No such file or directory"),
-    (&["cp", "disk.img:/etc/hostname", "no/such"], 1, "no/such: No such file or directory"),
-    (&["cp", "disk.img:/etc/hostname", "no/"], 1, "no: there is no directory of this name"),
-    (&["cp", "disk.img:/etc/hostname", "text/x"], 1, "text/x: Not a directory"),
-    (&["cp", "disk.img:/etc/hostname", "disk.img:/bin/true", "no"], 1, "no: not a directory"),
-    (&["cp", "disk.img:/etc", "copy"], 1, "disk.img:/etc: is a directory; copy it with -r"),
-    (&["cp", "-r", "disk.img:/etc", "text"], 1, "text: Not a directory"),
-    (&["cp", "disk.img:/etc/hostname", "/dev/full"], 1, "/dev/full: No space left on device"),
-    (&["cp", "disk.img:/etc/hostname", "disk.img"], 1, "disk.img: this is the image itself"),
-    (&["get", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["get", "disk.img:/etc"], 1, "disk.img:/etc: Is a directory"),
-    (&["put", "disk.img:/no/x"], 1, "disk.img:/no/x: No such file or directory"),
-    (&["put", "disk.img:/etc"], 1, "disk.img:/etc: is not a regular file"),
-    (&["put", "gone.img:/x"], 1, "gone.img: No such file or directory"),
-    (&["mkdir", "disk.img:/no/x"], 1, "disk.img:/no/x: No such file or directory"),
-    (&["mkdir", "disk.img:/etc/hostname/x"], 1, "disk.img:/etc/hostname/x: Not a directory"),
-    (&["mkdir", "disk.img:/etc"], 1, "disk.img:/etc: File exists"),
-    (&["rm", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["rm", "disk.img:/etc"], 1, "disk.img:/etc: is a directory; remove it with -r"),
-    (&["mv", "disk.img:/gone", "disk.img:/x"], 1, "disk.img:/gone: No such file or directory"),
-    (&["mv", "disk.img:/etc/hostname", "disk.img:/no/x"], 1, "disk.img:/no/x: No such file or directory"),
-    (&["mv", "disk.img:/etc/hostname", "disk.img:/no/"], 1, "disk.img:/no/: Not a directory"),
-    (&["mv", "disk.img:/etc/hostname", "disk.img:/bin/true/x"], 1, "disk.img:/bin/true/x: Not a directory"),
-    (&["mv", "disk.img:/etc", "disk.img:/etc/sub"], 1, "disk.img:/etc: a directory is not moved into itself"),
-    (&["mv", "disk.img:/etc", "disk.img:/bin/true"], 1, "disk.img:/bin/true: Not a directory"),
-    (&["ln", "disk.img:/gone", "disk.img:/x"], 1, "disk.img:/gone: No such file or directory"),
-    (&["ln", "disk.img:/etc/hostname", "disk.img:/no/x"], 1, "disk.img:/no/x: No such file or directory"),
-    (&["ln", "disk.img:/etc/hostname", "disk.img:/bin/true"], 1, "disk.img:/bin/true: File exists"),
+    (&["cp", "src", "disk.img:/"], 1, "'src': is a directory; copy it with -r"),
+    (&["cp", "src/f", "gone.img:/"], 1, "'gone.img': No such file or directory"),
+    (&["cp", "src/f", "text:/x"], 3, "'text': not an ext2, ext3 or ext4 file system"),
+    (&["cp", "text", "copy"], 3, "'text': not an ext2, ext3 or ext4 file system"),
+    (&["cp", "-r", "src", "copy"], 1, "'src': it is a directory, and neither an image nor a device"),
+    (&["cp", "disk.img:/gone", "."], 1, "'disk.img:/gone': No such file or directory"),
+    (&["cp", "disk.img:/etc/hostname", "no/such"], 1, "'no/such': No such file or directory"),
+    (&["cp", "disk.img:/etc/hostname", "no/"], 1, "'no': there is no directory of this name"),
+    (&["cp", "disk.img:/etc/hostname", "text/x"], 1, "'text/x': Not a directory"),
+    (&["cp", "disk.img:/etc/hostname", "disk.img:/bin/true", "no"], 1, "'no': not a directory"),
+    (&["cp", "disk.img:/etc", "copy"], 1, "'disk.img:/etc': is a directory; copy it with -r"),
+    (&["cp", "-r", "disk.img:/etc", "text"], 1, "'text': Not a directory"),
+    (&["cp", "disk.img:/etc/hostname", "/dev/full"], 1, "'/dev/full': No space left on device"),
+    (&["cp", "disk.img:/etc/hostname", "disk.img"], 1, "'disk.img': this is the image itself"),
+    (&["get", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["get", "disk.img:/etc"], 1, "'disk.img:/etc': Is a directory"),
+    (&["put", "disk.img:/no/x"], 1, "'disk.img:/no/x': No such file or directory"),
+    (&["put", "disk.img:/etc"], 1, "'disk.img:/etc': is not a regular file"),
+    (&["put", "gone.img:/x"], 1, "'gone.img': No such file or directory"),
+    (&["mkdir", "disk.img:/no/x"], 1, "'disk.img:/no/x': No such file or directory"),
+    (&["mkdir", "disk.img:/etc/hostname/x"], 1, "'disk.img:/etc/hostname/x': Not a directory"),
+    (&["mkdir", "disk.img:/etc"], 1, "'disk.img:/etc': File exists"),
+    (&["rm", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["rm", "disk.img:/etc"], 1, "'disk.img:/etc': is a directory; remove it with -r"),
+    (&["mv", "disk.img:/gone", "disk.img:/x"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["mv", "disk.img:/etc/hostname", "disk.img:/no/x"], 1, "'disk.img:/no/x': No such file or directory"),
+    (&["mv", "disk.img:/etc/hostname", "disk.img:/no/"], 1, "'disk.img:/no/': Not a directory"),
+    (&["mv", "disk.img:/etc/hostname", "disk.img:/bin/true/x"], 1, "'disk.img:/bin/true/x': Not a directory"),
+    (
+        &["mv", "disk.img:/etc", "disk.img:/etc/sub"],
+        1,
+        "'disk.img:/etc': a directory is not moved into itself",
+    ),
+    (&["mv", "disk.img:/etc", "disk.img:/bin/true"], 1, "'disk.img:/bin/true': Not a directory"),
+    (&["ln", "disk.img:/gone", "disk.img:/x"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["ln", "disk.img:/etc/hostname", "disk.img:/no/x"], 1, "'disk.img:/no/x': No such file or directory"),
+    (&["ln", "disk.img:/etc/hostname", "disk.img:/bin/true"], 1, "'disk.img:/bin/true': File exists"),
     (
         &["ln", "-f", "disk.img:/etc/hostname", "disk.img:/no/x"],
         1,
-        "disk.img:/no/x: No such file or directory",
+        "'disk.img:/no/x': No such file or directory",
     ),
-    (&["ln", "-s", "target", "disk.img:/no/x"], 1, "disk.img:/no/x: No such file or directory"),
-    (&["ln", "disk.img:/etc", "disk.img:/x"], 1, "disk.img:/etc: Operation not permitted"),
-    (&["touch", "disk.img:/no/x"], 1, "disk.img:/no/x: No such file or directory"),
-    (&["truncate", "-s", "5", "disk.img:/etc"], 1, "disk.img:/etc: Is a directory"),
-    (&["chmod", "644", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["chown", "gone", "disk.img:/etc"], 1, "gone is not a user of disk.img"),
-    (&["chown", ":gone", "disk.img:/etc"], 1, "gone is not a group of disk.img"),
-    (&["setfacl", "-m", "u:gone:r", "disk.img:/etc"], 1, "gone is not a user of disk.img"),
-    (&["setfacl", "--restore=gone", "disk.img"], 1, "gone: No such file or directory"),
-    (&["getfacl", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["getfattr", "-n", "user.no", "disk.img:/etc"], 1, "disk.img:/etc: user.no: No such attribute"),
-    (&["getfattr", "-n", "user.no", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
+    (&["ln", "-s", "target", "disk.img:/no/x"], 1, "'disk.img:/no/x': No such file or directory"),
+    (&["ln", "disk.img:/etc", "disk.img:/x"], 1, "'disk.img:/etc': Operation not permitted"),
+    (&["touch", "disk.img:/no/x"], 1, "'disk.img:/no/x': No such file or directory"),
+    (&["truncate", "-s", "5", "disk.img:/etc"], 1, "'disk.img:/etc': Is a directory"),
+    (&["chmod", "644", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["chown", "gone", "disk.img:/etc"], 1, "gone is not a user of 'disk.img'"),
+    (&["chown", ":gone", "disk.img:/etc"], 1, "gone is not a group of 'disk.img'"),
+    (&["setfacl", "-m", "u:gone:r", "disk.img:/etc"], 1, "gone is not a user of 'disk.img'"),
+    (&["setfacl", "--restore=gone", "disk.img"], 1, "'gone': No such file or directory"),
+    (&["getfacl", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["getfattr", "-n", "user.no", "disk.img:/etc"], 1, "'disk.img:/etc': user.no: No such attribute"),
+    (&["getfattr", "-n", "user.no", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
     (
         &["getfattr", "-n", "bogus", "disk.img:/etc"],
         1,
-        "disk.img:/etc: bogus: there are no attributes of this kind",
+        "'disk.img:/etc': bogus: there are no attributes of this kind",
     ),
-    (&["setfattr", "-x", "user.no", "disk.img:/etc"], 1, "disk.img:/etc: user.no: No such attribute"),
-    (&["setfattr", "-x", "user.no", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
+    (&["setfattr", "-x", "user.no", "disk.img:/etc"], 1, "'disk.img:/etc': user.no: No such attribute"),
+    (&["setfattr", "-x", "user.no", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
     (
         &["setfattr", "-n", "bogus", "disk.img:/etc"],
         1,
-        "disk.img:/etc: bogus: there are no attributes of this kind",
+        "'disk.img:/etc': bogus: there are no attributes of this kind",
     ),
-    (&["setfattr", "--restore", "gone", "disk.img"], 1, "gone: No such file or directory"),
-    (&["ls", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["ls", "src"], 1, "src: it is a directory, and neither an image nor a device"),
-    (&["ls", "/dev/null"], 1, "/dev/null: it is neither a regular file nor a block device"),
-    (&["info", "text"], 3, "text: not an ext2, ext3 or ext4 file system"),
-    (&["check", "src"], 1, "src: it is a directory"),
-    (&["tree", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["stat", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["du", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["df", "gone.img"], 1, "gone.img: No such file or directory"),
-    (&["find", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["inode", "disk.img:/gone"], 1, "disk.img:/gone: No such file or directory"),
-    (&["block", "disk.img", "99999999"], 1, "disk.img: there is no block 99999999"),
-    (&["script", "disk.img", "gone"], 1, "gone: No such file or directory"),
+    (&["setfattr", "--restore", "gone", "disk.img"], 1, "'gone': No such file or directory"),
+    (&["ls", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["ls", "src"], 1, "'src': it is a directory, and neither an image nor a device"),
+    (&["ls", "/dev/null"], 1, "'/dev/null': it is neither a regular file nor a block device"),
+    (&["info", "text"], 3, "'text': not an ext2, ext3 or ext4 file system"),
+    (&["check", "src"], 1, "'src': it is a directory"),
+    (&["tree", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["stat", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["du", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["df", "gone.img"], 1, "'gone.img': No such file or directory"),
+    (&["find", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["inode", "disk.img:/gone"], 1, "'disk.img:/gone': No such file or directory"),
+    (&["block", "disk.img", "99999999"], 1, "'disk.img': there is no block 99999999"),
+    (&["script", "disk.img", "gone"], 1, "'gone': No such file or directory"),
     (&["script", "gone.img", "text"], 2, "text:1: "),
-    (&["recover", "gone.img"], 1, "gone.img: No such file or directory"),
-    (&["tune", "gone.img", "--label", "x"], 1, "gone.img: No such file or directory"),
-    (&["bench", "gone.img"], 1, "gone.img: No such file or directory"),
-    (&["mount", "gone.img", "src"], 1, "gone.img: No such file or directory"),
-    (&["mount", "text", "src"], 3, "text: not an ext2, ext3 or ext4 file system"),
-    (&["mount", "src", "src"], 1, "src: Is a directory"),
+    (&["recover", "gone.img"], 1, "'gone.img': No such file or directory"),
+    (&["tune", "gone.img", "--label", "x"], 1, "'gone.img': No such file or directory"),
+    (&["bench", "gone.img"], 1, "'gone.img': No such file or directory"),
+    (&["mount", "gone.img", "src"], 1, "'gone.img': No such file or directory"),
+    (&["mount", "text", "src"], 3, "'text': not an ext2, ext3 or ext4 file system"),
+    (&["mount", "src", "src"], 1, "'src': Is a directory"),
     (
         &["mount", "--log", "no/log", "disk.img", "src"],
         1,
-        "no/log: cannot keep a log there: No such file or directory",
+        "'no/log': cannot keep a log there: No such file or directory",
     ),
-    (&["umount", "gone"], 1, "gone: "),
-    (&["stats", "src"], 3, "src: no volume is mounted here by extern4"),
-    (&["top", "gone"], 1, "gone: No such file or directory"),
+    (&["umount", "gone"], 1, "'gone': "),
+    (&["stats", "src"], 3, "'src': no volume is mounted here by extern4"),
+    (&["top", "gone"], 1, "'gone': No such file or directory"),
 ];
 
 #[test]
@@ -159,13 +163,38 @@ fn errors_name_what_is_wrong() {
     }
 }
 
+/// A wrong command line is reported as everything else is, and ends with the way to the help.
+#[test]
+fn wrong_usage_has_the_form_of_all_messages() {
+    let image = ground();
+    for (args, reason, help) in [
+        (&["ls", "--bogus"][..], "extern4: ls: unexpected argument '--bogus' found\n", "ls "),
+        (&["cat"], "extern4: cat: the following required arguments were not provided: <PLACE>...\n", "cat "),
+        (&["mount", "-o", "no", "disk.img", "src"], "extern4: mount: invalid value 'no' for '-o", "mount "),
+        (&["find", "disk.img", "-bogus"], "extern4: find: -bogus is not known\n", "find "),
+        (&["bogus"], "extern4: unrecognized subcommand 'bogus'\n", ""),
+    ] {
+        let said = failed(&extern4(&image, args), 2);
+        assert!(said.starts_with(reason), "{args:?}: {said}");
+        let end = format!("\nTry 'extern4 {help}--help' for more information.\n");
+        assert!(said.ends_with(&end) && !said.contains("Usage"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn names_with_quotes_are_quoted_as_gnu_does() {
+    let image = ground();
+    let said = failed(&extern4(&image, ["cat", "disk.img:/it's"]), 1);
+    assert_eq!(said, "extern4: cat: \"disk.img:/it's\": No such file or directory\n");
+}
+
 #[test]
 fn a_value_that_is_too_long_is_said_to_be() {
     let image = ground();
     let value = "x".repeat(100_000);
     let args = ["setfattr", "-n", "user.a", "-v", &value, "disk.img:/etc"];
     let said = failed(&extern4(&image, args), 1);
-    assert_eq!(said, "extern4: setfattr: disk.img:/etc: user.a: the value is too long\n");
+    assert_eq!(said, "extern4: setfattr: 'disk.img:/etc': user.a: the value is too long\n");
 }
 
 /// A full volume, a full host, and an image on a full host.
@@ -188,9 +217,9 @@ fn errors_of_full_places_name_the_copy() {
         assert!(said.starts_with(&format!("extern4: {}: {says}", args[0])), "{args:?}: {said}");
         decent(args, &said);
     };
-    check(&["put", "full.img:/put"], "full.img:/put: No space left on device\n");
-    check(&["cp", "-r", "tree", "full.img:/"], "full.img:/tree/big: No space left on device\n");
-    check(&["cp", "big", "full.img:/"], "full.img:/big: No space left on device\n");
+    check(&["put", "full.img:/put"], "'full.img:/put': No space left on device\n");
+    check(&["cp", "-r", "tree", "full.img:/"], "'full.img:/tree/big': No space left on device\n");
+    check(&["cp", "big", "full.img:/"], "'full.img:/big': No space left on device\n");
     if !can_run(&[Need::Mount]) {
         return;
     }
@@ -209,7 +238,7 @@ fn errors_of_full_places_name_the_copy() {
             "mke2fs",
             ["-q", "-t", "ext4", "-N", "64", "-O", "^has_journal", "small/disk.img"],
         );
-        check(&["cp", "big", "small/disk.img:/"], "small/disk.img:/big: ");
+        check(&["cp", "big", "small/disk.img:/"], "'small/disk.img:/big': ");
         let mut cat = command();
         let run = cat
             .current_dir(scratch)
@@ -242,7 +271,7 @@ fn who_has_the_image_is_named() {
         (&["tune", "disk.img", "--label", "x"], "has it open"),
     ] {
         let said = failed(&extern4(&image, args), 1);
-        assert_eq!(said, format!("extern4: {}: disk.img: process {daemon} (extern4) {what}\n", args[0]));
+        assert_eq!(said, format!("extern4: {}: 'disk.img': process {daemon} (extern4) {what}\n", args[0]));
     }
     served.umount();
 }
@@ -255,7 +284,7 @@ fn where_metrics_cannot_be_served_is_named() {
     let said = failed(&extern4(&image, ["mount", "--metrics", &address, "disk.img", "src"]), 1);
     assert_eq!(
         said,
-        format!("extern4: mount: {address}: cannot serve metrics there: Address already in use\n")
+        format!("extern4: mount: '{address}': cannot serve metrics there: Address already in use\n")
     );
 }
 
@@ -286,11 +315,11 @@ fn a_user_without_rights_is_told_of_what() {
     fs::write(scratch.join("closed.img"), "x").expect("a file");
     fs::set_permissions(scratch.join("closed.img"), fs::Permissions::from_mode(0o600)).expect("its mode");
     for (args, says) in [
-        (&["touch", "disk.img:/x"][..], "disk.img: Permission denied\n"),
-        (&["ls", "closed.img"], "closed.img: Permission denied\n"),
-        (&["cp", "disk.img:/etc/hostname", "out"], "out: Permission denied\n"),
-        (&["cp", "disk.img:/etc/hostname", "/root/out"], "/root/out: Permission denied\n"),
-        (&["--as", "7:7", "mkdir", "disk.img:/etc/x"], "disk.img: Permission denied\n"),
+        (&["touch", "disk.img:/x"][..], "'disk.img': Permission denied\n"),
+        (&["ls", "closed.img"], "'closed.img': Permission denied\n"),
+        (&["cp", "disk.img:/etc/hostname", "out"], "'out': Permission denied\n"),
+        (&["cp", "disk.img:/etc/hostname", "/root/out"], "'/root/out': Permission denied\n"),
+        (&["--as", "7:7", "mkdir", "disk.img:/etc/x"], "'disk.img': Permission denied\n"),
     ] {
         let mut user = Command::new("setpriv");
         user.current_dir(scratch)
@@ -301,7 +330,7 @@ fn a_user_without_rights_is_told_of_what() {
         decent(args, &said);
     }
     let said = failed(&extern4(&image, ["--as", "7:7", "mkdir", "disk.img:/etc/x"]), 1);
-    assert_eq!(said, "extern4: mkdir: disk.img:/etc/x: Permission denied\n");
+    assert_eq!(said, "extern4: mkdir: 'disk.img:/etc/x': Permission denied\n");
 }
 
 /// What other images begin with: where, the bytes, and what is said.
@@ -348,7 +377,7 @@ fn images_of_other_forms_are_named() {
             let args: &[&str] =
                 if command == "mount" { &["mount", "other.img", "."] } else { &[command, "other.img"] };
             let said = failed(&extern4(&image, args), 3);
-            let expected = format!("extern4: {command}: other.img: this is {says}");
+            let expected = format!("extern4: {command}: 'other.img': this is {says}");
             assert!(said.starts_with(&expected) && said.lines().count() == 1, "{expected}: {said}");
         }
         // The same in a partition, or behind an offset, unless it is told by its end.
@@ -364,7 +393,7 @@ fn images_of_other_forms_are_named() {
         }
     }
     fs::write(image.scratch().join("empty"), "").expect("a file");
-    assert_eq!(failed(&extern4(&image, ["ls", "empty"]), 3), "extern4: ls: empty: this is empty\n");
+    assert_eq!(failed(&extern4(&image, ["ls", "empty"]), 3), "extern4: ls: 'empty': this is empty\n");
 }
 
 /// Those that this machine can make, as their own tools make them.
@@ -404,6 +433,6 @@ fn real_images_of_other_forms_are_named() {
             continue;
         }
         let said = failed(&extern4(&image, ["ls", "other.img"]), 3);
-        assert!(said.starts_with(&format!("extern4: ls: other.img: this is {says}")), "{make}: {said}");
+        assert!(said.starts_with(&format!("extern4: ls: 'other.img': this is {says}")), "{make}: {said}");
     }
 }

@@ -755,7 +755,7 @@ fn umount_says_that_it_waits_for_what_others_have_mounted() {
     let mut umount = umount.spawn().expect("the command runs");
     let mut said = BufReader::new(umount.stderr.take().expect("its messages")).lines();
     let first = said.next().expect("a message").expect("text");
-    assert!(first.starts_with("extern4: umount: mnt: waits for the volume: "), "{first}");
+    assert!(first.starts_with("extern4: umount: 'mnt': waits for the volume: "), "{first}");
     assert!(umount.try_wait().expect("its state").is_none(), "it is still mounted");
     drop(other);
     assert!(umount.wait().expect("it ends").success() && said.next().is_none());

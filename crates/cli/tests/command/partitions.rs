@@ -156,7 +156,7 @@ fn what_is_odd_about_a_table_is_said() {
     for number in ["0", "6", "4294967295"] {
         fails(&["ls", &format!("d.img#{number}")], 1, "; there are: 1, 2, 4, 5");
     }
-    fails(&["ls", "d.img#1#2"], 1, "d.img#1#2: d.img#1 is a part of an image and has no parts itself");
+    fails(&["ls", "d.img#1#2"], 1, "'d.img#1#2': d.img#1 is a part of an image and has no parts itself");
     fails(&["ls", "d.img@8M#2:/x"], 1, "d.img@8388608 is a part of an image");
     // A partition that has a table of its own.
     put(&disk, 512, 20_000, &[(0x83, 8, 8), (0x83, 16, 8)]);

@@ -49,7 +49,7 @@ fn a_line_of_a_script_leaves_nothing_for_the_next() {
     let output = fed(&image, &["script", "disk.img"], script.as_bytes());
     let errors = failed(&output, 1);
     assert_eq!(
-        errors, "extern4: script: standard input:8: disk.img:/gone/f: No such file or directory\n",
+        errors, "extern4: script: standard input:8: 'disk.img:/gone/f': No such file or directory\n",
         "only the first line had -p"
     );
     assert_eq!(stat(&image, "%a", "disk.img:/a"), "755");
@@ -64,7 +64,7 @@ fn a_script_stops_at_its_first_failure() {
     let script = "mkdir /one\nmkdir /two\nmkdir /gone/three\nmkdir /four\n";
     std::fs::write(image.scratch().join("lines"), script).expect("a script");
     let errors = failed(&extern4(&image, ["script", "disk.img", "lines"]), 1);
-    assert_eq!(errors, "extern4: script: lines:3: disk.img:/gone/three: No such file or directory\n");
+    assert_eq!(errors, "extern4: script: lines:3: 'disk.img:/gone/three': No such file or directory\n");
     let said = said(&image, &["ls", "disk.img"]);
     assert!(said.contains("one\n") && said.contains("two\n") && !said.contains("four"), "{said}");
     sound(&image);

@@ -342,7 +342,7 @@ fn a_fifo_in_place_of_an_image_holds_no_command() {
     ] {
         let said = failed(&ends(&image, args), 1);
         let expected =
-            format!("extern4: {}: fifo: it is neither a regular file nor a block device\n", args[0]);
+            format!("extern4: {}: 'fifo': it is neither a regular file nor a block device\n", args[0]);
         assert_eq!(said, expected);
     }
     failed(&ends(&image, &["umount", "fifo"]), 1);

@@ -85,19 +85,19 @@ fn directories_are_made_and_removed() {
         assert_eq!(stat(&image, "%a", "disk.img:/a/b"), "755");
         assert_eq!(stat(&image, "%a", "disk.img:/a/secret"), "700");
         let errors = failed(&extern4(&image, ["mkdir", "disk.img:/a", "disk.img:/new"]), 1);
-        assert_eq!(errors, "extern4: mkdir: disk.img:/a: File exists\n");
+        assert_eq!(errors, "extern4: mkdir: 'disk.img:/a': File exists\n");
         // The rest is done.
         assert_eq!(stat(&image, "%F", "disk.img:/new"), "directory");
         let errors = failed(&extern4(&image, ["mkdir", "disk.img:/x/y"]), 1);
-        assert_eq!(errors, "extern4: mkdir: disk.img:/x/y: No such file or directory\n");
+        assert_eq!(errors, "extern4: mkdir: 'disk.img:/x/y': No such file or directory\n");
         sound(&image);
         let errors = failed(&extern4(&image, ["rm", "disk.img:/a"]), 1);
-        assert_eq!(errors, "extern4: rm: disk.img:/a: is a directory; remove it with -r\n");
+        assert_eq!(errors, "extern4: rm: 'disk.img:/a': is a directory; remove it with -r\n");
         let errors = failed(&extern4(&image, ["rm", "-r", "disk.img"]), 1);
         assert!(errors.contains("is not removed"), "{errors}");
         quietly(&image, &["rm", "-r", "disk.img:/a", "disk.img:/b", "disk.img:/new/"]);
         let errors = failed(&extern4(&image, ["rm", "disk.img:/a"]), 1);
-        assert_eq!(errors, "extern4: rm: disk.img:/a: No such file or directory\n");
+        assert_eq!(errors, "extern4: rm: 'disk.img:/a': No such file or directory\n");
         quietly(&image, &["rm", "-f", "disk.img:/a", "disk.img:/a/b"]);
         let left = said(&image, &["ls", "disk.img"]);
         assert!(!left.lines().any(|name| ["a", "b", "new"].contains(&name)), "{left}");
@@ -138,10 +138,10 @@ fn files_are_renamed() {
     quietly(&image, &["mv", "disk.img:/home/name", "disk.img:/home/group"]);
     assert_eq!(said(&image, &["cat", "disk.img:/home/group"]), "tiny\n");
     let errors = failed(&extern4(&image, ["mv", "disk.img:/var", "disk.img:/var/ann"]), 1);
-    assert!(errors.contains("disk.img:/var: "), "{errors}");
+    assert!(errors.contains("'disk.img:/var': "), "{errors}");
     let errors =
         failed(&extern4(&image, ["mv", "disk.img:/bin", "disk.img:/root", "disk.img:/home/group"]), 1);
-    assert_eq!(errors, "extern4: mv: disk.img:/home/group: not a directory\n");
+    assert_eq!(errors, "extern4: mv: 'disk.img:/home/group': not a directory\n");
     let other = image.scratch().join("other.img");
     std::fs::copy(&image.path, &other).expect("a copy");
     let errors = untouched(&image, || failed(&extern4(&image, ["mv", "disk.img:/bin", "other.img:/x"]), 1));
@@ -160,7 +160,7 @@ fn links_are_made() {
     assert_eq!(stat(&image, "%N", "disk.img:/link"), "'/link' -> 'etc/hostname'");
     assert!(said(&image, &["cat", "disk.img:/home/passwd"]).starts_with("root"));
     let errors = failed(&extern4(&image, ["ln", "-s", "x", "disk.img:/link"]), 1);
-    assert_eq!(errors, "extern4: ln: disk.img:/link: File exists\n");
+    assert_eq!(errors, "extern4: ln: 'disk.img:/link': File exists\n");
     quietly(&image, &["ln", "-s", "-f", "elsewhere", "disk.img:/link"]);
     assert_eq!(stat(&image, "%N", "disk.img:/link"), "'/link' -> 'elsewhere'");
     quietly(&image, &["ln", "-f", "disk.img:/etc/hostname", "disk.img:/name"]);
@@ -190,7 +190,7 @@ fn times_and_sizes_are_set() {
         quietly(&image, &["truncate", "-c", "-s", "0", "disk.img:/none"]);
         failed(&extern4(&image, ["ls", "disk.img:/none"]), 1);
         let errors = failed(&extern4(&image, ["truncate", "-s", "0", "disk.img:/lost+found"]), 1);
-        assert_eq!(errors, "extern4: truncate: disk.img:/lost+found: Is a directory\n");
+        assert_eq!(errors, "extern4: truncate: 'disk.img:/lost+found': Is a directory\n");
         sound(&image);
     }
     let image = empty();
@@ -226,9 +226,9 @@ fn modes_and_owners_change() {
     let inode = image.debugfs("stat /home/ann/notes.txt");
     assert!(inode.contains("User:     8") && inode.contains("Mode:  0644"), "{inode}");
     let errors = untouched(&image, || failed(&extern4(&image, ["chown", "nobody", "disk.img:/etc"]), 1));
-    assert_eq!(errors, "extern4: chown: nobody is not a user of disk.img\n");
+    assert_eq!(errors, "extern4: chown: nobody is not a user of 'disk.img'\n");
     let errors = failed(&extern4(&image, ["chmod", "644", "disk.img:/gone", "disk.img:/bin/true"]), 1);
-    assert_eq!(errors, "extern4: chmod: disk.img:/gone: No such file or directory\n");
+    assert_eq!(errors, "extern4: chmod: 'disk.img:/gone': No such file or directory\n");
     assert_eq!(stat(&image, "%a", "disk.img:/bin/true"), "644");
     sound(&image);
 }
@@ -244,8 +244,8 @@ fn a_caller_changes_what_he_may() {
         let errors = failed(&as_ann(args), 1);
         assert!(errors.contains(says), "{args:?}: {errors}");
     };
-    refused(&["touch", "disk.img:/etc/new"], "disk.img:/etc/new: Permission denied");
-    refused(&["rm", "disk.img:/etc/hostname"], "disk.img:/etc/hostname: Permission denied");
+    refused(&["touch", "disk.img:/etc/new"], "'disk.img:/etc/new': Permission denied");
+    refused(&["rm", "disk.img:/etc/hostname"], "'disk.img:/etc/hostname': Permission denied");
     refused(&["chmod", "777", "disk.img:/etc/hostname"], "Operation not permitted");
     refused(&["chown", "0", "disk.img:/home/ann/mine"], "Operation not permitted");
     refused(&["tune", "disk.img", "--label", "x"], "only the superuser");

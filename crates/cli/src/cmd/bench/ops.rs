@@ -76,9 +76,10 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let copy = match copy(&place.image.file) {
         Ok(copy) => copy,
         Err(error) => {
-            app.fail(
+            app.fail_at(
                 Status::Failed,
-                format_args!("{}: cannot be copied: {}", place.image, host_reason(&error)),
+                &place.image,
+                format_args!("cannot be copied: {}", host_reason(&error)),
             );
             return Ok(());
         }

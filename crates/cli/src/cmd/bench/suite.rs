@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     };
     if place.path.as_os_str() != "/" {
-        app.fail(Status::Usage, format_args!("{place}: name the image alone"));
+        app.fail_at(Status::Usage, place, "name the image alone");
         return Ok(());
     }
     if !app.is_superuser() {
@@ -131,23 +131,23 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut suite = match Suite::new(args, image) {
         Ok(suite) => suite,
         Err(error) => {
-            app.fail(Status::Failed, format_args!("{image}: {}", host_reason(&error)));
+            app.fail_at(Status::Failed, image, host_reason(&error));
             return Ok(());
         }
     };
     let done = suite.run(volume);
     let failures = suite.end();
     for (status, failure) in failures {
-        app.fail(status, format_args!("{image}: {failure}"));
+        app.fail_at(status, image, &failure);
     }
     match done {
         Ok(report) => write(&report, args),
         Err(Failure::Stopped) => {
-            app.fail(Status::Failed, format_args!("{image}: ended before all was measured"));
+            app.fail_at(Status::Failed, image, "ended before all was measured");
             Ok(())
         }
         Err(Failure::Because(why)) => {
-            app.fail(Status::Failed, format_args!("{image}: {why}"));
+            app.fail_at(Status::Failed, image, &why);
             Ok(())
         }
     }

@@ -55,10 +55,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match look_up(target.session(), target.path(), *missing) {
         Ok(true) => {}
         Ok(false) => {
-            app.fail(
-                Status::Failed,
-                format_args!("{place}: the file is there, and --missing says that it is not"),
-            );
+            app.fail_at(Status::Failed, place, "the file is there, and --missing says that it is not");
             return Ok(());
         }
         Err(error) => {

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::app::{App, Opened, host_reason};
 use crate::status::Status;
-use crate::text::counted;
+use crate::text::{counted, quoted};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -89,7 +89,7 @@ impl Lost {
                 "cannot keep {}, such as {} of {}: {}",
                 counted(self.xattrs, "extended attribute", "extended attributes"),
                 crate::text::escape(name.as_bytes()),
-                crate::text::escape(path.as_os_str().as_bytes()),
+                quoted(crate::text::escape(path.as_os_str().as_bytes())),
                 host_reason(error),
             );
             if self.failed {

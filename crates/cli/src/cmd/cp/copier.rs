@@ -129,18 +129,13 @@ impl<'a> Copier<'a> {
         match found {
             Err(error) => self.say(|| app.error(&target.place, &error)),
             Ok(found) if found.is_dir() && !self.args.recursive() => {
-                self.say(|| {
-                    app.fail(
-                        Status::Failed,
-                        format_args!("{}: is a directory; copy it with -r", target.place),
-                    )
-                });
+                self.say(|| app.fail_at(Status::Failed, &target.place, "is a directory; copy it with -r"));
             }
             Ok(found) => {
                 if let Some(why) = spot.only.refusal(&found) {
                     let to =
                         spot.name.as_ref().map_or_else(|| spot.path.clone(), |name| spot.path.join(name));
-                    return self.say(|| app.fail(Status::Failed, format_args!("{}: {why}", to.display())));
+                    return self.say(|| app.fail_at(Status::Failed, to.display(), why));
                 }
                 let keep = self.keep(&spot);
                 if let Some(path) = spot.existing.as_deref().filter(|_| found.is_file()) {
@@ -198,7 +193,7 @@ impl<'a> Copier<'a> {
     fn single(&mut self, target: &Target, found: &Metadata, spot: Spot, keep: Keep, app: &mut App) {
         let Some(name) = spot.name else {
             let place = &target.place;
-            return self.say(|| app.fail(Status::Failed, format_args!("{place}: not a directory")));
+            return self.say(|| app.fail_at(Status::Failed, place, "not a directory"));
         };
         let mut tree = Tree::new(spot.base);
         let copied = self.file(&named(target, found), &name, &mut tree, keep);
@@ -411,13 +406,11 @@ impl<'a> Copier<'a> {
             Err(Error::Volume(error)) => self.say(|| app.error(volume.place(from), &error)),
             Err(Error::Map) => {
                 let place = volume.place(from);
-                self.say(|| {
-                    app.fail(Status::Corrupt, format_args!("{place}: its block map does not go forward"))
-                });
+                self.say(|| app.fail_at(Status::Corrupt, &place, "its block map does not go forward"));
             }
             Err(Error::Host(error)) => {
                 let to = escape(std::os::unix::ffi::OsStrExt::as_bytes(to.as_os_str())).into_owned();
-                self.say(|| app.fail(Status::Failed, format_args!("{to}: {}", host_reason(&error))));
+                self.say(|| app.fail_at(Status::Failed, &to, host_reason(&error)));
             }
         }
     }

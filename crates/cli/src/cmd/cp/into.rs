@@ -589,24 +589,24 @@ impl<'a> IntoVolume<'a> {
             Ok(()) => {}
             Err(Failure::Reading(Fault::Volume(error))) => self.say(|| app.error(source(), &error)),
             Err(Failure::Reading(Fault::Name)) => {
-                self.say(|| app.fail(Status::Failed, format_args!("{}: not a file name", source())));
+                self.say(|| app.fail_at(Status::Failed, source(), "not a file name"));
             }
             Err(Failure::Reading(Fault::Moved)) => {
                 let message = "another directory has taken the place of its own";
-                self.say(|| app.fail(Status::Failed, format_args!("{}: {message}", source())));
+                self.say(|| app.fail_at(Status::Failed, source(), message));
             }
             Err(Failure::Reading(Fault::Host(error))) => {
                 self.say(|| {
-                    app.fail(Status::Failed, format_args!("{}: {}", source(), host_reason(&error)));
+                    app.fail_at(Status::Failed, source(), host_reason(&error));
                 });
             }
             Err(Failure::To(error)) => self.say(|| app.error(self.to.place(to), &error)),
             Err(Failure::Says(message)) => {
-                self.say(|| app.fail(Status::Failed, format_args!("{}: {message}", source())));
+                self.say(|| app.fail_at(Status::Failed, source(), message));
             }
             Err(Failure::NoPlace(message)) => {
                 let to = self.to.place(to);
-                self.say(|| app.fail(Status::Failed, format_args!("{to}: {message}")));
+                self.say(|| app.fail_at(Status::Failed, &to, message));
             }
         }
     }

@@ -19,6 +19,7 @@ use crate::app::{App, host_reason, part};
 use crate::mount_table::Entry;
 use crate::place::{Image, Part};
 use crate::status::Status;
+use crate::text::quoted;
 
 /// What the daemon calls itself once its mount has ended, and it closes the volume. At most 15 bytes.
 const ENDING: &str = "extern4-ending";
@@ -63,7 +64,7 @@ pub(super) fn open(
             *options = Options { journal, superblock, ..Options::of(lists) };
             let opened = open_when_free(image, options, app);
             if opened.is_ok() {
-                app.note(format_args!("{image}: it is write-protected, and mounted for reading only"));
+                app.note_at(image, "it is write-protected, and mounted for reading only");
             }
             opened
         }
@@ -77,22 +78,21 @@ fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
     let mounts = Entry::of(image).unwrap_or_default();
     let mount = mounts.last().filter(|_| failure.is(Errno::EBUSY));
     match (mount, failure) {
-        (Some(mount), _) if mount.is_dead() => {
-            app.fail(Status::Failed, format_args!("{image}: {}", dead(mount)))
-        }
+        (Some(mount), _) if mount.is_dead() => app.fail_at(Status::Failed, image, dead(mount)),
         (Some(mount), Failure::Claim(_)) => {
-            app.fail(
+            app.fail_at(
                 Status::Failed,
-                format_args!("{image}: it is mounted on {} already", mount.dir.display()),
+                image,
+                format_args!("it is mounted on {} already", quoted(mount.dir.display())),
             );
         }
         (_, Failure::Claim(error)) => {
-            app.fail(Status::Failed, format_args!("{image}: cannot mount: {}", host_reason(error)));
+            app.fail_at(Status::Failed, image, format_args!("cannot mount: {}", host_reason(error)));
         }
         (_, Failure::Volume(error)) => {
             app.refused(image, error);
             if is_only_read(error) && !options.read_only {
-                app.note(format_args!("{image}: use -o ro to mount it for reading"));
+                app.note_at(image, "use -o ro to mount it for reading");
             }
         }
     }
@@ -117,7 +117,7 @@ fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened,
         let late = start.elapsed() >= PATIENCE;
         match ending(image, late) {
             Some(pid) if late && !is_said => {
-                app.note(format_args!("{image}: waits for process {pid}, which closes the volume"));
+                app.note_at(image, format_args!("waits for process {pid}, which closes the volume"));
                 is_said = true;
             }
             Some(_) => free_by = Instant::now() + MOMENT,

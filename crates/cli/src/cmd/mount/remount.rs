@@ -26,11 +26,11 @@ pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
     });
     match refused {
         Ok(None) => {}
-        Ok(Some(why)) => return app.fail(Status::Failed, format_args!("{shown}: {why}")),
-        Err(error) => return app.fail(error.status(), format_args!("{shown}: {error}")),
+        Ok(Some(why)) => return app.fail_at(Status::Failed, &shown, &why),
+        Err(error) => return app.fail_at(error.status(), &shown, &error),
     }
     if let Err(error) = extern4_fuse::remount(dir, &options.mount) {
-        app.fail(Status::Failed, format_args!("{shown}: {}", host_reason(&error)));
+        app.fail_at(Status::Failed, &shown, host_reason(&error));
     }
 }
 

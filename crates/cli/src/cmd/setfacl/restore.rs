@@ -51,7 +51,7 @@ pub(super) fn run(file: &Path, places: &[OsString], app: &mut App) {
         std::fs::read(file).map(|read| text = read)
     };
     if let Err(error) = read {
-        return app.fail(Status::Failed, format_args!("{shown}: {}", host_reason(&error)));
+        return app.fail_at(Status::Failed, &shown, host_reason(&error));
     }
     let base = app.place(place);
     let Some(names) = app.names_of(&base.image) else { return };
