@@ -102,7 +102,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let image = &args.place.image;
     if args.place.path.as_os_str() != "/" {
-        app.fail(Status::Usage, format_args!("{}: name the image alone", args.place));
+        app.fail_at(Status::Usage, &args.place, "name the image alone");
         return Ok(());
     }
     let made = match make(args, image) {
@@ -112,12 +112,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
         Err(Failure::Failed(reason)) => {
-            app.fail(Status::Failed, format_args!("{image}: {reason}"));
+            app.fail_at(Status::Failed, image, reason);
             return Ok(());
         }
     };
     for warning in made.warnings() {
-        app.note(format_args!("{image}: {warning}"));
+        app.note_at(image, warning);
     }
     if args.quiet { Ok(()) } else { show(&made) }
 }
