@@ -29,6 +29,9 @@ pub use self::{ground::Ground, run::run};
 
 /// So often a pair is made, while its calls meet.
 pub const TRIES: usize = 4;
+/// Calls of a kind that are made instruction by instruction for the report.
+#[cfg(feature = "audit")]
+const STEPPED: usize = 2;
 /// Pairs with the same two kinds of calls, at most, in the sample: a kind with many arguments has many more than others have.
 pub const PAIRS_OF_A_CELL: usize = 40;
 
@@ -44,7 +47,7 @@ pub fn count(counted: &mut crate::counted::Counted, say: &mut dyn FnMut(&str)) -
             On::Ext4 => Ground::ext4()?,
         };
         match ground {
-            Some(ground) => counted.matrices.push(run(&ground, &pairs)?),
+            Some(ground) => counted.matrices.push(run(&ground, &pairs, STEPPED)?),
             None => say("no such volume can be made here"),
         }
     }

@@ -13,16 +13,19 @@ use super::{Matrix, TRIES, Test};
 use crate::Result;
 use crate::spec::{BLOCKS, Kind, Outcome, Pair, Place};
 
-/// Calls of a kind that are made instruction by instruction, to count those that are locked.
-const STEPPED: usize = 2;
-
-/// Makes all pairs.
+/// Makes all pairs. The first `stepped` calls of each kind are made instruction by instruction, which takes long, to count
+/// the locked instructions that take no notes.
 ///
 /// # Errors
 /// A call that fails as no specification says, or returns something else.
-pub fn run(ground: &Ground, pairs: &[Pair]) -> Result<Matrix> {
-    let mut bench =
-        Bench { root: ground.session(), fields: Fields::default(), made: 0, unseen: BTreeMap::new() };
+pub fn run(ground: &Ground, pairs: &[Pair], stepped: usize) -> Result<Matrix> {
+    let mut bench = Bench {
+        root: ground.session(),
+        fields: Fields::default(),
+        made: 0,
+        stepped,
+        unseen: BTreeMap::new(),
+    };
     let tests = thread::scope(|scope| {
         let workers = [0, 1].map(|number| Worker::start(scope, number, ground.session()));
         bench.settle(&workers)?;
@@ -39,6 +42,8 @@ struct Bench {
     fields: Fields,
     /// Directories so far.
     made: usize,
+    /// Calls of a kind that are made instruction by instruction.
+    stepped: usize,
     /// Locked instructions that took no notes, of the first calls of each kind.
     unseen: BTreeMap<Kind, Vec<u64>>,
 }
@@ -96,9 +101,12 @@ impl Bench {
         let mut told = [None, None];
         for who in [first, 1 - first] {
             let kind = pair.kinds()[who];
-            let step = self.unseen.get(&kind).is_none_or(|counts| counts.len() < STEPPED);
+            let step =
+                self.stepped > 0 && self.unseen.get(&kind).is_none_or(|counts| counts.len() < self.stepped);
             let call = workers[who].call(pair.calls[who], step);
-            self.unseen.entry(kind).or_default().extend(call.unseen);
+            if let Some(unseen) = call.unseen {
+                self.unseen.entry(kind).or_default().push(unseen);
+            }
             told[who] = Some(call);
         }
         let told = told.map(|told| told.expect("both have called"));

@@ -34,7 +34,7 @@ fn check(matrix: &Matrix) {
 #[test]
 fn questions_of_names_meet_nobody_in_memory() {
     let ground = Ground::memory(SuperOptions::default()).unwrap();
-    let matrix = run(&ground, &pairs(PAIRS_OF_A_CELL)).unwrap();
+    let matrix = run(&ground, &pairs(PAIRS_OF_A_CELL), 1).unwrap();
     check(&matrix);
     let apart = matrix.near(Nearness::Apart);
     assert!(apart.percent() > 97.0, "{apart:?}");
@@ -43,7 +43,7 @@ fn questions_of_names_meet_nobody_in_memory() {
 #[test]
 fn questions_of_names_meet_nobody_on_ext4() {
     if let Some(ground) = Ground::ext4().unwrap() {
-        check(&run(&ground, &pairs(PAIRS_OF_A_CELL)).unwrap());
+        check(&run(&ground, &pairs(PAIRS_OF_A_CELL), 1).unwrap());
     }
 }
 
@@ -67,7 +67,7 @@ fn a_count_that_all_share_is_found_and_named() {
     let ground = Ground::memory(options).unwrap();
     let mut pairs = pairs(PAIRS_OF_A_CELL);
     pairs.retain(|pair| pair.kinds() == [Kind::Stat, Kind::Stat] && pair.nearness() == Nearness::Apart);
-    let matrix = run(&ground, &pairs).unwrap();
+    let matrix = run(&ground, &pairs, 0).unwrap();
     assert!(hook.asked.load(Ordering::Relaxed) > 0);
     assert!(!pairs.is_empty() && matrix.all().free == 0, "{:?}", matrix.all());
     let named = matrix.offenders()[0];
@@ -101,7 +101,7 @@ fn a_file_is_written_while_all_else_of_it_changes() {
 /// which the file was written, the next write says a time.
 fn always_meet(ground: &Ground, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> bool) -> Vec<Pair> {
     for _ in 0..10 {
-        let matrix = run(ground, &pairs).unwrap();
+        let matrix = run(ground, &pairs, 0).unwrap();
         let made = pairs.into_iter().zip(&matrix.tests);
         pairs = made.filter(|(_, test)| meets(test)).map(|(pair, _)| pair).collect();
         if pairs.is_empty() {
@@ -127,6 +127,6 @@ fn calls_that_fail_for_a_name_meet_nobody() {
         [0, 1].iter().any(|who| fails(pair, *who) && other(*who))
     });
     assert!(pairs.len() > 200, "{}", pairs.len());
-    let matrix = run(&Ground::memory(SuperOptions::default()).unwrap(), &pairs).unwrap();
+    let matrix = run(&Ground::memory(SuperOptions::default()).unwrap(), &pairs, 0).unwrap();
     assert_eq!(matrix.all().free, pairs.len(), "{:?}", matrix.offenders());
 }
