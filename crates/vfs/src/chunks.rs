@@ -51,7 +51,7 @@ impl Chunks {
 
     /// Takes the latches of the chunks that these bytes of a file lie in: at least one byte, and at most [`MOST_BYTES`]. Locks: the
     /// inode's `rwsem` shared.
-    #[cfg_attr(feature = "audit", track_caller)]
+    #[track_caller]
     pub(crate) fn lock(&self, inode: &Inode, bytes: Range<u64>) -> Ordered<Held<'_>> {
         debug_assert!(bytes.end > bytes.start && bytes.end - bytes.start <= MOST_BYTES as u64);
         let file = std::ptr::from_ref(inode).addr() as u64;
@@ -83,7 +83,7 @@ fn place_of(file: u64, chunk: u64) -> usize {
     ((file.wrapping_mul(ODD) ^ chunk).wrapping_mul(ODD) >> (u64::BITS - LATCH_BITS)) as usize
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 

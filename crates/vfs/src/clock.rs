@@ -1,31 +1,27 @@
 //! The time that changes are stamped with.
 
-use crate::attr::Timespec;
-#[cfg(not(feature = "loom"))]
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::attr::Timespec;
 
 /// The present as of the kernel's last tick, which is what Linux stamps files with, too: 1 to 10 ms old at most, and told in a fourth of
 /// the time that the exact present takes (8 ns against 32).
-#[cfg(all(any(target_os = "linux", target_os = "android"), not(feature = "loom")))]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: ClockId = ClockId::RealtimeCoarse;
-#[cfg(not(any(target_os = "linux", target_os = "android", feature = "loom")))]
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: ClockId = ClockId::Realtime;
 
-/// The present moment.
-#[cfg(not(feature = "loom"))]
+/// Returns the present moment. In models time stands still, so that each run takes the same course.
 pub(crate) fn now() -> Timespec {
+    if cfg!(feature = "loom") {
+        return Timespec { sec: 1_000_000_000, nsec: 0 };
+    }
     let now = clock_gettime(CLOCK);
     // It is never 10^9 or more, nor less than none.
     Timespec { sec: now.tv_sec, nsec: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 
-/// In models time stands still, lest what they do depend on it.
-#[cfg(feature = "loom")]
-pub(crate) fn now() -> Timespec {
-    Timespec { sec: 1_000_000_000, nsec: 0 }
-}
-
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::time::{Duration, SystemTime};

@@ -31,8 +31,6 @@ mod chunks;
 mod clock;
 mod create;
 pub mod cred;
-#[cfg(all(test, feature = "shuttle"))]
-mod crowds;
 mod dcache;
 mod dentry;
 pub mod dir_batch;
@@ -51,6 +49,7 @@ mod link;
 mod lock;
 pub mod memfs;
 #[cfg(all(test, feature = "loom", not(feature = "shuttle")))]
+#[path = "../tests/models/mod.rs"]
 mod models;
 pub mod mount;
 mod name;

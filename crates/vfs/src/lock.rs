@@ -14,26 +14,26 @@ pub(crate) use extern4_sync::primitive::{
 };
 
 /// Takes a mutex.
-#[cfg_attr(feature = "audit", track_caller)]
+#[track_caller]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a latch.
 #[inline]
-#[cfg_attr(feature = "audit", track_caller)]
+#[track_caller]
 pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
     latch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a lock shared.
-#[cfg_attr(feature = "audit", track_caller)]
+#[track_caller]
 pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes a lock exclusive.
-#[cfg_attr(feature = "audit", track_caller)]
+#[track_caller]
 pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }

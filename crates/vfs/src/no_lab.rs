@@ -12,17 +12,17 @@ pub(crate) type InUse = Slabs<Opened>;
 
 /// The search check: the permission word.
 #[derive(Default)]
-pub(crate) struct Check;
+pub(crate) struct Check {}
 
 /// What an inode keeps for search checks, apart from the permission word.
 #[derive(Default)]
-pub(crate) struct Asked;
+pub(crate) struct Asked {}
 
 impl Checker {
     /// Whether the permission word is the search check.
     #[inline(always)]
     pub(crate) fn is_by_word(&self) -> bool {
-        let Check = self.check;
+        let Check {} = self.check;
         true
     }
 
@@ -41,7 +41,7 @@ impl Checker {
     /// What another check holds while it asks for an ACL.
     #[inline(always)]
     pub(crate) fn ask(&self, _cred: &Cred, inode: &Inode) -> Option<Asked> {
-        let Asked = inode.asked;
+        let Asked {} = inode.asked;
         None
     }
 }

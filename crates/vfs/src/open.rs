@@ -11,8 +11,6 @@ use crate::namei::How;
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
-#[cfg(doc)]
-use crate::superblock::SuperBlock;
 
 impl Session {
     /// Opens a file (`openat2(2)`).
@@ -34,7 +32,7 @@ impl Session {
     }
 
     /// Opens what a handle refers to, with the checks that a path to it would meet at its end. `path` is what it is
-    /// [listed](SuperBlock::open_files) by.
+    /// [listed](crate::SuperBlock::open_files) by.
     pub fn open_location(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
         check_flags(flags)?;
         if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) {

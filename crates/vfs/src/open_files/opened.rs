@@ -106,7 +106,7 @@ fn last_word(path: &[u8], len: usize) -> u64 {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

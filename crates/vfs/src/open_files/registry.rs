@@ -22,7 +22,7 @@ pub trait Registry<C>: Default + Send + Sync {
     fn list<R>(&self, copy: impl FnMut(&C) -> Option<R>) -> Vec<R>;
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::sync::mpsc::channel;

@@ -1,28 +1,16 @@
 //! Crowds: eight threads on a file system in memory, in schedules that shuttle chooses.
 //!
-//! What loom explores with two threads in every way ([`crate::models`]) is here run with many: names that move, are made
-//! and removed, rights that change, while others look. The tables have few buckets and the caches few entries, so that
-//! everybody meets everybody. Memory is sequentially consistent here; what weaker memory does is for loom to say.
+//! Threads move, make and remove names and change rights, while others look. The tables have few buckets and the caches few
+//! entries, so that all threads meet. Memory is sequentially consistent here: loom explores weaker memory with two threads, in
+//! `tests/models`. A scenario that loom explores in every interleaving is not repeated here.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use extern4_sync::model::crowd;
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
-use extern4_sync::rcu::pin;
 
-use crate::acl::{Acl, AclKind};
-use crate::attr::{Attr, Rdev, Timespec};
-use crate::cred::Cred;
-use crate::errno::Errno;
-use crate::file::{OpenFile, OpenFlags};
-use crate::fs::{NewKind, RenameFlags, XattrFlags};
-use crate::memfs::{MemFs, MemLimits};
-use crate::mount::{Location, Namespace};
-use crate::namei::How;
-use crate::permission::Access;
-use crate::session::Session;
-use crate::superblock::{SuperBlock, SuperOptions};
+use extern4_vfs::*;
 
 const THREADS: usize = 8;
 
@@ -185,7 +173,7 @@ fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
         make_file(&root, "/old");
         root
     };
-    let is_absent = |error: &crate::Error| error.errno() == Errno::ENOENT;
+    let is_absent = |error: &Error| error.errno() == Errno::ENOENT;
     crowd(
         THREADS,
         setup,
@@ -398,222 +386,6 @@ fn used_inodes(root: &Session) -> u64 {
     let sb: &Arc<SuperBlock> = root.root().superblock();
     let statfs = sb.statfs().unwrap();
     statfs.files - statfs.files_free
-}
-
-/// Links take the place of another, one after the other, under those who follow it.
-#[test]
-fn symlink_replace_vs_follow() {
-    /// Which of the targets the link leads to.
-    fn follow((root, targets): &(Session, [u64; 3])) -> usize {
-        let ino = ino(root, "/s").expect("there is always a link");
-        targets.iter().position(|&target| target == ino).expect("a target of one of the links")
-    }
-    let setup = || {
-        let root = world();
-        let targets = [("/x", "/s"), ("/y", "/t"), ("/z", "/u")].map(|(file, link)| {
-            root.symlink(file, link).unwrap();
-            make_file(&root, file)
-        });
-        (root, targets)
-    };
-    crowd(
-        THREADS,
-        setup,
-        |shared, index| match index {
-            0 => {
-                for (n, link) in ["/t", "/u"].into_iter().enumerate() {
-                    shared.0.rename(link, "/s", RenameFlags::empty()).unwrap();
-                    assert_eq!((ino(&shared.0, link), follow(shared)), (None, n + 1));
-                }
-            }
-            1 => shared.0.root().superblock().drop_caches(),
-            _ => {
-                let before = follow(shared);
-                let moved = ino(&shared.0, "/t").is_none();
-                assert!(before == 0 || moved, "at two places");
-                // What is replaced loses its link while nobody finds it.
-                let link = shared.0.stat_cached(b"/s", How::NOFOLLOW, &mut None);
-                assert!(link.is_none_or(|link| link.nlink == 1), "a link that has gone");
-                assert!(follow(shared) >= before.max(usize::from(moved)), "and back");
-            }
-        },
-        |shared| assert_eq!(follow(shared), 2),
-    );
-}
-
-/// `attr` as the one who changes attributes for the `n`-th time leaves them.
-fn stamped(attr: Attr, n: u32) -> Attr {
-    let time = Timespec { sec: n.into(), nsec: n };
-    Attr {
-        uid: n,
-        gid: n,
-        nlink: n + 1,
-        rdev: Rdev { major: n, minor: n },
-        size: n.into(),
-        blocks: n.into(),
-        blksize: n,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: Some(time),
-        project: n,
-        mode: u16::try_from(n).unwrap(),
-        ..attr
-    }
-}
-
-/// All attributes of a file change together: nobody reads some of one moment and some of another.
-#[test]
-fn stat_torn_attrs() {
-    const WRITERS: usize = 3;
-    fn read((root, file): &(Session, Location)) -> u32 {
-        let attr = root.stat("/f", How::FOLLOW).unwrap();
-        assert_eq!(attr, stamped(attr, attr.uid), "torn");
-        let (uid, gid, bits, _) = file.inode().standing(&pin());
-        assert!(uid == gid && uid == u32::from(bits.mode() & 0o7777) && uid >= attr.uid, "torn, or and back");
-        uid
-    }
-    let setup = || {
-        let root = world();
-        make_file(&root, "/f");
-        // In use, so that it is not read anew from the file system, which knows nothing of what we do here.
-        let file = root.locate("/f", How::FOLLOW).unwrap();
-        file.inode().update(|attr| *attr = stamped(*attr, 0));
-        (root, file)
-    };
-    crowd(
-        THREADS,
-        setup,
-        |shared, index| {
-            if index < WRITERS {
-                shared.1.inode().update(|attr| *attr = stamped(*attr, attr.uid + 1));
-            } else {
-                let before = read(shared);
-                assert!(read(shared) >= before, "and back");
-            }
-        },
-        |shared| assert_eq!(read(shared) as usize, WRITERS),
-    );
-}
-
-/// A name that is known not to exist is made: whoever has seen it sees it from then on.
-#[test]
-fn negative_then_create() {
-    let setup = || {
-        let (root, made) = (world(), AtomicU64::new(0));
-        root.mkdir("/d", 0o755).unwrap();
-        assert_eq!(ino(&root, "/d/0"), None);
-        (root, made)
-    };
-    crowd(
-        THREADS,
-        setup,
-        |(root, made), index| match index {
-            0 | 1 => {
-                if let Ok(file) = root.mknod("/d/0", NewKind::Regular, 0o644) {
-                    assert_eq!(made.swap(file.ino(), Ordering::SeqCst), 0, "made twice");
-                }
-                assert!(ino(root, "/d/0").is_some(), "its maker does not know of it");
-            }
-            2 => root.root().superblock().drop_caches(),
-            // More names that are not there than a directory may have in the cache.
-            3 => (1..6).for_each(|n| assert_eq!(ino(root, &format!("/d/{n}")), None)),
-            _ => {
-                let before = ino(root, "/d/0");
-                let after = ino(root, "/d/0");
-                assert!(before.is_none() || before == after, "there, and gone again");
-            }
-        },
-        |(root, made)| assert_eq!(ino(root, "/d/0"), Some(made.load(Ordering::SeqCst))),
-    );
-}
-
-/// An ACL is read for the first time while it is changed, and taken away: nobody keeps an old one.
-#[test]
-fn acl_fill_vs_set() {
-    /// The ACLs that the file has, one after the other.
-    fn acls() -> [Option<Acl>; 3] {
-        let of = |uid: u32| format!("u::rw-,u:{uid}:r--,g::---,m::r--,o::---").parse().unwrap();
-        [Some(of(1)), Some(of(2)), None]
-    }
-    /// Which of them it has now.
-    fn current(root: &Session) -> usize {
-        let acl = root.acl("/f", AclKind::Access, How::FOLLOW).unwrap();
-        acls().iter().position(|known| known.as_ref() == acl.as_deref()).expect("one of these")
-    }
-    fn may_read(user: &Session) -> bool {
-        user.access("/f", Access::READ, How::FOLLOW).is_ok()
-    }
-    let setup = || {
-        let root = world();
-        make_file(&root, "/f");
-        let set = |acl| root.set_acl("/f", AclKind::Access, acl, How::FOLLOW).unwrap();
-        set(acls()[0].clone());
-        root.root().superblock().drop_caches();
-        let users = [1, 2].map(|uid| root.with_cred(Cred::new(uid, uid, &[])));
-        (root, users)
-    };
-    crowd(
-        THREADS,
-        setup,
-        |(root, [first, second]), index| match index {
-            0 => {
-                let set = |acl| root.set_acl("/f", AclKind::Access, Some(acl), How::FOLLOW).unwrap();
-                set(acls()[1].clone().unwrap());
-                assert!(current(root) == 1 && !may_read(first) && may_read(second));
-                set(Acl::from_mode(0o600));
-                assert!(current(root) == 2 && !may_read(second));
-            }
-            1 => root.root().superblock().drop_caches(),
-            2 | 3 => {
-                let before = may_read(first);
-                assert!(before || !may_read(first), "refused, and granted again");
-            }
-            _ => {
-                let before = current(root);
-                assert!(current(root) >= before, "and back");
-            }
-        },
-        |(root, users)| assert!(current(root) == 2 && !users.iter().any(may_read)),
-    );
-}
-
-/// A file of two names is thrown out of the cache and read again, while its rights change: there is one inode of it.
-#[test]
-fn inode_reuse_vs_walk() {
-    let names = ["/d/a", "/d/b"];
-    let may_read = |user: &Session, name: &str| user.access(name, Access::READ, How::FOLLOW).is_ok();
-    let setup = move || {
-        let root = world();
-        root.mkdir("/d", 0o755).unwrap();
-        make_file(&root, names[0]);
-        root.link(names[0], How::FOLLOW, names[1]).unwrap();
-        let user = root.with_cred(Cred::new(5, 5, &[]));
-        (root, user, Mutex::new(Vec::new()))
-    };
-    crowd(
-        THREADS,
-        setup,
-        move |(root, user, held), index| match index {
-            0 => {
-                root.chmod(names[0], 0o600, How::FOLLOW).unwrap();
-                assert!(!names.iter().any(|name| may_read(user, name)));
-            }
-            1 | 2 => root.root().superblock().drop_caches(),
-            _ => {
-                let (one, other) = (names[index % 2], names[(index + 1) % 2]);
-                let before = may_read(user, one);
-                let found = root.locate(one, How::FOLLOW).unwrap();
-                assert!(before || !may_read(user, other), "refused, and granted again");
-                held.lock().unwrap().push(found);
-            }
-        },
-        move |(root, _, held)| {
-            let now = root.locate(names[0], How::FOLLOW).unwrap();
-            let one = |found: &Location| std::ptr::eq(found.inode(), now.inode());
-            assert!(held.lock().unwrap().iter().all(one), "two inodes of one number in use");
-        },
-    );
 }
 
 /// Files are opened and closed by all, some closed by others than their openers, while two list them and one keeps turning the file system
