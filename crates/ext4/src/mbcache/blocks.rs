@@ -20,7 +20,7 @@ pub(crate) struct Blocks {
 /// A cache that can stand in the place of the one in production.
 ///
 /// Of the numbers in it the same holds: who inserts one holds on to the block, and who gives a block up takes its number out first.
-#[cfg(feature = "lab")]
+#[allow(unreachable_pub, reason = "public in the lab")]
 pub trait BlockCache: Send + Sync + std::fmt::Debug {
     /// Has blocks with this hash joined, one after the other, until one is: that one. `join` is told how to find out whether the block's
     /// number is in the cache still.
@@ -50,6 +50,15 @@ impl Blocks {
         }
     }
 
+    /// Returns the lab's cache in the place of production's.
+    #[inline]
+    fn instead(&self) -> Option<&dyn BlockCache> {
+        #[cfg(feature = "lab")]
+        return self.instead.as_deref();
+        #[cfg(not(feature = "lab"))]
+        None
+    }
+
     /// Has blocks with this hash joined until one is. None is looked at for ever, whatever becomes of it meanwhile. `join` is told how to
     /// find out whether the block can be found still.
     pub(crate) fn find(
@@ -57,8 +66,7 @@ impl Blocks {
         hash: u32,
         mut join: impl FnMut(u64, &dyn Fn() -> bool) -> bool,
     ) -> Option<u64> {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
+        if let Some(instead) = self.instead() {
             return instead.find(hash, &mut join);
         }
         let mut found = self.cache.candidates(hash);
@@ -69,8 +77,7 @@ impl Blocks {
 
     /// Makes it possible to find a block that whoever calls holds on to.
     pub(crate) fn insert(&self, hash: u32, block: u64) {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
+        if let Some(instead) = self.instead() {
             return instead.insert(hash, block);
         }
         self.cache.insert(hash, block);
@@ -78,8 +85,7 @@ impl Blocks {
 
     /// Makes it impossible to find a block, before it is changed.
     pub(crate) fn remove(&self, hash: u32, block: u64) {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
+        if let Some(instead) = self.instead() {
             return instead.remove(hash, block);
         }
         self.cache.remove(hash, block);
@@ -101,8 +107,7 @@ impl Blocks {
 
     /// The same, but for a block that so many had as may.
     fn leave_by(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
+        if let Some(instead) = self.instead() {
             let (mut leave, mut left) = (Some(leave), None);
             instead.leave(hash, block, &mut || {
                 let leave = leave.take().expect("a block is left once");
@@ -119,8 +124,7 @@ impl Blocks {
 
     /// Notes whether so many inodes have a block as may have it, so that it is not looked at in vain.
     pub(crate) fn set_full(&self, hash: u32, block: u64, full: bool) {
-        #[cfg(feature = "lab")]
-        if let Some(instead) = &self.instead {
+        if let Some(instead) = self.instead() {
             return instead.set_full(hash, block, full);
         }
         self.cache.set_full(hash, block, full);
