@@ -186,8 +186,12 @@ fn open_and_close_share_no_line_that_one_writes() {
         assert_eq!(allocations_of(&one), 0);
         let footprint = seen("open and close", one);
         assert_eq!((footprint.total().rmws, footprint.full_fences()), (2, 0), "{footprint:?}");
-        if let Some((_, locked)) = locked_instructions(one) {
-            assert_eq!(locked, 2, "counts that are shared, which the audit does not see");
+        // Now and then a close frees memory that threads of other tests retired, which takes a hundred more.
+        let mut locked: Vec<_> =
+            (0..5).filter_map(|_| locked_instructions(one)).map(|(_, locked)| locked).collect();
+        locked.sort_unstable();
+        if let Some(median) = locked.get(locked.len() / 2) {
+            assert_eq!(*median, 2, "counts that are shared, which the audit does not see: {locked:?}");
         }
         assert_eq!(conflict_count(one, one), 1, "the count of the dentry");
         let [one, other] = side_by_side(one, other);
