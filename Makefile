@@ -44,7 +44,7 @@ lab:
 
 # Takes the page of the last run over into the repository.
 lab-page:
-	rm -f docs/lab/*
+	mkdir -p docs/lab && rm -f docs/lab/*
 	cp target/lab/page/* docs/lab/
 
 prove-mount:
