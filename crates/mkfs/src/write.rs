@@ -33,7 +33,8 @@ impl Plan {
         let mut blocks: Vec<_> = self.blocks.iter().collect();
         blocks.sort_by_key(|(number, _)| *number);
         for run in blocks.chunk_by(|(before, _), (after, _)| before + 1 == *after) {
-            let bytes: Vec<u8> = run.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+            let parts: Vec<&[u8]> = run.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+            let bytes = parts.concat();
             device.write_at(&bytes, self.bytes(run[0].0, 0).start)?;
         }
         self.write_descriptors(device)?;
