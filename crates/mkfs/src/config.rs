@@ -15,51 +15,7 @@
 use crate::error::{Error, Result};
 
 /// The defaults of e2fsprogs 1.47 as its authors ship them; distributions change them.
-const UPSTREAM: &str = "\
-[defaults]
-base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
-default_mntopts = acl,user_xattr
-enable_periodic_fsck = 0
-blocksize = 4096
-inode_size = 256
-inode_ratio = 16384
-[fs_types]
-ext3 = {
-features = has_journal
-}
-ext4 = {
-features = has_journal,extent,huge_file,flex_bg,metadata_csum,metadata_csum_seed,64bit,dir_nlink,extra_isize,orphan_file
-}
-small = {
-blocksize = 1024
-inode_ratio = 4096
-}
-floppy = {
-blocksize = 1024
-inode_ratio = 8192
-}
-big = {
-inode_ratio = 32768
-}
-huge = {
-inode_ratio = 65536
-}
-news = {
-inode_ratio = 4096
-}
-largefile = {
-inode_ratio = 1048576
-blocksize = -1
-}
-largefile4 = {
-inode_ratio = 4194304
-blocksize = -1
-}
-hurd = {
-blocksize = 4096
-inode_size = 128
-}
-";
+const UPSTREAM: &str = include_str!("mke2fs.conf");
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Relation {
@@ -78,7 +34,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self::parse(UPSTREAM).unwrap_or(Self { relations: Vec::new() })
+        Self::parse(UPSTREAM).expect("the file that is built in is a configuration")
     }
 }
 

@@ -130,10 +130,7 @@ impl Plan {
             let block = geometry.superblock_block() + 1 + index;
             let slot = usize::try_from(index % entries * 4).unwrap_or(0);
             double[slot..slot + 4].copy_from_slice(&low_word(block));
-            let mut copies = vec![0; size];
-            for (bytes, backup) in copies.chunks_exact_mut(4).zip(&backups) {
-                bytes.copy_from_slice(&low_word(backup + 1 + index));
-            }
+            let copies = backups.iter().flat_map(|backup| low_word(backup + 1 + index)).collect();
             self.put(block, copies);
         }
         self.put(top, double);

@@ -29,11 +29,12 @@ pub(crate) fn place(geometry: &Geometry, stride: u16, space: &mut Space) -> Resu
         space.take(start, geometry.fixed_blocks(group).unwrap_or(0).into());
     }
     let mut groups = Vec::new();
-    let members = if geometry.flex_bg() { geometry.groups_per_flex() } else { 1 };
+    // 1 without flex_bg.
+    let members = geometry.groups_per_flex();
     let mut first = 0;
     while first < geometry.group_count() {
         let last = geometry.group_count().min(first + members);
-        if geometry.flex_bg() {
+        if members > 1 {
             place_flexible(geometry, first..last, space, &mut groups)?;
         } else {
             groups.push(place_alone(geometry, first, stride, space)?);

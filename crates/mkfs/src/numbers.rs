@@ -36,18 +36,13 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// Chooses the numbers for a device of `bytes`.
     pub(crate) fn choose(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
-        let asked =
-            options.blocks.map(|blocks| blocks.saturating_mul(options.block_size.unwrap_or(1024).into()));
-        let types = types(options, config, asked.unwrap_or(bytes))?;
+        let types = types(options, config, options.size.unwrap_or(bytes))?;
         let features = features::choose(options, config, &types)?;
         let block_size = block_size(options, config, &types)?;
         let inode_size = inode_size(options, config, &types, block_size)?;
-        let blocks = match options.blocks {
-            Some(blocks) => blocks,
-            None => {
-                let blocks = bytes / u64::from(block_size);
-                blocks - blocks % (PAGE / u64::from(block_size)).max(1)
-            }
+        let blocks = match options.size {
+            Some(size) => size / u64::from(block_size),
+            None => bytes / PAGE * PAGE / u64::from(block_size),
         };
         let mut numbers = Self {
             types,
@@ -63,9 +58,7 @@ impl Numbers {
         };
         numbers.check_size()?;
         numbers.reserved = numbers.percentage(options, config)?;
-        if options.inode_size.unwrap_or(inode_size) < 256
-            && numbers.features.incompat.contains(Incompat::INLINE_DATA)
-        {
+        if inode_size < 256 && numbers.features.incompat.contains(Incompat::INLINE_DATA) {
             return Err(Error::options("inline_data needs inodes of at least 256 bytes"));
         }
         let inodes = numbers.wanted_inodes(options, config)?;

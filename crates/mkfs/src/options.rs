@@ -18,8 +18,8 @@ pub struct Options {
     pub usage: Vec<String>,
     /// Bytes of a block (`-b`).
     pub block_size: Option<u32>,
-    /// Blocks of the volume; `None` fills the device.
-    pub blocks: Option<u64>,
+    /// Bytes of the volume, of which whole blocks are used; `None` fills the device, in whole pages of 4096 bytes.
+    pub size: Option<u64>,
     /// Blocks of a group (`-g`).
     pub blocks_per_group: Option<u32>,
     /// Groups of a flexible group (`-G`): a power of two.
@@ -76,7 +76,7 @@ impl Default for Options {
             fs_type: "ext4".to_owned(),
             usage: Vec::new(),
             block_size: None,
-            blocks: None,
+            size: None,
             blocks_per_group: None,
             groups_per_flex: None,
             inode_ratio: None,

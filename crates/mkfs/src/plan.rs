@@ -30,7 +30,7 @@ const RESERVED_INODES: u32 = 10;
 pub struct Plan {
     pub(crate) sb: Superblock,
     pub(crate) groups: Vec<Group>,
-    /// Contents of blocks, whole blocks each.
+    /// Contents of blocks, up to the last byte that is not zero, or further.
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
     /// Runs of blocks that have to be zeroes where `blocks` has nothing.
     pub(crate) zeroes: Vec<(u64, u64)>,

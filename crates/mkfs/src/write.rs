@@ -9,6 +9,8 @@ use crate::plan::Plan;
 
 /// Bytes before the superblock, which boot loaders use.
 const BOOT_BYTES: u64 = 1024;
+/// Blocks that are written by one call, so that memory stays small.
+const BLOCKS_AT_ONCE: usize = 256;
 
 impl Plan {
     /// Makes the volume on `device`, which may hold anything. The primary superblock is written last, after all else is
@@ -32,10 +34,17 @@ impl Plan {
     pub fn write_on_zeroes(&self, device: &dyn BlockDevice) -> Result<()> {
         let mut blocks: Vec<_> = self.blocks.iter().collect();
         blocks.sort_by_key(|(number, _)| *number);
+        let mut bytes = Vec::new();
         for run in blocks.chunk_by(|(before, _), (after, _)| before + 1 == *after) {
-            let parts: Vec<&[u8]> = run.iter().map(|(_, bytes)| bytes.as_slice()).collect();
-            let bytes = parts.concat();
-            device.write_at(&bytes, self.bytes(run[0].0, 0).start)?;
+            for part in run.chunks(BLOCKS_AT_ONCE) {
+                bytes.clear();
+                for (_, block) in part {
+                    let end = bytes.len() + self.block_size();
+                    bytes.extend_from_slice(block);
+                    bytes.resize(end, 0);
+                }
+                device.write_at(&bytes, self.bytes(part[0].0, 0).start)?;
+            }
         }
         self.write_descriptors(device)?;
         self.write_backups(device)?;
@@ -47,9 +56,17 @@ impl Plan {
 
     fn write_descriptors(&self, device: &dyn BlockDevice) -> Result<()> {
         let geometry = self.sb.geometry();
+        let per_block = geometry.descriptors_per_block();
         for group in 0..geometry.group_count() {
-            for (index, block) in (0..).zip(self.descriptors.chunks_exact(self.block_size())) {
+            // A group without a superblock can have the descriptors of its meta group, and no others.
+            let indexes = match geometry.has_superblock(group) {
+                true => 0..geometry.descriptor_blocks(),
+                false => group / per_block..group / per_block + 1,
+            };
+            for index in indexes {
                 if let Some(number) = geometry.descriptor_block_in(group, index) {
+                    let start = index as usize * self.block_size();
+                    let block = &self.descriptors[start..start + self.block_size()];
                     device.write_at(block, self.bytes(number, 1).start)?;
                 }
             }

@@ -11,12 +11,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use extern4::Volume;
 use extern4::block::BlockDevice;
 use extern4_mkfs::{Config, Error, Options, Plan};
+use rustix::fs::FallocateFlags;
 
 use self::extended::{Extended, JournalOptions};
 use self::size::Size;
 use super::tune::{Uuid, random, uuid};
-use crate::app::{App, part};
-use crate::place::{Image, Place};
+use crate::app::{App, host_reason, part};
+use crate::place::{Image, Part, Place};
 use crate::status::Status;
 
 /// Bytes at the start of a device that tell whether it holds something.
@@ -150,65 +151,74 @@ fn failed(error: impl ToString) -> Failure {
 }
 
 fn make(args: &Args, image: &Image) -> Result<Plan, Failure> {
-    let options = options(args)?;
-    let config = config().map_err(Failure::from)?;
-    let blocks_of = |bytes: u64| args.block_size.map(|size| bytes / u64::from(size));
-    let asked = args.size.map(|size| size.bytes(args.block_size));
-    let existing = match std::fs::metadata(&image.file) {
-        Ok(found) => Some(found),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(failed(crate::app::host_reason(&error))),
-    };
-    let Some(found) = existing else {
-        let bytes = asked.ok_or_else(|| failed("it is not there, so a size has to be given"))?;
-        let plan = Plan::new(&options, &config, bytes)?;
-        if !args.dry_run {
-            create(image, &plan, bytes.max(plan.size_bytes()))?;
-        }
-        return Ok(plan);
-    };
-    let is_device = found.file_type().is_block_device();
-    let writable = if args.dry_run { None } else { Some(device(image, is_device, args.force)?) };
-    let have = match &writable {
-        Some(device) => device.size_bytes(),
-        None => image_size(image)?,
-    };
-    if let Some(bytes) = asked.filter(|bytes| *bytes > have) {
-        let is_fixed = is_device || !matches!(image.part, crate::place::Part::Whole);
-        if is_fixed {
-            return Err(failed(format!("{bytes} bytes are more than its {have}")));
-        }
+    let (options, config) = (options(args)?, config()?);
+    match std::fs::metadata(&image.file) {
+        Ok(found) => overwrite(args, image, found.file_type().is_block_device(), &options, &config),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create(args, image, &options, &config),
+        Err(error) => Err(failed(host_reason(&error))),
     }
-    let options = Options { blocks: asked.and_then(blocks_of), ..options };
-    let plan = Plan::new(&options, &config, asked.unwrap_or(have))?;
-    let Some(device) = writable else { return Ok(plan) };
-    if plan.size_bytes() > have {
-        drop(device);
-        let grown = OpenOptions::new().write(true).open(&image.file);
-        grown.and_then(|file| file.set_len(plan.size_bytes())).map_err(failed)?;
-        plan.write(&*self::device(image, is_device, true)?)?;
-    } else {
-        plan.write(&*device)?;
-    }
-    Ok(plan)
 }
 
 /// Makes the file and the volume in it; a file that did not become a volume is removed.
-fn create(image: &Image, plan: &Plan, bytes: u64) -> Result<(), Failure> {
-    if !matches!(image.part, crate::place::Part::Whole) {
+fn create(args: &Args, image: &Image, options: &Options, config: &Config) -> Result<Plan, Failure> {
+    if image.part != Part::Whole {
         return Err(failed("it is not there"));
     }
+    let bytes = options.size.ok_or_else(|| failed("it is not there, so a size has to be given"))?;
+    let plan = Plan::new(options, config, bytes)?;
+    if args.dry_run {
+        return Ok(plan);
+    }
     let file = OpenOptions::new().write(true).create_new(true).open(&image.file);
-    let file = file.map_err(|error| failed(crate::app::host_reason(&error)))?;
     let made = file
-        .set_len(bytes)
+        .map_err(|error| failed(host_reason(&error)))?
+        .set_len(plan.size_bytes())
         .map_err(failed)
         .and_then(|()| device(image, false, true))
         .and_then(|device| plan.write_on_zeroes(&*device).map_err(Failure::from));
     if made.is_err() {
         let _ = std::fs::remove_file(&image.file);
     }
-    made
+    made.map(|()| plan)
+}
+
+/// Makes the volume in a file, device or partition that is there.
+fn overwrite(
+    args: &Args,
+    image: &Image,
+    is_device: bool,
+    options: &Options,
+    config: &Config,
+) -> Result<Plan, Failure> {
+    if args.dry_run {
+        return Ok(Plan::new(options, config, image_size(image)?)?);
+    }
+    let target = device(image, is_device, args.force)?;
+    let plan = Plan::new(options, config, target.size_bytes())?;
+    if is_device || image.part != Part::Whole {
+        let (wanted, have) = (plan.size_bytes(), target.size_bytes());
+        if wanted > have {
+            return Err(failed(format!("{wanted} bytes are more than its {have}")));
+        }
+        plan.write(&*target)?;
+        return Ok(plan);
+    }
+    let file =
+        OpenOptions::new().write(true).open(&image.file).map_err(|error| failed(host_reason(&error)))?;
+    if target.size_bytes() < plan.size_bytes() {
+        file.set_len(plan.size_bytes()).map_err(failed)?;
+    }
+    // A hole reads as zeroes and takes no room; a file system without holes has the zeroes written.
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let is_hole = rustix::fs::fallocate(&file, flags, 0, plan.size_bytes()).is_ok();
+    drop(target);
+    let target = device(image, false, true)?;
+    if is_hole {
+        plan.write_on_zeroes(&*target)?
+    } else {
+        plan.write(&*target)?
+    }
+    Ok(plan)
 }
 
 fn image_size(image: &Image) -> Result<u64, Failure> {
@@ -260,6 +270,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         block_size: args.block_size,
         blocks_per_group: args.blocks_per_group,
         groups_per_flex: args.groups_per_flex,
+        size: args.size.map(|size| size.bytes(args.block_size)),
         inode_ratio: args.inode_ratio,
         inode_size: args.inode_size,
         inodes: args.inodes,
