@@ -303,7 +303,6 @@ fn options(args: &Args) -> Result<Options, Failure> {
         mmp_interval: extended.mmp_interval,
         mount_options: extended.mount_options,
         time: time()?,
-        ..Options::default()
     })
 }
 
