@@ -1,9 +1,13 @@
-//! A cache of where contents are found by their hash: hash to the number of a block, or of an inode, that holds such contents.
+//! The attribute-block cache (mbcache): finds a block, or an inode, that holds certain contents, by the hash of these contents.
 //!
-//! What it says is a hint. The caller compares the contents, and decides by other means ([`extern4_sync::shares`]) whether what he
-//! found can still be shared. So nothing that is found is counted, pinned or waited for, and an entry may be lost at any time. Kept up by
-//! the caller is one rule: who gives a number up [removes](MbCache::remove) its entry first, and who inserts one holds on to what
-//! the number stands for meanwhile. Then what [`Candidate::is_in`] says was in had not been given up when it looked.
+//! An answer is a hint. The caller compares the contents, and decides by other means ([`extern4_sync::shares`]) whether it can share
+//! what it found. So the cache neither counts nor pins what it returns, a lookup waits for nothing, and the cache can lose an entry
+//! at any time. The callers keep two rules:
+//!
+//! 1. A caller that frees a block [removes](MbCache::remove) its entry first.
+//! 2. A caller that inserts an entry holds the block meanwhile.
+//!
+//! With them, a number for which [`Candidate::is_in`] returns true had not been freed when the method read the bucket.
 //!
 //! # Memory
 //! ```text
@@ -11,40 +15,44 @@
 //! entry, 8 bytes:         | the rest of the hash | number |
 //! ```
 //!
-//! The hash is mixed by a bijection. Its lower bits are the bucket, as many of them as there are buckets for; those above the first
-//! few stand in the entry, so that an entry tells the whole hash wherever it is.
+//! A bijection mixes the hash. Its lower bits choose the bucket, as many bits as the buckets in use need. The entry holds the bits
+//! above the first few, so a reader can compute the whole hash from an entry and its bucket.
 //!
-//! A cache begins with as many buckets as a CPU keeps near, and has four times as many in use when there is an entry for every fourth:
-//! where there are more, nobody can foretell in which slot one is. When there is one for every 64th, it has a fourth of them in use,
-//! for lines that are far away are dear. Those in use are the first ones of one allocation, of which no system memory is used before
-//! it is touched.
+//! The cache starts with as many buckets as a CPU's near cache holds. It uses four times as many once there is one entry for four
+//! buckets: with more entries, a processor cannot predict the slot of an entry. It uses a fourth of them once there is one entry
+//! for 64 buckets, because distant cache lines are slow. The buckets in use are the first ones of a single allocation, and the
+//! system gives memory to it only when a bucket is touched.
 //!
 //! # Protocol
-//! An entry is one word. It is put in and taken out whole, by a compare-and-swap; who succeeds counts it. Inserting claims the
-//! bucket, so that of two who insert the same, one finds it there: a pair of hash and number is never in twice. Who finds the
-//! bucket claimed gives up, for it is a cache. Lookups ask for no claim, nor do removals, unless something is moved. Marks are bits
-//! of one word, and are only changed by atomic *or* and *and*, so that none is lost but that of an entry that is being put in.
+//! 1. An entry is one word. A thread inserts or removes it whole, by a compare-and-swap, and the thread that succeeds counts it.
+//! 2. An inserting thread claims the bucket first. Of two threads that insert the same pair of hash and number, the second one finds
+//!    it in the bucket, so a pair is never in the cache twice. A thread that finds the bucket claimed gives up.
+//! 3. A lookup takes no claim. A removal takes one only while entries are moved.
+//! 4. Marks are bits of one word. Threads change them by atomic *or* and *and* only, so no mark is lost, except one of an entry
+//!    that another thread is just inserting.
 //!
 //! # Resizing
-//! One thread says in a word, the state, that it moves entries from so many buckets to so many others; when it is done, that these
-//! are in use. A bucket of the smaller number and those of the larger that have its entries are a group. Of each group it
+//! One thread, the mover, announces in the state word that it moves entries from so many buckets to so many others. When it has
+//! moved all, it stores that the new number is in use. A bucket of the smaller number and the buckets of the larger number that take
+//! its entries form a group. For each group, the mover
 //!
-//! 1. claims the bucket of the smaller number, then another of the group, one after the other,
-//! 2. takes each entry that is to move out of the one, and puts it into the other; if it is out already, somebody has removed it,
-//! 3. gives the claims back.
+//! 1. claims the bucket of the smaller number, then the others of the group, one after the other,
+//! 2. takes each entry out of its old bucket and inserts it into the new one; if another thread has removed the entry, it goes on,
+//! 3. releases the claims.
 //!
-//! So an entry is never in twice, also while it is moved. Until all are, an entry that has been moved may be found by nobody, which a
-//! cache may do. What has to be shown is that nothing is put where it is not looked for, and that who removes an entry that is in removes it:
+//! So an entry is never in two buckets, not even while it is moved. Until the mover is done, a lookup can miss an entry that has been
+//! moved, which a cache is allowed to do. Two things need a proof:
 //!
-//! - Who inserts looks at the state before and, when he has the claim, again: he goes on only if nothing is moved, and nothing was between. The
-//!   mover has said that it moves before it claims any bucket. If its claim on this one comes later, it finds what has been put in. If
-//!   it came before, who inserts has acquired what the mover released with it, and sees that the state is another.
-//! - Who removes an entry, and does not find it where it belongs by the state, looks at the state again. If he has seen that it was taken out
-//!   to be moved, he sees that the state is another (he has acquired what the mover released when it took it out). Then he
-//!   claims the bucket of the smaller number, so that nothing in the group is being moved, and looks in both; again, until the state was the
-//!   same before and after.
+//! - No thread inserts an entry where lookups do not look. The inserting thread reads the state before it claims the bucket, and again
+//!   afterwards. It goes on only if both times nothing was being moved and the state was the same. The mover announces the move before
+//!   it claims a bucket. If the mover claims this bucket later, it finds the new entry. If it claimed the bucket earlier, the inserting
+//!   thread's claim acquires the mover's release of it, so the second reading sees another state.
+//! - A removing thread takes out every entry that is in. If the thread does not find the entry where the state says, it reads the
+//!   state again. If it saw that the mover had taken the entry out, it acquired the mover's release, so it sees another state. Then it
+//!   claims the bucket of the smaller number, which keeps the mover out of the group, and looks in both buckets. It repeats this until
+//!   the state before and after is the same.
 //!
-//! There is no thread that works behind the callers' backs: nothing to stop, and nothing to outlive the cache.
+//! No thread of its own works for the cache, so closing it stops none.
 
 pub(crate) mod blocks;
 mod bucket;
@@ -79,7 +87,7 @@ pub struct MbCache {
     to: u32,
     /// A [`State`].
     state: AtomicU32,
-    /// Entries that were put into a bucket with many others, since somebody has looked how many there are.
+    /// Insertions into crowded buckets since a thread last counted all entries.
     crowded: Line<AtomicU32>,
     /// Entries put in, taken out, and given up for others; inserts that met another.
     counts: Tally<4>,
@@ -90,7 +98,7 @@ pub struct MbCache {
 /// ```text
 /// | 20 bits times | 6 bits to be | 6 bits in use |
 /// ```
-/// A state comes again after 2^20 changes: who has looked would have to stand still meanwhile.
+/// A state comes again after 2^20 changes. A thread that read the first one would have to stand still meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State(u32);
 
@@ -126,7 +134,7 @@ pub enum Inserted {
     Yes,
     /// It was in already.
     Present,
-    /// It is not in, for somebody else is inserting beside it, or the number is 0 or too large for an entry.
+    /// The cache did not take it: another thread was inserting into the bucket, or the number is 0 or too large for an entry.
     No,
 }
 
@@ -145,14 +153,15 @@ pub struct MbCacheStats {
     pub removed: u64,
     /// Entries given up to make room.
     pub evicted: u64,
-    /// Entries not put in, because somebody was inserting beside them.
+    /// Entries that the cache did not take, because another thread was inserting into the bucket.
     pub busy: u64,
 }
 
 impl MbCache {
     /// Buckets, as a power of two, of 4 MiB, which have room for 458,752 entries.
     pub const BITS_FAR: u32 = 16;
-    /// The same of 64 KiB, which a CPU keeps near. Who begins with so many can keep numbers of 42 bits: those of blocks of 1 KiB up to 4 PiB.
+    /// The same of 64 KiB, which a CPU's near cache holds. A cache that starts with so many keeps numbers of 42 bits: blocks of
+    /// 1 KiB up to 4 PiB.
     pub const BITS_NEAR: u32 = 10;
 
     /// An empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of up to 32 + `bits` bits.
@@ -186,7 +195,7 @@ impl MbCache {
             self.counts.add([0, 0, 0, 1]);
             return Inserted::No;
         };
-        // Nobody else inserts now.
+        // The claim keeps other threads from inserting here.
         if bucket.find(entry).is_some() {
             return Inserted::Present;
         }
@@ -278,7 +287,7 @@ impl MbCache {
         Bucket::of(&self.words[self.start..][index * WORDS..][..WORDS])
     }
 
-    /// Takes an entry out that is moved, or has been since somebody looked; true if it was in.
+    /// Removes an entry that the mover is moving, or has moved since the caller read the state; true if it was in.
     #[cold]
     fn remove_moved(&self, hash: u32, entry: u64) -> bool {
         loop {
@@ -294,7 +303,7 @@ impl MbCache {
         }
     }
 
-    /// There are many entries in a bucket. It may be chance, or there may be as many in all.
+    /// Notes an insertion into a crowded bucket: chance, or a sign that all buckets are crowded.
     #[cold]
     fn note_crowded(&self, state: State) {
         let buckets = 1 << state.bits();
@@ -311,7 +320,7 @@ impl MbCache {
         }
     }
 
-    /// An entry is alone in its bucket. Now and then it is asked how many there are in all.
+    /// Notes an entry that is alone in its bucket. One in 64 times this counts all entries.
     #[inline]
     fn note_sparse(&self, entry: u64, state: State) {
         // OK: any bits will do, for those looked at depend on all that are left.
@@ -330,12 +339,12 @@ impl MbCache {
         }
     }
 
-    /// Has 2^`bits` buckets in use from now on, unless somebody does something of the kind already.
+    /// Has 2^`bits` buckets in use from now on, unless another thread is resizing already.
     fn resize(&self, state: State, bits: u32) {
         debug_assert!(!state.is_moving() && state.bits() != bits, "{state:?} {bits}");
         let moving = state.then(state.bits(), bits);
-        // Relaxed: who has loaded `state` has acquired what the mover before released, and whoever acquires what is released after this sees that
-        // something is moved. If it fails, somebody else moves, or has.
+        // Relaxed: this thread acquired the previous mover's release when it loaded `state`, and every thread that acquires
+        // a later release of this one sees the move. If the exchange fails, another thread is resizing, or has resized.
         let begin = self.state.compare_exchange(state.0, moving.0, Ordering::Relaxed, Ordering::Relaxed);
         if begin.is_err() {
             return;

@@ -198,7 +198,7 @@ fn xattr_reuse_vs_reuse_of_unknown() {
     );
 }
 
-/// Who changes the contents in place takes the block out of sharing: what somebody has joined does not change.
+/// A thread that changes a block in place takes it out of sharing first: a block that another thread joined does not change.
 #[test]
 fn xattr_reuse_vs_change_in_place() {
     race_for(
@@ -323,7 +323,7 @@ fn xattr_flag_lost_update() {
     );
 }
 
-/// What is given up for others while somebody looks: he sees whole entries of that hash, and no more than a bucket has room for.
+/// A thread looks up a hash while another evicts: it sees whole entries of that hash, and no more than a bucket has room for.
 #[test]
 fn xattr_evict_vs_find_next() {
     race(
@@ -367,7 +367,7 @@ fn shrink(cache: &MbCache) {
     cache.resize_to(0);
 }
 
-/// An entry that is taken out while the cache grows or shrinks is found by nobody from then on.
+/// After a thread has removed an entry, no lookup finds it, also while the cache grows or shrinks.
 #[test]
 fn xattr_remove_vs_resize() {
     fn of_two(bits: u32) -> MbCache {

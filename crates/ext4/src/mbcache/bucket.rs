@@ -13,8 +13,8 @@ pub(super) const SLOTS: usize = capacity(7, 2);
 /// Words of a bucket.
 pub(super) const WORDS: usize = 8;
 
-/// In a bucket's first word: bits of slots that were of use, bits of slots that are full, the slot whose turn it is, and that
-/// somebody inserts.
+/// In a bucket's first word: bits of slots that were of use, bits of slots that are full, the slot whose turn it is, and the
+/// claim of a thread that inserts.
 const REFERENCED: u32 = 0;
 const FULL: u32 = 8;
 const HAND: u32 = 16;
@@ -122,7 +122,7 @@ impl<'c> Bucket<'c> {
         self.entries[slot].compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The right to insert; `None` if somebody has it.
+    /// Claims the right to insert; `None` if another thread has it.
     pub(super) fn claim(&self) -> Option<Claim<'_, 'c>> {
         let before = self.marks.fetch_or(CLAIMED, Ordering::Acquire);
         (before & CLAIMED == 0).then(|| Claim { bucket: self, cleared: 0 })
@@ -152,7 +152,7 @@ impl Claim<'_, '_> {
         loop {
             let Victim { slot, entry: old, others } = self.victim();
             let word = &self.bucket.entries[slot as usize];
-            // If it fails, the old one has been removed meanwhile, as happens at most once to each slot: nobody else inserts.
+            // If it fails, the old one has been removed meanwhile, as happens at most once to each slot: the claim keeps other threads from inserting.
             if word.compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 self.cleared |= 1 << (REFERENCED + slot) | 1 << (FULL + slot);
                 return Put { others, takes_place: old != 0 };
@@ -160,8 +160,8 @@ impl Claim<'_, '_> {
         }
     }
 
-    /// Moves the entries that are to go to another bucket there, and gives up those that are full, which would be the first to go. If
-    /// one of these is not full any more, somebody inserts it, or has lost a hint. So many are given up.
+    /// Moves the entries for another bucket to it, and drops those marked full, which an insertion would drop first. Returns the
+    /// number of entries dropped. If a dropped one has room again, its owner inserts it again, or one hint is lost.
     pub(super) fn give_to(&self, other: &mut Claim<'_, '_>, is_to_go: impl Fn(u64) -> bool) -> u64 {
         let full = self.bucket.full();
         let mut gone = 0;
