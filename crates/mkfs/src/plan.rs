@@ -97,7 +97,7 @@ impl Plan {
         self.journal_blocks
     }
 
-    /// Wishes that could not be met.
+    /// Warnings for the user, such as a journal that the volume is too small for.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
