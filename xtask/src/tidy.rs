@@ -12,6 +12,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("extern4-measure", 0),
     ("extern4-vfs", 1),
     ("extern4-block", 1),
+    ("extern4-tree", 1),
     ("extern4-jbd2", 2),
     ("extern4-mkfs", 2),
     ("extern4-ext4", 3),

@@ -1,0 +1,92 @@
+//! Why a tree cannot be read or written.
+
+use std::io;
+
+/// The result of reading or writing a tree.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a tree cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or directory of the host could not be read or written.
+    #[error("'{name}': {source}")]
+    Io {
+        /// The file.
+        name: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A file or directory of the host that the caller may not read.
+    #[error(
+        "'{name}': Permission denied (as root it can be read; else make a tar of the tree as root, \
+         or run the command in 'unshare -Ur')"
+    )]
+    Unreadable {
+        /// The file.
+        name: String,
+    },
+    /// A file of the host is no longer the one that the scan met.
+    #[error("'{name}': the file changed while it was read")]
+    Changed {
+        /// The file.
+        name: String,
+    },
+    /// A member of an archive is damaged, or must not be there.
+    #[error("{archive}: member '{member}' at byte {position}: {reason}")]
+    Member {
+        /// The archive.
+        archive: String,
+        /// The member's path.
+        member: String,
+        /// Where the member's header begins in the archive, after decompression.
+        position: u64,
+        /// The reason.
+        reason: String,
+    },
+    /// An archive is damaged or of an unknown kind.
+    #[error("{archive}: at byte {position}: {reason}")]
+    Archive {
+        /// The archive.
+        archive: String,
+        /// Where, after decompression.
+        position: u64,
+        /// The reason.
+        reason: String,
+    },
+    /// A sink does not have the target of a hard link. The source that gave the link adds the place.
+    #[error("'{path}': the target '{target}' of the hard link does not exist")]
+    NoTarget {
+        /// The path of the link.
+        path: String,
+        /// The path that the link names.
+        target: String,
+    },
+    /// A sink refuses an entry. The source that gave the entry adds the place.
+    #[error("'{path}': {reason}")]
+    Refused {
+        /// The path of the entry.
+        path: String,
+        /// The reason.
+        reason: String,
+    },
+    /// An error of the sink that has nothing to do with the entry.
+    #[error(transparent)]
+    Sink(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// An error of the host's file with that name.
+    pub(crate) fn io(name: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        let (name, source) = (name.into(), source.into());
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Unreadable { name },
+            _ => Self::Io { name, source },
+        }
+    }
+}
+
+/// A path for messages.
+pub(crate) fn shown(path: &[u8]) -> String {
+    if path.is_empty() { ".".to_owned() } else { String::from_utf8_lossy(path).into_owned() }
+}

@@ -1,0 +1,14 @@
+//! Trees of files outside of volumes, read as entries and written from entries.
+//!
+//! A [`Source`] is a tree that can be read: [`Source::scan`] gives each of its members to a [`Sink`] as an [`Entry`],
+//! and [`Source::open`] opens the contents of a file afterwards.
+
+#![forbid(unsafe_code)]
+
+mod entry;
+mod error;
+mod source;
+
+pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};
+pub use error::{Error, Result};
+pub use source::{HostFile, Opened, Sink, Source};

@@ -1,0 +1,113 @@
+//! What a source and a sink of entries are.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use crate::entry::{Contents, Entry, Identity};
+use crate::error::{Error, Result};
+
+/// Receives a tree in the order in which its source has it. Each call overlays what came before.
+pub trait Sink {
+    /// Takes an entry.
+    ///
+    /// A later entry of one path replaces an earlier one. Two directories merge, and the later one's metadata wins.
+    /// A directory that was not given before an entry in it is implied. A sink that does not have the target of a hard
+    /// link says [`Error::NoTarget`].
+    fn entry(&mut self, entry: Entry) -> Result<()>;
+
+    /// Removes an entry and all below it, if there is one: a whiteout.
+    fn remove(&mut self, path: &[u8]) -> Result<()>;
+
+    /// Removes all entries below a directory and keeps the directory: a layer that has an opaque directory.
+    fn clear(&mut self, path: &[u8]) -> Result<()>;
+
+    /// Takes a message about something that is left out or altered.
+    fn warn(&mut self, message: String);
+}
+
+/// A tree that can be read.
+pub trait Source: Send + Sync {
+    /// Gives the whole tree to the sink. A source that spools its contents can be scanned once only.
+    fn scan(&self, sink: &mut dyn Sink) -> Result<()>;
+
+    /// Opens the contents of a file, given by its path in the source. Several threads may call this at a time.
+    fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened>;
+}
+
+/// The host's file that holds the contents of an entry.
+#[derive(Debug)]
+pub struct Opened {
+    /// The file.
+    pub file: HostFile,
+    base: u64,
+    identity: Option<Identity>,
+}
+
+impl Opened {
+    /// A store: position `p` is the byte `p + base` of the file, modulo 2^64.
+    pub fn store(file: Arc<File>, base: u64) -> Self {
+        Self { file: HostFile::Shared(file), base, identity: None }
+    }
+
+    /// A file of the entry's own, with the identity that the scan met.
+    pub fn own(file: File, identity: Identity) -> Self {
+        Self { file: HostFile::Own(file), base: 0, identity: Some(identity) }
+    }
+
+    /// Returns where a position is in the file: that of [`Data::Stored`](crate::Data::Stored) or of a
+    /// [`Piece`](crate::Piece), or the offset in a [`Data::HostFile`](crate::Data::HostFile).
+    pub fn offset(&self, position: u64) -> u64 {
+        // The positions of a source's stores follow one another, so a base may stand for a negative number.
+        position.wrapping_add(self.base)
+    }
+
+    /// Fills the buffer from a position on.
+    pub fn read_exact_at(&self, buf: &mut [u8], position: u64) -> std::io::Result<()> {
+        self.file.read_exact_at(buf, self.offset(position))
+    }
+
+    /// Fails if the host's file changed after the scan. Called after its bytes are read.
+    pub fn check_unchanged(&self, path: &[u8]) -> Result<()> {
+        let Some(expected) = self.identity else { return Ok(()) };
+        match Identity::of(&self.file) {
+            Ok(now) if now == expected => Ok(()),
+            Ok(_) => Err(Error::Changed { name: crate::error::shown(path) }),
+            Err(error) => Err(Error::io(crate::error::shown(path), error)),
+        }
+    }
+}
+
+/// An open file of the host.
+#[derive(Debug)]
+pub enum HostFile {
+    /// Opened for one entry.
+    Own(File),
+    /// A store with the contents of many entries.
+    Shared(Arc<File>),
+}
+
+impl Deref for HostFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        match self {
+            Self::Own(file) => file,
+            Self::Shared(file) => file,
+        }
+    }
+}
+
+impl Identity {
+    /// Returns the identity of an open file.
+    pub fn of(file: &File) -> std::io::Result<Self> {
+        let stat = rustix::fs::fstat(file)?;
+        Ok(Self {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            mtime: crate::Time { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+            size: stat.st_size as u64,
+        })
+    }
+}
