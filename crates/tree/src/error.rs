@@ -32,6 +32,12 @@ pub enum Error {
         /// The file.
         name: String,
     },
+    /// A file or directory of the host is gone.
+    #[error("'{name}': No such file or directory (it vanished while the tree was read)")]
+    Vanished {
+        /// The file.
+        name: String,
+    },
     /// A member of an archive is damaged, or must not be there.
     #[error("{archive}: member '{member}' at byte {position}: {reason}")]
     Member {

@@ -5,10 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+mod directory;
 mod entry;
 mod error;
 mod source;
+#[cfg(test)]
+mod testing;
 
+pub use directory::DirectorySource;
 pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};
 pub use error::{Error, Result};
 pub use source::{HostFile, Opened, Sink, Source};

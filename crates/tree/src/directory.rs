@@ -1,0 +1,85 @@
+//! Directories of the host as trees.
+
+mod beneath;
+mod walk;
+mod xattrs;
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::entry::{Contents, Data, Identity};
+use crate::error::{Error, Result};
+use crate::source::{Opened, Sink, Source};
+
+/// A directory of the host as a tree.
+///
+/// The walk visits each directory's names in the order of their bytes, so its entries do not depend on the order in
+/// which the host lists them. It follows no symbolic link.
+#[derive(Debug)]
+pub struct DirectorySource {
+    root: PathBuf,
+    top: OwnedFd,
+    one_file_system: bool,
+}
+
+impl DirectorySource {
+    /// Opens a directory. A symbolic link in this path is followed.
+    pub fn new(root: impl Into<PathBuf>) -> Result<Self> {
+        let root = root.into();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = rustix::fs::open(&root, flags, Mode::empty())
+            .map_err(|error| Error::io(root.to_string_lossy(), error))?;
+        Ok(Self { root, top, one_file_system: false })
+    }
+
+    /// Leaves out what is on other file systems. Directories that they are mounted on remain, and are empty.
+    #[must_use]
+    pub fn one_file_system(mut self, yes: bool) -> Self {
+        self.one_file_system = yes;
+        self
+    }
+
+    /// The host's path of a member, for messages.
+    fn name(&self, path: &[u8]) -> String {
+        self.root.join(Path::new(std::ffi::OsStr::from_bytes(path))).to_string_lossy().into_owned()
+    }
+
+    fn error(&self, path: &[u8], error: rustix::io::Errno) -> Error {
+        match error {
+            rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Error::Vanished { name: self.name(path) },
+            error => Error::io(self.name(path), error),
+        }
+    }
+}
+
+impl Source for DirectorySource {
+    fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
+        walk::Walk::new(self, sink)?.run()
+    }
+
+    fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened> {
+        let changed = || Error::Changed { name: self.name(path) };
+        let Data::HostFile { identity, .. } = contents.data else { return Err(changed()) };
+        // A file that became a FIFO must not stop the open.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = beneath::open(&self.top, path, flags).map_err(|error| match error {
+            // A symbolic link took the place of the file or of a directory.
+            rustix::io::Errno::LOOP => changed(),
+            error => self.error(path, error),
+        })?;
+        let file = File::from(file);
+        let stat = rustix::fs::fstat(&file).map_err(|error| self.error(path, error))?;
+        let now = Identity::of(&file).map_err(|error| Error::io(self.name(path), error))?;
+        if now != identity || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(changed());
+        }
+        Ok(Opened::own(file, identity))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Reads the extended attributes of the host's files.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use super::DirectorySource;
+use crate::error::Result;
+use crate::source::Sink;
+
+/// The kernel's limit for the list of names and for a value.
+const LARGEST: usize = 65536;
+
+/// Reads extended attributes, and remembers which warnings it gave.
+pub(super) struct Reader {
+    names: Vec<u8>,
+    value: Vec<u8>,
+    path: Vec<u8>,
+    /// `/proc` is mounted, so attributes can be read by a directory's descriptor.
+    proc: bool,
+    devices_without: BTreeSet<u64>,
+    left_out: BTreeSet<Vec<u8>>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        let proc = std::fs::symlink_metadata("/proc/self/fd").is_ok();
+        Self {
+            names: vec![0; LARGEST],
+            value: vec![0; LARGEST],
+            path: Vec::new(),
+            proc,
+            devices_without: BTreeSet::new(),
+            left_out: BTreeSet::new(),
+        }
+    }
+
+    /// Reads the attributes of `name` in the open directory `at`, which is on the device `dev`.
+    pub(super) fn read(
+        &mut self,
+        source: &DirectorySource,
+        (at, name): (BorrowedFd<'_>, &[u8]),
+        (path, dev): (&[u8], u64),
+        sink: &mut dyn Sink,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        if self.devices_without.contains(&dev) {
+            return Ok(Vec::new());
+        }
+        self.set_path(source, (at, name), path);
+        let length = match rustix::fs::llistxattr(&self.path[..], &mut self.names[..]) {
+            Ok(length) => length,
+            Err(Errno::OPNOTSUPP) => {
+                let name = source.name(path);
+                sink.warn(format!("'{name}': the file system has no extended attributes"));
+                self.devices_without.insert(dev);
+                0
+            }
+            Err(error) => return Err(source.error(path, error)),
+        };
+        let mut found = Vec::new();
+        let names = self.names[..length].to_vec();
+        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            if let Some(value) = self.value(source, path, name, sink)? {
+                found.push((name.to_vec(), value));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Sets the path by which the attributes are read. The kernel has no such call for a name in an open directory.
+    fn set_path(&mut self, source: &DirectorySource, (at, name): (BorrowedFd<'_>, &[u8]), path: &[u8]) {
+        use std::os::unix::ffi::OsStrExt;
+        self.path.clear();
+        if self.proc {
+            let _ = write!(self.path, "/proc/self/fd/{}/", at.as_raw_fd());
+            self.path.extend_from_slice(name);
+        } else {
+            self.path.extend_from_slice(source.root.as_os_str().as_bytes());
+            self.path.push(b'/');
+            self.path.extend_from_slice(path);
+        }
+    }
+
+    fn value(
+        &mut self,
+        source: &DirectorySource,
+        path: &[u8],
+        name: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Result<Option<Vec<u8>>> {
+        if !is_kept(name) {
+            if self.left_out.insert(name.to_vec()) {
+                let (file, name) = (source.name(path), String::from_utf8_lossy(name));
+                sink.warn(format!("'{file}': the extended attribute '{name}' is left out"));
+            }
+            return Ok(None);
+        }
+        match rustix::fs::lgetxattr(&self.path[..], name, &mut self.value[..]) {
+            Ok(length) => Ok(Some(self.value[..length].to_vec())),
+            // Removed since it was listed.
+            Err(Errno::NODATA) => Ok(None),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                let (file, name) = (source.name(path), String::from_utf8_lossy(name));
+                sink.warn(format!(
+                    "'{file}': the extended attribute '{name}' cannot be read and is left out"
+                ));
+                Ok(None)
+            }
+            Err(error) => Err(source.error(path, error)),
+        }
+    }
+}
+
+/// Says whether another file system can have this attribute.
+fn is_kept(name: &[u8]) -> bool {
+    name == b"system.posix_acl_access"
+        || name == b"system.posix_acl_default"
+        || [&b"user."[..], b"trusted.", b"security."].iter().any(|prefix| name.starts_with(prefix))
+}
