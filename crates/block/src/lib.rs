@@ -24,6 +24,7 @@ pub use device::overlay::OverlayDevice;
 pub use device::record::RecordDevice;
 pub use device::slice::SliceDevice;
 pub use device::successive::SuccessiveDevice;
-pub use device::{BlockDevice, check_range};
+pub use device::wrapper::DeviceWrapper;
+pub use device::{BlockDevice, check_range, read_each_at};
 pub use error::{Error, Op, Result, os_reason};
 pub use writer::BlockWriter;

@@ -2,10 +2,13 @@
 //! in the tests of `extern4-sync` that have the same names.
 #![cfg(feature = "shuttle")]
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, BufferCache, CacheOptions, Error, Op, Result};
+use extern4_block::{BlockDevice, BufferCache, CacheOptions, Error, Op, Result, read_each_at};
 use extern4_sync::model::{Spoiling, crowd};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
@@ -37,6 +40,10 @@ impl BlockDevice for Numbered {
         (BLOCKS * SIZE) as u64
     }
 
+    fn sector_bytes(&self) -> u32 {
+        512
+    }
+
     fn is_read_only(&self) -> bool {
         true
     }
@@ -53,8 +60,16 @@ impl BlockDevice for Numbered {
         Ok(())
     }
 
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+        read_each_at(self, bufs, offset)
+    }
+
     fn write_at(&self, _: &[u8], offset: u64) -> Result<()> {
         Err(Error::ReadOnly { op: Op::Write, offset })
+    }
+
+    fn writes_whole(&self) -> bool {
+        false
     }
 
     fn flush(&self) -> Result<()> {
@@ -67,6 +82,18 @@ impl BlockDevice for Numbered {
 
     fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
         Err(Error::ReadOnly { op: Op::WriteZeroes, offset: range.start })
+    }
+
+    fn prefetch(&self, _range: Range<u64>) {}
+
+    fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
+        None
+    }
+
+    fn forget(&self, _range: Range<u64>) {}
+
+    fn name(&self) -> Option<&OsStr> {
+        None
     }
 }
 

@@ -1,8 +1,10 @@
 //! A volume as its journal would leave it.
 
+use std::ffi::OsStr;
+use std::io::IoSliceMut;
 use std::ops::Range;
 
-use extern4_block::{BlockDevice, Error, Op, Result, check_range};
+use extern4_block::{BlockDevice, Error, Op, Result, check_range, read_each_at};
 
 use crate::Recovered;
 
@@ -45,6 +47,10 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
         self.volume.size_bytes()
     }
 
+    fn sector_bytes(&self) -> u32 {
+        self.volume.sector_bytes()
+    }
+
     fn is_read_only(&self) -> bool {
         true
     }
@@ -69,8 +75,16 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
         Ok(())
     }
 
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+        read_each_at(self, bufs, offset)
+    }
+
     fn write_at(&self, _buf: &[u8], offset: u64) -> Result<()> {
         Err(Error::ReadOnly { op: Op::Write, offset })
+    }
+
+    fn writes_whole(&self) -> bool {
+        true
     }
 
     fn flush(&self) -> Result<()> {
@@ -91,6 +105,14 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
 
     fn file_range(&self, range: Range<u64>) -> Option<(&std::fs::File, u64)> {
         if self.newer(&range).next().is_some() { None } else { self.volume.file_range(range) }
+    }
+
+    fn forget(&self, range: Range<u64>) {
+        self.volume.forget(range);
+    }
+
+    fn name(&self) -> Option<&OsStr> {
+        self.volume.name()
     }
 }
 

@@ -10,11 +10,14 @@
 //! ╰── durable ──╯ ╰─ any ─╯                    crash(4, |sector| keep it?)
 //! ```
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{BlockDevice, check_range, check_span};
+use super::{BlockDevice, check_range, check_span, read_each_at};
 use crate::{MemoryDevice, Op, Result};
 
 /// Bytes that a disk writes whole or not at all.
@@ -166,6 +169,10 @@ impl BlockDevice for CrashDevice {
         self.size
     }
 
+    fn sector_bytes(&self) -> u32 {
+        512
+    }
+
     fn is_read_only(&self) -> bool {
         false
     }
@@ -178,8 +185,17 @@ impl BlockDevice for CrashDevice {
         Ok(())
     }
 
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+        read_each_at(self, bufs, offset)
+    }
+
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.write(Op::Write, offset, buf.to_vec())
+    }
+
+    /// Not said, although it is so: tests of callers that have to exclude writers run on this device.
+    fn writes_whole(&self) -> bool {
+        false
     }
 
     fn flush(&self) -> Result<()> {
@@ -196,6 +212,18 @@ impl BlockDevice for CrashDevice {
     fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
         let len = check_span(Op::WriteZeroes, &range, self.size)?;
         self.write(Op::WriteZeroes, range.start, vec![0; len as usize])
+    }
+
+    fn prefetch(&self, _range: Range<u64>) {}
+
+    fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
+        None
+    }
+
+    fn forget(&self, _range: Range<u64>) {}
+
+    fn name(&self) -> Option<&OsStr> {
+        None
     }
 }
 

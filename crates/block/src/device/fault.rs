@@ -1,14 +1,15 @@
 //! A device that fails on purpose, for tests of what lies above.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::BlockDevice;
 use super::flush::Flushes;
+use super::{BlockDevice, read_each_at};
 use crate::{Error, Op, Result};
 
 /// What happens to a request that a [`Fault`] strikes.
@@ -160,10 +161,19 @@ impl BlockDevice for FaultDevice {
         })
     }
 
+    /// One request for each buffer, so that a fault strikes single blocks of a vectored read.
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+        read_each_at(self, bufs, offset)
+    }
+
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.run(Op::Write, span(offset, buf.len()), |len| {
             self.base.write_at(&buf[..buf.len().min(len as usize)], offset)
         })
+    }
+
+    fn writes_whole(&self) -> bool {
+        self.base.writes_whole()
     }
 
     fn flush(&self) -> Result<()> {
@@ -185,6 +195,14 @@ impl BlockDevice for FaultDevice {
     /// None: bytes read past the device would escape its faults.
     fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
         None
+    }
+
+    fn forget(&self, range: Range<u64>) {
+        self.base.forget(range);
+    }
+
+    fn name(&self) -> Option<&OsStr> {
+        self.base.name()
     }
 }
 

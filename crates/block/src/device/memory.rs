@@ -3,11 +3,14 @@
 //! One lock guards the bytes: readers share it, a writer excludes them. Tests and small volumes made in memory use
 //! this; it is not a cache.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::{BlockDevice, check_range, check_span};
+use super::{BlockDevice, check_range, check_span, read_each_at};
 use crate::{Error, Op, Result};
 
 /// A device whose bytes are a vector.
@@ -69,6 +72,10 @@ impl BlockDevice for MemoryDevice {
         self.size
     }
 
+    fn sector_bytes(&self) -> u32 {
+        512
+    }
+
     fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -77,6 +84,10 @@ impl BlockDevice for MemoryDevice {
         let end = check_range(Op::Read, offset, buf.len() as u64, self.size)?;
         buf.copy_from_slice(&self.bytes()[indices(offset, end)]);
         Ok(())
+    }
+
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+        read_each_at(self, bufs, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
@@ -105,6 +116,18 @@ impl BlockDevice for MemoryDevice {
         check_span(Op::WriteZeroes, &range, self.size)?;
         self.bytes_mut()[indices(range.start, range.end)].fill(0);
         Ok(())
+    }
+
+    fn prefetch(&self, _range: Range<u64>) {}
+
+    fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
+        None
+    }
+
+    fn forget(&self, _range: Range<u64>) {}
+
+    fn name(&self) -> Option<&OsStr> {
+        None
     }
 }
 

@@ -25,16 +25,19 @@ pub mod overlay;
 pub mod record;
 pub mod slice;
 pub mod successive;
+pub mod wrapper;
 
 /// An array of bytes on some medium.
+///
+/// No method has a default. A device that wraps another one would otherwise answer with the default in place of the
+/// wrapped device, without a word from the compiler. A device that only observes another implements
+/// [`DeviceWrapper`](wrapper::DeviceWrapper) instead.
 pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Bytes in the device; constant while it is open.
     fn size_bytes(&self) -> u64;
 
-    /// Bytes in the sectors that the device's partition table counts in.
-    fn sector_bytes(&self) -> u32 {
-        512
-    }
+    /// Bytes in the sectors that the device's partition table counts in: 512 unless the medium has others.
+    fn sector_bytes(&self) -> u32;
 
     /// Whether every change is refused with [`Error::ReadOnly`].
     fn is_read_only(&self) -> bool;
@@ -43,24 +46,16 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// [`Error::UnexpectedEnd`], and what `buf` then holds is unspecified.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
 
-    /// Fills `bufs` one after the other with the bytes from `offset` on, as one read where the device can.
-    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
-        let mut at = offset;
-        for buf in bufs {
-            self.read_at(buf, at)?;
-            // OK: the read succeeded, so its end lies inside the device.
-            at += buf.len() as u64;
-        }
-        Ok(())
-    }
+    /// Fills `bufs` one after the other with the bytes from `offset` on, as one read where the device can. Other devices
+    /// call [`read_each_at`].
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()>;
 
     /// Replaces the bytes at `offset`. After an error, each byte of the range holds its old or its new value.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
 
-    /// Whether of two [writes](Self::write_at) at the same time to bytes in common, one comes whole before the other.
-    fn writes_whole(&self) -> bool {
-        false
-    }
+    /// Whether one of two concurrent [writes](Self::write_at) to common bytes comes whole before the other. A device that
+    /// does not know returns false.
+    fn writes_whole(&self) -> bool;
 
     /// Returns after every write that finished before the call is durable.
     ///
@@ -75,69 +70,39 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Makes `range` read as zeroes.
     fn write_zeroes(&self, range: Range<u64>) -> Result<()>;
 
-    /// Hints that `range` is read soon. Does not wait, and never fails.
-    fn prefetch(&self, _range: Range<u64>) {}
+    /// Hints that `range` is read soon. Does not wait, and never fails. A device without read-ahead does nothing.
+    fn prefetch(&self, range: Range<u64>);
 
     /// The file that holds `range` in one piece, and the offset of the range in it, if there is one: lets a caller
     /// copy file contents by `copy_file_range` or `sendfile` without passing them through memory. The file is for
-    /// reading only.
-    fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
-        None
-    }
+    /// reading only. A device without a file returns `None`.
+    fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)>;
 
-    /// Makes the next read of `range` see what another host has written to a device that both have, as far as that can be done:
-    /// the operating system forgets what it remembers of it. Everything has been flushed before.
-    fn forget(&self, _range: Range<u64>) {}
+    /// Drops the operating system's cache of `range`, so that the next read sees the writes of another host that shares the
+    /// device. The caller has flushed everything before. A device without such a cache does nothing.
+    fn forget(&self, range: Range<u64>);
 
-    /// What the host calls the device; `None` if it has no name.
-    fn name(&self) -> Option<&OsStr> {
-        None
+    /// The name that the host gives the device; `None` if it has no name.
+    fn name(&self) -> Option<&OsStr>;
+}
+
+impl<D: BlockDevice + ?Sized> wrapper::DeviceWrapper for Arc<D> {
+    type Inner = D;
+
+    fn inner(&self) -> &D {
+        self
     }
 }
 
-impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
-    fn size_bytes(&self) -> u64 {
-        (**self).size_bytes()
+/// [`BlockDevice::read_vectored_at`] for devices that read one buffer at a time.
+pub fn read_each_at(device: &impl BlockDevice, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+    let mut at = offset;
+    for buf in bufs {
+        device.read_at(buf, at)?;
+        // OK: the read succeeded, so its end lies inside the device.
+        at += buf.len() as u64;
     }
-    fn sector_bytes(&self) -> u32 {
-        (**self).sector_bytes()
-    }
-    fn is_read_only(&self) -> bool {
-        (**self).is_read_only()
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        (**self).read_at(buf, offset)
-    }
-    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
-        (**self).read_vectored_at(bufs, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        (**self).write_at(buf, offset)
-    }
-    fn writes_whole(&self) -> bool {
-        (**self).writes_whole()
-    }
-    fn flush(&self) -> Result<()> {
-        (**self).flush()
-    }
-    fn discard(&self, range: Range<u64>) -> Result<()> {
-        (**self).discard(range)
-    }
-    fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
-        (**self).write_zeroes(range)
-    }
-    fn prefetch(&self, range: Range<u64>) {
-        (**self).prefetch(range)
-    }
-    fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
-        (**self).file_range(range)
-    }
-    fn forget(&self, range: Range<u64>) {
-        (**self).forget(range);
-    }
-    fn name(&self) -> Option<&OsStr> {
-        (**self).name()
-    }
+    Ok(())
 }
 
 /// The end of the range of `len` bytes at `offset`, or [`Error::OutOfRange`] unless it lies inside `size` bytes.

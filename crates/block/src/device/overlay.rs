@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -155,6 +156,11 @@ impl BlockDevice for OverlayDevice {
         Ok(())
     }
 
+    /// A write changes all its blocks under one lock.
+    fn writes_whole(&self) -> bool {
+        true
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(())
     }
@@ -186,6 +192,15 @@ impl BlockDevice for OverlayDevice {
             return None;
         }
         self.base.file_range(range)
+    }
+
+    /// The blocks that were changed stay: they exist here only.
+    fn forget(&self, range: Range<u64>) {
+        self.base.forget(range);
+    }
+
+    fn name(&self) -> Option<&OsStr> {
+        self.base.name()
     }
 }
 

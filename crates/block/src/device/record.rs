@@ -1,12 +1,11 @@
 //! A device that keeps a log of what it was asked, for tests and benchmarks that count I/O.
 
-use std::fs::File;
-use std::io::IoSliceMut;
 use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{BlockDevice, total_len};
+use super::BlockDevice;
+use super::wrapper::DeviceWrapper;
 use crate::{Op, Result};
 
 /// One operation that a device was asked for, whether it succeeded or not.
@@ -37,8 +36,8 @@ pub struct RequestCounts {
     pub discards: u64,
 }
 
-/// A device that passes everything on and writes it down. Hints and [`BlockDevice::file_range`] are passed on
-/// without a note.
+/// A device that passes everything on and records each request. It does not record hints and calls of
+/// [`BlockDevice::file_range`].
 #[derive(Debug)]
 pub struct RecordDevice {
     base: Arc<dyn BlockDevice>,
@@ -84,66 +83,26 @@ impl RecordDevice {
     fn lock(&self) -> MutexGuard<'_, Vec<Request>> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn note(&self, op: Op, offset: u64, len: u64) {
-        self.lock().push(Request { op, offset, len });
-    }
 }
 
-impl BlockDevice for RecordDevice {
-    fn size_bytes(&self) -> u64 {
-        self.base.size_bytes()
+impl DeviceWrapper for RecordDevice {
+    type Inner = dyn BlockDevice;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.base
     }
 
-    fn sector_bytes(&self) -> u32 {
-        self.base.sector_bytes()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.base.is_read_only()
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.note(Op::Read, offset, buf.len() as u64);
-        self.base.read_at(buf, offset)
-    }
-
-    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
-        self.note(Op::Read, offset, total_len(bufs));
-        self.base.read_vectored_at(bufs, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.note(Op::Write, offset, buf.len() as u64);
-        self.base.write_at(buf, offset)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.note(Op::Flush, 0, 0);
-        self.base.flush()
-    }
-
-    fn discard(&self, range: Range<u64>) -> Result<()> {
-        self.note(Op::Discard, range.start, range.end.saturating_sub(range.start));
-        self.base.discard(range)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
-        self.note(Op::WriteZeroes, range.start, range.end.saturating_sub(range.start));
-        self.base.write_zeroes(range)
-    }
-
-    fn prefetch(&self, range: Range<u64>) {
-        self.base.prefetch(range);
-    }
-
-    fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
-        self.base.file_range(range)
+    fn before_request(&self, op: Op, range: Range<u64>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        self.lock().push(Request { op, offset: range.start, len });
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSliceMut;
+
     use super::*;
     use crate::MemoryDevice;
 

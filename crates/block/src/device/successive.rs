@@ -1,13 +1,9 @@
 //! A device whose place another takes while it is in use.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::IoSliceMut;
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::BlockDevice;
-use crate::Result;
+use super::wrapper::DeviceWrapper;
 
 /// A device, and later one that follows it and holds the same bytes: so a volume that is open for
 /// reading can be written to without opening it again.
@@ -29,67 +25,13 @@ impl SuccessiveDevice {
     pub fn follow(&self, second: Arc<dyn BlockDevice>) -> bool {
         self.second.set(second).is_ok()
     }
-
-    fn now(&self) -> &Arc<dyn BlockDevice> {
-        self.second.get().unwrap_or(&self.first)
-    }
 }
 
-impl BlockDevice for SuccessiveDevice {
-    fn size_bytes(&self) -> u64 {
-        self.first.size_bytes()
-    }
+impl DeviceWrapper for SuccessiveDevice {
+    type Inner = dyn BlockDevice;
 
-    fn sector_bytes(&self) -> u32 {
-        self.first.sector_bytes()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.now().is_read_only()
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.now().read_at(buf, offset)
-    }
-
-    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
-        self.now().read_vectored_at(bufs, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.now().write_at(buf, offset)
-    }
-
-    fn writes_whole(&self) -> bool {
-        self.now().writes_whole()
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.now().flush()
-    }
-
-    fn discard(&self, range: Range<u64>) -> Result<()> {
-        self.now().discard(range)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
-        self.now().write_zeroes(range)
-    }
-
-    fn prefetch(&self, range: Range<u64>) {
-        self.now().prefetch(range);
-    }
-
-    fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
-        self.now().file_range(range)
-    }
-
-    fn forget(&self, range: Range<u64>) {
-        self.now().forget(range);
-    }
-
-    fn name(&self) -> Option<&OsStr> {
-        self.now().name()
+    fn inner(&self) -> &Self::Inner {
+        &**self.second.get().unwrap_or(&self.first)
     }
 }
 

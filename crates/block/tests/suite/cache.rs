@@ -1,6 +1,5 @@
 //! The buffer cache's invariants, over failing devices and among threads.
 
-use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
@@ -9,8 +8,8 @@ use std::time::Duration;
 
 use extern4_block::device::fault::{Effect, Fault};
 use extern4_block::{
-    BlockDevice, Buffer, BufferCache, CacheOptions, Error, FaultDevice, MemoryDevice, Op, RecordDevice,
-    Result, Unsealed,
+    BlockDevice, Buffer, BufferCache, CacheOptions, DeviceWrapper, Error, FaultDevice, MemoryDevice, Op,
+    RecordDevice, Result, Unsealed,
 };
 use extern4_sync::rcu;
 use proptest::prelude::*;
@@ -296,45 +295,30 @@ struct Slow(Arc<FaultDevice>);
 #[derive(Debug)]
 struct Panicking(AtomicU32, Arc<MemoryDevice>);
 
-macro_rules! reads_only {
-    ($device:ident, |$self:ident| $base:expr, $before:expr) => {
-        impl BlockDevice for $device {
-            fn size_bytes(&self) -> u64 {
-                let $self = self;
-                $base.size_bytes()
-            }
-            fn is_read_only(&self) -> bool {
-                true
-            }
-            fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-                let $self = self;
-                $before;
-                $base.read_at(buf, offset)
-            }
-            fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
-                let $self = self;
-                $before;
-                $base.read_vectored_at(bufs, offset)
-            }
-            fn write_at(&self, _: &[u8], offset: u64) -> Result<()> {
-                Err(Error::ReadOnly { op: Op::Write, offset })
-            }
-            fn flush(&self) -> Result<()> {
-                Ok(())
-            }
-            fn discard(&self, range: Range<u64>) -> Result<()> {
-                Err(Error::ReadOnly { op: Op::Discard, offset: range.start })
-            }
-            fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
-                Err(Error::ReadOnly { op: Op::WriteZeroes, offset: range.start })
-            }
-        }
-    };
+impl DeviceWrapper for Slow {
+    type Inner = FaultDevice;
+
+    fn inner(&self) -> &FaultDevice {
+        &self.0
+    }
+
+    fn before_request(&self, op: Op, _range: Range<u64>) -> Result<()> {
+        assert_eq!(op, Op::Read);
+        thread::sleep(Duration::from_millis(30));
+        Ok(())
+    }
 }
 
-reads_only!(Slow, |this| this.0, thread::sleep(Duration::from_millis(30)));
-reads_only!(
-    Panicking,
-    |this| this.1,
-    assert!(this.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err(), "as the test wants")
-);
+impl DeviceWrapper for Panicking {
+    type Inner = MemoryDevice;
+
+    fn inner(&self) -> &MemoryDevice {
+        &self.1
+    }
+
+    fn before_request(&self, _op: Op, _range: Range<u64>) -> Result<()> {
+        let no_panic = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
+        assert!(no_panic, "as the test wants");
+        Ok(())
+    }
+}

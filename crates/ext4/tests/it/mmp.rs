@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use extern4_block::{BlockDevice, FileDevice, FileOptions, MemoryDevice, Op, RecordDevice};
+use extern4_block::{BlockDevice, DeviceWrapper, FileDevice, FileOptions, MemoryDevice, Op, RecordDevice};
 use extern4_disk::mmp::{Mmp, MmpState, Node};
 use extern4_disk::{Place, Structure};
 use extern4_ext4::{Error, Ext4, OnLoss, OpenOptions};
@@ -54,37 +54,21 @@ struct Gate {
     opened: Mutex<mpsc::Receiver<()>>,
 }
 
-impl BlockDevice for Gate {
-    fn size_bytes(&self) -> u64 {
-        self.base.size_bytes()
+impl DeviceWrapper for Gate {
+    type Inner = MemoryDevice;
+
+    fn inner(&self) -> &MemoryDevice {
+        &self.base
     }
 
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> extern4_block::Result<()> {
-        self.base.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> extern4_block::Result<()> {
-        if let Some(arrived) = self.arrived.lock().expect("no writer panics").take() {
+    fn before_request(&self, op: Op, _range: Range<u64>) -> extern4_block::Result<()> {
+        if op == Op::Write
+            && let Some(arrived) = self.arrived.lock().expect("no writer panics").take()
+        {
             arrived.send(()).expect("the test waits");
             self.opened.lock().expect("no writer panics").recv().expect("the test opens it");
         }
-        self.base.write_at(buf, offset)
-    }
-
-    fn flush(&self) -> extern4_block::Result<()> {
-        self.base.flush()
-    }
-
-    fn discard(&self, range: Range<u64>) -> extern4_block::Result<()> {
-        self.base.discard(range)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>) -> extern4_block::Result<()> {
-        self.base.write_zeroes(range)
+        Ok(())
     }
 }
 

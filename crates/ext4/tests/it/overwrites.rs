@@ -1,5 +1,8 @@
 //! Writes over what is there, which several threads make in one file at once.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -34,12 +37,20 @@ impl BlockDevice for Slow {
         self.device.size_bytes()
     }
 
+    fn sector_bytes(&self) -> u32 {
+        self.device.sector_bytes()
+    }
+
     fn is_read_only(&self) -> bool {
         self.device.is_read_only()
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> extern4_block::Result<()> {
         self.device.read_at(buf, offset)
+    }
+
+    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> extern4_block::Result<()> {
+        self.device.read_vectored_at(bufs, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> extern4_block::Result<()> {
@@ -69,6 +80,22 @@ impl BlockDevice for Slow {
 
     fn write_zeroes(&self, range: Range<u64>) -> extern4_block::Result<()> {
         self.device.write_zeroes(range)
+    }
+
+    fn prefetch(&self, range: Range<u64>) {
+        self.device.prefetch(range);
+    }
+
+    fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
+        self.device.file_range(range)
+    }
+
+    fn forget(&self, range: Range<u64>) {
+        self.device.forget(range);
+    }
+
+    fn name(&self) -> Option<&OsStr> {
+        self.device.name()
     }
 }
 
