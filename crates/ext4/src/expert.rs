@@ -1,7 +1,7 @@
 //! For those who want to see the structures themselves: maps and hash trees, as they are read.
 
+use crate::dir::htree::read::Tree;
 use crate::error::Result;
-use crate::htree::Tree;
 use crate::map::Run;
 use crate::mount::Ext4;
 

@@ -12,7 +12,7 @@ use super::fault::{Fault, Wrong};
 use super::inode::GroupInodes;
 use super::links::bitmap_of;
 use super::report::{Report, Sink};
-use crate::group::to_usize;
+use crate::volume::group::to_usize;
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 

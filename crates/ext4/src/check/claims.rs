@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use extern4_disk::geometry::Geometry;
 
-use crate::group::to_usize;
+use crate::volume::group::to_usize;
 
 /// A bit for each cluster of the volume.
 pub(super) struct ClusterMap {

@@ -20,7 +20,7 @@ use super::fault::{Fault, Wrong};
 use super::inode::{DirRecord, DirRun, GroupInodes, Usage};
 use super::report::{Report, Sink};
 use super::tree::{Role, Tree};
-use crate::group::to_usize;
+use crate::volume::group::to_usize;
 
 /// How many bytes of a directory are read at once.
 const READ_BYTES: u32 = 256 << 10;

@@ -13,7 +13,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use super::Checker;
 use super::fault::{Fault, Owner, Part, Wrong};
 use super::report::Report;
-use crate::group::to_usize;
+use crate::volume::group::to_usize;
 
 /// A run of blocks that holds fixed metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -22,7 +22,7 @@ use super::fault::{Fault, Wrong};
 use super::map::{self, DataRun, Visitor};
 use super::quota::Owned;
 use super::report::{Report, Sink};
-use crate::group::to_usize;
+use crate::volume::group::to_usize;
 
 /// How many bytes of an inode table are read at once.
 const READ_BYTES: u32 = 256 << 10;

@@ -11,7 +11,7 @@ use super::directory::wrong_parent;
 use super::fault::{Fault, Wrong};
 use super::inode::{DirRecord, Slot, Usage};
 use super::report::Report;
-use crate::group::to_usize;
+use crate::volume::group::to_usize;
 
 /// The most links that are counted; a directory with more says 1.
 const LINK_MAX: u32 = 65000;

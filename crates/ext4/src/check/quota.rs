@@ -13,8 +13,8 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use super::Checker;
 use super::fault::{Fault, Wrong};
 use super::report::Report;
-use crate::group::to_usize;
 use crate::inode::InodeInfo;
+use crate::volume::group::to_usize;
 
 /// The bytes of a sector, which `i_blocks` counts.
 const SECTOR: u64 = 512;

@@ -135,7 +135,8 @@ impl Checker<'_> {
         let at = read.map_err(|error| Fault::of_error(place, error))?;
         let place = place.block(at.block).offset(at.offset);
         // OK: an inode starts inside its block.
-        Inode::decode(&block[crate::group::to_usize(at.offset)..], ino, self.sb, place).map_err(Fault::from)
+        Inode::decode(&block[crate::volume::group::to_usize(at.offset)..], ino, self.sb, place)
+            .map_err(Fault::from)
     }
 
     fn read_orphan_file(&mut self, report: &mut Report<'_>) {

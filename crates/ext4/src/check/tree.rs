@@ -13,8 +13,8 @@ use super::directory::Blocks;
 use super::fault::Fault;
 use super::inode::DirRecord;
 use super::report::Sink;
-use crate::group::to_usize;
-use crate::htree::NameHash;
+use crate::dir::htree::read::NameHash;
+use crate::volume::group::to_usize;
 
 /// What a block of an indexed directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::claims::ClusterMap;
 use super::fault::{Fault, Wrong};
 use super::map::{self, DataRun, Visitor};
 use super::report::{Report, Sink};
-use crate::group::to_usize;
+use crate::volume::group::to_usize;
 
 /// What is known of blocks and inodes that several inodes may share.
 pub(super) struct Shared {

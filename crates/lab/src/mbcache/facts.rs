@@ -24,8 +24,8 @@ pub(super) fn all() -> Vec<Fact> {
     let code = [
         slab + lines(include_str!("before.rs")),
         slab + lines(include_str!("seed.rs")),
-        lines(include_str!("../../../ext4/src/mbcache.rs"))
-            + lines(include_str!("../../../ext4/src/mbcache/bucket.rs"))
+        lines(include_str!("../../../ext4/src/xattr/mbcache/mod.rs"))
+            + lines(include_str!("../../../ext4/src/xattr/mbcache/bucket.rs"))
             + lines(include_str!("../../../sync/src/shares.rs")),
     ];
     let name = "lines of code, without comments and tests".to_owned();

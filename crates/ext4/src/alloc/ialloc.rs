@@ -1,0 +1,223 @@
+//! Inodes: taking a free one, and giving one back.
+//!
+//! Files go into the group of their directory. Directories are spread, as Orlov proposed: those in the root over groups that
+//! have more free than the average. Others go into the group of their parent. Threads that meet in a group go apart in its
+//! flexible group ([`Space::lock_near`](crate::alloc::balloc::Space::lock_near)).
+
+use extern4_block::Buffer;
+use extern4_disk::bitmap::Bitmap;
+use extern4_disk::geometry::InodeSlot;
+use extern4_disk::group::{GroupDescriptor, GroupFlags};
+use extern4_disk::inode::ROOT_INO;
+use extern4_disk::{Place, Structure};
+use extern4_vfs::Errno;
+
+use crate::alloc::balloc::{Group, Which, bad_bitmap, flip};
+use crate::error::Result;
+use crate::mount::Ext4;
+use crate::volume::buffer::Verified;
+use crate::volume::handle::Change;
+
+impl Ext4 {
+    /// Whether inode `ino` is taken, by its group's bitmap.
+    pub(crate) fn is_inode_taken(&self, ino: u32) -> Result<bool> {
+        let Some(slot) = self.superblock().geometry().inode_slot(ino) else { return Ok(false) };
+        let descriptor = self.group(slot.group)?;
+        if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+            return Ok(false);
+        }
+        let bytes = self.verified_inode_bitmap(slot.group, descriptor)?;
+        Ok(Bitmap::new(&bytes, slot.index + 1).and_then(|bits| bits.get(slot.index)).unwrap_or(false))
+    }
+
+    /// The inode bitmap of a group that has one.
+    fn verified_inode_bitmap(&self, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
+        let block = descriptor.inode_bitmap();
+        self.verified(block, Verified::InodeBitmap, |bytes| {
+            let place = Place::new(Structure::InodeBitmap).group(number).block(block);
+            Bitmap::decode_inodes(bytes, number, descriptor, self.superblock(), place).map(drop)
+        })
+    }
+}
+
+impl Change<'_> {
+    /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is to be one. Returns its number
+    /// and a generation, which tells it from others that have had the number. Its record holds what the last owner of the
+    /// number left there.
+    ///
+    /// # Errors
+    /// `ENOSPC`; a corrupt bitmap.
+    pub(crate) fn allocate_inode(&self, parent: u32, is_dir: bool) -> Result<(u32, u32)> {
+        let geometry = self.fs.superblock().geometry();
+        let groups = geometry.group_count();
+        let home = geometry.inode_slot(parent).map_or(0, |slot| slot.group);
+        let home = if is_dir { self.group_for_directory(parent, home)? } else { home };
+        let first = {
+            let (near, mut group) = self.writer.space.lock_near(self.fs, home)?;
+            if let Some(taken) = self.allocate_inode_in(near, &mut group, is_dir)? {
+                return Ok(taken);
+            }
+            near
+        };
+        for step in 1..groups {
+            let number = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
+            let group = &mut *self.writer.space.lock(self.fs, number)?;
+            if let Some(taken) = self.allocate_inode_in(number, group, is_dir)? {
+                return Ok(taken);
+            }
+        }
+        Err(Errno::ENOSPC.into())
+    }
+
+    /// Where a new directory is looked for first.
+    fn group_for_directory(&self, parent: u32, home: u32) -> Result<u32> {
+        if parent != ROOT_INO {
+            return Ok(home);
+        }
+        let groups = self.fs.superblock().geometry().group_count();
+        let inodes = self.writer.space.free_inodes() / u64::from(groups);
+        let blocks = self.writer.space.free_blocks() / u64::from(groups);
+        // Any place will do; the number of directories there spreads them.
+        let first = self.writer.next_spread() % groups;
+        for step in 0..groups.min(64) {
+            let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
+            let descriptor = self.writer.space.lock(self.fs, group)?.descriptor;
+            if u64::from(descriptor.free_inodes()) >= inodes.max(1)
+                && u64::from(descriptor.free_clusters()) >= blocks
+            {
+                return Ok(group);
+            }
+        }
+        Ok(home)
+    }
+
+    fn allocate_inode_in(&self, number: u32, group: &mut Group, is_dir: bool) -> Result<Option<(u32, u32)>> {
+        let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
+        let sb = self.fs.superblock();
+        let per_group = sb.geometry().inodes_per_group();
+        // The reserved ones are marked as taken, but that is for the bitmap to say.
+        let reserved = sb.reserved_inodes(number);
+        let first = group.first_free_inode.max(reserved);
+        let free_bit = |bytes: &[u8]| Bitmap::new(bytes, per_group)?.next_clear(first);
+        let taken = match Self::changed_bitmap(group, Which::Inodes) {
+            // Cheaper than a buffer of it.
+            Some(block) => self.edit_at(block, |bytes, _| {
+                free_bit(bytes).filter(|&index| flip(bytes, index..index + 1, true))
+            })?,
+            None => {
+                let mut buffer = self.inode_bitmap(number, group)?;
+                let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(Which::Inodes, number))?;
+                self.set_bits(number, group, Which::Inodes, &mut buffer, index..index + 1, true)?;
+                Some(index)
+            }
+        };
+        let index = taken.ok_or_else(|| bad_bitmap(Which::Inodes, number))?;
+        group.first_free_inode = index + 1;
+        group.descriptor.set_free_inodes(free);
+        if is_dir {
+            group.descriptor.set_used_dirs(group.descriptor.used_dirs() + 1);
+        }
+        if self.tracks_unused() {
+            let unused = group.descriptor.unused_inodes().min(per_group - index - 1);
+            group.descriptor.set_unused_inodes(unused);
+        }
+        self.writer.space.count_inode_taken();
+        let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
+        Ok(Some((ino.ok_or_else(|| bad_bitmap(Which::Inodes, number))?, group.next_generation())))
+    }
+
+    /// Gives inode `ino` back.
+    pub(crate) fn free_inode(&self, ino: u32, is_dir: bool) -> Result<()> {
+        let geometry = self.fs.superblock().geometry();
+        let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(Which::Inodes, 0))?;
+        let group = &mut *self.writer.space.lock(self.fs, slot.group)?;
+        let bit = slot.index..slot.index + 1;
+        match Self::changed_bitmap(group, Which::Inodes) {
+            Some(block) => match self.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
+                true => {}
+                false => return Err(bad_bitmap(Which::Inodes, slot.group)),
+            },
+            None => {
+                let mut buffer = self.inode_bitmap(slot.group, group)?;
+                self.set_bits(slot.group, group, Which::Inodes, &mut buffer, bit, false)?;
+            }
+        }
+        group.first_free_inode = group.first_free_inode.min(slot.index);
+        group.descriptor.set_free_inodes(group.descriptor.free_inodes() + 1);
+        if is_dir {
+            group.descriptor.set_used_dirs(group.descriptor.used_dirs().saturating_sub(1));
+        }
+        self.writer.space.count_inode_freed();
+        Ok(())
+    }
+
+    /// The inode bitmap of a group, made if the group has none yet.
+    fn inode_bitmap(&self, number: u32, group: &mut Group) -> Result<Buffer> {
+        let block = group.descriptor.inode_bitmap();
+        let sb = self.fs.superblock();
+        if !group.descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+            return self.fs.verified_inode_bitmap(number, &group.descriptor);
+        }
+        let per_group = sb.geometry().inodes_per_group();
+        let mut buffer = self.fresh(block)?;
+        // What is no inode counts as taken.
+        self.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
+        self.fs.note_verified(&buffer, Verified::InodeBitmap);
+        group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
+        group.descriptor.set_unused_inodes(per_group);
+        self.note_changed(number, group, Which::Inodes, &buffer)?;
+        Ok(buffer)
+    }
+
+    /// Clears the record of an inode that has just been allocated, so that nothing of its last owner shows.
+    pub(crate) fn clear_record(&self, ino: u32) -> Result<()> {
+        let at = self.fs.inode_position(ino)?;
+        self.edit_record(ino, at, |record, _| record.fill(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use extern4_block::{FileDevice, FileOptions};
+    use extern4_testkit::image::ImageSpec;
+
+    use super::*;
+    use crate::mount::OpenOptions;
+
+    /// The group of a new file in the root, which stays allocated.
+    fn group_of_new_file(fs: &Ext4) -> u32 {
+        let taken = fs.changing(8, 0, |change| change.allocate_inode(ROOT_INO, false));
+        fs.superblock().geometry().inode_slot(taken.unwrap().0).unwrap().group
+    }
+
+    #[test]
+    fn threads_that_meet_in_a_group_go_apart() {
+        let spec = ImageSpec::new("lanes", 32 << 20, &["-t", "ext4", "-b", "1024", "-G", "4"]);
+        if !spec.can_run() {
+            return;
+        }
+        let image = spec.build();
+        let device =
+            FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() });
+        let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
+        assert_eq!((group_of_new_file(&fs), group_of_new_file(&fs)), (0, 0));
+        let mine = fs.writer().unwrap().space.lock(&fs, 0).unwrap();
+        // Each to a group of its own, whatever numbers they have.
+        let all = std::sync::Barrier::new(3);
+        let work = || {
+            let group = group_of_new_file(&fs);
+            all.wait();
+            group
+        };
+        let groups =
+            std::thread::scope(|scope| [(); 3].map(|()| scope.spawn(work)).map(|it| it.join().unwrap()));
+        drop(mine);
+        let mut apart = groups;
+        apart.sort_unstable();
+        assert_eq!(apart, [1, 2, 3], "{groups:?}");
+        assert_eq!(group_of_new_file(&fs), 0, "who has met nobody stays");
+        fs.close().unwrap();
+    }
+}

@@ -1,0 +1,8 @@
+//! Taking blocks and inodes, and giving them back.
+
+pub(crate) mod balloc;
+pub(crate) mod discard;
+pub(crate) mod free_map;
+pub(crate) mod ialloc;
+pub(crate) mod orphan;
+pub(crate) mod preallocation;

@@ -1,0 +1,105 @@
+//! Windows: blocks kept free ahead of files that grow.
+//!
+//! Files that grow by turns would stand in each other's way: the block behind the end of one is what the other takes. So a file that
+//! grows at its end, and not for the first time, gets a run of blocks that is longer than what it takes now, and the rest is its
+//! window. Others leave it alone while they find what they need elsewhere, and the file grows into it without a search. The first blocks
+//! of a file come without a window, so small files stand tightly beside each other.
+//!
+//! A window is in memory only: its blocks are free on the volume and in every count, for `statfs` and for quotas. When the free
+//! blocks outside are too few or in too small pieces, windows are broken, and the file has to look for blocks again.
+//! It ends when somebody closes the file who has written to it, and when the file is cut. If somebody else goes on writing, the next
+//! window begins where this one did.
+//!
+//! # Locks
+//! Windows are a part of the [`FreeMap`](crate::alloc::free_map::FreeMap) of their group, by the number of the inode, under the group's lock;
+//! an inode has one at most. A [`Window`] only says in which group to look: it changes without a lock, and who finds nothing there
+//! has no window. Who grows the file has its `rwsem`, and so is alone; he sets the group while he has it locked. Who ends the window may
+//! come at the same time: he takes the group out of here, and then the window out of the group. If that is no longer the group with
+//! the window, it stays, for whoever has just made it has the file open and ends it later.
+
+use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
+use extern4_vfs::Inode;
+
+use crate::inode::InodeInfo;
+use crate::inode::inode_info::Node;
+use crate::mount::Ext4;
+
+/// The smallest window. Powers of two lead from here to the largest: a window is no larger than the file, so that no more is kept free
+/// than is in use.
+const LEAST_BYTES: u64 = 64 << 10;
+/// The largest: so much is worth one movement of a disk's head.
+const MOST_BYTES: u64 = 8 << 20;
+/// A window is no larger than this part of a group.
+const PART_OF_GROUP: u32 = 4;
+
+/// Which group a file has its window in: one more than its number, 0 for none.
+#[derive(Default)]
+pub(crate) struct Window(AtomicU32);
+
+impl Window {
+    /// The group to look in.
+    fn group(&self) -> Option<u32> {
+        // Relaxed: it only says where to look. See the module.
+        self.0.load(Relaxed).checked_sub(1)
+    }
+
+    fn set(&self, group: u32) {
+        self.0.store(group + 1, Relaxed);
+    }
+
+    /// Forgets the group.
+    fn take(&self) -> Option<u32> {
+        // Every file that was written comes here, and most have none.
+        self.group().and_then(|_| self.0.swap(0, Relaxed).checked_sub(1))
+    }
+}
+
+/// A file that grows at its end.
+pub(crate) struct Growth<'n> {
+    window: &'n Window,
+    ino: u32,
+    /// Blocks to be kept free behind those that it takes.
+    pub(crate) ahead: u32,
+}
+
+impl<'n> Growth<'n> {
+    /// The growth of a file by blocks from `logical` on; `None` if these are its first, or do not stand at its end.
+    pub(crate) fn of(fs: &Ext4, inode: &'n Inode, info: &InodeInfo, logical: u32) -> Option<Self> {
+        let geometry = fs.superblock().geometry();
+        let bits = geometry.block_bits();
+        if info.size() == 0 || u64::from(logical) << bits < info.size() {
+            return None;
+        }
+        let bytes = 1_u64 << info.size().clamp(LEAST_BYTES, MOST_BYTES).ilog2();
+        // OK: a few thousand blocks.
+        let ahead = ((bytes >> bits) as u32).max(1).min(geometry.blocks_per_group() / PART_OF_GROUP);
+        Some(Self { window: &inode.private::<Node>().window, ino: info.ino(), ahead })
+    }
+
+    /// The inode whose window it is.
+    pub(crate) fn ino(&self) -> u32 {
+        self.ino
+    }
+
+    /// The group that may have the file's window.
+    pub(crate) fn group(&self) -> Option<u32> {
+        self.window.group()
+    }
+
+    /// The file has its window in this group now. Locks: the group's, held.
+    pub(crate) fn opened(&self, group: u32) {
+        self.window.set(group);
+    }
+}
+
+impl Ext4 {
+    /// Ends the window of a file, if it has one.
+    pub(crate) fn end_window(&self, inode: &Inode) {
+        let node = inode.private::<Node>();
+        if let Some(group) = node.window.take()
+            && let Some(writer) = self.writer.get()
+        {
+            writer.space.end_window(group, node.info().ino());
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Checking a whole volume, without changing it.
+//!
+//! [`check`] looks at every structure of a volume and reports each that breaks the format or disagrees with another, with
+//! its place. It goes on behind whatever it finds. What it looks at, in this order:
+//!
+//! 1. superblock and descriptors with their backups, the places of fixed metadata, journal, orphans, multiple mount
+//!    protection (`groups`, `special`);
+//! 2. every inode in use: its fields, its map, its attributes, and who owns each block (`inode`, `map`, `xattr`,
+//!    `owners`);
+//! 3. every directory: blocks, entries, hash tree (`directory`, `tree`);
+//! 4. names against link counts, and the way from the root to each directory (`links`);
+//! 5. bitmaps and counts against what was found (`bitmaps`), and quota files against what owners have (`quota`).
+//!
+//! A pass is done on all cores, group by group or directory by directory. Metadata is read from the device in long runs
+//! and past the buffer cache, for all of it is needed once; file contents are not read. Memory goes with the size of
+//! the volume: a bit for each cluster of the groups that are in use, eight bytes for each inode, and about fifty for
+//! each directory, some for each owner where there are quotas. No block is followed twice as a part of a map or a tree, so hostile volumes cost no more than
+//! large ones.
+//!
+//! On a volume that was not cleanly unmounted all of this is done on what replaying its journal would leave. Fast
+//! commits on top of that change nothing here: the blocks below them are consistent by themselves.
+
+mod bitmaps;
+mod claims;
+mod directory;
+mod duplicates;
+mod fault;
+mod groups;
+mod inode;
+mod links;
+pub(crate) mod map;
+mod owners;
+mod quota;
+mod report;
+mod special;
+mod tree;
+mod xattr;
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+use extern4_disk::blocks::Blocks;
+use extern4_disk::checksum::ChecksumSeed;
+use extern4_disk::feature::RoCompat;
+use extern4_disk::geometry::Geometry;
+use extern4_disk::group::GroupDescriptor;
+use extern4_disk::superblock::Superblock;
+use extern4_jbd2::Replayed;
+use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
+
+pub use self::fault::{Fault, Owner, Part, Wrong};
+
+use self::claims::ClusterMap;
+use self::groups::Fixed;
+use self::inode::{DirRecord, GroupInodes, Slot};
+use self::quota::Owners;
+use self::report::Report;
+use self::xattr::Shared;
+use crate::error::Result;
+use crate::mount::Ext4;
+use crate::volume::group::to_usize;
+
+/// How to check a volume.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How many threads to use; 0 for as many as there are cores.
+    pub threads: usize,
+}
+
+/// What a check has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many faults were reported.
+    pub faults: u64,
+    /// What the journal held; `None` if the volume was clean. The check looked at the volume as replayed.
+    pub replayed: Option<Replayed>,
+    /// What the journal notes of an error that was met while the volume was being changed, as a sentence. That is no fault: all may be
+    /// well with what is there, or the faults are among those reported.
+    pub noted: Option<&'static str>,
+    /// Inodes in use, reserved ones among them.
+    pub inodes_used: u64,
+    /// Inodes of the volume.
+    pub inodes: u64,
+    /// Directories among those in use.
+    pub directories: u64,
+    /// Blocks in use, those of the volume's own structures among them.
+    pub blocks_used: u64,
+    /// Blocks of the volume.
+    pub blocks: u64,
+}
+
+/// Checks all of `fs` and calls `each` with every fault.
+///
+/// # Errors
+/// None for what is wrong with the volume, not even for blocks that cannot be read: those are faults. What fails is only
+/// what a check cannot do without, and [`Ext4::open`] has seen that already.
+pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Result<Summary> {
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let mut report = Report::new(each, threads);
+    let mut checker = Checker::new(fs);
+    checker.check_groups(&mut report);
+    checker.check_special(&mut report);
+    report.end_pass();
+    checker.check_inodes(&mut report);
+    checker.check_owners(&mut report);
+    checker.check_directories(&mut report);
+    checker.check_links(&mut report);
+    let counted = checker.check_bitmaps(&mut report);
+    checker.check_quotas(&mut report);
+    report.end_pass();
+    let geometry = checker.geometry;
+    Ok(Summary {
+        faults: report.faults,
+        replayed: fs.replayed(),
+        noted: checker.noted,
+        inodes_used: u64::from(geometry.inodes_count()).saturating_sub(counted.free_inodes),
+        inodes: geometry.inodes_count().into(),
+        directories: counted.directories,
+        blocks_used: geometry
+            .blocks_count()
+            .saturating_sub(counted.free_clusters << geometry.cluster_shift()),
+        blocks: geometry.blocks_count(),
+    })
+}
+
+/// What is known of the volume so far.
+pub(crate) struct Checker<'a> {
+    fs: &'a Ext4,
+    sb: &'a Superblock,
+    geometry: &'a Geometry,
+    /// The blocks that files may own.
+    blocks: Blocks,
+    seed: Option<ChecksumSeed>,
+    /// The descriptors, of the groups whose descriptor makes sense.
+    descriptors: Vec<Option<GroupDescriptor>>,
+    /// Where fixed metadata is, in ascending order.
+    fixed: Vec<Fixed>,
+    /// What the journal notes of an error.
+    noted: Option<&'static str>,
+    /// Inodes that a crash has left to be deleted or truncated.
+    orphans: BTreeSet<u32>,
+    /// The clusters that somebody owns, and those that more than one does.
+    claims: ClusterMap,
+    twice: ClusterMap,
+    /// How often a map led to a block of a map that another file has, too, on a volume whose files share blocks.
+    nodes_again: AtomicU64,
+    shared: Shared,
+    owners: Owners,
+    /// The inodes of each group, once they have been looked at.
+    inodes: Box<[OnceLock<GroupInodes>]>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(fs: &'a Ext4) -> Self {
+        let sb = fs.superblock();
+        let geometry = sb.geometry();
+        Self {
+            fs,
+            sb,
+            geometry,
+            blocks: fs.blocks(),
+            seed: sb.metadata_seed(),
+            descriptors: Vec::new(),
+            fixed: Vec::new(),
+            noted: None,
+            orphans: BTreeSet::new(),
+            claims: ClusterMap::new(geometry),
+            twice: ClusterMap::new(geometry),
+            nodes_again: AtomicU64::new(0),
+            shared: Shared::new(geometry),
+            owners: Owners::default(),
+            inodes: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// One that walks maps, whatever their checksums are.
+    pub(crate) fn without_checksums(fs: &'a Ext4) -> Self {
+        Self { seed: None, ..Self::new(fs) }
+    }
+
+    /// Reads `count` blocks from `block` on into `buffer`, whose length becomes theirs.
+    fn read(&self, block: u64, count: u32, buffer: &mut Vec<u8>) -> Result<()> {
+        buffer.resize(to_usize(count) << self.geometry.block_bits(), 0);
+        // OK: the size of the volume in bytes fits 63 bits, and a block beyond it is refused by the device.
+        let offset = block.checked_shl(self.geometry.block_bits()).unwrap_or(u64::MAX);
+        Ok(self.fs.device.read_at(buffer, offset)?)
+    }
+
+    /// What is known of inode `ino`; `None` if the volume has no such inode, or none of its neighbours is in use.
+    fn slot(&self, ino: u32) -> Option<&Slot> {
+        let at = self.geometry.inode_slot(ino)?;
+        self.inodes.get(to_usize(at.group))?.get()?.slots.get(to_usize(at.index))
+    }
+
+    /// The directory `ino`, if it is one.
+    fn directory(&self, ino: u32) -> Option<&DirRecord> {
+        let at = self.geometry.inode_slot(ino)?;
+        let dirs = &self.inodes.get(to_usize(at.group))?.get()?.dirs;
+        dirs.binary_search_by_key(&ino, |dir| dir.ino).ok().map(|at| &dirs[at])
+    }
+
+    /// Whether files may share blocks (`shared_blocks`): Android's images store equal blocks once. Fixed metadata is
+    /// still no file's; Linux refuses to read such a file.
+    fn may_share(&self) -> bool {
+        self.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS)
+    }
+
+    /// Whether to go on below a block of a map that another file has, too. All files together do so at most once for
+    /// each block of the volume: a hostile volume costs no more than a large one.
+    fn may_follow_again(&self) -> bool {
+        // Relaxed: the count only bounds the work, and guards nothing.
+        self.may_share() && self.nodes_again.fetch_add(1, Relaxed) < self.geometry.blocks_count()
+    }
+
+    /// Every directory, by inode number.
+    fn directories(&self) -> impl Iterator<Item = &DirRecord> {
+        self.inodes.iter().filter_map(OnceLock::get).flat_map(|group| group.dirs.iter())
+    }
+}

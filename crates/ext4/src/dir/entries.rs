@@ -1,0 +1,259 @@
+//! Changing the records of a chain of directory entries: of a block, or of a part of an inline directory.
+//!
+//! These functions know bytes only. A record that is taken out is cleared, so that a name does not stay on the
+//! volume longer than its file. The chain is checked on the way to the record in question, and what is changed then
+//! fits what was found. Who looks for room, or for a name byte by byte, passes the other records over by their lengths.
+
+use extern4_disk::Corrupt;
+use extern4_disk::dirent::{DirEntry, FileType, Layout, Slots, Span};
+
+use crate::volume::group::to_usize;
+
+/// Where in a record its distance to the next stands.
+const REC_LEN_OFFSET: usize = 4;
+/// Where the length of its name stands; only this byte of it counts.
+const NAME_LEN_OFFSET: usize = 6;
+/// What stands before the name.
+const HEADER_SIZE: usize = 8;
+/// Where the type of the file stands.
+const FILE_TYPE_OFFSET: usize = 7;
+
+/// A gap in a chain that a new record can fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// The record whose slack it is, or the free one that it is.
+    offset: usize,
+    rec_len: usize,
+    /// How much of it is in use.
+    used: usize,
+}
+
+impl Gap {
+    /// Where the record begins.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+}
+
+/// The first gap of at least `need` bytes from the record at `offset` on.
+pub(crate) fn find_gap(slots: &Slots<'_>, offset: usize, need: usize) -> Result<Option<Gap>, Corrupt> {
+    let room = slots.find_room(offset, need)?;
+    Ok(room.map(|(span, used)| Gap { offset: span.offset, rec_len: span.rec_len, used }))
+}
+
+/// Fills a gap that was found in these bytes with `entry`.
+pub(crate) fn fill_gap(bytes: &mut [u8], gap: Gap, entry: &DirEntry<'_>, layout: &Layout) {
+    let start = gap.offset + gap.used;
+    entry.encode(&mut bytes[start..gap.offset + gap.rec_len], layout);
+    if gap.used > 0 {
+        set_rec_len(bytes, gap.offset, gap.used);
+    }
+}
+
+/// The first entry that `is` the one looked for, and where its record stands.
+pub(crate) fn find<'a>(
+    slots: Slots<'a>,
+    is: impl Fn(&DirEntry<'a>) -> bool,
+) -> Result<Option<(Located, DirEntry<'a>)>, Corrupt> {
+    let (mut before, mut slack) = (None, 0);
+    let layout = *slots.layout();
+    for slot in slots {
+        let slot = slot?;
+        let (start, rec_len) = (to_usize(slot.offset), to_usize(slot.rec_len));
+        if let Some(entry) = slot.entry.filter(&is) {
+            return Ok(Some((Located { before, slack, start, rec_len }, entry)));
+        }
+        before = Some((start, rec_len));
+        slack = rec_len - slot.entry.map_or(0, |entry| layout.rec_len(entry.name));
+    }
+    Ok(None)
+}
+
+/// Where the record of the entry `name` stands, byte by byte, and the inode of the entry. What the records before it say is not
+/// looked at.
+pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
+    slots.find_name(name)?.map(|(before, span)| locate(slots, before, span)).transpose()
+}
+
+/// The same, if it is one of the first `most` records behind the one at `at`.
+pub(crate) fn find_name_beside(
+    slots: &Slots<'_>,
+    name: &[u8],
+    at: usize,
+    most: usize,
+) -> Result<Option<(Located, u32)>, Corrupt> {
+    let found = slots.find_name_among(name, at, most + 1)?;
+    // Of the one at `at` it is not known what is before it.
+    let found = found.filter(|(before, _)| before.is_some());
+    found.map(|(before, span)| locate(slots, before, span)).transpose()
+}
+
+/// Where a record stands, and the inode of its entry.
+fn locate(slots: &Slots<'_>, before: Option<Span>, span: Span) -> Result<(Located, u32), Corrupt> {
+    let slack = before.map_or(0, |before| slots.slack_of(before));
+    let before = before.map(|before| (before.offset, before.rec_len));
+    Ok((Located { before, slack, start: span.offset, rec_len: span.rec_len }, slots.ino_of(span)?))
+}
+
+/// Where a record of a chain stands, and the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    before: Option<(usize, usize)>,
+    /// How many bytes of the one before it are not in use.
+    slack: usize,
+    start: usize,
+    rec_len: usize,
+}
+
+impl Located {
+    /// Where the record begins.
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// How many bytes it is from there to the next record.
+    pub(crate) fn rec_len(&self) -> usize {
+        self.rec_len
+    }
+
+    /// How many bytes can be had there when it has been taken out.
+    pub(crate) fn room(&self) -> usize {
+        self.slack + self.rec_len
+    }
+
+    /// Where the record begins that has its bytes when it has been taken out.
+    pub(crate) fn left(&self) -> usize {
+        self.before.map_or(self.start, |(before, _)| before)
+    }
+}
+
+/// Takes a record out of the chain that it was found in; the one before it takes over its bytes.
+pub(crate) fn remove(bytes: &mut [u8], record: Located) {
+    let Located { before, start, rec_len, .. } = record;
+    clear(bytes, record);
+    match before {
+        Some((before, len)) => set_rec_len(bytes, before, len + rec_len),
+        None => free_record(&mut bytes[start..start + rec_len]),
+    }
+}
+
+/// Gives the entry of a record another name, for which the record is long enough.
+pub(crate) fn rename(bytes: &mut [u8], record: Located, entry: &DirEntry<'_>, layout: &Layout) {
+    clear(bytes, record);
+    entry.encode(&mut bytes[record.start..record.start + record.rec_len], layout);
+}
+
+/// Clears the entry of a record, and no more: the gap behind it may be most of the block. What entries have behind their names fits into
+/// 8 bytes.
+fn clear(bytes: &mut [u8], Located { start, rec_len, .. }: Located) {
+    let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
+    bytes[start..start + len.min(rec_len)].fill(0);
+}
+
+/// Makes the entry of a record stand for another inode.
+pub(crate) fn replace(bytes: &mut [u8], record: Located, ino: u32, kind: FileType, layout: &Layout) {
+    let at = record.start;
+    bytes[at..at + REC_LEN_OFFSET].copy_from_slice(&ino.to_le_bytes());
+    if layout.filetype {
+        bytes[at + FILE_TYPE_OFFSET] = kind.to_raw();
+    }
+}
+
+/// Fills `bytes`, all of them, with these entries, each as short as can be but the last, which takes the rest.
+pub(crate) fn fill<'e>(
+    bytes: &mut [u8],
+    entries: impl IntoIterator<Item = &'e DirEntry<'e>>,
+    layout: &Layout,
+) {
+    bytes.fill(0);
+    let (mut start, mut at) = (0, 0);
+    for entry in entries {
+        let len = layout.rec_len(entry.name);
+        entry.encode(&mut bytes[at..at + len], layout);
+        (start, at) = (at, at + len);
+    }
+    let rest = bytes.len() - start;
+    if at == 0 {
+        free_record(bytes);
+    } else {
+        set_rec_len(bytes, start, rest);
+    }
+}
+
+/// Makes one free record of `record`.
+pub(crate) fn free_record(record: &mut [u8]) {
+    let len = record.len();
+    // A part of an inline directory may be shorter than any record.
+    if len >= 8 {
+        record[..8].fill(0);
+        set_rec_len(record, 0, len);
+    }
+}
+
+/// Sets how far it is from the record at `offset` to the next. 64 KiB do not fit into the field, and have a number
+/// of their own.
+pub(crate) fn set_rec_len(bytes: &mut [u8], offset: usize, rec_len: usize) {
+    let raw = u16::try_from(rec_len).unwrap_or(u16::MAX).to_le_bytes();
+    bytes[offset + REC_LEN_OFFSET..offset + REC_LEN_OFFSET + 2].copy_from_slice(&raw);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use extern4_disk::dirent::Entries;
+    use extern4_disk::{Place, Structure};
+
+    const PLACE: Place = Place::new(Structure::DirectoryBlock).ino(2);
+
+    fn layout(block_size: u32) -> Layout {
+        Layout {
+            block_size,
+            inodes: 1000,
+            filetype: true,
+            checksum: false,
+            encrypted: false,
+            casefold: false,
+        }
+    }
+
+    fn entry(ino: u32, name: &[u8]) -> DirEntry<'_> {
+        DirEntry { ino, kind: FileType::Regular, name, offset: 0, hash: None }
+    }
+
+    fn names(bytes: &[u8], layout: &Layout) -> Vec<(Vec<u8>, u32)> {
+        let all = Entries::without_tail(bytes, layout, PLACE).collect::<Result<Vec<_>, _>>().unwrap();
+        all.iter().map(|entry| (entry.name.to_vec(), entry.ino)).collect()
+    }
+
+    #[test]
+    fn records_come_and_go() {
+        for size in [1024, 4096, 65536] {
+            let layout = layout(size);
+            let mut bytes = vec![0xAA; to_usize(size)];
+            fill(&mut bytes, &[], &layout);
+            assert!(names(&bytes, &layout).is_empty());
+            let mut model = Vec::new();
+            for ino in 1.. {
+                let name = vec![b'a' + (ino % 26) as u8; 1 + ino as usize * 7 % 255];
+                let entry = entry(ino, &name);
+                let slots = Slots::without_tail(&bytes, &layout, PLACE);
+                let Some(gap) = find_gap(&slots, 0, layout.rec_len(&name)).unwrap() else { break };
+                fill_gap(&mut bytes, gap, &entry, &layout);
+                model.push((name, ino));
+                assert_eq!(names(&bytes, &layout), model);
+            }
+            for index in [1, 0, 0, 3, 2] {
+                if index >= model.len() {
+                    continue;
+                }
+                let slots = Slots::without_tail(&bytes, &layout, PLACE);
+                let (record, ino) = find_name(&slots, &model[index].0).unwrap().unwrap();
+                let (same, entry) = find(slots, |entry| entry.name == model[index].0).unwrap().unwrap();
+                assert_eq!((record, ino, entry.ino), (same, model[index].1, ino));
+                remove(&mut bytes, record);
+                model.remove(index);
+                assert_eq!(names(&bytes, &layout), model, "{size}");
+            }
+        }
+    }
+}

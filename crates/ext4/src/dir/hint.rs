@@ -1,0 +1,211 @@
+//! Where in a linear directory names have come and gone last.
+//!
+//! Names are often added one after the other, and removed in the order in which they stand, or soon after they were added. So who
+//! adds one begins to look for room where there was some last, and who removes one looks there first, instead of going through all the
+//! records from the block's beginning.
+//!
+//! It is part of what is known of the directory ([`InodeInfo`](crate::inode::InodeInfo)), as the last change of its names left it, and only
+//! who changes names again makes use of it. It is of one block; of a directory with a hash tree there is none.
+//!
+//! # Invariants
+//! 1. `added`, `removed` and all of `rooms` are offsets of records of the block.
+//! 2. No record before `rooms[n]` has as many bytes that are not in use as belong to `n` ([`NEEDS`]). So the first record with room is found,
+//!    as by a search from the beginning.
+
+use extern4_disk::Corrupt;
+use extern4_disk::dirent::Slots;
+
+use crate::dir::entries::{self, Gap, Located};
+
+/// Records beside a place that are looked at.
+const BESIDE: usize = 4;
+
+/// Bytes that records need: those of names of up to 20 bytes. For longer ones the search begins where there may be room for these.
+const NEEDS: [usize; 5] = [12, 16, 20, 24, 28];
+
+/// An offset in a block, of which it takes less room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Offset(u16);
+
+impl Offset {
+    fn new(offset: usize) -> Self {
+        // OK: records begin at multiples of 4, and a block has no more than 64 KiB.
+        Self((offset / 4) as u16)
+    }
+
+    fn get(self) -> usize {
+        usize::from(self.0) * 4
+    }
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Near {
+    /// The block of the volume; 0, which is in no directory, if nothing is known.
+    block: u64,
+    /// Which of the directory's blocks that is: one of the first, for this is copied often.
+    logical: u16,
+    /// Where the record is in whose gap the last name was put.
+    added: Offset,
+    /// Where the record is that was before the one that was removed last.
+    removed: Offset,
+    rooms: [Offset; NEEDS.len()],
+}
+
+impl Near {
+    /// The block that something is known of, in the directory and on the volume.
+    pub(crate) fn block(&self) -> Option<(u32, u64)> {
+        (self.block != 0).then_some((self.logical.into(), self.block))
+    }
+
+    /// The block of the volume that block `logical` of the directory is, if that is known.
+    pub(crate) fn physical(&self, logical: u32) -> Option<u64> {
+        (self.block != 0 && u32::from(self.logical) == logical).then_some(self.block)
+    }
+
+    /// Where in block `logical` of the directory the search for `need` bytes may begin.
+    pub(crate) fn room_from(&self, logical: u32, need: usize) -> usize {
+        match NEEDS.iter().rposition(|&least| least <= need) {
+            Some(at) if self.physical(logical).is_some() => self.rooms[at].get(),
+            _ => 0,
+        }
+    }
+
+    /// The entry `name` among the records of the block, if it stands beside what was changed last, and the inode that it stands for.
+    pub(crate) fn find(&self, slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
+        for at in [self.removed, self.added] {
+            let found = entries::find_name_beside(slots, name, at.get(), BESIDE)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes that the first gap with room for `need` bytes has been filled.
+    pub(crate) fn note_added(&mut self, logical: u32, block: u64, gap: Gap, need: usize) {
+        let at = Offset::new(gap.offset());
+        if self.block != block && !self.turn_to(logical, block, at) {
+            return;
+        }
+        self.added = at;
+        for (room, least) in self.rooms.iter_mut().zip(NEEDS) {
+            if need <= least {
+                *room = at.max(*room);
+            }
+        }
+    }
+
+    /// From now on this is of another block, of which no more is known than a record; false if it cannot be.
+    fn turn_to(&mut self, logical: u32, block: u64, at: Offset) -> bool {
+        let Ok(logical) = u16::try_from(logical) else { return false };
+        *self = Self { block, logical, added: at, removed: at, rooms: Default::default() };
+        true
+    }
+
+    /// Notes that the entry of a record has another name, which takes `need` bytes of it.
+    pub(crate) fn note_renamed(&mut self, logical: u32, block: u64, record: Located, need: usize) {
+        let at = Offset::new(record.left());
+        if self.block != block && !self.turn_to(logical, block, at) {
+            return;
+        }
+        self.removed = at;
+        let (renamed, slack) = (Offset::new(record.start()), record.rec_len() - need);
+        for (room, least) in self.rooms.iter_mut().zip(NEEDS) {
+            if slack >= least {
+                *room = renamed.min(*room);
+            }
+        }
+    }
+
+    /// Notes that a record has been taken out.
+    pub(crate) fn note_removed(&mut self, logical: u32, block: u64, record: Located) {
+        let at = Offset::new(record.left());
+        if self.block != block && !self.turn_to(logical, block, at) {
+            return;
+        }
+        self.removed = at;
+        // What was taken out begins no record any more.
+        let gone = Offset::new(record.start());
+        if self.added == gone {
+            self.added = at;
+        }
+        for (room, least) in self.rooms.iter_mut().zip(NEEDS) {
+            if *room == gone || record.room() >= least {
+                *room = at.min(*room);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use extern4_disk::dirent::{DirEntry, FileType, Layout};
+    use extern4_disk::{Place, Structure};
+
+    const LAYOUT: Layout = Layout {
+        block_size: 1024,
+        inodes: 1000,
+        filetype: true,
+        checksum: false,
+        encrypted: false,
+        casefold: false,
+    };
+
+    fn slots(bytes: &[u8]) -> Slots<'_> {
+        Slots::new(bytes, &LAYOUT, Place::new(Structure::DirectoryBlock))
+    }
+
+    /// Adds and removes names in an order that is drawn, and looks for room and names with and without what is known.
+    #[test]
+    fn what_is_found_is_what_a_search_from_the_beginning_finds() {
+        let (mut bytes, mut near, mut names) = (vec![0; 1024], Near::default(), Vec::new());
+        let (mut beside, mut renamed) = (0, 0);
+        entries::free_record(&mut bytes);
+        let mut random = 7_u64;
+        for step in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let drawn = (random >> 40) as usize;
+            let name = format!("{step:0$}", 1 + drawn % 20);
+            let need = LAYOUT.rec_len(name.as_bytes());
+            let gap = entries::find_gap(&slots(&bytes), 0, need).unwrap();
+            let near_gap = entries::find_gap(&slots(&bytes), near.room_from(3, need), need);
+            assert_eq!(near_gap.unwrap(), gap, "step {step}");
+            if let Some(gap) = gap.filter(|_| !drawn.is_multiple_of(3)) {
+                let entry = DirEntry {
+                    ino: 11,
+                    kind: FileType::Regular,
+                    name: name.as_bytes(),
+                    offset: 0,
+                    hash: None,
+                };
+                entries::fill_gap(&mut bytes, gap, &entry, &LAYOUT);
+                near.note_added(3, 77, gap, need);
+                names.push(name);
+            } else if !names.is_empty() {
+                let place = drawn % 5 % names.len();
+                let name = names.remove(place);
+                let (record, ino) = entries::find_name(&slots(&bytes), name.as_bytes()).unwrap().unwrap();
+                let found = near.find(&slots(&bytes), name.as_bytes()).unwrap();
+                assert!(found.is_none_or(|found| found == (record, ino)));
+                beside += usize::from(found.is_some());
+                let other = format!("{step:0$}r", 1 + drawn % 17);
+                let need = LAYOUT.rec_len(other.as_bytes());
+                if drawn.is_multiple_of(2) && need <= record.rec_len() {
+                    let name = other.as_bytes();
+                    let entry = DirEntry { ino: 12, kind: FileType::Regular, name, offset: 0, hash: None };
+                    entries::rename(&mut bytes, record, &entry, &LAYOUT);
+                    near.note_renamed(3, 77, record, need);
+                    names.insert(place, other);
+                    renamed += 1;
+                    continue;
+                }
+                entries::remove(&mut bytes, record);
+                near.note_removed(3, 77, record);
+            }
+        }
+        assert!(beside > 1000 && renamed > 1000, "{beside} {renamed}");
+        assert_eq!((near.block(), near.physical(3), near.physical(4)), (Some((3, 77)), Some(77), None));
+    }
+}

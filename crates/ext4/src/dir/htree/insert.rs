@@ -1,0 +1,399 @@
+//! Changing a directory's hash tree: making one, adding to it, splitting what is full.
+//!
+//! A name goes into the leaf that its hash leads to. A leaf that is full is packed if that makes room, and else
+//! split: the upper half of its names by hash, counted in bytes, goes to a new block at the end of the directory,
+//! which then needs an entry in the node above. A node that is full is split in the middle, which takes an entry in
+//! the node above it; when all are full up to the root, the root's entries move to a node of their own below it.
+//! Whether there is a level left for that is known before anything is changed. Nothing is ever merged: an empty
+//! leaf waits for names.
+//!
+//! Names that share a hash stay in one leaf if they can. Where a leaf has to be split between two of them, the
+//! entry of the upper one says that it continues the lower.
+
+use extern4_block::{Buffer, Unsealed};
+use extern4_disk::dirent::{self, DirEntry, FileType};
+use extern4_disk::htree::{self, Expect, HashVersion, Node, NodeEntries, Root};
+use extern4_disk::inode::InodeFlags;
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::Errno;
+
+use crate::dir::entries;
+use crate::dir::hint::Near;
+use crate::dir::htree::read::{NameHash, Tree, expect};
+use crate::dir::insert::{MOST_NEW_BLOCKS, encode_dots, names_len, names_place};
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+use crate::volume::buffer::Verified;
+use crate::volume::group::to_usize;
+use crate::volume::handle::Change;
+
+/// The superblock's flags that say whether hashes take bytes as signed or unsigned.
+const SIGNED_HASH: u32 = 1;
+const UNSIGNED_HASH: u32 = 2;
+
+/// Names with their hashes.
+type Names<'b> = Vec<(u32, DirEntry<'b>)>;
+
+/// The way from the root of a tree to the leaf where a name belongs.
+pub(crate) struct Way {
+    version: HashVersion,
+    hash: NameHash,
+    /// The nodes, the root first, and which entry of each the way takes.
+    nodes: Vec<(Buffer, usize)>,
+    leaf: u32,
+    /// The lowest and the highest hash that belong into the leaf.
+    range: (u32, u32),
+}
+
+/// A node on a way, apart from its block's bytes.
+struct Step {
+    block: Buffer,
+    node: NodeEntries,
+    at: usize,
+}
+
+impl Step {
+    fn is_full(&self) -> bool {
+        self.node.entries.len() >= usize::from(self.node.limit)
+    }
+}
+
+impl Way {
+    /// Whether the root of the tree of `dir` can take one more entry, so that there is room for any name.
+    pub(crate) fn root_has_room(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
+        let tree = Tree::open(fs, dir)?;
+        let root = tree.root()?;
+        Ok(root.levels < most_levels(&expect(fs, dir)) || root.node.len() < usize::from(root.node.limit()))
+    }
+
+    /// Whether the tree of `dir` has room for so many names, whatever they are; false is no answer.
+    pub(crate) fn tree_has_room_for(fs: &Ext4, dir: &InodeInfo, names: u64) -> Result<bool> {
+        let tree = Tree::open(fs, dir)?;
+        let (root, expect) = (tree.root()?, expect(fs, dir));
+        if root.levels < most_levels(&expect) {
+            return Ok(true);
+        }
+        // The root takes an entry when a node below it is split, because it is full. Each may be full now; afterwards, as many
+        // leaves have to be split before it is full again as half a node has room for, and a name splits one at most.
+        let half = NodeEntries::node_limit(to_usize(fs.superblock().block_size()), expect.checksum) / 2;
+        let splits = root.node.len() as u64 + names / half as u64 + 1;
+        Ok(root.node.len() as u64 + splits <= u64::from(root.node.limit()))
+    }
+
+    /// The way to the leaf of `name`.
+    pub(crate) fn to(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Self> {
+        let tree = Tree::open(fs, dir)?;
+        let version = tree.root()?.hash_version;
+        if matches!(tree.hash, NameHash::Stored) {
+            let kind = CorruptKind::Field { field: "hash_version", value: version.to_raw().into() };
+            return Err(Place::new(Structure::HtreeNode).ino(dir.ino()).corrupt(kind).into());
+        }
+        let hash = tree.hash;
+        let cursor = tree.seek(hash.of_entry(&nameless(name)).major)?;
+        let (leaf, range) = (cursor.leaf(), cursor.range()?);
+        Ok(Self { version, hash, nodes: cursor.into_nodes(), leaf, range })
+    }
+
+    /// Whether the tree has room for the name that this is the way to.
+    pub(crate) fn has_room_for(&self, fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
+        if self.has_room_for_leaf(fs, dir)? {
+            return Ok(true);
+        }
+        let leaf = fs.dir_block(dir, self.leaf)?;
+        let layout = fs.dir_layout(dir);
+        let used = self.names(fs, dir, &leaf)?.iter().map(|(_, it)| layout.rec_len(it.name)).sum::<usize>();
+        Ok(used + layout.rec_len(name) <= names_len(leaf.len(), &layout))
+    }
+
+    /// Whether an entry for one more leaf has a place.
+    fn has_room_for_leaf(&self, fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
+        let expect = expect(fs, dir);
+        if self.nodes.len() <= usize::from(most_levels(&expect)) {
+            return Ok(true);
+        }
+        Ok(self.steps(&expect, dir)?.iter().any(|step| !step.is_full()))
+    }
+
+    /// The block of the directory that it leads to.
+    pub(crate) fn leaf(&self) -> u32 {
+        self.leaf
+    }
+
+    /// How many blocks the directory grows by at most if the leaf is split.
+    pub(crate) fn blocks_for_leaf(&self, fs: &Ext4, dir: &InodeInfo) -> Result<u32> {
+        let steps = self.steps(&expect(fs, dir), dir)?;
+        Ok(if steps.last().is_some_and(|step| !step.is_full()) { 1 } else { MOST_NEW_BLOCKS })
+    }
+
+    /// The names in the leaf, with hashes that belong there.
+    ///
+    /// One in the wrong leaf takes the nearest hash that may be there: only a search of all blocks finds it, and
+    /// still will.
+    fn names<'b>(&self, fs: &Ext4, dir: &InodeInfo, leaf: &'b Buffer) -> Result<Names<'b>> {
+        let (low, high) = self.range;
+        fs.dir_entries(dir, leaf)
+            .map(|entry| {
+                let entry = entry?;
+                Ok((self.hash.of_entry(&entry).major.clamp(low, high), entry))
+            })
+            .collect()
+    }
+
+    fn steps(&self, expect: &Expect, dir: &InodeInfo) -> Result<Vec<Step>> {
+        let steps = self.nodes.iter().enumerate().map(|(depth, (block, at))| {
+            let place = node_place(dir, block);
+            let node = match depth {
+                0 => Root::decode(block, expect, place)?.node,
+                _ => Node::decode(block, expect, place)?,
+            };
+            Ok(Step { node: node.to_owned(), block: block.clone(), at: *at })
+        });
+        steps.collect()
+    }
+}
+
+impl Change<'_> {
+    /// Adds an entry to a directory that has a tree.
+    pub(crate) fn add_to_tree(&self, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
+        let way = Way::to(self.fs, dir, entry.name)?;
+        if self.put_name(dir, way.leaf, entry)? {
+            return Ok(());
+        }
+        let mut leaf = self.fs.dir_block(dir, way.leaf)?;
+        let old = leaf.clone();
+        let mut names = way.names(self.fs, dir, &old)?;
+        names.push((way.hash.of_entry(entry).major, *entry));
+        let Some((at, hash)) = self.halve(dir, &mut names) else {
+            self.fill_leaf(dir, &mut leaf, &names);
+            return Ok(());
+        };
+        if !way.has_room_for_leaf(self.fs, dir)? {
+            return Err(Errno::ENOSPC.into());
+        }
+        let steps = way.steps(&expect(self.fs, dir), dir)?;
+        let (lower, upper) = names.split_at(at);
+        let (logical, mut new) = self.append_dir_block(dir)?;
+        self.fill_leaf(dir, &mut new, upper);
+        self.fill_leaf(dir, &mut leaf, lower);
+        self.insert_leaf(dir, way.version, steps, (hash, logical))
+    }
+
+    /// Makes a tree of a directory whose only block has no room for `entry`.
+    pub(crate) fn make_tree(
+        &self,
+        dir: &mut InodeInfo,
+        version: HashVersion,
+        entry: &DirEntry<'_>,
+    ) -> Result<()> {
+        let mut root = self.fs.dir_block(dir, 0)?;
+        let old = root.clone();
+        let hash = NameHash::new(self.fs, dir, version);
+        let layout = self.fs.dir_layout(dir);
+        let (_, parent) = dirent::dot_and_dotdot(&old, &layout, names_place(dir, &old))?;
+        let hashed = |entry: DirEntry<'_>| hash.of_entry(&entry).major;
+        let entries = self.fs.dir_entries(dir, &old).skip(2).chain([Ok(*entry)]);
+        let mut names = entries.map(|it| it.map(|it| (hashed(it), it))).collect::<Result<Names<'_>, _>>()?;
+        let half = self.halve(dir, &mut names);
+        let (lower, upper) = names.split_at(half.map_or(names.len(), |(at, _)| at));
+        let (first, mut leaf) = self.append_dir_block(dir)?;
+        self.fill_leaf(dir, &mut leaf, lower);
+        let mut entries = vec![(0, first)];
+        if let Some((_, hash)) = half {
+            let (second, mut leaf) = self.append_dir_block(dir)?;
+            self.fill_leaf(dir, &mut leaf, upper);
+            entries.push((hash, second));
+        }
+        let limit = NodeEntries::root_limit(root.len(), layout.checksum);
+        let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
+        self.edit(&mut root, |bytes| {
+            bytes.fill(0);
+            encode_dots(bytes, dir.ino(), parent, &layout);
+        });
+        let flags = dir.fields().flags() | InodeFlags::INDEX;
+        dir.fields_mut().set_flags(flags);
+        // Of its only block, which holds no names any more.
+        dir.near = Near::default();
+        self.store_index_root(dir, &mut root, version, 0, &node)?;
+        self.say_how_hashed()
+    }
+
+    /// Sorts names by hash, and says from which on they go to a second leaf, and the hash of its entry; `None` if
+    /// all fit into one.
+    fn halve(&self, dir: &InodeInfo, names: &mut Names<'_>) -> Option<(usize, u32)> {
+        let layout = self.fs.dir_layout(dir);
+        names.sort_by_key(|(hash, _)| *hash);
+        let sizes: Vec<_> = names.iter().map(|(hash, it)| (*hash, layout.rec_len(it.name))).collect();
+        let at = split_at(&sizes, names_len(to_usize(layout.block_size), &layout))?;
+        let (last, first) = (names[at - 1].0, names[at].0);
+        Some((at, if last == first { first | 1 } else { first }))
+    }
+
+    fn fill_leaf(&self, dir: &InodeInfo, leaf: &mut Buffer, names: &[(u32, DirEntry<'_>)]) {
+        self.edit_names(dir, leaf, |bytes, layout| {
+            entries::fill(bytes, names.iter().map(|(_, entry)| entry), layout);
+        });
+    }
+
+    /// Enters a new leaf behind the one that `steps` lead to.
+    fn insert_leaf(
+        &self,
+        dir: &mut InodeInfo,
+        version: HashVersion,
+        mut steps: Vec<Step>,
+        mut entry: (u32, u32),
+    ) -> Result<()> {
+        if steps.iter().all(Step::is_full) {
+            self.grow(dir, version, &mut steps)?;
+        }
+        // OK: at most 2, here and where it grows.
+        let levels = (steps.len() - 1) as u8;
+        for (depth, mut step) in steps.into_iter().enumerate().rev() {
+            step.node.entries.insert(step.at + 1, entry);
+            let half = step.node.entries.len() / 2;
+            let is_over = step.node.entries.len() > usize::from(step.node.limit);
+            let upper = is_over.then(|| step.node.entries.split_off(half));
+            match depth {
+                0 => self.store_index_root(dir, &mut step.block, version, levels, &step.node)?,
+                _ => self.store_node(dir, &mut step.block, &step.node)?,
+            }
+            let Some(upper) = upper else { return Ok(()) };
+            let hash = upper[0].0;
+            let (logical, _) = self.append_node(dir, upper)?;
+            entry = (hash, logical);
+        }
+        // Not reached: the root had room, or has been given some.
+        Err(Errno::ENOSPC.into())
+    }
+
+    /// Moves the entries of the root to a new node below it.
+    fn grow(&self, dir: &mut InodeInfo, version: HashVersion, steps: &mut Vec<Step>) -> Result<()> {
+        let levels = steps.len();
+        let root = &mut steps[0];
+        let entries = std::mem::take(&mut root.node.entries);
+        let (logical, below) = self.append_node(dir, entries)?;
+        let at = std::mem::take(&mut root.at);
+        root.node.entries = vec![(0, logical)];
+        self.store_index_root(dir, &mut root.block, version, levels as u8, &root.node)?;
+        steps.insert(1, Step { at, ..below });
+        Ok(())
+    }
+
+    /// A new node, and its number in the directory.
+    fn append_node(&self, dir: &mut InodeInfo, entries: Vec<(u32, u32)>) -> Result<(u32, Step)> {
+        let (logical, mut block) = self.append_dir_block(dir)?;
+        let checksum = self.fs.superblock().features().metadata_csum();
+        let limit = NodeEntries::node_limit(block.len(), checksum);
+        let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
+        self.edit(&mut block, entries::free_record);
+        self.store_node(dir, &mut block, &node)?;
+        Ok((logical, Step { block, node, at: 0 }))
+    }
+
+    fn store_node(&self, dir: &InodeInfo, block: &mut Buffer, node: &NodeEntries) -> Result<()> {
+        self.edit_node(dir, block, false, |bytes| node.encode(bytes))
+    }
+
+    fn store_index_root(
+        &self,
+        dir: &InodeInfo,
+        block: &mut Buffer,
+        version: HashVersion,
+        levels: u8,
+        node: &NodeEntries,
+    ) -> Result<()> {
+        self.edit_node(dir, block, true, |bytes| Root::encode(version, levels, node, bytes))
+    }
+
+    /// Changes a root or another node and stores its checksum.
+    fn edit_node(
+        &self,
+        dir: &InodeInfo,
+        block: &mut Buffer,
+        is_root: bool,
+        edit: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        let place = node_place(dir, block);
+        self.edit_unsealed(block, |bytes, unsealed| {
+            edit(bytes);
+            // It may have been a block of names.
+            *unsealed = Unsealed::default();
+            dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, is_root, seed, place))
+        })?;
+        self.fs.note_verified(block, Verified::HtreeNode);
+        Ok(())
+    }
+
+    /// Sees to it that the superblock says which kind of hashes there are, now that there are some.
+    fn say_how_hashed(&self) -> Result<()> {
+        if self.current_superblock().raw().s_flags.get() & (SIGNED_HASH | UNSIGNED_HASH) != 0 {
+            return Ok(());
+        }
+        self.edit_superblock(|raw| raw.s_flags.set(raw.s_flags.get() | SIGNED_HASH))
+    }
+}
+
+/// The version that the root of a new tree says, if the superblock's default is one that can be computed. Roots
+/// never say whether bytes are signed.
+pub(crate) fn version_of_new_trees(fs: &Ext4) -> Option<HashVersion> {
+    match HashVersion::from_raw(fs.superblock().default_hash_version())? {
+        HashVersion::Legacy | HashVersion::LegacyUnsigned => Some(HashVersion::Legacy),
+        HashVersion::HalfMd4 | HashVersion::HalfMd4Unsigned => Some(HashVersion::HalfMd4),
+        HashVersion::Tea | HashVersion::TeaUnsigned => Some(HashVersion::Tea),
+        HashVersion::SipHash => None,
+    }
+}
+
+fn most_levels(expect: &Expect) -> u8 {
+    if expect.large_dir { 2 } else { 1 }
+}
+
+/// An entry for nothing but its name.
+fn nameless(name: &[u8]) -> DirEntry<'_> {
+    DirEntry { ino: 0, kind: FileType::Unknown, name, offset: 0, hash: None }
+}
+
+fn node_place(dir: &InodeInfo, block: &Buffer) -> Place {
+    Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
+}
+
+/// From which of these names, sorted and given as hash and size, to split them in two leaves of `room` bytes: where
+/// the halves are most alike, but not between two of one hash if there is another way. `None` if all fit into one.
+fn split_at(names: &[(u32, usize)], room: usize) -> Option<usize> {
+    let total: usize = names.iter().map(|(_, size)| size).sum();
+    if total <= room {
+        return None;
+    }
+    let mut lower = 0;
+    let mut best = None;
+    for at in 1..names.len() {
+        lower += names[at - 1].1;
+        let upper = total - lower;
+        if lower > room || upper > room {
+            continue;
+        }
+        let rank = (names[at - 1].0 == names[at].0, lower.abs_diff(upper));
+        if best.is_none_or(|(best, _)| rank < best) {
+            best = Some((rank, at));
+        }
+    }
+    // There is a way: names are at most a quarter of a block, so half of those that a block almost holds fit into
+    // one.
+    best.map(|(_, at)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_split_in_the_middle_but_between_hashes() {
+        assert_eq!(split_at(&[(2, 100), (4, 100)], 200), None);
+        assert_eq!(split_at(&[(2, 100), (4, 100), (6, 100)], 250), Some(1));
+        assert_eq!(split_at(&[(2, 16), (4, 100), (6, 100)], 200), Some(2));
+        assert_eq!(split_at(&[(2, 100), (4, 100), (4, 100), (4, 100)], 300), Some(1));
+        assert_eq!(split_at(&[(4, 100), (4, 100), (4, 100), (4, 100)], 300), Some(2));
+        // The only other place leaves too many on one side.
+        assert_eq!(split_at(&[(2, 16), (4, 100), (4, 100), (4, 100)], 250), Some(2));
+    }
+}

@@ -1,0 +1,271 @@
+//! Walking a directory's hash tree: to the leaf of a hash, and on to the next.
+//!
+//! The tree has a root, up to two levels of interior nodes, and leaves, all of them blocks of the directory. A
+//! [`Cursor`] stands on a leaf and remembers the way to it. Levels are counted from the root's word for it, so a walk
+//! ends; an index that sends it to one leaf over and over is caught by those who walk far, who count the leaves.
+
+use std::collections::HashSet;
+
+use extern4_block::Buffer;
+use extern4_disk::dirent::DirEntry;
+use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, Node, Root, verify_checksum};
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::dir::casefold;
+use crate::error::Result;
+use crate::expert::HtreeEntry;
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+use crate::volume::buffer::Verified;
+
+/// How the names of one directory are hashed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NameHash {
+    /// By a function of the name, or of its folded form.
+    Function {
+        /// The function.
+        hasher: Hasher,
+        /// Names are folded first.
+        casefold: bool,
+    },
+    /// The entry holds it, for the function takes the directory's key.
+    Stored,
+}
+
+impl NameHash {
+    /// How `dir` hashes its names if its root says `version`.
+    pub(crate) fn new(fs: &Ext4, dir: &InodeInfo, version: HashVersion) -> Self {
+        let version = if fs.superblock().unsigned_hash() { version.unsigned() } else { version };
+        match Hasher::new(version, fs.superblock().hash_seed()) {
+            // The names of an encrypted directory are hashed as they stand on the disk.
+            Some(hasher) => Self::Function { hasher, casefold: dir.is_casefolded() && !dir.is_encrypted() },
+            None => Self::Stored,
+        }
+    }
+
+    /// The hash of an entry's name.
+    pub(crate) fn of_entry(&self, entry: &DirEntry<'_>) -> Hash {
+        match self {
+            Self::Function { hasher, casefold: true } if !entry.name.is_ascii() || has_upper(entry.name) => {
+                casefold::fold(entry.name)
+                    .map_or_else(|| hasher.hash(entry.name), |folded| hasher.hash(&folded))
+            }
+            Self::Function { hasher, .. } => hasher.hash(entry.name),
+            Self::Stored => {
+                entry.hash.map_or(Hash::new(0, 0), |stored| Hash::new(stored.major, stored.minor))
+            }
+        }
+    }
+}
+
+fn has_upper(name: &[u8]) -> bool {
+    name.iter().any(u8::is_ascii_uppercase)
+}
+
+/// The hash tree of a directory, its root read and checked.
+pub(crate) struct Tree<'a> {
+    fs: &'a Ext4,
+    dir: &'a InodeInfo,
+    expect: Expect,
+    root: Buffer,
+    levels: u8,
+    /// How its names are hashed.
+    pub(crate) hash: NameHash,
+}
+
+/// One node on the way to a leaf, and which of its entries the way takes.
+struct Frame {
+    block: Buffer,
+    at: usize,
+}
+
+impl<'a> Tree<'a> {
+    /// Reads the root of the tree of `dir`, which must be an indexed directory.
+    pub(crate) fn open(fs: &'a Ext4, dir: &'a InodeInfo) -> Result<Self> {
+        let root = node_block(fs, dir, 0)?;
+        let expect = expect(fs, dir);
+        let facts = Root::peek(&root, &expect, place(dir, &root))?;
+        let (levels, hash) = (facts.levels, NameHash::new(fs, dir, facts.hash_version));
+        Ok(Self { fs, dir, expect, levels, root, hash })
+    }
+
+    /// What the root says.
+    pub(crate) fn root(&self) -> Result<Root<'_>> {
+        Ok(Root::peek(&self.root, &self.expect, place(self.dir, &self.root))?)
+    }
+
+    /// The leaf in which names with hash `major` start.
+    pub(crate) fn seek(&self, major: u32) -> Result<Cursor<'_>> {
+        let mut cursor = Cursor { tree: self, frames: Vec::with_capacity(3), leaf: 0 };
+        cursor.descend(self.root.clone(), |node| node.find(major))?;
+        Ok(cursor)
+    }
+
+    /// A node that [`node_block`] has checked.
+    fn node<'b>(&self, depth: usize, block: &'b Buffer) -> Result<Node<'b>> {
+        let place = place(self.dir, block);
+        Ok(match depth {
+            0 => Root::peek(block, &self.expect, place)?.node,
+            _ => Node::peek(block, &self.expect, place)?,
+        })
+    }
+
+    /// The block below entry `at` of a node. It is looked at again, since the node may have been checked for who knew of more
+    /// blocks than the directory has for us.
+    fn child(&self, node: &Node<'_>, at: usize) -> Result<u32> {
+        let block = node.block(at);
+        if block == 0 || block >= self.expect.blocks {
+            let kind = CorruptKind::Field { field: "dx_entry.block", value: block.into() };
+            return Err(Place::new(Structure::HtreeNode).ino(self.dir.ino()).corrupt(kind).into());
+        }
+        Ok(block)
+    }
+
+    /// Checks every node of the tree, though no leaf.
+    ///
+    /// # Errors
+    /// A node that is corrupt, or a block that the tree names twice.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.visit(&mut |_| {})
+    }
+
+    /// Calls `each` with the entries of every node, each node's before those of the nodes it names.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn visit(&self, each: &mut dyn FnMut(HtreeEntry)) -> Result<()> {
+        self.visit_below(0, &self.root, &mut HashSet::new(), each)
+    }
+
+    fn visit_below(
+        &self,
+        depth: usize,
+        block: &Buffer,
+        seen: &mut HashSet<u32>,
+        each: &mut dyn FnMut(HtreeEntry),
+    ) -> Result<()> {
+        let leaf = depth == usize::from(self.levels);
+        let node = self.node(depth, block)?;
+        for (hash, block) in node.iter() {
+            if !seen.insert(block) {
+                return Err(loop_in(self.dir));
+            }
+            each(HtreeEntry { depth, hash, block, leaf });
+        }
+        if !leaf {
+            for (_, block) in node.iter() {
+                self.visit_below(depth + 1, &node_block(self.fs, self.dir, block)?, seen, each)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A leaf of a tree and the way to it.
+pub(crate) struct Cursor<'a> {
+    tree: &'a Tree<'a>,
+    frames: Vec<Frame>,
+    leaf: u32,
+}
+
+impl Cursor<'_> {
+    /// The logical block of the leaf.
+    pub(crate) fn leaf(&self) -> u32 {
+        self.leaf
+    }
+
+    /// The nodes on the way, the root first, and which entry of each the way takes.
+    pub(crate) fn into_nodes(self) -> Vec<(Buffer, usize)> {
+        self.frames.into_iter().map(|frame| (frame.block, frame.at)).collect()
+    }
+
+    /// The lowest and the highest hash that names in the leaf may have, as the nodes above it say.
+    pub(crate) fn range(&self) -> Result<(u32, u32)> {
+        let (mut low, mut high) = (0, Hash::EOF_MAJOR - 2);
+        for (depth, frame) in self.frames.iter().enumerate() {
+            let node = self.tree.node(depth, &frame.block)?;
+            low = low.max(node.hash(frame.at) & !1);
+            if frame.at + 1 < node.len() {
+                // A next leaf that continues this one's last hash shares it; any other starts above.
+                let next = node.hash(frame.at + 1);
+                high = high.min(if next & 1 == 1 { next - 1 } else { next.saturating_sub(2) });
+            }
+        }
+        Ok((low, high.max(low)))
+    }
+
+    /// Goes on to the next leaf; returns the lowest hash in it with the bit that marks a continuation, or `None` at
+    /// the end of the tree.
+    pub(crate) fn advance(&mut self) -> Result<Option<u32>> {
+        while let Some(mut frame) = self.frames.pop() {
+            let node = self.tree.node(self.frames.len(), &frame.block)?;
+            let at = frame.at + 1;
+            if at < node.len() {
+                let (hash, child) = (node.hash(at), self.tree.child(&node, at)?);
+                frame.at = at;
+                self.frames.push(frame);
+                self.down(child, |_| 0)?;
+                return Ok(Some(hash));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes from `block` on, in each node, the entry that `choose` picks.
+    fn descend(&mut self, block: Buffer, choose: impl Fn(&Node<'_>) -> usize) -> Result<()> {
+        let node = self.tree.node(self.frames.len(), &block)?;
+        let at = choose(&node);
+        let child = self.tree.child(&node, at)?;
+        self.frames.push(Frame { block, at });
+        self.down(child, choose)
+    }
+
+    /// Goes to logical block `child`: a leaf if the frames are as many as the tree has levels, else a node.
+    fn down(&mut self, child: u32, choose: impl Fn(&Node<'_>) -> usize) -> Result<()> {
+        let mut child = child;
+        while self.frames.len() <= usize::from(self.tree.levels) {
+            let block = node_block(self.tree.fs, self.tree.dir, child)?;
+            let node = self.tree.node(self.frames.len(), &block)?;
+            let at = choose(&node);
+            child = self.tree.child(&node, at)?;
+            self.frames.push(Frame { block, at });
+        }
+        self.leaf = child;
+        Ok(())
+    }
+}
+
+/// The block of the root (logical block 0) or of an interior node, its checksum and its entries verified.
+pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
+    let physical = fs.dir_physical(dir, logical)?;
+    let place = Place::new(Structure::HtreeNode).ino(dir.ino()).block(physical);
+    fs.verified(physical, Verified::HtreeNode, |bytes| {
+        dir.seed().map_or(Ok(()), |seed| verify_checksum(bytes, logical == 0, seed, place))?;
+        match logical {
+            0 => Root::decode(bytes, &expect(fs, dir), place).map(drop),
+            _ => Node::decode(bytes, &expect(fs, dir), place).map(drop),
+        }
+    })
+}
+
+pub(crate) fn expect(fs: &Ext4, dir: &InodeInfo) -> Expect {
+    use extern4_disk::feature::Incompat;
+    let features = fs.superblock().features();
+    Expect {
+        blocks: dir.len_blocks(fs).unwrap_or(0),
+        checksum: features.metadata_csum(),
+        large_dir: features.incompat.contains(Incompat::LARGEDIR),
+    }
+}
+
+fn place(dir: &InodeInfo, block: &Buffer) -> Place {
+    Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
+}
+
+/// The error that an index leads to the same block again.
+pub(crate) fn loop_in(dir: &InodeInfo) -> crate::Error {
+    Place::new(Structure::HtreeNode)
+        .ino(dir.ino())
+        .corrupt(CorruptKind::Loop { what: "the hash tree" })
+        .into()
+}

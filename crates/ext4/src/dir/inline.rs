@@ -1,0 +1,173 @@
+//! Changing directories that live inside their inode.
+//!
+//! Their names are two chains of records: one in `i_block` behind the number of the parent, and one in the
+//! attribute `system.data`, which grows by what a name needs while the inode has room. Then the names move to a
+//! block, and never back.
+
+use extern4_disk::dirent::{DirEntry, Entries, FileType, Layout, Slots};
+use extern4_disk::inline::HEAD_SIZE;
+use extern4_disk::{Place, Structure};
+use extern4_vfs::Errno;
+
+use crate::dir::entries::{self, Located};
+use crate::dir::insert::{DOT_LEN, encode_dots};
+use crate::dir::namei::Wanted;
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+use crate::volume::handle::Change;
+
+/// Where the first chain starts, behind the number of the parent.
+const FIRST_CHAIN: usize = 4;
+
+/// The contents of a directory: `i_block` and the attribute, one behind the other.
+struct Contents {
+    bytes: Vec<u8>,
+    layout: Layout,
+    place: Place,
+}
+
+/// A record in one of the chains.
+struct Found {
+    /// Where in the contents its chain starts and ends.
+    chain: (usize, usize),
+    record: Located,
+    ino: u32,
+}
+
+impl Contents {
+    fn chains(&self) -> [(usize, usize); 2] {
+        [(FIRST_CHAIN, HEAD_SIZE), (HEAD_SIZE, self.bytes.len())]
+    }
+
+    fn slots(&self, (start, end): (usize, usize)) -> Slots<'_> {
+        Slots::without_tail(&self.bytes[start..end], &self.layout, self.place)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = ((usize, usize), <Entries<'_> as Iterator>::Item)> {
+        self.chains().into_iter().flat_map(move |chain| {
+            let bytes = &self.bytes[chain.0..chain.1];
+            Entries::without_tail(bytes, &self.layout, self.place).map(move |entry| (chain, entry))
+        })
+    }
+
+    fn find(&self, wanted: &Wanted<'_>) -> Result<Found> {
+        for chain in self.chains() {
+            let found = entries::find(self.slots(chain), |entry| wanted.matches(entry.name))?;
+            if let Some((record, entry)) = found {
+                return Ok(Found { chain, record, ino: entry.ino });
+            }
+        }
+        Err(Errno::ENOENT.into())
+    }
+
+    /// Puts an entry where there is room, behind all others if need be.
+    fn add(&mut self, entry: &DirEntry<'_>) -> Result<()> {
+        let need = self.layout.rec_len(entry.name);
+        for chain in self.chains() {
+            if let Some(gap) = entries::find_gap(&self.slots(chain), 0, need)? {
+                entries::fill_gap(&mut self.bytes[chain.0..chain.1], gap, entry, &self.layout);
+                return Ok(());
+            }
+        }
+        let end = self.bytes.len();
+        self.bytes.resize(end + need, 0);
+        entry.encode(&mut self.bytes[end..], &self.layout);
+        Ok(())
+    }
+}
+
+impl Ext4 {
+    /// Whether one more name has room beside those that are in the inode.
+    pub(crate) fn has_inline_room(&self, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
+        let mut contents = self.inline_contents(dir)?;
+        contents.add(&DirEntry { ino: dir.ino(), kind: FileType::Unknown, name, offset: 0, hash: None })?;
+        Ok(self.inline_room(dir)?.is_some_and(|room| contents.bytes.len() <= room))
+    }
+
+    fn inline_contents(&self, dir: &InodeInfo) -> Result<Contents> {
+        self.with_inline_dir(dir, |inline, layout, place| {
+            let (head, tail) = inline.parts();
+            let bytes = [&inline.parent.to_le_bytes(), head, tail].concat();
+            Ok(Contents { bytes, layout: *layout, place })
+        })
+    }
+}
+
+impl Change<'_> {
+    /// Makes a new directory one that lives inside its inode, if that has room.
+    pub(crate) fn new_inline_directory(&self, dir: &mut InodeInfo, parent: u32) -> Result<bool> {
+        let mut bytes = [0; HEAD_SIZE];
+        bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
+        entries::free_record(&mut bytes[FIRST_CHAIN..]);
+        self.set_inline_data(dir, &bytes)
+    }
+
+    /// Adds an entry; false, and nothing is changed, if the inode has no room for it.
+    pub(crate) fn add_inline(&self, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<bool> {
+        let mut contents = self.fs.inline_contents(dir)?;
+        contents.add(entry)?;
+        self.set_inline_data(dir, &contents.bytes)
+    }
+
+    /// Moves the names of a directory to a block.
+    pub(crate) fn leave_inode(&self, dir: &mut InodeInfo) -> Result<()> {
+        let contents = self.fs.inline_contents(dir)?;
+        let entries = contents.entries().map(|(_, entry)| entry).collect::<Result<Vec<_>, _>>()?;
+        let parent = self.fs.with_inline_dir(dir, |inline, _, _| Ok(inline.parent))?;
+        dir.fields_mut().set_size(0);
+        self.clear_inline_data(dir)?;
+        let (_, mut block) = self.append_dir_block(dir)?;
+        self.edit_names(dir, &mut block, |bytes, layout| {
+            encode_dots(bytes, dir.ino(), parent, layout);
+            if !entries.is_empty() {
+                entries::set_rec_len(bytes, DOT_LEN, DOT_LEN);
+                entries::fill(&mut bytes[2 * DOT_LEN..], &entries, layout);
+            }
+        });
+        Ok(())
+    }
+
+    /// Removes a name, and tells what it stood for.
+    pub(crate) fn remove_inline(&self, dir: &mut InodeInfo, wanted: &Wanted<'_>) -> Result<u32> {
+        let mut contents = self.fs.inline_contents(dir)?;
+        let Found { chain, record, ino } = contents.find(wanted)?;
+        entries::remove(&mut contents.bytes[chain.0..chain.1], record);
+        self.store_contents(dir, &contents)?;
+        Ok(ino)
+    }
+
+    /// Makes a name stand for another inode.
+    pub(crate) fn replace_inline(
+        &self,
+        dir: &mut InodeInfo,
+        wanted: &Wanted<'_>,
+        ino: u32,
+        kind: FileType,
+    ) -> Result<()> {
+        let mut contents = self.fs.inline_contents(dir)?;
+        let Found { chain, record, .. } = contents.find(wanted)?;
+        let layout = contents.layout;
+        entries::replace(&mut contents.bytes[chain.0..chain.1], record, ino, kind, &layout);
+        self.store_contents(dir, &contents)
+    }
+
+    /// Makes `..` stand for another directory.
+    pub(crate) fn set_inline_parent(&self, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+        let mut contents = self.fs.inline_contents(dir)?;
+        contents.bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
+        self.store_contents(dir, &contents)
+    }
+
+    /// Stores contents that are no longer than before.
+    fn store_contents(&self, dir: &mut InodeInfo, contents: &Contents) -> Result<()> {
+        match self.set_inline_data(dir, &contents.bytes)? {
+            true => Ok(()),
+            false => {
+                let what = "the inode's attributes leave no room for the names that it has";
+                let place = Place::new(Structure::InlineData).ino(dir.ino());
+                Err(place.corrupt(extern4_disk::CorruptKind::Mismatch { what }).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,553 @@
+//! Directories: their blocks, and listing them.
+//!
+//! A listing may stop at any entry and go on later, in another call, with nothing to remember but a cookie. Where the
+//! volume has `dir_index`, names are listed in the order of their hashes, whether the directory has a tree yet or not,
+//! so that a cookie stays good when the directory grows one or its leaves split. Elsewhere they are listed as they
+//! stand, and a cookie is a byte offset.
+//!
+//! ```text
+//! by hash:    0 before `.`, 1 before `..`, then 2 + (hash, 31 bits | upper half of minor hash, 16 | rank, 16)
+//! by offset:  1 << 63 | bytes from the start
+//! ```
+//!
+//! The rank tells names apart that share those 47 bits. A directory whose tree is corrupt is listed by offset from the
+//! start, and its cookies say so; damage that shows up on the way is an error.
+
+use std::ops::ControlFlow;
+
+use extern4_block::Buffer;
+use extern4_disk::dirent::{self, DirEntry, Entries, Layout, Slots};
+use extern4_disk::feature::{Compat, Incompat};
+use extern4_disk::htree::{self, Hash, HashVersion};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
+use extern4_vfs::{FileType, RawDirEntry};
+
+use crate::dir::htree::read::{NameHash, Tree, loop_in};
+use crate::error::{Error, Result};
+use crate::fscrypt::fscrypt_name;
+use crate::inode::InodeInfo;
+use crate::map::RunKind;
+use crate::mount::Ext4;
+use crate::volume::buffer::Verified;
+
+/// Marks cookies that are byte offsets.
+const BY_OFFSET: u64 = 1 << 63;
+/// The first cookie of a listing by hash that stands for a hash.
+const FIRST_HASH: u64 = 2;
+/// How many blocks of a directory are fetched at once.
+const READ_AHEAD: u32 = 64;
+
+/// A block of a directory as it stood when it was read.
+struct BlockCopy {
+    number: u64,
+    bytes: Box<[u8]>,
+}
+
+/// What a listing calls with each entry.
+pub(crate) type Each<'a> = &'a mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>;
+
+impl Ext4 {
+    /// How the entries of `dir` are laid out.
+    pub(crate) fn dir_layout(&self, dir: &InodeInfo) -> Layout {
+        let sb = self.superblock();
+        Layout {
+            block_size: sb.block_size(),
+            inodes: sb.inodes_count(),
+            filetype: sb.features().incompat.contains(Incompat::FILETYPE),
+            checksum: sb.features().metadata_csum(),
+            encrypted: dir.is_encrypted(),
+            casefold: dir.is_casefolded(),
+        }
+    }
+
+    /// The block of the volume that holds block `logical` of a directory. Directories have no holes.
+    pub(crate) fn dir_physical(&self, dir: &InodeInfo, logical: u32) -> Result<u64> {
+        match self.map(dir, logical)?.kind {
+            RunKind::Mapped { physical } => Ok(physical),
+            RunKind::Hole | RunKind::Unwritten { .. } => {
+                let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+                Err(place.corrupt(CorruptKind::Mismatch { what: "a directory has a hole" }).into())
+            }
+        }
+    }
+
+    /// Block `logical` of a directory, its checksum verified, whatever kind of block it is.
+    pub(crate) fn dir_block(&self, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
+        self.dir_block_at(dir, logical, self.dir_physical(dir, logical)?)
+    }
+
+    /// The same where it is known to be block `physical` of the volume.
+    fn dir_block_at(&self, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
+        self.verified(physical, Verified::DirectoryBlock, |bytes| verify_block(dir, logical, physical, bytes))
+    }
+
+    /// Calls `look` with the bytes of that block, as [`Ext4::with_verified`] does.
+    pub(crate) fn with_dir_block<R>(
+        &self,
+        dir: &InodeInfo,
+        logical: u32,
+        physical: u64,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        let verify = |bytes: &[u8]| verify_block(dir, logical, physical, bytes);
+        self.with_verified(physical, Verified::DirectoryBlock, verify, look)
+    }
+
+    /// A copy of that block, for a listing: who hands out names may wait for something, and holds nothing that others count.
+    fn copy_dir_block(&self, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
+        let bytes = self.with_dir_block(dir, logical, physical, |bytes| bytes.into())?;
+        Ok(BlockCopy { number: physical, bytes })
+    }
+
+    /// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree, which is then not
+    /// even verified: who goes from block to block does not need the tree.
+    pub(crate) fn names_block(&self, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
+        let physical = self.names_physical(dir, logical)?;
+        physical.map(|physical| self.dir_block_at(dir, logical, physical)).transpose()
+    }
+
+    /// The block of the volume that holds it.
+    pub(crate) fn names_physical(&self, dir: &InodeInfo, logical: u32) -> Result<Option<u64>> {
+        if is_root(dir, logical) {
+            return Ok(None);
+        }
+        let physical = self.dir_physical(dir, logical)?;
+        let holds_nodes = dir.is_indexed() && self.cache.with(physical, |bytes| is_node(dir, bytes))?;
+        Ok(if holds_nodes { None } else { Some(physical) })
+    }
+
+    /// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
+    pub(crate) fn dir_entries<'b>(&self, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
+        self.dir_slots(dir, block.number(), block).into()
+    }
+
+    /// The records of such a block, which is block `physical` of the volume.
+    pub(crate) fn dir_slots<'b>(&self, dir: &InodeInfo, physical: u64, bytes: &'b [u8]) -> Slots<'b> {
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
+        Slots::new(bytes, &self.dir_layout(dir), place)
+    }
+
+    /// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one device read.
+    pub(crate) fn read_ahead_dir(&self, dir: &InodeInfo, logical: u32, len: u32) -> Result<()> {
+        let end = u64::from(logical) + u64::from(len.min(dir.len_blocks(self)?.saturating_sub(logical)));
+        if end - u64::from(logical) <= 1 {
+            return Ok(());
+        }
+        let mut at = u64::from(logical);
+        while at < end {
+            let Ok(block) = u32::try_from(at) else { return Ok(()) };
+            let run = self.map(dir, block)?;
+            let take = run.len_blocks.min(end - at);
+            if let Some(mapped) = run.mapped() {
+                self.cache.read_ahead(mapped.start..mapped.start + take);
+            }
+            at += take;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for the entries of `dir` from `cookie` on until it breaks.
+    pub(crate) fn list_dir(&self, dir: &InodeInfo, cookie: u64, each: Each<'_>) -> Result<()> {
+        if cookie & BY_OFFSET == 0
+            && let Some(order) = self.hash_order(dir, cookie == 0)?
+        {
+            return order.list(cookie, each);
+        }
+        let offset = cookie & !BY_OFFSET;
+        if dir.is_inline() {
+            self.list_inline(dir, offset, each)
+        } else {
+            self.list_linear(dir, offset, each)
+        }
+    }
+
+    /// How to list `dir` by hash; `None` if it is to be listed by offset.
+    ///
+    /// A listing that starts looks at the whole tree first, so that one that cannot be finished is not begun.
+    fn hash_order<'a>(&'a self, dir: &'a InodeInfo, starts: bool) -> Result<Option<HashOrder<'a>>> {
+        if !self.superblock().features().compat.contains(Compat::DIR_INDEX) {
+            return Ok(None);
+        }
+        let made = self.made_in(dir).is_some();
+        if dir.is_indexed() && !dir.is_inline() && !made {
+            let tree = Tree::open(self, dir).and_then(|tree| {
+                if starts {
+                    tree.check()?
+                }
+                Ok(tree)
+            });
+            return match tree {
+                Ok(tree) => Ok(Some(HashOrder { fs: self, dir, hash: tree.hash, tree: Some(tree) })),
+                Err(Error::Corrupt(_)) if starts => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+        if !dir.is_inline() && !made && dir.len_blocks(self)? != 1 {
+            return Ok(None);
+        }
+        let version = match self.dir_layout(dir).hashes_in_entries() {
+            true => Some(HashVersion::SipHash),
+            false => HashVersion::from_raw(self.superblock().default_hash_version()),
+        };
+        let Some(version) = version else { return Ok(None) };
+        let order = HashOrder { fs: self, dir, hash: NameHash::new(self, dir, version), tree: None };
+        match order.dots() {
+            Err(Error::Corrupt(_)) if starts => Ok(None),
+            _ => Ok(Some(order)),
+        }
+    }
+
+    fn list_linear(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
+        let geometry = self.superblock().geometry();
+        let block_size = u64::from(geometry.block_size());
+        let len_blocks = dir.len_blocks(self)?;
+        let mut from = offset % block_size;
+        let first = u32::try_from(offset / block_size).unwrap_or(u32::MAX);
+        for logical in first..len_blocks {
+            if logical == first || logical % READ_AHEAD == 0 {
+                self.read_ahead_dir(dir, logical, READ_AHEAD)?;
+            }
+            if is_root(dir, logical) && self.list_dots_of_root(dir, from, each).is_break() {
+                return Ok(());
+            }
+            if let Some(physical) = self.names_physical(dir, logical)? {
+                let block = self.copy_dir_block(dir, logical, physical)?;
+                let start = u64::from(logical) * block_size;
+                if self.list_block(dir, &block, start, from, each)?.is_break() {
+                    return Ok(());
+                }
+            }
+            from = 0;
+        }
+        self.list_new_names(dir, offset, u64::from(len_blocks) * block_size, each)
+    }
+
+    /// Lists the entries of a block that starts `start` bytes into the directory, from offset `from` in it on.
+    fn list_block(
+        &self,
+        dir: &InodeInfo,
+        block: &BlockCopy,
+        start: u64,
+        from: u64,
+        each: Each<'_>,
+    ) -> Result<ControlFlow<()>> {
+        for slot in self.dir_slots(dir, block.number, &block.bytes) {
+            let slot = slot?;
+            // A cookie may point between entries that have since been merged: what counts is where they start.
+            let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
+            if self.is_changed(dir, entry.name) {
+                continue;
+            }
+            let next = start + u64::from(slot.offset) + u64::from(slot.rec_len);
+            if emit(dir, &entry, || Hash { major: 0, minor: 0 }, BY_OFFSET | next, each).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Lists `.` and `..` of a directory whose hash tree is corrupt: its root still holds them, if anything.
+    fn list_dots_of_root(&self, dir: &InodeInfo, from: u64, each: Each<'_>) -> ControlFlow<()> {
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+        let root = self.dir_physical(dir, 0).and_then(|block| Ok(self.cache.read(block)?));
+        let parent =
+            root.ok().and_then(|root| dirent::dot_and_dotdot(&root, &self.dir_layout(dir), place).ok());
+        let dots =
+            [(&b"."[..], Some(dir.ino()), 0), (b"..", parent.map(|(_, parent)| parent), DOTDOT_OFFSET)];
+        for (name, ino, at) in dots {
+            if let Some(ino) = ino.filter(|_| at >= from) {
+                each(RawDirEntry {
+                    name,
+                    ino: ino.into(),
+                    kind: DIRECTORY,
+                    next: BY_OFFSET | (at + DOTDOT_OFFSET),
+                })?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Lists the names that fast commits have added, by offset, as if they stood behind the others, which end at `end`.
+    fn list_new_names(&self, dir: &InodeInfo, offset: u64, end: u64, each: Each<'_>) -> Result<()> {
+        for (at, entry) in (end..).zip(self.new_names(dir)) {
+            let hash = || Hash { major: 0, minor: 0 };
+            if at >= offset && emit(dir, &entry?, hash, BY_OFFSET | (at + 1), each).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries that fast commits have added to a directory or made to stand for another inode.
+    fn new_names<'b>(&'b self, dir: &InodeInfo) -> impl Iterator<Item = Result<DirEntry<'b>>> {
+        let names = self.fast_commits.changes(dir.ino()).into_iter().flat_map(|changes| changes.names());
+        names.filter_map(|(name, ino)| ino.map(|ino| (name, ino))).map(|(name, ino)| {
+            let kind = dirent::FileType::from_mode(self.load_inode(ino)?.fields().mode());
+            Ok(DirEntry { ino, kind, name, offset: 0, hash: None })
+        })
+    }
+
+    /// Whether fast commits say something about `name`, so that what the directory's blocks say does not count.
+    fn is_changed(&self, dir: &InodeInfo, name: &[u8]) -> bool {
+        self.fast_commits.changes(dir.ino()).is_some_and(|changes| changes.name(name).is_some())
+    }
+
+    /// The parent of a directory that a fast commit made and whose blocks have never been written.
+    fn made_in(&self, dir: &InodeInfo) -> Option<u32> {
+        self.fast_commits.changes(dir.ino()).and_then(|changes| changes.made_in())
+    }
+
+    fn list_inline(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
+        self.with_inline_dir(dir, |inline, layout, place| {
+            let dots = [(&b"."[..], dir.ino(), 0), (b"..", inline.parent, 1)];
+            for (name, ino, at) in dots.into_iter().filter(|&(.., at)| at >= offset) {
+                let dot = RawDirEntry { name, ino: ino.into(), kind: DIRECTORY, next: BY_OFFSET | (at + 1) };
+                if each(dot).is_break() {
+                    return Ok(());
+                }
+            }
+            let (head, tail) = inline.parts();
+            // Offsets count as if the two parts followed each other.
+            for (part, start) in [(head, 4), (tail, 60)] {
+                for entry in Entries::without_tail(part, layout, place) {
+                    let entry = entry?;
+                    let at = start + u64::from(entry.offset);
+                    let hash = || Hash { major: 0, minor: 0 };
+                    let shown = at >= offset && !self.is_changed(dir, entry.name);
+                    if shown && emit(dir, &entry, hash, BY_OFFSET | (at + 1), each).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+            self.list_new_names(dir, offset, 60 + tail.len() as u64, each)
+        })
+    }
+}
+
+/// Where the record of `..` starts in the root of a hash tree, behind that of `.`.
+const DOTDOT_OFFSET: u64 = 12;
+/// The range of all hashes.
+const ALL: (u32, u32) = (0, u32::MAX);
+const DIRECTORY: Option<FileType> = Some(FileType::Directory);
+
+/// A directory that is listed in the order of its names' hashes.
+struct HashOrder<'a> {
+    fs: &'a Ext4,
+    dir: &'a InodeInfo,
+    hash: NameHash,
+    /// The tree, if there is one; else the directory is a single block, or inline.
+    tree: Option<Tree<'a>>,
+}
+
+/// Entries whose order is known: those of a leaf, and of the leaves that continue its last hash.
+type Batch<'b> = Vec<(Hash, DirEntry<'b>)>;
+
+impl HashOrder<'_> {
+    fn list(&self, cookie: u64, each: Each<'_>) -> Result<()> {
+        if cookie < FIRST_HASH {
+            let (dot, dotdot) = self.dots()?;
+            let dots = [(&b"."[..], dot, 0), (b"..", dotdot, 1)];
+            for (name, ino, at) in dots.into_iter().filter(|&(.., at)| at >= cookie) {
+                if each(RawDirEntry { name, ino: ino.into(), kind: DIRECTORY, next: at + 1 }).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        let position = cookie.saturating_sub(FIRST_HASH);
+        match &self.tree {
+            Some(tree) => self.list_tree(tree, position, each),
+            None if self.fs.made_in(self.dir).is_some() => {
+                let mut batch = Batch::new();
+                self.push_new_names(&mut batch, ALL)?;
+                self.list_batch(batch, position, each).map(drop)
+            }
+            None if self.dir.is_inline() => self.fs.with_inline_dir(self.dir, |inline, layout, place| {
+                let mut batch = Batch::new();
+                for entry in inline.entries(layout, place) {
+                    self.push(&mut batch, entry?, ALL);
+                }
+                self.push_new_names(&mut batch, ALL)?;
+                self.list_batch(batch, position, each).map(drop)
+            }),
+            None => {
+                let block = self.copy(0)?;
+                let mut batch = Batch::new();
+                self.fill(&mut batch, &block, ALL)?;
+                self.push_new_names(&mut batch, ALL)?;
+                self.list_batch(batch, position, each).map(drop)
+            }
+        }
+    }
+
+    /// What `.` and `..` stand for.
+    fn dots(&self) -> Result<(u32, u32)> {
+        if let Some(parent) = self.fs.made_in(self.dir) {
+            return Ok((self.dir.ino(), parent));
+        }
+        if self.dir.is_inline() {
+            return self.fs.with_inline_dir(self.dir, |inline, _, _| Ok((self.dir.ino(), inline.parent)));
+        }
+        let physical = self.fs.dir_physical(self.dir, 0)?;
+        let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino()).block(physical);
+        let layout = self.fs.dir_layout(self.dir);
+        let dots = |bytes: &[u8]| dirent::dot_and_dotdot(bytes, &layout, place);
+        Ok(self.fs.with_dir_block(self.dir, 0, physical, dots)??)
+    }
+
+    fn list_tree(&self, tree: &Tree<'_>, position: u64, each: Each<'_>) -> Result<()> {
+        let len_blocks = self.dir.len_blocks(self.fs)?;
+        if position == 0 {
+            self.fs.read_ahead_dir(self.dir, 0, READ_AHEAD)?;
+        }
+        let mut cursor = tree.seek(major_of(position))?;
+        let mut leaves = 0;
+        let mut more = true;
+        while more {
+            let mut blocks = vec![(self.leaf(&mut leaves, len_blocks, cursor.leaf())?, cursor.range()?)];
+            more = loop {
+                match cursor.advance()? {
+                    None => break false,
+                    Some(hash) if hash & 1 == 0 => break true,
+                    Some(_) => {
+                        blocks.push((self.leaf(&mut leaves, len_blocks, cursor.leaf())?, cursor.range()?));
+                    }
+                }
+            };
+            let mut batch = Batch::new();
+            for (block, range) in &blocks {
+                self.fill(&mut batch, block, *range)?;
+            }
+            let (first, last) = (blocks.first(), blocks.last());
+            let range = first.zip(last).map_or(ALL, |((_, first), (_, last))| (first.0, last.1));
+            self.push_new_names(&mut batch, range)?;
+            if self.list_batch(batch, position, each)?.is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a leaf, after counting it: a tree with more leaves than the directory has blocks names some twice.
+    fn leaf(&self, leaves: &mut u32, len_blocks: u32, logical: u32) -> Result<BlockCopy> {
+        *leaves += 1;
+        if *leaves > len_blocks {
+            return Err(loop_in(self.dir));
+        }
+        self.copy(logical)
+    }
+
+    fn copy(&self, logical: u32) -> Result<BlockCopy> {
+        self.fs.copy_dir_block(self.dir, logical, self.fs.dir_physical(self.dir, logical)?)
+    }
+
+    fn fill<'b>(&self, batch: &mut Batch<'b>, block: &'b BlockCopy, range: (u32, u32)) -> Result<()> {
+        for entry in Entries::from(self.fs.dir_slots(self.dir, block.number, &block.bytes)) {
+            let entry = entry?;
+            if !entry.is_dot_or_dotdot() {
+                self.push(batch, entry, range);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an entry to a batch. One that stands in the wrong leaf takes the nearest hash that may be there: it is
+    /// listed, though a lookup would not find it, and the order is kept.
+    fn push<'b>(&self, batch: &mut Batch<'b>, entry: DirEntry<'b>, (low, high): (u32, u32)) {
+        if self.fs.is_changed(self.dir, entry.name) {
+            return;
+        }
+        let hash = self.hash.of_entry(&entry);
+        let hash = Hash { major: hash.major.clamp(low, high), minor: hash.minor };
+        batch.push((hash, entry));
+    }
+
+    /// Adds to a batch what fast commits have added to the directory, as far as its hash belongs there.
+    fn push_new_names<'b>(&'b self, batch: &mut Batch<'b>, (low, high): (u32, u32)) -> Result<()> {
+        for entry in self.fs.new_names(self.dir) {
+            let entry = entry?;
+            let hash = self.hash.of_entry(&entry);
+            if (low..=high).contains(&hash.major) {
+                batch.push((hash, entry));
+            }
+        }
+        Ok(())
+    }
+
+    fn list_batch(&self, mut batch: Batch<'_>, position: u64, each: Each<'_>) -> Result<ControlFlow<()>> {
+        batch.sort_by_key(|(hash, _)| *hash);
+        let (mut group, mut rank) = (None, 0u64);
+        for (hash, entry) in &batch {
+            let bits = u64::from(hash.major >> 1) << 16 | u64::from(hash.minor >> 16);
+            rank = if group == Some(bits) { rank + 1 } else { 0 };
+            group = Some(bits);
+            if rank > u64::from(u16::MAX) {
+                let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino());
+                let what = "more than 65536 names share a hash";
+                return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
+            }
+            let at = bits << 16 | rank;
+            if at >= position && emit(self.dir, entry, || *hash, FIRST_HASH + at + 1, each).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The hash by which a tree finds the leaf of a position.
+fn major_of(position: u64) -> u32 {
+    u32::try_from(position >> 32).unwrap_or(u32::MAX) << 1
+}
+
+fn is_root(dir: &InodeInfo, logical: u32) -> bool {
+    dir.is_indexed() && logical == 0
+}
+
+/// Verifies the checksum of block `logical` of a directory, whatever kind of block it is.
+fn verify_block(dir: &InodeInfo, logical: u32, physical: u64, bytes: &[u8]) -> Result<(), Corrupt> {
+    let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
+    match dir.seed() {
+        None => Ok(()),
+        Some(seed) if is_root(dir, logical) => htree::verify_checksum(bytes, true, seed, place),
+        Some(seed) if is_node(dir, bytes) => htree::verify_checksum(bytes, false, seed, place),
+        Some(seed) => dirent::verify_checksum(bytes, seed, place),
+    }
+}
+
+fn is_node(dir: &InodeInfo, block: &[u8]) -> bool {
+    dir.is_indexed() && htree::is_interior(block)
+}
+
+/// Hands an entry to `each`; names that only a key could read are shown as Linux shows them.
+fn emit(
+    dir: &InodeInfo,
+    entry: &DirEntry<'_>,
+    hash: impl FnOnce() -> Hash,
+    next: u64,
+    each: Each<'_>,
+) -> ControlFlow<()> {
+    let (ino, kind) = (u64::from(entry.ino), file_type(entry.kind));
+    if dir.is_encrypted() && !entry.is_dot_or_dotdot() {
+        let mut shown = [0; fscrypt_name::MAX_SHOWN];
+        return each(RawDirEntry {
+            name: fscrypt_name::show(entry.name, hash(), &mut shown),
+            ino,
+            kind,
+            next,
+        });
+    }
+    each(RawDirEntry { name: entry.name, ino, kind, next })
+}
+
+fn file_type(kind: dirent::FileType) -> Option<FileType> {
+    Some(match kind {
+        dirent::FileType::Unknown => return None,
+        dirent::FileType::Regular => FileType::Regular,
+        dirent::FileType::Directory => FileType::Directory,
+        dirent::FileType::CharDevice => FileType::CharDevice,
+        dirent::FileType::BlockDevice => FileType::BlockDevice,
+        dirent::FileType::Fifo => FileType::Fifo,
+        dirent::FileType::Socket => FileType::Socket,
+        dirent::FileType::Symlink => FileType::Symlink,
+    })
+}

@@ -1,0 +1,273 @@
+//! Changing what is allocated to a regular file (`fallocate(2)`).
+//!
+//! What takes many transactions leaves the file whole after each: a part of the range is allocated, is a hole, or has
+//! moved.
+
+use std::ops::Range;
+
+use extern4_vfs::reserve::{self, Share};
+use extern4_vfs::{Caps, Errno, FallocateMode, Inode, Timespec};
+
+use crate::error::{Error, Result};
+use crate::inode::InodeInfo;
+use crate::inode::inode_info::Node;
+use crate::map::change::{ALLOCATE_CREDITS, MARK_CREDITS, MAX_RUNS, Near, SHIFT_CREDITS, UNMAP_CREDITS};
+use crate::map::{LOGICAL_END, Run, RunKind};
+use crate::mount::Ext4;
+use crate::volume::group::to_usize;
+
+/// Blocks that one change allocates at most.
+const PART_BLOCKS: u64 = 1 << 18;
+const FALLOCATE_CREDITS: u32 = 2 * (MAX_RUNS + 8) + ALLOCATE_CREDITS + 2;
+/// Linux makes holes in whole pages behind the end of a file.
+const PAGE: u64 = 4096;
+
+/// A file while its allocation is changed.
+struct Work<'f> {
+    fs: &'f Ext4,
+    inode: &'f Inode,
+    info: InodeInfo,
+    now: Timespec,
+    caps: Caps,
+}
+
+impl Ext4 {
+    /// Changes what is allocated to a regular file. Locks: `rwsem` exclusive.
+    pub(crate) fn fallocate_file(
+        &self,
+        inode: &Inode,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+        now: Timespec,
+        caps: Caps,
+    ) -> Result<()> {
+        let mut info = self.changeable(inode)?;
+        let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
+        let shape = mode - FallocateMode::KEEP_SIZE;
+        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+        // A hole may reach further than a file without extents ever does, as in Linux: there is nothing.
+        let punches = shape == FallocateMode::PUNCH_HOLE;
+        let most = if punches { self.max_bytes_in_extents() } else { self.max_file_bytes(&info) };
+        if end > most {
+            return Err(Errno::EFBIG.into());
+        }
+        if info.is_inline() {
+            info = self.spill_inline(inode, caps)?;
+        }
+        if !info.has_extents() && shape != FallocateMode::PUNCH_HOLE {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let size = if keep_size { 0 } else { end };
+        if size > info.size() || shape == FallocateMode::INSERT_RANGE {
+            self.zero_behind(&info, info.size())?;
+        }
+        let mut work = Work { fs: self, inode, info, now, caps };
+        match shape {
+            FallocateMode::PUNCH_HOLE => work.punch(offset, end),
+            FallocateMode::ZERO_RANGE => work.zero(offset, end, size),
+            FallocateMode::COLLAPSE_RANGE if !keep_size => work.collapse(offset, end),
+            FallocateMode::INSERT_RANGE if !keep_size => work.insert(offset, end),
+            shape if shape.is_empty() => work.allocate(offset, end, size),
+            _ => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+}
+
+impl Work<'_> {
+    fn block_size(&self) -> u64 {
+        self.fs.superblock().block_size().into()
+    }
+
+    /// The blocks that a range of bytes touches.
+    fn around(&self, from: u64, to: u64) -> Range<u64> {
+        from / self.block_size()..to.div_ceil(self.block_size())
+    }
+
+    /// The blocks that lie in a range of bytes whole.
+    fn inside(&self, from: u64, to: u64) -> Range<u64> {
+        let (start, end) = (from.div_ceil(self.block_size()), to / self.block_size());
+        start..end.max(start)
+    }
+
+    /// Stores the inode as changed, with a size of `size` at least.
+    fn finish(&mut self, size: u64) -> Result<()> {
+        self.fs.changing(2, 0, |change| {
+            let changed = change.stamped(self.info.clone(), size, self.now)?;
+            self.info = change.show(self.inode, changed)?;
+            Ok(())
+        })
+    }
+
+    /// Gives every hole of a range blocks; the file is `size` bytes long at least afterwards.
+    fn allocate(&mut self, from: u64, to: u64, size: u64) -> Result<()> {
+        let range = self.around(from, to);
+        let mut at = range.start;
+        while at < range.end {
+            // OK: within the file's largest size.
+            let run = self.fs.map(&self.info, at as u32)?;
+            let end = run.end().min(range.end);
+            at = match run.kind {
+                RunKind::Hole => {
+                    let done = self.allocate_hole(at as u32, (end - at).min(PART_BLOCKS) as u32, size)?;
+                    done.max(at + 1)
+                }
+                RunKind::Mapped { .. } | RunKind::Unwritten { .. } => end,
+            };
+        }
+        self.finish(size)
+    }
+
+    /// Allocates blocks for the beginning of a hole; returns where they end.
+    fn allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
+        let mut blocks = blocks;
+        loop {
+            match self.try_allocate_hole(logical, blocks, size) {
+                Err(Error::Answer(Errno::ENOSPC | Errno::EDQUOT)) if blocks > 1 => blocks /= 2,
+                result => return result,
+            }
+        }
+    }
+
+    fn try_allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
+        let (blocks, nodes) = self.fs.part_of_hole(&self.info, logical, blocks)?;
+        self.fs.changing(FALLOCATE_CREDITS, blocks + nodes, |change| {
+            change.admit_blocks(&self.info, self.caps, || Ok(blocks))?;
+            let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
+            let mut runs: Vec<Run> = Vec::new();
+            while at < end && runs.len() < to_usize(MAX_RUNS) {
+                let near = Near::behind(&runs, None);
+                let run = match change.claim(&self.info, at as u32, (end - at) as u32, true, near) {
+                    Err(Error::Answer(_)) if !runs.is_empty() => break,
+                    run => run?,
+                };
+                at = run.end();
+                runs.push(run);
+            }
+            let _map = self.inode.private::<Node>().change_map();
+            let mut changed = self.info.clone();
+            change.enter(&mut changed, &runs)?;
+            let changed = change.stamped(changed, size.min(at * self.block_size()), self.now)?;
+            self.info = change.show(self.inode, changed)?;
+            Ok(at)
+        })
+    }
+
+    /// Writes zeroes to those parts of a range that do not fill a block.
+    fn zero_edges(&self, from: u64, to: u64) -> Result<()> {
+        let size = self.block_size();
+        let first = from.next_multiple_of(size).min(to);
+        let last = (to - to % size).max(first);
+        self.fs.zero_in_block(&self.info, from, first)?;
+        self.fs.zero_in_block(&self.info, last, to)
+    }
+
+    /// Takes blocks away in as many changes as it takes.
+    fn unmap(&mut self, blocks: Range<u64>) -> Result<()> {
+        // A change that gives room back is not refused for want of it.
+        let _allowed = reserve::allow(Share::All);
+        let mut left = blocks;
+        while !left.is_empty() {
+            let reserve = self.fs.blocks_to_cut(&self.info, &left)?;
+            // What takes blocks for the map gives back one at least.
+            self.fs.check_countable(&self.info, reserve.saturating_sub(1))?;
+            left = self.fs.changing(UNMAP_CREDITS + 2, reserve, |change| {
+                let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
+                let left = change.unmap(&mut changed, left.clone(), false)?;
+                self.info = change.show(self.inode, changed)?;
+                Ok(left)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn punch(&mut self, from: u64, to: u64) -> Result<()> {
+        let size = self.info.size();
+        if from >= size {
+            return Ok(());
+        }
+        // Behind the end, only what shares a page with it.
+        let to = to.min(size.next_multiple_of(PAGE.max(self.block_size())));
+        let _map = self.inode.private::<Node>().change_map();
+        self.zero_edges(from, to)?;
+        self.unmap(self.inside(from, to))?;
+        self.finish(0)
+    }
+
+    fn zero(&mut self, from: u64, to: u64, size: u64) -> Result<()> {
+        // So that the bytes up to the new size read as zeroes, those behind the old one must be.
+        self.allocate(from, to, 0)?;
+        let _map = self.inode.private::<Node>().change_map();
+        self.zero_edges(from, to)?;
+        let mut left = self.inside(from, to);
+        while !left.is_empty() {
+            let reserve = self.fs.blocks_to_mark(&self.info, &left, true)?;
+            self.fs.check_countable(&self.info, reserve)?;
+            left = self.fs.changing(MARK_CREDITS + 2, reserve, |change| {
+                let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
+                let left = change.mark_unwritten(&mut changed, left.clone())?;
+                self.info = change.show(self.inode, changed)?;
+                Ok(left)
+            })?;
+        }
+        self.finish(size)
+    }
+
+    /// The blocks of a range that has to begin and end with blocks, in the file.
+    fn aligned(&self, from: u64, to: u64) -> Result<Range<u64>> {
+        let aligned = from.is_multiple_of(self.block_size()) && to.is_multiple_of(self.block_size());
+        if aligned { Ok(self.inside(from, to)) } else { Err(Errno::EINVAL.into()) }
+    }
+
+    /// Moves the file's blocks in a range of blocks by `by`.
+    fn shift(&mut self, blocks: Range<u64>, by: i64) -> Result<()> {
+        // The file keeps its blocks, and is not left half moved.
+        let _allowed = reserve::allow(Share::All);
+        let mut left = blocks;
+        while !left.is_empty() {
+            let reserve = self.fs.blocks_to_cut(&self.info, &left)?;
+            left = self.fs.changing(SHIFT_CREDITS + 2, reserve, |change| {
+                let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
+                let left = change.shift(&mut changed, left.clone(), by)?;
+                self.info = change.show(self.inode, changed)?;
+                Ok(left)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn collapse(&mut self, from: u64, to: u64) -> Result<()> {
+        let blocks = self.aligned(from, to)?;
+        if to >= self.info.size() {
+            return Err(Errno::EINVAL.into());
+        }
+        let _map = self.inode.private::<Node>().change_map();
+        self.unmap(blocks.clone())?;
+        // OK: fewer than 2^32 blocks.
+        self.shift(blocks.end..LOGICAL_END, -((blocks.end - blocks.start) as i64))?;
+        let size = self.info.size() - (to - from);
+        self.info.fields_mut().set_size(size);
+        self.finish(0)
+    }
+
+    fn insert(&mut self, from: u64, to: u64) -> Result<()> {
+        let blocks = self.aligned(from, to)?;
+        let by = blocks.end - blocks.start;
+        if from >= self.info.size() {
+            return Err(Errno::EINVAL.into());
+        }
+        let size = self.info.size().saturating_add(to - from);
+        if size > self.fs.max_file_bytes(&self.info) {
+            return Err(Errno::EFBIG.into());
+        }
+        let end = self.fs.end_of_blocks(&self.info)?;
+        if end + by >= LOGICAL_END {
+            return Err(Errno::EINVAL.into());
+        }
+        let _map = self.inode.private::<Node>().change_map();
+        self.fs.check_countable(&self.info, self.fs.blocks_to_cut(&self.info, &(blocks.start..end))?)?;
+        self.finish(size)?;
+        // OK: fewer than 2^32 blocks.
+        self.shift(blocks.start..end, by as i64)
+    }
+}

@@ -1,0 +1,87 @@
+//! Symbolic links: where their target is kept.
+//!
+//! A short target stands in the inode in place of the block map (a fast link), a longer one in a block of its own, and
+//! on volumes with `inline_data` one in between lives in the inode like a small file.
+//!
+//! The target of an encrypted link is a 16-bit length and so many bytes of ciphertext. It shows as names in encrypted
+//! directories do, with hashes of zero.
+
+use extern4_disk::feature::Incompat;
+use extern4_disk::htree::Hash;
+use extern4_disk::inode::MAP_SIZE;
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::error::Result;
+use crate::fscrypt::ReadableLink;
+use crate::fscrypt::fscrypt_name;
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+use crate::volume::group::to_usize;
+
+impl Ext4 {
+    /// The target of a symbolic link.
+    pub(crate) fn link_target(&self, link: &ReadableLink) -> Result<Box<[u8]>> {
+        let max = u64::from(self.superblock().block_size());
+        let len = match usize::try_from(link.size()) {
+            Ok(len) if len > 0 && link.size() <= max => len,
+            _ => return Err(link.corrupt_field("i_size", link.size())),
+        };
+        let target = if link.is_inline() {
+            self.with_inline_data(link, |data| Ok(data.to_vec()))?
+        } else if self.is_fast(link) {
+            link.i_block()[..len].to_vec()
+        } else {
+            self.target_in_block(link, len)?
+        };
+        let place = Place::new(Structure::Symlink).ino(link.ino());
+        if link.is_encrypted() {
+            return shown_target(&target, place);
+        }
+        if target.contains(&0) {
+            return Err(place.corrupt(CorruptKind::Mismatch { what: "a target holds a NUL" }).into());
+        }
+        Ok(target.into())
+    }
+
+    /// Whether the target stands in place of the map: it is short, and no block but that of extended attributes counts
+    /// for the link. Values of attributes in inodes of their own count, too, so on volumes that can have them a short target
+    /// always stands there.
+    pub(crate) fn is_fast(&self, link: &InodeInfo) -> bool {
+        let attributes = link.fields().xattr_block().map_or(0, |_| self.superblock().cluster_size() / 512);
+        let counts = !self.superblock().features().incompat.contains(Incompat::EA_INODE);
+        link.size() < MAP_SIZE as u64 && (!counts || link.fields().sectors() <= attributes)
+    }
+
+    fn target_in_block(&self, link: &InodeInfo, len: usize) -> Result<Vec<u8>> {
+        let place = Place::new(Structure::Symlink).ino(link.ino());
+        let Some(mapped) = self.map(link, 0)?.mapped() else {
+            return Err(place.corrupt(CorruptKind::Mismatch { what: "a target is a hole" }).into());
+        };
+        // OK: no longer than a block, which the caller has checked.
+        Ok(self.cache.read(mapped.start)?[..len.min(to_usize(self.superblock().block_size()))].to_vec())
+    }
+}
+
+/// Bytes in front of the ciphertext of a target.
+const HEADER: usize = 2;
+
+/// How an encrypted target shows.
+fn shown_target(stored: &[u8], place: Place) -> Result<Box<[u8]>> {
+    let ciphertext = stored.split_first_chunk::<HEADER>().and_then(|(len, rest)| {
+        let len = usize::from(u16::from_le_bytes(*len));
+        rest.get(..len).filter(|ciphertext| !ciphertext.is_empty())
+    });
+    let Some(ciphertext) = ciphertext else {
+        let what = "the length of an encrypted target does not fit its link";
+        return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
+    };
+    let mut shown = [0; fscrypt_name::MAX_SHOWN];
+    Ok(fscrypt_name::show(ciphertext, NO_HASH, &mut shown).into())
+}
+
+const NO_HASH: Hash = Hash { major: 0, minor: 0 };
+
+/// How long an encrypted target shows, by the size of its link.
+pub(crate) fn shown_len(size: u64) -> u64 {
+    fscrypt_name::shown_len(size.saturating_sub(HEADER as u64))
+}

@@ -1,0 +1,176 @@
+//! Encrypted inodes: the one gate through which contents, names and link targets leave a volume.
+//!
+//! extern4 has no keys. Contents of an encrypted file are therefore refused, in every way of reading or mapping them; names
+//! and link targets show in the encoded form of [`nokey`](crate::fscrypt::fscrypt_name). Everything that answers a caller takes its inode from
+//! here, as a [`ReadableFile`], [`ReadableDir`] or [`ReadableLink`]. The volume's own files do not pass: no caller sees those.
+//!
+//! An attribute of the inode, the encryption context, names the key: a policy, and a nonce of the inode's own. As on Linux
+//! the answer is `ENOKEY` with a good context, `EINVAL` with one that is not understood, and `ENODATA` without one. In an
+//! encrypted directory everything is encrypted by the same policy; what is not is `EPERM`.
+//!
+//! Source: `Documentation/filesystems/fscrypt.rst`, `linux/fscrypt.h`, and mounted volumes whose flags and contexts were changed.
+
+pub(crate) mod fscrypt_name;
+pub(crate) mod sha256;
+
+use std::ops::Deref;
+
+use extern4_disk::inode::FileKind;
+use extern4_disk::xattr::NameIndex;
+use extern4_sync::bravo::BravoReadGuard;
+use extern4_sync::lock_order::Ordered;
+use extern4_vfs::{Errno, Inode};
+
+use crate::error::{Error, Result};
+use crate::inode::InodeInfo;
+use crate::inode::inode_info::Node;
+use crate::mount::Ext4;
+
+/// The name of the attribute that holds the encryption context.
+const CONTEXT: &[u8] = b"c";
+/// Bytes of the nonce at the end of a context.
+const NONCE_BYTES: usize = 16;
+/// A policy of version 1, without its nonce: the version, two modes, flags, 8 bytes that name the key.
+const POLICY_V1_BYTES: usize = 12;
+/// One of version 2: the version, two modes, flags, 4 bytes more, 16 bytes that name the key.
+const POLICY_V2_BYTES: usize = 24;
+
+/// A regular file whose contents may be handed out. Its map stays as it is while this exists.
+pub(crate) struct ReadableFile<'n> {
+    info: InodeInfo,
+    _map: BravoReadGuard<'n>,
+}
+
+/// A directory whose names may be handed out. They stay as they are while this exists.
+pub(crate) struct ReadableDir<'n> {
+    info: InodeInfo,
+    _names: Ordered<BravoReadGuard<'n>>,
+}
+
+/// A symbolic link whose target may be handed out, in its encoded form if it is encrypted.
+pub(crate) struct ReadableLink {
+    info: InodeInfo,
+}
+
+impl Deref for ReadableFile<'_> {
+    type Target = InodeInfo;
+
+    fn deref(&self) -> &InodeInfo {
+        &self.info
+    }
+}
+
+impl Deref for ReadableDir<'_> {
+    type Target = InodeInfo;
+
+    fn deref(&self) -> &InodeInfo {
+        &self.info
+    }
+}
+
+impl Deref for ReadableLink {
+    type Target = InodeInfo;
+
+    fn deref(&self) -> &InodeInfo {
+        &self.info
+    }
+}
+
+impl Ext4 {
+    /// Locks a regular file to read its contents, or to tell where they are.
+    pub(crate) fn readable_file<'n>(&self, node: &'n Node) -> Result<ReadableFile<'n>> {
+        let map = node.read_map();
+        let info = node.shown();
+        if info.is_encrypted() {
+            // The context has a lock of its own, and no reader has both.
+            drop(map);
+            return Err(self.no_key(node));
+        }
+        Ok(ReadableFile { info, _map: map })
+    }
+
+    /// Locks a directory to list it or to look names up; `ENOTDIR` for another inode.
+    pub(crate) fn readable_dir<'n>(&self, node: &'n Node) -> Result<ReadableDir<'n>> {
+        let lock = || {
+            let names = node.read_names();
+            ReadableDir { info: node.shown(), _names: names }
+        };
+        let dir = lock();
+        if !dir.is_directory() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if !dir.is_encrypted() {
+            return Ok(dir);
+        }
+        drop(dir);
+        // Names show without a key, and so they do if the policy is not understood.
+        match self.policy(node)? {
+            Some(_) => Ok(lock()),
+            None => Err(Error::NoPolicy { ino: node.shown().ino() }),
+        }
+    }
+
+    /// The inode of a symbolic link, to read its target.
+    pub(crate) fn readable_link(&self, node: &Node) -> Result<ReadableLink> {
+        let info = node.shown();
+        if info.is_encrypted() {
+            match self.no_key(node) {
+                Error::Encrypted { .. } => {}
+                error => return Err(error),
+            }
+        }
+        Ok(ReadableLink { info })
+    }
+
+    /// Whether a regular file may be opened or changed.
+    pub(crate) fn check_key(&self, node: &Node) -> Result<()> {
+        if node.shown().is_encrypted() { Err(self.no_key(node)) } else { Ok(()) }
+    }
+
+    /// Whether `found` may be in the encrypted directory `dir`: directories and links are encrypted by its policy. Regular files
+    /// are looked at when they are opened, so that others can be removed.
+    pub(crate) fn check_policy(&self, dir: &Node, found: &Inode) -> Result<()> {
+        let found = found.private::<Node>();
+        let info = found.shown();
+        if !matches!(info.fields().kind(), FileKind::Directory | FileKind::Symlink) {
+            return Ok(());
+        }
+        let policy =
+            |node: &Node| Ok::<_, Error>(self.policy(node)?.filter(|context| is_understood(context)));
+        let of_dir = policy(dir)?;
+        let same = info.is_encrypted() && of_dir.is_some() && policy(found)? == of_dir;
+        if same { Ok(()) } else { Err(Errno::EPERM.into()) }
+    }
+
+    /// Why what is encrypted cannot be read.
+    fn no_key(&self, node: &Node) -> Error {
+        let ino = node.shown().ino();
+        match self.policy(node) {
+            Ok(Some(policy)) if is_understood(&policy) => Error::Encrypted { ino },
+            Ok(Some(_)) => Error::BadPolicy { ino },
+            Ok(None) => Error::NoPolicy { ino },
+            Err(error) => error,
+        }
+    }
+
+    /// The policy that the context of an inode holds; `None` if it has no context.
+    fn policy(&self, node: &Node) -> Result<Option<Vec<u8>>> {
+        let _attributes = node.read_attributes();
+        let mut context = self.attribute(&node.shown(), NameIndex::ENCRYPTION, CONTEXT)?;
+        if let Some(context) = &mut context {
+            context.truncate(context.len().saturating_sub(NONCE_BYTES));
+        }
+        Ok(context)
+    }
+}
+
+/// Whether a policy has a known version, its length, and modes that go together.
+fn is_understood(policy: &[u8]) -> bool {
+    let fits = match policy.first() {
+        Some(1) => policy.len() == POLICY_V1_BYTES,
+        Some(2) => policy.len() == POLICY_V2_BYTES,
+        _ => false,
+    };
+    // AES-256-XTS with CTS or HCTR2, AES-128-CBC with CTS, SM4-XTS with CTS, Adiantum.
+    fits && matches!((policy[1], policy[2]), (1, 4 | 10) | (5, 6) | (7, 8) | (9, 9))
+}

@@ -1,0 +1,4 @@
+//! Contents that are inside the inode.
+
+pub(crate) mod change;
+pub(crate) mod read;

@@ -1,0 +1,286 @@
+//! Changing the extents of a file, leaf by leaf.
+
+use std::ops::Range;
+
+use extern4_disk::extent::{Extent, MAX_DEPTH};
+use extern4_disk::{CorruptKind, Place, Structure};
+
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::map::change::{MAX_RUNS, Quota, SHIFT_LEAVES};
+use crate::map::extents::tree::{Path, join, max_len};
+use crate::map::{LOGICAL_END, Run, RunKind};
+use crate::mount::Ext4;
+use crate::volume::group::to_usize;
+use crate::volume::handle::Change;
+
+/// How many nodes mapping `blocks` blocks from `logical` on allocates at most.
+pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
+    let more = to_usize(blocks.min(MAX_RUNS));
+    Ok(Path::load(fs, info, logical)?.nodes_needed(more))
+}
+
+/// How many of `blocks` blocks of a hole the leaf that maps `logical` takes, and how many nodes are allocated at most if they are
+/// put in all at once. For what reaches into the next leaf, that one may have to be split too.
+pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<(u32, u32)> {
+    let path = Path::load(fs, info, logical)?;
+    let room = u32::try_from(path.end().saturating_sub(logical.into())).unwrap_or(u32::MAX);
+    let blocks = blocks.min(room).max(1);
+    Ok((blocks, path.nodes_needed(to_usize(blocks.min(MAX_RUNS)))))
+}
+
+/// How many nodes are allocated at most if an extent is cut in two: where `blocks` begins, or anywhere in them if it goes on behind
+/// them, for one change may not reach its beginning.
+pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
+    let path = Path::load(fs, info, block(blocks.start))?;
+    let at_start = nodes_to_cut(&path, blocks.start);
+    if blocks.end >= LOGICAL_END {
+        return Ok(at_start);
+    }
+    // As in Linux, of a tree that is deeper than is read only the end can be taken away.
+    fs.map(info, block(blocks.start))?;
+    let at_end = nodes_to_cut(&Path::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
+    Ok(at_start.max(at_end))
+}
+
+/// How many nodes are allocated at most if the extent of a leaf that goes on across block `at` becomes two.
+fn nodes_to_cut(path: &Path, at: u64) -> u32 {
+    let goes_on = |it: &Extent| u64::from(it.logical) < at && it.end() > at;
+    if path.extents().iter().any(goes_on) { path.nodes_needed(1) } else { 0 }
+}
+
+/// How many nodes are allocated if the extents of the leaf where `blocks` begins are marked.
+pub(crate) fn blocks_to_mark(
+    fs: &Ext4,
+    info: &InodeInfo,
+    blocks: &Range<u64>,
+    unwritten: bool,
+) -> Result<u32> {
+    let path = Path::load(fs, info, block(blocks.start))?;
+    let before = path.extents().len();
+    let mut after = marked(path.extents(), blocks, unwritten);
+    join(&mut after);
+    Ok(path.nodes_needed(after.len().saturating_sub(before)))
+}
+
+/// The extent that maps block `logical`.
+pub(crate) fn extent_at(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Option<Extent>> {
+    let path = Path::load(fs, info, logical)?;
+    Ok(path.extents().iter().find(|it| it.logical <= logical && it.end() > logical.into()).copied())
+}
+
+/// One past the last block that is mapped.
+pub(crate) fn end(fs: &Ext4, info: &InodeInfo) -> Result<u64> {
+    Ok(Path::load(fs, info, u32::MAX)?.extents().last().map_or(0, Extent::end))
+}
+
+/// Where to look for blocks for the hole at `logical`, and how many of the `want` that are wanted it takes.
+pub(crate) fn goal(
+    change: &Change<'_>,
+    info: &InodeInfo,
+    logical: u32,
+    want: u32,
+    unwritten: bool,
+) -> Result<(u64, u32)> {
+    let path = Path::load(change.fs, info, logical)?;
+    path.check_room()?;
+    let extents = path.extents();
+    let next = extents.partition_point(|extent| extent.logical <= logical);
+    let before = next.checked_sub(1).map(|at| extents[at]);
+    if before.is_some_and(|before| before.end() > u64::from(logical)) {
+        return Err(occupied(info));
+    }
+    let end = extents.get(next).map_or(path.end(), |after| u64::from(after.logical));
+    // The last block that could be numbered is none.
+    let room = end.min(LOGICAL_END - 1).saturating_sub(logical.into());
+    let goal = before.map_or_else(|| change.home_block(info), |it| it.physical + u64::from(it.len_blocks));
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
+    match want.min(room).min(max_len(unwritten)) {
+        0 => Err(extern4_vfs::Errno::EFBIG.into()),
+        want => Ok((goal, want)),
+    }
+}
+
+fn occupied(info: &InodeInfo) -> crate::Error {
+    let what = "blocks were to be mapped twice";
+    Place::new(Structure::ExtentNode).ino(info.ino()).corrupt(CorruptKind::Mismatch { what }).into()
+}
+
+/// The part of an extent inside `range`; `None` if there is none.
+fn part(extent: &Extent, range: &Range<u64>) -> Option<Extent> {
+    let start = u64::from(extent.logical).max(range.start);
+    let end = extent.end().min(range.end);
+    let skip = start.saturating_sub(extent.logical.into());
+    // OK: a part of an extent, whose numbers fit.
+    (start < end).then(|| Extent {
+        logical: start as u32,
+        len_blocks: (end - start) as u16,
+        physical: extent.physical + skip,
+        unwritten: extent.unwritten,
+    })
+}
+
+/// What stands before `range`, in it, and behind it.
+fn parts(extent: &Extent, range: &Range<u64>) -> [Option<Extent>; 3] {
+    [part(extent, &(0..range.start)), part(extent, range), part(extent, &(range.end..LOGICAL_END))]
+}
+
+/// The extent that maps a run; `None` for a hole.
+fn extent_of(run: &Run) -> Option<Extent> {
+    let (RunKind::Unwritten { physical } | RunKind::Mapped { physical }) = run.kind else { return None };
+    let unwritten = matches!(run.kind, RunKind::Unwritten { .. });
+    // OK: a run that has been claimed has at most 32768 blocks.
+    Some(Extent { logical: run.logical, len_blocks: run.len_blocks as u16, physical, unwritten })
+}
+
+/// A block of a file as 32 bits.
+fn block(logical: u64) -> u32 {
+    u32::try_from(logical).unwrap_or(u32::MAX)
+}
+
+impl Change<'_> {
+    /// Maps runs, which all belong into one hole of one leaf. They are put in at once: one by one, they could have the leaf split
+    /// more than once, and more nodes allocated than were reckoned with.
+    pub(crate) fn insert_extents(&self, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
+        let Some(first) = runs.first() else { return Ok(()) };
+        let mut path = Path::load(self.fs, info, first.logical)?;
+        let mut extents = path.extents().to_vec();
+        let at = extents.partition_point(|extent| extent.logical <= first.logical);
+        extents.splice(at..at, runs.iter().filter_map(extent_of));
+        path.set_extents(extents);
+        self.store_path(info, path)
+    }
+
+    /// Makes the extents in a range all written, or all unwritten, in the leaf where it begins. Returns what is left of the range:
+    /// what a split of this leaf leaves of the room in the nodes above is known when the next one is reckoned with.
+    pub(crate) fn mark_extents(
+        &self,
+        info: &mut InodeInfo,
+        blocks: Range<u64>,
+        unwritten: bool,
+    ) -> Result<Range<u64>> {
+        let mut path = Path::load(self.fs, info, block(blocks.start))?;
+        let left = path.end().min(blocks.end)..blocks.end;
+        if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &blocks).is_some()) {
+            path.set_extents(marked(path.extents(), &blocks, unwritten));
+            self.store_path(info, path)?;
+        }
+        Ok(left)
+    }
+
+    pub(crate) fn unmap_extents(
+        &self,
+        info: &mut InodeInfo,
+        blocks: Range<u64>,
+        metadata: bool,
+        quota: &mut Quota,
+    ) -> Result<Range<u64>> {
+        let mut left = blocks.start..blocks.end.min(LOGICAL_END);
+        while !left.is_empty() && !quota.is_spent() {
+            let mut path = Path::load(self.fs, info, block(left.end - 1))?;
+            let is_deep = path.depth() > u32::from(MAX_DEPTH);
+            let mut kept = path.extents().to_vec();
+            let mut behind = Vec::new();
+            let (mut done, mut freed) = (left.start.max(path.start()), 0);
+            while let Some(extent) = kept.pop() {
+                let reach = extent.end().min(left.end).saturating_sub(quota.room(self.fs)).max(left.start);
+                let [before, inside, after] = parts(&extent, &(reach..left.end));
+                behind.extend(after);
+                if let Some(inside) = inside {
+                    let gone = inside.physical..inside.physical + u64::from(inside.len_blocks);
+                    quota.spend(self.fs, &gone);
+                    self.free(gone, metadata)?;
+                    freed += i64::from(inside.len_blocks);
+                }
+                kept.extend(before);
+                if quota.is_spent() || u64::from(extent.logical) < reach {
+                    done = u64::from(extent.logical).max(reach).max(done);
+                    break;
+                }
+            }
+            // Nothing can be mapped before the first leaf.
+            if path.is_first() && done == path.start() {
+                done = left.start;
+            }
+            // A leaf without extents is of no use, though this is not what made it so.
+            let is_void = path.depth() > 0 && kept.is_empty() && behind.is_empty();
+            if freed > 0 || is_void {
+                info.add_blocks(-freed, self.fs.superblock().block_size())?;
+                kept.extend(behind.into_iter().rev());
+                path.set_extents(kept);
+                self.store_path(info, path)?;
+            }
+            left.end = done;
+            if is_deep {
+                // So many nodes go with one leaf that the next has to wait for another change.
+                break;
+            }
+        }
+        Ok(left)
+    }
+
+    /// Moves extents to lower blocks, from the lowest on.
+    pub(crate) fn shift_down(&self, info: &mut InodeInfo, from: Range<u64>, by: u64) -> Result<Range<u64>> {
+        let mut left = from;
+        for _ in 0..SHIFT_LEAVES {
+            if left.is_empty() {
+                break;
+            }
+            let mut path = Path::load(self.fs, info, block(left.start))?;
+            let next = path.end();
+            let move_down = |extent: &Extent| match u64::from(extent.logical) {
+                // OK: the caller has made a hole of `by` blocks before the first that moves.
+                at if at >= left.start => Extent { logical: block(at.saturating_sub(by)), ..*extent },
+                _ => *extent,
+            };
+            let moved: Vec<Extent> = path.extents().iter().map(move_down).collect();
+            if moved != path.extents() {
+                path.set_extents(moved);
+                self.store_path(info, path)?;
+            }
+            left.start = next.max(left.start + 1);
+        }
+        Ok(left)
+    }
+
+    /// Moves extents to higher blocks, from the highest on. One that begins before the range is cut where that begins.
+    pub(crate) fn shift_up(&self, info: &mut InodeInfo, from: Range<u64>, by: u64) -> Result<Range<u64>> {
+        let mut left = from;
+        for _ in 0..SHIFT_LEAVES {
+            if left.is_empty() {
+                break;
+            }
+            let mut path = Path::load(self.fs, info, block(left.end - 1))?;
+            let mut moved = Vec::with_capacity(path.extents().len() + 1);
+            for extent in path.extents() {
+                let [before, inside, behind] = parts(extent, &left);
+                let up = |it: Extent| Extent { logical: block(u64::from(it.logical) + by), ..it };
+                moved.extend(before.into_iter().chain(inside.map(up)).chain(behind));
+            }
+            left.end = if path.is_first() { left.start } else { path.start().max(left.start) };
+            if moved != path.extents() {
+                path.set_extents(moved);
+                self.store_path(info, path)?;
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// The extents of a leaf after those in `range` have been marked.
+fn marked(extents: &[Extent], range: &Range<u64>, unwritten: bool) -> Vec<Extent> {
+    let mut all = Vec::with_capacity(extents.len() + 2);
+    for extent in extents {
+        let [before, inside, after] = parts(extent, range);
+        all.extend(before);
+        if let Some(inside) = inside {
+            let marked = Extent { unwritten, ..inside };
+            // A written extent may be one block longer than an unwritten one can be.
+            let cut = u64::from(inside.logical) + u64::from(max_len(unwritten));
+            all.extend(part(&marked, &(0..cut)));
+            all.extend(part(&marked, &(cut..LOGICAL_END)));
+        }
+        all.extend(after);
+    }
+    all
+}

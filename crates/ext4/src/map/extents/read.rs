@@ -1,0 +1,52 @@
+//! Mapping by extents: from an inode's root down to the leaf that knows a block.
+//!
+//! The way down ends because a child must be one level lower than its parent says it is, and the root's depth is
+//! bounded; a child outside its parent's range of blocks is refused, so no node can stand in for another.
+
+use extern4_disk::extent::{Expect, Extent, Found, Node, sole_extent, verify_checksum};
+use extern4_disk::{Place, Structure};
+
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::map::{Run, RunKind};
+use crate::mount::Ext4;
+use crate::volume::buffer::Verified;
+
+/// What stands at block `logical` of a file with extents.
+pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
+    let place = Place::new(Structure::ExtentNode).ino(inode.ino());
+    if let Some(extent) = sole_extent(inode.i_block(), fs.blocks(), place)
+        && extent.contains(logical)
+    {
+        return Ok(run_from(&extent, logical));
+    }
+    let mut found = Node::decode(inode.i_block(), Expect::root(fs.blocks()), place)?.find(logical);
+    loop {
+        match found {
+            Found::Extent(extent) => return Ok(run_from(&extent, logical)),
+            Found::Hole { end } => return Ok(Run::hole(logical, end)),
+            Found::Child(index, expect) => {
+                let place = place.block(index.child);
+                let block = node_block(fs, inode, index.child)?;
+                found = Node::decode(&block, expect, place)?.find(logical);
+            }
+        }
+    }
+}
+
+/// The block of a node below the root, its checksum verified.
+pub(crate) fn node_block(fs: &Ext4, inode: &InodeInfo, block: u64) -> Result<extern4_block::Buffer> {
+    let place = Place::new(Structure::ExtentNode).ino(inode.ino()).block(block);
+    fs.verified(block, Verified::ExtentNode, |bytes| match inode.seed() {
+        Some(seed) => verify_checksum(bytes, seed, place),
+        None => Ok(()),
+    })
+}
+
+/// The part of `extent` from `logical` on.
+fn run_from(extent: &Extent, logical: u32) -> Run {
+    let skip = u64::from(logical - extent.logical);
+    let physical = extent.physical + skip;
+    let kind = if extent.unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
+    Run { logical, len_blocks: u64::from(extent.len_blocks) - skip, kind }
+}

@@ -1,0 +1,302 @@
+//! Changing an extent tree: the way to a leaf, and putting it back after the leaf has changed.
+//!
+//! A [`Path`] is a copy of the nodes from the root down to one leaf. Who changes a file changes the extents of the
+//! leaf in it and hands it to [`Change::store_path`], which splits the nodes that have become too full, frees those
+//! that have become empty, and keeps each key in an index what `e2fsck` wants it to be: the first block that its
+//! child maps.
+
+use extern4_disk::extent::{Entries, Expect, Extent, Index, LOGICAL_END, MAX_DEPTH, Node, OwnedNode};
+use extern4_disk::{Place, Structure, extent};
+use extern4_vfs::Errno;
+
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::map::extents::read::node_block;
+use crate::mount::Ext4;
+use crate::volume::buffer::Verified;
+use crate::volume::group::to_usize;
+use crate::volume::handle::Change;
+
+/// In place of the block of the root, which has none.
+const ROOT: u64 = 0;
+const HEADER_SIZE: u32 = 12;
+const ENTRY_SIZE: u32 = 12;
+
+/// A node on the way.
+struct Step {
+    /// Where it is; [`ROOT`] for the root.
+    block: u64,
+    node: OwnedNode,
+    /// The entry that leads on.
+    at: usize,
+    /// The range of the file's blocks that it may map.
+    start: u32,
+    end: u64,
+}
+
+/// The way from the root to a leaf.
+pub(crate) struct Path {
+    /// The root first, the leaf last.
+    steps: Vec<Step>,
+}
+
+impl Path {
+    /// The way to the leaf that maps `logical`, or would.
+    pub(crate) fn load(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Self> {
+        let place = Place::new(Structure::ExtentNode).ino(info.ino());
+        let mut path = Self { steps: Vec::with_capacity(3) };
+        let expect = Expect::deep_root(fs.blocks(), info.i_block());
+        let root = Node::decode(info.i_block(), expect, place)?;
+        let mut next = path.push(ROOT, &root, expect, logical);
+        while let Some((index, expect)) = next {
+            let block = node_block(fs, info, index.child)?;
+            let node = Node::decode(&block, expect, place.block(index.child))?;
+            next = path.push(index.child, &node, expect, logical);
+        }
+        Ok(path)
+    }
+
+    /// Adds a node, and says which child of it leads on to `logical`: the first one, if all begin behind it.
+    fn push(&mut self, block: u64, node: &Node<'_>, expect: Expect, logical: u32) -> Option<(Index, Expect)> {
+        let at = node.children().take_while(|(index, _)| index.logical <= logical).count().saturating_sub(1);
+        let (start, end) = (expect.start, expect.end);
+        self.steps.push(Step { block, node: node.to_owned(), at, start, end });
+        node.children().nth(at)
+    }
+
+    fn leaf(&self) -> &Step {
+        self.steps.last().expect("a path has a root at least")
+    }
+
+    /// How far the root is above the leaves.
+    pub(crate) fn depth(&self) -> u32 {
+        // OK: at most DEEPEST.
+        self.steps.len() as u32 - 1
+    }
+
+    /// The extents of the leaf.
+    pub(crate) fn extents(&self) -> &[Extent] {
+        match &self.leaf().node.entries {
+            Entries::Leaf(extents) => extents,
+            Entries::Index(_) => &[],
+        }
+    }
+
+    /// Puts other extents in the leaf. Neighbours that can be one become one.
+    pub(crate) fn set_extents(&mut self, mut extents: Vec<Extent>) {
+        join(&mut extents);
+        self.steps.last_mut().expect("a path has a root at least").node.entries = Entries::Leaf(extents);
+    }
+
+    /// The first block of the file that the leaf may map.
+    pub(crate) fn start(&self) -> u64 {
+        self.leaf().start.into()
+    }
+
+    /// One past the last block of the file that the leaf may map.
+    pub(crate) fn end(&self) -> u64 {
+        self.leaf().end
+    }
+
+    /// No leaf comes before it.
+    pub(crate) fn is_first(&self) -> bool {
+        self.steps.iter().all(|step| step.at == 0)
+    }
+
+    /// How many nodes are allocated if the leaf gets `more` extents.
+    pub(crate) fn nodes_needed(&self, more: usize) -> u32 {
+        let mut more = more;
+        let mut needed = 0;
+        for step in self.steps.iter().rev() {
+            let (len, max) = (len(&step.node) + more, usize::from(step.node.max));
+            if len <= max {
+                break;
+            }
+            // Of a root, all entries go into one node.
+            more = if step.block == ROOT { 1 } else { len.div_ceil(max) - 1 };
+            needed += more;
+        }
+        // OK: no more than there are entries in a few nodes.
+        needed as u32
+    }
+
+    /// `EFBIG` if the tree cannot take one entry more: it is as deep as it can be, and full.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        let full = |step: &Step| len(&step.node) + 2 > usize::from(step.node.max);
+        let deepest = self.depth() >= u32::from(MAX_DEPTH);
+        if deepest && self.steps.iter().all(full) { Err(Errno::EFBIG.into()) } else { Ok(()) }
+    }
+}
+
+/// Makes one extent of neighbours that can be one.
+pub(crate) fn join(extents: &mut Vec<Extent>) {
+    extents.dedup_by(|next, last| absorb(last, next));
+}
+
+/// Makes `last` reach over `next`, if that is its continuation.
+fn absorb(last: &mut Extent, next: &Extent) -> bool {
+    let len = u32::from(last.len_blocks) + u32::from(next.len_blocks);
+    let follows = last.end() == u64::from(next.logical)
+        && last.physical + u64::from(last.len_blocks) == next.physical
+        && last.unwritten == next.unwritten
+        && len <= max_len(last.unwritten);
+    if follows {
+        // OK: at most 32768.
+        last.len_blocks = len as u16;
+    }
+    follows
+}
+
+/// The longest extent of a kind.
+pub(crate) fn max_len(unwritten: bool) -> u32 {
+    u32::from(extent::MAX_WRITTEN_LEN) - u32::from(unwritten)
+}
+
+fn len(node: &OwnedNode) -> usize {
+    match &node.entries {
+        Entries::Leaf(extents) => extents.len(),
+        Entries::Index(indexes) => indexes.len(),
+    }
+}
+
+/// The first block of the file that a node maps; `None` if it is empty.
+fn first(node: &OwnedNode) -> Option<u32> {
+    match &node.entries {
+        Entries::Leaf(extents) => extents.first().map(|extent| extent.logical),
+        Entries::Index(indexes) => indexes.first().map(|index| index.logical),
+    }
+}
+
+/// A node with as many entries as fit, and nodes for the rest. `end` is that of the node's range.
+fn cut(mut node: OwnedNode, end: u64) -> (OwnedNode, Vec<OwnedNode>) {
+    let (len, max) = (len(&node), usize::from(node.max));
+    // What comes last in the file will most likely be followed by more; elsewhere both halves get room.
+    let each = if end == LOGICAL_END || len > 2 * max { max } else { len.div_ceil(2) };
+    if len <= max {
+        return (node, Vec::new());
+    }
+    let like = OwnedNode { entries: Entries::Leaf(Vec::new()), ..node };
+    let of = |entries| OwnedNode { entries, ..like.clone() };
+    let rest = match &mut node.entries {
+        Entries::Leaf(all) => {
+            all.split_off(each).chunks(each).map(|part| of(Entries::Leaf(part.into()))).collect()
+        }
+        Entries::Index(all) => {
+            all.split_off(each).chunks(each).map(|part| of(Entries::Index(part.into()))).collect()
+        }
+    };
+    (node, rest)
+}
+
+fn indexes(node: &mut OwnedNode) -> &mut Vec<Index> {
+    match &mut node.entries {
+        Entries::Index(indexes) => indexes,
+        Entries::Leaf(_) => unreachable!("only nodes above the leaves have children"),
+    }
+}
+
+impl Change<'_> {
+    /// Writes a leaf that has been changed, and whatever has to change above it.
+    pub(crate) fn store_path(&self, info: &mut InodeInfo, mut path: Path) -> Result<()> {
+        while let Some(step) = path.steps.pop() {
+            let Some(parent) = path.steps.last_mut() else { return self.store_root(info, step.node) };
+            // An only child that fits into the root takes its place.
+            let small = parent.block == ROOT
+                && len(&parent.node) == 1
+                && len(&step.node) <= usize::from(parent.node.max);
+            if !self.store_step(info, step, parent)? && !small {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a node below the root; true, if its parent has changed by that.
+    fn store_step(&self, info: &mut InodeInfo, step: Step, parent: &mut Step) -> Result<bool> {
+        let (block, at, children) = (step.block, parent.at, indexes(&mut parent.node));
+        let Some(key) = first(&step.node) else {
+            self.free_node(info, block)?;
+            children.remove(at);
+            return Ok(true);
+        };
+        let mut changed = std::mem::replace(&mut children[at].logical, key) != key;
+        let (node, behind) = cut(step.node, step.end);
+        self.write_node(info, block, &node)?;
+        for (node, at) in behind.iter().zip(at + 1..) {
+            let child = self.new_node(info, block)?;
+            self.write_node(info, child, node)?;
+            children.insert(at, Index { logical: first(node).unwrap_or(key), child });
+            changed = true;
+        }
+        Ok(changed)
+    }
+
+    fn store_root(&self, info: &mut InodeInfo, mut root: OwnedNode) -> Result<()> {
+        self.pull_up(info, &mut root)?;
+        if len(&root) == 0 {
+            root = OwnedNode { entries: Entries::Leaf(Vec::new()), depth: 0, ..root };
+        }
+        if len(&root) > usize::from(root.max) {
+            self.push_down(info, &mut root)?;
+        }
+        let mut bytes = *info.i_block();
+        root.encode(&mut bytes);
+        info.fields_mut().set_map(&bytes);
+        Ok(())
+    }
+
+    /// Puts an only child whose entries fit into the root in the root's place.
+    fn pull_up(&self, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
+        while let Entries::Index(children) = &root.entries
+            && let [Index { child, .. }] = children[..]
+        {
+            let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(child);
+            let expect = Expect { depth: Some(root.depth - 1), ..Expect::root(self.fs.blocks()) };
+            let node = Node::decode(&node_block(self.fs, info, child)?, expect, place)?.to_owned();
+            if len(&node) > usize::from(root.max) {
+                break;
+            }
+            self.free_node(info, child)?;
+            *root = OwnedNode { max: root.max, ..node };
+        }
+        Ok(())
+    }
+
+    /// Puts the entries of a root that is too full into a node below it.
+    fn push_down(&self, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
+        let depth = root.depth + 1;
+        let logical = first(root).unwrap_or(0);
+        // OK: at most 5461, with blocks of 64 KiB.
+        let max = ((self.fs.superblock().block_size() - HEADER_SIZE) / ENTRY_SIZE) as u16;
+        let child = self.new_node(info, self.home_block(info))?;
+        self.write_node(info, child, &OwnedNode { max, ..root.clone() })?;
+        *root = OwnedNode { entries: Entries::Index(vec![Index { logical, child }]), depth, ..*root };
+        Ok(())
+    }
+
+    /// A new block for a node, near block `near`.
+    fn new_node(&self, info: &mut InodeInfo, near: u64) -> Result<u64> {
+        let block = self.allocate_map_block(info, near)?;
+        self.fs.note_verified(&self.fresh(block)?, Verified::ExtentNode);
+        Ok(block)
+    }
+
+    fn free_node(&self, info: &mut InodeInfo, block: u64) -> Result<()> {
+        self.free(block..block + 1, true)?;
+        info.add_blocks(-1, self.fs.superblock().block_size())
+    }
+
+    fn write_node(&self, info: &InodeInfo, block: u64, node: &OwnedNode) -> Result<()> {
+        let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(block);
+        let mut buffer = self.fs.cache.read(block)?;
+        self.edit(&mut buffer, |bytes| {
+            node.encode(bytes);
+            // What is behind the last entry is of no use, and may not be what it was in an older copy.
+            let used = to_usize(HEADER_SIZE) + len(node) * to_usize(ENTRY_SIZE);
+            let room = to_usize(HEADER_SIZE) + usize::from(node.max) * to_usize(ENTRY_SIZE);
+            bytes[used..room].fill(0);
+            info.seed().map_or(Ok(()), |seed| extent::store_checksum(bytes, seed, place))
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! Changing the indirect blocks of a file.
+
+use std::ops::Range;
+
+use extern4_disk::indirect::{Path, Pointers};
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::Errno;
+
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::map::change::{MAX_RUNS, Quota};
+use crate::map::{Run, RunKind};
+use crate::mount::Ext4;
+use crate::volume::group::to_usize;
+use crate::volume::handle::Change;
+
+/// Bytes of a block number.
+const POINTER: usize = 4;
+/// The most levels of indirect blocks.
+const LEVELS: u32 = 3;
+
+/// How many indirect blocks mapping `blocks` blocks from `logical` on allocates at most.
+pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
+    let Some(path) = fs.indirect_map().path(logical) else { return Ok(0) };
+    let last = fs.indirect_map().path(logical.saturating_add(blocks.saturating_sub(1)));
+    if last.is_some_and(|last| last.levels() == 0) {
+        return Ok(0);
+    }
+    if blocks > 1 {
+        return Ok(LEVELS + (blocks / fs.indirect_map().per_block() + 2).min(MAX_RUNS));
+    }
+    let way = Way::load(fs, info, &path)?;
+    Ok(path.levels() - way.depth())
+}
+
+/// Where to look for blocks for the hole at `logical`, and how many of the `want` that are wanted it takes.
+pub(crate) fn goal(change: &Change<'_>, info: &InodeInfo, logical: u32, want: u32) -> Result<(u64, u32)> {
+    let arithmetic = change.fs.indirect_map();
+    let path = arithmetic.path(logical).ok_or(Errno::EFBIG)?;
+    // Numbers of blocks have 32 bits.
+    if u32::try_from(change.fs.blocks().end).is_err() {
+        return Err(Errno::EFBIG.into());
+    }
+    let hole = change.fs.map(info, logical)?;
+    if hole.kind != RunKind::Hole {
+        let what = "blocks were to be mapped twice";
+        return Err(place(info).corrupt(CorruptKind::Mismatch { what }).into());
+    }
+    let goal = match logical.checked_sub(1).map(|before| change.fs.map(info, before)).transpose()? {
+        Some(before) => before.mapped().map(|blocks| blocks.start + 1),
+        None => None,
+    };
+    // A run ends with the block of numbers that it is in.
+    let room = path.offsets().last().map_or(hole.len_blocks, |&at| {
+        hole.len_blocks.min(u64::from(arithmetic.per_block()) - u64::from(at))
+    });
+    let want = u64::from(want).min(room).max(1);
+    // OK: no more than was wanted.
+    Ok((goal.unwrap_or_else(|| change.home_block(info)), want as u32))
+}
+
+fn place(info: &InodeInfo) -> Place {
+    Place::new(Structure::IndirectBlock).ino(info.ino())
+}
+
+/// The indirect blocks on the way to a block, as far as there are any, each with the index that leads on.
+struct Way {
+    blocks: Vec<(u64, usize)>,
+}
+
+impl Way {
+    fn load(fs: &Ext4, info: &InodeInfo, path: &Path) -> Result<Self> {
+        let mut blocks = Vec::with_capacity(to_usize(LEVELS));
+        let mut next = Pointers::decode(info.i_block(), fs.blocks(), place(info))?.get(path.root())?;
+        for &at in path.offsets() {
+            let Some(block) = next.map(|block| u64::from(block.get())) else { break };
+            blocks.push((block, usize::from(at)));
+            if blocks.len() < path.offsets().len() {
+                let buffer = fs.cache.read(block)?;
+                let numbers = Pointers::decode(&buffer, fs.blocks(), place(info).block(block))?;
+                next = numbers.get(usize::from(at))?;
+            }
+        }
+        Ok(Self { blocks })
+    }
+
+    /// How many there are.
+    fn depth(&self) -> u32 {
+        // OK: three at most.
+        self.blocks.len() as u32
+    }
+}
+
+/// Numbers that are to be cleared, and the blocks that they name.
+struct Taken {
+    indexes: Range<usize>,
+    blocks: Vec<Range<u64>>,
+}
+
+/// Goes through numbers from the last of `indexes` backwards, as far as `quota` allows.
+fn take(fs: &Ext4, numbers: &Pointers<'_>, indexes: Range<usize>, quota: &mut Quota) -> Result<Taken> {
+    let mut blocks: Vec<Range<u64>> = Vec::new();
+    let mut at = indexes.end;
+    while at > indexes.start {
+        let block = numbers.get(at - 1)?.map(|block| u64::from(block.get()));
+        match (block, blocks.last_mut()) {
+            (None, _) => {}
+            (Some(_), _) if quota.is_spent() => break,
+            (Some(block), Some(run)) if run.start == block + 1 => {
+                quota.spend(fs, &(block..block + 1));
+                run.start = block;
+            }
+            (Some(block), _) => {
+                quota.spend(fs, &(block..block + 1));
+                blocks.push(block..block + 1);
+            }
+        }
+        at -= 1;
+    }
+    Ok(Taken { indexes: at..indexes.end, blocks })
+}
+
+fn write_number(bytes: &mut [u8], at: usize, block: u64) {
+    // OK: volumes whose blocks need more than 32 bits have been refused.
+    bytes[at * POINTER..(at + 1) * POINTER].copy_from_slice(&(block as u32).to_le_bytes());
+}
+
+fn clear_numbers(bytes: &mut [u8], indexes: Range<usize>) {
+    bytes[indexes.start * POINTER..indexes.end * POINTER].fill(0);
+}
+
+impl Change<'_> {
+    /// Maps a run, which does not go beyond the block of numbers that it begins in.
+    pub(crate) fn insert_pointers(&self, info: &mut InodeInfo, run: &Run) -> Result<()> {
+        let Some(Range { start: physical, end }) = run.mapped() else { return Ok(()) };
+        let blocks = end - physical;
+        let path = self.fs.indirect_map().path(run.logical).ok_or(Errno::EFBIG)?;
+        if path.levels() == 0 {
+            self.edit_roots(info, |roots| {
+                (physical..physical + blocks)
+                    .zip(path.root()..)
+                    .for_each(|(it, at)| write_number(roots, at, it));
+            });
+            return Ok(());
+        }
+        let mut way = Way::load(self.fs, info, &path)?.blocks;
+        while let Some(&at) = path.offsets().get(way.len()) {
+            let block = self.allocate_map_block(info, physical + blocks)?;
+            self.fresh(block)?;
+            match way.last() {
+                None => self.edit_roots(info, |roots| write_number(roots, path.root(), block)),
+                Some(&(parent, at)) => self.edit_numbers(parent, |bytes| write_number(bytes, at, block))?,
+            }
+            way.push((block, usize::from(at)));
+        }
+        let Some(&(last, at)) = way.last() else { return Ok(()) };
+        self.edit_numbers(last, |bytes| {
+            (physical..physical + blocks).zip(at..).for_each(|(it, at)| write_number(bytes, at, it));
+        })
+    }
+
+    fn edit_roots(&self, info: &mut InodeInfo, edit: impl FnOnce(&mut [u8])) {
+        let mut roots = *info.i_block();
+        edit(&mut roots);
+        info.fields_mut().set_map(&roots);
+    }
+
+    fn edit_numbers(&self, block: u64, edit: impl FnOnce(&mut [u8])) -> Result<()> {
+        let mut buffer = self.fs.cache.read(block)?;
+        self.edit(&mut buffer, edit);
+        Ok(())
+    }
+
+    pub(crate) fn unmap_pointers(
+        &self,
+        info: &mut InodeInfo,
+        blocks: Range<u64>,
+        metadata: bool,
+        quota: &mut Quota,
+    ) -> Result<Range<u64>> {
+        let mut left = blocks.start..blocks.end.min(self.fs.indirect_map().end());
+        while !left.is_empty() && !quota.is_spent() {
+            left.end = self.unmap_last(info, &left, metadata, quota)?;
+        }
+        Ok(left)
+    }
+
+    /// Takes the blocks at the end of a range away, as far as the same block of numbers names them. Returns the new
+    /// end.
+    fn unmap_last(
+        &self,
+        info: &mut InodeInfo,
+        left: &Range<u64>,
+        metadata: bool,
+        quota: &mut Quota,
+    ) -> Result<u64> {
+        let arithmetic = self.fs.indirect_map();
+        let last = left.end - 1;
+        let path = u32::try_from(last).ok().and_then(|last| arithmetic.path(last)).ok_or(Errno::EFBIG)?;
+        let way = Way::load(self.fs, info, &path)?;
+        let depth = way.depth();
+        if depth < path.levels() {
+            // The way ends in a number that is clear. A block of nothing but such is of no use.
+            if let Some(&(_, at)) = way.blocks.last() {
+                self.clear_way(info, &path, &way, at..at, quota)?;
+            }
+            let span = arithmetic.span_blocks(path.levels() - depth);
+            let start = (last + arithmetic.hole_blocks(&path, depth)).saturating_sub(span);
+            return Ok(start.max(left.start));
+        }
+        let at = way.blocks.last().map_or(path.root(), |&(_, at)| at);
+        let most = usize::try_from(last - left.start).unwrap_or(usize::MAX);
+        let indexes = at - at.min(most)..at + 1;
+        let taken = match way.blocks.last() {
+            None => {
+                let numbers = Pointers::decode(info.i_block(), self.fs.blocks(), place(info))?;
+                let taken = take(self.fs, &numbers, indexes, quota)?;
+                self.edit_roots(info, |roots| clear_numbers(roots, taken.indexes.clone()));
+                taken
+            }
+            Some(&(block, _)) => {
+                let buffer = self.fs.cache.read(block)?;
+                let numbers = Pointers::decode(&buffer, self.fs.blocks(), place(info).block(block))?;
+                let taken = take(self.fs, &numbers, indexes, quota)?;
+                drop(buffer);
+                self.clear_way(info, &path, &way, taken.indexes.clone(), quota)?;
+                taken
+            }
+        };
+        for blocks in &taken.blocks {
+            self.free(blocks.clone(), metadata)?;
+            let count = blocks.end - blocks.start;
+            info.add_blocks(-count.cast_signed(), self.fs.superblock().block_size())?;
+        }
+        Ok(left.end - taken.indexes.len() as u64)
+    }
+
+    /// Clears numbers in the last block of a way, and frees the blocks of it that become empty.
+    fn clear_way(
+        &self,
+        info: &mut InodeInfo,
+        path: &Path,
+        way: &Way,
+        indexes: Range<usize>,
+        quota: &mut Quota,
+    ) -> Result<()> {
+        let mut indexes = indexes;
+        for (nth, &(block, _)) in way.blocks.iter().enumerate().rev() {
+            let mut buffer = self.fs.cache.read(block)?;
+            if !is_clear_but(&buffer, &indexes) {
+                if !indexes.is_empty() {
+                    self.edit(&mut buffer, |bytes| clear_numbers(bytes, indexes));
+                }
+                return Ok(());
+            }
+            quota.spend(self.fs, &(block..block + 1));
+            self.free(block..block + 1, true)?;
+            info.add_blocks(-1, self.fs.superblock().block_size())?;
+            let above = nth.checked_sub(1).map_or(path.root(), |above| way.blocks[above].1);
+            indexes = above..above + 1;
+        }
+        self.edit_roots(info, |roots| clear_numbers(roots, indexes));
+        Ok(())
+    }
+}
+
+/// Whether no number but those at `indexes` names a block.
+fn is_clear_but(bytes: &[u8], indexes: &Range<usize>) -> bool {
+    let (before, rest) = bytes.split_at(indexes.start * POINTER);
+    let behind = &rest[indexes.len() * POINTER..];
+    before.iter().chain(behind).all(|&byte| byte == 0)
+}

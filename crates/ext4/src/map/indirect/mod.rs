@@ -1,0 +1,4 @@
+//! Indirect blocks: reading and changing them.
+
+pub(crate) mod change;
+pub(crate) mod read;

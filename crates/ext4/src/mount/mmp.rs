@@ -1,0 +1,281 @@
+//! Multiple mount protection: a volume on a device that several hosts have is written by one of them at a time.
+//!
+//! The volume has a block for it. Who opens the volume for writing writes a number there, and another after each interval, for
+//! as long as it is open. Who comes later sees the number, waits for longer than that, and looks again: if the number has changed,
+//! the volume is in use; if not, who wrote it has died. A node that finds somebody else's number in the place of its own has been
+//! taken for dead, and gives the volume up: nothing more of it becomes durable.
+//!
+//! Of two who find the volume free at the same moment, the last to write has it, and each looks once more who that is. Who writes soon after
+//! it has looked need not wait for long: whoever has not seen the number has written as soon, or knows that it came late. Who came late may have
+//! written over the number of one who has the volume by then; so it waits until that one has given it up.
+//!
+//! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`. That a second is waited beyond twice the interval is what e2fsck
+//! was observed to do.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use extern4_block::BufferCache;
+use extern4_disk::mmp::{MMP_SIZE, Mmp, MmpState, Node};
+use extern4_disk::superblock::Superblock;
+use extern4_disk::{Place, Structure};
+use extern4_jbd2::Aborter;
+use extern4_sync::opener::Opener;
+
+use crate::error::{Error, InUse, Result};
+use crate::mount::Ext4;
+use crate::mount::loss::Losses;
+use crate::ops::create::now_seconds;
+
+/// Who has taken longer than this from finding the volume free to writing its number comes late.
+const SOON: Duration = Duration::from_millis(50);
+/// How long who was in time waits for others who were.
+const SETTLING: Duration = Duration::from_millis(100);
+/// Seconds between two numbers, at most: `mke2fs(8)` sets no longer interval. A volume that says more is not waited for the longer.
+const MOST_SECONDS: u16 = 300;
+
+/// Where the block stands.
+struct Spot {
+    cache: Arc<BufferCache>,
+    superblock: Superblock,
+    /// Byte of the device.
+    offset: u64,
+}
+
+impl Spot {
+    /// `None` for a volume without the feature.
+    fn of(fs: &Ext4) -> Option<Self> {
+        let superblock = fs.superblock().clone();
+        // OK: the superblock has been checked to name a block of the volume.
+        let offset = superblock.mmp_block()? << superblock.geometry().block_bits();
+        Some(Self { cache: Arc::clone(&fs.cache), superblock, offset })
+    }
+
+    /// The block as it stands on the device now.
+    fn read(&self) -> Result<Mmp> {
+        let mut bytes = [0; MMP_SIZE];
+        let device = self.cache.device();
+        device.forget(self.offset..self.offset + MMP_SIZE as u64);
+        device.read_at(&mut bytes, self.offset)?;
+        let block = self.superblock.mmp_block().unwrap_or(0);
+        Ok(Mmp::decode(&bytes, &self.superblock, Place::new(Structure::Mmp).block(block))?)
+    }
+
+    fn write(&self, mmp: &Mmp) -> Result<()> {
+        self.cache.write_bytes(self.offset, &mmp.encode(&self.superblock))?;
+        Ok(self.cache.device().flush()?)
+    }
+
+    /// Between two numbers of a node.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(self.seconds().into())
+    }
+
+    fn seconds(&self) -> u16 {
+        self.superblock.mmp_interval().clamp(1, MOST_SECONDS)
+    }
+
+    /// The block once it is certain that nobody has the volume for writing, and when it was looked at.
+    fn wait_until_free(&self) -> Result<(Mmp, Instant)> {
+        let looked = Instant::now();
+        let found = self.read()?;
+        match found.state() {
+            MmpState::Clean => Ok((found, looked)),
+            MmpState::Fsck => Err(in_use(&found)),
+            MmpState::Live(_) => {
+                sleep(patience(self.seconds(), found.check_interval()));
+                let looked = Instant::now();
+                let later = self.read()?;
+                let is_free = later.state() == found.state() || later.state() == MmpState::Clean;
+                if is_free { Ok((later, looked)) } else { Err(in_use(&later)) }
+            }
+        }
+    }
+}
+
+/// How long a number stands that nobody changes any more: `seconds` is the interval of the volume, `check_interval` what the node said
+/// that wrote the number, which is twice that of its own as a rule.
+fn patience(seconds: u16, check_interval: u16) -> Duration {
+    let longest = seconds.max(check_interval).min(2 * MOST_SECONDS);
+    Duration::from_secs(2 * u64::from(longest) + 1)
+}
+
+fn in_use(mmp: &Mmp) -> crate::Error {
+    let text = |name: &[u8]| String::from_utf8_lossy(name).escape_debug().to_string();
+    crate::Error::InUse(InUse {
+        checking: mmp.state() == MmpState::Fsck,
+        host: text(mmp.node_name()),
+        device: text(mmp.device_name()),
+        seconds_ago: u64::from(now_seconds()).saturating_sub(mmp.time()),
+    })
+}
+
+/// Refuses to read a volume that somebody is writing to. Waits to find out, if nobody has said that it is clean.
+pub(crate) fn check(fs: &Ext4) -> Result<()> {
+    Spot::of(fs).map_or(Ok(()), |spot| spot.wait_until_free().map(drop))
+}
+
+/// Keeps others from a volume for as long as it is open for writing. Dropping it does what a crash would do: the volume looks
+/// as if it were in use until somebody has waited.
+pub(crate) struct Guard {
+    opener: Opener,
+    watch: Arc<Watch>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the guard and its thread share.
+struct Watch {
+    spot: Spot,
+    /// Seconds after which others may take us for dead, if they have waited twice as long.
+    check_interval: u16,
+    /// Locks: held over reading and writing the block.
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+struct State {
+    /// The block as we wrote it last.
+    ours: Mmp,
+    ended: bool,
+    /// Why, if somebody else has taken the volume, or may have.
+    lost: Option<Error>,
+    aborter: Option<Aborter>,
+    losses: Option<Arc<Losses>>,
+}
+
+impl Guard {
+    /// Takes the volume; `None` if it is one without protection.
+    ///
+    /// # Errors
+    /// [`Error::InUse`](crate::Error::InUse) if somebody else has it; a corrupt block; a device that fails.
+    pub(crate) fn take(fs: &Ext4) -> Result<Option<Self>> {
+        let Some(spot) = Spot::of(fs) else { return Ok(None) };
+        let (free, looked) = spot.wait_until_free()?;
+        let host = rustix::system::uname();
+        let device = fs.device.name().map_or(&b"memory"[..], |name| name.as_encoded_bytes());
+        let node = Node { host: host.nodename().to_bytes(), device };
+        let sequence = RandomState::new().hash_one(now_seconds()) as u32;
+        let check_interval = 2 * spot.seconds();
+        let ours = free.taken(sequence, &node, check_interval, now_seconds().into());
+        spot.write(&ours)?;
+        // Another may have found it free at the same moment, and the last to write has it.
+        sleep(if looked.elapsed() < SOON { SETTLING } else { patience(spot.seconds(), check_interval) });
+        let found = spot.read()?;
+        if found.state() != ours.state() {
+            return Err(in_use(&found));
+        }
+        let state = Mutex::new(State { ours, ended: false, lost: None, aborter: None, losses: None });
+        let watch = Arc::new(Watch { spot, check_interval, state, ended: Condvar::new() });
+        let thread = {
+            let watch = Arc::clone(&watch);
+            thread::Builder::new().name("extern4-mmp".into()).spawn(move || watch.run())
+        };
+        let thread = thread.map_err(|_| extern4_vfs::Errno::EAGAIN)?;
+        Ok(Some(Self { opener: Opener::here(), watch, thread: Some(thread) }))
+    }
+
+    /// Says what ends if the volume is lost, and who is told why.
+    pub(crate) fn aborts(&self, aborter: Option<Aborter>, losses: Arc<Losses>) {
+        let mut state = self.watch.lock();
+        (state.aborter, state.losses) = (aborter, Some(losses));
+        state.abort_if_lost();
+    }
+
+    /// Says that the volume is nobody's any more, if it still was ours.
+    pub(crate) fn release(&self) -> Result<()> {
+        let mut state = self.watch.lock();
+        if std::mem::replace(&mut state.ended, true) || state.lost.is_some() {
+            return Ok(());
+        }
+        self.watch.ended.notify_all();
+        let free = state.ours.released(now_seconds().into());
+        if self.watch.is_ours(&state)? { self.watch.spot.write(&free) } else { Ok(()) }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.opener.is_here() {
+            // A forked child has no such thread to wait for. A lock may have been held when it was forked.
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        self.watch.lock().ended = true;
+        self.watch.ended.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It has no result.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    fn abort_if_lost(&self) {
+        if let (Some(aborter), Some(why)) = (&self.aborter, &self.lost) {
+            aborter.abort(&why.to_string());
+            if let Some(losses) = &self.losses {
+                losses.report(why);
+            }
+        }
+    }
+}
+
+impl Watch {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_ours(&self, state: &State) -> Result<bool> {
+        Ok(self.spot.read()?.state() == state.ours.state())
+    }
+
+    /// Writes one number after the other, until it is told to end or finds another's.
+    fn run(&self) {
+        let mut written = Instant::now();
+        let mut state = self.lock();
+        while !state.ended && state.lost.is_none() {
+            let waited = self.ended.wait_timeout_while(state, self.spot.interval(), |state| !state.ended);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.ended {
+                return;
+            }
+            match self.renew(&mut state) {
+                Ok(None) => written = Instant::now(),
+                Ok(Some(theirs)) => state.lost = Some(in_use(&theirs)),
+                // It may work again, but nobody else waits for that.
+                Err(error) => {
+                    let is_late = written.elapsed() > Duration::from_secs(self.check_interval.into());
+                    state.lost = is_late.then_some(error);
+                }
+            }
+            state.abort_if_lost();
+        }
+    }
+
+    /// Writes the next number; the block on the device, if that is not ours.
+    fn renew(&self, state: &mut State) -> Result<Option<Mmp>> {
+        let found = self.spot.read()?;
+        if found.state() != state.ours.state() {
+            return Ok(Some(found));
+        }
+        let next = state.ours.renewed(now_seconds().into());
+        self.spot.write(&next)?;
+        state.ours = next;
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_longer_than_an_interval_can_be() {
+        assert_eq!(patience(5, 10), Duration::from_secs(21));
+        assert_eq!(patience(5, 1), Duration::from_secs(11));
+        assert_eq!(patience(300, 600), Duration::from_secs(1201));
+        assert_eq!(patience(300, u16::MAX), patience(300, 600));
+    }
+}

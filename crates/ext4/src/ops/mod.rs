@@ -1,0 +1,284 @@
+//! What the VFS calls: each method finds the inode that this crate keeps behind the VFS's and goes to the module that
+//! does the work. Errors turn into error numbers here and nowhere else.
+
+pub(crate) mod create;
+pub(crate) mod link;
+pub(crate) mod set_attr;
+
+use std::borrow::Cow;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use extern4_disk::dirent::NAME_MAX;
+use extern4_disk::feature::Incompat;
+use extern4_disk::inode::ROOT_INO;
+use extern4_sync::primitive::Ordering::Relaxed;
+use extern4_vfs::{
+    Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
+    NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Take, Timespec, XattrFlags,
+};
+
+use crate::dir::casefold;
+use crate::inode::InodeInfo;
+use crate::inode::inode_info::Node;
+use crate::mount::Ext4;
+use crate::tune::Tune;
+
+fn node(inode: &Inode) -> &Node {
+    inode.private::<Node>()
+}
+
+/// The inode, to be read.
+fn info(inode: &Inode) -> InodeInfo {
+    node(inode).shown()
+}
+
+impl FileSystem for Ext4 {
+    fn traits(&self) -> FsTraits {
+        FsTraits {
+            name: "ext4",
+            name_max: NAME_MAX,
+            read_only: self.writer.get().is_none(),
+            acl: self.has_acls,
+            fast_may_exec: true,
+            casefold: self.superblock().features().incompat.contains(Incompat::CASEFOLD),
+            bsd_groups: self.bsd_groups,
+        }
+    }
+
+    fn root_ino(&self) -> u64 {
+        u64::from(ROOT_INO)
+    }
+
+    fn read_inode(&self, ino: u64) -> Result<NewInode> {
+        if ino == u64::from(ROOT_INO) {
+            self.check_root()?;
+        }
+        Ok(self.new_inode(ino)?)
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        Ok(self.stat()?)
+    }
+
+    fn statfs_by(&self, inode: &Inode) -> Result<StatFs> {
+        Ok(self.stat_for(&inode.attr())?)
+    }
+
+    fn may_use_reserve(&self, cred: &Cred) -> bool {
+        let (uid, gid) = self.reserved_for;
+        // Group 0 is what is there when no group has been named.
+        let in_group = || gid != 0 && cred.in_group(gid);
+        cred.has(Caps::SYS_RESOURCE) || cred.uid() == uid || in_group()
+    }
+
+    fn label(&self) -> Result<Vec<u8>> {
+        Ok(self.current_label())
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.tune(&Tune { label: Some(label.to_vec()), ..Tune::default() })?;
+        // Programs such as blkid read the superblock from the device, and not from the journal.
+        Ok(self.writer()?.transactions.settle().map_err(crate::Error::from)?)
+    }
+
+    fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
+        Ok(self.trim_range(bytes, min_bytes)?)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.store_all_times()?;
+        match self.writer.get() {
+            Some(writer) => Ok(writer.transactions.sync().map_err(crate::Error::from)?),
+            None => Ok(()),
+        }
+    }
+
+    fn halt(&self, why: &str) {
+        // Relaxed: a caller that asks comes after this.
+        self.is_halted.store(true, Relaxed);
+        if let Some(writer) = self.writer.get() {
+            writer.transactions.halt(why);
+        }
+    }
+
+    fn evict_inode(&self, inode: &Inode) {
+        let Some(writer) = self.writer.get() else { return };
+        if inode.nlink() == 0 {
+            if !node(inode).is_freed()
+                && self.opener.is_here()
+                && let Err(error) = self.delete(node(inode).info())
+            {
+                writer.note_unfreed(error);
+            }
+        } else if self.lazy_times.get().is_some() && self.opener.is_here() {
+            self.store_last_times(node(inode).info().ino());
+        }
+    }
+
+    fn end(&self) {
+        self.close_unused();
+    }
+}
+
+impl InodeOps for Ext4 {
+    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>> {
+        let dir = self.readable_dir(node(dir))?;
+        Ok(self.lookup_name(&dir, name)?.map(u64::from))
+    }
+
+    fn check_found(&self, dir: &Inode, found: &Inode) -> Result<()> {
+        Ok(self.check_policy(node(dir), found)?)
+    }
+
+    fn canonical_name<'a>(&self, dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        if info(dir).is_encrypted() || !info(dir).is_casefolded() {
+            return Ok(Cow::Borrowed(name));
+        }
+        Ok(casefold::fold(name).map_or(Cow::Borrowed(name), Cow::Owned))
+    }
+
+    fn read_link(&self, inode: &Inode) -> Result<Box<[u8]>> {
+        Ok(self.link_target(&self.readable_link(node(inode))?)?)
+    }
+
+    fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+        let node = node(inode);
+        let _attributes = node.read_attributes();
+        let info = node.shown();
+        let value = self.xattr_value(&info, name)?;
+        self.note_block(&info);
+        Ok(value)
+    }
+
+    fn list_xattr(&self, inode: &Inode, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let node = node(inode);
+        let _attributes = node.read_attributes();
+        let info = node.shown();
+        self.list_xattrs(&info, each)?;
+        self.note_block(&info);
+        Ok(())
+    }
+
+    fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>> {
+        let node = node(inode);
+        let _attributes = node.read_attributes();
+        let info = node.shown();
+        let acl = self.acl(&info, kind)?;
+        self.note_block(&info);
+        Ok(acl)
+    }
+
+    fn set_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        Ok(self.change_attr(inode, set)?)
+    }
+
+    fn set_xattr(
+        &self,
+        inode: &Inode,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: XattrFlags,
+        now: Timespec,
+        caps: Caps,
+    ) -> Result<()> {
+        Ok(self.change_xattr(inode, name, value, flags, now, caps)?)
+    }
+
+    fn set_acl(
+        &self,
+        inode: &Inode,
+        kind: AclKind,
+        acl: Option<Arc<Acl>>,
+        mode: Option<u16>,
+        now: Timespec,
+        caps: Caps,
+    ) -> Result<()> {
+        Ok(self.change_acl(inode, kind, acl, mode, now, caps)?)
+    }
+
+    fn create(&self, dir: &Inode, name: Option<&[u8]>, node: &NewNode<'_>) -> Result<NewInode> {
+        Ok(self.create_node(dir, name, node)?)
+    }
+
+    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, caps: Caps) -> Result<()> {
+        Ok(self.link_name(inode, to, now, caps)?)
+    }
+
+    fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
+        Ok(self.unlink_name(from, inode, now, is_last)?)
+    }
+
+    fn rmdir(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
+        Ok(self.remove_directory(from, inode, now)?)
+    }
+
+    fn rename(&self, rename: &Rename<'_>) -> Result<()> {
+        Ok(self.rename_name(rename)?)
+    }
+}
+
+impl FileOps for Ext4 {
+    fn check_open(&self, inode: &Inode, in_encrypted: bool) -> Result<()> {
+        self.check_key(node(inode))?;
+        if in_encrypted && !info(inode).is_encrypted() { Err(Errno::EPERM.into()) } else { Ok(()) }
+    }
+
+    fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(self.read_file(&self.readable_file(node(inode))?, buf, offset)?)
+    }
+
+    fn lend(&self, inode: &Inode, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
+        Ok(self.lend_file(&self.readable_file(node(inode))?, offset, len, take)?)
+    }
+
+    fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {
+        Ok(self.file_span(&self.readable_file(node(inode))?, offset)?)
+    }
+
+    fn bmap(&self, inode: &Inode, offset: u64) -> Result<Option<u64>> {
+        Ok(self.file_position(&self.readable_file(node(inode))?, offset)?)
+    }
+
+    fn read_dir(
+        &self,
+        dir: &Inode,
+        cookie: u64,
+        each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let dir = self.readable_dir(node(dir))?;
+        Ok(self.list_dir(&dir, cookie, each)?)
+    }
+
+    fn write_at(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec, caps: Caps) -> Result<usize> {
+        Ok(self.write_file(inode, data, offset, now, caps)?)
+    }
+
+    fn overwrite(&self, inode: &Inode, data: &[u8], offset: u64, apart: &mut dyn FnMut()) -> Result<bool> {
+        Ok(self.overwrite_file(inode, data, offset, apart)?)
+    }
+
+    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, caps: Caps) -> Result<()> {
+        Ok(self.truncate_file(inode, size, now, caps)?)
+    }
+
+    fn fallocate(
+        &self,
+        inode: &Inode,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+        now: Timespec,
+        caps: Caps,
+    ) -> Result<()> {
+        Ok(self.fallocate_file(inode, mode, offset, len, now, caps)?)
+    }
+
+    fn release(&self, inode: &Inode) {
+        self.end_window(inode);
+    }
+
+    fn sync_file(&self, inode: &Inode, data_only: bool) -> Result<()> {
+        Ok(self.sync_file_data(inode, data_only)?)
+    }
+}

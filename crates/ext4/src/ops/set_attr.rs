@@ -1,0 +1,193 @@
+//! Setting attributes: permissions, owner, times and flags.
+
+use extern4_disk::feature::Incompat;
+use extern4_disk::inode::{Inode as Fields, InodeFlags};
+use extern4_vfs::{AclKind, Caps, Errno, FileFlags, Inode, SetAttr, Timespec};
+
+use crate::error::Result;
+use crate::inode::inode_info::Node;
+use crate::inode::{InodeInfo, SHOWN_FLAGS};
+use crate::mount::Ext4;
+use crate::ops::create::timestamp;
+use crate::quota::Owners;
+use crate::volume::handle::Change;
+use crate::xattr::list::Need;
+
+/// The flags that users may set. Which these are is seen by setting each on a mounted volume. The others that are
+/// shown say how the inode is stored, and stay as they are; so does `EXTENTS`, which Linux takes as the wish to store
+/// the map in another way.
+const SETTABLE: InodeFlags = InodeFlags::SECRM
+    .union(InodeFlags::UNRM)
+    .union(InodeFlags::COMPR)
+    .union(InodeFlags::SYNC)
+    .union(InodeFlags::IMMUTABLE)
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::NOTAIL)
+    .union(InodeFlags::DIRSYNC)
+    .union(InodeFlags::TOPDIR)
+    .union(InodeFlags::DAX)
+    .union(InodeFlags::PROJINHERIT)
+    .union(InodeFlags::CASEFOLD);
+
+/// Those of them that only directories have.
+const DIRECTORIES_ONLY: InodeFlags =
+    InodeFlags::DIRSYNC.union(InodeFlags::TOPDIR).union(InodeFlags::PROJINHERIT);
+
+impl Ext4 {
+    /// Sets attributes, and the ACL that goes with a mode.
+    pub(crate) fn change_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        if self.note_read_lazily(inode, set)? {
+            return Ok(());
+        }
+        if let (Some(mode), true) = (set.mode, sets_only_mode(set)) {
+            return self.change_mode(inode, mode, set.ctime);
+        }
+        let node = inode.private::<Node>();
+        let mut info = node.info();
+        // Flags may say where contents of a file are to be looked for; an ACL is an attribute.
+        let (sets_flags, sets_acl) = (set.flags.is_some(), set.acl.is_some());
+        let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
+        let _map = locks_map.then(|| node.change_map());
+        let _attributes = sets_acl.then(|| node.change_attributes());
+        let flags = set.flags.map(|flags| self.new_flags(&info, flags, set.caps)).transpose()?;
+        if let Some(flags) = flags {
+            check_flags_and_project(info.fields(), flags, set.project)?;
+            if (flags ^ info.fields().flags()).contains(InodeFlags::JOURNAL_DATA) {
+                self.prepare_switch(&info)?;
+            }
+        }
+        let plan = set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, acl)).transpose()?;
+        let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(self));
+        let counts = set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
+        let owners = counts.then(|| Owners::of(info.fields()).after(set));
+        owners.map_or(Ok(()), |owners| self.open_accounts(owners))?;
+        let operate = |change: &Change<'_>| {
+            owners.map_or(Ok(()), |owners| change.admit_transfer(&info, owners, set.caps))?;
+            if let Some(plan) = &plan {
+                change.admit_plan(&info, set.caps, plan)?;
+            }
+            set_fields(info.fields_mut(), set);
+            if let Some(flags) = flags {
+                info.fields_mut().set_flags(flags);
+            }
+            match plan {
+                Some(plan) => change.apply(&mut info, plan)?,
+                None => change.store(&info)?,
+            }
+            Ok(change.tid())
+        };
+        let tid = self.changing(need.credits, need.blocks, operate)?;
+        if sets_only_times(set) {
+            return self.publish_times(inode, &info, tid);
+        }
+        let Some(acl) = &set.acl else { return self.publish(inode, &info, tid) };
+        let attr = self.attr(&info)?;
+        node.set_attributes(&info, tid);
+        inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
+        Ok(())
+    }
+
+    fn change_mode(&self, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> Result<()> {
+        self.changing(1, 0, |change| {
+            change.touch(inode, |fields, _| {
+                fields.set_permissions(mode);
+                if let Some(ctime) = ctime {
+                    fields.set_ctime(timestamp(ctime));
+                }
+            })
+        })
+    }
+
+    /// The flags of the inode when users have set `wanted`.
+    fn new_flags(&self, info: &InodeInfo, wanted: FileFlags, caps: Caps) -> Result<InodeFlags> {
+        let old = info.fields().flags();
+        let wanted = InodeFlags::from_bits_retain(wanted.bits());
+        let misplaced = !info.is_directory() && wanted.intersects(DIRECTORIES_ONLY);
+        if wanted.bits() & !SHOWN_FLAGS != 0 || misplaced {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let changed = old ^ wanted;
+        if changed.contains(InodeFlags::JOURNAL_DATA) && !caps.contains(Caps::SYS_RESOURCE) {
+            return Err(Errno::EPERM.into());
+        }
+        // What goes through the journal cannot be mapped as it stands on the device.
+        if changed.contains(InodeFlags::DAX) && (old | wanted).contains(InodeFlags::JOURNAL_DATA) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if changed.contains(InodeFlags::CASEFOLD) {
+            self.check_casefold(info)?;
+        }
+        // Without a journal it means nothing, and stays as it is.
+        let switch = if self.has_data_journal() { InodeFlags::JOURNAL_DATA } else { InodeFlags::empty() };
+        let settable = SETTABLE | switch;
+        Ok((old - settable) | (wanted & settable))
+    }
+
+    /// Whether folding of case may be switched: which names there are must not depend on it.
+    fn check_casefold(&self, info: &InodeInfo) -> Result<()> {
+        if !self.superblock().features().incompat.contains(Incompat::CASEFOLD) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if !info.is_directory() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if self.is_empty_directory(info)? { Ok(()) } else { Err(Errno::ENOTEMPTY.into()) }
+    }
+}
+
+/// `EPERM` for an immutable file, of which only that can be changed; `EOPNOTSUPP` where the volume has no projects, or the record no room
+/// for one.
+fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>) -> Result<()> {
+    let mut new = *old;
+    let project = project.unwrap_or(old.project());
+    let changes = flags != old.flags() || project != old.project();
+    if changes && (flags & old.flags()).contains(InodeFlags::IMMUTABLE) {
+        return Err(Errno::EPERM.into());
+    }
+    new.set_project(project);
+    if new.project() == project { Ok(()) } else { Err(Errno::EOPNOTSUPP.into()) }
+}
+
+/// Whether nothing is set but the mode, and the time of that.
+fn sets_only_mode(set: &SetAttr) -> bool {
+    let ids = [set.uid, set.gid, set.project].iter().any(Option::is_some);
+    !ids && set.flags.is_none() && set.acl.is_none() && set.atime.is_none() && set.mtime.is_none()
+}
+
+/// Whether nothing is set but times.
+fn sets_only_times(set: &SetAttr) -> bool {
+    let times = SetAttr {
+        atime: set.atime,
+        mtime: set.mtime,
+        ctime: set.ctime,
+        caps: set.caps,
+        ..SetAttr::default()
+    };
+    *set == times
+}
+
+fn set_fields(fields: &mut Fields, set: &SetAttr) {
+    if let Some(mode) = set.mode {
+        fields.set_permissions(mode);
+    }
+    if let Some(uid) = set.uid {
+        fields.set_uid(uid);
+    }
+    if let Some(gid) = set.gid {
+        fields.set_gid(gid);
+    }
+    if let Some(project) = set.project {
+        fields.set_project(project);
+    }
+    if let Some(time) = set.atime {
+        fields.set_atime(timestamp(time));
+    }
+    if let Some(time) = set.mtime {
+        fields.set_mtime(timestamp(time));
+    }
+    if let Some(time) = set.ctime {
+        fields.set_ctime(timestamp(time));
+    }
+}

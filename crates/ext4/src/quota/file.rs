@@ -1,0 +1,206 @@
+//! Quota files: where in one the entry of an id stands, and making room for one more.
+//!
+//! They are read and changed through the buffer cache, as metadata. A file only grows, and an entry stays where it is: ids that
+//! own nothing any more keep theirs.
+
+use extern4_block::Buffer;
+use extern4_disk::inode::FileKind;
+use extern4_disk::quota::{self, BLOCK_SIZE, DEPTH, Entry, Info, Kind, ROOT, leaf};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
+
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::map::change::ALLOCATE_CREDITS;
+use crate::mount::Ext4;
+use crate::volume::group::to_usize;
+use crate::volume::handle::Change;
+
+/// Blocks of the file that one more entry takes at most: those of the tree below the root, and a leaf.
+const MOST_BLOCKS: u32 = DEPTH;
+/// These with what maps them; those that lead to them, the header, the next leaf that has room, and the inode.
+pub(crate) const PUT_CREDITS: u32 = MOST_BLOCKS * (ALLOCATE_CREDITS + 1) + DEPTH + 3;
+
+/// The quota file of one kind.
+pub(crate) struct QuotaFile {
+    pub(crate) kind: Kind,
+    pub(crate) header: Info,
+    info: InodeInfo,
+}
+
+/// Where on the volume an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) block: u64,
+    pub(crate) offset: usize,
+}
+
+/// A block of the file, within one of the volume.
+struct FileBlock {
+    buffer: Buffer,
+    offset: usize,
+}
+
+impl FileBlock {
+    fn bytes(&self) -> &[u8] {
+        // OK: blocks of the volume have a multiple of this size.
+        &self.buffer[self.offset..self.offset + BLOCK_SIZE]
+    }
+}
+
+impl QuotaFile {
+    /// The file of a kind; `None` if the volume has no such quota.
+    pub(crate) fn open(fs: &Ext4, kind: Kind) -> Result<Option<Self>> {
+        let sb = fs.superblock();
+        let (ino, part) = match kind {
+            Kind::User => (sb.user_quota_inode(), "the quota file of users"),
+            Kind::Group => (sb.group_quota_inode(), "the quota file of groups"),
+            Kind::Project => (sb.project_quota_inode(), "the quota file of projects"),
+        };
+        ino.map(|ino| Self::load(fs, kind, ino).map_err(|error| error.in_part(part))).transpose()
+    }
+
+    fn load(fs: &Ext4, kind: Kind, ino: u32) -> Result<Self> {
+        let info = fs.load_inode(ino)?;
+        if info.fields().kind() != FileKind::Regular || info.is_inline() {
+            return Err(mismatch(ino, "a quota file is no regular file"));
+        }
+        let head = file_block(fs, &info, 0)?;
+        let header = Info::decode(head.bytes(), kind, place(&info))?;
+        Ok(Self { kind, header, info })
+    }
+
+    /// The entry of an id, and where it stands; `None` if it has none.
+    pub(crate) fn find(&self, fs: &Ext4, id: u32) -> Result<Option<(Spot, Entry)>> {
+        let mut number = ROOT;
+        for level in 0..DEPTH {
+            let block = file_block(fs, &self.info, number)?;
+            match quota::reference(block.bytes(), level, id, &self.header, self.place())? {
+                Some(next) => number = next,
+                None => return Ok(None),
+            }
+        }
+        let block = file_block(fs, &self.info, number)?;
+        let Some(offset) = leaf::find(block.bytes(), id, self.place())? else {
+            return Err(mismatch(self.info.ino(), "the tree of a quota file leads to no entry"));
+        };
+        let entry = Entry::decode(block.bytes(), offset, self.place())?;
+        Ok(Some((Spot { block: block.buffer.number(), offset: block.offset + offset }, entry)))
+    }
+
+    /// How many blocks [`Change::put_entry`] allocates at most.
+    pub(crate) fn blocks_to_put(&self, fs: &Ext4) -> Result<u32> {
+        let next =
+            u64::from(self.header.blocks) * BLOCK_SIZE as u64 / u64::from(fs.superblock().block_size());
+        // OK: fewer than 2^32 blocks of the file.
+        Ok(MOST_BLOCKS + fs.map_blocks_needed(&self.info, next as u32, MOST_BLOCKS)?)
+    }
+
+    fn place(&self) -> Place {
+        place(&self.info)
+    }
+}
+
+impl Change<'_> {
+    /// Puts an entry into a quota file, which has none of that id.
+    pub(crate) fn put_entry(&self, file: &mut QuotaFile, entry: &Entry) -> Result<Spot> {
+        let at = file.place();
+        let mut number = ROOT;
+        for level in 0..DEPTH {
+            let mut block = file_block(self.fs, &file.info, number)?;
+            let next = quota::reference(block.bytes(), level, entry.id, &file.header, at)?;
+            number = match next {
+                Some(next) => next,
+                None => {
+                    let next =
+                        if level + 1 == DEPTH { self.roomy_leaf(file)? } else { self.new_block(file)? };
+                    self.edit_file_block(&mut block, |bytes| {
+                        quota::set_reference(bytes, level, entry.id, next, at)
+                    })?;
+                    next
+                }
+            };
+        }
+        let mut block = file_block(self.fs, &file.info, number)?;
+        let put = self.edit_file_block(&mut block, |bytes| leaf::put(bytes, entry, &file.header, at))?;
+        if let Some(next) = put.full {
+            file.header.free_leaf = next;
+            if next != 0 {
+                let mut next = file_block(self.fs, &file.info, next)?;
+                self.edit_file_block(&mut next, |bytes| leaf::become_first(bytes, at))?;
+            }
+        }
+        let mut head = file_block(self.fs, &file.info, 0)?;
+        self.edit_file_block(&mut head, |bytes| file.header.encode(file.kind, bytes, at))?;
+        self.store(&file.info)?;
+        Ok(Spot { block: block.buffer.number(), offset: block.offset + put.offset })
+    }
+
+    /// A leaf that has room.
+    fn roomy_leaf(&self, file: &mut QuotaFile) -> Result<u32> {
+        if file.header.free_leaf == 0 {
+            file.header.free_leaf = self.new_block(file)?;
+        }
+        Ok(file.header.free_leaf)
+    }
+
+    /// A block of the file that is not in use, filled with zeroes: a free one, or one more.
+    fn new_block(&self, file: &mut QuotaFile) -> Result<u32> {
+        let at = file.place();
+        if file.header.free_block != 0 {
+            let number = file.header.free_block;
+            let mut block = file_block(self.fs, &file.info, number)?;
+            file.header.free_block = quota::next_free(block.bytes(), &file.header, at)?.unwrap_or(0);
+            self.clear_file_block(&mut block);
+            return Ok(number);
+        }
+        let number = file.header.blocks;
+        let start = u64::from(number) * BLOCK_SIZE as u64;
+        let run = self.fs.run_at(&file.info, start)?;
+        if run.mapped().is_some() {
+            self.clear_file_block(&mut file_block(self.fs, &file.info, number)?);
+        } else {
+            let run = self.allocate_for(&mut file.info, run.logical, 1, false)?;
+            let block = run.mapped().ok_or_else(|| hole(file.info.ino()))?.start;
+            self.fresh(block)?;
+        }
+        file.header.blocks = number.checked_add(1).ok_or_else(|| hole(file.info.ino()))?;
+        let size = file.info.size().max(start + BLOCK_SIZE as u64);
+        file.info.fields_mut().set_size(size);
+        Ok(number)
+    }
+
+    fn clear_file_block(&self, block: &mut FileBlock) {
+        let within = block.offset..block.offset + BLOCK_SIZE;
+        self.edit(&mut block.buffer, |bytes| bytes[within].fill(0));
+    }
+
+    fn edit_file_block<R>(
+        &self,
+        block: &mut FileBlock,
+        edit: impl FnOnce(&mut [u8]) -> Result<R, Corrupt>,
+    ) -> Result<R> {
+        let within = block.offset..block.offset + BLOCK_SIZE;
+        Ok(self.edit(&mut block.buffer, |bytes| edit(&mut bytes[within]))?)
+    }
+}
+
+/// Block `number` of a quota file.
+fn file_block(fs: &Ext4, file: &InodeInfo, number: u32) -> Result<FileBlock> {
+    let start = u64::from(number) * BLOCK_SIZE as u64;
+    let block = fs.run_at(file, start)?.mapped().ok_or_else(|| hole(file.ino()))?.start;
+    // OK: less than a block of the volume.
+    let offset = to_usize((start % u64::from(fs.superblock().block_size())) as u32);
+    Ok(FileBlock { buffer: fs.cache.read(block)?, offset })
+}
+
+fn place(file: &InodeInfo) -> Place {
+    Place::new(Structure::Quota).ino(file.ino())
+}
+
+fn hole(ino: u32) -> crate::Error {
+    mismatch(ino, "a quota file has a hole")
+}
+
+fn mismatch(ino: u32, what: &'static str) -> crate::Error {
+    Place::new(Structure::Quota).ino(ino).corrupt(CorruptKind::Mismatch { what }).into()
+}

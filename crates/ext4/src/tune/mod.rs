@@ -1,0 +1,233 @@
+//! Changes of what the superblock says of the volume, as `tune2fs` makes them.
+//!
+//! The superblock that counts changes in one transaction, its backups in those that follow: whoever needs a backup
+//! after a crash in between finds the old label there.
+//!
+//! # A new UUID
+//! Checksums of `metadata_csum` begin with a seed, the checksum of the UUID. The superblock keeps the seed of the old
+//! UUID (`metadata_csum_seed`) before it gets the new one, so that no checksum changes. The older checksums of group
+//! descriptors (`uninit_bg`) have the UUID in them and know no seed: all descriptors change with the superblock.
+
+pub mod checksum_rewrite;
+
+use std::sync::Arc;
+
+use extern4_block::BlockDevice;
+use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
+use extern4_disk::group::GroupDescriptor;
+use extern4_disk::superblock::{ErrorPolicy, JournalLocation, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use extern4_disk::{Place, Structure};
+use extern4_jbd2::Journal;
+use extern4_vfs::Errno;
+
+use crate::error::{Result, Unsupported};
+use crate::mount::Ext4;
+use crate::volume::handle::Change;
+
+/// What to change; `None` leaves a thing as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tune {
+    /// The label: 16 bytes at most, none of them NUL.
+    pub label: Option<Vec<u8>>,
+    /// The UUID.
+    pub uuid: Option<[u8; 16]>,
+    /// What a kernel does when it finds an error.
+    pub errors: Option<ErrorPolicy>,
+    /// How many blocks only the superuser may take: half of all at most.
+    pub reserved_blocks: Option<u64>,
+}
+
+/// Backups that one transaction changes.
+const BACKUPS: usize = 16;
+
+impl Tune {
+    fn apply(&self, raw: &mut RawSuperblock) {
+        if let Some(label) = &self.label {
+            raw.s_volume_name = [0; 16];
+            raw.s_volume_name[..label.len()].copy_from_slice(label);
+        }
+        if let Some(uuid) = self.uuid {
+            raw.s_uuid = uuid;
+        }
+        match self.errors {
+            Some(ErrorPolicy::Continue) => raw.s_errors.set(1),
+            Some(ErrorPolicy::RemountReadOnly) => raw.s_errors.set(2),
+            Some(ErrorPolicy::Panic) => raw.s_errors.set(3),
+            Some(ErrorPolicy::Unknown(_)) | None => {}
+        }
+        if let Some(blocks) = self.reserved_blocks {
+            let [a, b, c, d, e, f, g, h] = blocks.to_le_bytes();
+            raw.s_r_blocks_count_lo.set(u32::from_le_bytes([a, b, c, d]));
+            raw.s_r_blocks_count_hi.set(u32::from_le_bytes([e, f, g, h]));
+        }
+    }
+}
+
+/// What a new UUID takes besides the field itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NewUuid {
+    /// Nothing.
+    Alone,
+    /// The seed of the old one is kept in the superblock.
+    KeepsSeed,
+    /// The checksums of the group descriptors change.
+    ChangesDescriptors,
+}
+
+impl NewUuid {
+    /// What it takes on a volume with these features. Refuses those that make what is on the volume
+    /// depend on the UUID.
+    fn on(features: Features) -> Result<Self, Unsupported> {
+        if features.compat.contains(Compat::STABLE_INODES) {
+            return Err(Unsupported::Uuid("stable_inodes"));
+        }
+        if features.incompat.contains(Incompat::CSUM_SEED) {
+            return Ok(Self::Alone);
+        }
+        if features.metadata_csum() {
+            return Ok(Self::KeepsSeed);
+        }
+        if features.incompat.contains(Incompat::EA_INODE) {
+            return Err(Unsupported::Uuid("ea_inode, without metadata_csum"));
+        }
+        let descriptors = features.ro_compat.contains(RoCompat::GDT_CSUM);
+        Ok(if descriptors { Self::ChangesDescriptors } else { Self::Alone })
+    }
+}
+
+/// Keeps the seed that checksums begin with, whatever the UUID becomes. Needs Linux 4.4 or
+/// e2fsprogs 1.43 to be read.
+fn keep_seed(raw: &mut RawSuperblock, seed: u32) {
+    let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
+    raw.s_feature_incompat.set((incompat | Incompat::CSUM_SEED).bits());
+    raw.s_checksum_seed.set(seed);
+}
+
+/// The new UUID of a volume whose journal has a device of its own is entered there, in place of the
+/// old one `old`. The volume, whose superblock is `sb`, is not open for writing any more.
+///
+/// # Errors
+/// A device that is not the volume's journal, or that fails.
+pub fn rename_journal_user(
+    device: Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    old: &[u8; 16],
+    new: &[u8; 16],
+) -> Result<()> {
+    if let Some(JournalLocation::Device { uuid, .. }) = sb.journal() {
+        Journal::external(device, sb.block_size(), &uuid)?.rename_user(old, new)?;
+    }
+    Ok(())
+}
+
+impl Ext4 {
+    /// Changes the superblock and its backups.
+    ///
+    /// A new UUID of a volume with `metadata_csum` gives it the feature `metadata_csum_seed`, if it
+    /// has not got it.
+    ///
+    /// # Errors
+    /// `EROFS` if the volume was opened for reading, `EINVAL` for a label that is too long or too many reserved blocks,
+    /// [`Unsupported::Uuid`] for a new UUID where what is on the volume hangs on the old one, or a device that fails.
+    pub fn tune(&self, tune: &Tune) -> Result<()> {
+        let sb = self.superblock();
+        self.writer()?;
+        if tune.label.as_ref().is_some_and(|label| label.len() > 16 || label.contains(&0)) {
+            return Err(Errno::EINVAL.into());
+        }
+        if tune.reserved_blocks.is_some_and(|blocks| blocks > sb.blocks_count() / 2) {
+            return Err(Errno::EINVAL.into());
+        }
+        let is_new = tune.uuid.is_some_and(|uuid| uuid != self.current_superblock().uuid());
+        let new = if is_new { NewUuid::on(self.current_superblock().features())? } else { NewUuid::Alone };
+        let seed = Some(sb.checksum_seed().get()).filter(|_| new == NewUuid::KeepsSeed);
+        if let Some(seed) = seed {
+            self.changing(1, 0, |change| change.edit_superblock(|raw| keep_seed(raw, seed)))?;
+            // Durable before the UUID changes: at every moment checksums begin with the seed that
+            // readers take.
+            self.writer()?.transactions.sync()?;
+        }
+        let renames = new == NewUuid::ChangesDescriptors;
+        let descriptors = if renames { sb.geometry().descriptor_blocks() } else { 0 };
+        self.changing(1 + descriptors, 0, |change| {
+            change.edit_superblock(|raw| tune.apply(raw))?;
+            let blocks =
+                (0..descriptors).filter_map(|index| Some((sb.geometry().descriptor_block(index)?, index)));
+            blocks.into_iter().try_for_each(|(block, index)| change.seal_descriptors(block, index))
+        })?;
+        self.tune_backups(tune, seed)?;
+        if renames { self.seal_descriptor_copies() } else { Ok(()) }
+    }
+
+    fn tune_backups(&self, tune: &Tune, seed: Option<u32>) -> Result<()> {
+        let geometry = self.superblock().geometry();
+        let backups: Vec<u64> = (1..geometry.group_count())
+            .filter(|group| geometry.has_superblock(*group))
+            .filter_map(|group| geometry.superblock_in(group))
+            .collect();
+        for blocks in backups.chunks(BACKUPS) {
+            // OK: no more than `BACKUPS`.
+            self.changing(blocks.len() as u32, 0, |change| {
+                for block in blocks {
+                    let mut buffer = self.cache.read(*block)?;
+                    change.edit(&mut buffer, |bytes| {
+                        // A backup that is damaged is for e2fsck to mend.
+                        let at = || Place::new(Structure::Superblock);
+                        let backup = RawSuperblock::read(bytes, at());
+                        let Ok(mut backup) = backup.and_then(|raw| Superblock::from_raw(raw, at())) else {
+                            return;
+                        };
+                        if let Some(seed) = seed {
+                            keep_seed(backup.raw_mut(), seed);
+                        }
+                        tune.apply(backup.raw_mut());
+                        bytes[..SUPERBLOCK_SIZE].copy_from_slice(&backup.encode());
+                    });
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Gives the backups of descriptors the checksums that the current superblock has them have.
+    fn seal_descriptor_copies(&self) -> Result<()> {
+        let geometry = self.superblock().geometry();
+        let copies = (1..geometry.group_count()).flat_map(|group| {
+            let own = group / geometry.descriptors_per_block();
+            let all = 0..geometry.descriptor_blocks();
+            let indices = if geometry.has_superblock(group) { all } else { own..own + 1 };
+            indices.filter_map(move |index| Some((geometry.descriptor_block_in(group, index)?, index)))
+        });
+        let copies: Vec<_> =
+            copies.filter(|(block, index)| Some(*block) != geometry.descriptor_block(*index)).collect();
+        for copies in copies.chunks(BACKUPS) {
+            // OK: no more than `BACKUPS`.
+            self.changing(copies.len() as u32, 0, |change| {
+                copies.iter().try_for_each(|(block, index)| change.seal_descriptors(*block, *index))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Change<'_> {
+    /// Stores the checksums of the descriptors in `block`, which is block `index` of them or a copy
+    /// of that.
+    fn seal_descriptors(&self, block: u64, index: u32) -> Result<()> {
+        let sb = self.current_superblock();
+        let geometry = sb.geometry();
+        let mut buffer = self.fs.cache.read(block)?;
+        let first = index * geometry.descriptors_per_block();
+        self.edit(&mut buffer, |bytes| {
+            let descriptors = bytes.chunks_exact_mut(usize::from(geometry.desc_size()));
+            for (descriptor, group) in descriptors.zip(first..geometry.group_count()) {
+                // A copy that was never written stays so.
+                if descriptor.iter().any(|&byte| byte != 0) {
+                    GroupDescriptor::store_checksum(descriptor, group, &sb);
+                }
+            }
+        });
+        Ok(())
+    }
+}

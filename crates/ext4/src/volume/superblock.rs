@@ -1,0 +1,178 @@
+//! The superblock: finding it, and what it and the groups say of the volume as a whole.
+
+use extern4_block::BlockDevice;
+use extern4_disk::feature::Incompat;
+use extern4_disk::superblock::{
+    JournalLocation, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
+use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_vfs::StatFs;
+
+use crate::alloc::balloc::Kept;
+use crate::error::{Error, Result};
+use crate::mount::Ext4;
+
+/// The magic number of ext2, ext3 and ext4 in `statfs`.
+const STATFS_MAGIC: u32 = 0xef53;
+/// The sizes of blocks that the format knows, as powers of two.
+const BLOCK_BITS: std::ops::RangeInclusive<u32> = 10..=16;
+
+/// Where a backup superblock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backup {
+    /// In this block of the volume, as `mke2fs -n` and `dumpe2fs` tell it, and `e2fsck -b` takes it.
+    Block(u64),
+    /// So many KiB into the volume, as `mount -o sb=` takes it.
+    Kib(u64),
+}
+
+impl From<u64> for Backup {
+    fn from(block: u64) -> Self {
+        Self::Block(block)
+    }
+}
+
+impl Backup {
+    /// The first byte of its block, in a volume with blocks of so many bytes, as a power of two.
+    fn start(self, bits: u32) -> Option<u64> {
+        match self {
+            Self::Block(block) => block.checked_mul(1 << bits),
+            Self::Kib(kib) => kib.checked_mul(1024),
+        }
+    }
+
+    /// The group whose copy of the descriptors goes with it.
+    pub(crate) fn group(self, superblock: &Superblock) -> u32 {
+        let bits = superblock.geometry().block_bits();
+        self.start(bits).and_then(|start| superblock.geometry().group_of_block(start >> bits)).unwrap_or(0)
+    }
+}
+
+/// The primary superblock, or a backup.
+pub(crate) fn read(device: &dyn BlockDevice, backup: Option<Backup>) -> Result<RawSuperblock> {
+    match backup {
+        None => read_at(device, SUPERBLOCK_OFFSET).and_then(|raw| raw.ok_or(NO_MAGIC)),
+        Some(backup) => read_backup(device, backup),
+    }
+}
+
+const NO_MAGIC: Error = Error::NotExt("there is no ext superblock (bad magic number)");
+
+/// Nobody knows the block size yet: a backup counts if it stands where its own block size says.
+fn read_backup(device: &dyn BlockDevice, backup: Backup) -> Result<RawSuperblock> {
+    for bits in BLOCK_BITS {
+        let Some(start) = backup.start(bits) else { continue };
+        // The primary one, asked for by its block: in blocks of more than 1 KiB it does not start its block.
+        let start = start.max(SUPERBLOCK_OFFSET);
+        if start > SUPERBLOCK_OFFSET && !start.is_multiple_of(1 << bits) {
+            continue;
+        }
+        match read_at(device, start)? {
+            Some(raw) if raw.s_log_block_size.get() == bits - 10 => return Ok(raw),
+            _ => {}
+        }
+    }
+    Err(Error::NotExt("there is no backup superblock there"))
+}
+
+/// The superblock at byte `start`; `None` if there is none.
+fn read_at(device: &dyn BlockDevice, start: u64) -> Result<Option<RawSuperblock>> {
+    if start.checked_add(SUPERBLOCK_SIZE as u64).is_none_or(|end| end > device.size_bytes()) {
+        return Ok(None);
+    }
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(&mut bytes, start)?;
+    match RawSuperblock::read(&bytes, Place::new(Structure::Superblock)) {
+        Ok(raw) => Ok(Some(raw)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Checks that the device has all the blocks of the volume.
+pub(crate) fn check_size(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
+    // OK: the geometry keeps sizes in bytes below 2^63.
+    let need = superblock.blocks_count() << superblock.geometry().block_bits();
+    let have = device.size_bytes();
+    if need > have {
+        return Err(Place::new(Structure::Superblock).corrupt(CorruptKind::CutOff { need, have }).into());
+    }
+    Ok(())
+}
+
+impl Ext4 {
+    /// Totals and free space, as the kernel computes them: what the volume's own structures take does not count, and
+    /// what is free is the sum over the groups, for the superblock's own counts may be old.
+    ///
+    /// # Errors
+    /// A corrupt group descriptor, or a device that fails.
+    pub fn stat(&self) -> Result<StatFs> {
+        let sb = self.superblock();
+        let geometry = sb.geometry();
+        let (mut clusters, mut inodes) = (0u64, 0u64);
+        if let Some(writer) = self.writer.get() {
+            clusters = writer.space.free_blocks();
+            inodes = writer.space.free_inodes();
+        }
+        for group in 0..if self.writer.get().is_some() { 0 } else { geometry.group_count() } {
+            let descriptor = self.group(group)?;
+            clusters += u64::from(descriptor.free_clusters());
+            inodes += u64::from(descriptor.free_inodes());
+        }
+        let shift = geometry.cluster_shift();
+        let overhead = if self.minix_df { 0 } else { self.overhead_clusters()? };
+        let blocks = geometry.blocks_count().saturating_sub(overhead << shift);
+        let blocks_free = (clusters << shift).min(geometry.blocks_count());
+        let uuid = sb.uuid();
+        let (low, high) = uuid.split_at(8);
+        Ok(StatFs {
+            block_size: geometry.block_size(),
+            blocks,
+            blocks_free,
+            blocks_available: blocks_free.saturating_sub(self.kept.in_all),
+            files: u64::from(geometry.inodes_count()),
+            files_free: inodes.min(u64::from(geometry.inodes_count())),
+            name_max: extern4_disk::dirent::NAME_MAX as u32,
+            magic: STATFS_MAGIC,
+            fsid: word(low) ^ word(high),
+        })
+    }
+
+    /// Clusters that hold the volume's own structures, as `mke2fs` counted them or by counting again.
+    fn overhead_clusters(&self) -> Result<u64> {
+        let sb = self.superblock();
+        let geometry = sb.geometry();
+        let counted = u64::from(sb.overhead_clusters());
+        if counted != 0 && counted << geometry.cluster_shift() < geometry.blocks_count() {
+            return Ok(counted);
+        }
+        let round_up = |blocks: u64| blocks.div_ceil(1 << geometry.cluster_shift());
+        let tables = 2 + u64::from(geometry.inode_table_blocks());
+        let groups = (0..geometry.group_count())
+            .map(|group| round_up(u64::from(geometry.fixed_blocks(group).unwrap_or(0)) + tables))
+            .sum::<u64>();
+        let journal = match sb.journal() {
+            Some(JournalLocation::Inode(ino)) => {
+                round_up(self.raw_inode(ino)?.size().div_ceil(u64::from(geometry.block_size())))
+            }
+            _ => 0,
+        };
+        Ok(round_up(u64::from(geometry.first_data_block())) + groups + journal)
+    }
+}
+
+/// Free blocks that the volume keeps back, with so many clusters for metadata; `None` for as many
+/// as Linux keeps.
+pub(crate) fn kept_blocks(sb: &Superblock, reserved_clusters: Option<u64>) -> Kept {
+    let shift = sb.geometry().cluster_shift();
+    let clusters =
+        reserved_clusters.unwrap_or_else(|| match sb.features().incompat.contains(Incompat::EXTENTS) {
+            true => (sb.blocks_count() >> shift).div_euclid(50).min(4096),
+            false => 0,
+        });
+    let for_metadata = clusters.saturating_mul(1 << shift);
+    Kept { for_metadata, in_all: sb.reserved_blocks().saturating_add(for_metadata) }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}

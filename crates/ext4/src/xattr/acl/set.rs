@@ -1,0 +1,145 @@
+//! Setting ACLs.
+
+use std::sync::Arc;
+
+use extern4_disk::acl as disk;
+use extern4_disk::feature::Incompat;
+use extern4_disk::xattr::NameIndex;
+use extern4_disk::{inline, inode as disk_inode};
+use extern4_vfs::{Acl, AclEntry, AclKind, AclTag, Caps, Errno, Inode, Timespec};
+
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::inode::inode_info::Node;
+use crate::mount::Ext4;
+use crate::ops::create::timestamp;
+use crate::volume::handle::Change;
+use crate::xattr::list::{Attribute, Attributes, Need, Plan};
+
+impl Ext4 {
+    /// Sets an ACL and the permissions that go with it, or without one removes it.
+    pub(crate) fn change_acl(
+        &self,
+        inode: &Inode,
+        kind: AclKind,
+        acl: Option<Arc<Acl>>,
+        mode: Option<u16>,
+        now: Timespec,
+        caps: Caps,
+    ) -> Result<()> {
+        let node = inode.private::<Node>();
+        let mut info = node.info();
+        let _map = info.is_inline().then(|| node.change_map());
+        let _attributes = node.change_attributes();
+        let value = acl.as_deref().map(encode).transpose()?;
+        let old = self.attributes(&info)?;
+        if old.says(index(kind), b"", value.as_deref())
+            && mode.is_none_or(|mode| mode == info.fields().permissions())
+        {
+            return Ok(());
+        }
+        let plan = self.plan(&info, &old, (index(kind), b""), value.as_deref())?;
+        let need = plan.need(self);
+        let tid = self.changing(need.credits, need.blocks, |change| {
+            change.admit_plan(&info, caps, &plan)?;
+            let fields = info.fields_mut();
+            if let Some(mode) = mode {
+                fields.set_permissions(mode);
+            }
+            fields.set_ctime(timestamp(now));
+            change.apply(&mut info, plan)?;
+            Ok(change.tid())
+        })?;
+        let attr = self.attr(&info)?;
+        node.set_attributes(&info, tid);
+        inode.update_acl(kind, acl, |old| *old = attr);
+        Ok(())
+    }
+
+    /// Finds out how to set an ACL. `ENOSPC` if it has no room.
+    pub(crate) fn plan_acl(&self, info: &InodeInfo, kind: AclKind, acl: &Acl) -> Result<Plan> {
+        self.plan(info, &self.attributes(info)?, (index(kind), b""), Some(&encode(acl)?))
+    }
+
+    /// What [`Change::init_attributes`] takes for an inode with this mode.
+    ///
+    /// # Errors
+    /// `ENOSPC` if the ACLs have no room.
+    pub(crate) fn room_for_acls(
+        &self,
+        mode: u16,
+        acl: Option<&Acl>,
+        default_acl: Option<&Acl>,
+    ) -> Result<Need> {
+        let mut need = Need::default();
+        if acl.is_none() && default_acl.is_none() {
+            return Ok(need);
+        }
+        let sb = self.superblock();
+        let blank = vec![0; usize::from(sb.inode_size())];
+        let inode = disk_inode::Inode::new(disk_inode::ROOT_INO, mode, 0, sb);
+        let info = InodeInfo::new(inode, self.inode_position(disk_inode::ROOT_INO)?, None);
+        let mut attributes = Attributes::none(inode.xattr_area(&blank).len());
+        if sb.features().incompat.contains(Incompat::INLINE_DATA) {
+            // It may be there first.
+            attributes.own.push(Attribute::in_inode(inline::XATTR.0, inline::XATTR.1, b""));
+        }
+        for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
+            let Some(acl) = acl else { continue };
+            let plan = self.plan(&info, &attributes, (index(kind), b""), Some(&encode(acl)?))?;
+            if plan.value.is_some() && self.writer()?.space.free_inodes() < 3 {
+                return Err(Errno::ENOSPC.into());
+            }
+            let more = plan.need(self);
+            need = Need { credits: need.credits + more.credits, blocks: need.blocks + more.blocks };
+            attributes = attributes.after(&plan);
+        }
+        Ok(need)
+    }
+}
+
+impl Change<'_> {
+    /// Gives a new inode its ACLs, and stores it. Its record has been cleared.
+    ///
+    /// # Errors
+    /// `ENOSPC` if they have no room, which [`Ext4::room_for_acls`] says before anything is changed.
+    pub(crate) fn init_attributes(
+        &self,
+        info: &mut InodeInfo,
+        acl: Option<&Acl>,
+        default_acl: Option<&Acl>,
+    ) -> Result<()> {
+        for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
+            if let Some(acl) = acl {
+                self.set_attribute(info, index(kind), b"", Some(&encode(acl)?))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn index(kind: AclKind) -> NameIndex {
+    match kind {
+        AclKind::Access => NameIndex::POSIX_ACL_ACCESS,
+        AclKind::Default => NameIndex::POSIX_ACL_DEFAULT,
+    }
+}
+
+/// An ACL as the volume has it.
+fn encode(acl: &Acl) -> Result<Vec<u8>> {
+    let entries = acl.entries().iter().map(entry).collect();
+    // Both check the rules of POSIX.1e, each for its own sake.
+    Ok(disk::Acl::new(entries).map_err(|_| Errno::EINVAL)?.encode())
+}
+
+fn entry(entry: &AclEntry) -> disk::AclEntry {
+    let tag = match entry.tag {
+        AclTag::UserObj => disk::Tag::UserObj,
+        AclTag::User(id) => disk::Tag::User(id),
+        AclTag::GroupObj => disk::Tag::GroupObj,
+        AclTag::Group(id) => disk::Tag::Group(id),
+        AclTag::Mask => disk::Tag::Mask,
+        AclTag::Other => disk::Tag::Other,
+    };
+    disk::AclEntry { tag, perm: entry.perm }
+}

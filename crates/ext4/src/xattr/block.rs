@@ -1,0 +1,420 @@
+//! The attribute block of an inode, which others may have too.
+//!
+//! Inodes with the same attributes in their blocks share one, as Linux has it: up to 1024, counted in its header. A block that is
+//! shared is never changed; who wants other attributes leaves it to the others.
+//!
+//! # Who comes and who goes
+//! How many have the block is in a word of its buffer, [`Buffer::shares`]. It is noted from the header when somebody first needs it, and
+//! is the one that decides:
+//!
+//! - To join, an inode raises it, and compares the contents when it has the block: nobody changes or frees it then. If they are not what
+//!   it wanted, it leaves again, as everybody does, and may be the last.
+//! - The last who leaves closes it, then takes the block out of the cache of hints, and frees it. So nobody joins a block that is
+//!   being freed, and nobody who has joined finds it freed.
+//! - Who has it alone and wants to change it closes it meanwhile.
+//!
+//! A word is as old as its buffer. A block that was found through the cache may have been given up, and nobody may know how many have it:
+//! whoever is about to note that looks once more whether it is there when he holds the buffer. If it is, the block had not been given up.
+//!
+//! # The journal
+//! The header gets what the word says when the transaction is closed ([`crate::volume::deferred_checksum`]), while nobody has a handle. For that the block has
+//! to be part of the transaction as soon as the word has changed:
+//!
+//! - Who joins a block that is not asks the journal for it when he has joined, no sooner: that would take back a revocation, which of a
+//!   block that is no more must stay.
+//! - Who leaves such a block to others does so inside his change of it, so that whoever is the last comes after that.
+//! - Most blocks that are shared are part of it already. Who joins or leaves one of these writes the word and nothing else
+//!   ([`Change::join_again`], [`Change::leave_again`]). A block that is part of it stays so until it is freed, and if it is an attribute block
+//!   again after that, it has become part of it again; so it may be asked for before he has joined.
+
+use extern4_block::{Buffer, Found};
+use extern4_disk::xattr::{self, Attrs, Header, REFCOUNT_MAX, hash};
+use extern4_disk::{Place, Structure};
+use extern4_sync::primitive::AtomicU32;
+use extern4_sync::primitive::Ordering::Relaxed;
+use extern4_sync::shares::{Joined, Left, Shares};
+use extern4_vfs::Errno;
+
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::mount::Ext4;
+use crate::volume::buffer::Verified;
+use crate::volume::deferred_checksum;
+use crate::volume::handle::Change;
+use crate::xattr::list::{Attribute, borrowed};
+use crate::xattr::sharing::Count;
+
+impl Ext4 {
+    /// Notes where the attribute block of `info` is, so that other inodes may share it. Locks: `info` is current, and stays so, for
+    /// who calls has the inode's `attributes`.
+    pub(crate) fn note_block(&self, info: &InodeInfo) {
+        let (Some(writer), Some(block)) = (self.writer.get(), info.fields().xattr_block()) else { return };
+        let Ok(hash) = self.cache.with(block, xattr::stored_hash) else { return };
+        if hash != 0 {
+            writer.sharing.blocks.insert(hash, block);
+        }
+    }
+
+    /// The first block of the group of inode `ino`.
+    fn home_of(&self, ino: u32) -> u64 {
+        let geometry = self.superblock().geometry();
+        geometry.inode_slot(ino).and_then(|slot| geometry.group_start(slot.group)).unwrap_or(0)
+    }
+}
+
+impl Change<'_> {
+    /// Makes `list` the attributes in the inode's block: in one that has them already, or in the one that the inode has if
+    /// nobody else does, or in a new one. `made` is the EA inode of an entry that is counted there already.
+    pub(crate) fn change_block(
+        &self,
+        info: &mut InodeInfo,
+        list: &[Attribute],
+        made: Option<u32>,
+    ) -> Result<()> {
+        if list.is_empty() {
+            return self.leave_block(info);
+        }
+        let deleted = self.has_closed_block(info)?;
+        let hash = hash::entries(list.iter().map(|attribute| attribute.as_attr().hash));
+        if !deleted && let Some(block) = self.join_block(list, hash)? {
+            self.leave_block(info)?;
+            self.put_block(info, block)?;
+            // The block has what it refers to counted.
+            return made.map_or(Ok(()), |ino| self.release_ea_inode(ino, Some(info)));
+        }
+        let mut values: Vec<_> = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino).collect();
+        remove_one(&mut values, made);
+        if let Some((buffer, place)) = self.fs.attribute_block(info)?
+            && self.close(&buffer, place)?
+        {
+            return self.change_in_place(info, buffer, &Contents { list, hash, values }, deleted);
+        }
+        // Before the old block is left, which may be all that keeps them.
+        for ino in values {
+            self.share_ea_inode(ino, place_of(info))?;
+        }
+        let mut buffer = self.new_attr_block(info)?;
+        self.write_block(&mut buffer, list, hash)?;
+        self.writer.sharing.note(Count::BlocksMade);
+        self.open(&buffer);
+        self.leave_block(info)?;
+        self.put_block(info, buffer.number())
+    }
+
+    /// Whether the inode is being deleted, and has its block closed for good.
+    fn has_closed_block(&self, info: &InodeInfo) -> Result<bool> {
+        if info.fields().links() > 0 {
+            return Ok(false);
+        }
+        let old = self.fs.attribute_block(info)?;
+        Ok(old.is_some_and(|(buffer, _)| buffer.shares().look().is_closed()))
+    }
+
+    /// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
+    /// transaction is durable, and there may be many of those: so the search goes on where the last one in this transaction came
+    /// to its end. It is closed.
+    fn new_attr_block(&self, info: &InodeInfo) -> Result<Buffer> {
+        let geometry = self.fs.superblock().geometry();
+        let near = info.fields().xattr_block().unwrap_or_else(|| self.fs.home_of(info.ino()));
+        let group = geometry.group_of_block(near);
+        let behind = self.writer.sharing.behind(group, self.tid());
+        let goal = behind.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
+        let block = self.allocate(goal, 1)?.start;
+        self.writer.sharing.set_behind(group, self.tid(), block + 1);
+        let buffer = self.fresh(block)?;
+        // Somebody may look at it who has found what was there before.
+        buffer.shares().renew();
+        Ok(buffer)
+    }
+
+    /// Changes the block of one inode, which has been closed.
+    fn change_in_place(
+        &self,
+        info: &InodeInfo,
+        mut buffer: Buffer,
+        new: &Contents<'_>,
+        deleted: bool,
+    ) -> Result<()> {
+        let mut given_up = values_of(&Attrs::in_block(&buffer, place_of(info))?.1);
+        for ino in &new.values {
+            remove_one(&mut given_up, Some(*ino));
+        }
+        self.writer.sharing.blocks.remove(xattr::stored_hash(&buffer), buffer.number());
+        self.write_block(&mut buffer, new.list, new.hash)?;
+        if !deleted {
+            self.open(&buffer);
+        }
+        given_up.into_iter().try_for_each(|ino| self.release_ea_inode(ino, Some(info)))
+    }
+
+    /// The inode does without its attribute block, which is freed if it was nobody else's, and what it refers to given up.
+    pub(crate) fn leave_block(&self, info: &mut InodeInfo) -> Result<()> {
+        let Some(block) = info.fields().xattr_block() else { return Ok(()) };
+        let place = place_of(info).block(block);
+        let left = match self.leave_again(block) {
+            Some(left) => left?,
+            None => self.leave_first(&mut self.fs.attribute_block_at(block, place)?, place)?,
+        };
+        if left == Left::Last {
+            self.free_attr_block(block, Some(info))?;
+        }
+        info.fields_mut().set_xattr_block(None);
+        self.charge(info, -1)
+    }
+
+    /// Frees an attribute block that no inode has any more, and gives up what it refers to. `owner`
+    /// was the last to have it.
+    fn free_attr_block(&self, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
+        let place = owner.map_or(Place::new(Structure::Xattr), place_of).block(block);
+        let values = values_of(&Attrs::in_block(&self.fs.attribute_block_at(block, place)?, place)?.1);
+        self.free(block..block + 1, true)?;
+        values.into_iter().try_for_each(|ino| self.release_ea_inode(ino, owner))
+    }
+
+    /// Sees to it that an inode that is deleted has its attribute block alone, and that it stays so as long as the buffer is held:
+    /// leaves it, if others have it.
+    pub(crate) fn have_block_alone(&self, info: &mut InodeInfo) -> Result<Option<Buffer>> {
+        let Some((mut buffer, place)) = self.fs.attribute_block(info)? else { return Ok(None) };
+        if self.leave_first(&mut buffer, place)? == Left::Last {
+            return Ok(Some(buffer));
+        }
+        let old = self.fs.attributes(info)?;
+        for (ino, size, _) in old.ea_inodes().filter(|(_, _, in_block)| *in_block) {
+            self.give_value_up(info, ino, size)?;
+        }
+        info.fields_mut().set_xattr_block(None);
+        self.charge(info, -1)?;
+        self.store(info)?;
+        Ok(None)
+    }
+
+    /// The inode gives its block up. If it was the last who had it, nobody finds the block any more.
+    fn leave_first(&self, buffer: &mut Buffer, place: Place) -> Result<Left> {
+        let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
+        let leave = || Ok(if self.close(buffer, place)? { Left::Last } else { self.leave_in_change(buffer) });
+        self.writer.sharing.blocks.leave(hash, block, leave)
+    }
+
+    /// The same for a block that is part of the transaction and that others have, as far as is known; `None` for any other.
+    fn leave_again(&self, block: u64) -> Option<Result<Left>> {
+        let left = self.fs.cache.with_found(block, |found| {
+            if !self.is_part(&found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
+                return None;
+            }
+            self.note_begun();
+            let hash = found.look(xattr::stored_hash);
+            Some(self.writer.sharing.blocks.leave(hash, block, || Ok(found.shares().leave())))
+        });
+        left.flatten()
+    }
+
+    /// Whether it is an attribute block that is part of the transaction.
+    fn is_part(&self, found: &Found<'_>) -> bool {
+        // Relaxed: it says nothing about other memory.
+        self.has(found.tag()) && found.flags().load(Relaxed) & Verified::XattrBlock as u32 != 0
+    }
+
+    /// Takes a block that the inode has out of sharing; false if others have it.
+    fn close(&self, buffer: &Buffer, place: Place) -> Result<bool> {
+        let (shares, seen) = (buffer.shares(), buffer.shares().look());
+        if !seen.is_known() {
+            shares.note(seen, Attrs::in_block(buffer, place)?.0.refcount);
+        }
+        Ok(shares.close())
+    }
+
+    /// Leaves a block that others have to them. If they have left it meanwhile, nothing is changed.
+    fn leave_in_change(&self, buffer: &mut Buffer) -> Left {
+        let pin = buffer.pin();
+        note_shared(buffer.flags());
+        self.edit_block(buffer, |_| pin.shares().leave())
+    }
+
+    /// Lets others share a block that the inode has alone.
+    fn open(&self, buffer: &Buffer) {
+        // Relaxed: it is a hint.
+        if buffer.flags().load(Relaxed) & IS_SHARED != 0 {
+            buffer.flags().fetch_and(!IS_SHARED, Relaxed);
+        }
+        buffer.shares().open();
+        let hash = xattr::stored_hash(buffer);
+        if hash != 0 {
+            self.writer.sharing.blocks.insert(hash, buffer.number());
+        }
+    }
+
+    /// Finds a block that holds `list`, whose hash that is, and joins those who have it.
+    fn join_block(&self, list: &[Attribute], hash: u32) -> Result<Option<u64>> {
+        if hash == 0 {
+            return Ok(None);
+        }
+        let wanted = Wanted { list, hash };
+        let mut last_of = Vec::new();
+        let join = |block, is_there: &dyn Fn() -> bool| {
+            let again = self.join_again(block, &wanted);
+            // An error is that of a block that is of no use.
+            let came =
+                again.unwrap_or_else(|| self.join_first(block, is_there, &wanted).unwrap_or(Came::Not));
+            if came == Came::Last {
+                last_of.push(block);
+            }
+            came == Came::Joined
+        };
+        let found = self.writer.sharing.blocks.find(hash, join);
+        // Now that nobody looks at what can be found.
+        last_of.into_iter().try_for_each(|block| self.free_unwanted(block))?;
+        Ok(found)
+    }
+
+    /// Joins those who have attribute block `block`, if it holds what is wanted. Done if it is part of the transaction; `None` for any other.
+    fn join_again(&self, block: u64, wanted: &Wanted<'_>) -> Option<Came> {
+        let came = self.fs.cache.with_found(block, |found| {
+            if !self.is_part(&found) {
+                return None;
+            }
+            let holds = || found.look(|bytes| wanted.is_held_by(bytes, block));
+            self.join_by(found.shares(), found.flags(), block, wanted, holds)
+        });
+        came.flatten()
+    }
+
+    /// The same for any that can be found still.
+    fn join_first(&self, block: u64, is_there: &dyn Fn() -> bool, wanted: &Wanted<'_>) -> Result<Came> {
+        let place = Place::new(Structure::Xattr).block(block);
+        let mut buffer = self.fs.attribute_block_at(block, place)?;
+        let pin = buffer.pin();
+        let seen = pin.shares().look();
+        // Held now, so that what is noted is of the block's life, if it has not been given up.
+        if !is_there() {
+            return Ok(Came::Not);
+        }
+        pin.shares().note(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
+        let holds = || wanted.is_held_by(&pin.buffer(), block);
+        let came = self.join_by(pin.shares(), buffer.flags(), block, wanted, holds);
+        if came == Some(Came::Joined) {
+            self.edit_block(&mut buffer, |_| ());
+        }
+        Ok(came.unwrap_or(Came::Not))
+    }
+
+    /// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it. `None` if it is not known how many do.
+    fn join_by(
+        &self,
+        shares: &Shares,
+        flags: &AtomicU32,
+        block: u64,
+        wanted: &Wanted<'_>,
+        holds: impl FnOnce() -> bool,
+    ) -> Option<Came> {
+        let sharing = &self.writer.sharing;
+        match shares.join(REFCOUNT_MAX) {
+            Joined::Unknown => return None,
+            Joined::Closed => return Some(Came::Not),
+            Joined::Yes if holds() => {
+                self.note_begun();
+                note_shared(flags);
+                sharing.note(Count::BlocksShared);
+                return Some(Came::Joined);
+            }
+            Joined::Yes => sharing.note(Count::Differing),
+            // If one leaves before that is said, it is taken back below.
+            Joined::Full => sharing.blocks.set_full(wanted.hash, block, true),
+        }
+        let left = shares.leave();
+        sharing.blocks.note_left(wanted.hash, block, left);
+        Some(if left == Left::Last { Came::Last } else { Came::Not })
+    }
+
+    /// Frees a block that others have left while this has looked at it.
+    #[cold]
+    fn free_unwanted(&self, block: u64) -> Result<()> {
+        let hash = self.fs.cache.with(block, xattr::stored_hash)?;
+        self.writer.sharing.blocks.remove(hash, block);
+        self.free_attr_block(block, None)
+    }
+
+    /// The inode has `block` now, and had none.
+    fn put_block(&self, info: &mut InodeInfo, block: u64) -> Result<()> {
+        info.fields_mut().set_xattr_block(Some(block));
+        self.charge(info, 1)
+    }
+
+    /// Writes the attributes of one inode to its block.
+    fn write_block(&self, buffer: &mut Buffer, list: &[Attribute], hash: u32) -> Result<()> {
+        let header = Header { refcount: 1, hash };
+        let encode = |bytes: &mut [u8]| xattr::encode_in_block(&header, &borrowed(list), bytes);
+        self.edit_block(buffer, encode).map_err(|_| Errno::ENOSPC)?;
+        self.fs.note_verified(buffer, Verified::XattrBlock);
+        Ok(())
+    }
+
+    /// Changes an attribute block, and puts off its checksum and count.
+    fn edit_block<R>(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
+        let number = buffer.number();
+        self.edit_unsealed(buffer, |bytes, unsealed| {
+            deferred_checksum::put_off_attributes(unsealed, number);
+            edit(bytes)
+        })
+    }
+}
+
+/// What is to be in a block: attributes, their hash, and the values that they had counted before.
+struct Contents<'l> {
+    list: &'l [Attribute],
+    hash: u32,
+    values: Vec<u32>,
+}
+
+/// What a block is joined for.
+struct Wanted<'l> {
+    list: &'l [Attribute],
+    hash: u32,
+}
+
+impl Wanted<'_> {
+    fn is_held_by(&self, bytes: &[u8], block: u64) -> bool {
+        let place = Place::new(Structure::Xattr).block(block);
+        Attrs::in_block(bytes, place).is_ok_and(|(header, attrs)| {
+            header.hash == self.hash && attrs.iter().eq(self.list.iter().map(Attribute::as_attr))
+        })
+    }
+}
+
+/// What came of joining a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Joined,
+    /// It is as if nobody had come.
+    Not,
+    /// The block was of no use, and others have left it meanwhile: it is to be freed.
+    Last,
+}
+
+/// In the flags of a buffer: several have had the block at the same time. Whoever leaves it need not look whether he has it alone.
+const IS_SHARED: u32 = 1 << 31;
+
+fn note_shared(flags: &AtomicU32) {
+    // Relaxed: it is a hint.
+    if flags.load(Relaxed) & IS_SHARED == 0 {
+        flags.fetch_or(IS_SHARED, Relaxed);
+    }
+}
+
+fn place_of(info: &InodeInfo) -> Place {
+    Place::new(Structure::Xattr).ino(info.ino())
+}
+
+/// The EA inodes that a block refers to, once for each entry that does.
+fn values_of(attrs: &Attrs<'_>) -> Vec<u32> {
+    let ino = |value| match value {
+        xattr::Value::EaInode { ino, .. } => Some(ino),
+        xattr::Value::Here(_) => None,
+    };
+    attrs.iter().filter_map(|attr| ino(attr.value)).collect()
+}
+
+fn remove_one(from: &mut Vec<u32>, ino: Option<u32>) {
+    if let Some(at) = from.iter().position(|other| Some(*other) == ino) {
+        from.swap_remove(at);
+    }
+}

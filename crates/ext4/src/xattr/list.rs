@@ -1,0 +1,411 @@
+//! The attributes of an inode as lists that can be changed and then written anew.
+//!
+//! An inode has two lists, in its own record and in its block. Those of a block are sorted, for Linux searches them
+//! so. An entry in an inode has a hash only if its value is in an EA inode: Linux changes inline data where it stands
+//! and leaves the hash as it is.
+
+use extern4_disk::feature::Incompat;
+use extern4_disk::inode::{FileKind, MAP_SIZE, has_xattr_block};
+use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Spot, Value, hash};
+use extern4_disk::{Corrupt, Place, Structure};
+use extern4_vfs::{Errno, Inode};
+
+use crate::error::Result;
+use crate::inode::InodeInfo;
+use crate::inode::inode_info::Node;
+use crate::mount::Ext4;
+use crate::volume::group::to_usize;
+
+/// An attribute to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    index: NameIndex,
+    name: Vec<u8>,
+    value: Stored,
+    hash: u32,
+}
+
+/// Where its value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stored {
+    Here(Vec<u8>),
+    EaInode { ino: u32, size: u32 },
+}
+
+/// Stands for an EA inode that is still to be made.
+const TO_BE_MADE: u32 = u32::MAX;
+
+impl Attribute {
+    fn read(attr: &Attr<'_>) -> Self {
+        let value = match attr.value {
+            Value::Here(value) => Stored::Here(value.to_vec()),
+            Value::EaInode { ino, size } => Stored::EaInode { ino, size },
+        };
+        Self { index: attr.index, name: attr.name.to_vec(), value, hash: attr.hash }
+    }
+
+    /// One of an inode, with its value.
+    pub(crate) fn in_inode(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
+        Self { index, name: name.to_vec(), value: Stored::Here(value.to_vec()), hash: 0 }
+    }
+
+    /// One of a block, with its value.
+    fn in_block(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
+        let hash = hash::entry(name, hash::Contents::Value(value));
+        Self { hash, ..Self::in_inode(index, name, value) }
+    }
+
+    /// One whose value will be in an EA inode. OK: values have at most 64 KiB.
+    fn elsewhere(index: NameIndex, name: &[u8], value: &[u8], value_hash: u32) -> Self {
+        let hash = hash::entry(name, hash::Contents::EaInode { hash: value_hash });
+        let value = Stored::EaInode { ino: TO_BE_MADE, size: u32::try_from(value.len()).unwrap_or(u32::MAX) };
+        Self { index, name: name.to_vec(), value, hash }
+    }
+
+    pub(crate) fn as_attr(&self) -> Attr<'_> {
+        let value = match &self.value {
+            Stored::Here(value) => Value::Here(value),
+            Stored::EaInode { ino, size } => Value::EaInode { ino: *ino, size: *size },
+        };
+        Attr { index: self.index, name: &self.name, value, hash: self.hash }
+    }
+
+    /// The inode of the value, and its size.
+    pub(crate) fn ea_inode(&self) -> Option<(u32, u32)> {
+        match self.value {
+            Stored::EaInode { ino, size } => Some((ino, size)),
+            Stored::Here(_) => None,
+        }
+    }
+
+    /// How many bytes its value takes beside its name.
+    fn value_in_block(&self) -> usize {
+        match &self.value {
+            Stored::Here(value) => value.len().next_multiple_of(4),
+            Stored::EaInode { .. } => 0,
+        }
+    }
+
+    fn is(&self, index: NameIndex, name: &[u8]) -> bool {
+        self.index == index && self.name == name
+    }
+
+    /// What the entries of a block are sorted by.
+    fn key(&self) -> (NameIndex, usize, &[u8]) {
+        (self.index, self.name.len(), &self.name)
+    }
+}
+
+/// The list as the encoders take it.
+pub(crate) fn borrowed(list: &[Attribute]) -> Vec<Attr<'_>> {
+    list.iter().map(Attribute::as_attr).collect()
+}
+
+/// Puts `attribute` into the list of an inode, in place of one of that name.
+pub(crate) fn put_in_inode(list: &mut Vec<Attribute>, attribute: Attribute) {
+    match list.iter().position(|old| old.is(attribute.index, &attribute.name)) {
+        Some(at) => list[at] = attribute,
+        None => list.push(attribute),
+    }
+}
+
+/// Takes the attribute of that name off a list.
+pub(crate) fn take(list: &mut Vec<Attribute>, index: NameIndex, name: &[u8]) -> Option<Attribute> {
+    let at = list.iter().position(|old| old.is(index, name))?;
+    Some(list.remove(at))
+}
+
+/// Writes a list to the part of an inode's record that is for it. `ENOSPC` if it does not fit.
+pub(crate) fn write_in_inode(list: &[Attribute], area: &mut [u8]) -> Result<()> {
+    if list.is_empty() {
+        area.fill(0);
+        return Ok(());
+    }
+    xattr::encode_in_inode(&borrowed(list), area).map_err(|_| Errno::ENOSPC.into())
+}
+
+/// All attributes of an inode.
+#[derive(Clone, Debug)]
+pub(crate) struct Attributes {
+    /// Those in its record.
+    pub(crate) own: Vec<Attribute>,
+    /// Those in its block.
+    pub(crate) block: Vec<Attribute>,
+    /// How many bytes of the record are for attributes.
+    area: usize,
+}
+
+/// What setting an attribute will do, found out before anything is changed.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The attributes in the record, if they change.
+    pub(crate) own: Option<Vec<Attribute>>,
+    /// The attributes in the block, if they change.
+    pub(crate) block: Option<Vec<Attribute>>,
+    /// What an EA inode is to be made for.
+    pub(crate) value: Option<Vec<u8>>,
+    /// Inodes and sizes of values that are given up, and whether the entry was in the block.
+    pub(crate) given_up: Vec<(u32, u32, bool)>,
+}
+
+impl Ext4 {
+    /// Whether an inode has attributes, or anything that stands in their place.
+    pub(crate) fn has_attributes(&self, info: &InodeInfo) -> Result<bool> {
+        Ok(self.has_attributes_in_record(info)? || info.fields().xattr_block().is_some())
+    }
+
+    /// The attributes of an inode.
+    pub(crate) fn attributes(&self, info: &InodeInfo) -> Result<Attributes> {
+        let place = Self::xattr_area_place(info);
+        let list = |attrs: &Attrs<'_>| attrs.iter().map(|attr| Attribute::read(&attr)).collect();
+        let (own, area) = self.peek_xattr_area(info, |area| {
+            Ok::<_, Corrupt>((Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list), area.len()))
+        })??;
+        let block = self.with_attribute_block(info, |bytes, place| {
+            Ok::<_, Corrupt>(list(&Attrs::in_block(bytes, place)?.1))
+        })?;
+        Ok(Attributes { own, block: block.transpose()?.unwrap_or_default(), area })
+    }
+
+    /// Where in the record of an inode `value` can take the place of what the attribute has now, with nothing else changed. None for an
+    /// inode with a block of attributes, which could be there as well. And whether that is its value already.
+    pub(crate) fn spot_for(
+        &self,
+        inode: &Inode,
+        name: (NameIndex, &[u8]),
+        value: &[u8],
+    ) -> Result<Option<(Spot, bool)>> {
+        let node = inode.private::<Node>();
+        let Some(at) = node.position() else { return Ok(None) };
+        // OK: from such a number.
+        let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
+        // The record says all that is asked here, so the node need not be locked.
+        let spot = self.cache.with_part(at.block, self.record_range(at), |record| {
+            if has_xattr_block(record) {
+                return Ok(None);
+            }
+            let area = &record[node.xattr_range()];
+            Ok::<_, Corrupt>(Spot::find(area, place, name)?.map(|spot| (spot, spot.has(area, value))))
+        })??;
+        Ok(spot.filter(|(spot, _)| spot.fits(value.len())))
+    }
+
+    /// Finds out how to set an attribute, or without a value to remove it: in the inode if it fits there, else in its
+    /// block, else with its value in an inode of its own, where the volume has those.
+    ///
+    /// # Errors
+    /// `ENOSPC` if it fits nowhere.
+    pub(crate) fn plan(
+        &self,
+        info: &InodeInfo,
+        old: &Attributes,
+        (index, name): (NameIndex, &[u8]),
+        value: Option<&[u8]>,
+    ) -> Result<Plan> {
+        let Some(value) = value else { return Ok(old.with(index, name, None)) };
+        let put = |put| old.with(index, name, Some(put));
+        let elsewhere = |place: fn(Attribute) -> Put| {
+            let value_hash = hash::ea_value(value, self.superblock().checksum_seed());
+            let plan = put(place(Attribute::elsewhere(index, name, value, value_hash)));
+            Plan { value: Some(value.to_vec()), ..plan }
+        };
+        let can_be_elsewhere = !value.is_empty() && self.can_have_ea_inode(info);
+        let block_size = to_usize(self.superblock().block_size());
+        let for_names = if can_be_elsewhere { names_reserve(block_size) } else { 0 };
+        let ways: [&dyn Fn() -> Plan; 4] = [
+            &|| put(Put::InInode(Attribute::in_inode(index, name, value))),
+            &|| put(Put::InBlock(Attribute::in_block(index, name, value))),
+            &|| elsewhere(Put::InInode),
+            &|| elsewhere(Put::InBlock),
+        ];
+        let fits = |plan: &Plan| match plan.value {
+            Some(_) => can_be_elsewhere && plan.fits(old.area, block_size),
+            None => plan.fits(old.area, block_size) && plan.values_in_block() <= block_size - for_names,
+        };
+        let plan = ways.into_iter().map(|way| way()).find(fits).ok_or(Errno::ENOSPC)?;
+        // The count of the inode's blocks can say as many.
+        let blocks = plan.value_blocks(self.superblock().block_size()) + 1;
+        info.clone().add_blocks(blocks.into(), self.superblock().block_size())?;
+        Ok(plan)
+    }
+
+    /// Whether values may be in inodes of their own. As these count among the owner's blocks, e2fsck takes a short
+    /// symbolic link that has one for a long link; Linux makes such all the same.
+    fn can_have_ea_inode(&self, info: &InodeInfo) -> bool {
+        let short_link = info.fields().kind() == FileKind::Symlink && info.size() < MAP_SIZE as u64;
+        self.superblock().features().incompat.contains(Incompat::EA_INODE) && !short_link
+    }
+}
+
+/// How much of a block values leave to names, where they can be in inodes of their own: a block that they fill has no room for one more
+/// attribute, however small. Observed: Linux leaves an eighth of blocks of 1 and of 4 KiB.
+fn names_reserve(block_size: usize) -> usize {
+    (block_size / 8).min(1024)
+}
+
+/// Where to put an attribute.
+enum Put {
+    InInode(Attribute),
+    InBlock(Attribute),
+}
+
+impl Attributes {
+    /// Whether there is an attribute of that name.
+    pub(crate) fn has(&self, index: NameIndex, name: &[u8]) -> bool {
+        self.own.iter().chain(&self.block).any(|attribute| attribute.is(index, name))
+    }
+
+    /// Whether the attribute of that name has that value, beside its name; without a value, whether there is none.
+    pub(crate) fn says(&self, index: NameIndex, name: &[u8], value: Option<&[u8]>) -> bool {
+        let found = self.own.iter().chain(&self.block).find(|attribute| attribute.is(index, name));
+        match (found.map(|attribute| &attribute.value), value) {
+            (Some(Stored::Here(is)), Some(value)) => is == value,
+            (found, value) => found.is_none() && value.is_none(),
+        }
+    }
+
+    /// The name of an attribute whose value is in an EA inode.
+    pub(crate) fn first_elsewhere(&self) -> Option<(NameIndex, Vec<u8>)> {
+        let found = self.own.iter().chain(&self.block).find(|attribute| attribute.ea_inode().is_some())?;
+        Some((found.index, found.name.clone()))
+    }
+
+    /// Those of a new inode, of whose record `area` bytes are for them.
+    pub(crate) fn none(area: usize) -> Self {
+        Self { own: Vec::new(), block: Vec::new(), area }
+    }
+
+    /// These when a plan for them has been carried out.
+    pub(crate) fn after(self, plan: &Plan) -> Self {
+        let own = plan.own.clone().unwrap_or(self.own);
+        let block = plan.block.clone().unwrap_or(self.block);
+        Self { own, block, ..self }
+    }
+
+    /// Inodes and sizes of values in EA inodes, and whether the entry is in the block; those come last.
+    pub(crate) fn ea_inodes(&self) -> impl Iterator<Item = (u32, u32, bool)> {
+        let of = |list: &[Attribute], block| -> Vec<_> {
+            let values = list.iter().filter_map(Attribute::ea_inode);
+            values.map(|(ino, size)| (ino, size, block)).collect()
+        };
+        of(&self.own, false).into_iter().chain(of(&self.block, true))
+    }
+
+    /// The attribute of that name goes, and another comes.
+    fn with(&self, index: NameIndex, name: &[u8], put: Option<Put>) -> Plan {
+        let (mut own, mut block) = (self.own.clone(), self.block.clone());
+        let mut given_up = Vec::new();
+        if !matches!(put, Some(Put::InInode(_))) {
+            given_up.extend(
+                take(&mut own, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, false)),
+            );
+        } else if let Some(old) = own.iter().find(|old| old.is(index, name)) {
+            given_up.extend(old.ea_inode().map(|(i, s)| (i, s, false)));
+        }
+        given_up
+            .extend(take(&mut block, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, true)));
+        match put {
+            None => {}
+            Some(Put::InInode(new)) => put_in_inode(&mut own, new),
+            Some(Put::InBlock(new)) => {
+                let at = block.partition_point(|old| old.key() < new.key());
+                block.insert(at, new);
+            }
+        }
+        Plan {
+            own: (own != self.own).then_some(own),
+            block: (block != self.block).then_some(block),
+            value: None,
+            given_up,
+        }
+    }
+}
+
+impl Plan {
+    fn fits(&self, area: usize, block_size: usize) -> bool {
+        let own = self.own.as_deref().filter(|list| !list.is_empty());
+        own.is_none_or(|list| xattr::size_in_inode(&borrowed(list)) <= area)
+            && self.block.as_deref().is_none_or(|list| xattr::size_in_block(&borrowed(list)) <= block_size)
+    }
+
+    /// How many bytes of the block values take, if something is put there.
+    fn values_in_block(&self) -> usize {
+        self.block.iter().flatten().map(Attribute::value_in_block).sum()
+    }
+
+    /// Notes which inode has been made for the value.
+    pub(crate) fn made(&mut self, made: u32) {
+        for attribute in self.own.iter_mut().chain(&mut self.block).flatten() {
+            if let Stored::EaInode { ino, .. } = &mut attribute.value
+                && *ino == TO_BE_MADE
+            {
+                *ino = made;
+            }
+        }
+    }
+
+    /// How many blocks the new value takes in an EA inode.
+    fn value_blocks(&self, block_size: u32) -> u32 {
+        let len = self.value.as_ref().map_or(0, Vec::len);
+        u32::try_from(len.div_ceil(to_usize(block_size))).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the value that is to be in an EA inode belongs to an entry of the block.
+    pub(crate) fn is_value_of_block(&self) -> bool {
+        let to_be_made = |attribute: &Attribute| matches!(attribute.ea_inode(), Some((TO_BE_MADE, _)));
+        self.block.iter().flatten().any(to_be_made)
+    }
+
+    /// What it takes.
+    pub(crate) fn need(&self, fs: &Ext4) -> Need {
+        Need { credits: self.credits(fs), blocks: self.blocks(fs.superblock().block_size()) }
+    }
+
+    /// The blocks and inodes that count for the owner when it is carried out, beside what is given up then.
+    pub(crate) fn counts(&self, fs: &Ext4, info: &InodeInfo) -> (u32, i64) {
+        let value = self.value_blocks(fs.superblock().block_size());
+        let new_block = self.needs_block() && info.fields().xattr_block().is_none();
+        (u32::from(new_block) + value, i64::from(self.value.is_some()))
+    }
+
+    /// Whether there are to be attributes in a block. If there is one, others may come to share it before this is done.
+    fn needs_block(&self) -> bool {
+        self.block.as_ref().is_some_and(|list| !list.is_empty())
+    }
+
+    fn blocks(&self, block_size: u32) -> u32 {
+        let value = match self.value_blocks(block_size) {
+            0 => 0,
+            // What maps them: a leaf of extents, or an indirect block, if they do not stand together.
+            blocks => blocks + 1,
+        };
+        u32::from(self.needs_block()) + value
+    }
+
+    fn credits(&self, fs: &Ext4) -> u32 {
+        // The record and the superblock; the block, one it takes the place of, and bitmap and descriptor for either.
+        let block = if self.block.is_some() { 6 } else { 0 };
+        let value = self.value.as_ref().map_or(0, |value| ea_credits(value.len(), fs));
+        let given_up = self.given_up.iter().map(|(_, size, _)| ea_credits(to_usize(*size), fs));
+        // A copy of the block refers to the values of the rest.
+        let copied = self.block.iter().flatten().filter(|attribute| attribute.ea_inode().is_some());
+        // OK: a block has room for fewer than 2^12 entries.
+        2 + block + value + given_up.sum::<u32>() + copied.count() as u32
+    }
+}
+
+/// How many blocks of metadata an operation changes at most, and how many blocks it allocates at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub(crate) credits: u32,
+    pub(crate) blocks: u32,
+}
+
+/// How many blocks of metadata it takes to make or to free an EA inode of `size` bytes: its record, bitmap and
+/// descriptor, contents and what maps them, and bitmaps and descriptors of as many groups as they may be in.
+fn ea_credits(size: usize, fs: &Ext4) -> u32 {
+    let geometry = fs.superblock().geometry();
+    let blocks = u32::try_from(size.div_ceil(to_usize(geometry.block_size()))).unwrap_or(u32::MAX);
+    let groups = blocks.saturating_add(1).min(geometry.group_count());
+    blocks.saturating_add(groups.saturating_mul(2)).saturating_add(8)
+}
