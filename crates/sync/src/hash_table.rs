@@ -3,8 +3,8 @@
 //!
 //! Each bucket is a chain. Readers walk it and write nothing, except for a mark that an entry is in use, and that only
 //! where it is not yet set. Who changes a chain holds the lock of the bucket's stripe ([`HashTable::lock`]). The caches of
-//! names and of inodes are this table. It differs from [`table`](crate::table) in that the owner says which entries may
-//! be reclaimed, and what an entry is found by.
+//! names and of inodes are this table, and [`table`](crate::table) is it with counted values. The owner says which entries
+//! may be reclaimed, and what an entry is found by.
 //!
 //! # Rules
 //! 1. An entry is complete before it is linked. Its link (P: `Release` store of a head or of `next`) pairs with the
@@ -27,12 +27,15 @@
 //! | `used` | everyone | everyone | `Relaxed`: a hint |
 
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::PoisonError;
 
 use crate::percpu::Padded;
-use crate::primitive::{AtomicBool, AtomicPtr, Latch, LatchGuard, Ordering, capacity, null_pointers};
+use crate::primitive::{
+    AtomicBool, AtomicPtr, AtomicUsize, Latch, LatchGuard, Ordering, capacity, null_pointers,
+};
 use crate::rcu::{Guard, pin};
 use crate::spare;
 
@@ -44,6 +47,8 @@ const MOST_AT_ONCE: usize = 8;
 const STRIPES: RangeInclusive<usize> = capacity(128, 1)..=capacity(1024, 1);
 /// Buckets that share a lock at least, where there are more locks than the fewest.
 const SHARE: usize = 64;
+/// Buckets of a stripe that [`HashTable::reclaim`] looks at while it has the lock.
+const RUN: usize = 16;
 
 struct Node<T> {
     next: AtomicPtr<Node<T>>,
@@ -67,8 +72,13 @@ pub struct HashTable<T> {
     shift: u32,
     /// As many as a power of two.
     stripes: Box<[Padded<Latch<Changing>>]>,
+    /// The stripe where [`reclaim`](Self::reclaim) goes on.
+    hand: Padded<AtomicUsize>,
     owns: PhantomData<Box<Node<T>>>,
 }
+
+/// An entry that is not in a table yet, in memory of its own, so that nothing is allocated under a lock.
+pub struct Unlinked<T>(NonNull<Node<T>>, PhantomData<Box<Node<T>>>);
 
 /// An entry that was found, readable as long as the guard that found it lives.
 pub struct Found<'g, T> {
@@ -85,6 +95,31 @@ pub struct Bucket<'g, T> {
     guard: &'g Guard,
 }
 
+impl<T> Unlinked<T> {
+    /// An entry that is reclaimed in the second round at the earliest, so that it can be found before.
+    pub fn new(hash: u64, value: T) -> Self {
+        Self::marked(hash, value, true)
+    }
+
+    /// An entry that goes in the first round, unless it is found before.
+    pub fn unused(hash: u64, value: T) -> Self {
+        Self::marked(hash, value, false)
+    }
+
+    fn marked(hash: u64, value: T, used: bool) -> Self {
+        let next = AtomicPtr::new(ptr::null_mut());
+        let [live, used] = [true, used].map(AtomicBool::new);
+        Self(spare::boxed(Node { next, hash, live, used, value }), PhantomData)
+    }
+}
+
+impl<T> Drop for Unlinked<T> {
+    fn drop(&mut self) {
+        // SAFETY: it came from `spare::boxed`, and has not been in a table.
+        unsafe { spare::free(self.0) };
+    }
+}
+
 impl<T: Send + Sync + 'static> HashTable<T> {
     /// An empty table for about `capacity` entries. It takes more, but then its chains grow.
     pub fn with_capacity(capacity: usize) -> Self {
@@ -95,6 +130,7 @@ impl<T: Send + Sync + 'static> HashTable<T> {
             heads: null_pointers(buckets),
             shift: u64::BITS - buckets.trailing_zeros(),
             stripes: (0..stripes).map(|_| Padded(Latch::new(Changing { entries: 0, hand: 0 }))).collect(),
+            hand: Padded(AtomicUsize::new(0)),
             owns: PhantomData,
         }
     }
@@ -149,6 +185,27 @@ impl<T: Send + Sync + 'static> HashTable<T> {
                 gone += bucket.reclaim(usize::MAX, self.share(self.heads.len()), &mut may_go);
             }
         }
+        gone
+    }
+
+    /// Goes on round the table, over about `max_buckets` buckets at most, until `want` entries have gone by the rule of
+    /// [`trim`](Bucket::trim). Returns how many did. The rounds are even: no bucket comes again before all others did.
+    ///
+    /// Locks: a stripe at a time, within.
+    pub fn reclaim(&self, want: usize, max_buckets: usize, mut may_go: impl FnMut(&T) -> bool) -> usize {
+        let guard = pin();
+        let run = self.share(self.heads.len()).min(RUN);
+        let mut gone = 0;
+        for _ in 0..max_buckets.div_ceil(run) {
+            if gone >= want {
+                break;
+            }
+            // Relaxed: only spreads the work; any stripe will do.
+            let stripe = self.stripe(self.hand.fetch_add(1, Ordering::Relaxed));
+            let mut bucket = self.bucket_of(stripe, &self.heads[stripe], &guard);
+            gone += bucket.reclaim(want - gone, run, &mut may_go);
+        }
+        guard.flush();
         gone
     }
 
@@ -210,30 +267,24 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
     }
 
     /// Adds an entry.
-    pub fn insert(&mut self, hash: u64, value: T) -> Found<'g, T> {
-        let node = Node {
-            next: AtomicPtr::new(self.head.load(Ordering::Relaxed)),
-            hash,
-            live: AtomicBool::new(true),
-            // So that it is not reclaimed before anybody could use it.
-            used: AtomicBool::new(true),
-            value,
-        };
-        let node = spare::boxed(node);
+    pub fn insert(&mut self, new: Unlinked<T>) -> Found<'g, T> {
+        let node = ManuallyDrop::new(new).0;
+        // SAFETY: the entry was `new`'s alone, and nothing frees it before it has been in the table.
+        unsafe { node.as_ref() }.next.store(self.head.load(Ordering::Relaxed), Ordering::Relaxed);
         // Release: P.
         self.head.store(node.as_ptr(), Ordering::Release);
         self.lock.entries += 1;
         Found { node, guard: PhantomData }
     }
 
-    /// Adds an entry in place of the one of this hash that `matches`, if there is one, and gives that back, too.
+    /// Adds an entry in place of the one of its hash that `matches`, if there is one, and gives that back, too.
     pub fn replace(
         &mut self,
-        hash: u64,
-        value: T,
+        new: Unlinked<T>,
         matches: impl Fn(&T) -> bool,
     ) -> (Found<'g, T>, Option<Found<'g, T>>) {
-        let new = self.insert(hash, value);
+        let new = self.insert(new);
+        let hash = new.node().hash;
         let mut link = &new.node().next;
         loop {
             let at = link.load(Ordering::Relaxed);
@@ -387,6 +438,8 @@ impl<T> Drop for HashTable<T> {
                 }
             }
         }
+        // Values may have left memory to RCU, as much as the whole table held.
+        pin().flush();
     }
 }
 
@@ -401,7 +454,7 @@ mod tests {
         let hasher = RandomState::new();
         let guard = pin();
         for key in 0..500u32 {
-            table.lock(hasher.hash_one(key), &guard).insert(hasher.hash_one(key), (key, 0));
+            table.lock(hasher.hash_one(key), &guard).insert(Unlinked::new(hasher.hash_one(key), (key, 0)));
         }
         let find = |key: u32| table.find(hasher.hash_one(key), &guard, |entry| entry.0 == key);
         assert!((0..500).all(|key| find(key).is_some_and(|found| *found.value() == (key, 0))));
@@ -409,7 +462,7 @@ mod tests {
 
         let old = find(7).unwrap();
         let mut bucket = table.lock(hasher.hash_one(7u32), &guard);
-        bucket.insert(hasher.hash_one(7u32), (7, 1));
+        bucket.insert(Unlinked::new(hasher.hash_one(7u32), (7, 1)));
         assert!(bucket.remove(old) && !bucket.remove(old));
         drop(bucket);
         assert!(!old.is_live() && *old.value() == (7, 0));
@@ -422,7 +475,7 @@ mod tests {
         let hasher = RandomState::new();
         let guard = pin();
         for key in 0..100u32 {
-            table.lock(hasher.hash_one(key), &guard).insert(hasher.hash_one(key), key);
+            table.lock(hasher.hash_one(key), &guard).insert(Unlinked::new(hasher.hash_one(key), key));
         }
         assert_eq!(table.reclaim_all(|_| true), 0, "all are new");
         let find = |key: u32| table.find(hasher.hash_one(key), &guard, |&entry| entry == key);
@@ -434,14 +487,14 @@ mod tests {
     #[test]
     fn a_replaced_entry_is_always_found() {
         let table = &HashTable::with_capacity(2);
-        table.lock(9, &pin()).insert(9, 0u32);
+        table.lock(9, &pin()).insert(Unlinked::new(9, 0u32));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for next in 1..50_000 {
                     let guard = pin();
                     let mut bucket = table.lock(9, &guard);
                     let old = bucket.find(9, |_| true).unwrap();
-                    bucket.insert(9, next);
+                    bucket.insert(Unlinked::new(9, next));
                     bucket.remove(old);
                 }
             });

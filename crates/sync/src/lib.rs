@@ -4,7 +4,7 @@
 //! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
 //! - [`shared`]: counted references whose values RCU readers may look at.
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
-//! - [`table`]: a hash table of shared values whose lookups take no lock.
+//! - [`table`]: that hash table with counted values, found by number.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
 //! - [`tally`]: counters that each thread adds to alone, and numbers that are each returned once.
 //! - [`supply`]: how many are left, where each thread takes from a part of its own while there is plenty.

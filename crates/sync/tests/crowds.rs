@@ -2,12 +2,18 @@
 //! in `tests/loom`; so a structure has a test here only where more threads than two meet in a way of their own.
 #![cfg(feature = "shuttle")]
 
-use extern4_sync::hash_table::HashTable;
+use extern4_sync::hash_table::{HashTable, Unlinked};
 use extern4_sync::model::crowd;
 use extern4_sync::rcu::pin;
+use extern4_sync::shared::Release;
 use extern4_sync::table::Table;
 
 const THREADS: usize = 8;
+
+/// The thread that made a value.
+struct Maker(usize);
+
+impl Release for Maker {}
 
 #[test]
 fn crowds_never_hold_two_entries_of_a_key() {
@@ -16,14 +22,14 @@ fn crowds_never_hold_two_entries_of_a_key() {
         || Table::with_capacity(2),
         |table, index| {
             let key = index as u64 % 3;
-            let first = table.find_or_insert(key, index).0;
+            let first = table.find_or_insert(key, Maker(index)).0;
             let guard = pin();
             let again = table.get(key, &guard);
             // Held, so in the table; but for key 0, which is removed by name.
-            assert!(key == 0 || again.is_some_and(|again| *again.value() == *first));
+            assert!(key == 0 || again.is_some_and(|again| again.0 == first.0));
             drop(guard);
             if index == 0 {
-                table.remove(&first);
+                table.remove(key, &first);
             }
             table.evict(2, 4);
             drop(first);
@@ -42,7 +48,7 @@ fn crowds_always_find_an_entry_that_is_replaced() {
         THREADS,
         || {
             let table = HashTable::with_capacity(2);
-            table.lock(0, &pin()).insert(0, 0usize);
+            table.lock(0, &pin()).insert(Unlinked::new(0, 0usize));
             table
         },
         |table, index| {
@@ -50,7 +56,7 @@ fn crowds_always_find_an_entry_that_is_replaced() {
                 let guard = pin();
                 let mut bucket = table.lock(0, &guard);
                 let old = bucket.find(0, |_| true).expect("there is always one");
-                bucket.insert(0, index + 1);
+                bucket.insert(Unlinked::new(0, index + 1));
                 bucket.remove(old);
             } else {
                 let guard = pin();

@@ -44,7 +44,7 @@
 //! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`Hit::is_current`] |
 //! | `Entry::listed` | who holds the bucket | who holds the bucket | Relaxed |
 
-use extern4_sync::hash_table::{Bucket, Found, HashTable};
+use extern4_sync::hash_table::{Bucket, Found, HashTable, Unlinked};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
@@ -494,10 +494,11 @@ impl DentryCache {
             listed: AtomicU64::new(list),
             dentry: Link::new(Some(dentry)),
         };
+        let new = Unlinked::new(key.hash(), entry);
         let mut dropped = Dropped::default();
         let guard = pin();
         let mut bucket = self.table.lock(key.hash(), &guard);
-        let (new, old) = bucket.replace(key.hash(), entry, |entry| key.is(entry));
+        let (new, old) = bucket.replace(new, |entry| key.is(entry));
         let listed = old.map_or(0, |old| old.value().listed.load(Ordering::Relaxed));
         if listed != 0 {
             new.value().listed.store(listed, Ordering::Relaxed);

@@ -12,7 +12,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use extern4_sync::hash_table::HashTable;
+use extern4_sync::hash_table::{HashTable, Unlinked};
 use extern4_sync::holders::Holders;
 use extern4_sync::lock_order::Rank;
 use extern4_sync::per_thread::PerThread;
@@ -134,7 +134,7 @@ impl InodeCache {
         // Another inode may have the number already, if this one has gone for good.
         if linked != holds(inode) {
             if linked {
-                bucket.insert(hash, Entry { ino, inode: Link::new(Some(inode.clone())) });
+                bucket.insert(Unlinked::new(hash, Entry { ino, inode: Link::new(Some(inode.clone())) }));
             }
             if let Some(old) = old {
                 bucket.remove(old);

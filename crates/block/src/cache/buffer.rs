@@ -5,9 +5,9 @@ use std::ops::{Deref, Range};
 
 use extern4_sync::primitive::{AtomicU32, AtomicU64, OnceLock};
 use extern4_sync::rcu::Guard;
+use extern4_sync::shared::{Release, Shared};
 use extern4_sync::shares::Shares;
 use extern4_sync::spare::Bytes;
-use extern4_sync::table::Held;
 
 use super::changed::{Changed, Glance, Image, Newest, Unsealed};
 use crate::{Error, Result};
@@ -128,6 +128,8 @@ impl Block {
     }
 }
 
+impl Release for Block {}
+
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Block").field("number", &self.number).field("ready", &self.is_ready()).finish()
@@ -138,13 +140,13 @@ impl fmt::Debug for Block {
 /// bytes.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    held: Held<Block>,
+    held: Shared<Block>,
     /// None if the block had not been changed since it was loaded.
     newest: Option<Glance>,
 }
 
 impl Buffer {
-    pub(super) fn new(held: Held<Block>) -> Self {
+    pub(super) fn new(held: Shared<Block>) -> Self {
         let newest = held.changed();
         Self { held, newest }
     }
@@ -211,7 +213,7 @@ impl Deref for Buffer {
 
 /// A block that stays in memory as long as this lives, whatever it is changed to.
 #[derive(Clone, Debug)]
-pub struct Pin(Held<Block>);
+pub struct Pin(Shared<Block>);
 
 impl Pin {
     /// The block's number.

@@ -1,6 +1,6 @@
 //! Chains of a hash table.
 
-use extern4_sync::hash_table::{Found, HashTable};
+use extern4_sync::hash_table::{Found, HashTable, Unlinked};
 use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::{self, pin};
@@ -13,7 +13,7 @@ const HASH: u64 = 9;
 fn chain(keys: impl IntoIterator<Item = u64>) -> HashTable<Poisoned> {
     let table = HashTable::with_capacity(1);
     for key in keys {
-        table.lock(HASH, &pin()).insert(HASH, Poisoned::new(key));
+        table.lock(HASH, &pin()).insert(Unlinked::new(HASH, Poisoned::new(key)));
     }
     table
 }
@@ -44,7 +44,7 @@ fn hash_replace_vs_find() {
                 let guard = pin();
                 let mut bucket = table.lock(HASH, &guard);
                 let old = bucket.find(HASH, |_| true).unwrap();
-                bucket.insert(HASH, Poisoned::new(next));
+                bucket.insert(Unlinked::new(HASH, Poisoned::new(next)));
                 bucket.remove(old);
             }
         },
@@ -70,7 +70,7 @@ fn hash_remove_vs_reader_on_it() {
         |table| {
             remove(table, 3);
             remove(table, 2);
-            table.lock(HASH, &pin()).insert(HASH, Poisoned::new(5));
+            table.lock(HASH, &pin()).insert(Unlinked::new(HASH, Poisoned::new(5)));
         },
         |table| {
             let guard = pin();
@@ -106,7 +106,7 @@ fn hash_insert_vs_find() {
             // The value's contents are plain: seen before they are whole, they are a race.
             find(table, 1, &guard).inspect(|found| assert!(found.is_live()));
         },
-        |table| _ = table.lock(HASH, &pin()).insert(HASH, Poisoned::new(1)),
+        |table| _ = table.lock(HASH, &pin()).insert(Unlinked::new(HASH, Poisoned::new(1))),
         |table| assert!(find(table, 1, &pin()).is_some()),
     );
 }

@@ -42,6 +42,8 @@ impl Poisoned {
     }
 }
 
+impl extern4_sync::shared::Release for Poisoned {}
+
 impl Drop for Poisoned {
     fn drop(&mut self) {
         self.alive.store(false, Ordering::Relaxed);

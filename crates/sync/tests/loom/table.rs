@@ -3,7 +3,8 @@
 use extern4_sync::model::{explore, race};
 use extern4_sync::primitive::{Condvar, Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
-use extern4_sync::table::{Held, Table};
+use extern4_sync::shared::{Release, Shared};
+use extern4_sync::table::Table;
 use loom::sync::Arc;
 
 use crate::Poisoned;
@@ -24,11 +25,11 @@ fn table_of_two() -> Table<Poisoned> {
 }
 
 /// What every handle owes: alive, and the one that lookups find.
-fn check_listed(table: &Table<Poisoned>, held: &Held<Poisoned>) {
+fn check_listed(table: &Table<Poisoned>, key: u64, held: &Shared<Poisoned>) {
     held.value();
     let guard = pin();
-    let found = table.get(held.key(), &guard).expect("a held entry is in the table");
-    found.value().value();
+    let found = table.get(key, &guard).expect("a held entry is in the table");
+    found.value();
     assert!(found.hold().unwrap().ptr_eq(held), "two live entries of one key");
 }
 
@@ -36,7 +37,7 @@ fn check_listed(table: &Table<Poisoned>, held: &Held<Poisoned>) {
 fn buf_insert_vs_insert() {
     let insert = |table: &Table<Poisoned>, value| {
         let (held, made) = table.find_or_insert(1, Poisoned::new(value));
-        check_listed(table, &held);
+        check_listed(table, 1, &held);
         assert_eq!(made, held.value() == value);
     };
     race(
@@ -55,7 +56,7 @@ fn buf_insert_vs_lookup() {
         |table| {
             let guard = pin();
             if let Some(seen) = table.get(1, &guard) {
-                assert_eq!(seen.value().value(), 1);
+                assert_eq!(seen.value(), 1);
             }
         },
         |table| assert!(table.get(1, &pin()).is_some()),
@@ -68,7 +69,7 @@ fn buf_insert_vs_dead() {
         table_of_two,
         |table| {
             let (held, _) = table.find_or_insert(1, Poisoned::new(3));
-            check_listed(table, &held);
+            check_listed(table, 1, &held);
         },
         |table| _ = table.evict(2, ALL),
         // The handle is gone, and the second thread may have come late enough to evict the new entry too.
@@ -84,11 +85,11 @@ fn buf_evict_vs_lookup() {
         |table| {
             let guard = pin();
             let Some(seen) = table.get(1, &guard) else { return };
-            seen.value().value();
+            seen.value();
             let held = seen.hold();
-            seen.value().value();
+            seen.value();
             drop(guard);
-            held.inspect(|held| check_listed(table, held));
+            held.inspect(|held| check_listed(table, 1, held));
         },
         |_| (),
     );
@@ -102,7 +103,7 @@ fn buf_lastput_vs_lookup() {
         let releaser = thread::spawn({
             let table = table.clone();
             move || {
-                table.remove(&held);
+                table.remove(1, &held);
                 drop(held);
             }
         });
@@ -110,7 +111,7 @@ fn buf_lastput_vs_lookup() {
             let guard = pin();
             if let Some(seen) = table.get(1, &guard) {
                 let held = seen.hold();
-                seen.value().value();
+                seen.value();
                 drop(guard);
                 held.inspect(|held| _ = held.value());
             }
@@ -143,6 +144,8 @@ fn buf_teardown_vs_retired() {
 #[derive(Default)]
 struct Loading(Mutex<Option<Result<u32, ()>>>, Condvar);
 
+impl Release for Loading {}
+
 impl Loading {
     fn set(&self, result: Result<u32, ()>) {
         *self.0.lock().unwrap() = Some(result);
@@ -171,7 +174,7 @@ fn buf_load_fail_waiters() {
             if made {
                 let result = if tries.fetch_add(1, Ordering::Relaxed) == 0 { Err(()) } else { Ok(7) };
                 if result.is_err() {
-                    table.remove(&held);
+                    table.remove(1, &held);
                 }
                 held.set(result);
             }
@@ -184,7 +187,7 @@ fn buf_load_fail_waiters() {
         });
         let mine = read(&table, &tries).or_else(|()| read(&table, &tries));
         assert_eq!((mine, other.join().unwrap()), (Ok(7), Ok(7)));
-        assert_eq!(table.get(1, &pin()).unwrap().value().wait(), Ok(7));
+        assert_eq!(table.get(1, &pin()).unwrap().wait(), Ok(7));
         assert_eq!(tries.load(Ordering::Relaxed), 2, "a read too many");
     });
 }
