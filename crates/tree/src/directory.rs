@@ -17,8 +17,8 @@ use crate::source::{Opened, Sink, Source};
 
 /// A directory of the host as a tree.
 ///
-/// The walk visits each directory's names in the order of their bytes, so its entries do not depend on the order in
-/// which the host lists them. It follows no symbolic link.
+/// The walk visits each directory's names in the order of their bytes, so its entries do not depend
+/// on the order in which the host lists them. It follows no symbolic link.
 #[derive(Debug)]
 pub struct DirectorySource {
     root: PathBuf,
@@ -36,7 +36,8 @@ impl DirectorySource {
         Ok(Self { root, top, one_file_system: false })
     }
 
-    /// Leaves out what is on other file systems. Directories that they are mounted on remain, and are empty.
+    /// Leaves out what is on other file systems. Directories that they are mounted on remain, and
+    /// are empty.
     #[must_use]
     pub fn one_file_system(mut self, yes: bool) -> Self {
         self.one_file_system = yes;

@@ -3,7 +3,8 @@
 /// One member of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The path in the tree: components joined by one `/`, none of which is empty, `.` or `..`. Empty for the root.
+    /// The path in the tree: components joined by one `/`, none of which is empty, `.` or `..`.
+    /// Empty for the root.
     pub path: Vec<u8>,
     /// The type, and what belongs to it.
     pub kind: Kind,
@@ -71,7 +72,8 @@ pub struct Contents {
 /// Where the bytes of a file are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Data {
-    /// In the host's file at the entry's path below the source's directory. A reader finds its holes.
+    /// In the host's file at the entry's path below the source's directory. A reader finds its
+    /// holes.
     HostFile {
         /// Whether the file has fewer blocks than its size needs.
         sparse: bool,
@@ -83,7 +85,8 @@ pub enum Data {
         /// The first byte's position, for [`Opened::offset`](crate::Opened::offset).
         position: u64,
     },
-    /// Pieces in one of the source's stores, sorted by their place in the file. The rest of the file is holes.
+    /// Pieces in one of the source's stores, sorted by their place in the file. The rest of the
+    /// file is holes.
     Pieces(Box<[Piece]>),
 }
 

@@ -60,7 +60,8 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// A sink does not have the target of a hard link. The source that gave the link adds the place.
+    /// A sink does not have the target of a hard link. The source that gave the link adds the
+    /// place.
     #[error("'{path}': the target '{target}' of the hard link does not exist")]
     NoTarget {
         /// The path of the link.

@@ -1,14 +1,20 @@
 //! Trees of files outside of volumes, read as entries and written from entries.
 //!
-//! A [`Source`] is a tree that can be read: [`Source::scan`] gives each of its members to a [`Sink`] as an [`Entry`],
-//! and [`Source::open`] opens the contents of a file afterwards.
+//! A [`Source`] is a tree that can be read: [`Source::scan`] gives each of its members to a
+//! [`Sink`] as an [`Entry`], and [`Source::open`] opens the contents of a file afterwards.
 
 #![forbid(unsafe_code)]
 
+mod acl;
+mod compression;
 mod directory;
 mod entry;
 mod error;
+mod path;
 mod source;
+mod spool;
+mod stores;
+mod tar;
 #[cfg(test)]
 mod testing;
 
@@ -16,3 +22,4 @@ pub use directory::DirectorySource;
 pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};
 pub use error::{Error, Result};
 pub use source::{HostFile, Opened, Sink, Source};
+pub use tar::TarSource;

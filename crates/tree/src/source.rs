@@ -12,15 +12,16 @@ use crate::error::{Error, Result};
 pub trait Sink {
     /// Takes an entry.
     ///
-    /// A later entry of one path replaces an earlier one. Two directories merge, and the later one's metadata wins.
-    /// A directory that was not given before an entry in it is implied. A sink that does not have the target of a hard
-    /// link says [`Error::NoTarget`].
+    /// A later entry of one path replaces an earlier one. Two directories merge, and the later
+    /// one's metadata wins. A directory that was not given before an entry in it is implied. A sink
+    /// that does not have the target of a hard link says [`Error::NoTarget`].
     fn entry(&mut self, entry: Entry) -> Result<()>;
 
     /// Removes an entry and all below it, if there is one: a whiteout.
     fn remove(&mut self, path: &[u8]) -> Result<()>;
 
-    /// Removes all entries below a directory and keeps the directory: a layer that has an opaque directory.
+    /// Removes all entries below a directory and keeps the directory: a layer that has an opaque
+    /// directory.
     fn clear(&mut self, path: &[u8]) -> Result<()>;
 
     /// Takes a message about something that is left out or altered.
@@ -29,10 +30,12 @@ pub trait Sink {
 
 /// A tree that can be read.
 pub trait Source: Send + Sync {
-    /// Gives the whole tree to the sink. A source that spools its contents can be scanned once only.
+    /// Gives the whole tree to the sink. A source that spools its contents can be scanned once
+    /// only.
     fn scan(&self, sink: &mut dyn Sink) -> Result<()>;
 
-    /// Opens the contents of a file, given by its path in the source. Several threads may call this at a time.
+    /// Opens the contents of a file, given by its path in the source. Several threads may call this
+    /// at a time.
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened>;
 }
 
@@ -56,10 +59,11 @@ impl Opened {
         Self { file: HostFile::Own(file), base: 0, identity: Some(identity) }
     }
 
-    /// Returns where a position is in the file: that of [`Data::Stored`](crate::Data::Stored) or of a
-    /// [`Piece`](crate::Piece), or the offset in a [`Data::HostFile`](crate::Data::HostFile).
+    /// Returns where a position is in the file: that of [`Data::Stored`](crate::Data::Stored) or of
+    /// a [`Piece`](crate::Piece), or the offset in a [`Data::HostFile`](crate::Data::HostFile).
     pub fn offset(&self, position: u64) -> u64 {
-        // The positions of a source's stores follow one another, so a base may stand for a negative number.
+        // The positions of a source's stores follow one another, so a base may stand for a negative
+        // number.
         position.wrapping_add(self.base)
     }
 

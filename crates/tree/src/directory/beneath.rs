@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 
-/// The longest path that one system call gets; the kernel's limit is 4,096 with the byte at its end.
+/// The longest path that one system call gets; the kernel's limit is 4,096 with the byte at its
+/// end.
 const LONGEST: usize = 4000;
 
 /// Opens `path` below `top`: an error `LOOP` where one of its components is a symbolic link.

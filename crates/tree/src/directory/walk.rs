@@ -15,7 +15,8 @@ use crate::source::Sink;
 /// So many of the directories on the way down stay open. The others are opened again on the way up.
 const OPEN_DIRECTORIES: usize = 64;
 
-/// File systems of the kernel's own, by the type that statfs(2) gives: they hold no files of the user.
+/// File systems of the kernel's own, by the type that statfs(2) gives: they hold no files of the
+/// user.
 const KERNELS: &[(u32, &str)] = &[
     (0x0000_9fa0, "proc"),
     (0x6265_6572, "sysfs"),
@@ -198,8 +199,9 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Lists a directory and makes it the last frame, unless it is of a file system that is left out. `crosses` says
-    /// whether it is on another device than its parent; the root of the walk has none.
+    /// Lists a directory and makes it the last frame, unless it is of a file system that is left
+    /// out. `crosses` says whether it is on another device than its parent; the root of the walk
+    /// has none.
     fn descend(
         &mut self,
         at: BorrowedFd<'_>,

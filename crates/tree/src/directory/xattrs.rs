@@ -70,7 +70,8 @@ impl Reader {
         Ok(found)
     }
 
-    /// Sets the path by which the attributes are read. The kernel has no such call for a name in an open directory.
+    /// Sets the path by which the attributes are read. The kernel has no such call for a name in an
+    /// open directory.
     fn set_path(&mut self, source: &DirectorySource, (at, name): (BorrowedFd<'_>, &[u8]), path: &[u8]) {
         use std::os::unix::ffi::OsStrExt;
         self.path.clear();

@@ -1,0 +1,157 @@
+//! Tar archives.
+//!
+//! Sources: POSIX.1-2017, `pax`, sections "ustar Interchange Format" and "pax Interchange Format";
+//! tar(5) of libarchive; the manual of GNU tar, appendix "Tar Internals"; star(5); and archives
+//! that those programs made.
+
+mod header;
+mod input;
+mod pax;
+mod read;
+mod sparse;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::FileType;
+
+use crate::compression::Compression;
+use crate::entry::Contents;
+use crate::error::{Error, Result};
+use crate::source::{Opened, Sink, Source};
+use crate::spool::Spool;
+use crate::stores::Stores;
+
+pub(crate) use input::{InPlace, Input, Keep};
+pub(crate) use read::Reader;
+
+/// The unit of a tar archive.
+pub(crate) const BLOCK: usize = 512;
+
+/// The buffer in front of a decoder.
+const COMPRESSED_BUFFER: usize = 128 << 10;
+
+/// A tar archive as a tree: plain, or compressed with gzip, zstd, xz or bzip2.
+///
+/// A plain archive in a file is read in place. The contents of all others are spooled: the scan
+/// copies them to a temporary file without a name.
+pub struct TarSource {
+    name: String,
+    spool: PathBuf,
+    archive: Archive,
+    stores: Stores,
+}
+
+enum Archive {
+    File(Arc<File>),
+    /// What can be read only once, until it is.
+    Stream(Mutex<Option<Box<dyn Read + Send>>>),
+}
+
+impl TarSource {
+    /// Opens an archive. `spool` is the directory for the temporary file, if one is needed.
+    pub fn open(archive: impl AsRef<Path>, spool: impl Into<PathBuf>) -> Result<Self> {
+        let name = archive.as_ref().to_string_lossy().into_owned();
+        let file = File::open(&archive).map_err(|error| Error::io(&name, error))?;
+        Self::from_file(file, name, spool)
+    }
+
+    /// Takes an open file or pipe, such as standard input. Messages use the name.
+    pub fn from_file(file: File, name: impl Into<String>, spool: impl Into<PathBuf>) -> Result<Self> {
+        let (name, spool) = (name.into(), spool.into());
+        let stat = rustix::fs::fstat(&file).map_err(|error| Error::io(&name, error))?;
+        let archive = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::BlockDevice => Archive::File(Arc::new(file)),
+            FileType::Directory => return Err(Error::io(&name, rustix::io::Errno::ISDIR)),
+            _ => Archive::Stream(Mutex::new(Some(Box::new(file)))),
+        };
+        Ok(Self { name, spool, archive, stores: Stores::default() })
+    }
+
+    /// Takes a stream. It can be scanned once.
+    pub fn from_stream(
+        stream: impl Read + Send + 'static,
+        name: impl Into<String>,
+        spool: impl Into<PathBuf>,
+    ) -> Self {
+        let archive = Archive::Stream(Mutex::new(Some(Box::new(stream))));
+        Self { name: name.into(), spool: spool.into(), archive, stores: Stores::default() }
+    }
+
+    /// Says whether the scan copies contents to a temporary file.
+    pub fn is_spooled(&self) -> bool {
+        match &self.archive {
+            Archive::File(file) => compression(file).is_some(),
+            Archive::Stream(_) => true,
+        }
+    }
+
+    fn input(&self) -> Result<Input<'_>> {
+        let error = |error| Error::io(&self.name, error);
+        let stream: Box<dyn BufRead + Send> = match &self.archive {
+            Archive::File(file) if compression(file).is_none() => {
+                let input = InPlace::new(Arc::clone(file), 0, None).map_err(error)?;
+                let start = self.stores.add(Arc::clone(file), 0, Some(&self.name))?;
+                return Ok(Input::new(&self.name, Box::new(input), Keep::InPlace { start }));
+            }
+            Archive::File(file) => {
+                let whole = InPlace::new(Arc::clone(file), 0, None).map_err(error)?;
+                Box::new(BufReader::with_capacity(COMPRESSED_BUFFER, whole))
+            }
+            Archive::Stream(stream) => {
+                let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let stream = stream.ok_or_else(|| Error::Archive {
+                    archive: self.name.clone(),
+                    position: 0,
+                    reason: "it can be read only once".to_owned(),
+                })?;
+                Box::new(BufReader::with_capacity(COMPRESSED_BUFFER, stream))
+            }
+        };
+        spooled(&self.name, stream, &self.spool, &self.stores)
+    }
+}
+
+/// The input from a stream that is perhaps compressed; the contents that it has are spooled.
+pub(crate) fn spooled<'a>(
+    name: &'a str,
+    mut stream: Box<dyn BufRead + Send + 'a>,
+    spool: &Path,
+    stores: &Stores,
+) -> Result<Input<'a>> {
+    let error = |error| Error::io(name, error);
+    let compression = Compression::detect(stream.fill_buf().map_err(error)?);
+    let plain: Box<dyn Read + Send + 'a> = match compression {
+        Some(compression) => compression.decoder(stream).map_err(error)?,
+        None => Box::new(stream),
+    };
+    let spool = Spool::new(spool).map_err(|error| Error::io(spool.to_string_lossy(), error))?;
+    let start = stores.add(spool.file(), 0, None)?;
+    Ok(Input::new(name, Box::new(input::Forward(plain)), Keep::Spool { spool, start }))
+}
+
+fn compression(file: &File) -> Option<Compression> {
+    let mut start = [0; 6];
+    let length = file.read_at(&mut start, 0).unwrap_or(0);
+    Compression::detect(&start[..length])
+}
+
+impl Source for TarSource {
+    fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
+        let mut reader = Reader::new(self.input()?);
+        while let Some(member) = reader.next(&mut |message| sink.warn(message))? {
+            sink.entry(member.entry).map_err(|error| reader.placed(error, member.position))?;
+        }
+        reader.finish()
+    }
+
+    fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened> {
+        self.stores.open(path, contents)
+    }
+}
+
+#[cfg(test)]
+mod tests;
