@@ -12,7 +12,7 @@ use crate::dcache::{LockedName, anything, vacant};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::file::{OpenFile, OpenFlags, OpenHow};
-use crate::fs::{NewKind, NewNode};
+use crate::fs::{NewKind, NewNode, SpaceRights};
 use crate::inode::Inode;
 use crate::mount::Location;
 use crate::namei::{Component, How, PATH_MAX, Place, Spot};
@@ -108,7 +108,7 @@ impl Session {
         let (sb, dir) = (parent.sb(), parent.inode());
         let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
         locked.hide();
-        let new = sb.fs_for(&self.cred).create(dir, Some(name), &new.node(&self.cred, kind))?;
+        let new = sb.fs().create(dir, Some(name), &new.node(kind))?;
         let inode = sb.icache.insert(sb.fs(), new);
         let mut negative = locked.take_last();
         let dentry = sb.bind(locked.key(), name, inode, negative.as_mut())?;
@@ -208,7 +208,7 @@ impl Session {
                 // Not `ENOENT`, for no name is to be made: Linux's ext4 gives no directory that has been removed a new inode.
                 return Err(Errno::EPERM.into());
             }
-            sb.fs_for(&self.cred).create(dir, None, &new.node(&self.cred, kind))?
+            sb.fs().create(dir, None, &new.node(kind))?
         };
         let inode = sb.icache.insert(sb.fs(), new);
         inode.count_links(sb.gate.unlinked());
@@ -229,7 +229,9 @@ enum Created {
 /// What a new file inherits from its directory and its maker.
 pub(crate) struct Blueprint {
     mode: u16,
+    uid: u32,
     gid: u32,
+    rights: SpaceRights,
     acl: Option<Acl>,
     default_acl: Option<Arc<Acl>>,
 }
@@ -259,27 +261,29 @@ impl Blueprint {
         }
         let inherits = sb.traits().acl && kind.file_type() != FileType::Symlink;
         let default = if inherits { sb.acl(dir, AclKind::Default)? } else { None };
+        let (uid, rights) = (cred.uid(), sb.space_rights(cred));
+        let new = Self { mode, uid, gid, rights, acl: None, default_acl: None };
         Ok(match default {
             Some(default) => {
                 let (acl, mode) = default.for_new_file(mode);
                 let default_acl = (kind == NewKind::Directory).then_some(default);
-                Self { mode, gid, acl, default_acl }
+                Self { mode, acl, default_acl, ..new }
             }
-            None if kind.file_type() == FileType::Symlink => Self { mode, gid, acl: None, default_acl: None },
-            None => Self { mode: mode & !umask, gid, acl: None, default_acl: None },
+            None if kind.file_type() == FileType::Symlink => new,
+            None => Self { mode: mode & !umask, ..new },
         })
     }
 
-    pub(crate) fn node<'a>(&'a self, cred: &Cred, kind: NewKind<'a>) -> NewNode<'a> {
+    pub(crate) fn node<'a>(&'a self, kind: NewKind<'a>) -> NewNode<'a> {
         NewNode {
             kind,
             mode: self.mode,
-            uid: cred.uid(),
+            uid: self.uid,
             gid: self.gid,
             acl: self.acl.as_ref(),
             default_acl: self.default_acl.as_deref(),
             now: clock::now(),
-            caps: cred.caps(),
+            rights: self.rights,
         }
     }
 }

@@ -363,11 +363,11 @@ impl OpenFile {
             Write::Back => drop_set_id_bits(&self.cred, self.sb(), inode, now)?,
         }
         self.note_written();
-        let fs = self.sb().fs_for(&self.cred);
-        let written = fs.write_at(inode, data, offset, now, self.cred.caps())?;
+        let (fs, rights) = (self.sb().fs(), self.sb().space_rights(&self.cred));
+        let written = fs.write_at(inode, data, offset, now, rights)?;
         // What is written is given one time for both.
         if how == Write::Back && before.ctime != before.mtime {
-            fs.set_attr(inode, &SetAttr { ctime: Some(before.ctime), ..SetAttr::default() })?;
+            fs.set_attr(inode, &SetAttr { ctime: Some(before.ctime), rights, ..SetAttr::default() })?;
         }
         Ok(written)
     }
@@ -423,7 +423,7 @@ impl OpenFile {
         let inode = self.inode();
         let _change = inode.lock_exclusive();
         let set = SetAttr { mtime: Some(mtime), ctime: Some(ctime), ..SetAttr::default() };
-        self.sb().fs_for(&self.cred).set_attr(inode, &set)
+        self.sb().fs().set_attr(inode, &set)
     }
 
     /// Changes what is allocated (`fallocate(2)`).
@@ -448,7 +448,8 @@ impl OpenFile {
         check_mutable(inode)?;
         let now = clock::now();
         drop_privileges(&self.cred, self.sb(), inode, now)?;
-        self.sb().fs_for(&self.cred).fallocate(inode, mode, offset, len, now, self.cred.caps())
+        let rights = self.sb().space_rights(&self.cred);
+        self.sb().fs().fallocate(inode, mode, offset, len, now, rights)
     }
 
     /// Makes the file durable (`fsync(2)`, or with `data_only` `fdatasync(2)`).
@@ -558,7 +559,8 @@ fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) 
         return Ok(());
     }
     let mode = inode.perm().mode() & 0o7777 & !lost;
-    sb.fs_for(cred).set_attr(inode, &SetAttr { mode: Some(mode), ctime: Some(now), ..SetAttr::default() })
+    let (mode, ctime, rights) = (Some(mode), Some(now), sb.space_rights(cred));
+    sb.fs().set_attr(inode, &SetAttr { mode, ctime, rights, ..SetAttr::default() })
 }
 
 /// Makes a regular file `size` bytes long; permission has been checked.
@@ -568,7 +570,7 @@ pub(crate) fn truncate(cred: &Cred, sb: &SuperBlock, inode: &Inode, size: u64) -
     check_mutable(inode)?;
     let now = clock::now();
     drop_privileges(cred, sb, inode, now)?;
-    sb.fs_for(cred).truncate(inode, size, now, cred.caps())
+    sb.fs().truncate(inode, size, now, sb.space_rights(cred))
 }
 
 #[cfg(test)]

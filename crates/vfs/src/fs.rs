@@ -162,8 +162,8 @@ pub struct NewNode<'a> {
     pub default_acl: Option<&'a Acl>,
     /// The moment.
     pub now: Timespec,
-    /// The capabilities of who makes it.
-    pub caps: Caps,
+    /// The limits on space that do not bind its maker.
+    pub rights: SpaceRights,
 }
 
 /// Attributes to set; `None` leaves one as it is.
@@ -188,8 +188,22 @@ pub struct SetAttr {
     pub project: Option<u32>,
     /// Last change of the attributes; `None` only where nothing but `atime` is touched by a read.
     pub ctime: Option<Timespec>,
-    /// The capabilities of who sets them: a new owner may be one whom quotas limit.
-    pub caps: Caps,
+    /// The limits on space that do not bind the caller: a new owner may be over its quota.
+    pub rights: SpaceRights,
+}
+
+/// The limits on space that do not bind the caller of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceRights {
+    /// It has `CAP_SYS_RESOURCE`: quotas do not bind it.
+    pub sys_resource: bool,
+    /// It may use the blocks that are reserved for root, as [`FileSystem::may_use_root_reserve`] says.
+    pub root_reserve: bool,
+}
+
+impl SpaceRights {
+    /// Nothing binds the caller.
+    pub const ALL: Self = Self { sys_resource: true, root_reserve: true };
 }
 
 bitflags::bitflags! {
@@ -258,8 +272,8 @@ pub struct Rename<'a> {
     /// What moves is changed, for it was not changed last at that moment. Else others may change its attributes meanwhile, and it is to
     /// stay as it is. A directory always is.
     pub touches: bool,
-    /// The capabilities of the caller.
-    pub caps: Caps,
+    /// The limits on space that do not bind the caller.
+    pub rights: SpaceRights,
 }
 
 /// A file system as a whole.
@@ -284,9 +298,8 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         self.statfs()
     }
 
-    /// Whether `cred` may use the space that is kept for the superuser. While it changes something,
-    /// the file system asks [`reserve::share`](crate::reserve::share) for the answer.
-    fn may_use_reserve(&self, cred: &Cred) -> bool {
+    /// Whether `cred` may use the blocks that are reserved for root. The VFS hands the answer to each change in [`SpaceRights`].
+    fn may_use_root_reserve(&self, cred: &Cred) -> bool {
         cred.has(Caps::SYS_RESOURCE)
     }
 
@@ -362,7 +375,7 @@ pub trait InodeOps {
     }
 
     /// Enters `inode`, which is no directory, under one more name. `EMLINK` if it has as many links as can be.
-    fn link(&self, _inode: &Inode, _to: NameRef<'_>, _now: Timespec, _caps: Caps) -> Result<()> {
+    fn link(&self, _inode: &Inode, _to: NameRef<'_>, _now: Timespec, _rights: SpaceRights) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
@@ -396,7 +409,7 @@ pub trait InodeOps {
         _value: Option<&[u8]>,
         _flags: XattrFlags,
         _now: Timespec,
-        _caps: Caps,
+        _rights: SpaceRights,
     ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -410,7 +423,7 @@ pub trait InodeOps {
         _acl: Option<Arc<Acl>>,
         _mode: Option<u16>,
         _now: Timespec,
-        _caps: Caps,
+        _rights: SpaceRights,
     ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -462,7 +475,7 @@ pub trait FileOps {
         _data: &[u8],
         _offset: u64,
         _now: Timespec,
-        _caps: Caps,
+        _rights: SpaceRights,
     ) -> Result<usize> {
         Err(Errno::EROFS.into())
     }
@@ -484,7 +497,7 @@ pub trait FileOps {
     }
 
     /// Makes a regular file `size` bytes long.
-    fn truncate(&self, _inode: &Inode, _size: u64, _now: Timespec, _caps: Caps) -> Result<()> {
+    fn truncate(&self, _inode: &Inode, _size: u64, _now: Timespec, _rights: SpaceRights) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
@@ -496,7 +509,7 @@ pub trait FileOps {
         _offset: u64,
         _len: u64,
         _now: Timespec,
-        _caps: Caps,
+        _rights: SpaceRights,
     ) -> Result<()> {
         Err(Errno::EOPNOTSUPP.into())
     }

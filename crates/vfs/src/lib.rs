@@ -59,7 +59,6 @@ pub mod open_files;
 mod perm_word;
 pub mod permission;
 mod rcu_walk;
-pub mod reserve;
 pub mod session;
 pub mod setattr;
 pub mod superblock;
@@ -73,7 +72,7 @@ pub use errno::{Errno, Error, Result};
 pub use file::{OpenFile, OpenFlags, OpenHow};
 pub use fs::{
     FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, Lent, NameRef, NewKind, NewNode, RawDirEntry,
-    Rename, RenameFlags, SetAttr, Span, SpanKind, Take, XattrFlags,
+    Rename, RenameFlags, SetAttr, SpaceRights, Span, SpanKind, Take, XattrFlags,
 };
 pub use inode::{Inode, NewInode};
 pub use memfs::{MemFs, MemLimits};

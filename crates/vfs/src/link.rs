@@ -14,7 +14,7 @@ use crate::cred::Caps;
 use crate::dcache::{IfLocked, LockedName, existing, vacant};
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
-use crate::fs::{FileSystem, NameRef, NewKind, Rename, RenameFlags};
+use crate::fs::{NameRef, NewKind, Rename, RenameFlags};
 use crate::inode::{AttributesGuard, Inode};
 use crate::namei::{Component, How, Last, Spot, Subject};
 use crate::open_files::WriteGuard;
@@ -69,7 +69,7 @@ impl Session {
             kept.mark_named();
             locked.hide();
             let to = NameRef { dir: parent.inode(), name };
-            sb.fs_for(&self.cred).link(inode, to, clock::now(), self.cred.caps())?;
+            sb.fs().link(inode, to, clock::now(), sb.space_rights(&self.cred))?;
             sb.links_changed(&kept);
             kept.clear_linkable();
             let mut negative = locked.take_last();
@@ -308,13 +308,13 @@ impl Session {
                     to: NameRef { dir: to.dir.inode(), name: to.name },
                     target: replaced,
                     flags,
-                    whiteout: whiteout.as_ref().map(|new| new.node(&self.cred, WHITEOUT)),
+                    whiteout: whiteout.as_ref().map(|new| new.node(WHITEOUT)),
                     now,
                     touches,
-                    caps: self.cred.caps(),
+                    rights: sb.space_rights(&self.cred),
                 };
                 let Some(to_name) = to_name else { return Err(two_names(inode)) };
-                move_dentries(sb, &*sb.fs_for(&self.cred), from, to, (from_name, to_name), &rename)
+                move_dentries(sb, from, to, (from_name, to_name), &rename)
                     .map(|replaced| Renamed::Done(Some(replaced)))
             })?;
         Ok(renamed.unwrap_or(Renamed::NeedsMutex))
@@ -556,7 +556,6 @@ fn forget(
 /// Locks: `rwsem` of both directories; what the names stand for, as [`lock_children`] does.
 fn move_dentries(
     sb: &SuperBlock,
-    fs: &dyn FileSystem,
     from: &End<'_>,
     to: &End<'_>,
     (mut from_name, mut to_name): (LockedName<'_>, LockedName<'_>),
@@ -565,7 +564,7 @@ fn move_dentries(
     let (from_dir, to_dir) = (&from.dir.dentry, &to.dir.dentry);
     from_name.hide();
     to_name.hide();
-    fs.rename(rename)?;
+    sb.fs().rename(rename)?;
     if moves_dir(from, to, rename) {
         // Before anything moves, and while both names are hidden: see `count_dir_rename`.
         sb.count_dir_rename();

@@ -26,11 +26,10 @@ use self::node::{Body, Node, attr_of};
 use self::space::Space;
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileFlags, FileType, StatFs, Timespec};
-use crate::cred::Caps;
 use crate::errno::{Errno, Result};
 use crate::fs::{
     FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind, NewNode, RawDirEntry, Rename,
-    RenameFlags, SetAttr, Span, XattrFlags,
+    RenameFlags, SetAttr, SpaceRights, Span, XattrFlags,
 };
 use crate::inode::{Inode, NewInode};
 use crate::lock::{self, RwLock};
@@ -60,7 +59,7 @@ impl MemFs {
             acl: None,
             default_acl: None,
             now: Timespec::default(),
-            caps: Caps::all(),
+            rights: SpaceRights::ALL,
         };
         let attr = Attr { nlink: 2, ..attr_of(ROOT_INO, &new) };
         let root = Node::new(attr, Body::Dir(Bravo::new(Dir::new(ROOT_INO))), &new);
@@ -230,7 +229,7 @@ impl InodeOps for MemFs {
         Ok(Node::to_inode(&node))
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, _caps: Caps) -> Result<()> {
+    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, _rights: SpaceRights) -> Result<()> {
         self.add_link(inode)?;
         node_of(to.dir).dir_mut()?.insert(to.name, inode.kind(), inode.ino());
         self.names_changed(to.dir, 0, now)?;
@@ -347,7 +346,7 @@ impl InodeOps for MemFs {
         value: Option<&[u8]>,
         flags: XattrFlags,
         now: Timespec,
-        _caps: Caps,
+        _rights: SpaceRights,
     ) -> Result<()> {
         let mut xattrs = lock::write(&node_of(inode).xattrs);
         match (value, xattrs.contains_key(name)) {
@@ -369,7 +368,7 @@ impl InodeOps for MemFs {
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
-        _caps: Caps,
+        _rights: SpaceRights,
     ) -> Result<()> {
         change_acl(inode, kind, acl, |attr| {
             attr.mode = mode.unwrap_or(attr.mode);
@@ -422,7 +421,7 @@ impl FileOps for MemFs {
         bytes: &[u8],
         offset: u64,
         now: Timespec,
-        _caps: Caps,
+        _rights: SpaceRights,
     ) -> Result<usize> {
         let mut data = node_of(inode).data_mut()?;
         let written = data.write_at(bytes, offset, &self.space)?;
@@ -434,7 +433,7 @@ impl FileOps for MemFs {
         Ok(node_of(inode).data()?.overwrite(bytes, offset, apart))
     }
 
-    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, _caps: Caps) -> Result<()> {
+    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, _rights: SpaceRights) -> Result<()> {
         let mut data = node_of(inode).data_mut()?;
         data.set_len(size, &self.space);
         finish(inode, &data, now);
@@ -448,7 +447,7 @@ impl FileOps for MemFs {
         offset: u64,
         len: u64,
         now: Timespec,
-        _caps: Caps,
+        _rights: SpaceRights,
     ) -> Result<()> {
         let mut data = node_of(inode).data_mut()?;
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;

@@ -55,9 +55,10 @@ impl Session {
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
         let _change = lock_for_mode(inode, mode);
-        let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
+        let (ctime, rights) = (Some(clock::now()), sb.space_rights(&self.cred));
+        let mut set = SetAttr { ctime, rights, ..SetAttr::default() };
         self.plan_mode(sb, inode, mode, &mut set)?;
-        sb.fs_for(&self.cred).set_attr(inode, &set)
+        sb.fs().set_attr(inode, &set)
     }
 
     /// Enters a change of the mode into `set`, whose change of the owner comes before it. Locks: the inode's attributes.
@@ -98,10 +99,11 @@ impl Session {
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
-        let mut set = SetAttr { ctime: Some(clock::now()), caps: self.cred.caps(), ..SetAttr::default() };
+        let (ctime, rights) = (Some(clock::now()), sb.space_rights(&self.cred));
+        let mut set = SetAttr { ctime, rights, ..SetAttr::default() };
         self.plan_owner(inode, uid, gid, &mut set)?;
         self.drop_capabilities(sb, inode)?;
-        sb.fs_for(&self.cred).set_attr(inode, &set)
+        sb.fs().set_attr(inode, &set)
     }
 
     /// Enters a change of owner and group into `set`. Locks: `rwsem` exclusive.
@@ -164,9 +166,9 @@ impl Session {
             }
             _ => inode.lock_all_attributes(),
         };
-        let (atime, mtime, caps) = (new.atime, new.mtime, self.cred.caps());
+        let (atime, mtime, rights) = (new.atime, new.mtime, sb.space_rights(&self.cred));
         let ctime = Some(new.ctime.unwrap_or_else(clock::now));
-        let mut set = SetAttr { atime, mtime, ctime, caps, ..SetAttr::default() };
+        let mut set = SetAttr { atime, mtime, ctime, rights, ..SetAttr::default() };
         if new.uid.is_some() || new.gid.is_some() {
             self.plan_owner(inode, new.uid, new.gid, &mut set)?;
         }
@@ -180,7 +182,7 @@ impl Session {
         if new.uid.is_some() || new.gid.is_some() {
             self.drop_capabilities(sb, inode)?;
         }
-        sb.fs_for(&self.cred).set_attr(inode, &set)
+        sb.fs().set_attr(inode, &set)
     }
 
     /// Sets times of last reading and last change. To the present: for whoever may write; otherwise: owners.
@@ -216,9 +218,8 @@ impl Session {
             SetTime::Omit => None,
             SetTime::At(time) => Some(time),
         };
-        let (atime, mtime) = (moment(atime), moment(mtime));
-        sb.fs_for(&self.cred)
-            .set_attr(inode, &SetAttr { atime, mtime, ctime: Some(now), ..SetAttr::default() })
+        let (atime, mtime, rights) = (moment(atime), moment(mtime), sb.space_rights(&self.cred));
+        sb.fs().set_attr(inode, &SetAttr { atime, mtime, ctime: Some(now), rights, ..SetAttr::default() })
     }
 
     /// Makes a regular file `size` bytes long.
@@ -272,9 +273,9 @@ impl Session {
         if (inode.attr().flags ^ flags).intersects(guarded) && !self.cred.has(Caps::LINUX_IMMUTABLE) {
             return Err(Errno::EPERM.into());
         }
-        let (flags, ctime, caps) = (Some(flags), Some(clock::now()), self.cred.caps());
-        let set = SetAttr { flags, project, ctime, caps, ..SetAttr::default() };
-        sb.fs_for(&self.cred).set_attr(inode, &set)
+        let (flags, ctime, rights) = (Some(flags), Some(clock::now()), sb.space_rights(&self.cred));
+        let set = SetAttr { flags, project, ctime, rights, ..SetAttr::default() };
+        sb.fs().set_attr(inode, &set)
     }
 
     /// Sets an extended attribute, ACLs included.
@@ -341,7 +342,8 @@ impl Session {
         if name == xattr::CAPABILITY {
             inode.set_no_caps(false);
         }
-        sb.fs_for(&self.cred).set_xattr(inode, name, value, flags, clock::now(), self.cred.caps())
+        let rights = sb.space_rights(&self.cred);
+        sb.fs().set_xattr(inode, name, value, flags, clock::now(), rights)
     }
 
     /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than permission bits becomes
@@ -398,7 +400,7 @@ impl Session {
             let _ = sb.acl(inode, kind);
         }
         let acl = acl.map(|acl| sb.checker.intern(acl));
-        sb.fs_for(&self.cred).set_acl(inode, kind, acl, mode, clock::now(), self.cred.caps())
+        sb.fs().set_acl(inode, kind, acl, mode, clock::now(), sb.space_rights(&self.cred))
     }
 }
 

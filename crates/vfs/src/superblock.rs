@@ -40,10 +40,11 @@ use extern4_sync::tally::Tally;
 use crate::acl::{Acl, AclKind};
 use crate::attr::StatFs;
 use crate::chunks::Chunks;
+use crate::cred::{Caps, Cred};
 use crate::dcache::{Attempt, DentryCache, IfLocked, Key, LockedName, Settled, Wanted, anything};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
-use crate::fs::{FileSystem, FsTraits};
+use crate::fs::{FileSystem, FsTraits, SpaceRights};
 use crate::icache::InodeCache;
 use crate::inode::{Alias, Inode};
 use crate::lock::{self, Mutex, MutexGuard};
@@ -235,6 +236,14 @@ impl SuperBlock {
     /// The file system itself.
     pub fn fs(&self) -> &Arc<dyn FileSystem> {
         &self.fs
+    }
+
+    /// The limits on space that do not bind `cred`.
+    pub(crate) fn space_rights(&self, cred: &Cred) -> SpaceRights {
+        SpaceRights {
+            sys_resource: cred.has(Caps::SYS_RESOURCE),
+            root_reserve: self.fs.may_use_root_reserve(cred),
+        }
     }
 
     /// What the file system said of itself at first.

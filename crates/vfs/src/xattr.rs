@@ -141,9 +141,9 @@ pub(crate) fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode, now
     if inode.has_no_caps() {
         return Ok(());
     }
-    let fs = sb.fs_for(cred);
+    let fs = sb.fs();
     match fs.get_xattr(inode, CAPABILITY) {
-        Ok(_) => fs.set_xattr(inode, CAPABILITY, None, XattrFlags::empty(), now, cred.caps())?,
+        Ok(_) => fs.set_xattr(inode, CAPABILITY, None, XattrFlags::empty(), now, sb.space_rights(cred))?,
         Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
         Err(error) => return Err(error),
     }

@@ -32,7 +32,7 @@ use extern4_sync::primitive::{AtomicU32, AtomicU64, Latch, LatchGuard, Mutex, Or
 use extern4_sync::supply::Supply;
 use extern4_sync::tally::Tally;
 use extern4_vfs::Errno;
-use extern4_vfs::reserve::{self, Share};
+use extern4_vfs::SpaceRights;
 
 use crate::alloc::free_map::FreeMap;
 use crate::alloc::preallocation::Growth;
@@ -83,13 +83,51 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// How many blocks the call under way must leave free.
-    fn to_leave(self) -> u64 {
-        match reserve::share() {
-            Share::Common => self.in_all,
-            Share::Superuser => self.for_metadata,
-            Share::All => 0,
+    /// How many blocks a change must leave free.
+    fn to_leave(self, reserve: ReserveUse) -> u64 {
+        match reserve {
+            ReserveUse::None => self.in_all,
+            ReserveUse::Root => self.for_metadata,
+            ReserveUse::All => 0,
         }
+    }
+}
+
+/// Which of the blocks that are kept back a change may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReserveUse {
+    /// None of them.
+    None,
+    /// Those that are reserved for root.
+    Root,
+    /// All, for changes that must not fail on a full volume: they use or free space that is allocated already, and may need a block
+    /// or two to record it.
+    All,
+}
+
+impl From<SpaceRights> for ReserveUse {
+    fn from(rights: SpaceRights) -> Self {
+        if rights.root_reserve { Self::Root } else { Self::None }
+    }
+}
+
+/// The free blocks that a change sets aside.
+#[derive(Clone, Copy)]
+pub(crate) struct Demand {
+    pub(crate) blocks: u32,
+    pub(crate) reserve: ReserveUse,
+}
+
+impl Demand {
+    pub(crate) fn new(blocks: u32, reserve: impl Into<ReserveUse>) -> Self {
+        Self { blocks, reserve: reserve.into() }
+    }
+}
+
+/// Of a change by the file system itself, which may use what is reserved for root.
+impl From<u32> for Demand {
+    fn from(blocks: u32) -> Self {
+        Self::new(blocks, ReserveUse::Root)
     }
 }
 
@@ -164,21 +202,22 @@ impl Space {
         Ok(space)
     }
 
-    /// Sets free blocks aside; `ENOSPC` if there are not so many for who calls.
-    pub(crate) fn reserve(&self, blocks: u64) -> Result<Reserved<'_>> {
-        if blocks > 0 && !self.unreserved.take(blocks, || self.kept.to_leave()) {
+    /// Sets free blocks aside; `ENOSPC` if there are too few of those that the change may use.
+    pub(crate) fn reserve(&self, Demand { blocks, reserve }: Demand) -> Result<Reserved<'_>> {
+        let blocks = u64::from(blocks);
+        if blocks > 0 && !self.unreserved.take(blocks, || self.kept.to_leave(reserve)) {
             return Err(Errno::ENOSPC.into());
         }
         Ok(Reserved { space: self, left: Cell::new(blocks) })
     }
 
     /// Whether there would be so many free blocks if all that has been freed were free for good.
-    pub(crate) fn commit_helps(&self, blocks: u64) -> bool {
+    pub(crate) fn commit_helps(&self, Demand { blocks, reserve }: Demand) -> bool {
         // In this order, so that no block is missed that is settled meanwhile. Acquire: pairs with the Release in `settle`, so that
         // what has been settled is among what has been freed.
         let settled = self.settled.load(Ordering::Acquire);
         let pending = self.counted().freed.wrapping_sub(settled);
-        self.unreserved.would_do(pending, blocks, || self.kept.to_leave())
+        self.unreserved.would_do(pending, u64::from(blocks), || self.kept.to_leave(reserve))
     }
 
     /// Free blocks: what operations under way have set aside is among them, and what becomes free with the transaction.
@@ -280,7 +319,8 @@ impl Reserved<'_> {
             Some(left) => self.left.set(left),
             None => {
                 debug_assert!(false, "{blocks} blocks are taken, and {} were set aside", self.left.get());
-                self.space.reserve(blocks)?.left.set(0);
+                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+                self.space.reserve(Demand::new(blocks, ReserveUse::All))?.left.set(0);
             }
         }
         Ok(())

@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use extern4_vfs::reserve::{self, Share};
-use extern4_vfs::{Caps, Errno, FallocateMode, Inode, Timespec};
+use extern4_vfs::{Errno, FallocateMode, Inode, SpaceRights, Timespec};
 
+use crate::alloc::balloc::{Demand, ReserveUse};
 use crate::error::{Error, Result};
 use crate::inode::InodeInfo;
 use crate::inode::inode_info::Node;
@@ -28,7 +28,7 @@ struct Work<'f> {
     inode: &'f Inode,
     info: InodeInfo,
     now: Timespec,
-    caps: Caps,
+    rights: SpaceRights,
 }
 
 impl Ext4 {
@@ -40,7 +40,7 @@ impl Ext4 {
         offset: u64,
         len: u64,
         now: Timespec,
-        caps: Caps,
+        rights: SpaceRights,
     ) -> Result<()> {
         let mut info = self.changeable(inode)?;
         let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
@@ -53,7 +53,7 @@ impl Ext4 {
             return Err(Errno::EFBIG.into());
         }
         if info.is_inline() {
-            info = self.spill_inline(inode, caps)?;
+            info = self.spill_inline(inode, rights)?;
         }
         if !info.has_extents() && shape != FallocateMode::PUNCH_HOLE {
             return Err(Errno::EOPNOTSUPP.into());
@@ -62,7 +62,7 @@ impl Ext4 {
         if size > info.size() || shape == FallocateMode::INSERT_RANGE {
             self.zero_behind(&info, info.size())?;
         }
-        let mut work = Work { fs: self, inode, info, now, caps };
+        let mut work = Work { fs: self, inode, info, now, rights };
         match shape {
             FallocateMode::PUNCH_HOLE => work.punch(offset, end),
             FallocateMode::ZERO_RANGE => work.zero(offset, end, size),
@@ -131,8 +131,8 @@ impl Work<'_> {
 
     fn try_allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
         let (blocks, nodes) = self.fs.part_of_hole(&self.info, logical, blocks)?;
-        self.fs.changing(FALLOCATE_CREDITS, blocks + nodes, |change| {
-            change.admit_blocks(&self.info, self.caps, || Ok(blocks))?;
+        self.fs.changing(FALLOCATE_CREDITS, Demand::new(blocks + nodes, self.rights), |change| {
+            change.admit_blocks(&self.info, self.rights, || Ok(blocks))?;
             let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
             let mut runs: Vec<Run> = Vec::new();
             while at < end && runs.len() < to_usize(MAX_RUNS) {
@@ -165,13 +165,12 @@ impl Work<'_> {
     /// Takes blocks away in as many changes as it takes.
     fn unmap(&mut self, blocks: Range<u64>) -> Result<()> {
         // A change that gives room back is not refused for want of it.
-        let _allowed = reserve::allow(Share::All);
         let mut left = blocks;
         while !left.is_empty() {
-            let reserve = self.fs.blocks_to_cut(&self.info, &left)?;
+            let blocks = self.fs.blocks_to_cut(&self.info, &left)?;
             // What takes blocks for the map gives back one at least.
-            self.fs.check_countable(&self.info, reserve.saturating_sub(1))?;
-            left = self.fs.changing(UNMAP_CREDITS + 2, reserve, |change| {
+            self.fs.check_countable(&self.info, blocks.saturating_sub(1))?;
+            left = self.fs.changing(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |change| {
                 let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
                 let left = change.unmap(&mut changed, left.clone(), false)?;
                 self.info = change.show(self.inode, changed)?;
@@ -201,9 +200,9 @@ impl Work<'_> {
         self.zero_edges(from, to)?;
         let mut left = self.inside(from, to);
         while !left.is_empty() {
-            let reserve = self.fs.blocks_to_mark(&self.info, &left, true)?;
-            self.fs.check_countable(&self.info, reserve)?;
-            left = self.fs.changing(MARK_CREDITS + 2, reserve, |change| {
+            let blocks = self.fs.blocks_to_mark(&self.info, &left, true)?;
+            self.fs.check_countable(&self.info, blocks)?;
+            left = self.fs.changing(MARK_CREDITS + 2, Demand::new(blocks, self.rights), |change| {
                 let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
                 let left = change.mark_unwritten(&mut changed, left.clone())?;
                 self.info = change.show(self.inode, changed)?;
@@ -222,11 +221,10 @@ impl Work<'_> {
     /// Moves the file's blocks in a range of blocks by `by`.
     fn shift(&mut self, blocks: Range<u64>, by: i64) -> Result<()> {
         // The file keeps its blocks, and is not left half moved.
-        let _allowed = reserve::allow(Share::All);
         let mut left = blocks;
         while !left.is_empty() {
-            let reserve = self.fs.blocks_to_cut(&self.info, &left)?;
-            left = self.fs.changing(SHIFT_CREDITS + 2, reserve, |change| {
+            let blocks = self.fs.blocks_to_cut(&self.info, &left)?;
+            left = self.fs.changing(SHIFT_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |change| {
                 let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
                 let left = change.shift(&mut changed, left.clone(), by)?;
                 self.info = change.show(self.inode, changed)?;

@@ -1,8 +1,9 @@
 //! Changing files whose contents live inside their inode, and giving them a block when they do not fit any more.
 
 use extern4_disk::inode::InodeFlags;
-use extern4_vfs::{Caps, Inode, Timespec};
+use extern4_vfs::{Inode, SpaceRights, Timespec};
 
+use crate::alloc::balloc::Demand;
 use crate::error::Result;
 use crate::file::write::{Part, WRITE_CREDITS};
 use crate::inode::InodeInfo;
@@ -64,28 +65,32 @@ impl Ext4 {
     }
 
     /// Moves the contents out of the inode, to a block.
-    pub(crate) fn spill_inline(&self, inode: &Inode, caps: Caps) -> Result<InodeInfo> {
+    pub(crate) fn spill_inline(&self, inode: &Inode, rights: SpaceRights) -> Result<InodeInfo> {
         let node = inode.private::<Node>();
         let info = node.info();
         let contents = self.with_inline_data(&info, |data| Ok(data.to_vec()))?;
-        let part = Part { data: &contents, offset: 0, caps };
+        let part = Part { data: &contents, offset: 0, rights };
         // A record is not longer than a block.
         let blocks = u32::from(!contents.is_empty());
-        self.changing(WRITE_CREDITS + self.credits_for_contents(&info), blocks, |change| {
-            change.admit_blocks(&info, caps, || Ok(blocks))?;
-            let mut empty = info.clone();
-            let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
-            empty.fields_mut().set_flags(flags);
-            change.empty_map(&mut empty);
-            let (runs, failed) = change.claim_and_write(&empty, 0, blocks, &part, None)?;
-            if let Some(error) = failed {
-                return Ok(Err(error));
-            }
-            let _map = node.change_map();
-            let mut changed = info.clone();
-            change.clear_inline_data(&mut changed)?;
-            change.enter(&mut changed, &runs)?;
-            change.show(inode, changed).map(Ok)
-        })?
+        self.changing(
+            WRITE_CREDITS + self.credits_for_contents(&info),
+            Demand::new(blocks, rights),
+            |change| {
+                change.admit_blocks(&info, rights, || Ok(blocks))?;
+                let mut empty = info.clone();
+                let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
+                empty.fields_mut().set_flags(flags);
+                change.empty_map(&mut empty);
+                let (runs, failed) = change.claim_and_write(&empty, 0, blocks, &part, None)?;
+                if let Some(error) = failed {
+                    return Ok(Err(error));
+                }
+                let _map = node.change_map();
+                let mut changed = info.clone();
+                change.clear_inline_data(&mut changed)?;
+                change.enter(&mut changed, &runs)?;
+                change.show(inode, changed).map(Ok)
+            },
+        )?
     }
 }

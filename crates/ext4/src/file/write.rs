@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::InodeFlags;
-use extern4_vfs::reserve::{self, Share};
-use extern4_vfs::{Caps, Errno, Inode, Timespec};
+use extern4_vfs::{Errno, Inode, SpaceRights, Timespec};
 
+use crate::alloc::balloc::{Demand, ReserveUse};
 use crate::alloc::preallocation::Growth;
 use crate::error::{Error, Result};
 use crate::inode::InodeInfo;
@@ -43,7 +43,7 @@ impl Ext4 {
         data: &[u8],
         offset: u64,
         now: Timespec,
-        caps: Caps,
+        rights: SpaceRights,
     ) -> Result<usize> {
         let mut info = self.changeable(inode)?;
         let room = self.max_file_bytes(&info).checked_sub(offset).filter(|room| *room > 0);
@@ -53,14 +53,14 @@ impl Ext4 {
             if self.write_inline(inode, &info, data, offset, now)? {
                 return Ok(data.len());
             }
-            info = self.spill_inline(inode, caps)?;
+            info = self.spill_inline(inode, rights)?;
         }
         if offset > info.size() {
             self.zero_behind(&info, info.size())?;
         }
         let mut done = 0;
         while done < data.len() {
-            let part = Part { data: &data[done..], offset: offset + done as u64, caps };
+            let part = Part { data: &data[done..], offset: offset + done as u64, rights };
             match self.write_part(inode, &mut info, &part, now) {
                 Ok(len) => done += len,
                 Err(error) if done == 0 => return Err(error),
@@ -197,7 +197,7 @@ impl Ext4 {
         let old = old?;
         transactions.note_data(old as u64);
         if old < data.len() {
-            let rest = Part { data: &data[old..], offset: offset + old as u64, caps: part.caps };
+            let rest = Part { data: &data[old..], offset: offset + old as u64, rights: part.rights };
             match self.write_new(inode, info, &rest, now) {
                 Ok(new) => {
                     transactions.note_data(new as u64);
@@ -259,7 +259,7 @@ impl Ext4 {
         whole: &Part<'_>,
         now: Timespec,
     ) -> Result<usize> {
-        let Part { data, offset, caps } = *whole;
+        let Part { data, offset, rights } = *whole;
         let bits = self.superblock().geometry().block_bits();
         let wanted = (offset + data.len() as u64).div_ceil(1 << bits);
         let run = self.run_at(info, offset)?;
@@ -270,7 +270,7 @@ impl Ext4 {
         loop {
             let end = end.min((u64::from(run.logical) + u64::from(blocks)) << bits);
             // OK: the end of a part of the data.
-            let part = Part { data: &data[..(end - offset) as usize], offset, caps };
+            let part = Part { data: &data[..(end - offset) as usize], offset, rights };
             let result = match run.kind {
                 RunKind::Hole => self.fill_hole(inode, info, run.logical, blocks, &part, now),
                 RunKind::Unwritten { .. } => self.fill_unwritten(inode, info, run, &part, now),
@@ -308,20 +308,24 @@ impl Ext4 {
         now: Timespec,
     ) -> Result<usize> {
         let (blocks, nodes) = self.part_of_hole(info, logical, blocks)?;
-        self.changing(WRITE_CREDITS + self.credits_for_contents(info), blocks + nodes, |change| {
-            change.admit_blocks(info, part.caps, || Ok(blocks))?;
-            let growth = Growth::of(self, inode, info, logical);
-            let (runs, failed) = change.claim_and_write(info, logical, blocks, part, growth.as_ref())?;
-            let Some(last) = runs.last() else { return Ok(failed.map_or(Ok(0), Err)) };
-            let end = part.end().min(last.end() << self.superblock().geometry().block_bits());
-            let _map = inode.private::<Node>().change_map();
-            let mut changed = info.clone();
-            change.enter(&mut changed, &runs)?;
-            let changed = change.stamped(changed, end, now)?;
-            *info = change.show(inode, changed)?;
-            // OK: within the part.
-            Ok(Ok((end - part.offset) as usize))
-        })?
+        self.changing(
+            WRITE_CREDITS + self.credits_for_contents(info),
+            Demand::new(blocks + nodes, part.rights),
+            |change| {
+                change.admit_blocks(info, part.rights, || Ok(blocks))?;
+                let growth = Growth::of(self, inode, info, logical);
+                let (runs, failed) = change.claim_and_write(info, logical, blocks, part, growth.as_ref())?;
+                let Some(last) = runs.last() else { return Ok(failed.map_or(Ok(0), Err)) };
+                let end = part.end().min(last.end() << self.superblock().geometry().block_bits());
+                let _map = inode.private::<Node>().change_map();
+                let mut changed = info.clone();
+                change.enter(&mut changed, &runs)?;
+                let changed = change.stamped(changed, end, now)?;
+                *info = change.show(inode, changed)?;
+                // OK: within the part.
+                Ok(Ok((end - part.offset) as usize))
+            },
+        )?
     }
 
     /// Writes to the beginning of a run that is allocated and holds nothing yet. That works on a
@@ -339,7 +343,6 @@ impl Ext4 {
         // OK: the part lies within the run, which ends at 2^32 at most.
         let end = u32::try_from(part.end().div_ceil(1 << bits)).unwrap_or(u32::MAX);
         let run = Run { len_blocks: u64::from(end - run.logical), ..run };
-        let _allowed = reserve::allow(Share::All);
         match self.fill_and_mark(inode, info, &run, part, run.logical..end, now) {
             Err(Error::Answer(Errno::ENOSPC)) => {
                 let all = self.zero_around(info, &run)?;
@@ -381,9 +384,10 @@ impl Ext4 {
         blocks: Range<u32>,
         now: Timespec,
     ) -> Result<usize> {
-        let reserve = self.blocks_to_mark(info, &(u64::from(blocks.start)..u64::from(blocks.end)), false)?;
-        self.check_countable(info, reserve)?;
-        self.changing(MARK_CREDITS + 1 + self.credits_for_contents(info), reserve, |change| {
+        let nodes = self.blocks_to_mark(info, &(u64::from(blocks.start)..u64::from(blocks.end)), false)?;
+        self.check_countable(info, nodes)?;
+        let demand = Demand::new(nodes, ReserveUse::All);
+        self.changing(MARK_CREDITS + 1 + self.credits_for_contents(info), demand, |change| {
             if let Err(error) = change.write_run(info, run, part) {
                 return Ok(Err(error));
             }
@@ -470,7 +474,13 @@ impl Ext4 {
     }
 
     /// Makes a regular file `size` bytes long. Locks: `rwsem` exclusive.
-    pub(crate) fn truncate_file(&self, inode: &Inode, size: u64, now: Timespec, caps: Caps) -> Result<()> {
+    pub(crate) fn truncate_file(
+        &self,
+        inode: &Inode,
+        size: u64,
+        now: Timespec,
+        rights: SpaceRights,
+    ) -> Result<()> {
         let mut info = self.changeable(inode)?;
         if size > self.max_file_bytes(&info) {
             return Err(Errno::EFBIG.into());
@@ -480,7 +490,7 @@ impl Ext4 {
             if self.resize_inline(inode, &info, size, now)? {
                 return Ok(());
             }
-            info = self.spill_inline(inode, caps)?;
+            info = self.spill_inline(inode, rights)?;
         }
         if size > info.size() {
             self.zero_behind(&info, info.size())?;
@@ -562,7 +572,7 @@ pub(crate) struct Part<'d> {
     pub(crate) data: &'d [u8],
     pub(crate) offset: u64,
     /// The capabilities of who writes.
-    pub(crate) caps: Caps,
+    pub(crate) rights: SpaceRights,
 }
 
 impl Part<'_> {

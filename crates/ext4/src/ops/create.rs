@@ -9,6 +9,7 @@ use extern4_disk::time::Timestamp;
 use extern4_sync::spare::in_box;
 use extern4_vfs::{Errno, FileType, Inode, NamesAttr, NewInode, NewKind, NewNode, Timespec};
 
+use crate::alloc::balloc::Demand;
 use crate::error::Result;
 use crate::inode::inode_info::{Names, Node};
 use crate::inode::{InodeInfo, shown_flags, timespec};
@@ -84,21 +85,23 @@ impl Ext4 {
             Ok((names, contents + for_name))
         };
         let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
+        let demand = Demand::new(blocks, new.rights);
         // Not handed from one to the other, for it is large.
         let mut made = None;
         let tid =
-            self.changing_sparingly(NAME_CREDITS + acls.credits, blocks, exactly, |change, names| {
+            self.changing_sparingly(NAME_CREDITS + acls.credits, demand, exactly, |change, names| {
                 let mut early = names.flatten();
                 if asks_first && early.is_none() {
                     early = Some(Box::new(Names::lock(dir)));
                 }
-                change.admit(owners, new.caps, || Ok(change.amount(contents, 1)))?;
+                change.admit(owners, new.rights, || Ok(change.amount(contents, 1)))?;
                 if let (Some(names), Some(name)) = (&early, name) {
                     self.check_new_name(&names.info, name)?;
                     if is_dir {
                         self.check_room_for_link(&names.info)?;
                     }
-                    change.admit_blocks(&names.info, new.caps, || self.blocks_for_name(&names.info, name))?;
+                    change
+                        .admit_blocks(&names.info, new.rights, || self.blocks_for_name(&names.info, name))?;
                 }
                 let info = made.insert(change.new_inode(&parent, new)?);
                 if name.is_none() {

@@ -7,8 +7,9 @@
 use extern4_disk::dirent::{self, DirEntry};
 use extern4_disk::inode::InodeFlags;
 use extern4_disk::journal::Tid;
-use extern4_vfs::{Caps, Errno, Inode, NameRef, Rename, RenameFlags, Timespec};
+use extern4_vfs::{Errno, Inode, NameRef, Rename, RenameFlags, SpaceRights, Timespec};
 
+use crate::alloc::balloc::Demand;
 use crate::error::{Error, Result};
 use crate::inode::InodeInfo;
 use crate::inode::inode_info::{Names, Node};
@@ -39,7 +40,13 @@ fn check_project(dir: &InodeInfo, info: &InodeInfo) -> Result<()> {
 
 impl Ext4 {
     /// Enters a file under one more name.
-    pub(crate) fn link_name(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, caps: Caps) -> Result<()> {
+    pub(crate) fn link_name(
+        &self,
+        inode: &Inode,
+        to: NameRef<'_>,
+        now: Timespec,
+        rights: SpaceRights,
+    ) -> Result<()> {
         let mut info = copy(inode);
         if info.fields().links() >= LINK_MAX {
             return Err(Errno::EMLINK.into());
@@ -50,10 +57,11 @@ impl Ext4 {
             let blocks = self.blocks_for_name(&dir.info, to.name)?;
             Ok((dir, blocks))
         };
-        let tid = self.changing_sparingly(NAME_CREDITS, NAME_BLOCKS, exactly, |change, dir| {
+        let demand = Demand::new(NAME_BLOCKS, rights);
+        let tid = self.changing_sparingly(NAME_CREDITS, demand, exactly, |change, dir| {
             let add = |dir: &mut Names<'_>| {
                 self.check_new_name(&dir.info, to.name)?;
-                change.admit_blocks(&dir.info, caps, || self.blocks_for_name(&dir.info, to.name))?;
+                change.admit_blocks(&dir.info, rights, || self.blocks_for_name(&dir.info, to.name))?;
                 change.add_name(&mut dir.info, to.name, info.ino(), kind_of(&info))?;
                 change.touch_names(&mut dir.info, now)?;
                 dir.show(self, change.tid());
@@ -166,10 +174,10 @@ impl Ext4 {
             self.check_rename(moving, rename)?;
             if rename.target.is_none() {
                 let dir = &moving.to_dir().info;
-                change.admit_blocks(dir, rename.caps, || self.blocks_for_name(dir, rename.to.name))?;
+                change.admit_blocks(dir, rename.rights, || self.blocks_for_name(dir, rename.to.name))?;
             }
             let amount = || Ok(change.amount(acls.blocks, 1));
-            left.map_or(Ok(()), |owners| change.admit(owners, rename.caps, amount))?;
+            left.map_or(Ok(()), |owners| change.admit(owners, rename.rights, amount))?;
             if exchange {
                 change.exchange(moving, rename)?
             } else {
@@ -179,7 +187,8 @@ impl Ext4 {
             Ok(())
         };
         // Where it is made it stays, for it is large.
-        self.changing_sparingly(2 * NAME_CREDITS + acls.credits, blocks, exactly, |change, moving| {
+        let demand = Demand::new(blocks, rename.rights);
+        self.changing_sparingly(2 * NAME_CREDITS + acls.credits, demand, exactly, |change, moving| {
             match moving {
                 Some(mut moving) => operate(change, &mut moving),
                 None => operate(change, &mut Moving::lock(rename)),

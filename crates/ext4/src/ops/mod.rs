@@ -15,7 +15,8 @@ use extern4_disk::inode::ROOT_INO;
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{
     Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
-    NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span, StatFs, Take, Timespec, XattrFlags,
+    NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, SpaceRights, Span, StatFs, Take, Timespec,
+    XattrFlags,
 };
 
 use crate::dir::casefold;
@@ -65,7 +66,7 @@ impl FileSystem for Ext4 {
         Ok(self.stat_for(&inode.attr())?)
     }
 
-    fn may_use_reserve(&self, cred: &Cred) -> bool {
+    fn may_use_root_reserve(&self, cred: &Cred) -> bool {
         let (uid, gid) = self.reserved_for;
         // Group 0 is what is there when no group has been named.
         let in_group = || gid != 0 && cred.in_group(gid);
@@ -180,9 +181,9 @@ impl InodeOps for Ext4 {
         value: Option<&[u8]>,
         flags: XattrFlags,
         now: Timespec,
-        caps: Caps,
+        rights: SpaceRights,
     ) -> Result<()> {
-        Ok(self.change_xattr(inode, name, value, flags, now, caps)?)
+        Ok(self.change_xattr(inode, name, value, flags, now, rights)?)
     }
 
     fn set_acl(
@@ -192,17 +193,17 @@ impl InodeOps for Ext4 {
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
-        caps: Caps,
+        rights: SpaceRights,
     ) -> Result<()> {
-        Ok(self.change_acl(inode, kind, acl, mode, now, caps)?)
+        Ok(self.change_acl(inode, kind, acl, mode, now, rights)?)
     }
 
     fn create(&self, dir: &Inode, name: Option<&[u8]>, node: &NewNode<'_>) -> Result<NewInode> {
         Ok(self.create_node(dir, name, node)?)
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, caps: Caps) -> Result<()> {
-        Ok(self.link_name(inode, to, now, caps)?)
+    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, rights: SpaceRights) -> Result<()> {
+        Ok(self.link_name(inode, to, now, rights)?)
     }
 
     fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
@@ -250,16 +251,23 @@ impl FileOps for Ext4 {
         Ok(self.list_dir(&dir, cookie, each)?)
     }
 
-    fn write_at(&self, inode: &Inode, data: &[u8], offset: u64, now: Timespec, caps: Caps) -> Result<usize> {
-        Ok(self.write_file(inode, data, offset, now, caps)?)
+    fn write_at(
+        &self,
+        inode: &Inode,
+        data: &[u8],
+        offset: u64,
+        now: Timespec,
+        rights: SpaceRights,
+    ) -> Result<usize> {
+        Ok(self.write_file(inode, data, offset, now, rights)?)
     }
 
     fn overwrite(&self, inode: &Inode, data: &[u8], offset: u64, apart: &mut dyn FnMut()) -> Result<bool> {
         Ok(self.overwrite_file(inode, data, offset, apart)?)
     }
 
-    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, caps: Caps) -> Result<()> {
-        Ok(self.truncate_file(inode, size, now, caps)?)
+    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, rights: SpaceRights) -> Result<()> {
+        Ok(self.truncate_file(inode, size, now, rights)?)
     }
 
     fn fallocate(
@@ -269,9 +277,9 @@ impl FileOps for Ext4 {
         offset: u64,
         len: u64,
         now: Timespec,
-        caps: Caps,
+        rights: SpaceRights,
     ) -> Result<()> {
-        Ok(self.fallocate_file(inode, mode, offset, len, now, caps)?)
+        Ok(self.fallocate_file(inode, mode, offset, len, now, rights)?)
     }
 
     fn release(&self, inode: &Inode) {

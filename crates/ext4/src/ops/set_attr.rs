@@ -2,8 +2,9 @@
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode as Fields, InodeFlags};
-use extern4_vfs::{AclKind, Caps, Errno, FileFlags, Inode, SetAttr, Timespec};
+use extern4_vfs::{AclKind, Errno, FileFlags, Inode, SetAttr, SpaceRights, Timespec};
 
+use crate::alloc::balloc::Demand;
 use crate::error::Result;
 use crate::inode::inode_info::Node;
 use crate::inode::{InodeInfo, SHOWN_FLAGS};
@@ -51,7 +52,7 @@ impl Ext4 {
         let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
         let _map = locks_map.then(|| node.change_map());
         let _attributes = sets_acl.then(|| node.change_attributes());
-        let flags = set.flags.map(|flags| self.new_flags(&info, flags, set.caps)).transpose()?;
+        let flags = set.flags.map(|flags| self.new_flags(&info, flags, set.rights)).transpose()?;
         if let Some(flags) = flags {
             check_flags_and_project(info.fields(), flags, set.project)?;
             if (flags ^ info.fields().flags()).contains(InodeFlags::JOURNAL_DATA) {
@@ -64,9 +65,9 @@ impl Ext4 {
         let owners = counts.then(|| Owners::of(info.fields()).after(set));
         owners.map_or(Ok(()), |owners| self.open_accounts(owners))?;
         let operate = |change: &Change<'_>| {
-            owners.map_or(Ok(()), |owners| change.admit_transfer(&info, owners, set.caps))?;
+            owners.map_or(Ok(()), |owners| change.admit_transfer(&info, owners, set.rights))?;
             if let Some(plan) = &plan {
-                change.admit_plan(&info, set.caps, plan)?;
+                change.admit_plan(&info, set.rights, plan)?;
             }
             set_fields(info.fields_mut(), set);
             if let Some(flags) = flags {
@@ -78,7 +79,7 @@ impl Ext4 {
             }
             Ok(change.tid())
         };
-        let tid = self.changing(need.credits, need.blocks, operate)?;
+        let tid = self.changing(need.credits, Demand::new(need.blocks, set.rights), operate)?;
         if sets_only_times(set) {
             return self.publish_times(inode, &info, tid);
         }
@@ -101,7 +102,7 @@ impl Ext4 {
     }
 
     /// The flags of the inode when users have set `wanted`.
-    fn new_flags(&self, info: &InodeInfo, wanted: FileFlags, caps: Caps) -> Result<InodeFlags> {
+    fn new_flags(&self, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights) -> Result<InodeFlags> {
         let old = info.fields().flags();
         let wanted = InodeFlags::from_bits_retain(wanted.bits());
         let misplaced = !info.is_directory() && wanted.intersects(DIRECTORIES_ONLY);
@@ -109,7 +110,7 @@ impl Ext4 {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let changed = old ^ wanted;
-        if changed.contains(InodeFlags::JOURNAL_DATA) && !caps.contains(Caps::SYS_RESOURCE) {
+        if changed.contains(InodeFlags::JOURNAL_DATA) && !rights.sys_resource {
             return Err(Errno::EPERM.into());
         }
         // What goes through the journal cannot be mapped as it stands on the device.
@@ -162,7 +163,7 @@ fn sets_only_times(set: &SetAttr) -> bool {
         atime: set.atime,
         mtime: set.mtime,
         ctime: set.ctime,
-        caps: set.caps,
+        rights: set.rights,
         ..SetAttr::default()
     };
     *set == times

@@ -30,9 +30,9 @@ use extern4_disk::superblock::Superblock;
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_jbd2::Closing;
 use extern4_sync::primitive::{Mutex, MutexGuard};
-use extern4_vfs::reserve::{self, Share};
-use extern4_vfs::{Attr, Caps, Errno, FileFlags, NewNode, SetAttr, StatFs};
+use extern4_vfs::{Attr, Errno, FileFlags, NewNode, SetAttr, SpaceRights, StatFs};
 
+use crate::alloc::balloc::{Demand, ReserveUse};
 use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::mount::Ext4;
@@ -327,8 +327,7 @@ impl Ext4 {
                 book.file.blocks_to_put(self)?
             };
             // The blocks are the volume's own metadata: owners can change on a full volume.
-            let _allowed = reserve::allow(Share::All);
-            self.changing(PUT_CREDITS, blocks, |change| {
+            self.changing(PUT_CREDITS, Demand::new(blocks, ReserveUse::All), |change| {
                 let mut books = quotas.lock();
                 let book = books.iter_mut().find(|book| book.file.kind == kind);
                 book.map_or(Ok(()), |book| book.open_account(change, id))
@@ -346,33 +345,33 @@ impl Change<'_> {
     pub(crate) fn admit(
         &self,
         owners: Owners,
-        caps: Caps,
+        rights: SpaceRights,
         more: impl FnOnce() -> Result<Amount>,
     ) -> Result<()> {
-        self.admit_some(caps, more, |kind| Some(owners.id(kind)))
+        self.admit_some(rights, more, |kind| Some(owners.id(kind)))
     }
 
     /// The same for blocks of an inode that is there.
     pub(crate) fn admit_blocks(
         &self,
         info: &InodeInfo,
-        caps: Caps,
+        rights: SpaceRights,
         blocks: impl FnOnce() -> Result<u32>,
     ) -> Result<()> {
-        self.admit(Owners::of(info.fields()), caps, || Ok(self.amount(blocks()?, 0)))
+        self.admit(Owners::of(info.fields()), rights, || Ok(self.amount(blocks()?, 0)))
     }
 
     /// The same for attributes of an inode.
-    pub(crate) fn admit_plan(&self, info: &InodeInfo, caps: Caps, plan: &Plan) -> Result<()> {
+    pub(crate) fn admit_plan(&self, info: &InodeInfo, rights: SpaceRights, plan: &Plan) -> Result<()> {
         let (blocks, inodes) = plan.counts(self.fs, info);
-        self.admit(Owners::of(info.fields()), caps, || Ok(self.amount(blocks, inodes)))
+        self.admit(Owners::of(info.fields()), rights, || Ok(self.amount(blocks, inodes)))
     }
 
     /// The same for an inode that is given to other owners.
-    pub(crate) fn admit_transfer(&self, info: &InodeInfo, to: Owners, caps: Caps) -> Result<()> {
+    pub(crate) fn admit_transfer(&self, info: &InodeInfo, to: Owners, rights: SpaceRights) -> Result<()> {
         let from = Owners::of(info.fields());
         let all = || Ok(Amount::of(info.fields(), self.inodes_of(info)?));
-        self.admit_some(caps, all, |kind| Some(to.id(kind)).filter(|&id| id != from.id(kind)))
+        self.admit_some(rights, all, |kind| Some(to.id(kind)).filter(|&id| id != from.id(kind)))
     }
 
     /// So many blocks and inodes.
@@ -382,12 +381,12 @@ impl Change<'_> {
 
     fn admit_some(
         &self,
-        caps: Caps,
+        rights: SpaceRights,
         more: impl FnOnce() -> Result<Amount>,
         id_of: impl Fn(Kind) -> Option<u32>,
     ) -> Result<()> {
         let Some(quotas) = &self.writer.quotas else { return Ok(()) };
-        if caps.contains(Caps::SYS_RESOURCE) || !self.fs.heeds_limits {
+        if rights.sys_resource || !self.fs.heeds_limits {
             return Ok(());
         }
         let mut limited = Vec::new();
@@ -568,9 +567,9 @@ mod tests {
             FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() });
         let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
         fs.set_quota(Kind::User, 7, &Limits { space: (0, 10 << 10), inodes: (0, 0) }).unwrap();
-        let (owners, caps) = (Owners([7, 0, 0]), Caps::empty());
+        let (owners, rights) = (Owners([7, 0, 0]), SpaceRights::default());
         fs.changing(8, 0, |change| {
-            let may = |blocks| change.admit(owners, caps, || Ok(change.amount(blocks, 0))).is_ok();
+            let may = |blocks| change.admit(owners, rights, || Ok(change.amount(blocks, 0))).is_ok();
             assert!(may(6) && !may(5));
             change.count_for(owners, change.amount(6, 0))?;
             assert!(may(4) && !may(1));
@@ -580,7 +579,7 @@ mod tests {
         let entry = fs.quota(Kind::User, 7).unwrap().unwrap();
         assert_eq!((entry.space.used, entry.space.hard), (0, 10 << 10));
         // And what was promised and not counted is free again.
-        fs.changing(8, 0, |change| change.admit(owners, caps, || Ok(change.amount(10, 0)))).unwrap();
+        fs.changing(8, 0, |change| change.admit(owners, rights, || Ok(change.amount(10, 0)))).unwrap();
         fs.close().unwrap();
     }
 

@@ -19,7 +19,7 @@ use extern4_sync::lock_order::{Rank, Ranked};
 use extern4_sync::primitive::AtomicU64;
 use extern4_vfs::{self as vfs, Errno};
 
-use crate::alloc::balloc::Reserved;
+use crate::alloc::balloc::{Demand, ReserveUse, Reserved};
 use crate::error::{Error, Result};
 use crate::inode::inode_info::Node;
 use crate::inode::{InodeInfo, timespec};
@@ -50,7 +50,7 @@ impl Ext4 {
         self.writer.get().ok_or_else(|| Errno::EROFS.into())
     }
 
-    /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most `blocks` blocks. `ENOSPC`, and
+    /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most the blocks of `demand`. `ENOSPC`, and
     /// it is not run, if there may not be so many.
     ///
     /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed anything. Any other error, and an
@@ -62,27 +62,28 @@ impl Ext4 {
     pub(crate) fn changing<R>(
         &self,
         credits: u32,
-        blocks: u32,
+        demand: impl Into<Demand>,
         operate: impl FnOnce(&Change<'_>) -> Result<R>,
     ) -> Result<R> {
-        self.changing_sparingly(credits, blocks, || Ok(((), blocks)), |change, _| operate(change))
+        let demand = demand.into();
+        self.changing_sparingly(credits, demand, || Ok(((), demand.blocks)), |change, _| operate(change))
     }
 
-    /// The same for an operation that seldom needs all of `blocks`, and has work to find out what it needs. When there are not so
+    /// The same for an operation that seldom needs all of `demand`, and has work to find out what it needs. When there are not so
     /// many, `exactly` says it, and locks what it depends on; `operate` is handed that lock. Both run with the handle open.
     pub(crate) fn changing_sparingly<R, L>(
         &self,
         credits: u32,
-        blocks: u32,
+        demand: Demand,
         exactly: impl Fn() -> Result<(L, u32)>,
         operate: impl FnOnce(&Change<'_>, Option<L>) -> Result<R>,
     ) -> Result<R> {
         let writer = self.writer()?;
         // In a block of its own, at whose end the change ends where it is: to move it takes longer than to begin it.
         let (result, asks_sync) = {
-            let (change, locked) = match writer.space.reserve(u64::from(blocks)) {
+            let (change, locked) = match writer.space.reserve(demand) {
                 Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
-                Err(_) => self.begin_exactly(writer, credits, exactly)?,
+                Err(_) => self.begin_exactly(writer, credits, demand.reserve, exactly)?,
             };
             let result = operate(&change, locked);
             let asks_sync = change.conclude(result.as_ref().err());
@@ -111,18 +112,20 @@ impl Ext4 {
         &'f self,
         writer: &'f Writer,
         credits: u32,
+        reserve: ReserveUse,
         exactly: impl Fn() -> Result<(L, u32)>,
     ) -> Result<(Change<'f>, Option<L>)> {
         let mut has_waited = false;
         loop {
-            let mut change = self.begin(writer, credits, writer.space.reserve(0)?)?;
+            let mut change = self.begin(writer, credits, writer.space.reserve(0.into())?)?;
             let (locked, blocks) = exactly()?;
-            match writer.space.reserve(u64::from(blocks)) {
+            let demand = Demand { blocks, reserve };
+            match writer.space.reserve(demand) {
                 Ok(reserved) => {
                     change.reserved = reserved;
                     return Ok((change, Some(locked)));
                 }
-                Err(_) if !has_waited && writer.space.commit_helps(u64::from(blocks)) => has_waited = true,
+                Err(_) if !has_waited && writer.space.commit_helps(demand) => has_waited = true,
                 Err(error) => return Err(error),
             }
             drop(locked);

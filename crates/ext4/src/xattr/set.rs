@@ -6,8 +6,9 @@
 
 use extern4_disk::feature::Compat;
 use extern4_disk::xattr::{NameIndex, Spot};
-use extern4_vfs::{Caps, Errno, Inode, Timespec, XattrFlags};
+use extern4_vfs::{Errno, Inode, SpaceRights, Timespec, XattrFlags};
 
+use crate::alloc::balloc::Demand;
 use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::inode::inode_info::Node;
@@ -26,7 +27,7 @@ impl Ext4 {
         value: Option<&[u8]>,
         flags: XattrFlags,
         now: Timespec,
-        caps: Caps,
+        rights: SpaceRights,
     ) -> Result<()> {
         let split = NameIndex::split(name).filter(|(index, _)| self.lists(*index));
         let (index, rest) = split.ok_or(Errno::EOPNOTSUPP)?;
@@ -54,8 +55,8 @@ impl Ext4 {
         }
         let plan = self.plan(&info, &old, (index, rest), value)?;
         let need = plan.need(self);
-        let tid = self.changing(need.credits, need.blocks, |change| {
-            change.admit_plan(&info, caps, &plan)?;
+        let tid = self.changing(need.credits, Demand::new(need.blocks, rights), |change| {
+            change.admit_plan(&info, rights, &plan)?;
             info.fields_mut().set_ctime(timestamp(now));
             change.apply(&mut info, plan)?;
             Ok(change.tid())

@@ -7,7 +7,7 @@ use extern4_block::{FileDevice, FileOptions};
 use extern4_ext4::{Ext4, OpenOptions, check};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
-use extern4_vfs::{Caps, Errno, FallocateMode, FileOps, FileSystem, Inode, Lent, Timespec};
+use extern4_vfs::{Errno, FallocateMode, FileOps, FileSystem, Inode, Lent, SpaceRights, Timespec};
 
 use crate::model::Random;
 use crate::walk;
@@ -40,7 +40,7 @@ impl Pair {
         let mut done = 0;
         while done < data.len() {
             let part = fs
-                .write_at(&self.inode, &data[done..], (at + done) as u64, NOW, Caps::all())
+                .write_at(&self.inode, &data[done..], (at + done) as u64, NOW, SpaceRights::ALL)
                 .map_err(|e| e.errno())?;
             assert!(part > 0);
             let end = at + done + part;
@@ -54,7 +54,8 @@ impl Pair {
     }
 
     fn fallocate(&mut self, fs: &Ext4, mode: FallocateMode, at: usize, len: usize) -> Result<(), Errno> {
-        fs.fallocate(&self.inode, mode, at as u64, len as u64, NOW, Caps::all()).map_err(|e| e.errno())?;
+        fs.fallocate(&self.inode, mode, at as u64, len as u64, NOW, SpaceRights::ALL)
+            .map_err(|e| e.errno())?;
         let end = at + len;
         let size = self.model.len();
         if mode.contains(FallocateMode::INSERT_RANGE) {
@@ -108,7 +109,7 @@ fn change(fs: &Ext4, pair: &mut Pair, random: &mut Random, most: u64, bs: u64) {
             return allowed(pair.write(fs, &vec![0x5a; span.min(5000)], len), &[Errno::ENOSPC]);
         }
         10 | 11 => {
-            fs.truncate(&pair.inode, at, NOW, Caps::all()).unwrap();
+            fs.truncate(&pair.inode, at, NOW, SpaceRights::ALL).unwrap();
             return pair.model.resize(start, 0);
         }
         12 => FallocateMode::empty(),
@@ -256,7 +257,7 @@ fn run(case: &Case, seed: u64, steps: u32) {
     let fs = open(&image);
     for at in 0..FILES {
         let inode = walk::resolve(&fs, &format!("/f{at}")).unwrap();
-        fs.truncate(&inode, 0, NOW, Caps::all()).unwrap();
+        fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap();
         assert_eq!((inode.attr().size, inode.attr().blocks), (0, 0), "{what}");
     }
     sync(&fs);
@@ -326,8 +327,8 @@ fn fragment(name: &'static str, mke2fs: &'static [&'static str], seed: u64) {
     let fs = open(&image);
     for (at, model) in models.iter().enumerate() {
         let inode = walk::resolve(&fs, &format!("/f{at}")).unwrap();
-        fs.truncate(&inode, model.len() as u64 / 2, NOW, Caps::all()).unwrap();
-        fs.truncate(&inode, 0, NOW, Caps::all()).unwrap();
+        fs.truncate(&inode, model.len() as u64 / 2, NOW, SpaceRights::ALL).unwrap();
+        fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap();
     }
     sync(&fs);
     assert_eq!(fs.statfs().unwrap().blocks_free, free, "blocks are lost");
@@ -371,13 +372,13 @@ fn readers_see_what_stays_while_the_map_changes() {
                     &[9; 1024],
                     at * 4096 + 1024 * (1 + (round + at) % 3),
                     NOW,
-                    Caps::all(),
+                    SpaceRights::ALL,
                 )
                 .unwrap();
             }
             let keep = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
             for at in (0..1000).step_by(2) {
-                fs.fallocate(&pair.inode, keep, at * 4096 + 1024, 3072, NOW, Caps::all()).unwrap();
+                fs.fallocate(&pair.inode, keep, at * 4096 + 1024, 3072, NOW, SpaceRights::ALL).unwrap();
             }
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -417,32 +418,32 @@ fn speed_of_writing() {
     for what in ["write, 1 MiB, new device pages", "write, 1 MiB, again"] {
         timed(what, size << 20, &mut || {
             for at in 0..size {
-                assert_eq!(fs.write_at(&inode, &data, at << 20, NOW, Caps::all()).unwrap(), 1 << 20);
+                assert_eq!(fs.write_at(&inode, &data, at << 20, NOW, SpaceRights::ALL).unwrap(), 1 << 20);
             }
         });
         timed("overwrite, 1 MiB", size << 20, &mut || {
             for at in 0..size {
-                assert_eq!(fs.write_at(&inode, &data, at << 20, NOW, Caps::all()).unwrap(), 1 << 20);
+                assert_eq!(fs.write_at(&inode, &data, at << 20, NOW, SpaceRights::ALL).unwrap(), 1 << 20);
             }
         });
-        timed("truncate", size << 20, &mut || fs.truncate(&inode, 0, NOW, Caps::all()).unwrap());
+        timed("truncate", size << 20, &mut || fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap());
         fs.sync().unwrap();
     }
     let count = 100_000;
     let time = timed("append, 4 KiB", count * 4096, &mut || {
         for at in 0..count {
-            assert_eq!(fs.write_at(&inode, &data[..4096], at * 4096, NOW, Caps::all()).unwrap(), 4096);
+            assert_eq!(fs.write_at(&inode, &data[..4096], at * 4096, NOW, SpaceRights::ALL).unwrap(), 4096);
         }
     });
     println!("{:.2} us each", time.as_secs_f64() * 1e6 / count as f64);
     let time = timed("overwrite, 4 KiB", count * 4096, &mut || {
         for at in 0..count {
-            assert_eq!(fs.write_at(&inode, &data[..4096], at * 4096, NOW, Caps::all()).unwrap(), 4096);
+            assert_eq!(fs.write_at(&inode, &data[..4096], at * 4096, NOW, SpaceRights::ALL).unwrap(), 4096);
         }
     });
     println!("{:.2} us each", time.as_secs_f64() * 1e6 / count as f64);
     println!("{} extents", extents(&fs, &inode));
-    fs.truncate(&inode, 0, NOW, Caps::all()).unwrap();
+    fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap();
     fs.close().unwrap();
 }
 
@@ -460,7 +461,7 @@ fn what_is_lent_stays_until_it_has_been_taken() {
         let taken = fs.lend(&pair.inode, 0, 1 << 20, &mut |pieces| {
             assert!(matches!(pieces, [Lent::Zeroes(4096), Lent::Host { len: 12293, .. }]), "{pieces:?}");
             scope.spawn(|| {
-                fs.truncate(&pair.inode, 0, NOW, Caps::all()).unwrap();
+                fs.truncate(&pair.inode, 0, NOW, SpaceRights::ALL).unwrap();
                 is_cut.store(true, std::sync::atomic::Ordering::Relaxed);
             });
             std::thread::sleep(std::time::Duration::from_millis(100));

@@ -55,13 +55,13 @@ const WAYS: &[(&str, Way)] = &[
         walk::lent(fs, &inode(session, fs, path)?, 0, 8192).map(Option::unwrap_or_default)
     }),
     ("write to the inode", |session, fs, path| {
-        fs.write_at(&inode(session, fs, path)?, b"x", 0, NOW, Caps::all()).map(|_| Vec::new())
+        fs.write_at(&inode(session, fs, path)?, b"x", 0, NOW, SpaceRights::ALL).map(|_| Vec::new())
     }),
     ("write over the inode", |session, fs, path| {
         let inode = inode(session, fs, path)?;
         match fs.overwrite(&inode, b"x", 0, &mut || ())? {
             true => Ok(Vec::new()),
-            false => fs.write_at(&inode, b"x", 0, NOW, Caps::all()).map(|_| Vec::new()),
+            false => fs.write_at(&inode, b"x", 0, NOW, SpaceRights::ALL).map(|_| Vec::new()),
         }
     }),
 ];

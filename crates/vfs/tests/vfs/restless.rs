@@ -102,8 +102,8 @@ impl InodeOps for Restless {
         self.pausing(|inner| inner.create(dir, name, node))
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, caps: Caps) -> Result<()> {
-        self.pausing(|inner| inner.link(inode, to, now, caps))
+    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, rights: SpaceRights) -> Result<()> {
+        self.pausing(|inner| inner.link(inode, to, now, rights))
     }
 
     fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
@@ -129,9 +129,9 @@ impl InodeOps for Restless {
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
-        caps: Caps,
+        rights: SpaceRights,
     ) -> Result<()> {
-        self.pausing(|inner| inner.set_acl(inode, kind, acl, mode, now, caps))
+        self.pausing(|inner| inner.set_acl(inode, kind, acl, mode, now, rights))
     }
 }
 

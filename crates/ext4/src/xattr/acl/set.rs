@@ -6,8 +6,9 @@ use extern4_disk::acl as disk;
 use extern4_disk::feature::Incompat;
 use extern4_disk::xattr::NameIndex;
 use extern4_disk::{inline, inode as disk_inode};
-use extern4_vfs::{Acl, AclEntry, AclKind, AclTag, Caps, Errno, Inode, Timespec};
+use extern4_vfs::{Acl, AclEntry, AclKind, AclTag, Errno, Inode, SpaceRights, Timespec};
 
+use crate::alloc::balloc::Demand;
 use crate::error::Result;
 use crate::inode::InodeInfo;
 use crate::inode::inode_info::Node;
@@ -25,7 +26,7 @@ impl Ext4 {
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
         now: Timespec,
-        caps: Caps,
+        rights: SpaceRights,
     ) -> Result<()> {
         let node = inode.private::<Node>();
         let mut info = node.info();
@@ -40,8 +41,8 @@ impl Ext4 {
         }
         let plan = self.plan(&info, &old, (index(kind), b""), value.as_deref())?;
         let need = plan.need(self);
-        let tid = self.changing(need.credits, need.blocks, |change| {
-            change.admit_plan(&info, caps, &plan)?;
+        let tid = self.changing(need.credits, Demand::new(need.blocks, rights), |change| {
+            change.admit_plan(&info, rights, &plan)?;
             let fields = info.fields_mut();
             if let Some(mode) = mode {
                 fields.set_permissions(mode);
