@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest = args.get(1..).unwrap_or_default();
     match args.first().map(String::as_str) {
-        Some("tidy") => report(tidy::check(&tidy::workspace_root())),
+        Some("tidy") => tidy(rest),
         Some("bench") => match bench::run(&tidy::workspace_root(), rest) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => {
@@ -36,7 +36,9 @@ fn main() -> ExitCode {
             bench::write_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
         }
         _ => {
-            eprintln!("usage: xtask tidy | xtask bench [PART OF A ROW'S NAME...]");
+            eprintln!(
+                "usage: xtask tidy [--list [CHECK [CRATE]] | --tighten] | xtask bench [PART OF A ROW'S NAME...]"
+            );
             ExitCode::from(2)
         }
     }
@@ -45,6 +47,22 @@ fn main() -> ExitCode {
 fn failed(error: &str) -> ExitCode {
     eprintln!("bench: {error}");
     ExitCode::FAILURE
+}
+
+/// Checks the workspace, prints findings, or lowers the numbers of those that are allowed.
+fn tidy(args: &[String]) -> ExitCode {
+    let root = tidy::workspace_root();
+    match args.first().map(String::as_str) {
+        None => report(tidy::check(&root)),
+        Some("--list") => {
+            for finding in tidy::list(&root, args.get(1), args.get(2)) {
+                println!("{finding}");
+            }
+            ExitCode::SUCCESS
+        }
+        Some("--tighten") => report(tidy::tighten(&root).err().into_iter().collect()),
+        Some(other) => report(vec![format!("{other}: not --list or --tighten")]),
+    }
 }
 
 fn report(faults: Vec<String>) -> ExitCode {

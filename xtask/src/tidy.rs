@@ -1,8 +1,21 @@
-//! The rules of ARCHITECTURE.md that rustc cannot see, as a test: who may import whom, where `unsafe` may stand, and
-//! what must never be committed.
+//! The rules of the workspace that rustc cannot see: imports, `unsafe`, stubs, documents, names and prose.
+//!
+//! A test runs all checks. Faults of prose, names and circles are counted, and [`allowed`] has the numbers.
 
+mod allowed;
+mod circles;
+mod finding;
+mod links;
+mod names;
+mod prose;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use allowed::Numbers;
+use finding::Finding;
 
 /// The floors: a crate may depend only on crates of lower floors, or on those that [`BELOW`] names.
 const FLOORS: &[(&str, u8)] = &[
@@ -46,10 +59,10 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/vfs/src/dentry.rs",
 ];
 
-/// What the root of every other crate says.
+/// A line in the root of every crate without such a file.
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
-/// What it says where one of those files belongs to its crate.
+/// The line in the root of a crate that has one.
 const DENY: &str = "#![deny(unsafe_code)]";
 
 /// Words in the code of a crate that its place in the house forbids, and why.
@@ -71,12 +84,6 @@ const FORBIDDEN_WORDS: &[(&str, &[&str], &str)] = &[
 /// How a call of a writing method of `BlockDevice` looks.
 const DEVICE_WRITES: &[&str] = &["device.write_at(", "dev.write_at(", "BlockDevice::write"];
 
-/// Crates that have documents of their own.
-const CRATES_WITH_DOCUMENTS: &[&str] = &["crates/cli"];
-
-/// How a path of the tree begins, where a document names one.
-const TREE: &[&str] = &["crates/", "docs/", "fuzz/", "scripts/", "xtask/"];
-
 /// The root of the workspace, wherever the command was started.
 pub(crate) fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
@@ -88,17 +95,19 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
     for manifest in manifests(root) {
         check_imports(&manifest, &mut faults);
     }
-    for file in sources(root) {
-        let path = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
-        match fs::read_to_string(&file) {
-            Ok(text) => check_source(&path, &text, &mut faults),
-            Err(error) => faults.push(format!("{path}: {error}")),
-        }
+    let texts = read_all(root, sources(root));
+    for (path, text) in &texts {
+        check_source(path, text, &mut faults);
     }
     check_map(root, &mut faults);
-    for path in documents(root) {
-        let text = fs::read_to_string(root.join(&path)).unwrap_or_default();
-        check_document(root, &path, &text, &mut faults);
+    let (names, documents) =
+        (texts.keys().cloned().collect::<BTreeSet<_>>(), read_all(root, links::documents(root)));
+    for (path, text) in &documents {
+        links::check_document(root, Path::new(path), text, &names, &mut faults);
+    }
+    match allowed_of(root) {
+        Ok(allowed) => faults.extend(allowed::faults(&findings(&texts, &documents), &allowed)),
+        Err(error) => faults.push(error),
     }
     faults
 }
@@ -141,7 +150,7 @@ fn floor(name: &str) -> Option<u8> {
 
 fn check_imports(manifest: &Manifest, faults: &mut Vec<String>) {
     let Some(own) = floor(&manifest.name) else {
-        // What stands beside the house, such as the testkit, may import anything.
+        // A crate that is on no floor, such as the testkit, may import anything.
         return;
     };
     for import in &manifest.imports {
@@ -190,8 +199,8 @@ fn sources(root: &Path) -> Vec<PathBuf> {
 }
 
 fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
-    if path == "xtask/src/tidy.rs" {
-        // This file spells the forbidden words out.
+    if path.starts_with("xtask/src/tidy") {
+        // These files spell the forbidden words out.
         return;
     }
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
@@ -236,39 +245,60 @@ fn check_map(root: &Path, faults: &mut Vec<String>) {
     }
 }
 
-/// The documents of the workspace, by their paths in it.
-fn documents(root: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![PathBuf::new(), "docs".into()];
-    folders.extend(CRATES_WITH_DOCUMENTS.iter().map(PathBuf::from));
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(root.join(&folder)).into_iter().flatten().flatten() {
-            let path = folder.join(entry.file_name());
-            if path.extension().is_some_and(|ext| ext == "md") {
-                found.push(path);
-            } else if folder.starts_with("docs") && entry.path().is_dir() {
-                folders.push(path);
-            }
-        }
+/// Breaches of the rules of prose, of names and of circles, which [`allowed`] may still allow.
+fn findings(texts: &BTreeMap<String, String>, documents: &BTreeMap<String, String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let rust = texts.iter().filter(|(path, _)| path.ends_with(".rs"));
+    let parts: BTreeMap<_, _> = rust.map(|(path, text)| (path.as_str(), source::parts(text))).collect();
+    for (path, parts) in &parts {
+        findings.extend(prose::of_comments(path, &parts.comments));
+        findings.extend(prose::of_width(path, &texts[*path], &parts.comments));
     }
-    found
+    for (path, text) in documents {
+        findings.extend(prose::of_document(path, text));
+    }
+    findings.extend(names::of_files(parts.iter().map(|(path, parts)| (*path, parts.code.as_str()))));
+    let mut crates: BTreeMap<&str, Vec<circles::File<'_>>> = BTreeMap::new();
+    for (path, parts) in &parts {
+        crates.entry(finding::unit(path)).or_default().push(circles::File { path, code: &parts.code });
+    }
+    findings.extend(crates.values().flat_map(|files| circles::of_crate(files)));
+    findings.sort();
+    findings
 }
 
-/// Reports each link to a file that does not exist, and each path of the tree that a document names and that does not exist.
-fn check_document(root: &Path, path: &Path, text: &str, faults: &mut Vec<String>) {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    for (number, line) in text.lines().enumerate() {
-        let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        let links = links.filter_map(|link| link.split('#').next()).filter(|link| !link.is_empty());
-        let links = links.filter(|link| !link.contains("://")).map(|link| folder.join(link));
-        // Every second piece stands between backticks.
-        let named =
-            line.split('`').skip(1).step_by(2).filter(|name| TREE.iter().any(|top| name.starts_with(top)));
-        let named = named.filter(|name| !name.contains(['*', ' ', '<', '$'])).map(PathBuf::from);
-        for target in links.chain(named).filter(|target| !root.join(target).exists()) {
-            faults.push(format!("{}:{}: {} does not exist", path.display(), number + 1, target.display()));
-        }
-    }
+fn read_all(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<String, String> {
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(root.join(&path)).ok()?;
+        Some((path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned(), text))
+    };
+    paths.into_iter().filter_map(read).collect()
+}
+
+fn findings_of(root: &Path) -> Vec<Finding> {
+    findings(&read_all(root, sources(root)), &read_all(root, links::documents(root)))
+}
+
+fn allowed_of(root: &Path) -> Result<Numbers, String> {
+    let text = fs::read_to_string(root.join(allowed::FILE));
+    allowed::parse(&text.map_err(|error| format!("{}: {error}", allowed::FILE))?)
+}
+
+/// All findings, or those of one check, or of one check in one crate.
+pub(crate) fn list(root: &Path, check: Option<&String>, unit: Option<&String>) -> Vec<Finding> {
+    let mut findings = findings_of(root);
+    findings.retain(|finding| check.is_none_or(|check| finding.check == check));
+    findings.retain(|finding| unit.is_none_or(|unit| finding.unit() == unit));
+    findings
+}
+
+/// Lowers the allowed numbers of findings to those that are left.
+///
+/// # Errors
+/// A table that cannot be read or written.
+pub(crate) fn tighten(root: &Path) -> Result<(), String> {
+    let numbers = allowed::tighten(&findings_of(root), &allowed_of(root)?);
+    fs::write(root.join(allowed::FILE), allowed::text(&numbers)).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -300,21 +330,6 @@ mod tests {
             &mut faults,
         );
         assert_eq!(faults.len(), 1, "{faults:?}");
-    }
-
-    #[test]
-    fn a_dead_link_is_found() {
-        let dead = |text: &str| {
-            let mut faults = Vec::new();
-            check_document(&workspace_root(), Path::new("docs/DECISIONS.md"), text, &mut faults);
-            faults.len()
-        };
-        assert_eq!(
-            dead("[map](../ARCHITECTURE.md) [part](../README.md#more) [net](https://example.org/x)"),
-            0
-        );
-        assert_eq!(dead("[map](ARCHITECTURE.md), `crates/no/such.rs`"), 2);
-        assert_eq!(dead("`crates/vfs/src/lib.rs` and `crates/*/src` and [here](#choices)"), 0);
     }
 
     #[test]
