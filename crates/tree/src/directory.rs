@@ -4,6 +4,8 @@ mod beneath;
 mod walk;
 mod xattrs;
 
+pub(crate) use beneath::open as open_beneath;
+
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;

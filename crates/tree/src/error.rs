@@ -60,6 +60,14 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// An image of a container is damaged, or there is no such image.
+    #[error("{image}: {reason}")]
+    Image {
+        /// The image.
+        image: String,
+        /// The reason.
+        reason: String,
+    },
     /// A sink does not have the target of a hard link. The source that gave the link adds the
     /// place.
     #[error("'{path}': the target '{target}' of the hard link does not exist")]

@@ -26,7 +26,7 @@ use crate::spool::Spool;
 use crate::stores::Stores;
 
 pub(crate) use input::{InPlace, Input, Keep};
-pub(crate) use read::Reader;
+pub(crate) use read::{Member, Reader, placed};
 
 /// The unit of a tar archive.
 pub(crate) const BLOCK: usize = 512;
@@ -143,7 +143,7 @@ impl Source for TarSource {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
         let mut reader = Reader::new(self.input()?);
         while let Some(member) = reader.next(&mut |message| sink.warn(message))? {
-            sink.entry(member.entry).map_err(|error| reader.placed(error, member.position))?;
+            sink.entry(member.entry).map_err(|error| placed(error, &self.name, member.position))?;
         }
         reader.finish()
     }

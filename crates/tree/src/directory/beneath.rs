@@ -10,7 +10,7 @@ use rustix::io::{Errno, Result};
 const LONGEST: usize = 4000;
 
 /// Opens `path` below `top`: an error `LOOP` where one of its components is a symbolic link.
-pub(super) fn open(top: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
+pub(crate) fn open(top: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
     let mut at: Option<OwnedFd> = None;
     let mut rest = path;
     while rest.len() > LONGEST {

@@ -46,21 +46,21 @@ struct Before {
 
 type Warn<'w> = &'w mut dyn FnMut(String);
 
+/// Adds the place to a sink's error about a member, which begins at this position of the archive.
+pub(crate) fn placed(error: Error, archive: &str, position: u64) -> Error {
+    let (member, reason) = match error {
+        Error::Refused { path, reason } => (path, reason),
+        Error::NoTarget { path, target } => {
+            (path, format!("the target '{target}' of the hard link does not exist"))
+        }
+        other => return other,
+    };
+    Error::Member { archive: archive.to_owned(), member, position, reason }
+}
+
 impl<'a> Reader<'a> {
     pub(crate) fn new(input: Input<'a>) -> Self {
         Self { input, globals: Vec::new(), start: 0, member: Vec::new(), warned: Warned::default() }
-    }
-
-    /// Adds the place to an error about a member, which begins at this position.
-    pub(crate) fn placed(&self, error: Error, position: u64) -> Error {
-        let (path, reason) = match error {
-            Error::Refused { path, reason } => (path, reason),
-            Error::NoTarget { path, target } => {
-                (path, format!("the target '{target}' of the hard link does not exist"))
-            }
-            other => return other,
-        };
-        Error::Member { archive: self.input.name.to_owned(), member: path, position, reason }
     }
 
     fn error(&self, reason: impl Into<String>) -> Error {
@@ -88,6 +88,21 @@ impl<'a> Reader<'a> {
 
     /// Returns the next member. None at the archive's end.
     pub(crate) fn next(&mut self, warn: Warn<'_>) -> Result<Option<Member>> {
+        while let Some(member) = self.any(warn)? {
+            // GNU tar writes such a link for a file that it was given twice.
+            let entry = &member.entry;
+            if matches!(&entry.kind, Kind::HardLink(target) if *target == entry.path) {
+                let (archive, path) = (self.input.name, shown(&entry.path));
+                warn(format!("{archive}: member '{path}': a hard link to itself is left out"));
+                continue;
+            }
+            return Ok(Some(member));
+        }
+        Ok(None)
+    }
+
+    /// Returns the next member, a hard link to itself too.
+    fn any(&mut self, warn: Warn<'_>) -> Result<Option<Member>> {
         self.start = self.input.taken();
         self.member.clear();
         let mut before = Before::default();
@@ -234,9 +249,6 @@ impl<'a> Reader<'a> {
         let kind = self.kind(header, &mut before, cleaned.directory, warn)?;
         if cleaned.path.is_empty() && kind != Kind::Directory {
             return Err(self.error("it has the name of the root, and is no directory"));
-        }
-        if kind == Kind::HardLink(cleaned.path.clone()) {
-            return Err(self.error("it is a hard link to itself"));
         }
         Ok(Entry { path: cleaned.path, kind, mode, uid, gid, mtime, xattrs })
     }

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -9,55 +8,8 @@ use extern4_testkit::tools::{Need, can_run};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
 use super::TarSource;
-use crate::testing::{Collected, is_root, read, run};
+use crate::testing::{Collected, Raw, archive, is_root, plain, read, run};
 use crate::{DirectorySource, Entry, Kind, Result, Source, Time};
-
-/// An entry without the places of its contents.
-#[derive(Clone, PartialEq, Debug)]
-struct Plain {
-    kind: Kind,
-    bytes: Option<Vec<u8>>,
-    mode: u16,
-    owner: (u32, u32),
-    mtime: Time,
-    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-}
-
-/// What a tree is, whichever name of a file its source calls the first.
-fn plain(source: &dyn Source) -> BTreeMap<String, Plain> {
-    let found = Collected::of(source);
-    let mut plains = BTreeMap::new();
-    let mut names: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-    for entry in &found.entries {
-        if let Kind::HardLink(target) = &entry.kind {
-            names.entry(target.clone()).or_default().push(entry.path.clone());
-        }
-        plains.insert(crate::error::shown(&entry.path), one(source, entry));
-    }
-    for (target, mut names) in names {
-        let file = plains[&crate::error::shown(&target)].clone();
-        names.push(target);
-        names.sort();
-        for name in &names[1..] {
-            plains.get_mut(&crate::error::shown(name)).unwrap().kind = Kind::HardLink(names[0].clone());
-        }
-        plains.insert(crate::error::shown(&names[0]), file.clone());
-        for name in &names[1..] {
-            let kind = Kind::HardLink(names[0].clone());
-            plains.insert(crate::error::shown(name), Plain { kind, ..file.clone() });
-        }
-    }
-    plains
-}
-
-fn one(source: &dyn Source, entry: &Entry) -> Plain {
-    let (kind, bytes) = match &entry.kind {
-        Kind::File(_) => (Kind::Fifo, Some(read(source, entry))),
-        kind => (kind.clone(), None),
-    };
-    let owner = (entry.uid, entry.gid);
-    Plain { kind, bytes, mode: entry.mode, owner, mtime: entry.mtime, xattrs: entry.xattrs.clone() }
-}
 
 /// Makes a tree with every kind of entry that the form of an archive can have.
 fn make_tree(dir: &Path, long: bool) {
@@ -240,62 +192,6 @@ fn compressed_archives_and_pipes_are_read() {
     assert_eq!(plain(&tar), expected);
 }
 
-/// A member's header and contents as bytes.
-#[derive(Clone)]
-struct Raw {
-    block: [u8; 512],
-    data: Vec<u8>,
-}
-
-impl Raw {
-    fn new(kind: u8, name: &str, data: &[u8]) -> Self {
-        let mut block = [0; 512];
-        block[..name.len()].copy_from_slice(name.as_bytes());
-        block[100..107].copy_from_slice(b"0000644");
-        block[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
-        block[156] = kind;
-        block[257..265].copy_from_slice(b"ustar\x0000");
-        Self { block, data: data.to_vec() }
-    }
-
-    fn link(mut self, target: &str) -> Self {
-        self.block[157..157 + target.len()].copy_from_slice(target.as_bytes());
-        self
-    }
-
-    fn field(mut self, at: usize, bytes: &[u8]) -> Self {
-        self.block[at..at + bytes.len()].copy_from_slice(bytes);
-        self
-    }
-
-    fn pax(kind: u8, records: &[(&str, &[u8])]) -> Self {
-        let mut data = Vec::new();
-        for (key, value) in records {
-            let bare = key.len() + value.len() + 3;
-            let length = (bare + 1..).find(|length| length.to_string().len() + bare == *length).unwrap();
-            write!(data, "{length} {key}=").unwrap();
-            data.extend_from_slice(value);
-            data.push(b'\n');
-        }
-        Self::new(kind, "pax", &data)
-    }
-}
-
-fn archive(members: &[Raw]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for Raw { block, data } in members {
-        let mut block = *block;
-        block[148..156].fill(b' ');
-        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
-        block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-        bytes.extend(block);
-        bytes.extend(data);
-        bytes.resize(bytes.len().next_multiple_of(512), 0);
-    }
-    bytes.resize(bytes.len() + 1024, 0);
-    bytes
-}
-
 fn scan(bytes: &[u8]) -> (TarSource, Result<Collected>) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
@@ -361,6 +257,7 @@ fn names_of_the_root_and_slashes_are_understood() {
         Raw::new(b'0', "/abs/./file", b""),
         Raw::new(b'0', "old/", b""),
         Raw::new(b'1', "hard", b"").link("/abs/file"),
+        Raw::new(b'1', "hard", b"").link("./hard"),
         Raw::new(b'Z', "odd", b"odd contents"),
     ]));
     let found = found.unwrap();
@@ -369,7 +266,9 @@ fn names_of_the_root_and_slashes_are_understood() {
     assert_eq!(found.get("old").kind, Kind::Directory);
     assert_eq!(found.get("hard").kind, Kind::HardLink(b"abs/file".to_vec()));
     let warned = |text: &str| found.warnings.iter().filter(|warning| warning.contains(text)).count();
-    assert_eq!((warned("of names"), warned("targets"), warned("'odd'")), (1, 1, 1), "{:?}", found.warnings);
+    for warning in ["of names", "targets", "'odd'", "'hard'"] {
+        assert_eq!(warned(warning), 1, "{:?}", found.warnings);
+    }
 }
 
 #[test]
@@ -408,7 +307,6 @@ fn bad_members_are_named_with_their_place() {
         (vec![Raw::new(b'0', "a/../bad", b"")], "'..'"),
         (vec![Raw::new(b'0', "../bad", b"")], "'..'"),
         (vec![Raw::new(b'1', "bad", b"").link("../first")], "'..'"),
-        (vec![Raw::new(b'1', "bad", b"").link("bad")], "itself"),
         (vec![Raw::new(b'2', "bad", b"")], "without a target"),
         (vec![Raw::new(b'0', "bad", b"").field(124, b"zzz")], "size is no number"),
         (vec![Raw::new(b'0', "bad", b"").field(108, b"\x80\0\0\x01")], "owner"),

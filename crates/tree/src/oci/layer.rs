@@ -1,0 +1,131 @@
+//! Reads one layer.
+
+use std::io::{self, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::files::Blob;
+use super::image::LayerDigest;
+use crate::compression::Compression;
+use crate::error::{Error, Result};
+use crate::source::Sink;
+use crate::stores::Stores;
+use crate::tar::{Input, Keep, Member, Reader, placed, spooled};
+
+/// In front of a name that lower layers have and this one removes.
+const WHITEOUT: &[u8] = b".wh.";
+
+/// The mark of a directory of which lower layers' names are removed.
+const OPAQUE: &[u8] = b".wh..wh..opq";
+
+const BUFFER: usize = 128 << 10;
+
+/// A layer that is to be read.
+pub(super) struct Read<'a> {
+    /// The layer's name for messages.
+    pub(super) name: &'a str,
+    pub(super) blob: Blob,
+    pub(super) spool: &'a Path,
+    pub(super) stores: &'a Stores,
+}
+
+/// What a layer does to those below it. Its own members may come in any order among its whiteouts,
+/// which count for lower layers only, so the sink gets the whiteouts first.
+#[derive(Default)]
+pub(super) struct Changes {
+    removed: Vec<Vec<u8>>,
+    cleared: Vec<Vec<u8>>,
+    members: Vec<Member>,
+    warnings: Vec<String>,
+}
+
+impl Read<'_> {
+    /// Reads the layer, and verifies its digest at the same time.
+    pub(super) fn verified(&self, digest: &LayerDigest) -> Result<Changes> {
+        std::thread::scope(|scope| {
+            let verified = scope.spawn(|| self.has(digest));
+            let changes = self.changes();
+            let verified = verified.join().unwrap_or(Ok(false));
+            // Damaged bytes are the reason of what else is wrong.
+            if !verified.map_err(|error| Error::io(self.name, error))? {
+                let reason = "it does not have the digest that the image says".to_owned();
+                return Err(Error::Image { image: self.name.to_owned(), reason });
+            }
+            changes
+        })
+    }
+
+    fn compression(&self) -> io::Result<Option<Compression>> {
+        let mut start = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(self.blob.reader()?, 6), &mut start)?;
+        Ok(Compression::detect(&start))
+    }
+
+    fn has(&self, digest: &LayerDigest) -> io::Result<bool> {
+        match (digest, self.compression()?) {
+            (LayerDigest::Blob(digest), _) | (LayerDigest::Archive(digest), None) => {
+                digest.is_of(self.blob.reader()?)
+            }
+            (LayerDigest::Archive(digest), Some(compression)) => {
+                let stream = BufReader::with_capacity(BUFFER, self.blob.reader()?);
+                digest.is_of(compression.decoder(stream)?)
+            }
+        }
+    }
+
+    fn input(&self) -> Result<Input<'_>> {
+        let error = |error| Error::io(self.name, error);
+        let bytes = self.blob.reader().map_err(error)?;
+        if self.compression().map_err(error)?.is_some() {
+            let stream = Box::new(BufReader::with_capacity(BUFFER, bytes));
+            return spooled(self.name, stream, self.spool, self.stores);
+        }
+        let start = self.stores.add(Arc::clone(&self.blob.file), self.blob.start, None)?;
+        Ok(Input::new(self.name, Box::new(bytes), Keep::InPlace { start }))
+    }
+
+    fn changes(&self) -> Result<Changes> {
+        let mut changes = Changes::default();
+        let mut reader = Reader::new(self.input()?);
+        let mut warnings = Vec::new();
+        while let Some(member) = reader.next(&mut |message| warnings.push(message))? {
+            changes.take(member, self.name)?;
+        }
+        changes.warnings = warnings;
+        reader.finish().map(|()| changes)
+    }
+}
+
+impl Changes {
+    fn take(&mut self, member: Member, layer: &str) -> Result<()> {
+        let path = &member.entry.path;
+        let at = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let (parent, name) = path.split_at(at);
+        match name.strip_prefix(WHITEOUT) {
+            None => self.members.push(member),
+            Some(_) if name == OPAQUE => {
+                self.cleared.push(parent.strip_suffix(b"/").unwrap_or(parent).to_vec());
+            }
+            // Marks of AUFS, which have no meaning in a layer.
+            Some(hidden) if hidden.starts_with(WHITEOUT) => {}
+            Some(b"" | b"." | b"..") => {
+                let reason = "it removes no name".to_owned();
+                let error = Error::Refused { path: crate::error::shown(path), reason };
+                return Err(placed(error, layer, member.position));
+            }
+            Some(hidden) => self.removed.push([parent, hidden].concat()),
+        }
+        Ok(())
+    }
+
+    /// Gives the changes to the sink.
+    pub(super) fn give(self, layer: &str, sink: &mut dyn Sink) -> Result<()> {
+        self.warnings.into_iter().for_each(|warning| sink.warn(warning));
+        self.removed.iter().try_for_each(|path| sink.remove(path))?;
+        self.cleared.iter().try_for_each(|path| sink.clear(path))?;
+        for member in self.members {
+            sink.entry(member.entry).map_err(|error| placed(error, layer, member.position))?;
+        }
+        Ok(())
+    }
+}
