@@ -42,7 +42,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};
 pub use extern4_ext4::{Backup, DataMode, ErrorPolicy};
-pub use extern4_vfs::namei::PATH_MAX;
+pub use extern4_vfs::lookup::PATH_MAX;
 pub use extern4_vfs::{
     Access, Acl, AclEntry, AclKind, AclTag, Atime, Attr, Attributes, CacheStats, Caps, Cred, Errno,
     FallocateMode, FileFlags, FileType, NewKind, OpenFileInfo, OpenFileStats, OpenFlags, Rdev, RenameFlags,

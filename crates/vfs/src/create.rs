@@ -8,14 +8,15 @@ use crate::acl::{Acl, AclKind};
 use crate::attr::FileType;
 use crate::clock;
 use crate::cred::{Caps, Cred};
-use crate::dcache::{LockedName, anything, vacant};
+use crate::dcache::{Expect, LockedName};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::file::{OpenFile, OpenFlags, OpenHow};
 use crate::fs::{NewKind, NewNode, SpaceRights};
 use crate::inode::Inode;
+use crate::lookup::path::{Component, ParentRef, PathRef};
+use crate::lookup::{How, PATH_MAX};
 use crate::mount::Location;
-use crate::namei::{Component, How, PATH_MAX, Place, Spot};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, in_group_or_capable};
 use crate::session::Session;
@@ -50,8 +51,8 @@ impl Session {
 
     fn make(&self, path: &[u8], kind: NewKind<'_>, mode: u16) -> Result<Location> {
         let is_dir = kind == NewKind::Directory;
-        let place = self.walk_to_parent(path, vacant)?;
-        self.with_new_name(place, is_dir, |parent, name, locked| {
+        let parent = self.lookup().parent(path, Expect::Negative)?;
+        self.with_new_name(parent, is_dir, |parent, name, locked| {
             self.may_create(parent)?;
             // Overlay file systems mark removed names with character device 0/0, which anybody may make.
             let needs_mknod = match kind {
@@ -66,30 +67,31 @@ impl Session {
         })
     }
 
-    /// Locks a name that is not there yet, and calls `make`, which asks [`may_create`](Self::may_create). The order of errors is
+    /// Locks a name that does not exist yet, and calls `make`, which asks [`may_create`](Self::may_create). The order of errors is
     /// Linux's: `EEXIST` comes before `EROFS`, and that before `EACCES`.
     pub(crate) fn with_new_name<T>(
         &self,
-        (parent, last): Place<'_>,
+        ParentRef { dir: parent, last }: ParentRef<'_>,
         is_dir: bool,
-        make: impl FnOnce(&Spot<'_>, &[u8], LockedName<'_>) -> Result<T>,
+        make: impl FnOnce(&PathRef<'_>, &[u8], LockedName<'_>) -> Result<T>,
     ) -> Result<T> {
         let Component::Name(name) = last.component() else {
             return Err(Errno::EEXIST.into());
         };
         let writable = WriteGuard::take(&parent.mount);
         let _names = parent.inode().lock_names();
-        parent.sb().with_name(&parent.dentry, name, vacant, |locked| {
-            if last.slash && !is_dir {
-                return Err(Errno::ENOENT.into());
-            }
-            let _writer = writable?;
-            make(&parent, name, locked)
-        })
+        let canonical = parent.sb().name_to_change(parent.inode(), name)?;
+        let key = parent.sb().dcache.key(&parent.dentry, &canonical);
+        let locked = parent.sb().lock_name(key, name, Expect::Negative)?;
+        if last.slash && !is_dir {
+            return Err(Errno::ENOENT.into());
+        }
+        let _writer = writable?;
+        make(&parent, name, locked)
     }
 
     /// May names be made in this directory? Locks: its `rwsem`.
-    pub(crate) fn may_create(&self, parent: &Spot<'_>) -> Result<()> {
+    pub(crate) fn may_create(&self, parent: &PathRef<'_>) -> Result<()> {
         if parent.inode().perm().dead() {
             return Err(Errno::ENOENT.into());
         }
@@ -99,7 +101,7 @@ impl Session {
     /// Makes a node under a name that is not there. Locks: `rwsem` of the directory.
     fn create_in(
         &self,
-        parent: &Spot<'_>,
+        parent: &PathRef<'_>,
         name: &[u8],
         mut locked: LockedName<'_>,
         kind: NewKind<'_>,
@@ -119,7 +121,7 @@ impl Session {
     /// Opens a file, and makes it if it is not there.
     pub(crate) fn open_or_create(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
         let flags = how.flags;
-        let (mut walk, mut last) = self.walk_to_last(path, how.resolve)?;
+        let (mut walk, mut last) = self.lookup().walk_to_last(path, how.resolve)?;
         loop {
             let dir_owner = directory(&walk.at.dentry).owner();
             match last.component() {
@@ -170,17 +172,18 @@ impl Session {
         if open_to_all && others && !exempt { Err(Errno::EACCES.into()) } else { Ok(()) }
     }
 
-    fn create_unless_there(&self, parent: &Spot<'_>, name: &[u8], mode: u16) -> Result<Created> {
+    fn create_unless_there(&self, parent: &PathRef<'_>, name: &[u8], mode: u16) -> Result<Created> {
         let writable = WriteGuard::take(&parent.mount);
         let _names = parent.inode().lock_names();
-        parent.sb().with_name(&parent.dentry, name, anything, |locked| {
-            if locked.dentry().inode().is_some() {
-                return Ok(Created::There(locked.dentry().clone()));
-            }
-            let _writer = writable?;
-            self.may_create(parent)?;
-            self.create_in(parent, name, locked, NewKind::Regular, mode & 0o7777).map(Created::New)
-        })
+        let canonical = parent.sb().name_to_change(parent.inode(), name)?;
+        let key = parent.sb().dcache.key(&parent.dentry, &canonical);
+        let locked = parent.sb().lock_name(key, name, Expect::Any)?;
+        if locked.dentry().inode().is_some() {
+            return Ok(Created::There(locked.dentry().clone()));
+        }
+        let _writer = writable?;
+        self.may_create(parent)?;
+        self.create_in(parent, name, locked, NewKind::Regular, mode & 0o7777).map(Created::New)
     }
 
     /// Opens what this call has made: whatever its mode, the maker may.
@@ -193,7 +196,7 @@ impl Session {
     /// the directory has been removed.
     pub(crate) fn open_tmpfile(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
         let follow = !how.flags.contains(OpenFlags::NOFOLLOW);
-        let parent = self.walk(path, How { follow, empty: false, resolve: how.resolve })?;
+        let parent = self.lookup().path(path, How { follow, empty: false, resolve: how.resolve })?;
         let (sb, dir) = (parent.sb(), parent.inode());
         if !dir.is_dir() {
             return Err(Errno::ENOTDIR.into());

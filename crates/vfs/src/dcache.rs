@@ -29,7 +29,7 @@
 //! mutex before it wakes all.
 //!
 //! Who is going to fail whatever happens next, such as for a file that is there already, locks nothing: what a name stands for is
-//! looked at first ([`Wanted`]), and that is the answer, as it is that of a lookup.
+//! looked at first ([`Expect`]), and that is the answer, as it is that of a lookup.
 //!
 //! Order of locks: `rwsem`, names (two of one directory by hash), stripe, bucket; the waiting rooms are leaves. Nobody waits for
 //! a name with a stripe held. Dentries are dropped with none of the cache's locks held.
@@ -41,7 +41,7 @@
 //! |---|---|---|---|
 //! | the table | who holds the bucket | everyone | those of `hash_table` |
 //! | `Entry::lock` | everyone | everyone | AcqRel: what the last holder did comes before |
-//! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`Hit::is_current`] |
+//! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`DcacheEntry::is_current`] |
 //! | `Entry::listed` | who holds the bucket | who holds the bucket | Relaxed |
 
 use extern4_sync::hash_table::{Bucket, Found, HashTable, Unlinked};
@@ -102,12 +102,12 @@ const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 const GONE: u32 = 3;
 
-/// A name that was found.
+/// An entry of the cache, as a reader finds it.
 #[derive(Clone, Copy)]
-pub(crate) struct Hit<'g>(Found<'g, Entry>);
+pub(crate) struct DcacheEntry<'g>(Found<'g, Entry>);
 
-impl<'g> Hit<'g> {
-    /// What the name stands for; `None` if somebody is changing that.
+impl<'g> DcacheEntry<'g> {
+    /// Returns the dentry of the name; `None` while the name is being changed.
     #[inline]
     pub(crate) fn dentry(self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
         let entry = self.0.value();
@@ -193,7 +193,7 @@ impl<'a> LockedName<'a> {
 
     /// Hides the name: nobody finds it until it is bound anew, or unlocked.
     pub(crate) fn hide(&self) {
-        // Release: see `Hit::is_current`.
+        // Release: see `DcacheEntry::is_current`.
         self.cache.with_entry(self.key, |entry| entry.hidden.store(true, Ordering::Release));
     }
 
@@ -222,7 +222,7 @@ impl Drop for LockedName<'_> {
     fn drop(&mut self) {
         if !self.is_bound {
             self.cache.with_entry(self.key, |entry| {
-                // Release: see `Hit::is_current`.
+                // Release: see `DcacheEntry::is_current`.
                 entry.hidden.store(false, Ordering::Release);
                 self.cache.unlock(entry, self.key, FREE);
             });
@@ -230,24 +230,27 @@ impl Drop for LockedName<'_> {
     }
 }
 
-/// What a name has to stand for: an error for any other inode, or for none.
-pub(crate) trait Wanted: Fn(Option<&Inode>) -> Result<()> {}
-
-impl<F: Fn(Option<&Inode>) -> Result<()>> Wanted for F {}
-
-/// Whatever it is, or nothing.
-pub(crate) fn anything(_: Option<&Inode>) -> Result<()> {
-    Ok(())
+/// The state of a name that an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// The name may exist or not.
+    Any,
+    /// The name exists.
+    Positive,
+    /// The name does not exist.
+    Negative,
 }
 
-/// A file.
-pub(crate) fn existing(there: Option<&Inode>) -> Result<()> {
-    there.map_or(Err(Errno::ENOENT.into()), |_| Ok(()))
-}
-
-/// Nothing.
-pub(crate) fn vacant(there: Option<&Inode>) -> Result<()> {
-    there.map_or(Ok(()), |_| Err(Errno::EEXIST.into()))
+impl Expect {
+    /// `ENOENT` or `EEXIST` unless a name that is bound to `inode` is as expected.
+    #[inline]
+    pub(crate) fn check(self, inode: Option<&Inode>) -> Result<()> {
+        match (self, inode) {
+            (Self::Positive, None) => Err(Errno::ENOENT.into()),
+            (Self::Negative, Some(_)) => Err(Errno::EEXIST.into()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What one does who finds a name locked by somebody else.
@@ -323,17 +326,17 @@ impl DentryCache {
         parent: u64,
         name: &Scanned<'_>,
         guard: &'g Guard,
-    ) -> Option<(Hit<'g>, Seen<'g, Dentry>)> {
+    ) -> Option<(DcacheEntry<'g>, Seen<'g, Dentry>)> {
         let is = |entry: &Entry| entry.parent == parent && entry.key.is_scanned(name);
-        let hit = Hit(self.table.find(in_directory(parent, name.hash), guard, is)?);
-        Some((hit, hit.dentry(guard)?))
+        let entry = DcacheEntry(self.table.find(in_directory(parent, name.hash), guard, is)?);
+        Some((entry, entry.dentry(guard)?))
     }
 
     /// The same as [`see`](Self::see), in use.
     pub(crate) fn find(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
         let guard = pin();
         let entry = self.table.find(key.hash(), &guard, |entry| key.is(entry))?;
-        Hit(entry).dentry(&guard)?.hold()
+        DcacheEntry(entry).dentry(&guard)?.hold()
     }
 
     /// The same, waiting for whoever changes the table: a name that is not found is not there. Without the wait, one
@@ -347,7 +350,7 @@ impl DentryCache {
         let entry = found.value();
         held = entry.dentry.see(&guard).and_then(Seen::hold);
         // Looked at last: an entry without a dentry stays in the table only while the name is hidden, for who takes the dentry for good
-        // locks the bucket. Acquire: as in `Hit::dentry`.
+        // locks the bucket. Acquire: as in `DcacheEntry::dentry`.
         if entry.hidden.load(Ordering::Acquire) {
             return Settled::Hidden;
         }
@@ -359,27 +362,22 @@ impl DentryCache {
         self.stripes.lock(Rank::Lookup, key.hash())
     }
 
-    /// Locks a name, if it stands for what is wanted. Who has it locked then makes a [`LockedName`] of it. Locks: see the top.
-    pub(crate) fn lock_name(
-        &self,
-        key: Key<'_>,
-        wanted: &impl Wanted,
-        if_locked: IfLocked,
-    ) -> Result<Attempt> {
-        match self.try_lock_name(key, wanted, false)? {
-            Attempt::Busy(_) if if_locked == IfLocked::Wait => self.wait_for_name(key, wanted),
+    /// Locks a name, if it is as expected. The caller then makes a [`LockedName`] of it. Locks: see the top.
+    pub(crate) fn lock_name(&self, key: Key<'_>, expect: Expect, if_locked: IfLocked) -> Result<Attempt> {
+        match self.try_lock_name(key, expect, false)? {
+            Attempt::Busy(_) if if_locked == IfLocked::Wait => self.wait_for_name(key, expect),
             attempt => Ok(attempt),
         }
     }
 
     #[cold]
-    fn wait_for_name(&self, key: Key<'_>, wanted: &impl Wanted) -> Result<Attempt> {
+    fn wait_for_name(&self, key: Key<'_>, expect: Expect) -> Result<Attempt> {
         let room = self.waiting.room(key.hash());
         loop {
             // Dropped with the mutex free.
             let _busy;
             let waiting = room.enter();
-            match self.try_lock_name(key, wanted, true)? {
+            match self.try_lock_name(key, expect, true)? {
                 Attempt::Busy(dentry) => _busy = dentry,
                 settled => return Ok(settled),
             }
@@ -400,17 +398,17 @@ impl DentryCache {
     }
 
     /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex of the waiting room. What is locked is
-    /// what was wanted: an entry stands for one dentry as long as it has one.
-    fn try_lock_name(&self, key: Key<'_>, wanted: &impl Wanted, asks: bool) -> Result<Attempt> {
+    /// as expected: an entry stands for one dentry as long as it has one.
+    fn try_lock_name(&self, key: Key<'_>, expect: Expect, asks: bool) -> Result<Attempt> {
         loop {
             let guard = pin();
             let found = self.table.find(key.hash(), &guard, |entry| key.is(entry));
             let Some(entry) = found.map(Found::value) else { return Ok(Attempt::Unknown) };
             let Some(seen) = entry.dentry.see(&guard) else { return Ok(Attempt::Unknown) };
-            // Acquire: as in `Hit::dentry`. While it is hidden somebody has the lock.
+            // Acquire: as in `DcacheEntry::dentry`. While it is hidden somebody has the lock.
             let hidden = entry.hidden.load(Ordering::Acquire);
             if !hidden {
-                wanted(seen.get().inode())?;
+                expect.check(seen.get().inode())?;
             }
             // Held from before the lock is taken, so that an entry with a lock is not reclaimed.
             let Some(dentry) = seen.hold() else { return Ok(Attempt::Unknown) };

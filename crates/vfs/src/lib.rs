@@ -47,18 +47,17 @@ pub mod lab;
 mod lab;
 mod link;
 mod lock;
+pub mod lookup;
 pub mod memfs;
 #[cfg(all(test, feature = "loom", not(feature = "shuttle")))]
 #[path = "../tests/models/mod.rs"]
 mod models;
 pub mod mount;
 mod name;
-pub mod namei;
 mod open;
 pub mod open_files;
 mod perm_word;
 pub mod permission;
-mod rcu_walk;
 pub mod session;
 pub mod setattr;
 pub mod superblock;
@@ -75,9 +74,9 @@ pub use fs::{
     Rename, RenameFlags, SetAttr, SpaceRights, Span, SpanKind, Take, XattrFlags,
 };
 pub use inode::{Inode, NewInode};
+pub use lookup::{How, Resolve};
 pub use memfs::{MemFs, MemLimits};
 pub use mount::{Location, Mount, MountRef, Namespace};
-pub use namei::{How, Resolve};
 pub use open_files::{OpenFileInfo, OpenFileStats};
 pub use permission::{Access, SecurityHook};
 pub use session::Session;

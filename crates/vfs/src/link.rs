@@ -11,12 +11,13 @@ use crate::attr::{FileType, Rdev, Timespec};
 use crate::clock;
 use crate::create::Blueprint;
 use crate::cred::Caps;
-use crate::dcache::{IfLocked, LockedName, existing, vacant};
+use crate::dcache::{Expect, IfLocked, LockedName};
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
 use crate::fs::{NameRef, NewKind, Rename, RenameFlags};
 use crate::inode::{AttributesGuard, Inode};
-use crate::namei::{Component, How, Last, Spot, Subject};
+use crate::lookup::How;
+use crate::lookup::path::{Component, InodeRef, LastComponent, ParentRef, PathRef};
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
@@ -38,18 +39,19 @@ impl Session {
         to: impl AsRef<[u8]>,
     ) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        let (source, there) = {
+        let (from_lookup, to_lookup) = (self.lookup(), to_base.lookup());
+        let (source, parent) = {
             let guard = pin();
-            let source = self.see(from, how, &guard);
-            // What is wrong with the source is said first.
-            let seen = if source.is_ok() { to_base.see_parent(to, &guard)? } else { None };
-            seen.as_ref().map_or(Ok(()), |parent| parent.check(vacant, &guard))?;
-            (self.hold_subject(source)?, to_base.hold_parent(to, seen))
+            let source = from_lookup.rcu(from, how, &guard);
+            // An error of the source comes first.
+            let seen = if source.is_ok() { to_lookup.rcu_parent(to, &guard)? } else { None };
+            seen.as_ref().map_or(Ok(()), |parent| parent.check(Expect::Negative, &guard))?;
+            (from_lookup.hold_inode(source)?, to_lookup.hold_parent(to, seen))
         };
-        let source = self.or_walk_to_subject(source, from, how)?;
+        let source = from_lookup.inode_or_walk(source, from, how)?;
         let inode = source.inode();
-        let place = to_base.or_walk_to_parent(there, to)?;
-        to_base.with_new_name(place, false, |parent, name, mut locked| {
+        let parent = to_lookup.parent_or_walk(parent, to)?;
+        to_base.with_new_name(parent, false, |parent, name, mut locked| {
             if !source.mount.ptr_eq(&parent.mount) {
                 return Err(Errno::EXDEV.into());
             }
@@ -81,7 +83,7 @@ impl Session {
 
     /// May the caller keep a file alive by a link of its own, where links are protected? Its own files, and regular
     /// files that it may read and write and that give nobody privileges.
-    fn may_keep(&self, source: &Subject<'_>) -> bool {
+    fn may_keep(&self, source: &InodeRef<'_>) -> bool {
         let inode = source.inode();
         let mode = inode.perm().mode();
         let plain = inode.kind() == FileType::Regular && mode & 0o4000 == 0 && mode & 0o2010 != 0o2010;
@@ -91,36 +93,47 @@ impl Session {
 
     /// Removes a name of a file that is no directory.
     pub fn unlink(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let (parent, last) = self.walk_to_parent(path.as_ref(), existing)?;
+        let ParentRef { dir: parent, last } = self.lookup().parent(path.as_ref(), Expect::Positive)?;
         let Component::Name(name) = last.component() else {
             return Err(Errno::EISDIR.into());
         };
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
         let names = parent.inode().lock_names();
-        let removed = sb.with_name(&parent.dentry, name, existing, |locked| {
-            let victim = locked.dentry();
-            let inode = victim.inode().ok_or(Errno::ENOENT)?;
-            if last.slash {
-                return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR }.into());
-            }
-            self.may_delete(&parent, inode, false)?;
-            if victim.is_mountpoint() {
-                return Err(Errno::EBUSY.into());
-            }
-            let inode = keep_inode(victim);
-            let removed = remove_name(sb, NameRef { dir: parent.inode(), name }, locked, &inode)?;
-            Ok((removed, inode))
-        })?;
+        let removed = self.unlink_locked(sb, &parent, name, last.slash)?;
         // The last reference to it may go here, and its blocks with it: not under the locks.
         drop(names);
         drop(removed);
         Ok(())
     }
 
+    /// Removes a name of a file that is no directory. Locks: the directory's `rwsem`.
+    fn unlink_locked(
+        &self,
+        sb: &SuperBlock,
+        parent: &PathRef<'_>,
+        name: &[u8],
+        slash: bool,
+    ) -> Result<(Removed, Shared<Inode>)> {
+        let canonical = sb.name_to_change(parent.inode(), name)?;
+        let locked = sb.lock_name(sb.dcache.key(&parent.dentry, &canonical), name, Expect::Positive)?;
+        let victim = locked.dentry();
+        let inode = victim.inode().ok_or(Errno::ENOENT)?;
+        if slash {
+            return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR }.into());
+        }
+        self.may_delete(parent, inode, false)?;
+        if victim.is_mountpoint() {
+            return Err(Errno::EBUSY.into());
+        }
+        let inode = keep_inode(victim);
+        let removed = remove_name(sb, NameRef { dir: parent.inode(), name }, locked, &inode)?;
+        Ok((removed, inode))
+    }
+
     /// Removes an empty directory.
     pub fn rmdir(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let (parent, last) = self.walk_to_parent(path.as_ref(), existing)?;
+        let ParentRef { dir: parent, last } = self.lookup().parent(path.as_ref(), Expect::Positive)?;
         let name = match last.component() {
             Component::Name(name) => name,
             Component::None => return Err(Errno::EBUSY.into()),
@@ -130,32 +143,42 @@ impl Session {
         let _writer = WriteGuard::take(&parent.mount)?;
         let sb = parent.sb();
         let names = parent.inode().lock_names();
-        let removed = sb.with_name(&parent.dentry, name, existing, |locked| {
-            let victim = locked.dentry();
-            let inode = victim.inode().ok_or(Errno::ENOENT)?;
-            self.may_delete(&parent, inode, true)?;
-            if ptr::eq(inode, parent.inode()) {
-                return Err(two_names(inode));
-            }
-            let kept = keep_inode(victim);
-            // The victim's own lock keeps names from appearing in it.
-            let _change = kept.lock_exclusive();
-            if victim.is_mountpoint() {
-                return Err(Errno::EBUSY.into());
-            }
-            forget(sb, locked, name, || {
-                sb.fs().rmdir(NameRef { dir: parent.inode(), name }, &kept, clock::now())?;
-                kept.mark_dead();
-                Ok(())
-            })
-        })?;
+        let removed = self.rmdir_locked(sb, &parent, name)?;
         drop(names);
         drop(removed);
         Ok(())
     }
 
+    /// Removes an empty directory, and returns its dentry. Locks: the `rwsem` of the directory above.
+    fn rmdir_locked(&self, sb: &SuperBlock, parent: &PathRef<'_>, name: &[u8]) -> Result<Shared<Dentry>> {
+        let canonical = sb.name_to_change(parent.inode(), name)?;
+        let locked = sb.lock_name(sb.dcache.key(&parent.dentry, &canonical), name, Expect::Positive)?;
+        let victim = locked.dentry();
+        let inode = victim.inode().ok_or(Errno::ENOENT)?;
+        self.may_delete(parent, inode, true)?;
+        if ptr::eq(inode, parent.inode()) {
+            return Err(two_names(inode));
+        }
+        let kept = keep_inode(victim);
+        // The victim's own lock keeps names from appearing in it.
+        let _change = kept.lock_exclusive();
+        if victim.is_mountpoint() {
+            return Err(Errno::EBUSY.into());
+        }
+        locked.hide();
+        sb.fs().rmdir(NameRef { dir: parent.inode(), name }, &kept, clock::now())?;
+        kept.mark_dead();
+        let victim = victim.clone();
+        victim.mark_gone();
+        sb.dcache.bind_nothing(locked.key(), name, None);
+        locked.bound();
+        sb.links_changed(&kept);
+        sb.forget_negatives(&victim);
+        Ok(victim)
+    }
+
     /// May `victim` lose its name in this directory? Locks: the directory's `rwsem`, and the name.
-    fn may_delete(&self, parent: &Spot<'_>, victim: &Inode, is_dir: bool) -> Result<()> {
+    fn may_delete(&self, parent: &PathRef<'_>, victim: &Inode, is_dir: bool) -> Result<()> {
         let dir = parent.inode();
         self.permission(&parent.mount, parent.inode(), Access::WRITE | Access::EXEC)?;
         if dir.perm().append() {
@@ -197,25 +220,26 @@ impl Session {
         if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(leaves) {
             return Err(Errno::EINVAL.into());
         }
-        let (from_there, to_there) = {
+        let (from_lookup, to_lookup) = (self.lookup(), to_base.lookup());
+        let (from_held, to_held) = {
             let guard = pin();
-            let source = self.see_parent(from, &guard)?;
-            // What is wrong with the old path is said first; what is wrong with the new name, before there is nothing to rename.
-            let target = if source.is_some() { to_base.see_parent(to, &guard)? } else { None };
+            let source = from_lookup.rcu_parent(from, &guard)?;
+            // Errors of the old path come first, and errors of the new path before that of an old name that does not exist.
+            let target = if source.is_some() { to_lookup.rcu_parent(to, &guard)? } else { None };
             if let (Some(source), Some(target)) = (&source, &target)
-                && target.is_beside(source)
+                && target.is_name_on_mount_of(source)
                 && let Some(there) = source.see_last(&guard)
             {
-                existing(there.get().inode())?;
+                Expect::Positive.check(there.get().inode())?;
                 // Two names of one file stay as they are.
                 if flags.is_empty() && source.is_of_one_file(there, target, &guard) {
                     return source.dir.sb.gate.check();
                 }
             }
-            (self.hold_parent(from, source), to_base.hold_parent(to, target))
+            (from_lookup.hold_parent(from, source), to_lookup.hold_parent(to, target))
         };
-        let (from_dir, from_last) = self.or_walk_to_parent(from_there, from)?;
-        let (to_dir, to_last) = to_base.or_walk_to_parent(to_there, to)?;
+        let ParentRef { dir: from_dir, last: from_last } = from_lookup.parent_or_walk(from_held, from)?;
+        let ParentRef { dir: to_dir, last: to_last } = to_lookup.parent_or_walk(to_held, to)?;
         if !from_dir.mount.ptr_eq(&to_dir.mount) {
             return Err(Errno::EXDEV.into());
         }
@@ -227,8 +251,8 @@ impl Session {
             return Err(if there { Errno::EEXIST } else { Errno::EBUSY }.into());
         };
         let _writer = WriteGuard::take(&from_dir.mount)?;
-        let from = End { dir: &from_dir, name: from_name, last: &from_last };
-        let to = End { dir: &to_dir, name: to_name, last: &to_last };
+        let from = RenameEnd { dir: &from_dir, name: from_name, last: &from_last };
+        let to = RenameEnd { dir: &to_dir, name: to_name, last: &to_last };
         let sb = from_dir.sb();
         let replaced = match self.rename_beside(sb, &from, &to, flags)? {
             Renamed::Done(replaced) => replaced,
@@ -251,8 +275,8 @@ impl Session {
     fn rename_beside(
         &self,
         sb: &SuperBlock,
-        from: &End<'_>,
-        to: &End<'_>,
+        from: &RenameEnd<'_>,
+        to: &RenameEnd<'_>,
         flags: RenameFlags,
     ) -> Result<Renamed> {
         let (from_dir, to_dir) = (from.dir.inode(), to.dir.inode());
@@ -271,53 +295,77 @@ impl Session {
     fn rename_locked(
         &self,
         sb: &SuperBlock,
-        from: &End<'_>,
-        to: &End<'_>,
+        from: &RenameEnd<'_>,
+        to: &RenameEnd<'_>,
         flags: RenameFlags,
         has_mutex: bool,
     ) -> Result<Renamed> {
-        let exchange = flags.contains(RenameFlags::EXCHANGE);
         let in_one_dir = from.in_one_dir(to);
         let if_locked = if in_one_dir || has_mutex { IfLocked::Wait } else { IfLocked::GiveUp };
-        let renamed =
-            sb.with_names(from.entry(), to.entry(), if_locked, existing, |from_name, to_name| {
-                let source = from_name.dentry();
-                let target = to_name.as_ref().unwrap_or(&from_name).dentry();
-                let inode = source.inode().ok_or(Errno::ENOENT)?;
-                let replaced = target.inode();
-                if !has_mutex && needs_mutex(inode, replaced, in_one_dir) {
-                    return Ok(Renamed::NeedsMutex);
-                }
-                check_ends(from, to, source, target, flags)?;
-                if replaced.is_some_and(|replaced| ptr::eq(replaced, inode)) {
-                    return Ok(Renamed::Done(None));
-                }
-                self.may_rename(from, to, inode, replaced, exchange)?;
-                let kept = (keep_inode(source), target.inode().map(|_| keep_inode(target)));
-                let (inode, replaced) = (&*kept.0, kept.1.as_deref());
-                let now = clock::now();
-                let (_change, touches) = lock_children(from, to, (inode, replaced), now)?;
-                // Mounted is under the lock of what is mounted on.
-                if source.is_mountpoint() || target.is_mountpoint() {
-                    return Err(Errno::EBUSY.into());
-                }
-                let whiteout = self.draw_whiteout(sb, from.dir.inode(), flags)?;
-                let rename = Rename {
-                    from: NameRef { dir: from.dir.inode(), name: from.name },
-                    inode,
-                    to: NameRef { dir: to.dir.inode(), name: to.name },
-                    target: replaced,
-                    flags,
-                    whiteout: whiteout.as_ref().map(|new| new.node(WHITEOUT)),
-                    now,
-                    touches,
-                    rights: sb.space_rights(&self.cred),
-                };
-                let Some(to_name) = to_name else { return Err(two_names(inode)) };
-                move_dentries(sb, from, to, (from_name, to_name), &rename)
-                    .map(|replaced| Renamed::Done(Some(replaced)))
-            })?;
-        Ok(renamed.unwrap_or(Renamed::NeedsMutex))
+        let (from_inode, to_inode) = (from.dir.inode(), to.dir.inode());
+        if from_inode.perm().dead() || to_inode.perm().dead() {
+            return Err(Errno::ENOENT.into());
+        }
+        let from_canonical = sb.canonical_name(from_inode, from.name)?;
+        let from_key = sb.dcache.key(&from.dir.dentry, &from_canonical);
+        let to_canonical = match sb.canonical_name(to_inode, to.name) {
+            Ok(canonical) => canonical,
+            Err(error) => {
+                // That the old name does not exist comes before that the new name cannot.
+                let first = sb.lock_name_if(from_key, from.name, Expect::Positive, if_locked)?;
+                return first.map_or(Ok(Renamed::NeedsMutex), |_| Err(error));
+            }
+        };
+        let to_key = sb.dcache.key(&to.dir.dentry, &to_canonical);
+        let locked = sb.lock_names((from_key, from.name), (to_key, to.name), if_locked)?;
+        let Some((from_name, to_name)) = locked else { return Ok(Renamed::NeedsMutex) };
+        let source = from_name.dentry();
+        let target = to_name.as_ref().unwrap_or(&from_name).dentry();
+        let inode = source.inode().ok_or(Errno::ENOENT)?;
+        let replaced = target.inode();
+        if !has_mutex && needs_mutex(inode, replaced, in_one_dir) {
+            return Ok(Renamed::NeedsMutex);
+        }
+        check_ends(from, to, source, target, flags)?;
+        if replaced.is_some_and(|replaced| ptr::eq(replaced, inode)) {
+            return Ok(Renamed::Done(None));
+        }
+        self.may_rename(from, to, inode, replaced, flags.contains(RenameFlags::EXCHANGE))?;
+        let kept = (keep_inode(source), target.inode().map(|_| keep_inode(target)));
+        self.rename_children(sb, from, to, (from_name, to_name), (&kept.0, kept.1.as_deref()), flags)
+    }
+
+    /// Renames what has passed the checks. Locks: those of [`rename_locked`](Self::rename_locked), and both names.
+    fn rename_children(
+        &self,
+        sb: &SuperBlock,
+        from: &RenameEnd<'_>,
+        to: &RenameEnd<'_>,
+        (from_name, to_name): (LockedName<'_>, Option<LockedName<'_>>),
+        (inode, replaced): (&Inode, Option<&Inode>),
+        flags: RenameFlags,
+    ) -> Result<Renamed> {
+        let now = clock::now();
+        let (_change, touches) = lock_children(from, to, (inode, replaced), now)?;
+        let Some(to_name) = to_name else { return Err(two_names(inode)) };
+        // Mounted is under the lock of what is mounted on.
+        if from_name.dentry().is_mountpoint() || to_name.dentry().is_mountpoint() {
+            return Err(Errno::EBUSY.into());
+        }
+        let whiteout = self.draw_whiteout(sb, from.dir.inode(), flags)?;
+        let rename = Rename {
+            from: NameRef { dir: from.dir.inode(), name: from.name },
+            inode,
+            to: NameRef { dir: to.dir.inode(), name: to.name },
+            target: replaced,
+            flags,
+            whiteout: whiteout.as_ref().map(|new| new.node(WHITEOUT)),
+            now,
+            touches,
+            rights: sb.space_rights(&self.cred),
+        };
+        move_dentries(sb, from, to, (from_name, to_name), &rename)
+            .map(|replaced| Renamed::Done(Some(replaced)))
     }
 
     /// What a rename leaves behind where it is to leave something: it inherits from its directory, as any new file does.
@@ -329,8 +377,8 @@ impl Session {
     /// The permission checks of a rename, in Linux's order.
     fn may_rename(
         &self,
-        from: &End<'_>,
-        to: &End<'_>,
+        from: &RenameEnd<'_>,
+        to: &RenameEnd<'_>,
         inode: &Inode,
         replaced: Option<&Inode>,
         exchange: bool,
@@ -391,19 +439,14 @@ impl Renamed {
     }
 }
 
-/// One end of a rename.
-struct End<'a> {
-    dir: &'a Spot<'a>,
+/// One end of a rename: a name in a directory.
+struct RenameEnd<'a> {
+    dir: &'a PathRef<'a>,
     name: &'a [u8],
-    last: &'a Last<'a>,
+    last: &'a LastComponent<'a>,
 }
 
-impl End<'_> {
-    /// The directory, and the name in it.
-    fn entry(&self) -> (&Shared<Dentry>, &[u8]) {
-        (&self.dir.dentry, self.name)
-    }
-
+impl RenameEnd<'_> {
     fn in_one_dir(&self, other: &Self) -> bool {
         self.dir.dentry.ptr_eq(&other.dir.dentry)
     }
@@ -417,8 +460,8 @@ fn needs_mutex(inode: &Inode, replaced: Option<&Inode>, in_one_dir: bool) -> boo
 
 /// What can be said against a rename from the shape of the tree and the paths alone.
 fn check_ends(
-    from: &End<'_>,
-    to: &End<'_>,
+    from: &RenameEnd<'_>,
+    to: &RenameEnd<'_>,
     source: &Shared<Dentry>,
     target: &Shared<Dentry>,
     flags: RenameFlags,
@@ -447,7 +490,7 @@ fn check_ends(
 
 /// Locks two directories: an ancestor before what lies below it, others by inode number.
 /// Locks: `rename_mutex` held.
-fn lock_two<'a>(a: &'a Spot<'_>, b: &'a Spot<'_>) -> Result<Locks<'a>> {
+fn lock_two<'a>(a: &'a PathRef<'_>, b: &'a PathRef<'_>) -> Result<Locks<'a>> {
     let (inode_a, inode_b) = (a.inode(), b.inode());
     if ptr::eq(inode_a, inode_b) {
         return Err(two_names(inode_a));
@@ -464,8 +507,8 @@ fn lock_two<'a>(a: &'a Spot<'_>, b: &'a Spot<'_>) -> Result<Locks<'a>> {
 /// stays as it is, and others may change its attributes. So it is said whether it is changed, too.
 /// Locks: `rename_mutex`, if both are directories.
 fn lock_children<'a>(
-    from: &End<'_>,
-    to: &End<'_>,
+    from: &RenameEnd<'_>,
+    to: &RenameEnd<'_>,
     (inode, replaced): (&'a Inode, Option<&'a Inode>),
     now: Timespec,
 ) -> Result<(Locks<'a>, bool)> {
@@ -509,7 +552,7 @@ fn remove_name(
     let mut last = if inode.nlink() == 1 { locked.take_last() } else { None };
     // The dentry's, the cache's and the caller's. Nobody comes to it by its name's dentry, which has ended, nor by its number, which is
     // found by names, or while nothing is changed (`handle`). Who has seen the name before it was hidden may still count the inode
-    // (`hold_subject`). If he did before this, there are more; if he does later, he sees that the name is hidden, and lets go.
+    // (`Lookup::hold_inode`). If he did before this, there are more; if he does later, he sees that the name is hidden, and lets go.
     let is_last = last.is_some() && inode.has_references(3);
     if let Err(error) = sb.fs().unlink(from, inode, clock::now(), is_last) {
         if last.is_some() {
@@ -532,32 +575,13 @@ fn remove_name(
     Ok((dentry, last))
 }
 
-/// Removes the name of a directory by `remove`, and replaces it by the knowledge that it is not there; gives back what it stood for.
-/// Locks: `rwsem` of the directory; that of what the name stands for, exclusive.
-fn forget(
-    sb: &SuperBlock,
-    locked: LockedName<'_>,
-    name: &[u8],
-    remove: impl FnOnce() -> Result<()>,
-) -> Result<Shared<Dentry>> {
-    locked.hide();
-    remove()?;
-    locked.dentry().mark_gone();
-    let victim = locked.dentry().clone();
-    sb.dcache.bind_nothing(locked.key(), name, None);
-    locked.bound();
-    sb.links_changed(&keep_inode(&victim));
-    sb.forget_negatives(&victim);
-    Ok(victim)
-}
-
 /// Renames in the file system and makes the cache say so; gives back what the new name stood for. Both names are hidden meanwhile, so
 /// that nobody finds both names, or neither, or attributes of one moment under a name of another.
 /// Locks: `rwsem` of both directories; what the names stand for, as [`lock_children`] does.
 fn move_dentries(
     sb: &SuperBlock,
-    from: &End<'_>,
-    to: &End<'_>,
+    from: &RenameEnd<'_>,
+    to: &RenameEnd<'_>,
     (mut from_name, mut to_name): (LockedName<'_>, LockedName<'_>),
     rename: &Rename<'_>,
 ) -> Result<Shared<Dentry>> {
@@ -597,7 +621,7 @@ fn move_dentries(
 }
 
 /// A directory changes its parent: what is renamed, or what it is exchanged for.
-fn moves_dir(from: &End<'_>, to: &End<'_>, rename: &Rename<'_>) -> bool {
+fn moves_dir(from: &RenameEnd<'_>, to: &RenameEnd<'_>, rename: &Rename<'_>) -> bool {
     let exchanged = rename.target.filter(|_| rename.flags.contains(RenameFlags::EXCHANGE));
     !from.in_one_dir(to) && (rename.inode.is_dir() || exchanged.is_some_and(Inode::is_dir))
 }

@@ -6,8 +6,8 @@ use crate::attr::FileType;
 use crate::errno::{Errno, Result};
 use crate::file::{OpenFile, OpenFlags, OpenHow, truncate};
 use crate::inode::Inode;
+use crate::lookup::How;
 use crate::mount::Location;
-use crate::namei::How;
 use crate::open_files::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
@@ -27,8 +27,8 @@ impl Session {
             return self.open_or_create(path, how);
         }
         let follow = !how.flags.intersects(OpenFlags::NOFOLLOW);
-        let spot = self.walk(path, How { follow, empty: false, resolve: how.resolve })?;
-        self.open_at(spot.into_location(), how.flags, path)
+        let found = self.lookup().path(path, How { follow, empty: false, resolve: how.resolve })?;
+        self.open_at(found.into_location(), how.flags, path)
     }
 
     /// Opens what a handle refers to, with the checks that a path to it would meet at its end. `path` is what it is

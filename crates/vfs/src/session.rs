@@ -9,19 +9,17 @@
 
 use std::sync::Arc;
 
-use extern4_sync::rcu::{Guard, pin};
+use extern4_sync::rcu::pin;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType, StatFs};
 use crate::attr_cell::Copied;
 use crate::cred::{Caps, Cred};
-use crate::dcache::Wanted;
 use crate::errno::{Errno, Error, Result};
 use crate::inode::Inode;
+use crate::lookup::{How, Lookup};
 use crate::mount::{Location, MountRef, Namespace};
-use crate::namei::{How, Last, Place, Resolve, Spot, Subject, Walk};
 use crate::permission::{Access, Verdict};
-use crate::rcu_walk::{self, End, Parent, Start, Stop};
 use crate::xattr;
 
 /// A caller of the VFS. Any thread may use it.
@@ -123,153 +121,28 @@ impl Session {
     }
 
     fn searchable_dir(&self, path: &[u8]) -> Result<Location> {
-        let spot = self.walk(path, How::FOLLOW)?;
-        if !spot.inode().is_dir() {
+        let there = self.lookup().path(path, How::FOLLOW)?;
+        if !there.inode().is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
-        self.permission(&spot.mount, spot.inode(), Access::EXEC)?;
-        Ok(spot.into_location())
+        self.permission(&there.mount, there.inode(), Access::EXEC)?;
+        Ok(there.into_location())
     }
 
-    /// Starts a walk and goes to the directory of the last component.
-    pub(crate) fn walk_to_last<'a>(
-        &'a self,
-        path: &'a [u8],
-        resolve: Resolve,
-    ) -> Result<(Walk<'a>, Last<'a>)> {
-        Walk::start(&self.namespace, self.start(), path, resolve)
-    }
-
-    /// Walks a path to the directory of its last component. Nothing is taken into use where it is known that the last name does not stand
-    /// for what is wanted.
-    pub(crate) fn walk_to_parent<'a>(&'a self, path: &'a [u8], wanted: impl Wanted) -> Result<Place<'a>> {
-        let there = {
-            let guard = pin();
-            let seen = self.see_parent(path, &guard)?;
-            seen.as_ref().map_or(Ok(()), |parent| parent.check(wanted, &guard))?;
-            self.hold_parent(path, seen)
-        };
-        self.or_walk_to_parent(there, path)
-    }
-
-    /// The same inside a read section, with nothing taken into use. `None` if that has to be done with references.
+    /// A lookup from the working directory.
     #[inline]
-    pub(crate) fn see_parent<'g>(&'g self, path: &'g [u8], guard: &'g Guard) -> Result<Option<Parent<'g>>> {
-        rcu_walk::see_parent(self.start(), path, Resolve::empty(), guard)
+    pub(crate) fn lookup(&self) -> Lookup<'_> {
+        Lookup { namespace: &self.namespace, cred: &self.cred, root: &self.root, base: &self.cwd }
     }
 
-    /// Takes into use what was seen. `None` if that has gone out of use, or could not be seen.
-    #[inline]
-    pub(crate) fn hold_parent<'a>(&'a self, path: &'a [u8], seen: Option<Parent<'_>>) -> Option<Place<'a>> {
-        let seen = seen?;
-        Some((seen.dir.hold(&self.root, &self.cwd)?, Last::of(path, &seen)))
-    }
-
-    /// What is in use already, or what a walk with references comes to.
-    #[inline]
-    pub(crate) fn or_walk_to_parent<'a>(
-        &'a self,
-        there: Option<Place<'a>>,
-        path: &'a [u8],
-    ) -> Result<Place<'a>> {
-        match there {
-            Some(there) => Ok(there),
-            None => self.ref_walk_to_parent(path),
-        }
-    }
-
-    #[cold]
-    fn ref_walk_to_parent<'a>(&'a self, path: &'a [u8]) -> Result<Place<'a>> {
-        let (walk, last) = Walk::start_held(&self.namespace, self.start(), path, Resolve::empty())?;
-        Ok((walk.into_parent(), last))
-    }
-
-    /// Walks a path to its end, and takes what it comes to into use.
-    pub(crate) fn walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
-        let there = {
-            let guard = pin();
-            Self::hold_seen(self.see(path, how, &guard), |end| end.hold(&self.root, &self.cwd))?
-        };
-        there.map_or_else(|| self.ref_walk(path, how), Ok)
-    }
-
-    /// Walks a path to its end, and takes the file into use, but not its name.
-    pub(crate) fn walk_to_subject<'a>(&'a self, path: &'a [u8], how: How) -> Result<Subject<'a>> {
-        let there = {
-            let guard = pin();
-            self.hold_subject(self.see(path, how, &guard))?
-        };
-        self.or_walk_to_subject(there, path, how)
-    }
-
-    /// Takes into use what was seen, but not its name. `None` if that has gone out of use, or could not be seen.
-    #[inline]
-    pub(crate) fn hold_subject(&self, seen: Result<End<'_>, Stop>) -> Result<Option<Subject<'_>>> {
-        Self::hold_seen(seen, |end| end.hold_subject(&self.root, &self.cwd))
-    }
-
-    /// What is in use already, or what a walk with references comes to.
-    #[inline]
-    pub(crate) fn or_walk_to_subject<'a>(
-        &'a self,
-        there: Option<Subject<'a>>,
-        path: &'a [u8],
-        how: How,
-    ) -> Result<Subject<'a>> {
-        there.map_or_else(|| Ok(self.ref_walk(path, how)?.into()), Ok)
-    }
-
-    /// Takes something into use of what was seen. `None` if that has gone out of use, or could not be seen.
-    #[inline]
-    fn hold_seen<T>(
-        seen: Result<End<'_>, Stop>,
-        hold: impl FnOnce(&End<'_>) -> Option<T>,
-    ) -> Result<Option<T>> {
-        match seen {
-            Ok(end) => Ok(hold(&end).filter(|_| Self::is_current(&end))),
-            Err(stop) => stop.or_fall_back().map(|()| None),
-        }
-    }
-
-    /// The same with references, for where [`see`](Self::see) could not say.
-    pub(crate) fn ref_walk<'a>(&'a self, path: &'a [u8], how: How) -> Result<Spot<'a>> {
-        if path.is_empty() && how.empty {
-            return Ok(Spot::borrow(&self.cwd));
-        }
-        let (walk, last) = self.walk_to_last(path, how.resolve)?;
-        walk.finish(last, how.follow)
-    }
-
-    /// Walks a path to its end inside a read section, with nothing taken into use. Whoever reads something there asks afterwards
-    /// whether it [`is_current`](Self::is_current): then it belongs to the file that the path stood for at that moment.
-    #[inline(always)]
-    pub(crate) fn see<'g>(&'g self, path: &'g [u8], how: How, guard: &'g Guard) -> Result<End<'g>, Stop> {
-        rcu_walk::walk(self.start(), path, how, guard)
-    }
-
-    #[inline]
-    fn start(&self) -> Start<'_> {
-        Start { cred: &self.cred, root: &self.root, base: &self.cwd }
-    }
-
-    /// The name that led here still stands for what it led to. If not, the caller walks again, with references.
-    #[inline(always)]
-    fn is_current(end: &End<'_>) -> bool {
-        let current = end.is_current();
-        if !current {
-            end.sb.count_restart();
-        }
-        current
-    }
-
-    /// The ordinary check for rights on what a walk found.
+    /// Checks the caller's rights on an inode that a lookup found.
     pub(crate) fn permission(&self, mount: &MountRef, inode: &Inode, want: Access) -> Result<()> {
         mount.superblock().checker.permission(&self.cred, inode, want, mount.is_read_only())
     }
 
     /// A handle on what a path stands for, as `open` with `O_PATH`.
     pub fn locate(&self, path: impl AsRef<[u8]>, how: How) -> Result<Location> {
-        Ok(self.walk(path.as_ref(), how)?.into_location())
+        Ok(self.lookup().path(path.as_ref(), how)?.into_location())
     }
 
     /// Attributes (`fstatat(2)`).
@@ -289,8 +162,8 @@ impl Session {
     #[inline(always)]
     pub fn stat_cached(&self, path: &[u8], how: How, error: &mut Option<Error>) -> Option<Attr> {
         let guard = pin();
-        let copied = match self.see(path, how, &guard) {
-            Ok(end) => end.inode.attr_if_still().filter(|_| Self::is_current(&end)),
+        let copied = match self.lookup().rcu(path, how, &guard) {
+            Ok(found) => found.inode.attr_if_still().filter(|_| found.is_current()),
             Err(stop) => {
                 *error = stop.or_fall_back().err();
                 None
@@ -305,7 +178,7 @@ impl Session {
     pub fn stat_uncached(&self, path: &[u8], how: How, error: Option<Error>) -> Result<Attr> {
         match error {
             Some(error) => Err(error),
-            None => Ok(self.ref_walk(path, how)?.inode().attr()),
+            None => Ok(self.lookup().by_references(path, how)?.inode().attr()),
         }
     }
 
@@ -314,25 +187,25 @@ impl Session {
     pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: How) -> Result<()> {
         let path = path.as_ref();
         let guard = pin();
-        match self.see(path, how, &guard) {
-            Ok(end) if !want.is_empty() => {
-                let read_only = end.mount.is_read_only();
-                match end.sb.checker.permission_seen(&self.cred, end.inode, want, read_only, &guard) {
-                    Verdict::Granted if Self::is_current(&end) => return Ok(()),
-                    Verdict::Refused if Self::is_current(&end) => return Err(Errno::EACCES.into()),
+        match self.lookup().rcu(path, how, &guard) {
+            Ok(found) if !want.is_empty() => {
+                let read_only = found.mount.is_read_only();
+                match found.sb.checker.permission_seen(&self.cred, found.inode, want, read_only, &guard) {
+                    Verdict::Granted if found.is_current() => return Ok(()),
+                    Verdict::Refused if found.is_current() => return Err(Errno::EACCES.into()),
                     _ => {}
                 }
             }
-            Ok(end) => {
-                if Self::is_current(&end) {
+            Ok(found) => {
+                if found.is_current() {
                     return Ok(());
                 }
             }
-            Err(stop) => stop.or_fall_back()?,
+            Err(error) => error.or_fall_back()?,
         }
         drop(guard);
-        let spot = self.ref_walk(path, how)?;
-        if want.is_empty() { Ok(()) } else { self.permission(&spot.mount, spot.inode(), want) }
+        let there = self.lookup().by_references(path, how)?;
+        if want.is_empty() { Ok(()) } else { self.permission(&there.mount, there.inode(), want) }
     }
 
     /// The target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty path on anything else.
@@ -352,30 +225,30 @@ impl Session {
     fn with_link<R>(&self, path: &[u8], how: How, mut take: impl FnMut(&Arc<[u8]>) -> R) -> Result<R> {
         let how = How { follow: false, ..how };
         let guard = pin();
-        match self.see(path, how, &guard) {
+        match self.lookup().rcu(path, how, &guard) {
             // Other files have no target, and the walk with references then says so.
-            Ok(end) => {
-                if let Some(target) = end.inode.cached_link_target() {
+            Ok(found) => {
+                if let Some(target) = found.inode.cached_link_target() {
                     let taken = take(target);
-                    if Self::is_current(&end) {
+                    if found.is_current() {
                         return Ok(taken);
                     }
                 }
             }
-            Err(stop) => stop.or_fall_back()?,
+            Err(error) => error.or_fall_back()?,
         }
         drop(guard);
-        let spot = self.ref_walk(path, how)?;
-        if spot.inode().kind() != FileType::Symlink {
+        let there = self.lookup().by_references(path, how)?;
+        if there.inode().kind() != FileType::Symlink {
             return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
         }
-        Ok(take(&spot.inode().link_target(&**spot.sb().fs())?))
+        Ok(take(&there.inode().link_target(&**there.sb().fs())?))
     }
 
     /// Totals and free space of the file system that a path is on; of a directory whose project has limits, no more than what is in it may
     /// take.
     pub fn statfs(&self, path: impl AsRef<[u8]>, how: How) -> Result<StatFs> {
-        let there = self.walk(path.as_ref(), how)?;
+        let there = self.lookup().path(path.as_ref(), how)?;
         there.sb().fs().statfs_by(there.inode())
     }
 
@@ -383,20 +256,20 @@ impl Session {
     pub fn get_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<Vec<u8>> {
         let name = name.as_ref();
         xattr::check_name(name)?;
-        let spot = self.walk(path.as_ref(), how)?;
-        xattr::get(&self.cred, &spot.mount, spot.inode(), name)
+        let there = self.lookup().path(path.as_ref(), how)?;
+        xattr::get(&self.cred, &there.mount, there.inode(), name)
     }
 
     /// The names of all extended attributes that the session may see, ACLs included.
     pub fn list_xattr(&self, path: impl AsRef<[u8]>, how: How) -> Result<Vec<Vec<u8>>> {
-        let spot = self.walk(path.as_ref(), how)?;
-        xattr::list(&self.cred, spot.sb(), spot.inode())
+        let there = self.lookup().path(path.as_ref(), how)?;
+        xattr::list(&self.cred, there.sb(), there.inode())
     }
 
     /// An ACL; `None` if the mode says all. `EOPNOTSUPP` where there are no ACLs.
     pub fn acl(&self, path: impl AsRef<[u8]>, kind: AclKind, how: How) -> Result<Option<Arc<Acl>>> {
-        let spot = self.walk(path.as_ref(), how)?;
-        xattr::acl(spot.sb(), spot.inode(), kind)
+        let there = self.lookup().path(path.as_ref(), how)?;
+        xattr::acl(there.sb(), there.inode(), kind)
     }
 
     /// The mount that a path is on.

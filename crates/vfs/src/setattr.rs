@@ -11,7 +11,8 @@ use crate::errno::{Errno, Result};
 use crate::file::{drop_privileges, truncate};
 use crate::fs::{SetAttr, XattrFlags};
 use crate::inode::{AttributesGuard, Inode};
-use crate::namei::{How, Subject};
+use crate::lookup::How;
+use crate::lookup::path::InodeRef;
 use crate::open_files::WriteGuard;
 use crate::perm_word::AclState;
 use crate::permission::{Access, in_group_or_capable, owner_or_capable, set_id_bits_lost};
@@ -51,7 +52,7 @@ pub struct Attributes {
 impl Session {
     /// Sets the permission bits. Owners only; `EOPNOTSUPP` on a symbolic link.
     pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u16, how: How) -> Result<()> {
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
         let _change = lock_for_mode(inode, mode);
@@ -95,7 +96,7 @@ impl Session {
 
     /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits and capabilities, in any case.
     pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>, how: How) -> Result<()> {
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
@@ -157,7 +158,7 @@ impl Session {
         if new.ctime.is_some() && !self.cred.has(Caps::SYS_ADMIN) {
             return Err(Errno::EPERM.into());
         }
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
         let _change = match new {
@@ -195,7 +196,7 @@ impl Session {
                 return Err(Errno::EINVAL.into());
             }
         }
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
@@ -224,7 +225,7 @@ impl Session {
 
     /// Makes a regular file `size` bytes long.
     pub fn truncate(&self, path: impl AsRef<[u8]>, size: u64, how: How) -> Result<()> {
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let inode = file.inode();
         match inode.kind() {
             FileType::Regular => {}
@@ -241,7 +242,7 @@ impl Session {
 
     /// Takes the set-id bits off a regular file, unless the caller has `CAP_FSETID`, and capabilities, as a change of its contents does.
     pub fn drop_set_id_bits(&self, path: impl AsRef<[u8]>, how: How) -> Result<()> {
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = file.inode().lock_exclusive();
         drop_privileges(&self.cred, file.sb(), file.inode(), clock::now())
@@ -262,7 +263,7 @@ impl Session {
         project: Option<u32>,
         how: How,
     ) -> Result<()> {
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
@@ -292,7 +293,7 @@ impl Session {
         if value.len() > xattr::XATTR_SIZE_MAX {
             return Err(Errno::E2BIG.into());
         }
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = lock_for_xattr(file.inode(), name);
         if let Some(kind) = AclKind::from_xattr_name(name) {
@@ -310,7 +311,7 @@ impl Session {
     pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<()> {
         let name = name.as_ref();
         xattr::check_name(name)?;
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = lock_for_xattr(file.inode(), name);
         match AclKind::from_xattr_name(name) {
@@ -322,7 +323,7 @@ impl Session {
     /// Locks: the inode's attributes, for capabilities all of them.
     fn change_xattr(
         &self,
-        file: &Subject<'_>,
+        file: &InodeRef<'_>,
         name: &[u8],
         value: Option<&[u8]>,
         flags: XattrFlags,
@@ -349,7 +350,7 @@ impl Session {
     /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than permission bits becomes
     /// just those.
     pub fn set_acl(&self, path: impl AsRef<[u8]>, kind: AclKind, acl: Option<Acl>, how: How) -> Result<()> {
-        let file = self.walk_to_subject(path.as_ref(), how)?;
+        let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = file.inode().lock_attributes();
         self.change_acl(&file, kind, Ok(acl))
@@ -359,7 +360,7 @@ impl Session {
     /// Locks: the inode's attributes.
     fn change_acl(
         &self,
-        file: &Subject<'_>,
+        file: &InodeRef<'_>,
         kind: AclKind,
         acl: Result<Option<Acl>, AclError>,
     ) -> Result<()> {

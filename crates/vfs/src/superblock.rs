@@ -28,6 +28,7 @@
 //! refused by then. Who has a file locked waits for no directory, and files are locked by number. Debug builds check the order of kinds
 //! (`extern4_sync::lock_order`).
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{self, Arc, PoisonError};
 
@@ -41,7 +42,7 @@ use crate::acl::{Acl, AclKind};
 use crate::attr::StatFs;
 use crate::chunks::Chunks;
 use crate::cred::{Caps, Cred};
-use crate::dcache::{Attempt, DentryCache, IfLocked, Key, LockedName, Settled, Wanted, anything};
+use crate::dcache::{Attempt, DentryCache, Expect, IfLocked, Key, LockedName, Settled};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
 use crate::fs::{FileSystem, FsTraits, SpaceRights};
@@ -425,90 +426,82 @@ impl SuperBlock {
     /// `dir` is positive and a directory, and the caller may search it.
     pub(crate) fn lookup(&self, dir: &Shared<Dentry>, name: &[u8]) -> Result<Shared<Dentry>> {
         let inode = directory(dir);
-        self.with_key(dir, inode, name, |key| {
-            if let Some(dentry) = self.dcache.find(key) {
-                return Ok(dentry);
-            }
-            // Shared: with a rename that goes on, in the one directory or the other, the name may be in neither.
-            let _names = inode.lock_names();
-            self.lookup_key(inode, key, name)
-        })
+        let canonical = self.canonical_name(inode, name)?;
+        let key = self.dcache.key(dir, &canonical);
+        if let Some(dentry) = self.dcache.find(key) {
+            return Ok(dentry);
+        }
+        // Shared: with a rename that goes on, in the one directory or the other, the name may be in neither.
+        let _names = inode.lock_names();
+        self.lookup_key(inode, key, name)
     }
 
-    /// Locks a name if it stands for what is wanted, and calls `then` with it, which knows what that is. Locks: the directory's `rwsem`.
-    pub(crate) fn with_name<T>(
-        &self,
-        dir: &Shared<Dentry>,
-        name: &[u8],
-        wanted: impl Wanted,
-        then: impl FnOnce(LockedName<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let inode = directory(dir);
-        if inode.perm().dead() {
+    /// Returns the form of `name` by which the cache knows it in `dir`. `ENAMETOOLONG` for a name that no directory can hold.
+    pub(crate) fn canonical_name<'n>(&self, dir: &Inode, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
+        if name.len() > self.traits.name_max {
+            let removed = dir.perm().dead();
+            return Err(if removed { Errno::ENOENT } else { Errno::ENAMETOOLONG }.into());
+        }
+        if dir.perm().casefold() { self.fs.canonical_name(dir, name) } else { Ok(Cow::Borrowed(name)) }
+    }
+
+    /// The same for a name that the caller is going to change. `ENOENT` in a directory that has been removed.
+    pub(crate) fn name_to_change<'n>(&self, dir: &Inode, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
+        if dir.perm().dead() {
             return Err(Errno::ENOENT.into());
         }
-        self.with_key(dir, inode, name, |key| {
-            let locked = self.lock_name(inode, key, name, &wanted, IfLocked::Wait)?;
-            then(locked.expect("it was waited for"))
-        })
+        self.canonical_name(dir, name)
     }
 
-    /// Locks two names if the first stands for what is wanted, and calls `then` with both; with one if they are the same. `None` if somebody
-    /// else had one of them, and that is not to be waited for. Locks: the `rwsem` of the directory, or those of both, exclusive if names
-    /// are waited for.
-    pub(crate) fn with_names<T>(
-        &self,
-        (dir, name): (&Shared<Dentry>, &[u8]),
-        (other_dir, other_name): (&Shared<Dentry>, &[u8]),
-        if_locked: IfLocked,
-        wanted: impl Wanted,
-        then: impl FnOnce(LockedName<'_>, Option<LockedName<'_>>) -> Result<T>,
-    ) -> Result<Option<T>> {
-        let (inode, other) = (directory(dir), directory(other_dir));
-        if inode.perm().dead() || other.perm().dead() {
-            return Err(Errno::ENOENT.into());
-        }
-        self.with_key(dir, inode, name, |key| {
-            let lock_first = || self.lock_name(inode, key, name, &wanted, if_locked);
-            if other_name.len() > self.traits.name_max {
-                // That the first is not what is wanted comes before that there can be no such other.
-                if lock_first()?.is_none() {
-                    return Ok(None);
-                }
-            }
-            self.with_key(other_dir, other, other_name, |other_key| {
-                let lock_second = || self.lock_name(other, other_key, other_name, &anything, if_locked);
-                let mut second = None;
-                if other_key.precedes(key) {
-                    let Some(locked) = lock_second()? else { return Ok(None) };
-                    second = Some(locked);
-                }
-                let Some(first) = lock_first()? else { return Ok(None) };
-                if key.precedes(other_key) {
-                    let Some(locked) = lock_second()? else { return Ok(None) };
-                    second = Some(locked);
-                }
-                then(first, second).map(Some)
-            })
-        })
-    }
-
-    /// Locks a name, which is looked up first if need be, if it stands for what is wanted; `None` if somebody else has it, and that is not
-    /// to be waited for. Locks: the directory's `rwsem`.
+    /// Locks a name if it is as expected, and waits for another holder. Locks: the directory's `rwsem`.
     #[inline(always)]
-    fn lock_name<'a>(
+    pub(crate) fn lock_name<'a>(
         &'a self,
-        dir: &Inode,
         key: Key<'a>,
         name: &[u8],
-        wanted: &impl Wanted,
+        expect: Expect,
+    ) -> Result<LockedName<'a>> {
+        let locked = self.lock_name_if(key, name, expect, IfLocked::Wait)?;
+        Ok(locked.expect("it was waited for"))
+    }
+
+    /// Locks two names if the first exists; the second is `None` if both are the same. Returns `None` if another thread holds one of
+    /// them and the caller does not wait. Locks: the `rwsem` of the directory, or those of both, exclusive if it waits.
+    pub(crate) fn lock_names<'a>(
+        &'a self,
+        (key, name): (Key<'a>, &[u8]),
+        (other_key, other_name): (Key<'a>, &[u8]),
+        if_locked: IfLocked,
+    ) -> Result<Option<(LockedName<'a>, Option<LockedName<'a>>)>> {
+        let lock_second = || self.lock_name_if(other_key, other_name, Expect::Any, if_locked);
+        let mut second = None;
+        if other_key.precedes(key) {
+            let Some(locked) = lock_second()? else { return Ok(None) };
+            second = Some(locked);
+        }
+        let Some(first) = self.lock_name_if(key, name, Expect::Positive, if_locked)? else { return Ok(None) };
+        if key.precedes(other_key) {
+            let Some(locked) = lock_second()? else { return Ok(None) };
+            second = Some(locked);
+        }
+        Ok(Some((first, second)))
+    }
+
+    /// Locks a name if it is as expected, after a lookup where the cache does not have it. Returns `None` if another thread holds it and
+    /// the caller does not wait. Locks: the directory's `rwsem`.
+    #[inline(always)]
+    pub(crate) fn lock_name_if<'a>(
+        &'a self,
+        key: Key<'a>,
+        name: &[u8],
+        expect: Expect,
         if_locked: IfLocked,
     ) -> Result<Option<LockedName<'a>>> {
         // Once it is looked up, the entry stays as long as its dentry is in use.
         let mut _known;
         loop {
             let ranked = Ranked::take(Rank::Name);
-            match self.dcache.lock_name(key, wanted, if_locked)? {
+            match self.dcache.lock_name(key, expect, if_locked)? {
                 // Made where it stays: to hand it on takes longer.
                 Attempt::Locked(dentry) => {
                     return Ok(Some(LockedName::new(&self.dcache, key, dentry, ranked)));
@@ -517,27 +510,7 @@ impl SuperBlock {
                 Attempt::Unknown => {}
             }
             drop(ranked);
-            _known = self.lookup_key(dir, key, name)?;
-        }
-    }
-
-    /// Calls `then` with the key of `name`. `ENAMETOOLONG` for a name that no directory can hold.
-    pub(crate) fn with_key<T>(
-        &self,
-        dir: &Shared<Dentry>,
-        inode: &Inode,
-        name: &[u8],
-        then: impl FnOnce(Key<'_>) -> Result<T>,
-    ) -> Result<T> {
-        if name.len() > self.traits.name_max {
-            let nowhere = inode.perm().dead();
-            return Err(if nowhere { Errno::ENOENT } else { Errno::ENAMETOOLONG }.into());
-        }
-        if inode.perm().casefold() {
-            let canonical = self.fs.canonical_name(inode, name)?;
-            then(self.dcache.key(dir, &canonical))
-        } else {
-            then(self.dcache.key(dir, name))
+            _known = self.lookup_key(directory(key.parent), key, name)?;
         }
     }
 
@@ -549,17 +522,17 @@ impl SuperBlock {
         found: Shared<Inode>,
     ) -> Result<Shared<Dentry>> {
         self.check_found(directory(dir), &found)?;
-        self.with_key(dir, directory(dir), name, |key| {
-            if let Some(known) = self.dcache.find(key) {
-                return Ok(known);
-            }
-            let _single_flight = self.dcache.single_flight(key);
-            match self.dcache.find_settled(key) {
-                Settled::Known(known) => Ok(known),
-                Settled::Unknown => self.bind(key, name, found, None),
-                Settled::Hidden => Err(Errno::EAGAIN.into()),
-            }
-        })
+        let canonical = self.canonical_name(directory(dir), name)?;
+        let key = self.dcache.key(dir, &canonical);
+        if let Some(known) = self.dcache.find(key) {
+            return Ok(known);
+        }
+        let _single_flight = self.dcache.single_flight(key);
+        match self.dcache.find_settled(key) {
+            Settled::Known(known) => Ok(known),
+            Settled::Unknown => self.bind(key, name, found, None),
+            Settled::Hidden => Err(Errno::EAGAIN.into()),
+        }
     }
 
     /// Whether `found` may be in `dir`, if that is encrypted.

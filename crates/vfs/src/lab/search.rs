@@ -159,7 +159,7 @@ pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Resul
     sb.checker.check(cred, inode, want)
 }
 
-/// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`rcu_walk`): the
+/// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`lookup::rcu_walk`): the
 /// permission word first, where that decides. `None` if that cannot be said without waiting.
 #[inline]
 pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {

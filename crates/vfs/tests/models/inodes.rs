@@ -5,9 +5,9 @@ use extern4_sync::rcu::pin;
 
 use crate::errno::Errno;
 use crate::file::OpenFlags;
+use crate::lookup::How;
 use crate::mount::Location;
 use crate::name::{hash_name, new_seed};
-use crate::namei::How;
 use crate::permission::Access;
 
 use super::{World, a_and_no_b, errno, is_there, make_file};
@@ -109,7 +109,7 @@ fn unlink_last_vs_hold_inode() {
             world
         },
         |world| world.root.unlink("/a").unwrap(),
-        |world| match world.root.walk_to_subject(b"/a", How::FOLLOW) {
+        |world| match world.root.lookup().inode(b"/a", How::FOLLOW) {
             Ok(file) => {
                 let _change = file.inode().lock_exclusive();
                 assert_eq!(world.inodes(), 2, "freed while it is in use");

@@ -6,8 +6,8 @@ use extern4_sync::rcu::pin;
 use crate::dcache::Settled;
 use crate::errno::Errno;
 use crate::fs::{NewKind, RenameFlags};
+use crate::lookup::{How, Resolve};
 use crate::name::{hash_name, new_seed};
-use crate::namei::{How, Resolve};
 use crate::session::Session;
 
 use super::{World, a_and_no_b, errno, make_file, rename};

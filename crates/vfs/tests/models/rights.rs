@@ -5,8 +5,8 @@ use extern4_sync::rcu::pin;
 
 use crate::acl::{Acl, AclEntry, AclKind, AclTag};
 use crate::errno::Errno;
+use crate::lookup::How;
 use crate::mount::Location;
-use crate::namei::How;
 use crate::permission::Access;
 use crate::session::Session;
 

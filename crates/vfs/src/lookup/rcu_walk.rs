@@ -1,0 +1,443 @@
+//! Path walk inside one RCU read section: no lock, no reference count, no allocation, no store to shared memory.
+//!
+//! The walk goes over cached names, as [`lookup`](super) describes. It gives up ([`WalkError::Fallback`]) where it would have to wait or
+//! to take a reference: at a name that is not in the cache or that is being changed, at an ACL or a link target that has not been read, at
+//! a mount point, in a case-folding directory, and at `..` in a scoped walk. The caller then walks again with references. An answer that
+//! this walk does give is final, errors included.
+//!
+//! # Why it is right
+//! Unlike Linux's dentries, ours never change the inode that they bind, and entries of the cache never change their key. A dentry that
+//! the walk has seen stays allocated with its inode while the guard lives. So the walk need not read anything twice and compare. Each
+//! answer must have been true at some moment of the call, and these moments must be in order:
+//!
+//! 1. An entry that the walk finds stood in the cache at some moment of the search for it (`hash_table`, rule 4). At that moment its
+//!    dentry was in use, and so was the dentry's inode, which was thus the one live inode of its number.
+//! 2. A dentry may go out of use while the walk stands on it, because the cache evicts it. Its inode does not change after that. The walk
+//!    reads its last state, which was true at a moment no earlier than that of rule 1.
+//! 3. So each step (search permission here, name found there) was true at a moment not before that of the previous step. A walk with
+//!    references promises no more: neither promises that the whole path existed at one moment.
+//! 4. At the end the caller reads its data and then asks [`LookupResult::is_current`]. If the result is current, name and attributes
+//!    belonged together at the moment of reading; if it is not, the caller walks again.
+//! 5. A name is hidden while it is changed (`dcache`), so no step sees half a rename. A negative entry says that the name was absent at
+//!    the moment of rule 1. A name that is not in the cache says nothing, and the walk never takes it for absent.
+//! 6. `..` reads the place of a dentry, which is replaced as a whole: the parent it gives was the parent at that moment.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use extern4_sync::rcu::Guard;
+use extern4_sync::shared::Seen;
+
+use super::Lookup;
+use super::flags::{How, MAX_LINKS, PATH_MAX, Resolve};
+use super::path::{InodeRef, PathRef, Ref};
+use crate::attr::FileType;
+use crate::cred::Cred;
+use crate::dcache::{DcacheEntry, Expect};
+use crate::dentry::Dentry;
+use crate::errno::{Errno, Error};
+use crate::inode::Inode;
+use crate::mount::{Location, MountRef};
+use crate::name::scan_name;
+use crate::permission::{Passed, Search, Verdict, compare_fast_search};
+use crate::superblock::SuperBlock;
+
+/// The reason why a walk ended early.
+pub(crate) enum WalkError {
+    /// Only a walk with references can tell.
+    Fallback,
+    /// The cache knows that the name does not exist: `ENOENT`, by far the commonest error.
+    Absent,
+    /// The lookup fails with this error.
+    Failed(Errno),
+}
+
+impl WalkError {
+    /// Returns the error of the lookup, or `Ok` if the caller has to walk with references.
+    #[inline]
+    pub(crate) fn or_fall_back(self) -> Result<(), Error> {
+        match self {
+            Self::Fallback => Ok(()),
+            Self::Absent => Err(Errno::ENOENT.into()),
+            Self::Failed(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl From<Errno> for WalkError {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
+}
+
+/// How a walk takes the last component of a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtLast {
+    /// It stays in the directory.
+    Stop,
+    /// It steps onto it, also if that is a symbolic link.
+    Step,
+    /// It steps onto it, and follows a symbolic link.
+    Follow,
+}
+
+/// The dentry on which a walk stands.
+#[derive(Clone, Copy)]
+struct RcuPath<'g> {
+    /// The dentry's number.
+    id: u64,
+    dentry: Seen<'g, Dentry>,
+    inode: &'g Inode,
+    /// The cache entry that led here; `None` where the walk started or went up.
+    entry: Option<DcacheEntry<'g>>,
+}
+
+impl<'g> RcuPath<'g> {
+    /// On a positive dentry.
+    fn on(dentry: Seen<'g, Dentry>) -> Result<Self, WalkError> {
+        let inode = dentry.get().inode().ok_or(WalkError::Fallback)?;
+        Ok(Self { id: dentry.get().id(), dentry, inode, entry: None })
+    }
+}
+
+/// The file to which a walk has led. It holds no reference.
+#[derive(Clone, Copy)]
+pub(crate) struct LookupResult<'g> {
+    pub(crate) mount: &'g MountRef,
+    pub(crate) sb: &'g SuperBlock,
+    pub(crate) inode: &'g Inode,
+    dentry: Seen<'g, Dentry>,
+    entry: Option<DcacheEntry<'g>>,
+}
+
+/// The directory of a path's last component, and that component. It holds no reference.
+pub(crate) struct ParentResult<'g> {
+    pub(crate) dir: LookupResult<'g>,
+    /// The last component in the path. Only slashes come after it.
+    pub(crate) last: Range<usize>,
+    /// The number of symbolic links that the walk followed.
+    pub(crate) links: u32,
+    path: &'g [u8],
+}
+
+impl<'g> ParentResult<'g> {
+    /// Fails if the cache knows that the last component is not as expected. Slashes may come after it. On a read-only mount the check is
+    /// left for later.
+    #[inline]
+    pub(crate) fn check(&self, expect: Expect, guard: &'g Guard) -> Result<(), Error> {
+        match self.see_last(guard) {
+            Some(dentry) => expect.check(dentry.get().inode()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the last component, which `ours` was bound to, and that of `other` were names of one file at some moment of this call, and
+    /// no slash comes after either. False where the cache cannot tell.
+    pub(crate) fn is_of_one_file(&self, ours: Seen<'g, Dentry>, other: &Self, guard: &'g Guard) -> bool {
+        let Some(ours_is) = ours.get().inode().filter(|inode| inode.perm().several_names()) else {
+            return false;
+        };
+        let Some(theirs_is) = other.see_last(guard).and_then(|theirs| theirs.get().inode()) else {
+            return false;
+        };
+        // A dentry never binds another inode, and no walk finds it again once it is gone. So the first name existed all the while.
+        let still = |seen: Seen<'_, Dentry>| seen.ptr_eq(ours);
+        std::ptr::eq(ours_is, theirs_is)
+            && !self.has_slash()
+            && !other.has_slash()
+            && self.see_last(guard).is_some_and(still)
+    }
+
+    /// Returns the dentry of the last component if the cache has it. `None` on a read-only mount, where another error comes first.
+    pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
+        let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
+        let name = scan_name(cache.seed(), &self.path[self.last.start..]);
+        // A file system may compare names in a way of its own.
+        if name.is_dots() || self.dir.inode.perm().casefold() {
+            return None;
+        }
+        let (_, dentry) = cache.see(dir, &name, guard)?;
+        (!self.dir.mount.is_read_only()).then_some(dentry)
+    }
+
+    /// Whether both are on one mount, and this last component is a name.
+    pub(crate) fn is_name_on_mount_of(&self, other: &Self) -> bool {
+        let name = &self.path[self.last.start..self.last.end];
+        !matches!(name, b"" | b"." | b"..") && self.dir.mount.ptr_eq(other.dir.mount)
+    }
+
+    /// Whether slashes come after the last component.
+    pub(crate) fn has_slash(&self) -> bool {
+        self.last.end < self.path.len()
+    }
+}
+
+/// Walks a path to the directory of its last component. Returns `None` if that takes a walk with references.
+#[inline]
+pub(super) fn walk_to_parent<'g>(
+    lookup: Lookup<'g>,
+    path: &'g [u8],
+    resolve: Resolve,
+    guard: &'g Guard,
+) -> Result<Option<ParentResult<'g>>, Error> {
+    // `..` in the last component depends on the directories that the walk passed, too.
+    if resolve.is_scoped() {
+        return Ok(None);
+    }
+    let Ok(mut walk) = RcuWalk::start(lookup, path, resolve, guard) else { return Ok(None) };
+    let last = walk.walk(path, AtLast::Stop);
+    walk.sb.count_walk(walk.searches, last.is_err());
+    match last {
+        Ok(last) => Ok(Some(ParentResult { dir: walk.result(), last, links: walk.links, path })),
+        Err(error) => error.or_fall_back().map(|()| None),
+    }
+}
+
+impl LookupResult<'_> {
+    /// Takes a reference to the dentry. Returns `None` if it has gone out of use. The walk started with this `root` and `base`.
+    pub(super) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<PathRef<'a>> {
+        // The caller of a walk keeps its base in use.
+        let dentry = match base.dentry.seen().ptr_eq(self.dentry) {
+            true => Ref::Borrowed(&base.dentry),
+            false => Ref::Owned(self.dentry.hold()?),
+        };
+        Some(PathRef { mount: Ref::Borrowed(self.mount_of(root, base)), dentry })
+    }
+
+    /// Takes a reference to the inode alone. Returns `None` if the dentry has gone out of use.
+    pub(super) fn hold_inode<'a>(&self, root: &'a Location, base: &'a Location) -> Option<InodeRef<'a>> {
+        Some(InodeRef::new(self.mount_of(root, base), self.dentry.get().hold_inode()?))
+    }
+
+    fn mount_of<'a>(&self, root: &'a Location, base: &'a Location) -> &'a MountRef {
+        if self.mount.ptr_eq(&root.mount) { &root.mount } else { &base.mount }
+    }
+
+    /// Whether the name that led here is still bound to this dentry. If not, the caller walks again, with references.
+    #[inline(always)]
+    pub(crate) fn is_current(&self) -> bool {
+        let current = self.entry.is_none_or(DcacheEntry::is_current);
+        if !current {
+            self.sb.count_restart();
+        }
+        current
+    }
+}
+
+/// Walks a path to its end.
+#[inline(never)]
+pub(super) fn walk<'g>(
+    lookup: Lookup<'g>,
+    path: &'g [u8],
+    how: How,
+    guard: &'g Guard,
+) -> Result<LookupResult<'g>, WalkError> {
+    let mut walk = RcuWalk::start(lookup, path, how.resolve, guard)?;
+    let last = walk.walk(path, if how.follow { AtLast::Follow } else { AtLast::Step });
+    walk.sb.count_walk(walk.searches, matches!(last, Err(WalkError::Fallback)));
+    last.map(|_| walk.result())
+}
+
+/// A walk under way, on one mount.
+struct RcuWalk<'g> {
+    cred: &'g Arc<Cred>,
+    root: &'g Location,
+    resolve: Resolve,
+    guard: &'g Guard,
+    mount: &'g MountRef,
+    sb: &'g SuperBlock,
+    /// Whether the permission word alone may answer search checks.
+    word_decides: bool,
+    at: RcuPath<'g>,
+    links: u32,
+    /// The number of search checks so far: fast, full.
+    searches: [u64; 2],
+    passed: Passed<'g>,
+}
+
+impl<'g> RcuWalk<'g> {
+    /// Begins a walk of `path`.
+    #[inline(always)]
+    fn start(lookup: Lookup<'g>, path: &[u8], resolve: Resolve, guard: &'g Guard) -> Result<Self, WalkError> {
+        // Unusual, or an error, which the other walk names.
+        if path.is_empty() || path.len() > PATH_MAX {
+            return Err(WalkError::Fallback);
+        }
+        let Lookup { cred, root, base, .. } = lookup;
+        let absolute = path.first() == Some(&b'/');
+        if !resolve.allows(absolute) {
+            return Err(WalkError::Fallback);
+        }
+        let from = if absolute { root } else { base };
+        let at = RcuPath::on(from.dentry.seen())?;
+        let root = if resolve.is_scoped() { base } else { root };
+        let (mount, sb) = (&from.mount, &**from.mount.superblock());
+        let word_decides = sb.checker.word_decides();
+        Ok(Self {
+            cred,
+            root,
+            resolve,
+            guard,
+            mount,
+            sb,
+            word_decides,
+            at,
+            links: 0,
+            searches: [0; 2],
+            passed: Passed::default(),
+        })
+    }
+
+    /// Returns the place where it stands.
+    fn result(&self) -> LookupResult<'g> {
+        let RcuPath { dentry, inode, entry, .. } = self.at;
+        LookupResult { mount: self.mount, sb: self.sb, inode, dentry, entry }
+    }
+
+    /// Walks along `text`. Returns the range of the last component where it stops before that.
+    #[inline(never)]
+    fn walk(&mut self, text: &'g [u8], last: AtLast) -> Result<Range<usize>, WalkError> {
+        // Kept in registers: the next step waits for the result of this one.
+        let (mut at, mut fast) = (self.at, 0);
+        let rest = self.walk_names(text, last, &mut at, &mut fast);
+        self.at = at;
+        self.searches[0] += fast;
+        rest
+    }
+
+    /// Walks along `text` from `at`. `fast` counts the search checks that the permission words answer.
+    #[inline(always)]
+    fn walk_names(
+        &mut self,
+        text: &'g [u8],
+        last: AtLast,
+        at: &mut RcuPath<'g>,
+        fast: &mut u64,
+    ) -> Result<Range<usize>, WalkError> {
+        let (sb, guard, word_decides) = (self.sb, self.guard, self.word_decides);
+        let offset = |rest: &[u8]| text.len() - rest.len();
+        let mut rest = skip_slashes(text);
+        if rest.is_empty() {
+            return Ok(text.len()..text.len());
+        }
+        loop {
+            let lets_all = word_decides && at.inode.perm().exec_all_plain();
+            if lets_all {
+                compare_fast_search(self.cred, at.inode, guard);
+            }
+            if lets_all || sb.checker.lets_all(at.inode) {
+                *fast += 1;
+            } else {
+                self.search_general(at.inode)?;
+            }
+            let name = scan_name(sb.dcache.seed(), rest);
+            let behind = &rest[name.bytes.len()..];
+            // Anything but a slash is a zero byte, which no path may contain.
+            if behind.first().is_some_and(|&byte| byte != b'/') {
+                return Err(WalkError::Fallback);
+            }
+            let next = skip_slashes(behind);
+            let (is_last, slash) = (next.is_empty(), !behind.is_empty());
+            if is_last && last == AtLast::Stop {
+                return Ok(offset(rest)..offset(behind));
+            }
+            if name.is_dots() {
+                *at = self.step_dots(name.bytes, *at)?;
+            } else {
+                let (entry, dentry) = sb.dcache.see(at.id, &name, guard).ok_or(WalkError::Fallback)?;
+                let inode = dentry.get().inode().ok_or(WalkError::Absent)?;
+                if dentry.get().is_mountpoint() {
+                    return Err(WalkError::Fallback);
+                }
+                if inode.kind() == FileType::Symlink && (!is_last || slash || last == AtLast::Follow) {
+                    *at = self.follow(inode, *at)?;
+                } else {
+                    *at = RcuPath { id: entry.id(), dentry, inode, entry: Some(entry) };
+                }
+            }
+            if is_last {
+                let fits = !slash || at.inode.is_dir();
+                return if fits { Ok(text.len()..text.len()) } else { Err(Errno::ENOTDIR.into()) };
+            }
+            rest = next;
+        }
+    }
+
+    /// The search check where the permission word is not enough.
+    #[inline(never)]
+    fn search_general(&mut self, dir: &'g Inode) -> Result<(), WalkError> {
+        if !dir.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if dir.perm().casefold() {
+            return Err(WalkError::Fallback);
+        }
+        match self.sb.checker.search_seen(self.cred, dir, self.guard, &mut self.passed) {
+            (Verdict::Granted, Search::Fast) => self.searches[0] += 1,
+            (Verdict::Granted, Search::Full) => self.searches[1] += 1,
+            (Verdict::Refused, _) => return Err(Errno::EACCES.into()),
+            (Verdict::Unknown, _) => return Err(WalkError::Fallback),
+        }
+        Ok(())
+    }
+
+    /// Steps to `.` or `..`.
+    #[cold]
+    fn step_dots(&self, name: &[u8], at: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError> {
+        if name == b".." { self.up(at) } else { Ok(at) }
+    }
+
+    /// Goes one directory up, but not out of the mount.
+    fn up(&self, at: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError> {
+        if self.resolve.is_scoped() {
+            return Err(WalkError::Fallback);
+        }
+        if at.dentry.ptr_eq(self.root.dentry.seen()) && self.mount.ptr_eq(&self.root.mount) {
+            return Ok(at);
+        }
+        if at.dentry.ptr_eq(self.mount.root().seen()) {
+            return Err(WalkError::Fallback);
+        }
+        let dentry = at.dentry.get().see_parent(self.guard).ok_or(WalkError::Fallback)?;
+        if dentry.get().is_mountpoint() {
+            return Err(WalkError::Fallback);
+        }
+        RcuPath::on(dentry)
+    }
+
+    /// Walks the target of a symbolic link to its end, from the directory of the link.
+    #[cold]
+    #[inline(never)]
+    fn follow(&mut self, link: &'g Inode, dir: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError> {
+        self.links += 1;
+        if self.links > MAX_LINKS || self.resolve.contains(Resolve::NO_SYMLINKS) {
+            return Err(Errno::ELOOP.into());
+        }
+        let target = link.cached_link_target().ok_or(WalkError::Fallback)?;
+        match target.first() {
+            None => return Err(Errno::ENOENT.into()),
+            // Out of the scope, or onto another mount: rare.
+            Some(b'/') if !self.resolve.is_empty() || !self.mount.ptr_eq(&self.root.mount) => {
+                return Err(WalkError::Fallback);
+            }
+            Some(b'/') => self.at = RcuPath::on(self.root.dentry.seen())?,
+            Some(_) => self.at = dir,
+        }
+        self.walk(target, AtLast::Follow).map(|_| self.at)
+    }
+}
+
+/// Strips slashes from the beginning of `text`.
+#[inline]
+fn skip_slashes(text: &[u8]) -> &[u8] {
+    match text {
+        [b'/', b'/', ..] => skip_many_slashes(text),
+        [b'/', rest @ ..] => rest,
+        _ => text,
+    }
+}
+
+#[cold]
+fn skip_many_slashes(text: &[u8]) -> &[u8] {
+    &text[text.iter().take_while(|&&byte| byte == b'/').count()..]
+}
