@@ -71,7 +71,6 @@ impl Acl {
         value
     }
 
-    #[cfg(test)]
     /// Reads the value of an extended attribute.
     pub(crate) fn from_xattr(value: &[u8]) -> Option<Self> {
         let entries = value.strip_prefix(&VERSION)?.chunks(8).map(|bytes| {
@@ -87,7 +86,6 @@ impl Acl {
         entries.collect::<Option<_>>().map(Self)
     }
 
-    #[cfg(test)]
     /// The text form, with numbers for users and groups.
     pub(crate) fn to_text(&self) -> String {
         let entries = self.0.iter().map(|entry| {

@@ -24,4 +24,4 @@ pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};
 pub use error::{Error, Result};
 pub use oci::{OciSource, Platform};
 pub use source::{HostFile, Opened, Sink, Source};
-pub use tar::TarSource;
+pub use tar::{ReadContents, TarSource, TarWriter};

@@ -9,6 +9,7 @@ mod input;
 mod pax;
 mod read;
 mod sparse;
+mod write;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -26,6 +27,8 @@ use crate::spool::Spool;
 use crate::stores::Stores;
 
 pub(crate) use input::{InPlace, Input, Keep};
+pub use write::{ReadContents, TarWriter};
+
 pub(crate) use read::{Member, Reader, placed};
 
 /// The unit of a tar archive.

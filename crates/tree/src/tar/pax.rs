@@ -101,7 +101,7 @@ impl Extended {
             }
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-                    self.xattr(name.to_vec(), XattrForm::Star(global), value.to_vec());
+                    self.xattr(unescape_star(name), XattrForm::Star(global), value.to_vec());
                 } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
                     let (name, value) = (unescape(name), base64(value).ok_or_else(wrong)?);
                     self.xattr(name, XattrForm::Libarchive, value);
@@ -196,6 +196,22 @@ fn time(text: &[u8]) -> Option<Time> {
         (true, 0) => Time { secs: -secs, nanos },
         (true, _) => Time { secs: -secs - 1, nanos: 1_000_000_000 - nanos },
     })
+}
+
+/// Replaces `%3D` and `%25`, which GNU tar writes for `=` and `%`. Other programs write no `%`.
+fn unescape_star(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        let (byte, tail) = match rest {
+            [b'%', b'3', b'D' | b'd', tail @ ..] => (b'=', tail),
+            [b'%', b'2', b'5', tail @ ..] => (b'%', tail),
+            _ => (*first, tail),
+        };
+        bytes.push(byte);
+        rest = tail;
+    }
+    bytes
 }
 
 /// Replaces `%41` by the byte.

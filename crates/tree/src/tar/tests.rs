@@ -12,7 +12,7 @@ use crate::testing::{Collected, Raw, archive, is_root, plain, read, run};
 use crate::{DirectorySource, Entry, Kind, Result, Source, Time};
 
 /// Makes a tree with every kind of entry that the form of an archive can have.
-fn make_tree(dir: &Path, long: bool) {
+pub(super) fn make_tree(dir: &Path, long: bool) {
     let path = |name: &str| dir.join(name);
     fs::create_dir_all(path("dir/sub/empty")).unwrap();
     for size in [0, 1, 511, 512, 513, 70_000] {
@@ -48,7 +48,7 @@ fn set_mtime(path: &Path, secs: i64) {
     rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty()).unwrap();
 }
 
-fn make_sparse(dir: &Path) {
+pub(super) fn make_sparse(dir: &Path) {
     let file = File::create(dir.join("sparse")).unwrap();
     for at in 0..60 {
         file.write_all_at(&[at as u8 + 1; 5000], at * 100_000 + 4096).unwrap();
@@ -57,7 +57,7 @@ fn make_sparse(dir: &Path) {
     File::create(dir.join("hole")).unwrap().set_len(1 << 20).unwrap();
 }
 
-fn make_xattrs(dir: &Path) {
+pub(super) fn make_xattrs(dir: &Path) {
     let file = dir.join("dir/size1");
     rustix::fs::setxattr(&file, "user.bytes", b"\0\n=\xff", XattrFlags::empty()).unwrap();
     rustix::fs::setxattr(&file, "user.text", b"text", XattrFlags::empty()).unwrap();
