@@ -60,6 +60,16 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// A line of a manifest is wrong.
+    #[error("{manifest}, line {line}: {reason}")]
+    Line {
+        /// The manifest.
+        manifest: String,
+        /// The line, from 1.
+        line: usize,
+        /// The reason.
+        reason: String,
+    },
     /// An image of a container is damaged, or there is no such image.
     #[error("{image}: {reason}")]
     Image {

@@ -106,12 +106,15 @@ impl Deref for HostFile {
 impl Identity {
     /// Returns the identity of an open file.
     pub fn of(file: &File) -> std::io::Result<Self> {
-        let stat = rustix::fs::fstat(file)?;
-        Ok(Self {
+        Ok(Self::of_stat(&rustix::fs::fstat(file)?))
+    }
+
+    pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
+        Self {
             dev: stat.st_dev,
             ino: stat.st_ino,
             mtime: crate::Time { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
             size: stat.st_size as u64,
-        })
+        }
     }
 }
