@@ -7,7 +7,6 @@
 //! - [`table`]: that hash table with counted values, found by number.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
 //! - [`tally`]: counters that each thread adds to alone, and numbers that are each returned once.
-//! - [`supply`]: how many are left, where each thread takes from a part of its own while there is plenty.
 //! - [`asymmetric`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
@@ -49,7 +48,6 @@ pub mod shared;
 pub mod shares;
 pub mod shown;
 pub mod spare;
-pub mod supply;
 pub mod table;
 pub mod tally;
 mod thread_number;

@@ -10,9 +10,9 @@
 //! group is locked at a time.
 //!
 //! # What threads share
-//! Threads that work in different groups write nothing in common: what is free and what waits to be is counted by each thread for
-//! itself and added up when somebody asks, and what an operation sets aside comes from a pool of the thread's own as long as there is
-//! plenty ([`Supply`]).
+//! Threads that work in different groups write one word in common: the number of blocks that no operation has reserved
+//! ([`Space::reserve`]). Free blocks and blocks that wait to be free are counted by each thread for itself and added up by their
+//! readers.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -29,7 +29,6 @@ use extern4_jbd2::Closing;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Latch, LatchGuard, Mutex, Ordering};
-use extern4_sync::supply::Supply;
 use extern4_sync::tally::Tally;
 use extern4_vfs::Errno;
 use extern4_vfs::SpaceRights;
@@ -48,8 +47,8 @@ pub(crate) struct Space {
     first_data_block: u64,
     /// A handle is open while it changes.
     counts: Tally<3>,
-    /// Free blocks that may be taken and that nobody has reserved.
-    unreserved: Supply,
+    /// Free blocks that may be taken and that no operation has reserved. On a line of its own, since each operation writes it.
+    unreserved: Padded<AtomicU64>,
     kept: Kept,
     /// Blocks that have been freed since the volume was opened and are free for good. Written once a commit.
     settled: AtomicU64,
@@ -83,6 +82,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Returns how many of `free` blocks are left after a change takes `blocks`; `None` if it may not take them.
+    fn rest(self, free: u64, blocks: u64, reserve: ReserveUse) -> Option<u64> {
+        free.checked_sub(blocks).filter(|&rest| rest >= self.to_leave(reserve))
+    }
+
     /// How many blocks a change must leave free.
     fn to_leave(self, reserve: ReserveUse) -> u64 {
         match reserve {
@@ -191,7 +195,7 @@ impl Space {
             blocks_per_group: geometry.blocks_per_group(),
             first_data_block: u64::from(geometry.first_data_block()),
             counts: Tally::new(),
-            unreserved: Supply::new(blocks, fs.kept.in_all),
+            unreserved: Padded(AtomicU64::new(blocks)),
             kept: fs.kept,
             settled: AtomicU64::new(0),
             unstored: Mutex::default(),
@@ -205,7 +209,9 @@ impl Space {
     /// Sets free blocks aside; `ENOSPC` if there are too few of those that the change may use.
     pub(crate) fn reserve(&self, Demand { blocks, reserve }: Demand) -> Result<Reserved<'_>> {
         let blocks = u64::from(blocks);
-        if blocks > 0 && !self.unreserved.take(blocks, || self.kept.to_leave(reserve)) {
+        // Relaxed, here and where blocks are given back: the number orders no other memory.
+        let take = |unreserved| self.kept.rest(unreserved, blocks, reserve);
+        if blocks > 0 && self.unreserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
             return Err(Errno::ENOSPC.into());
         }
         Ok(Reserved { space: self, left: Cell::new(blocks) })
@@ -217,7 +223,8 @@ impl Space {
         // what has been settled is among what has been freed.
         let settled = self.settled.load(Ordering::Acquire);
         let pending = self.counted().freed.wrapping_sub(settled);
-        self.unreserved.would_do(pending, u64::from(blocks), || self.kept.to_leave(reserve))
+        let unreserved = self.unreserved.load(Ordering::Relaxed);
+        self.kept.rest(unreserved.saturating_add(pending), u64::from(blocks), reserve).is_some()
     }
 
     /// Free blocks: what operations under way have set aside is among them, and what becomes free with the transaction.
@@ -330,7 +337,7 @@ impl Reserved<'_> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if self.left.get() > 0 {
-            self.space.unreserved.give(self.left.get());
+            self.space.unreserved.fetch_add(self.left.get(), Ordering::Relaxed);
         }
     }
 }
@@ -349,7 +356,7 @@ impl Space {
         if settled == 0 {
             return;
         }
-        self.unreserved.give(settled);
+        self.unreserved.fetch_add(settled, Ordering::Relaxed);
         // Release: pairs with the Acquire in `commit_helps`.
         self.settled.fetch_add(settled, Ordering::Release);
     }

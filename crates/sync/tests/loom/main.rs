@@ -11,7 +11,6 @@ mod seqcount;
 mod shared;
 mod shares;
 mod shown;
-mod supply;
 mod table;
 mod thread_slots;
 
