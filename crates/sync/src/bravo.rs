@@ -12,10 +12,10 @@
 //!
 //! # Why a writer is alone
 //! 1. Only who has `lock` shared sets `bias`, and only who has it exclusive clears it. So nobody sets it while somebody writes.
-//! 2. A reader notes the lock at its desk, executes LIGHT, and looks at `bias` again ([`asymmetric`](crate::asymmetric)). A writer clears
-//!    `bias`, executes HEAVY, and looks at all desks. So either the reader sees that the bias is over, and takes its note back, or
+//! 2. A reader notes the lock at its desk, executes `light_fence`, and looks at `bias` again ([`membarrier`](crate::membarrier)). A writer clears
+//!    `bias`, executes `heavy_fence`, and looks at all desks. So either the reader sees that the bias is over, and takes its note back, or
 //!    the writer sees the note, and waits.
-//! 3. A reader that goes takes its note back, executes LIGHT, and looks at `bias`; if that is cleared, a writer may sleep, and is woken.
+//! 3. A reader that goes takes its note back, executes `light_fence`, and looks at `bias`; if that is cleared, a writer may sleep, and is woken.
 //!    The same handshake: the writer sees the desk empty, or the reader sees that it has to wake.
 //!
 //! | store | load | orderings |
@@ -33,7 +33,7 @@ use std::sync::{PoisonError, TryLockError, TryLockResult};
 #[cfg(not(feature = "loom"))]
 use std::{sync::LazyLock, time::Instant};
 
-use crate::asymmetric::{announce, heavy, seen};
+use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::percpu::Padded;
 use crate::primitive::{
     AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -188,11 +188,11 @@ impl Desks {
     /// Waits until no desk has `lock`, whose bias is over.
     #[cold]
     fn wait_for(&self, lock: u64) {
-        while !heavy() {
+        while !heavy_fence() {
             // Want of memory, which passes.
             std::thread::yield_now();
         }
-        let has = |place: &AtomicU64| seen(place) == lock;
+        let has = |place: &AtomicU64| read_published(place) == lock;
         // A reader that has noted the lock has found its desk before, so the desk is among these.
         let is_read = || self.desks.iter().any(|desk| desk.line(lock).iter().any(has));
         // Whom it does not see reading will see that the bias is over.
@@ -343,10 +343,10 @@ impl Side {
             return None;
         }
         let place = desk(desks)?.place(self.address())?;
-        announce(place, self.address());
+        publish(place, self.address());
         // From here on, whatever happens, it is taken back.
         let note = Note { side: self, place, desks };
-        // Acquire: as before. After LIGHT.
+        // Acquire: as before. After `light_fence`.
         self.bias.load(Ordering::Acquire).then_some(note)
     }
 
@@ -370,7 +370,7 @@ impl Side {
         // Relaxed, all: stored by who had the lock.
         let streak = Streak(self.streak.load(Ordering::Relaxed));
         if self.bias.load(Ordering::Relaxed) {
-            // Relaxed: ordered by HEAVY.
+            // Relaxed: ordered by `heavy_fence`.
             self.bias.store(false, Ordering::Relaxed);
             desks.wait_for(self.address());
             self.streak.store(Streak::ended_now().0, Ordering::Relaxed);
@@ -442,8 +442,8 @@ impl<T> DerefMut for BravoWriteGuard<'_, T> {
 impl Drop for Note<'_> {
     #[inline]
     fn drop(&mut self) {
-        announce(self.place, 0);
-        // Relaxed: after LIGHT.
+        publish(self.place, 0);
+        // Relaxed: after `light_fence`.
         if !self.side.bias.load(Ordering::Relaxed) {
             self.desks.wake();
         }

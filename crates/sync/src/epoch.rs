@@ -7,9 +7,9 @@
 //!
 //! # Why it holds
 //! Let R be a reader that found the value x by following pointers, and C a collector that has the bag of x before it.
-//! 1. C executes the HEAVY barrier and then scans the records. R wrote its pin, executed the LIGHT barrier and then
+//! 1. C executes the `heavy_fence` barrier and then scans the records. R wrote its pin, executed the `light_fence` barrier and then
 //!    followed pointers. The barriers promise one of two: C sees the pin, or R sees everything that came before
-//!    HEAVY. The unlinking of x came before: it precedes the sealing, and that precedes C's getting the bag. So if R
+//!    `heavy_fence`. The unlinking of x came before: it precedes the sealing, and that precedes C's getting the bag. So if R
 //!    found x, C sees R's pin, or what R's record held later.
 //! 2. The pin that C sees is not younger than the stamp. If it were, R would have loaded (`Acquire`) an epoch that the
 //!    sealing of the bag or a later one had stored (`Release`; all are read-modify-writes), so the unlinking would
@@ -17,9 +17,9 @@
 //! 3. If C sees what the record held later, zero or another pin, then R has left: both are stored by `Release` and
 //!    loaded by `Acquire`, so all that R did with x is over when the destructor runs.
 //!
-//! The barriers differ in cost because pins are many and collections few. Where the kernel offers it, HEAVY makes
-//! every thread of the process execute a full barrier, and LIGHT only keeps the compiler from reordering. Otherwise
-//! both are `fence(SeqCst)`. The module [`asymmetric`] has the details.
+//! The barriers differ in cost because pins are many and collections few. Where the kernel offers it, `heavy_fence` makes
+//! every thread of the process execute a full barrier, and `light_fence` only keeps the compiler from reordering. Otherwise
+//! both are `fence(SeqCst)`. The module [`membarrier`] has the details.
 //!
 //! A thread keeps the bags that it has sealed, and frees them itself, several at the cost of one barrier: their values are then in its
 //! own cache, and were allocated by it as a rule. When it flushes or ends, or keeps more than its share, they go to a queue that any
@@ -44,7 +44,7 @@
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
 //! | `Collector::epoch` | sealing | pin | add `Release`, load `Acquire` (E) |
-//! | `Record::pinned` | its thread | collectors | `Release` / `Acquire` (U), and LIGHT / HEAVY |
+//! | `Record::pinned` | its thread | collectors | `Release` / `Acquire` (U), and `light_fence` / `heavy_fence` |
 //! | `Record::owned` | who takes the record, who leaves it | who looks for one | `Release` / `Acquire` (O) |
 //! | `Collector::records`, `Record::next` | register | scans | `Release` / `Acquire` (N) |
 //! | `Collector::inbox`, `Bag::next` | sealing, the queue's holder | the queue's holder | `Release` / `Acquire` (I) |
@@ -57,7 +57,7 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::TryLockError;
 
-use crate::asymmetric;
+use crate::membarrier;
 use crate::percpu::Padded;
 use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, capacity,
@@ -155,7 +155,7 @@ impl Collector {
 
     /// A record for the calling thread, which has it alone until it calls [`Collector::leave`].
     fn register(&self) -> &'static Record {
-        asymmetric::choose();
+        membarrier::register();
         self.threads.fetch_add(1, Ordering::Relaxed);
         let left = self.records().find(|record| {
             // Acquire: O, pairs with the Release of the thread that left the record.
@@ -224,7 +224,7 @@ impl Collector {
         if depth == 0 {
             // Acquire: E, pairs with the Release of the sealings before: what they hold cannot be found (2).
             let epoch = self.epoch.load(Ordering::Acquire);
-            asymmetric::announce(&record.pinned, epoch);
+            membarrier::publish(&record.pinned, epoch);
         }
     }
 
@@ -371,8 +371,8 @@ impl Collector {
         let mut expired = [const { None }; BAGS_AT_ONCE];
         // A look without the barrier, which may miss pins, saves it where a pin is sure to keep everything.
         let hopeless = queue.front().is_none_or(|bag| bag.stamp >= self.oldest_pin());
-        // HEAVY: pairs with LIGHT in `announce`. The queue's bags were sealed before (1).
-        if hopeless || !asymmetric::heavy() {
+        // `heavy_fence`: pairs with `light_fence` in `publish`. The queue's bags were sealed before (1).
+        if hopeless || !membarrier::heavy_fence() {
             return expired;
         }
         let oldest = self.oldest_pin();
@@ -392,7 +392,7 @@ impl Collector {
     /// The oldest epoch in which a thread is pinned, as far as this thread sees.
     fn oldest_pin(&self) -> u64 {
         // Acquire, within: U, pairs with the Release of `pin` and `unpin`: the sections before are over (3).
-        let pins = self.records().map(|record| asymmetric::seen(&record.pinned));
+        let pins = self.records().map(|record| membarrier::read_published(&record.pinned));
         pins.filter(|&epoch| epoch != UNPINNED).min().unwrap_or(u64::MAX)
     }
 }

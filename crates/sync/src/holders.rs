@@ -2,7 +2,7 @@
 //!
 //! A user [enters](Holders::enter) and [leaves](Holders::leave) by a plain store to a line of its thread. It may leave on another
 //! thread than it entered on. The rare caller of [`count`](Holders::count) makes every thread of the process execute a barrier
-//! ([`asymmetric`](crate::asymmetric)) and adds up.
+//! ([`membarrier`](crate::membarrier)) and adds up.
 //!
 //! # The handshake
 //! 1. A user enters, then loads a flag.
@@ -17,7 +17,7 @@
 //! some moment between the two readings, and a result of zero means that there was none at that moment. The result is too high by
 //! users that enter, see the flag, and leave.
 
-use crate::asymmetric::{announce, heavy, seen};
+use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::primitive::{AtomicU64, Ordering, fence};
 use crate::thread_slots::ThreadSlots;
 
@@ -61,9 +61,9 @@ impl Holders {
         if let Some(slot) = self.0.own() {
             let count = count(slot);
             // Relaxed: nobody else stores here.
-            announce(count, count.load(Ordering::Relaxed).wrapping_add(1));
+            publish(count, count.load(Ordering::Relaxed).wrapping_add(1));
         } else {
-            // Release: as `announce`. SeqCst: LIGHT.
+            // Release: as `publish`. SeqCst: `light_fence`.
             count(self.0.shared()).fetch_add(1, Ordering::Release);
             fence(Ordering::SeqCst);
         }
@@ -78,11 +78,11 @@ impl Holders {
     /// Returns the number of users: no fewer than there were at some moment of this call. `None` if the system has no memory for
     /// the barrier.
     pub fn count(&self) -> Option<u64> {
-        if !heavy() {
+        if !heavy_fence() {
             return None;
         }
         let sum = |count: fn(&Slot) -> &AtomicU64| {
-            self.0.iter().fold(0_u64, |sum, slot| sum.wrapping_add(seen(count(slot))))
+            self.0.iter().fold(0_u64, |sum, slot| sum.wrapping_add(read_published(count(slot))))
         };
         // In this order.
         let left = sum(|slot| &slot.left);

@@ -7,7 +7,7 @@
 //! - [`table`]: that hash table with counted values, found by number.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
 //! - [`tally`]: counters that each thread adds to alone, and numbers that are each returned once.
-//! - [`asymmetric`]: two barriers, one for what is frequent and nearly free, one for what is rare.
+//! - [`membarrier`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
 //! - [`bravo`]: a lock for readers and writers that readers take without writing what other readers use.
@@ -29,13 +29,13 @@
 
 pub mod allocations;
 pub mod anchor;
-pub mod asymmetric;
 pub mod bravo;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
 pub mod hash_table;
 pub mod holders;
 pub mod lock_order;
+pub mod membarrier;
 #[cfg(feature = "loom")]
 pub mod model;
 pub mod opener;

@@ -11,9 +11,9 @@
 //!    stored once and never changes.
 //! 2. If the store to the slot happens before the reading, then so does that access of the pointer. By coherence the reader
 //!    loads the pointer, too.
-//! 3. If the two are ordered by barriers only ([`asymmetric`](crate::asymmetric)), take a reader whose HEAVY comes after
-//!    the owner's LIGHT. The owner's access of the pointer precedes its LIGHT; a reader that loaded null after HEAVY would be
-//!    ordered before it, so HEAVY would precede LIGHT. So this reader finds the segment, as it finds the slot's value.
+//! 3. If the two are ordered by barriers only ([`membarrier`](crate::membarrier)), take a reader whose `heavy_fence` comes after
+//!    the owner's `light_fence`. The owner's access of the pointer precedes its `light_fence`; a reader that loaded null after `heavy_fence` would be
+//!    ordered before it, so `heavy_fence` would precede `light_fence`. So this reader finds the segment, as it finds the slot's value.
 //!
 //! A slot has one owner at a time, and numbers are handed on under a lock, so an owner may use plain loads and stores.
 

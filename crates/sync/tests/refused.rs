@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use extern4_sync::asymmetric::heavy;
+use extern4_sync::membarrier::heavy_fence;
 use extern4_sync::rcu::{Rcu, pin};
 
 /// Tells the test that it runs in the process that is refused.
@@ -53,10 +53,10 @@ fn the_barrier_falls_back_to_fences() {
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
         return;
     }
-    assert!(heavy());
+    assert!(heavy_fence());
     replace();
     refuse_membarrier();
-    assert!(heavy(), "it falls back");
+    assert!(heavy_fence(), "it falls back");
     replace();
     std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(replace))));
 }

@@ -2,16 +2,16 @@
 //!
 //! Who releases a lock has to learn whether somebody sleeps who must be woken. Locks in general learn it by an exchange of the
 //! word that they release. Here who releases stores the word and then looks at the number of those who wait, and who is about to sleep
-//! adds himself to that number and then looks at the word; the barriers of [`asymmetric`] between the two accesses of each see to it
-//! that one of them at least sees the other. Nearly all releases find that nobody waits, so theirs is LIGHT, and who is about to sleep
-//! pays for HEAVY.
+//! adds himself to that number and then looks at the word; the barriers of [`membarrier`] between the two accesses of each see to it
+//! that one of them at least sees the other. Nearly all releases find that nobody waits, so theirs is `light_fence`, and who is about to sleep
+//! pays for `heavy_fence`.
 //!
 //! # Rules
 //! 1. `state` goes from `FREE` to `HELD` by compare-and-exchange, and back by a store of the holder.
-//! 2. Who waits is counted in `waiting` from before HEAVY until he has the lock, so HEAVY is executed once each time that somebody
+//! 2. Who waits is counted in `waiting` from before `heavy_fence` until he has the lock, so `heavy_fence` is executed once each time that somebody
 //!    has to wait, however often he sleeps.
-//! 3. Nobody sleeps for ever. Let W have executed HEAVY, and find the lock held by H before he sleeps. If the LIGHT of H's release came
-//!    before HEAVY, W would have seen the store that came before LIGHT. So it comes after, and H sees that W waits, and wakes one of those
+//! 3. Nobody sleeps for ever. Let W have executed `heavy_fence`, and find the lock held by H before he sleeps. If the `light_fence` of H's release came
+//!    before `heavy_fence`, W would have seen the store that came before `light_fence`. So it comes after, and H sees that W waits, and wakes one of those
 //!    who sleep; if W is not asleep yet, he finds that `state` has changed, since he falls asleep only if it is `HELD`, in one step.
 //!    Who is woken and finds the lock held by another sleeps again, and the other wakes one in his turn.
 //!
@@ -19,8 +19,8 @@
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | `state` | the holder; who takes it | who takes it | `Release` / `Acquire`, and LIGHT / HEAVY |
-//! | `waiting` | who waits | who releases | `Relaxed`: LIGHT / HEAVY |
+//! | `state` | the holder; who takes it | who takes it | `Release` / `Acquire`, and `light_fence` / `heavy_fence` |
+//! | `waiting` | who waits | who releases | `Relaxed`: `light_fence` / `heavy_fence` |
 //! | `value` | the holder | the holder | none: `state` |
 
 use std::cell::UnsafeCell;
@@ -29,7 +29,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
-use crate::asymmetric;
+use crate::membarrier;
 use crate::primitive::{AtomicU32, Ordering, capacity};
 
 const FREE: u32 = 0;
@@ -107,10 +107,10 @@ impl<T> Latch<T> {
             std::hint::spin_loop();
             looks -= 1;
         }
-        // Relaxed: HEAVY orders it before the looks at `state`.
+        // Relaxed: `heavy_fence` orders it before the looks at `state`.
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // HEAVY: pairs with LIGHT in `release`. It fails for want of memory, if at all: then who waits looks again and again.
-        let is_seen = asymmetric::heavy();
+        // `heavy_fence`: pairs with `light_fence` in `release`. It fails for want of memory, if at all: then who waits looks again and again.
+        let is_seen = membarrier::heavy_fence();
         while !self.try_take() {
             if is_seen { self.place.sleep(&self.state) } else { std::thread::yield_now() }
         }
@@ -121,8 +121,8 @@ impl<T> Latch<T> {
     fn release(&self) {
         // Release: pairs with the Acquire of the next holder.
         self.state.store(FREE, Ordering::Release);
-        // LIGHT: pairs with HEAVY in `wait`.
-        asymmetric::light();
+        // `light_fence`: pairs with `heavy_fence` in `wait`.
+        membarrier::light_fence();
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.place.wake_one(&self.state);
         }

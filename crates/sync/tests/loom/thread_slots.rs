@@ -1,6 +1,6 @@
 //! Slots of threads.
 
-use extern4_sync::asymmetric::{announce, heavy, seen};
+use extern4_sync::membarrier::{heavy_fence, publish, read_published};
 use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Ordering, thread};
 use extern4_sync::thread_slots::ThreadSlots;
@@ -32,19 +32,19 @@ fn slots_allocate_vs_allocate() {
 }
 
 /// A thread that announces a value in a new segment sees the flag, or the thread that set the flag finds the value. Mutation
-/// that this catches: segments looked for before HEAVY.
+/// that this catches: segments looked for before `heavy_fence`.
 #[test]
 fn slots_announce_in_a_new_segment_vs_search() {
     race_for(
         || (slots(), AtomicBool::new(false)),
         |(slots, flag)| {
-            announce(word(slots, 1), 1);
+            publish(word(slots, 1), 1);
             flag.load(Ordering::Relaxed)
         },
         |(slots, flag)| {
             flag.store(true, Ordering::Relaxed);
-            assert!(heavy());
-            slots.iter().any(|word| seen(&word.0) == 1)
+            assert!(heavy_fence());
+            slots.iter().any(|word| read_published(&word.0) == 1)
         },
         |_, saw, found| assert!(saw || found, "neither saw the other"),
     );
@@ -61,13 +61,13 @@ fn slots_announce_in_a_segment_of_another_vs_search() {
         };
         let allocating = other(|(slots, _)| slots.of(2).is_some());
         let announcing = other(|(slots, flag)| {
-            announce(word(slots, 1), 1);
+            publish(word(slots, 1), 1);
             flag.load(Ordering::Relaxed)
         });
         let (slots, flag) = &*shared;
         flag.store(true, Ordering::Relaxed);
-        assert!(heavy());
-        let found = slots.iter().any(|word| seen(&word.0) == 1);
+        assert!(heavy_fence());
+        let found = slots.iter().any(|word| read_published(&word.0) == 1);
         assert!(allocating.join().expect("it allocates"));
         assert!(announcing.join().expect("it announces") || found, "neither saw the other");
     });

@@ -1,12 +1,12 @@
-//! Two barriers that go together, one for what is done often and one for what is rare: LIGHT and HEAVY. Every pin of an epoch
-//! executes LIGHT, and every collection HEAVY; so do those who come and go and those who count them
+//! Two barriers that go together, one for what is done often and one for what is rare: `light_fence` and `heavy_fence`. Every pin of an epoch
+//! executes `light_fence`, and every collection `heavy_fence`; so do those who come and go and those who count them
 //! ([`holders`](crate::holders)).
 //!
 //! A thread stores A, executes one of the barriers, and loads B; another stores B, executes the other barrier, and
 //! loads A. Then one of them at least sees what the other stored. Without the barriers both loads may be done before
 //! the stores are visible (store buffering), and a value would be freed under its reader.
 //!
-//! | where | LIGHT | HEAVY |
+//! | where | `light_fence` | `heavy_fence` |
 //! | --- | --- | --- |
 //! | Linux with membarrier(2) | the compiler does not reorder | each thread of the process executes a full barrier |
 //! | elsewhere, under Miri, in models | `fence(SeqCst)` | `fence(SeqCst)` |
@@ -18,58 +18,58 @@
 //! the last.
 //!
 //! The first thread that asks chooses the row. A thread that does not know of the choice yet uses the fence for
-//! LIGHT, which goes with any HEAVY.
+//! `light_fence`, which goes with any `heavy_fence`.
 //!
 //! # When the kernel refuses membarrier(2) later
-//! A process may install a seccomp filter after it has chosen the first row. The first HEAVY that is refused moves the process to
+//! A process may install a seccomp filter after it has chosen the first row. The first `heavy_fence` that is refused moves the process to
 //! the second row for good:
-//! 1. It stores `LEAVING`. A thread that loads it uses the fence for LIGHT.
-//! 2. It sleeps for `GRACE`, 20 ms, and stores `FENCES`. A HEAVY that loads `LEAVING` sleeps for as long itself.
-//! 3. A LIGHT that loaded the old choice stores A a few instructions before. When the sleep is over, the store is
+//! 1. It stores `DISABLING`. A thread that loads it uses the fence for `light_fence`.
+//! 2. It sleeps for `GRACE`, 20 ms, and stores `FENCES`. A `heavy_fence` that loads `DISABLING` sleeps for as long itself.
+//! 3. A `light_fence` that loaded the old choice stores A a few instructions before. When the sleep is over, the store is
 //!    visible: the CPU has drained its store buffer, which takes microseconds, or has switched to another thread or the host, which
-//!    is a full barrier. So HEAVY's loads see it, as after membarrier(2).
+//!    is a full barrier. So `heavy_fence`'s loads see it, as after membarrier(2).
 
 use crate::primitive::{AtomicU64, Ordering};
 
-#[cfg(any(miri, feature = "loom", not(target_os = "linux")))]
-use fences as row;
 #[cfg(not(any(miri, feature = "loom", not(target_os = "linux"))))]
-use membarrier as row;
+use expedited as imp;
+#[cfg(any(miri, feature = "loom", not(target_os = "linux")))]
+use fences as imp;
 
-pub use row::heavy;
+pub use imp::heavy_fence;
 /// For `primitive::latch`, where there is one.
 #[cfg(any(feature = "loom", all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))))]
-pub(crate) use row::light;
+pub(crate) use imp::light_fence;
 
 #[cfg(any(test, not(feature = "loom")))]
-pub(crate) use row::choose;
+pub(crate) use imp::register;
 
-/// Stores a word that no other thread stores to, by `Release`, then LIGHT.
+/// Stores a word that no other thread stores to, by `Release`, then `light_fence`.
 #[cfg(not(extern4_tsan))]
 #[inline]
-pub fn announce(word: &AtomicU64, value: u64) {
-    // Release: pairs with the Acquire of `seen`, whose caller then knows of all that came before.
+pub fn publish(word: &AtomicU64, value: u64) {
+    // Release: pairs with the Acquire of `read_published`, whose caller then knows of all that came before.
     word.store(value, Ordering::Release);
-    row::light();
+    imp::light_fence();
 }
 
-/// After HEAVY: what was announced, or stored since.
+/// After `heavy_fence`: what was announced, or stored since.
 #[cfg(not(extern4_tsan))]
-pub fn seen(word: &AtomicU64) -> u64 {
-    // Acquire: pairs with the Release of `announce` and of stores since.
+pub fn read_published(word: &AtomicU64) -> u64 {
+    // Acquire: pairs with the Release of `publish` and of stores since.
     word.load(Ordering::Acquire)
 }
 
 #[cfg(extern4_tsan)]
-pub fn announce(word: &AtomicU64, value: u64) {
-    // SeqCst: includes the Release, and the Acquire that makes it LIGHT.
+pub fn publish(word: &AtomicU64, value: u64) {
+    // SeqCst: includes the Release, and the Acquire that makes it `light_fence`.
     word.swap(value, Ordering::SeqCst);
-    row::light();
+    imp::light_fence();
 }
 
 #[cfg(extern4_tsan)]
-pub fn seen(word: &AtomicU64) -> u64 {
-    // SeqCst: includes the Acquire, and the Release that makes it HEAVY.
+pub fn read_published(word: &AtomicU64) -> u64 {
+    // SeqCst: includes the Acquire, and the Release that makes it `heavy_fence`.
     word.fetch_add(0, Ordering::SeqCst)
 }
 
@@ -78,24 +78,24 @@ mod fences {
     use crate::primitive::{Ordering, fence};
 
     #[cfg(any(test, not(feature = "loom")))]
-    pub(crate) fn choose() {}
+    pub(crate) fn register() {}
 
     #[inline]
-    pub(crate) fn light() {
-        // SeqCst: pairs with `heavy`.
+    pub(crate) fn light_fence() {
+        // SeqCst: pairs with `heavy_fence`.
         fence(Ordering::SeqCst);
     }
 
-    /// HEAVY, which never fails here.
-    pub fn heavy() -> bool {
-        // SeqCst: pairs with `light`.
+    /// `heavy_fence`, which never fails here.
+    pub fn heavy_fence() -> bool {
+        // SeqCst: pairs with `light_fence`.
         fence(Ordering::SeqCst);
         true
     }
 }
 
 #[cfg(not(any(miri, feature = "loom", not(target_os = "linux"))))]
-mod membarrier {
+mod expedited {
     use rustix::io::Errno;
     use rustix::thread::{MembarrierCommand, membarrier};
     use std::time::Duration;
@@ -106,7 +106,7 @@ mod membarrier {
     const UNKNOWN: u8 = 0;
     const FENCES: u8 = 1;
     const MEMBARRIER: u8 = 2;
-    const LEAVING: u8 = 3;
+    const DISABLING: u8 = 3;
 
     /// Longer than any CPU keeps a store to itself.
     pub(crate) const GRACE: Duration = Duration::from_millis(20);
@@ -115,14 +115,14 @@ mod membarrier {
 
     /// Chooses the row, the first time. Sandboxes and old kernels refuse the registration.
     #[inline]
-    pub(crate) fn choose() {
+    pub(crate) fn register() {
         if CHOSEN.load(Ordering::Relaxed) == UNKNOWN {
-            register();
+            register_now();
         }
     }
 
     #[cold]
-    fn register() {
+    fn register_now() {
         let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
         let choice = if registered { MEMBARRIER } else { FENCES };
         // Relaxed: the choice guards nothing. Who comes second takes the first one's.
@@ -130,40 +130,40 @@ mod membarrier {
     }
 
     #[inline]
-    pub(crate) fn light() {
+    pub(crate) fn light_fence() {
         // Relaxed: a thread that does not know the choice yet uses the fence, which is right in any case. For a thread that
         // does not know yet that it was left, see the module.
         if CHOSEN.load(Ordering::Relaxed) == MEMBARRIER {
-            // SeqCst: pairs with membarrier in `heavy`.
+            // SeqCst: pairs with membarrier in `heavy_fence`.
             compiler_fence(Ordering::SeqCst);
         } else {
-            // SeqCst: pairs with either of `heavy`.
+            // SeqCst: pairs with either of `heavy_fence`.
             fence(Ordering::SeqCst);
         }
     }
 
-    /// HEAVY. False if the kernel has no memory for it at the moment; the caller then knows nothing.
-    pub fn heavy() -> bool {
-        choose();
+    /// `heavy_fence`. False if the kernel has no memory for it at the moment; the caller then knows nothing.
+    pub fn heavy_fence() -> bool {
+        register();
         match CHOSEN.load(Ordering::Relaxed) {
             MEMBARRIER => match membarrier(MembarrierCommand::PrivateExpedited) {
                 Ok(()) => return true,
                 Err(Errno::NOMEM) => return false,
-                Err(_) => leave_membarrier(),
+                Err(_) => disable(),
             },
-            LEAVING => leave_membarrier(),
+            DISABLING => disable(),
             _ => {}
         }
-        // SeqCst: pairs with `light`.
+        // SeqCst: pairs with `light_fence`.
         fence(Ordering::SeqCst);
         true
     }
 
     /// Steps 1 and 2 of the module's documentation.
     #[cold]
-    fn leave_membarrier() {
+    fn disable() {
         // SeqCst, all: rare, and the order of the steps matters.
-        let _ = CHOSEN.compare_exchange(MEMBARRIER, LEAVING, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = CHOSEN.compare_exchange(MEMBARRIER, DISABLING, Ordering::SeqCst, Ordering::SeqCst);
         std::thread::sleep(GRACE);
         CHOSEN.store(FENCES, Ordering::SeqCst);
     }
