@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use extern4_sync::bravo::Bravo;
+use extern4_sync::biased_rwlock::BiasedRwLock;
 use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
 use extern4_vfs::{Attr, Cred, Errno, Error, Location, Namespace, Result, Session, SuperBlock};
 
@@ -131,7 +131,7 @@ pub struct Server {
     /// Tells the kernel what it would not find out by itself, once requests come.
     telling: OnceLock<Telling>,
     /// Held shared from before a word of what the kernel has forgotten is read until that is forgotten here.
-    pub(crate) forgetting: Bravo<()>,
+    pub(crate) forgetting: BiasedRwLock<()>,
     /// A request met a fault in the program: nothing is changed any more.
     broken: AtomicBool,
     /// The kernel has lost something that programs had written.
@@ -153,7 +153,7 @@ impl Server {
             rings: OnceLock::new(),
             hearing: OnceLock::new(),
             telling: OnceLock::new(),
-            forgetting: Bravo::new(()),
+            forgetting: BiasedRwLock::new(()),
             broken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             warned_of_opens: AtomicBool::new(false),

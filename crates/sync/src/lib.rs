@@ -10,7 +10,7 @@
 //! - [`membarrier`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
-//! - [`bravo`]: a lock for readers and writers that readers take without writing what other readers use.
+//! - [`biased_rwlock`]: a lock for readers and writers that readers take without writing what other readers use.
 //! - [`shown`]: what is changed under a lock, shown without it to who looks again and again.
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
 //! - [`thread_slots`]: a slot for each thread, however many there are, and a small number for each.
@@ -29,7 +29,7 @@
 
 pub mod allocations;
 pub mod anchor;
-pub mod bravo;
+pub mod biased_rwlock;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
 pub mod hash_table;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use extern4_sync::audit::{
     Kind, Line, Uses, among_sleepers, conflicts, locked_instructions, record, side_by_side,
 };
-use extern4_sync::bravo::Bravo;
+use extern4_sync::biased_rwlock::BiasedRwLock;
 use extern4_sync::holders::Holders;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, RwLock, fence};
@@ -101,7 +101,7 @@ fn a_trace_has_the_accesses_in_order_with_their_places() {
 /// of their own.
 #[test]
 fn threads_with_high_numbers_share_nothing_either() {
-    let (tally, holders, lock) = (Tally::<2>::new(), Holders::new(), Bravo::new(7));
+    let (tally, holders, lock) = (Tally::<2>::new(), Holders::new(), BiasedRwLock::new(7));
     let values = PerThread::<std::cell::Cell<u64>>::new();
     let lowest = AtomicUsize::new(0);
     let act = || {

@@ -21,7 +21,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
+use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
 use extern4_sync::holders::Holders;
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
@@ -70,7 +70,7 @@ pub struct Inode {
     /// The dentry of a directory, to notice a second one.
     alias: Mutex<Option<Alias>>,
     // Who writes over contents looks at these, and at the line of contents.
-    rwsem: Bravo,
+    rwsem: BiasedRwLock,
     /// Known to have no capabilities of a program. Who changes the inode looks at it, and has it locked.
     no_caps: AtomicBool,
     pub(crate) asked: Asked,
@@ -136,7 +136,7 @@ impl Inode {
             private: private.into(),
             acls: AclSlots::default(),
             alias: Mutex::default(),
-            rwsem: Bravo::new(()),
+            rwsem: BiasedRwLock::new(()),
             no_caps: AtomicBool::new(no_caps),
             asked: Asked::default(),
         }
@@ -457,28 +457,28 @@ impl Inode {
     }
 
     /// Takes the `rwsem` of a directory whose names are to be looked up or changed, shared.
-    pub(crate) fn lock_names(&self) -> Ordered<BravoReadGuard<'_>> {
+    pub(crate) fn lock_names(&self) -> Ordered<BiasedReadGuard<'_>> {
         Ordered::lock(Rank::Directory, || self.rwsem.read())
     }
 
     /// The same, unless somebody has to be waited for.
-    pub(crate) fn try_lock_names(&self) -> Option<Ordered<BravoReadGuard<'_>>> {
+    pub(crate) fn try_lock_names(&self) -> Option<Ordered<BiasedReadGuard<'_>>> {
         Ordered::try_lock(Rank::Directory, || self.rwsem.try_read())
     }
 
     /// The same exclusive.
-    pub(crate) fn lock_names_exclusive(&self) -> Ordered<BravoWriteGuard<'_>> {
+    pub(crate) fn lock_names_exclusive(&self) -> Ordered<BiasedWriteGuard<'_>> {
         Ordered::lock(Rank::Directory, || self.rwsem.write())
     }
 
     /// Takes `rwsem` shared: to write over contents, with the latches of their [chunks](crate::chunks), or to move a file that stays as it
     /// is.
-    pub(crate) fn lock_shared(&self) -> Ordered<BravoReadGuard<'_>> {
+    pub(crate) fn lock_shared(&self) -> Ordered<BiasedReadGuard<'_>> {
         Ordered::lock(Rank::Child, || self.rwsem.read())
     }
 
     /// Takes `rwsem` exclusive, to change the inode itself.
-    pub(crate) fn lock_exclusive(&self) -> Ordered<BravoWriteGuard<'_>> {
+    pub(crate) fn lock_exclusive(&self) -> Ordered<BiasedWriteGuard<'_>> {
         Ordered::lock(Rank::Child, || self.rwsem.write())
     }
 
@@ -490,7 +490,7 @@ impl Inode {
             Rank::Child,
             #[inline(always)]
             // Where nobody is in the way, to have it exclusive takes less than both.
-            || match self.rwsem.try_write_if_alone() {
+            || match self.rwsem.try_write_unless_read() {
                 Some(alone) => AttributesGuard::Exclusive(alone),
                 None => self.lock_attributes_beside(),
             },
@@ -523,9 +523,9 @@ impl Inode {
 /// An inode whose attributes nobody else changes as long as this lives.
 #[expect(dead_code, reason = "held until it is dropped")]
 pub(crate) enum AttributesGuard<'a> {
-    Exclusive(BravoWriteGuard<'a>),
+    Exclusive(BiasedWriteGuard<'a>),
     /// Its contents may be written over.
-    Shared(BravoReadGuard<'a>, MutexGuard<'a, Option<FsRef>>),
+    Shared(BiasedReadGuard<'a>, MutexGuard<'a, Option<FsRef>>),
 }
 
 impl Release for Inode {

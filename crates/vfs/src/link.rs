@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use extern4_sync::bravo::{BravoReadGuard, BravoWriteGuard};
+use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedWriteGuard};
 use extern4_sync::lock_order::Ordered;
 use extern4_sync::rcu::pin;
 use extern4_sync::shared::{self, Shared};
@@ -414,9 +414,9 @@ const WHITEOUT: NewKind<'_> = NewKind::CharDevice(Rdev { major: 0, minor: 0 });
 /// An inode's `rwsem`, or what is enough of it to change attributes.
 #[expect(dead_code, reason = "held until it is dropped")]
 enum Lock<'a> {
-    Shared(Ordered<BravoReadGuard<'a>>),
+    Shared(Ordered<BiasedReadGuard<'a>>),
     Attributes(Ordered<AttributesGuard<'a>>),
-    Exclusive(Ordered<BravoWriteGuard<'a>>),
+    Exclusive(Ordered<BiasedWriteGuard<'a>>),
 }
 
 /// Those of one inode or two.

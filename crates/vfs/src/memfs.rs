@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use extern4_sync::bravo::Bravo;
+use extern4_sync::biased_rwlock::BiasedRwLock;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
 pub use self::space::MemLimits;
@@ -62,7 +62,7 @@ impl MemFs {
             rights: SpaceRights::ALL,
         };
         let attr = Attr { nlink: 2, ..attr_of(ROOT_INO, &new) };
-        let root = Node::new(attr, Body::Dir(Bravo::new(Dir::new(ROOT_INO))), &new);
+        let root = Node::new(attr, Body::Dir(BiasedRwLock::new(Dir::new(ROOT_INO))), &new);
         Arc::new(Self {
             nodes: RwLock::new(HashMap::from([(ROOT_INO, Arc::new(root))])),
             next_ino: AtomicU64::new(ROOT_INO + 1),

@@ -17,7 +17,7 @@ use std::ops::Deref;
 
 use extern4_disk::inode::FileKind;
 use extern4_disk::xattr::NameIndex;
-use extern4_sync::bravo::BravoReadGuard;
+use extern4_sync::biased_rwlock::BiasedReadGuard;
 use extern4_sync::lock_order::Ordered;
 use extern4_vfs::{Errno, Inode};
 
@@ -38,13 +38,13 @@ const POLICY_V2_BYTES: usize = 24;
 /// A regular file whose contents may be handed out. Its map stays as it is while this exists.
 pub(crate) struct ReadableFile<'n> {
     info: InodeInfo,
-    _map: BravoReadGuard<'n>,
+    _map: BiasedReadGuard<'n>,
 }
 
 /// A directory whose names may be handed out. They stay as they are while this exists.
 pub(crate) struct ReadableDir<'n> {
     info: InodeInfo,
-    _names: Ordered<BravoReadGuard<'n>>,
+    _names: Ordered<BiasedReadGuard<'n>>,
 }
 
 /// A symbolic link whose target may be handed out, in its encoded form if it is encrypted.

@@ -40,7 +40,7 @@ use std::sync::PoisonError;
 use extern4_disk::geometry::Position;
 use extern4_disk::journal::Tid;
 use extern4_jbd2::{Flush, LastFlush};
-use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
+use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{Latch, LatchGuard};
 use extern4_sync::rcu::pin;
@@ -57,7 +57,7 @@ pub(crate) struct Node {
     /// For readers, what `current` says, but for what `set_touched` and `set_attributes` may have changed since.
     shown: Shown<InodeInfo>,
     /// A file's map, or a directory's names.
-    contents: Bravo,
+    contents: BiasedRwLock,
     /// The flush that covers what was written over blocks that the file had. Who writes looks at it, and changes it after a flush.
     written: LastFlush,
     position: Option<Position>,
@@ -67,7 +67,7 @@ pub(crate) struct Node {
     _apart: [u64; 3],
     pub(crate) window: Window,
     /// Who reads attributes reads the record, and so meets who changes what is behind this, wherever it is.
-    attributes: Bravo,
+    attributes: BiasedRwLock,
     current: Latch<Current>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Names<'d> {
     dir: &'d Inode,
     /// The directory's inode, to be changed.
     pub(crate) info: InodeInfo,
-    _names: Ordered<BravoWriteGuard<'d>>,
+    _names: Ordered<BiasedWriteGuard<'d>>,
 }
 
 impl<'d> Names<'d> {
@@ -146,13 +146,13 @@ impl Node {
         let current = Latch::new(Current { info, changed_in, contents_in: changed_in, is_freed: false });
         Self {
             shown: Shown::nothing(),
-            contents: Bravo::new(()),
+            contents: BiasedRwLock::new(()),
             written: LastFlush::default(),
             position,
             xattr_range,
             _apart: [0; 3],
             window: Window::default(),
-            attributes: Bravo::new(()),
+            attributes: BiasedRwLock::new(()),
             current,
         }
     }
@@ -287,27 +287,27 @@ impl Node {
     }
 
     /// A file's blocks stay where they are as long as this lives.
-    pub(crate) fn read_map(&self) -> BravoReadGuard<'_> {
+    pub(crate) fn read_map(&self) -> BiasedReadGuard<'_> {
         self.contents.read()
     }
 
     /// Names stay as they are as long as this lives.
-    pub(crate) fn read_names(&self) -> Ordered<BravoReadGuard<'_>> {
+    pub(crate) fn read_names(&self) -> Ordered<BiasedReadGuard<'_>> {
         Ordered::lock(Rank::DirectoryBlocks, || self.contents.read())
     }
 
     /// Nobody reads contents as long as this lives.
-    pub(crate) fn change_map(&self) -> BravoWriteGuard<'_> {
+    pub(crate) fn change_map(&self) -> BiasedWriteGuard<'_> {
         self.contents.write()
     }
 
     /// Attributes stay as they are, and where they are, as long as this lives; but a value may be written over in one step.
-    pub(crate) fn read_attributes(&self) -> BravoReadGuard<'_> {
+    pub(crate) fn read_attributes(&self) -> BiasedReadGuard<'_> {
         self.attributes.read()
     }
 
     /// Nobody reads attributes as long as this lives. Locks: of an inode with its contents in it, those.
-    pub(crate) fn change_attributes(&self) -> BravoWriteGuard<'_> {
+    pub(crate) fn change_attributes(&self) -> BiasedWriteGuard<'_> {
         self.attributes.write()
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use extern4_sync::bravo::BravoReadGuard;
+use extern4_sync::biased_rwlock::BiasedReadGuard;
 use extern4_sync::primitive::{Mutex, thread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -286,7 +286,7 @@ struct Found<'a> {
     /// The thread that waits for an answer, by its number.
     asker: Option<u32>,
     /// Of a word that nobody waits for, [`Server::forgetting`], until it is heeded.
-    forgetting: Option<BravoReadGuard<'a, ()>>,
+    forgetting: Option<BiasedReadGuard<'a, ()>>,
 }
 
 /// What reading from a channel gives.

@@ -2,7 +2,7 @@
 #![cfg(feature = "loom")]
 
 mod anchor;
-mod bravo;
+mod biased_rwlock;
 mod hash_table;
 mod holders;
 mod latch;

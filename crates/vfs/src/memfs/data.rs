@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use extern4_sync::bravo::Bravo;
+use extern4_sync::biased_rwlock::BiasedRwLock;
 use extern4_sync::percpu::Padded;
 
 use super::BLOCK;
@@ -26,7 +26,7 @@ pub(super) struct Data {
 }
 
 /// A block, on no line with another one.
-type Block = Padded<Bravo<[u8; BLOCK_LEN]>>;
+type Block = Padded<BiasedRwLock<[u8; BLOCK_LEN]>>;
 
 /// A part of a range that lies in one block.
 struct Part {
@@ -125,7 +125,7 @@ impl Data {
     fn allocate_block(&mut self, block: u64, space: &Space) -> Result<()> {
         if let Entry::Vacant(entry) = self.blocks.entry(block) {
             space.take_block()?;
-            entry.insert(Box::new(Padded(Bravo::new([0; BLOCK_LEN]))));
+            entry.insert(Box::new(Padded(BiasedRwLock::new([0; BLOCK_LEN]))));
         }
         Ok(())
     }

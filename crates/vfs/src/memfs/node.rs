@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use extern4_sync::bravo::{Bravo, BravoReadGuard, BravoWriteGuard};
+use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
 
 use super::BLOCK;
 use super::data::Data;
@@ -30,8 +30,8 @@ struct Acls {
 }
 
 pub(super) enum Body {
-    File(Bravo<Data>),
-    Dir(Bravo<Dir>),
+    File(BiasedRwLock<Data>),
+    Dir(BiasedRwLock<Dir>),
     Link(Box<[u8]>),
     Special,
 }
@@ -39,8 +39,8 @@ pub(super) enum Body {
 impl Body {
     pub(super) fn of(kind: NewKind<'_>, parent: u64) -> Self {
         match kind {
-            NewKind::Regular => Self::File(Bravo::default()),
-            NewKind::Directory => Self::Dir(Bravo::new(Dir::new(parent))),
+            NewKind::Regular => Self::File(BiasedRwLock::default()),
+            NewKind::Directory => Self::Dir(BiasedRwLock::new(Dir::new(parent))),
             NewKind::Symlink(target) => Self::Link(target.into()),
             NewKind::CharDevice(_) | NewKind::BlockDevice(_) | NewKind::Fifo | NewKind::Socket => {
                 Self::Special
@@ -95,28 +95,28 @@ impl Node {
         NewInode { attr: *lock::lock(&node.attr), no_acl, no_caps, private: Box::new(Arc::clone(node)) }
     }
 
-    pub(super) fn dir(&self) -> Result<BravoReadGuard<'_, Dir>> {
+    pub(super) fn dir(&self) -> Result<BiasedReadGuard<'_, Dir>> {
         match &self.body {
             Body::Dir(dir) => Ok(dir.read()),
             _ => Err(Errno::ENOTDIR.into()),
         }
     }
 
-    pub(super) fn dir_mut(&self) -> Result<BravoWriteGuard<'_, Dir>> {
+    pub(super) fn dir_mut(&self) -> Result<BiasedWriteGuard<'_, Dir>> {
         match &self.body {
             Body::Dir(dir) => Ok(dir.write()),
             _ => Err(Errno::ENOTDIR.into()),
         }
     }
 
-    pub(super) fn data(&self) -> Result<BravoReadGuard<'_, Data>> {
+    pub(super) fn data(&self) -> Result<BiasedReadGuard<'_, Data>> {
         match &self.body {
             Body::File(data) => Ok(data.read()),
             _ => Err(Errno::EINVAL.into()),
         }
     }
 
-    pub(super) fn data_mut(&self) -> Result<BravoWriteGuard<'_, Data>> {
+    pub(super) fn data_mut(&self) -> Result<BiasedWriteGuard<'_, Data>> {
         match &self.body {
             Body::File(data) => Ok(data.write()),
             _ => Err(Errno::EINVAL.into()),

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use extern4_sync::bravo::{Bravo, Desks};
+use extern4_sync::biased_rwlock::{BiasedRwLock, VisibleReaders};
 use extern4_sync::model::{explore, race};
 use extern4_sync::primitive::thread;
 use loom::cell::UnsafeCell;
 
 /// What a lock guards: loom panics where a write and another access are not ordered.
 struct Guarded {
-    lock: Bravo,
-    desks: Desks,
+    lock: BiasedRwLock,
+    desks: VisibleReaders,
     value: UnsafeCell<u64>,
 }
 
@@ -22,7 +22,7 @@ unsafe impl Send for Guarded {}
 impl Guarded {
     /// Not biased.
     fn new() -> Self {
-        Self { lock: Bravo::new(()), desks: Desks::new(), value: UnsafeCell::new(0) }
+        Self { lock: BiasedRwLock::new(()), desks: VisibleReaders::new(), value: UnsafeCell::new(0) }
     }
 
     /// Biased, for two have read.
@@ -45,13 +45,13 @@ impl Guarded {
     }
 
     fn write(&self) {
-        let _writing = self.lock.write_beside(&self.desks);
+        let _writing = self.lock.write_with(&self.desks);
         // SAFETY: held exclusive.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 
     fn write_if_alone(&self) {
-        let Some(_writing) = self.lock.try_write_if_alone() else { return };
+        let Some(_writing) = self.lock.try_write_unless_read() else { return };
         // SAFETY: held exclusive.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }

@@ -1,7 +1,7 @@
 //! A lock for readers and writers that readers take without writing what other readers use, as long as nobody writes.
 //!
 //! Readers of an ordinary lock count themselves in the lock, so that two who read the same file pull one cache line to and fro. Here a
-//! lock that is read again and again becomes *biased*: from then on a reader notes the lock at a [desk](Desks) of its own thread, by
+//! lock that is read again and again becomes *biased*: from then on a reader notes the lock at a [desk](VisibleReaders) of its own thread, by
 //! a plain store, and is done. Who wants to write takes the ordinary lock, ends the bias, and waits until no desk has the lock.
 //! (D. Dice and A. Kogan, "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019; there the desks are places of one
 //! table that readers choose by hash and take by compare-and-swap.)
@@ -45,24 +45,24 @@ use crate::thread_slots::ThreadSlots;
 /// other locks are noted on others.
 const LINE_BITS: u32 = capacity(3, 0);
 /// Locks that a thread may have noted at the same time on one of them.
-const NOTES: usize = capacity(4, 1);
+const SLOTS_PER_LINE: usize = capacity(4, 1);
 /// So many readers in a row make a lock biased; few in models.
 const STREAK: u32 = capacity(16, 2);
 
 /// A lock for readers and writers. It protects a value; or, without one, what its owner says.
-pub struct Bravo<T = ()> {
-    side: Side,
+pub struct BiasedRwLock<T = ()> {
+    raw: RawLock,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the lock owns the value.
-unsafe impl<T: Send> Send for Bravo<T> {}
+unsafe impl<T: Send> Send for BiasedRwLock<T> {}
 // SAFETY: who has the lock shared has `&T` at the same time as others; who has it exclusive has `&mut T`, on any thread.
-unsafe impl<T: Send + Sync> Sync for Bravo<T> {}
+unsafe impl<T: Send + Sync> Sync for BiasedRwLock<T> {}
 
 /// The lock beside the value.
 #[derive(Debug)]
-struct Side {
+struct RawLock {
     lock: RwLock<()>,
     /// Readers are at their desks.
     bias: AtomicBool,
@@ -79,7 +79,7 @@ impl Streak {
 
     /// With one more reader.
     #[inline]
-    fn with_one_more(self) -> Self {
+    fn count_reader(self) -> Self {
         Self(self.0 & !Self::COUNT | ((self.0 & Self::COUNT) + 1).min(STREAK))
     }
 
@@ -90,74 +90,74 @@ impl Streak {
 
     /// Nobody has read.
     #[inline]
-    fn broken(self) -> Self {
+    fn reset(self) -> Self {
         Self(self.0 & !Self::COUNT)
     }
 
     /// It is worth a bias.
     #[inline]
-    fn is_worth_it(self) -> bool {
-        self.0 & Self::COUNT >= STREAK && Self::ended_now().0 != self.broken().0
+    fn is_long_enough(self) -> bool {
+        self.0 & Self::COUNT >= STREAK && Self::ended_now().0 != self.reset().0
     }
 }
 
 /// The lock held shared.
 #[must_use = "the lock is held as long as this lives"]
-pub struct BravoReadGuard<'a, T = ()> {
-    _held: Held<'a>,
-    lock: &'a Bravo<T>,
+pub struct BiasedReadGuard<'a, T = ()> {
+    _held: ReadHold<'a>,
+    lock: &'a BiasedRwLock<T>,
 }
 
 /// The lock held exclusive.
 #[must_use = "the lock is held as long as this lives"]
-pub struct BravoWriteGuard<'a, T = ()> {
+pub struct BiasedWriteGuard<'a, T = ()> {
     _held: RwLockWriteGuard<'a, ()>,
-    lock: &'a Bravo<T>,
+    lock: &'a BiasedRwLock<T>,
 }
 
 /// A note at a desk.
 #[derive(Debug)]
-struct Note<'a> {
-    side: &'a Side,
-    place: &'a AtomicU64,
-    desks: &'a Desks,
+struct Published<'a> {
+    raw: &'a RawLock,
+    slot: &'a AtomicU64,
+    readers: &'a VisibleReaders,
 }
 
 /// How a reader has it. Neither goes to another thread.
 #[derive(Debug)]
-enum Held<'a> {
-    Noted(#[expect(dead_code, reason = "held until it is dropped")] Note<'a>),
+enum ReadHold<'a> {
+    Published(#[expect(dead_code, reason = "held until it is dropped")] Published<'a>),
     Locked(#[expect(dead_code, reason = "as the other")] RwLockReadGuard<'a, ()>),
 }
 
 /// Where the threads of the process, or of a model, note which locks they read under. Threads without a slot of their own have no
 /// desk: they take the ordinary lock.
 #[derive(Debug, Default)]
-pub struct Desks {
+pub struct VisibleReaders {
     /// The shared one stays empty.
-    desks: ThreadSlots<Desk>,
+    readers: ThreadSlots<ReaderSlots>,
     /// Taken by who looks at desks before he sleeps, and by who wakes him.
-    door: Mutex<()>,
-    emptied: Condvar,
+    sleepers: Mutex<()>,
+    slot_cleared: Condvar,
 }
 
 /// Addresses of locks that a thread reads under. Only the thread stores here.
 #[derive(Debug)]
-struct Desk([Padded<Line>; 1 << LINE_BITS]);
+struct ReaderSlots([Padded<Line>; 1 << LINE_BITS]);
 
-type Line = [AtomicU64; NOTES];
+type Line = [AtomicU64; SLOTS_PER_LINE];
 
 /// Finds the reader's desk, if it has one.
-trait FindDesk<'a>: FnOnce(&'a Desks) -> Option<&'a Desk> {}
-impl<'a, F: FnOnce(&'a Desks) -> Option<&'a Desk>> FindDesk<'a> for F {}
+trait FindSlots<'a>: FnOnce(&'a VisibleReaders) -> Option<&'a ReaderSlots> {}
+impl<'a, F: FnOnce(&'a VisibleReaders) -> Option<&'a ReaderSlots>> FindSlots<'a> for F {}
 
-impl Default for Desk {
+impl Default for ReaderSlots {
     fn default() -> Self {
         Self(std::array::from_fn(|_| Padded(std::array::from_fn(|_| AtomicU64::new(0)))))
     }
 }
 
-impl Desk {
+impl ReaderSlots {
     /// Returns the line that `lock` is noted on.
     #[inline]
     fn line(&self, lock: u64) -> &Line {
@@ -166,13 +166,13 @@ impl Desk {
 
     /// Returns an unused place for `lock`.
     #[inline]
-    fn place(&self, lock: u64) -> Option<&AtomicU64> {
+    fn slot(&self, lock: u64) -> Option<&AtomicU64> {
         // Relaxed: no other thread stores here.
-        self.line(lock).iter().find(|place| place.load(Ordering::Relaxed) == 0)
+        self.line(lock).iter().find(|slot| slot.load(Ordering::Relaxed) == 0)
     }
 }
 
-impl Desks {
+impl VisibleReaders {
     /// Creates empty desks.
     pub fn new() -> Self {
         Self::default()
@@ -181,34 +181,34 @@ impl Desks {
     /// Returns this thread's desk.
     #[cfg(not(feature = "loom"))]
     #[inline]
-    fn own(&self) -> Option<&Desk> {
-        self.desks.own()
+    fn own(&self) -> Option<&ReaderSlots> {
+        self.readers.own()
     }
 
     /// Waits until no desk has `lock`, whose bias is over.
     #[cold]
-    fn wait_for(&self, lock: u64) {
+    fn wait_for_readers(&self, lock: u64) {
         while !heavy_fence() {
             // Want of memory, which passes.
             std::thread::yield_now();
         }
-        let has = |place: &AtomicU64| read_published(place) == lock;
+        let has = |slot: &AtomicU64| read_published(slot) == lock;
         // A reader that has noted the lock has found its desk before, so the desk is among these.
-        let is_read = || self.desks.iter().any(|desk| desk.line(lock).iter().any(has));
+        let is_read = || self.readers.iter().any(|slots| slots.line(lock).iter().any(has));
         // Whom it does not see reading will see that the bias is over.
         if !is_read() {
             return;
         }
-        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         while is_read() {
-            door = self.emptied.wait(door).unwrap_or_else(PoisonError::into_inner);
+            sleepers = self.slot_cleared.wait(sleepers).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     #[cold]
     fn wake(&self) {
-        drop(self.door.lock().unwrap_or_else(PoisonError::into_inner));
-        self.emptied.notify_all();
+        drop(self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
+        self.slot_cleared.notify_all();
     }
 }
 
@@ -221,13 +221,13 @@ fn line_of(lock: u64) -> usize {
 
 /// The desks of this process.
 #[cfg(not(feature = "loom"))]
-static OF_PROCESS: LazyLock<Desks> = LazyLock::new(Desks::new);
+static PROCESS: LazyLock<VisibleReaders> = LazyLock::new(VisibleReaders::new);
 
-impl<T> Bravo<T> {
+impl<T> BiasedRwLock<T> {
     /// A lock of `value` that nobody holds.
     pub fn new(value: T) -> Self {
-        let side = Side { lock: RwLock::new(()), bias: AtomicBool::new(false), streak: AtomicU32::new(0) };
-        Self { side, value: UnsafeCell::new(value) }
+        let raw = RawLock { lock: RwLock::new(()), bias: AtomicBool::new(false), streak: AtomicU32::new(0) };
+        Self { raw, value: UnsafeCell::new(value) }
     }
 
     /// The value, of which there is no other user.
@@ -239,115 +239,127 @@ impl<T> Bravo<T> {
     /// count as a writer: where others read again and again, the lock becomes biased as if he had not been.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    pub fn try_write_if_alone(&self) -> Option<BravoWriteGuard<'_, T>> {
-        Some(BravoWriteGuard { _held: self.side.try_write_if_alone()?, lock: self })
+    pub fn try_write_unless_read(&self) -> Option<BiasedWriteGuard<'_, T>> {
+        Some(BiasedWriteGuard { _held: self.raw.try_write_unless_read()?, lock: self })
     }
 
     /// Takes the lock shared. Not to be taken twice by one thread.
     #[cfg(not(feature = "loom"))]
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    pub fn read(&self) -> BravoReadGuard<'_, T> {
-        BravoReadGuard { _held: self.side.read(&OF_PROCESS, Desks::own), lock: self }
+    pub fn read(&self) -> BiasedReadGuard<'_, T> {
+        BiasedReadGuard { _held: self.raw.read(&PROCESS, VisibleReaders::own), lock: self }
     }
 
     /// Takes the lock shared, unless somebody has to be waited for. Not to be taken twice by one thread.
     #[cfg(not(feature = "loom"))]
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    pub fn try_read(&self) -> Option<BravoReadGuard<'_, T>> {
-        Some(BravoReadGuard { _held: self.side.try_read(&OF_PROCESS, Desks::own)?, lock: self })
+    pub fn try_read(&self) -> Option<BiasedReadGuard<'_, T>> {
+        Some(BiasedReadGuard { _held: self.raw.try_read(&PROCESS, VisibleReaders::own)?, lock: self })
     }
 
     /// Takes the lock exclusive.
     #[cfg(not(feature = "loom"))]
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    pub fn write(&self) -> BravoWriteGuard<'_, T> {
-        self.write_beside(&OF_PROCESS)
+    pub fn write(&self) -> BiasedWriteGuard<'_, T> {
+        self.write_with(&PROCESS)
     }
 
     /// Takes the lock shared: in models of what uses it, without what has a model of its own.
     #[cfg(feature = "loom")]
-    pub fn read(&self) -> BravoReadGuard<'_, T> {
-        let held = self.side.lock.read().unwrap_or_else(PoisonError::into_inner);
-        BravoReadGuard { _held: Held::Locked(held), lock: self }
+    pub fn read(&self) -> BiasedReadGuard<'_, T> {
+        let held = self.raw.lock.read().unwrap_or_else(PoisonError::into_inner);
+        BiasedReadGuard { _held: ReadHold::Locked(held), lock: self }
     }
 
     /// Takes the lock shared, unless somebody has to be waited for: as `read`.
     #[cfg(feature = "loom")]
-    pub fn try_read(&self) -> Option<BravoReadGuard<'_, T>> {
-        let held = unless_it_blocks(self.side.lock.try_read())?;
-        Some(BravoReadGuard { _held: Held::Locked(held), lock: self })
+    pub fn try_read(&self) -> Option<BiasedReadGuard<'_, T>> {
+        let held = unless_it_blocks(self.raw.lock.try_read())?;
+        Some(BiasedReadGuard { _held: ReadHold::Locked(held), lock: self })
     }
 
     /// Takes the lock exclusive: as `read`.
     #[cfg(feature = "loom")]
-    pub fn write(&self) -> BravoWriteGuard<'_, T> {
-        let held = self.side.lock.write().unwrap_or_else(PoisonError::into_inner);
-        BravoWriteGuard { _held: held, lock: self }
+    pub fn write(&self) -> BiasedWriteGuard<'_, T> {
+        let held = self.raw.lock.write().unwrap_or_else(PoisonError::into_inner);
+        BiasedWriteGuard { _held: held, lock: self }
     }
 
     /// Takes the lock shared for thread `number`, which has its desk there.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    pub fn read_at<'a>(&'a self, desks: &'a Desks, number: usize) -> BravoReadGuard<'a, T> {
-        BravoReadGuard { _held: self.side.read(desks, |desks| desks.desks.of(number)), lock: self }
+    pub fn read_at<'a>(&'a self, readers: &'a VisibleReaders, number: usize) -> BiasedReadGuard<'a, T> {
+        BiasedReadGuard { _held: self.raw.read(readers, |readers| readers.readers.of(number)), lock: self }
     }
 
     /// The same, unless somebody has to be waited for.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    pub fn try_read_at<'a>(&'a self, desks: &'a Desks, number: usize) -> Option<BravoReadGuard<'a, T>> {
-        let held = self.side.try_read(desks, |desks| desks.desks.of(number))?;
-        Some(BravoReadGuard { _held: held, lock: self })
+    pub fn try_read_at<'a>(
+        &'a self,
+        readers: &'a VisibleReaders,
+        number: usize,
+    ) -> Option<BiasedReadGuard<'a, T>> {
+        let held = self.raw.try_read(readers, |readers| readers.readers.of(number))?;
+        Some(BiasedReadGuard { _held: held, lock: self })
     }
 
-    /// Takes the lock exclusive, from readers at `desks` too.
+    /// Takes the lock exclusive, from readers at `readers` too.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    pub fn write_beside(&self, desks: &Desks) -> BravoWriteGuard<'_, T> {
-        BravoWriteGuard { _held: self.side.write(desks), lock: self }
+    pub fn write_with(&self, readers: &VisibleReaders) -> BiasedWriteGuard<'_, T> {
+        BiasedWriteGuard { _held: self.raw.write(readers), lock: self }
     }
 }
 
-impl Side {
+impl RawLock {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    fn read<'a>(&'a self, desks: &'a Desks, desk: impl FindDesk<'a>) -> Held<'a> {
-        if let Some(note) = self.note(desks, desk) {
-            return Held::Noted(note);
+    fn read<'a>(&'a self, readers: &'a VisibleReaders, slots: impl FindSlots<'a>) -> ReadHold<'a> {
+        if let Some(publish_read) = self.publish_read(readers, slots) {
+            return ReadHold::Published(publish_read);
         }
         let held = self.lock.read().unwrap_or_else(PoisonError::into_inner);
         self.count();
-        Held::Locked(held)
+        ReadHold::Locked(held)
     }
 
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    fn try_read<'a>(&'a self, desks: &'a Desks, desk: impl FindDesk<'a>) -> Option<Held<'a>> {
-        if let Some(note) = self.note(desks, desk) {
-            return Some(Held::Noted(note));
+    fn try_read<'a>(
+        &'a self,
+        readers: &'a VisibleReaders,
+        slots: impl FindSlots<'a>,
+    ) -> Option<ReadHold<'a>> {
+        if let Some(publish_read) = self.publish_read(readers, slots) {
+            return Some(ReadHold::Published(publish_read));
         }
         let held = unless_it_blocks(self.lock.try_read())?;
         self.count();
-        Some(Held::Locked(held))
+        Some(ReadHold::Locked(held))
     }
 
     /// Takes the lock by a note, if it is biased, there is room for one, and it is still biased then.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    fn note<'a>(&'a self, desks: &'a Desks, desk: impl FindDesk<'a>) -> Option<Note<'a>> {
+    fn publish_read<'a>(
+        &'a self,
+        readers: &'a VisibleReaders,
+        slots: impl FindSlots<'a>,
+    ) -> Option<Published<'a>> {
         // Acquire: pairs with the Release of who set it.
         if !self.bias.load(Ordering::Acquire) {
             return None;
         }
-        let place = desk(desks)?.place(self.address())?;
-        publish(place, self.address());
+        let slot = slots(readers)?.slot(self.address())?;
+        publish(slot, self.address());
         // From here on, whatever happens, it is taken back.
-        let note = Note { side: self, place, desks };
+        let publish_read = Published { raw: self, slot, readers };
         // Acquire: as before. After `light_fence`.
-        self.bias.load(Ordering::Acquire).then_some(note)
+        self.bias.load(Ordering::Acquire).then_some(publish_read)
     }
 
     /// Counts a reader, and makes the lock biased if that seems worth it. Locks: `lock` shared.
@@ -355,9 +367,9 @@ impl Side {
     #[cfg_attr(feature = "audit", track_caller)]
     fn count(&self) {
         // Relaxed, both: it decides when to be biased, and guards nothing.
-        let streak = Streak(self.streak.load(Ordering::Relaxed)).with_one_more();
+        let streak = Streak(self.streak.load(Ordering::Relaxed)).count_reader();
         self.streak.store(streak.0, Ordering::Relaxed);
-        if streak.is_worth_it() {
+        if streak.is_long_enough() {
             // Release: who sees it sees what the last writer did, whom the lock has let this one see.
             self.bias.store(true, Ordering::Release);
         }
@@ -365,24 +377,24 @@ impl Side {
 
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    fn write(&self, desks: &Desks) -> RwLockWriteGuard<'_, ()> {
+    fn write(&self, readers: &VisibleReaders) -> RwLockWriteGuard<'_, ()> {
         let held = self.lock.write().unwrap_or_else(PoisonError::into_inner);
         // Relaxed, all: stored by who had the lock.
         let streak = Streak(self.streak.load(Ordering::Relaxed));
         if self.bias.load(Ordering::Relaxed) {
             // Relaxed: ordered by `heavy_fence`.
             self.bias.store(false, Ordering::Relaxed);
-            desks.wait_for(self.address());
+            readers.wait_for_readers(self.address());
             self.streak.store(Streak::ended_now().0, Ordering::Relaxed);
-        } else if streak.0 != streak.broken().0 {
-            self.streak.store(streak.broken().0, Ordering::Relaxed);
+        } else if streak.0 != streak.reset().0 {
+            self.streak.store(streak.reset().0, Ordering::Relaxed);
         }
         held
     }
 
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    fn try_write_if_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+    fn try_write_unless_read(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         // Relaxed: he who sees it too late goes the other way, as if he had come later.
         if self.bias.load(Ordering::Relaxed) {
             return None;
@@ -399,19 +411,19 @@ impl Side {
     }
 }
 
-impl<T: Default> Default for Bravo<T> {
+impl<T: Default> Default for BiasedRwLock<T> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
-impl<T> fmt::Debug for Bravo<T> {
+impl<T> fmt::Debug for BiasedRwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bravo").field("side", &self.side).finish_non_exhaustive()
+        f.debug_struct("BiasedRwLock").field("raw", &self.raw).finish_non_exhaustive()
     }
 }
 
-impl<T> Deref for BravoReadGuard<'_, T> {
+impl<T> Deref for BiasedReadGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -421,7 +433,7 @@ impl<T> Deref for BravoReadGuard<'_, T> {
     }
 }
 
-impl<T> Deref for BravoWriteGuard<'_, T> {
+impl<T> Deref for BiasedWriteGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -431,7 +443,7 @@ impl<T> Deref for BravoWriteGuard<'_, T> {
     }
 }
 
-impl<T> DerefMut for BravoWriteGuard<'_, T> {
+impl<T> DerefMut for BiasedWriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above, and nobody has the value by this guard.
@@ -439,13 +451,13 @@ impl<T> DerefMut for BravoWriteGuard<'_, T> {
     }
 }
 
-impl Drop for Note<'_> {
+impl Drop for Published<'_> {
     #[inline]
     fn drop(&mut self) {
-        publish(self.place, 0);
+        publish(self.slot, 0);
         // Relaxed: after `light_fence`.
-        if !self.side.bias.load(Ordering::Relaxed) {
-            self.desks.wake();
+        if !self.raw.bias.load(Ordering::Relaxed) {
+            self.readers.wake();
         }
     }
 }
@@ -481,19 +493,19 @@ mod tests {
 
     use super::*;
 
-    fn is_biased(lock: &Bravo) -> bool {
-        lock.side.bias.load(Ordering::Relaxed)
+    fn is_biased(lock: &BiasedRwLock) -> bool {
+        lock.raw.bias.load(Ordering::Relaxed)
     }
 
     #[test]
     fn a_streak_of_readers_makes_it_biased_and_a_writer_ends_that_for_a_while() {
-        let lock = Bravo::new(());
+        let lock = BiasedRwLock::new(());
         for _ in 0..STREAK {
             assert!(!is_biased(&lock));
             drop(lock.read());
         }
         assert!(is_biased(&lock));
-        assert!(matches!(lock.read()._held, Held::Noted(..)));
+        assert!(matches!(lock.read()._held, ReadHold::Published(..)));
         let began = now();
         drop(lock.write());
         assert!(!is_biased(&lock));
@@ -506,12 +518,12 @@ mod tests {
 
     #[test]
     fn it_is_small() {
-        assert!(size_of::<Bravo>() <= size_of::<RwLock<()>>() + 8);
+        assert!(size_of::<BiasedRwLock>() <= size_of::<RwLock<()>>() + 8);
     }
 
     #[test]
     fn who_reads_and_writes_in_turns_has_an_ordinary_lock() {
-        let lock = Bravo::new(());
+        let lock = BiasedRwLock::new(());
         for _ in 0..10 * STREAK {
             drop(lock.read());
             drop(lock.write());
@@ -521,9 +533,9 @@ mod tests {
 
     #[test]
     fn who_has_it_only_if_he_is_alone_is_no_writer_among_readers() {
-        let lock = &Bravo::new(());
+        let lock = &BiasedRwLock::new(());
         let alone =
-            || thread::scope(|scope| scope.spawn(|| lock.try_write_if_alone().is_some()).join().unwrap());
+            || thread::scope(|scope| scope.spawn(|| lock.try_write_unless_read().is_some()).join().unwrap());
         for _ in 0..STREAK {
             assert!(alone());
             let reading = lock.read();
@@ -534,7 +546,7 @@ mod tests {
         let writing = lock.write();
         assert!(!alone());
         drop(writing);
-        let writing = lock.try_write_if_alone().unwrap();
+        let writing = lock.try_write_unless_read().unwrap();
         let read = || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
         assert!(!read() && !alone());
         drop(writing);
@@ -543,12 +555,12 @@ mod tests {
 
     #[test]
     fn a_thread_with_a_full_desk_takes_the_lock_itself() {
-        let locks: Vec<_> = (0..NOTES << (LINE_BITS + 1)).map(|_| Bravo::new(())).collect();
+        let locks: Vec<_> = (0..SLOTS_PER_LINE << (LINE_BITS + 1)).map(|_| BiasedRwLock::new(())).collect();
         locks.iter().for_each(|lock| (0..STREAK).for_each(|_| drop(lock.read())));
         let held: Vec<_> = locks.iter().map(|lock| lock.read()).collect();
-        let noted = held.iter().filter(|guard| matches!(guard._held, Held::Noted(..))).count();
-        let on = |line| locks.iter().filter(|lock| line_of(lock.side.address()) == line).count();
-        assert_eq!(noted, (0..1 << LINE_BITS).map(|line| on(line).min(NOTES)).sum::<usize>());
+        let noted = held.iter().filter(|guard| matches!(guard._held, ReadHold::Published(..))).count();
+        let on = |line| locks.iter().filter(|lock| line_of(lock.raw.address()) == line).count();
+        assert_eq!(noted, (0..1 << LINE_BITS).map(|line| on(line).min(SLOTS_PER_LINE)).sum::<usize>());
         assert!(noted < locks.len());
         drop(held);
         locks.iter().for_each(|lock| drop(lock.write()));
@@ -556,12 +568,12 @@ mod tests {
 
     #[test]
     fn who_only_tries_has_it_beside_readers_and_not_beside_a_writer() {
-        let lock = &Bravo::new(());
+        let lock = &BiasedRwLock::new(());
         let tries = || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
         for biased in [false, true] {
             assert_eq!(is_biased(lock), biased);
             let reading = lock.try_read().unwrap();
-            assert_eq!(matches!(reading._held, Held::Noted(..)), biased);
+            assert_eq!(matches!(reading._held, ReadHold::Published(..)), biased);
             assert!(tries());
             drop(reading);
             (0..STREAK).for_each(|_| drop(lock.read()));
@@ -574,7 +586,7 @@ mod tests {
 
     #[test]
     fn a_writer_waits_for_who_reads_by_a_note() {
-        let lock = &Bravo::new(());
+        let lock = &BiasedRwLock::new(());
         (0..STREAK).for_each(|_| drop(lock.read()));
         let reading = lock.read();
         let has_written = &AtomicBool::new(false);
@@ -592,7 +604,7 @@ mod tests {
 
     #[test]
     fn readers_see_what_writers_leave_whole() {
-        let lock = &Bravo::new((0_u64, 0_u64));
+        let lock = &BiasedRwLock::new((0_u64, 0_u64));
         let end = Instant::now() + Duration::from_millis(if cfg!(miri) { 20 } else { 300 });
         thread::scope(|scope| {
             for _ in 0..4 {
