@@ -35,7 +35,7 @@ use std::sync::Arc;
 use extern4_sync::percpu::{Padded, PerCpu};
 use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, capacity};
 use extern4_sync::rcu::{self, Guard};
-use extern4_sync::shared::{Seen, Shared};
+use extern4_sync::rcu_arc::{RcuArc, RcuRef};
 use extern4_sync::spare::Bytes;
 use extern4_sync::table::Table;
 use extern4_sync::tally::Tally;
@@ -150,7 +150,7 @@ impl BufferCache {
     /// waits.
     #[inline]
     pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g [u8]> {
-        let found = self.table.get(block, guard).map(Seen::get).filter(|found| found.is_ready())?;
+        let found = self.table.get(block, guard).map(RcuRef::get).filter(|found| found.is_ready())?;
         let bytes = found.shown(guard)?;
         self.hits.add([1]);
         Some(bytes)
@@ -168,7 +168,7 @@ impl BufferCache {
     #[inline]
     pub fn with_flags<R>(&self, block: u64, f: impl FnOnce(&[u8], &AtomicU32) -> R) -> Result<R> {
         let guard = rcu::pin();
-        if let Some(found) = self.table.get(block, &guard).map(Seen::get).filter(|found| found.is_ready()) {
+        if let Some(found) = self.table.get(block, &guard).map(RcuRef::get).filter(|found| found.is_ready()) {
             self.hits.add([1]);
             return Ok(found.look(&guard, |bytes| f(bytes, &found.flags)));
         }
@@ -181,7 +181,7 @@ impl BufferCache {
     #[inline]
     pub fn with_part<R>(&self, block: u64, range: Range<usize>, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let guard = rcu::pin();
-        if let Some(found) = self.table.get(block, &guard).map(Seen::get).filter(|found| found.is_ready()) {
+        if let Some(found) = self.table.get(block, &guard).map(RcuRef::get).filter(|found| found.is_ready()) {
             self.hits.add([1]);
             return Ok(found.look_part(&guard, range, f));
         }
@@ -200,7 +200,7 @@ impl BufferCache {
     #[inline]
     pub fn with_found<R>(&self, block: u64, f: impl FnOnce(Found<'_>) -> R) -> Option<R> {
         let guard = &rcu::pin();
-        let block = self.table.get(block, guard).map(Seen::get).filter(|found| found.is_ready())?;
+        let block = self.table.get(block, guard).map(RcuRef::get).filter(|found| found.is_ready())?;
         self.hits.add([1]);
         Some(f(Found { block, guard }))
     }
@@ -257,7 +257,7 @@ impl BufferCache {
 
     #[inline]
     fn tagged<'g>(&'g self, block: u64, tag: u64, guard: &'g Guard) -> Option<&'g Block> {
-        let found = self.table.get(block, guard).map(Seen::get)?;
+        let found = self.table.get(block, guard).map(RcuRef::get)?;
         // Relaxed: whoever gives tags says when they count.
         (found.is_ready() && found.tag.load(Relaxed) == tag).then_some(found)
     }
@@ -372,7 +372,7 @@ impl BufferCache {
         if block < block_count { Ok(()) } else { Err(Error::BlockOutOfRange { block, block_count }) }
     }
 
-    fn count_found(&self, held: &Shared<Block>) {
+    fn count_found(&self, held: &RcuArc<Block>) {
         if held.is_ready() {
             self.hits.add([1]);
         } else {
@@ -381,8 +381,8 @@ impl BufferCache {
     }
 
     /// The entry of `block`, and whether the caller has just made it and so has to [`load`](Self::load) it.
-    fn find_or_insert(&self, block: u64) -> (Shared<Block>, bool) {
-        let found = self.table.get(block, &rcu::pin()).and_then(Seen::hold);
+    fn find_or_insert(&self, block: u64) -> (RcuArc<Block>, bool) {
+        let found = self.table.get(block, &rcu::pin()).and_then(RcuRef::try_upgrade);
         if let Some(held) = found {
             return (held, false);
         }
@@ -407,17 +407,17 @@ impl BufferCache {
     }
 
     /// Fills the placeholders `run`, which the caller made and which are in rising order.
-    fn load(&self, placeholders: &[Shared<Block>]) {
+    fn load(&self, placeholders: &[RcuArc<Block>]) {
         // Should the device panic, the waiters must not wait for ever.
         let _abandon = Abandon { cache: self, placeholders };
         self.counts.local().misses.fetch_add(placeholders.len() as u64, Relaxed);
-        let adjacent = |a: &Shared<Block>, b: &Shared<Block>| a.number + 1 == b.number;
+        let adjacent = |a: &RcuArc<Block>, b: &RcuArc<Block>| a.number + 1 == b.number;
         for run in placeholders.chunk_by(adjacent).flat_map(|run| run.chunks(MAX_BATCH)) {
             self.load_run(run);
         }
     }
 
-    fn load_run(&self, run: &[Shared<Block>]) {
+    fn load_run(&self, run: &[RcuArc<Block>]) {
         let mut images: Vec<_> = iter::repeat_with(|| self.blank()).take(run.len()).collect();
         match self.read_images(run[0].number, &mut images) {
             Ok(()) => run.iter().zip(images).for_each(|(held, image)| self.publish(held, Ok(image))),
@@ -451,7 +451,7 @@ impl BufferCache {
     }
 
     /// Ends a load. After an error, the placeholder leaves the table before anybody learns of it.
-    fn publish(&self, held: &Shared<Block>, result: Result<Bytes>) {
+    fn publish(&self, held: &RcuArc<Block>, result: Result<Bytes>) {
         if result.is_err() && self.table.remove(held.number, held) {
             self.resident.fetch_sub(1, Relaxed);
         }
@@ -461,7 +461,7 @@ impl BufferCache {
 }
 
 /// Waits for the read of `held`, if it is not done.
-fn finish(held: Shared<Block>) -> Result<Buffer> {
+fn finish(held: RcuArc<Block>) -> Result<Buffer> {
     match held.image.wait() {
         Ok(_) => Ok(Buffer::new(held)),
         Err(error) => Err((**error).clone()),
@@ -471,7 +471,7 @@ fn finish(held: Shared<Block>) -> Result<Buffer> {
 /// Fails those placeholders that a load leaves empty, which it does only by a panic.
 struct Abandon<'a> {
     cache: &'a BufferCache,
-    placeholders: &'a [Shared<Block>],
+    placeholders: &'a [RcuArc<Block>],
 }
 
 impl Drop for Abandon<'_> {

@@ -2,7 +2,7 @@
 //!
 //! - [`rcu`]: readers that take no lock and write nothing shared, values freed once no reader can see them.
 //! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
-//! - [`shared`]: counted references whose values RCU readers may look at.
+//! - [`rcu_arc`]: counted references whose values RCU readers may look at.
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: that hash table with counted values, found by number.
 //! - [`shares`]: who shares something, and may join or be the last to leave.
@@ -43,8 +43,8 @@ pub mod per_thread;
 pub mod percpu;
 pub mod primitive;
 pub mod rcu;
+pub mod rcu_arc;
 pub mod seqcount;
-pub mod shared;
 pub mod shares;
 pub mod shown;
 pub mod spare;

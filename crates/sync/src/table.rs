@@ -14,11 +14,11 @@ use std::fmt;
 
 use crate::hash_table::{HashTable, Unlinked};
 use crate::rcu::{Guard, pin};
-use crate::shared::{Link, Release, Seen, Shared};
+use crate::rcu_arc::{AtomicRcuArc, RcuArc, RcuRef, Release};
 
 /// A hash table from `u64` to counted values, whose lookups take no lock.
 pub struct Table<T: Release> {
-    entries: HashTable<Link<T>>,
+    entries: HashTable<AtomicRcuArc<T>>,
     /// Random and odd, so that nobody can choose keys that fall into one bucket.
     multiplier: u64,
 }
@@ -31,29 +31,29 @@ impl<T: Release> Table<T> {
 
     /// Returns the value of `key`.
     #[inline]
-    pub fn get<'g>(&'g self, key: u64, guard: &'g Guard) -> Option<Seen<'g, T>> {
+    pub fn get<'g>(&'g self, key: u64, guard: &'g Guard) -> Option<RcuRef<'g, T>> {
         let hash = self.hash(key);
         // Only one key has this hash.
         let link = self.entries.find(hash, guard, |_| true)?.value();
-        link.see(guard).or_else(|| self.get_settled(hash, guard))
+        link.load(guard).or_else(|| self.get_settled(hash, guard))
     }
 
     /// Returns the value once no other thread evicts or removes it (rule 3).
     #[cold]
-    fn get_settled<'g>(&'g self, hash: u64, guard: &'g Guard) -> Option<Seen<'g, T>> {
-        self.entries.lock(hash, guard).find(hash, |_| true)?.value().see(guard)
+    fn get_settled<'g>(&'g self, hash: u64, guard: &'g Guard) -> Option<RcuRef<'g, T>> {
+        self.entries.lock(hash, guard).find(hash, |_| true)?.value().load(guard)
     }
 
     /// Returns a reference to the value of `key`, and whether this call put it in. `value` becomes the value if there is none
     /// yet. Memory is allocated before the bucket is locked; callers expect to miss, after they tried [`get`](Self::get).
     ///
     /// Locks: the bucket's, within.
-    pub fn find_or_insert(&self, key: u64, value: T) -> (Shared<T>, bool) {
-        let (hash, value) = (self.hash(key), Shared::new(value));
-        let new = Unlinked::unused(hash, Link::new(Some(value.clone())));
+    pub fn find_or_insert(&self, key: u64, value: T) -> (RcuArc<T>, bool) {
+        let (hash, value) = (self.hash(key), RcuArc::new(value));
+        let new = Unlinked::unused(hash, AtomicRcuArc::new(Some(value.clone())));
         let guard = pin();
         let mut bucket = self.entries.lock(hash, &guard);
-        match bucket.find(hash, |_| true).and_then(|found| found.value().see(&guard)?.hold()) {
+        match bucket.find(hash, |_| true).and_then(|found| found.value().load(&guard)?.try_upgrade()) {
             Some(there) => (there, false),
             None => {
                 bucket.insert(new);
@@ -66,10 +66,11 @@ impl<T: Release> Table<T> {
     /// its place. Returns false if it was out already.
     ///
     /// Locks: the bucket's, within.
-    pub fn remove(&self, key: u64, value: &Shared<T>) -> bool {
+    pub fn remove(&self, key: u64, value: &RcuArc<T>) -> bool {
         let (hash, guard) = (self.hash(key), pin());
         let mut bucket = self.entries.lock(hash, &guard);
-        let is_it = |link: &Link<T>| link.see(&guard).is_some_and(|seen| seen.ptr_eq(value.seen()));
+        let is_it =
+            |link: &AtomicRcuArc<T>| link.load(&guard).is_some_and(|seen| seen.ptr_eq(value.as_rcu_ref()));
         let Some(found) = bucket.find(hash, is_it) else { return false };
         bucket.remove(found);
         // The value does not end here: the caller has a reference.
@@ -82,7 +83,7 @@ impl<T: Release> Table<T> {
     ///
     /// Locks: a stripe of buckets at a time, within.
     pub fn evict(&self, want: usize, max_buckets: usize) -> usize {
-        self.entries.reclaim(want, max_buckets, |link| link.take_last().is_some())
+        self.entries.reclaim(want, max_buckets, |link| link.take_if_last().is_some())
     }
 
     #[inline]
@@ -145,7 +146,7 @@ mod tests {
         let guard = pin();
         table.get(2, &guard).unwrap();
         assert_eq!(table.evict(100, 128), 8);
-        assert!(table.get(1, &guard).unwrap().hold().unwrap().ptr_eq(&held));
+        assert!(table.get(1, &guard).unwrap().try_upgrade().unwrap().ptr_eq(&held));
         // Key 1 was marked by the lookup, and key 2 lost its mark in the first round.
         assert_eq!(table.evict(100, 128), 1);
         assert!(table.get(2, &guard).is_none());
@@ -178,7 +179,7 @@ mod tests {
         let (new, made) = table.find_or_insert(5, Value("new"));
         assert!(made && !table.remove(5, &old));
         drop(old);
-        assert!(seen.hold().is_none());
+        assert!(seen.try_upgrade().is_none());
         assert_eq!((seen.0, new.0), ("old", "new"));
     }
 
@@ -215,7 +216,7 @@ mod tests {
                         let guard = pin();
                         let again = table.get(key, &guard).expect("held, so in the table");
                         assert_eq!(again.get(), &*first);
-                        assert!(again.hold().unwrap().ptr_eq(&first));
+                        assert!(again.try_upgrade().unwrap().ptr_eq(&first));
                         drop(guard);
                         drop(first);
                         table.evict(2, 32);

@@ -5,7 +5,7 @@
 use extern4_sync::hash_table::{HashTable, Unlinked};
 use extern4_sync::model::crowd;
 use extern4_sync::rcu::pin;
-use extern4_sync::shared::Release;
+use extern4_sync::rcu_arc::Release;
 use extern4_sync::table::Table;
 
 const THREADS: usize = 8;

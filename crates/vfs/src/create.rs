@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use extern4_sync::shared::Shared;
+use extern4_sync::rcu_arc::RcuArc;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::FileType;
@@ -219,14 +219,14 @@ impl Session {
             inode.set_linkable();
         }
         let dentry = Dentry::nameless(sb.dcache.new_id(), &parent.dentry, inode);
-        let location = Location { mount: parent.mount.clone(), dentry: Shared::new(dentry) };
+        let location = Location { mount: parent.mount.clone(), dentry: RcuArc::new(dentry) };
         OpenFile::new(self, location, how.flags - (OpenFlags::TMPFILE | OpenFlags::EXCL), path)
     }
 }
 
 enum Created {
     New(Location),
-    There(Shared<Dentry>),
+    There(RcuArc<Dentry>),
 }
 
 /// What a new file inherits from its directory and its maker.

@@ -48,7 +48,7 @@ use extern4_sync::hash_table::{Bucket, Found, HashTable, Unlinked};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::shared::{Last, Link, Seen, Shared};
+use extern4_sync::rcu_arc::{AtomicRcuArc, FinalRef, RcuArc, RcuRef};
 use extern4_sync::tally::Serial;
 
 use crate::dentry::Dentry;
@@ -73,7 +73,7 @@ pub(crate) struct Entry {
     /// The dentry's own number, which the next name is looked for with: so that the search goes on before the dentry has
     /// come into the cache of the processor.
     id: u64,
-    dentry: Link<Dentry>,
+    dentry: AtomicRcuArc<Dentry>,
     hidden: AtomicBool,
     lock: AtomicU32,
     /// The number by which the name stands in its directory's list of negatives, or 0: it stays there while it is made and removed
@@ -85,7 +85,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// It has a dentry, which says that the name is not there.
     fn is_negative(&self) -> bool {
-        self.dentry.see(&pin()).is_some_and(|dentry| dentry.get().inode().is_none())
+        self.dentry.load(&pin()).is_some_and(|dentry| dentry.get().inode().is_none())
     }
 
     /// Asks who has the name locked to wake the caller; false if nobody has.
@@ -109,14 +109,14 @@ pub(crate) struct DcacheEntry<'g>(Found<'g, Entry>);
 impl<'g> DcacheEntry<'g> {
     /// Returns the dentry of the name; `None` while the name is being changed.
     #[inline]
-    pub(crate) fn dentry(self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
+    pub(crate) fn dentry(self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
         let entry = self.0.value();
         // Acquire: who hid the name and bound it anew has published the new entry, which is then found next time.
         if entry.hidden.load(Ordering::Acquire) {
             return None;
         }
         // Empty when the entry is on its way out.
-        entry.dentry.see(guard)
+        entry.dentry.load(guard)
     }
 
     /// The dentry's number.
@@ -139,7 +139,7 @@ impl<'g> DcacheEntry<'g> {
 /// A directory, and a name in it under the form the cache knows.
 #[derive(Clone, Copy)]
 pub(crate) struct Key<'a> {
-    pub(crate) parent: &'a Shared<Dentry>,
+    pub(crate) parent: &'a RcuArc<Dentry>,
     name: Scanned<'a>,
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct LockedName<'a> {
     cache: &'a DentryCache,
     key: Key<'a>,
     /// None once it has been taken.
-    dentry: Option<Shared<Dentry>>,
+    dentry: Option<RcuArc<Dentry>>,
     /// The entry with the lock has left the table.
     is_bound: bool,
     _ranked: Ranked,
@@ -177,12 +177,12 @@ pub(crate) struct LockedName<'a> {
 impl<'a> LockedName<'a> {
     /// A name that the caller has locked, and that stands for this.
     #[inline(always)]
-    pub(crate) fn new(cache: &'a DentryCache, key: Key<'a>, dentry: Shared<Dentry>, ranked: Ranked) -> Self {
+    pub(crate) fn new(cache: &'a DentryCache, key: Key<'a>, dentry: RcuArc<Dentry>, ranked: Ranked) -> Self {
         Self { cache, key, dentry: Some(dentry), is_bound: false, _ranked: ranked }
     }
 
     /// What the name stands for.
-    pub(crate) fn dentry(&self) -> &Shared<Dentry> {
+    pub(crate) fn dentry(&self) -> &RcuArc<Dentry> {
         self.dentry.as_ref().expect("it is there until it is taken")
     }
 
@@ -199,20 +199,20 @@ impl<'a> LockedName<'a> {
 
     /// Ends the dentry if nobody else has it, so that nobody can get it any more. The name, which is hidden, must be bound anew
     /// then, whatever happens.
-    pub(crate) fn take_last(&mut self) -> Option<Last<Dentry>> {
+    pub(crate) fn take_last(&mut self) -> Option<FinalRef<Dentry>> {
         let mine = self.dentry.take()?;
-        let taken = self.cache.with_entry(self.key, |entry| entry.dentry.give_up_last(mine))?;
+        let taken = self.cache.with_entry(self.key, |entry| entry.dentry.take_if_last_but(mine))?;
         taken.map_err(|mine| self.dentry = Some(mine)).ok()
     }
 
     /// Takes what the name stands for, to be put under another. The name must be bound anew then, whatever happens, and before the caller
     /// lets go of what he took: an entry that nobody uses is reclaimed, and with it the lock that others wait for.
-    pub(crate) fn take(&mut self) -> Shared<Dentry> {
+    pub(crate) fn take(&mut self) -> RcuArc<Dentry> {
         self.dentry.take().expect("it is taken once")
     }
 
     /// The name has been bound anew, and by that unlocked; gives back what it stood for, unless that has been taken.
-    pub(crate) fn bound(mut self) -> Option<Shared<Dentry>> {
+    pub(crate) fn bound(mut self) -> Option<RcuArc<Dentry>> {
         self.is_bound = true;
         self.dentry.take()
     }
@@ -263,17 +263,17 @@ pub(crate) enum IfLocked {
 /// What came of an attempt to lock a name.
 pub(crate) enum Attempt {
     /// It is the caller's now, and this what it stands for.
-    Locked(Shared<Dentry>),
+    Locked(RcuArc<Dentry>),
     /// The name is not in the cache.
     Unknown,
     /// Somebody else has it. Kept to be dropped without a lock.
-    Busy(Shared<Dentry>),
+    Busy(RcuArc<Dentry>),
 }
 
 /// What the cache says of a name for certain.
 pub(crate) enum Settled {
     /// It stands for this.
-    Known(Shared<Dentry>),
+    Known(RcuArc<Dentry>),
     /// Somebody is changing that, or was a moment ago.
     Hidden,
     /// Nothing.
@@ -283,8 +283,8 @@ pub(crate) enum Settled {
 /// Dentries that nobody can find any more; dropped when no lock is held.
 #[derive(Default)]
 struct Dropped {
-    replaced: Option<Shared<Dentry>>,
-    evicted: Vec<Last<Dentry>>,
+    replaced: Option<RcuArc<Dentry>>,
+    evicted: Vec<FinalRef<Dentry>>,
 }
 
 impl DentryCache {
@@ -303,7 +303,7 @@ impl DentryCache {
     }
 
     /// `name` must be in its canonical form.
-    pub(crate) fn key<'a>(&self, parent: &'a Shared<Dentry>, name: &'a [u8]) -> Key<'a> {
+    pub(crate) fn key<'a>(&self, parent: &'a RcuArc<Dentry>, name: &'a [u8]) -> Key<'a> {
         Key { parent, name: Scanned::alone(self.seed, name) }
     }
 
@@ -326,17 +326,17 @@ impl DentryCache {
         parent: u64,
         name: &Scanned<'_>,
         guard: &'g Guard,
-    ) -> Option<(DcacheEntry<'g>, Seen<'g, Dentry>)> {
+    ) -> Option<(DcacheEntry<'g>, RcuRef<'g, Dentry>)> {
         let is = |entry: &Entry| entry.parent == parent && entry.key.is_scanned(name);
         let entry = DcacheEntry(self.table.find(in_directory(parent, name.hash), guard, is)?);
         Some((entry, entry.dentry(guard)?))
     }
 
     /// The same as [`see`](Self::see), in use.
-    pub(crate) fn find(&self, key: Key<'_>) -> Option<Shared<Dentry>> {
+    pub(crate) fn find(&self, key: Key<'_>) -> Option<RcuArc<Dentry>> {
         let guard = pin();
         let entry = self.table.find(key.hash(), &guard, |entry| key.is(entry))?;
-        DcacheEntry(entry).dentry(&guard)?.hold()
+        DcacheEntry(entry).dentry(&guard)?.try_upgrade()
     }
 
     /// The same, waiting for whoever changes the table: a name that is not found is not there. Without the wait, one
@@ -348,7 +348,7 @@ impl DentryCache {
         let bucket = self.table.lock(key.hash(), &guard);
         let Some(found) = bucket.find(key.hash(), |entry| key.is(entry)) else { return Settled::Unknown };
         let entry = found.value();
-        held = entry.dentry.see(&guard).and_then(Seen::hold);
+        held = entry.dentry.load(&guard).and_then(RcuRef::try_upgrade);
         // Looked at last: an entry without a dentry stays in the table only while the name is hidden, for who takes the dentry for good
         // locks the bucket. Acquire: as in `DcacheEntry::dentry`.
         if entry.hidden.load(Ordering::Acquire) {
@@ -404,14 +404,14 @@ impl DentryCache {
             let guard = pin();
             let found = self.table.find(key.hash(), &guard, |entry| key.is(entry));
             let Some(entry) = found.map(Found::value) else { return Ok(Attempt::Unknown) };
-            let Some(seen) = entry.dentry.see(&guard) else { return Ok(Attempt::Unknown) };
+            let Some(seen) = entry.dentry.load(&guard) else { return Ok(Attempt::Unknown) };
             // Acquire: as in `DcacheEntry::dentry`. While it is hidden somebody has the lock.
             let hidden = entry.hidden.load(Ordering::Acquire);
             if !hidden {
                 expect.check(seen.get().inode())?;
             }
             // Held from before the lock is taken, so that an entry with a lock is not reclaimed.
-            let Some(dentry) = seen.hold() else { return Ok(Attempt::Unknown) };
+            let Some(dentry) = seen.try_upgrade() else { return Ok(Attempt::Unknown) };
             let locked = match hidden {
                 true => Err(HELD),
                 // Acquire: pairs with the Release in `unlock`.
@@ -447,29 +447,29 @@ impl DentryCache {
         &self,
         key: Key<'_>,
         name: &[u8],
-        inode: Option<Shared<Inode>>,
-        old: Option<&mut Last<Dentry>>,
-    ) -> Shared<Dentry> {
+        inode: Option<RcuArc<Inode>>,
+        old: Option<&mut FinalRef<Dentry>>,
+    ) -> RcuArc<Dentry> {
         let id = self.new_id();
-        Shared::new(match old {
+        RcuArc::new(match old {
             Some(old) => Dentry::after(id, old, name, inode),
             None => Dentry::new(id, key.parent, name, inode),
         })
     }
 
     /// Remembers that a name is not there, after `old` if the caller has taken that.
-    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8], old: Option<&mut Last<Dentry>>) {
+    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8], old: Option<&mut FinalRef<Dentry>>) {
         self.put_nothing(key, self.new_dentry(key, name, None, old));
     }
 
     /// The same for who looks on.
-    pub(crate) fn keep_nothing(&self, key: Key<'_>, name: &[u8]) -> Shared<Dentry> {
+    pub(crate) fn keep_nothing(&self, key: Key<'_>, name: &[u8]) -> RcuArc<Dentry> {
         let dentry = self.new_dentry(key, name, None, None);
         self.put_nothing(key, dentry.clone());
         dentry
     }
 
-    fn put_nothing(&self, key: Key<'_>, dentry: Shared<Dentry>) {
+    fn put_nothing(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
         let id = dentry.id();
         if self.put_listed(key, dentry, id) {
             self.list_negative(key, id);
@@ -477,12 +477,12 @@ impl DentryCache {
     }
 
     /// Puts a dentry under a name, in place of what was there: then the caller has the name locked, and it becomes free.
-    pub(crate) fn put(&self, key: Key<'_>, dentry: Shared<Dentry>) {
+    pub(crate) fn put(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
         self.put_listed(key, dentry, 0);
     }
 
     /// The same. Says whether the name is now to be listed among negatives by the number `list`, which it was not before.
-    fn put_listed(&self, key: Key<'_>, dentry: Shared<Dentry>, list: u64) -> bool {
+    fn put_listed(&self, key: Key<'_>, dentry: RcuArc<Dentry>, list: u64) -> bool {
         let entry = Entry {
             parent: key.parent.id(),
             id: dentry.id(),
@@ -490,7 +490,7 @@ impl DentryCache {
             hidden: AtomicBool::new(false),
             lock: AtomicU32::new(FREE),
             listed: AtomicU64::new(list),
-            dentry: Link::new(Some(dentry)),
+            dentry: AtomicRcuArc::new(Some(dentry)),
         };
         let new = Unlinked::new(key.hash(), entry);
         let mut dropped = Dropped::default();
@@ -594,7 +594,7 @@ impl DentryCache {
 impl Dropped {
     /// Takes a dentry that nobody uses: no caller, no child, no mount.
     fn evict(&mut self, entry: &Entry) -> bool {
-        let last = entry.dentry.take_last();
+        let last = entry.dentry.take_if_last();
         let evicted = last.is_some();
         self.evicted.extend(last);
         evicted

@@ -14,7 +14,7 @@ use std::fmt;
 
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
 use extern4_sync::rcu::{Guard, Rcu, pin};
-use extern4_sync::shared::{Last, Lease, Release, Seen, Shared};
+use extern4_sync::rcu_arc::{FinalRef, RcuArc, RcuRef, ReleasableArc, Release};
 
 use crate::inode::Inode;
 use crate::lock::Latch;
@@ -24,7 +24,7 @@ use crate::name::Name;
 #[repr(C)]
 pub(crate) struct Dentry {
     id: u64,
-    inode: Option<Lease<Inode>>,
+    inode: Option<ReleasableArc<Inode>>,
     /// Mounts on this dentry, in whatever namespace: a hint whether to look into the mount table.
     pub(crate) mounts: AtomicU32,
     /// The name was removed.
@@ -36,40 +36,45 @@ pub(crate) struct Dentry {
 
 /// Where a dentry hangs. The root has no parent.
 struct Place {
-    parent: Option<Lease<Dentry>>,
+    parent: Option<ReleasableArc<Dentry>>,
     name: Name,
 }
 
 impl Dentry {
-    pub(crate) fn root(id: u64, inode: Shared<Inode>) -> Self {
+    pub(crate) fn root(id: u64, inode: RcuArc<Inode>) -> Self {
         Self::build(id, Some(inode), Place { parent: None, name: Name::new(b"") })
     }
 
-    pub(crate) fn new(id: u64, parent: &Shared<Dentry>, name: &[u8], inode: Option<Shared<Inode>>) -> Self {
+    pub(crate) fn new(id: u64, parent: &RcuArc<Dentry>, name: &[u8], inode: Option<RcuArc<Inode>>) -> Self {
         Self::build(id, inode, Place::new(parent, name))
     }
 
     /// One that comes after another, of which nobody has a reference any more, in the same place: it keeps the directory in use from then on.
-    pub(crate) fn after(id: u64, old: &mut Last<Dentry>, name: &[u8], inode: Option<Shared<Inode>>) -> Self {
+    pub(crate) fn after(
+        id: u64,
+        old: &mut FinalRef<Dentry>,
+        name: &[u8],
+        inode: Option<RcuArc<Inode>>,
+    ) -> Self {
         let guard = pin();
         let lease = old.get().place.load(&guard).parent.as_ref();
         // SAFETY: nobody has a reference to the old dentry, and there is one `Last` of it, which is borrowed here for as long as this takes.
-        let parent = lease.and_then(|lease| unsafe { lease.pass_on() });
+        let parent = lease.and_then(|lease| unsafe { lease.transfer() });
         Self::build(id, inode, Place { parent, name: Name::new(name) })
     }
 
     /// One that no name leads to; its path ends in the number of the inode.
-    pub(crate) fn nameless(id: u64, parent: &Shared<Dentry>, inode: Shared<Inode>) -> Self {
+    pub(crate) fn nameless(id: u64, parent: &RcuArc<Dentry>, inode: RcuArc<Inode>) -> Self {
         let name = format!("#{}", inode.ino());
         let dentry = Self::new(id, parent, name.as_bytes(), Some(inode));
         dentry.mark_gone();
         dentry
     }
 
-    fn build(id: u64, inode: Option<Shared<Inode>>, place: Place) -> Self {
+    fn build(id: u64, inode: Option<RcuArc<Inode>>, place: Place) -> Self {
         Self {
             id,
-            inode: inode.map(Lease::new),
+            inode: inode.map(ReleasableArc::new),
             mounts: AtomicU32::new(0),
             gone: AtomicBool::new(false),
             place: Rcu::new(place),
@@ -90,22 +95,22 @@ impl Dentry {
     }
 
     /// The same for who wants to keep it, unless the dentry has gone out of use.
-    pub(crate) fn hold_inode(&self) -> Option<Shared<Inode>> {
-        self.inode.as_ref()?.get().hold()
+    pub(crate) fn hold_inode(&self) -> Option<RcuArc<Inode>> {
+        self.inode.as_ref()?.get().try_upgrade()
     }
 
     /// The directory it hangs in, to readers.
     #[inline]
-    pub(crate) fn see_parent<'g>(&'g self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
-        self.place.load(guard).parent.as_ref().map(Lease::get)
+    pub(crate) fn see_parent<'g>(&'g self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
+        self.place.load(guard).parent.as_ref().map(ReleasableArc::get)
     }
 
-    pub(crate) fn parent(&self) -> Option<Shared<Dentry>> {
+    pub(crate) fn parent(&self) -> Option<RcuArc<Dentry>> {
         self.place().0
     }
 
     /// Parent and name, of one moment. For who keeps the dentry in use.
-    pub(crate) fn place(&self) -> (Option<Shared<Dentry>>, Name) {
+    pub(crate) fn place(&self) -> (Option<RcuArc<Dentry>>, Name) {
         loop {
             let guard = pin();
             let place = self.place.load(&guard);
@@ -113,7 +118,7 @@ impl Dentry {
                 None => return (None, place.name.clone()),
                 // Otherwise it has just been moved, and hangs elsewhere.
                 Some(lease) => {
-                    if let Some(parent) = lease.get().hold() {
+                    if let Some(parent) = lease.get().try_upgrade() {
                         return (Some(parent), place.name.clone());
                     }
                 }
@@ -122,13 +127,14 @@ impl Dentry {
     }
 
     /// Hangs the dentry elsewhere. Locks: its name, and the new one.
-    pub(crate) fn move_to(&self, parent: &Shared<Dentry>, name: &[u8]) {
+    pub(crate) fn move_to(&self, parent: &RcuArc<Dentry>, name: &[u8]) {
         let guard = pin();
-        let lease = self.place.load(&guard).parent.as_ref().filter(|lease| lease.get().ptr_eq(parent.seen()));
+        let lease =
+            self.place.load(&guard).parent.as_ref().filter(|lease| lease.get().ptr_eq(parent.as_rcu_ref()));
         let place = match lease {
             None => Place::new(parent, name),
             // SAFETY: who moves a dentry has its name locked, so nobody else does, and it is in use.
-            Some(lease) => Place { parent: unsafe { lease.pass_on() }, name: Name::new(name) },
+            Some(lease) => Place { parent: unsafe { lease.transfer() }, name: Name::new(name) },
         };
         let old = self.place.swap(place, &guard);
         if let Some(inode) = self.inode().filter(|inode| inode.is_dir()) {
@@ -163,7 +169,7 @@ impl Dentry {
 }
 
 /// `above` is `below`, or lies above it.
-pub(crate) fn is_ancestor(above: &Shared<Dentry>, below: &Shared<Dentry>) -> bool {
+pub(crate) fn is_ancestor(above: &RcuArc<Dentry>, below: &RcuArc<Dentry>) -> bool {
     let mut at = Some(below.clone());
     while let Some(dentry) = at {
         if dentry.ptr_eq(above) {
@@ -175,8 +181,8 @@ pub(crate) fn is_ancestor(above: &Shared<Dentry>, below: &Shared<Dentry>) -> boo
 }
 
 impl Place {
-    fn new(parent: &Shared<Dentry>, name: &[u8]) -> Self {
-        Self { parent: Some(Lease::new(parent.clone())), name: Name::new(name) }
+    fn new(parent: &RcuArc<Dentry>, name: &[u8]) -> Self {
+        Self { parent: Some(ReleasableArc::new(parent.clone())), name: Name::new(name) }
     }
 }
 

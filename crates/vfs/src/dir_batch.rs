@@ -1,6 +1,6 @@
 //! What a listing of a directory returns: many entries in one call.
 
-use extern4_sync::shared::Shared;
+use extern4_sync::rcu_arc::RcuArc;
 
 use crate::attr::{Attr, FileType};
 use crate::fs::RawDirEntry;
@@ -77,8 +77,8 @@ impl DirBatch {
     /// Gives each entry the inode that `get` finds for it, and calls `found` with its name.
     pub(crate) fn add_inodes(
         &mut self,
-        get: impl Fn(u64) -> Option<Shared<Inode>>,
-        found: impl Fn(&[u8], Shared<Inode>),
+        get: impl Fn(u64) -> Option<RcuArc<Inode>>,
+        found: impl Fn(&[u8], RcuArc<Inode>),
     ) {
         let mut start = 0;
         for entry in &mut self.entries {

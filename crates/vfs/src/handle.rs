@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use extern4_sync::shared::Shared;
+use extern4_sync::rcu_arc::RcuArc;
 
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
@@ -33,7 +33,7 @@ impl Namespace {
             if inode.is_dir() {
                 return sb.connect(inode);
             }
-            Ok(Shared::new(Dentry::nameless(sb.dcache.new_id(), sb.root(), inode)))
+            Ok(RcuArc::new(Dentry::nameless(sb.dcache.new_id(), sb.root(), inode)))
         })?;
         Ok(Location { mount: root.mount.clone(), dentry })
     }
@@ -41,7 +41,7 @@ impl Namespace {
 
 impl SuperBlock {
     /// The dentry of a directory. Nothing is changed meanwhile.
-    fn connect(&self, inode: Shared<Inode>) -> Result<Shared<Dentry>> {
+    fn connect(&self, inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
         let mut way = vec![inode];
         let mut seen = HashSet::new();
         while let Some(last) = way.last().filter(|last| last.ino() != directory(self.root()).ino()) {
@@ -71,7 +71,7 @@ impl SuperBlock {
     }
 
     /// The dentry of directory `child`, which hangs in `parent`.
-    fn child(&self, parent: &Shared<Dentry>, child: Shared<Inode>) -> Result<Shared<Dentry>> {
+    fn child(&self, parent: &RcuArc<Dentry>, child: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
         // Where it is known already, that is soon found out.
         if let Some(name) = child.name_in(parent.id()) {
             let known = name.with_bytes(|name| self.lookup(parent, name))?;

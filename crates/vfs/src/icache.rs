@@ -19,7 +19,7 @@ use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
-use extern4_sync::shared::{Link, Shared};
+use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc};
 
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
@@ -40,7 +40,7 @@ pub(crate) struct InodeCache {
 
 struct Entry {
     ino: u64,
-    inode: Link<Inode>,
+    inode: AtomicRcuArc<Inode>,
 }
 
 /// Spreads inode numbers, which come in runs, over stripes and buckets.
@@ -63,22 +63,22 @@ impl InodeCache {
         }
     }
 
-    fn find(&self, ino: u64) -> Option<Shared<Inode>> {
+    fn find(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let entry = self.table.find(hash(ino), &guard, |entry| entry.ino == ino)?;
-        entry.value().inode.see(&guard)?.hold()
+        entry.value().inode.load(&guard)?.try_upgrade()
     }
 
     /// The same, waiting for whoever changes the table: otherwise one that is just being spared by the reclaiming hand could
     /// be missed, and read a second time.
-    fn find_settled(&self, ino: u64) -> Option<Shared<Inode>> {
+    fn find_settled(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let bucket = self.table.lock(hash(ino), &guard);
-        bucket.find(hash(ino), |entry| entry.ino == ino)?.value().inode.see(&guard)?.hold()
+        bucket.find(hash(ino), |entry| entry.ino == ino)?.value().inode.load(&guard)?.try_upgrade()
     }
 
     /// The inode `ino`, read from `fs` if it is not in memory.
-    pub(crate) fn get(&self, fs: &Arc<dyn FileSystem>, ino: u64) -> Result<Shared<Inode>> {
+    pub(crate) fn get(&self, fs: &Arc<dyn FileSystem>, ino: u64) -> Result<RcuArc<Inode>> {
         if let Some(inode) = self.linked(self.find(ino)) {
             return Ok(inode);
         }
@@ -97,7 +97,7 @@ impl InodeCache {
     }
 
     /// What was found, unless its last name has gone a moment ago: then its number may be another file's already.
-    fn linked(&self, found: Option<Shared<Inode>>) -> Option<Shared<Inode>> {
+    fn linked(&self, found: Option<RcuArc<Inode>>) -> Option<RcuArc<Inode>> {
         let inode = found?;
         if inode.nlink() > 0 {
             return Some(inode);
@@ -107,8 +107,8 @@ impl InodeCache {
     }
 
     /// Takes in an inode that the file system has just made or read.
-    pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, new: NewInode) -> Shared<Inode> {
-        let inode = Shared::new(Inode::of(self.refer_to(fs), new));
+    pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, new: NewInode) -> RcuArc<Inode> {
+        let inode = RcuArc::new(Inode::of(self.refer_to(fs), new));
         self.links_changed(&inode);
         inode
     }
@@ -120,21 +120,25 @@ impl InodeCache {
     }
 
     /// Keeps an inode that has links, and lets go of one that has none.
-    pub(crate) fn links_changed(&self, inode: &Shared<Inode>) {
+    pub(crate) fn links_changed(&self, inode: &RcuArc<Inode>) {
         let (ino, linked) = (inode.ino(), inode.nlink() > 0);
         let hash = hash(ino);
         let guard = pin();
         let mut evicted = Vec::new();
         let mut bucket = self.table.lock(hash, &guard);
         let old = bucket.find(hash, |entry| entry.ino == ino);
-        let holds = |inode: &Shared<Inode>| {
-            old.and_then(|old| old.value().inode.see(&guard)).is_some_and(|there| there.ptr_eq(inode.seen()))
+        let holds = |inode: &RcuArc<Inode>| {
+            old.and_then(|old| old.value().inode.load(&guard))
+                .is_some_and(|there| there.ptr_eq(inode.as_rcu_ref()))
         };
         let mut replaced = None;
         // Another inode may have the number already, if this one has gone for good.
         if linked != holds(inode) {
             if linked {
-                bucket.insert(Unlinked::new(hash, Entry { ino, inode: Link::new(Some(inode.clone())) }));
+                bucket.insert(Unlinked::new(
+                    hash,
+                    Entry { ino, inode: AtomicRcuArc::new(Some(inode.clone())) },
+                ));
             }
             if let Some(old) = old {
                 bucket.remove(old);
@@ -168,8 +172,8 @@ impl InodeCache {
     }
 }
 
-fn evict(entry: &Entry, evicted: &mut Vec<extern4_sync::shared::Last<Inode>>) -> bool {
-    let last = entry.inode.take_last();
+fn evict(entry: &Entry, evicted: &mut Vec<extern4_sync::rcu_arc::FinalRef<Inode>>) -> bool {
+    let last = entry.inode.take_if_last();
     let gone = last.is_some();
     evicted.extend(last);
     gone

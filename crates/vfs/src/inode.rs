@@ -27,7 +27,7 @@ use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::shared::Release;
+use extern4_sync::rcu_arc::Release;
 use extern4_sync::spare::Own;
 
 use crate::acl::{Acl, AclKind};

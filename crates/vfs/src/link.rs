@@ -5,7 +5,7 @@ use std::ptr;
 use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedWriteGuard};
 use extern4_sync::lock_order::Ordered;
 use extern4_sync::rcu::pin;
-use extern4_sync::shared::{self, Shared};
+use extern4_sync::rcu_arc::{FinalRef, RcuArc};
 
 use crate::attr::{FileType, Rdev, Timespec};
 use crate::clock;
@@ -114,7 +114,7 @@ impl Session {
         parent: &PathRef<'_>,
         name: &[u8],
         slash: bool,
-    ) -> Result<(Removed, Shared<Inode>)> {
+    ) -> Result<(Removed, RcuArc<Inode>)> {
         let canonical = sb.name_to_change(parent.inode(), name)?;
         let locked = sb.lock_name(sb.dcache.key(&parent.dentry, &canonical), name, Expect::Positive)?;
         let victim = locked.dentry();
@@ -150,7 +150,7 @@ impl Session {
     }
 
     /// Removes an empty directory, and returns its dentry. Locks: the `rwsem` of the directory above.
-    fn rmdir_locked(&self, sb: &SuperBlock, parent: &PathRef<'_>, name: &[u8]) -> Result<Shared<Dentry>> {
+    fn rmdir_locked(&self, sb: &SuperBlock, parent: &PathRef<'_>, name: &[u8]) -> Result<RcuArc<Dentry>> {
         let canonical = sb.name_to_change(parent.inode(), name)?;
         let locked = sb.lock_name(sb.dcache.key(&parent.dentry, &canonical), name, Expect::Positive)?;
         let victim = locked.dentry();
@@ -425,13 +425,13 @@ type Locks<'a> = (Lock<'a>, Option<Lock<'a>>);
 /// How a rename ended that did not fail.
 enum Renamed {
     /// It is done, and the new name stood for this before.
-    Done(Option<Shared<Dentry>>),
+    Done(Option<RcuArc<Dentry>>),
     /// Nothing is done: it takes the `rename_mutex`, for directories are to be locked beside each other, or locks to be waited for.
     NeedsMutex,
 }
 
 impl Renamed {
-    fn replaced(self) -> Option<Shared<Dentry>> {
+    fn replaced(self) -> Option<RcuArc<Dentry>> {
         match self {
             Self::Done(replaced) => replaced,
             Self::NeedsMutex => unreachable!("who has the mutex needs nothing more"),
@@ -462,8 +462,8 @@ fn needs_mutex(inode: &Inode, replaced: Option<&Inode>, in_one_dir: bool) -> boo
 fn check_ends(
     from: &RenameEnd<'_>,
     to: &RenameEnd<'_>,
-    source: &Shared<Dentry>,
-    target: &Shared<Dentry>,
+    source: &RcuArc<Dentry>,
+    target: &RcuArc<Dentry>,
     flags: RenameFlags,
 ) -> Result<()> {
     let exchange = flags.contains(RenameFlags::EXCHANGE);
@@ -478,7 +478,7 @@ fn check_ends(
     }
     // Nothing lies below what is no directory.
     let is_above =
-        |dentry: &Shared<Dentry>, dir| dentry.inode().is_some_and(Inode::is_dir) && is_ancestor(dentry, dir);
+        |dentry: &RcuArc<Dentry>, dir| dentry.inode().is_some_and(Inode::is_dir) && is_ancestor(dentry, dir);
     if is_above(source, &to.dir.dentry) {
         return Err(Errno::EINVAL.into());
     }
@@ -538,14 +538,14 @@ fn lock_children<'a>(
 }
 
 /// What a name stood for that has been removed: in use still, or not.
-type Removed = (Option<Shared<Dentry>>, Option<shared::Last<Dentry>>);
+type Removed = (Option<RcuArc<Dentry>>, Option<FinalRef<Dentry>>);
 
 /// Removes a name of a file that is no directory. Locks: `rwsem` of the directory.
 fn remove_name(
     sb: &SuperBlock,
     from: NameRef<'_>,
     mut locked: LockedName<'_>,
-    inode: &Shared<Inode>,
+    inode: &RcuArc<Inode>,
 ) -> Result<Removed> {
     let _change = inode.lock_attributes();
     locked.hide();
@@ -584,7 +584,7 @@ fn move_dentries(
     to: &RenameEnd<'_>,
     (mut from_name, mut to_name): (LockedName<'_>, LockedName<'_>),
     rename: &Rename<'_>,
-) -> Result<Shared<Dentry>> {
+) -> Result<RcuArc<Dentry>> {
     let (from_dir, to_dir) = (&from.dir.dentry, &to.dir.dentry);
     from_name.hide();
     to_name.hide();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use extern4_sync::anchor::{Anchor, Local};
 use extern4_sync::primitive::{AtomicU64, Ordering};
-use extern4_sync::shared::Shared;
+use extern4_sync::rcu_arc::RcuArc;
 
 use crate::attr::{Attr, FileType};
 use crate::dentry::Dentry;
@@ -47,7 +47,7 @@ impl Mount {
         if self.read_only { Err(Errno::EROFS.into()) } else { Ok(()) }
     }
 
-    pub(crate) fn root(&self) -> &Shared<Dentry> {
+    pub(crate) fn root(&self) -> &RcuArc<Dentry> {
         self.sb.root()
     }
 
@@ -70,7 +70,7 @@ impl Drop for Mount {
 #[derive(Clone)]
 pub struct Location {
     // In this order: of the last reference to a mount, no inode is in use any more.
-    pub(crate) dentry: Shared<Dentry>,
+    pub(crate) dentry: RcuArc<Dentry>,
     pub(crate) mount: MountRef,
 }
 

@@ -35,7 +35,7 @@ use std::sync::{self, Arc, PoisonError};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
-use extern4_sync::shared::{Last, Shared};
+use extern4_sync::rcu_arc::{FinalRef, RcuArc};
 use extern4_sync::tally::Tally;
 
 use crate::acl::{Acl, AclKind};
@@ -158,7 +158,7 @@ pub struct SuperBlock {
     atime: Atime,
     dir_atime: bool,
     protected_hardlinks: bool,
-    root: Shared<Dentry>,
+    root: RcuArc<Dentry>,
     rename_mutex: Mutex<()>,
     /// Directories that changed their parent.
     dir_renames: AtomicU64,
@@ -195,7 +195,7 @@ impl SuperBlock {
             // Every file system has one, unless it is damaged.
             _ => return Err(Error::with_cause(Errno::EUCLEAN, "there is no root directory")),
         };
-        let root = Shared::new(Dentry::root(dcache.new_id(), root));
+        let root = RcuArc::new(Dentry::root(dcache.new_id(), root));
         let alias = Alias { dentry: root.id(), parent: root.id(), name: Name::new(b"") };
         directory(&root).claim_alias(alias, |_| true);
         let id = {
@@ -363,7 +363,7 @@ impl SuperBlock {
         self.walks.add([0, 0, 0, 1, 0]);
     }
 
-    pub(crate) fn root(&self) -> &Shared<Dentry> {
+    pub(crate) fn root(&self) -> &RcuArc<Dentry> {
         &self.root
     }
 
@@ -377,12 +377,12 @@ impl SuperBlock {
     }
 
     /// The inode `ino`, from the cache or read.
-    pub(crate) fn iget(&self, ino: u64) -> Result<Shared<Inode>> {
+    pub(crate) fn iget(&self, ino: u64) -> Result<RcuArc<Inode>> {
         self.icache.get(&self.fs, ino)
     }
 
     /// Notes that `inode` has got links or lost them, within the change that did so. Locks: those of that change.
-    pub(crate) fn links_changed(&self, inode: &Shared<Inode>) {
+    pub(crate) fn links_changed(&self, inode: &RcuArc<Inode>) {
         inode.count_links(self.gate.unlinked());
         self.icache.links_changed(inode);
     }
@@ -398,7 +398,7 @@ impl SuperBlock {
     }
 
     /// Lets nothing but its users keep a directory that has been removed. Locks: its `rwsem` exclusive.
-    pub(crate) fn forget_negatives(&self, dentry: &Shared<Dentry>) {
+    pub(crate) fn forget_negatives(&self, dentry: &RcuArc<Dentry>) {
         if dentry.inode().is_some_and(Inode::is_dir) {
             self.dcache.forget_negatives(dentry);
         }
@@ -424,7 +424,7 @@ impl SuperBlock {
     /// What `name` in `dir` stands for; a negative dentry if nothing.
     ///
     /// `dir` is positive and a directory, and the caller may search it.
-    pub(crate) fn lookup(&self, dir: &Shared<Dentry>, name: &[u8]) -> Result<Shared<Dentry>> {
+    pub(crate) fn lookup(&self, dir: &RcuArc<Dentry>, name: &[u8]) -> Result<RcuArc<Dentry>> {
         let inode = directory(dir);
         let canonical = self.canonical_name(inode, name)?;
         let key = self.dcache.key(dir, &canonical);
@@ -517,10 +517,10 @@ impl SuperBlock {
     /// Remembers what a listing found; gives what the name stands for. Locks: `rwsem` of the directory exclusive since the listing.
     pub(crate) fn prime(
         &self,
-        dir: &Shared<Dentry>,
+        dir: &RcuArc<Dentry>,
         name: &[u8],
-        found: Shared<Inode>,
-    ) -> Result<Shared<Dentry>> {
+        found: RcuArc<Inode>,
+    ) -> Result<RcuArc<Dentry>> {
         self.check_found(directory(dir), &found)?;
         let canonical = self.canonical_name(directory(dir), name)?;
         let key = self.dcache.key(dir, &canonical);
@@ -541,7 +541,7 @@ impl SuperBlock {
     }
 
     /// Asks the file system. Locks: `rwsem` of the directory held.
-    fn lookup_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<Shared<Dentry>> {
+    fn lookup_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<RcuArc<Dentry>> {
         let _single_flight = loop {
             let single_flight = self.dcache.single_flight(key);
             match self.dcache.find_settled(key) {
@@ -579,9 +579,9 @@ impl SuperBlock {
         &self,
         key: Key<'_>,
         name: &[u8],
-        inode: Shared<Inode>,
-        old: Option<&mut Last<Dentry>>,
-    ) -> Result<Shared<Dentry>> {
+        inode: RcuArc<Inode>,
+        old: Option<&mut FinalRef<Dentry>>,
+    ) -> Result<RcuArc<Dentry>> {
         let dentry = self.dentry_of(key, name, inode, old)?;
         self.dcache.put(key, dentry.clone());
         Ok(dentry)
@@ -592,8 +592,8 @@ impl SuperBlock {
         &self,
         key: Key<'_>,
         name: &[u8],
-        inode: Shared<Inode>,
-        old: Option<&mut Last<Dentry>>,
+        inode: RcuArc<Inode>,
+        old: Option<&mut FinalRef<Dentry>>,
     ) -> Result<()> {
         self.dcache.put(key, self.dentry_of(key, name, inode, old)?);
         Ok(())
@@ -604,9 +604,9 @@ impl SuperBlock {
         &self,
         key: Key<'_>,
         name: &[u8],
-        inode: Shared<Inode>,
-        old: Option<&mut Last<Dentry>>,
-    ) -> Result<Shared<Dentry>> {
+        inode: RcuArc<Inode>,
+        old: Option<&mut FinalRef<Dentry>>,
+    ) -> Result<RcuArc<Dentry>> {
         let dentry = self.dcache.new_dentry(key, name, Some(inode), old);
         let inode = directory(&dentry);
         if inode.is_dir() {
@@ -628,7 +628,7 @@ pub(crate) fn directory(dentry: &Dentry) -> &Inode {
 }
 
 /// The same inode, for who wants to keep it. The dentry has to be in use.
-pub(crate) fn keep_inode(dentry: &Shared<Dentry>) -> Shared<Inode> {
+pub(crate) fn keep_inode(dentry: &RcuArc<Dentry>) -> RcuArc<Inode> {
     dentry.hold_inode().expect("a positive dentry in use keeps its inode in use")
 }
 

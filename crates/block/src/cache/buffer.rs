@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 
 use extern4_sync::primitive::{AtomicU32, AtomicU64, OnceLock};
 use extern4_sync::rcu::Guard;
-use extern4_sync::shared::{Release, Shared};
+use extern4_sync::rcu_arc::{RcuArc, Release};
 use extern4_sync::shares::Shares;
 use extern4_sync::spare::Bytes;
 
@@ -140,13 +140,13 @@ impl fmt::Debug for Block {
 /// bytes.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    held: Shared<Block>,
+    held: RcuArc<Block>,
     /// None if the block had not been changed since it was loaded.
     newest: Option<Glance>,
 }
 
 impl Buffer {
-    pub(super) fn new(held: Shared<Block>) -> Self {
+    pub(super) fn new(held: RcuArc<Block>) -> Self {
         let newest = held.changed();
         Self { held, newest }
     }
@@ -213,7 +213,7 @@ impl Deref for Buffer {
 
 /// A block that stays in memory as long as this lives, whatever it is changed to.
 #[derive(Clone, Debug)]
-pub struct Pin(Shared<Block>);
+pub struct Pin(RcuArc<Block>);
 
 impl Pin {
     /// The block's number.

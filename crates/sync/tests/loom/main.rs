@@ -7,8 +7,8 @@ mod hash_table;
 mod holders;
 mod latch;
 mod rcu;
+mod rcu_arc;
 mod seqcount;
-mod shared;
 mod shares;
 mod shown;
 mod table;
@@ -41,7 +41,7 @@ impl Poisoned {
     }
 }
 
-impl extern4_sync::shared::Release for Poisoned {}
+impl extern4_sync::rcu_arc::Release for Poisoned {}
 
 impl Drop for Poisoned {
     fn drop(&mut self) {

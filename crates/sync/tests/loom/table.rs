@@ -3,7 +3,7 @@
 use extern4_sync::model::{explore, race};
 use extern4_sync::primitive::{Condvar, Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
-use extern4_sync::shared::{Release, Shared};
+use extern4_sync::rcu_arc::{RcuArc, Release};
 use extern4_sync::table::Table;
 use loom::sync::Arc;
 
@@ -25,12 +25,12 @@ fn table_of_two() -> Table<Poisoned> {
 }
 
 /// What every handle owes: alive, and the one that lookups find.
-fn check_listed(table: &Table<Poisoned>, key: u64, held: &Shared<Poisoned>) {
+fn check_listed(table: &Table<Poisoned>, key: u64, held: &RcuArc<Poisoned>) {
     held.value();
     let guard = pin();
     let found = table.get(key, &guard).expect("a held entry is in the table");
     found.value();
-    assert!(found.hold().unwrap().ptr_eq(held), "two live entries of one key");
+    assert!(found.try_upgrade().unwrap().ptr_eq(held), "two live entries of one key");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn buf_evict_vs_lookup() {
             let guard = pin();
             let Some(seen) = table.get(1, &guard) else { return };
             seen.value();
-            let held = seen.hold();
+            let held = seen.try_upgrade();
             seen.value();
             drop(guard);
             held.inspect(|held| check_listed(table, 1, held));
@@ -110,7 +110,7 @@ fn buf_lastput_vs_lookup() {
         {
             let guard = pin();
             if let Some(seen) = table.get(1, &guard) {
-                let held = seen.hold();
+                let held = seen.try_upgrade();
                 seen.value();
                 drop(guard);
                 held.inspect(|held| _ = held.value());

@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use extern4_sync::shared::Shared;
+use extern4_sync::rcu_arc::RcuArc;
 
 use crate::dentry::Dentry;
 use crate::inode::Inode;
@@ -39,7 +39,7 @@ impl<P> Deref for Ref<'_, P> {
 /// A place in the tree: a positive dentry, and the mount through which the walk reached it. [`Location`] is the form that callers keep.
 pub(crate) struct PathRef<'a> {
     pub(crate) mount: Ref<'a, MountRef>,
-    pub(crate) dentry: Ref<'a, Shared<Dentry>>,
+    pub(crate) dentry: Ref<'a, RcuArc<Dentry>>,
 }
 
 impl<'a> PathRef<'a> {
@@ -73,12 +73,12 @@ pub(crate) struct InodeRef<'a> {
 
 /// The reference that keeps an inode in use.
 enum InodeOwner<'a> {
-    Dentry(Ref<'a, Shared<Dentry>>),
-    Inode(Shared<Inode>),
+    Dentry(Ref<'a, RcuArc<Dentry>>),
+    Inode(RcuArc<Inode>),
 }
 
 impl<'a> InodeRef<'a> {
-    pub(super) fn new(mount: &'a MountRef, inode: Shared<Inode>) -> Self {
+    pub(super) fn new(mount: &'a MountRef, inode: RcuArc<Inode>) -> Self {
         Self { mount: Ref::Borrowed(mount), inode: InodeOwner::Inode(inode) }
     }
 
@@ -94,7 +94,7 @@ impl<'a> InodeRef<'a> {
     }
 
     /// Returns a reference of its own to the inode.
-    pub(crate) fn keep(&self) -> Shared<Inode> {
+    pub(crate) fn keep(&self) -> RcuArc<Inode> {
         match &self.inode {
             InodeOwner::Dentry(dentry) => keep_inode(dentry),
             InodeOwner::Inode(inode) => inode.clone(),

@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use extern4_sync::rcu::Guard;
-use extern4_sync::shared::Seen;
+use extern4_sync::rcu_arc::RcuRef;
 
 use super::Lookup;
 use super::flags::{How, MAX_LINKS, PATH_MAX, Resolve};
@@ -86,7 +86,7 @@ enum AtLast {
 struct RcuPath<'g> {
     /// The dentry's number.
     id: u64,
-    dentry: Seen<'g, Dentry>,
+    dentry: RcuRef<'g, Dentry>,
     inode: &'g Inode,
     /// The cache entry that led here; `None` where the walk started or went up.
     entry: Option<DcacheEntry<'g>>,
@@ -94,7 +94,7 @@ struct RcuPath<'g> {
 
 impl<'g> RcuPath<'g> {
     /// On a positive dentry.
-    fn on(dentry: Seen<'g, Dentry>) -> Result<Self, WalkError> {
+    fn on(dentry: RcuRef<'g, Dentry>) -> Result<Self, WalkError> {
         let inode = dentry.get().inode().ok_or(WalkError::Fallback)?;
         Ok(Self { id: dentry.get().id(), dentry, inode, entry: None })
     }
@@ -106,7 +106,7 @@ pub(crate) struct LookupResult<'g> {
     pub(crate) mount: &'g MountRef,
     pub(crate) sb: &'g SuperBlock,
     pub(crate) inode: &'g Inode,
-    dentry: Seen<'g, Dentry>,
+    dentry: RcuRef<'g, Dentry>,
     entry: Option<DcacheEntry<'g>>,
 }
 
@@ -133,7 +133,7 @@ impl<'g> ParentResult<'g> {
 
     /// Whether the last component, which `ours` was bound to, and that of `other` were names of one file at some moment of this call, and
     /// no slash comes after either. False where the cache cannot tell.
-    pub(crate) fn is_of_one_file(&self, ours: Seen<'g, Dentry>, other: &Self, guard: &'g Guard) -> bool {
+    pub(crate) fn is_of_one_file(&self, ours: RcuRef<'g, Dentry>, other: &Self, guard: &'g Guard) -> bool {
         let Some(ours_is) = ours.get().inode().filter(|inode| inode.perm().several_names()) else {
             return false;
         };
@@ -141,7 +141,7 @@ impl<'g> ParentResult<'g> {
             return false;
         };
         // A dentry never binds another inode, and no walk finds it again once it is gone. So the first name existed all the while.
-        let still = |seen: Seen<'_, Dentry>| seen.ptr_eq(ours);
+        let still = |seen: RcuRef<'_, Dentry>| seen.ptr_eq(ours);
         std::ptr::eq(ours_is, theirs_is)
             && !self.has_slash()
             && !other.has_slash()
@@ -149,7 +149,7 @@ impl<'g> ParentResult<'g> {
     }
 
     /// Returns the dentry of the last component if the cache has it. `None` on a read-only mount, where another error comes first.
-    pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<Seen<'g, Dentry>> {
+    pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
         let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
         let name = scan_name(cache.seed(), &self.path[self.last.start..]);
         // A file system may compare names in a way of its own.
@@ -197,9 +197,9 @@ impl LookupResult<'_> {
     /// Takes a reference to the dentry. Returns `None` if it has gone out of use. The walk started with this `root` and `base`.
     pub(super) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<PathRef<'a>> {
         // The caller of a walk keeps its base in use.
-        let dentry = match base.dentry.seen().ptr_eq(self.dentry) {
+        let dentry = match base.dentry.as_rcu_ref().ptr_eq(self.dentry) {
             true => Ref::Borrowed(&base.dentry),
-            false => Ref::Owned(self.dentry.hold()?),
+            false => Ref::Owned(self.dentry.try_upgrade()?),
         };
         Some(PathRef { mount: Ref::Borrowed(self.mount_of(root, base)), dentry })
     }
@@ -269,7 +269,7 @@ impl<'g> RcuWalk<'g> {
             return Err(WalkError::Fallback);
         }
         let from = if absolute { root } else { base };
-        let at = RcuPath::on(from.dentry.seen())?;
+        let at = RcuPath::on(from.dentry.as_rcu_ref())?;
         let root = if resolve.is_scoped() { base } else { root };
         let (mount, sb) = (&from.mount, &**from.mount.superblock());
         let word_decides = sb.checker.word_decides();
@@ -392,10 +392,10 @@ impl<'g> RcuWalk<'g> {
         if self.resolve.is_scoped() {
             return Err(WalkError::Fallback);
         }
-        if at.dentry.ptr_eq(self.root.dentry.seen()) && self.mount.ptr_eq(&self.root.mount) {
+        if at.dentry.ptr_eq(self.root.dentry.as_rcu_ref()) && self.mount.ptr_eq(&self.root.mount) {
             return Ok(at);
         }
-        if at.dentry.ptr_eq(self.mount.root().seen()) {
+        if at.dentry.ptr_eq(self.mount.root().as_rcu_ref()) {
             return Err(WalkError::Fallback);
         }
         let dentry = at.dentry.get().see_parent(self.guard).ok_or(WalkError::Fallback)?;
@@ -420,7 +420,7 @@ impl<'g> RcuWalk<'g> {
             Some(b'/') if !self.resolve.is_empty() || !self.mount.ptr_eq(&self.root.mount) => {
                 return Err(WalkError::Fallback);
             }
-            Some(b'/') => self.at = RcuPath::on(self.root.dentry.seen())?,
+            Some(b'/') => self.at = RcuPath::on(self.root.dentry.as_rcu_ref())?,
             Some(_) => self.at = dir,
         }
         self.walk(target, AtLast::Follow).map(|_| self.at)

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_sync::shared::Shared;
+use extern4_sync::rcu_arc::RcuArc;
 
 use super::Lookup;
 use super::flags::{MAX_LINKS, PATH_MAX, Resolve};
@@ -186,12 +186,12 @@ impl<'a> RefWalk<'a> {
     }
 
     /// Looks `name` up in the directory where the walk stands.
-    pub(crate) fn child(&self, name: &[u8]) -> Result<Shared<Dentry>> {
+    pub(crate) fn child(&self, name: &[u8]) -> Result<RcuArc<Dentry>> {
         self.at.sb().lookup(&self.at.dentry, name)
     }
 
     /// Steps onto a positive dentry below, or onto the root of the file system that is mounted there.
-    pub(crate) fn step(&mut self, dentry: Shared<Dentry>) -> Result<()> {
+    pub(crate) fn step(&mut self, dentry: RcuArc<Dentry>) -> Result<()> {
         self.at.dentry = Ref::Owned(dentry);
         self.enter_mounts()
     }

@@ -169,7 +169,7 @@ fn parent_moved_and_removed_dotdot() {
             let id = parent.get().id();
             let inode = parent.get().inode().unwrap();
             assert!(inode.is_dir() && parent.get().id() == id);
-            assert!(parent.ptr_eq(world.sb.root().seen()) || inode.ino() != world.root.root().ino());
+            assert!(parent.ptr_eq(world.sb.root().as_rcu_ref()) || inode.ino() != world.root.root().ino());
         },
         |(world, below)| {
             assert!(below.dentry.parent().unwrap().ptr_eq(world.sb.root()));

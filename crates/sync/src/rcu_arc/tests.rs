@@ -12,9 +12,9 @@ impl Release for Watched {
     }
 }
 
-fn watched() -> (Arc<AtomicU64>, Shared<Watched>) {
+fn watched() -> (Arc<AtomicU64>, RcuArc<Watched>) {
     let released = Arc::new(AtomicU64::new(0));
-    (released.clone(), Shared::new(Watched { released }))
+    (released.clone(), RcuArc::new(Watched { released }))
 }
 
 fn is(released: &AtomicU64, times: u64) -> bool {
@@ -24,26 +24,26 @@ fn is(released: &AtomicU64, times: u64) -> bool {
 #[test]
 fn the_last_reference_releases_at_once_and_readers_still_look() {
     let (released, value) = watched();
-    let link = Link::new(Some(value.clone()));
+    let link = AtomicRcuArc::new(Some(value.clone()));
     let guard = pin();
-    let seen = link.see(&guard).unwrap();
+    let seen = link.load(&guard).unwrap();
     drop(value);
     assert!(is(&released, 0));
     drop(link.take());
     assert!(is(&released, 1));
-    assert!(seen.hold().is_none() && is(&seen.released, 1));
+    assert!(seen.try_upgrade().is_none() && is(&seen.released, 1));
 }
 
 #[test]
 fn only_a_last_reference_is_taken() {
     let (released, value) = watched();
-    let link = Link::new(Some(value.clone()));
-    assert!(link.take_last().is_none());
+    let link = AtomicRcuArc::new(Some(value.clone()));
+    assert!(link.take_if_last().is_none());
     drop(value);
     let guard = pin();
-    assert!(link.see(&guard).unwrap().hold().is_some());
-    let last = link.take_last().unwrap();
-    assert!(link.see(&guard).is_none() && is(&released, 0));
+    assert!(link.load(&guard).unwrap().try_upgrade().is_some());
+    let last = link.take_if_last().unwrap();
+    assert!(link.load(&guard).is_none() && is(&released, 0));
     drop(last);
     assert!(is(&released, 1));
 }
@@ -51,14 +51,14 @@ fn only_a_last_reference_is_taken() {
 #[test]
 fn the_last_reference_but_one_is_given_up_with_the_link() {
     let (released, value) = watched();
-    let link = Link::new(Some(value.clone()));
+    let link = AtomicRcuArc::new(Some(value.clone()));
     let other = value.clone();
-    let value = link.give_up_last(value).err().unwrap();
+    let value = link.take_if_last_but(value).err().unwrap();
     drop(other);
     let guard = pin();
-    let seen = link.see(&guard).unwrap();
-    let last = link.give_up_last(value).ok().unwrap();
-    assert!(seen.hold().is_none() && link.see(&guard).is_none() && is(&released, 0));
+    let seen = link.load(&guard).unwrap();
+    let last = link.take_if_last_but(value).ok().unwrap();
+    assert!(seen.try_upgrade().is_none() && link.load(&guard).is_none() && is(&released, 0));
     drop(last);
     assert!(is(&released, 1));
 }
@@ -66,14 +66,14 @@ fn the_last_reference_but_one_is_given_up_with_the_link() {
 #[test]
 fn a_lease_that_is_passed_on_is_given_up_by_who_has_it_then() {
     let (released, value) = watched();
-    let first = Lease::new(value.clone());
+    let first = ReleasableArc::new(value.clone());
     let guard = pin();
     // SAFETY: there is no owner, and one thread.
-    let second = unsafe { first.pass_on() }.unwrap();
+    let second = unsafe { first.transfer() }.unwrap();
     assert!(value.has_references(2) && second.get().ptr_eq(first.get()));
     // SAFETY: as above.
     unsafe {
-        assert!(first.pass_on().is_none());
+        assert!(first.transfer().is_none());
         first.release();
     }
     drop(value);
@@ -84,7 +84,7 @@ fn a_lease_that_is_passed_on_is_given_up_by_who_has_it_then() {
     drop(guard);
 }
 
-struct Chained(Option<Lease<Chained>>);
+struct Chained(Option<ReleasableArc<Chained>>);
 
 impl Release for Chained {
     fn release(&self) {
@@ -97,9 +97,9 @@ impl Release for Chained {
 
 #[test]
 fn a_long_chain_ends_on_a_short_stack() {
-    let mut chain = Shared::new(Chained(None));
+    let mut chain = RcuArc::new(Chained(None));
     for _ in 0..1_000_000 {
-        chain = Shared::new(Chained(Some(Lease::new(chain))));
+        chain = RcuArc::new(Chained(Some(ReleasableArc::new(chain))));
     }
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(chain)).unwrap().join().unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc as StdArc;
 use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::primitive::{Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
-use extern4_sync::shared::{Lease, Link, Release, Shared};
+use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc, ReleasableArc, Release};
 use loom::cell::UnsafeCell;
 
 use crate::Poisoned;
@@ -24,11 +24,11 @@ unsafe impl Sync for Ending {}
 unsafe impl Send for Ending {}
 
 impl Ending {
-    fn new(value: u64) -> (Shared<Self>, Ends) {
+    fn new(value: u64) -> (RcuArc<Self>, Ends) {
         let ends = StdArc::default();
         let (value, work) = (Poisoned::new(value), UnsafeCell::new(0));
         let watch = Ends { ends: StdArc::clone(&ends), alive: value.alive.clone() };
-        (Shared::new(Self { value, work, ends }), watch)
+        (RcuArc::new(Self { value, work, ends }), watch)
     }
 
     /// What only a holder may do. One thread of a model does.
@@ -74,28 +74,28 @@ impl Ends {
 }
 
 /// A link to a value, and what becomes of that.
-type Linked = (Link<Ending>, Ends);
+type Linked = (AtomicRcuArc<Ending>, Ends);
 
 fn link_of_one() -> Linked {
     let (value, ends) = Ending::new(1);
-    (Link::new(Some(value)), ends)
+    (AtomicRcuArc::new(Some(value)), ends)
 }
 
 /// A link, and a reference beside that, for one of two threads to drop.
 struct LinkAndOther {
-    link: Link<Ending>,
+    link: AtomicRcuArc<Ending>,
     ends: Ends,
-    other: Mutex<Option<Shared<Ending>>>,
+    other: Mutex<Option<RcuArc<Ending>>>,
 }
 
 impl LinkAndOther {
     fn new() -> Self {
         let (link, ends) = link_of_one();
-        let other = Mutex::new(link.see(&pin()).unwrap().hold());
+        let other = Mutex::new(link.load(&pin()).unwrap().try_upgrade());
         Self { link, ends, other }
     }
 
-    fn take_other(&self) -> Shared<Ending> {
+    fn take_other(&self) -> RcuArc<Ending> {
         self.other.lock().unwrap().take().unwrap()
     }
 
@@ -107,29 +107,29 @@ impl LinkAndOther {
 /// Comes to the value as a reader, makes a reference if there is one, and uses both.
 fn see_and_hold((link, _): &Linked) -> bool {
     let guard = pin();
-    let Some(seen) = link.see(&guard) else { return false };
+    let Some(seen) = link.load(&guard) else { return false };
     assert_eq!(seen.value.value(), 1);
-    let held = seen.hold();
+    let held = seen.try_upgrade();
     assert_eq!(seen.value.value(), 1);
     drop(guard);
     held.inspect(|held| held.work()).is_some()
 }
 
 #[test]
-fn shared_hold_vs_last_drop() {
+fn rcu_arc_hold_vs_last_drop() {
     race(
         link_of_one,
         |shared| _ = see_and_hold(shared),
         |(link, _)| drop(link.take()),
         |(link, ends)| {
-            assert!(link.see(&pin()).is_none());
+            assert!(link.load(&pin()).is_none());
             ends.check_freed();
         },
     );
 }
 
 #[test]
-fn shared_drop_vs_drop() {
+fn rcu_arc_drop_vs_drop() {
     explore(|| {
         let (value, ends) = Ending::new(1);
         let second = value.clone();
@@ -144,17 +144,17 @@ fn shared_drop_vs_drop() {
 }
 
 #[test]
-fn shared_take_last_vs_hold() {
+fn take_if_last_vs_upgrade() {
     race_for(
         link_of_one,
         see_and_hold,
         |(link, _)| {
-            let last = link.take_last();
-            last.inspect(|_| assert!(link.see(&pin()).is_none())).is_some()
+            let last = link.take_if_last();
+            last.inspect(|_| assert!(link.load(&pin()).is_none())).is_some()
         },
         |(link, ends), held, taken| {
-            assert!(held || taken || link.see(&pin()).is_some(), "lost");
-            assert_eq!((link.see(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
+            assert!(held || taken || link.load(&pin()).is_some(), "lost");
+            assert_eq!((link.load(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
             drop(link.take());
             ends.check_freed();
         },
@@ -162,13 +162,13 @@ fn shared_take_last_vs_hold() {
 }
 
 #[test]
-fn shared_take_last_vs_drop() {
+fn take_if_last_vs_drop() {
     race(
         LinkAndOther::new,
         LinkAndOther::drop_other,
-        |shared| drop(shared.link.take_last()),
+        |shared| drop(shared.link.take_if_last()),
         |shared| {
-            assert_eq!(u64::from(shared.link.see(&pin()).is_none()), shared.ends.times());
+            assert_eq!(u64::from(shared.link.load(&pin()).is_none()), shared.ends.times());
             drop(shared.link.take());
             shared.ends.check_freed();
         },
@@ -176,7 +176,7 @@ fn shared_take_last_vs_drop() {
 }
 
 #[test]
-fn shared_take_last_vs_set() {
+fn take_if_last_vs_set() {
     race_for(
         link_of_one,
         |(link, _)| {
@@ -184,10 +184,10 @@ fn shared_take_last_vs_set() {
             drop(link.set(Some(value)));
             ends
         },
-        |(link, _)| drop(link.take_last()),
+        |(link, _)| drop(link.take_if_last()),
         |(link, first), second, ()| {
             first.check_freed();
-            let there = link.see(&pin()).map(|there| there.value.value());
+            let there = link.load(&pin()).map(|there| there.value.value());
             assert_eq!(u64::from(there.is_none()), second.times(), "ended, or there");
             drop(link.take());
             second.check_freed();
@@ -196,23 +196,23 @@ fn shared_take_last_vs_set() {
 }
 
 #[test]
-fn shared_take_last_vs_hold_and_set() {
+fn take_if_last_vs_upgrade_and_set() {
     race_for(
         link_of_one,
         |(link, _)| {
             let guard = pin();
             // Unless it has been taken, who takes may find it held, and would put it back.
-            let held = link.see(&guard).and_then(|seen| seen.hold());
+            let held = link.load(&guard).and_then(|seen| seen.try_upgrade());
             let (value, ends) = Ending::new(2);
             drop(link.set(Some(value)));
             drop(guard);
             held.inspect(|held| held.work());
             ends
         },
-        |(link, _)| drop(link.take_last()),
+        |(link, _)| drop(link.take_if_last()),
         |(link, first), second, ()| {
             first.check_freed();
-            let there = link.see(&pin()).map(|there| there.value.value());
+            let there = link.load(&pin()).map(|there| there.value.value());
             assert_eq!(there.unwrap_or(2), 2, "put back in place of the new one");
             assert_eq!(u64::from(there.is_none()), second.times(), "ended, or there");
             drop(link.take());
@@ -224,7 +224,7 @@ fn shared_take_last_vs_hold_and_set() {
 /// A value that keeps another in use.
 struct Owner {
     value: Poisoned,
-    lease: Lease<Ending>,
+    lease: ReleasableArc<Ending>,
 }
 
 impl Release for Owner {
@@ -238,22 +238,22 @@ impl Release for Owner {
 unsafe impl Send for Owner {}
 
 /// A link that leads to an owner, which keeps a value: what becomes of that.
-fn linked_owner() -> (Link<Owner>, Ends) {
+fn linked_owner() -> (AtomicRcuArc<Owner>, Ends) {
     let (value, ends) = Ending::new(1);
-    let owner = Shared::new(Owner { value: Poisoned::new(2), lease: Lease::new(value) });
-    (Link::new(Some(owner)), ends)
+    let owner = RcuArc::new(Owner { value: Poisoned::new(2), lease: ReleasableArc::new(value) });
+    (AtomicRcuArc::new(Some(owner)), ends)
 }
 
 #[test]
-fn shared_lease_vs_end_of_its_owner() {
+fn rcu_arc_lease_vs_end_of_its_owner() {
     race(
         linked_owner,
         |(link, _)| {
             let guard = pin();
-            let Some(owner) = link.see(&guard) else { return };
+            let Some(owner) = link.load(&guard) else { return };
             assert_eq!(owner.get().lease.get().value.value(), 1);
-            let owner_held = owner.hold();
-            let held = owner.get().lease.get().hold();
+            let owner_held = owner.try_upgrade();
+            let held = owner.get().lease.get().try_upgrade();
             // Who holds the owner can hold what it keeps.
             assert!(owner_held.is_none() || held.is_some());
             assert_eq!(owner.get().value.value(), 2);
@@ -270,22 +270,22 @@ fn shared_lease_vs_end_of_its_owner() {
 
 /// What the last of an owner keeps goes to another owner, which ends soon after: who has found the first still sees it.
 #[test]
-fn shared_lease_passed_on_vs_reader() {
+fn rcu_arc_lease_passed_on_vs_reader() {
     race(
         linked_owner,
         |(link, _)| {
             let guard = pin();
-            let Some(owner) = link.see(&guard) else { return };
-            let held = owner.get().lease.get().hold();
+            let Some(owner) = link.load(&guard) else { return };
+            let held = owner.get().lease.get().try_upgrade();
             assert_eq!((owner.get().lease.get().value.value(), owner.get().value.value()), (1, 2));
             drop(guard);
             held.inspect(|held| held.work());
         },
         |(link, _)| {
-            let last = link.take_last().expect("nobody holds the owner");
+            let last = link.take_if_last().expect("nobody holds the owner");
             // SAFETY: there is no reference to the owner, and one thread has the last of it.
-            let lease = unsafe { last.get().lease.pass_on() }.expect("it has not been given up");
-            let next = Shared::new(Owner { value: Poisoned::new(3), lease });
+            let lease = unsafe { last.get().lease.transfer() }.expect("it has not been given up");
+            let next = RcuArc::new(Owner { value: Poisoned::new(3), lease });
             drop(last);
             assert_eq!(next.lease.get().value.value(), 1);
             drop(next);
@@ -296,16 +296,16 @@ fn shared_lease_passed_on_vs_reader() {
 
 /// A thread gives a name up while another opens the file that it stands for.
 #[test]
-fn shared_give_up_last_vs_hold() {
+fn take_if_last_but_vs_upgrade() {
     race_for(
         link_of_one,
         see_and_hold,
         |(link, _)| {
-            let Some(mine) = link.see(&pin()).and_then(|seen| seen.hold()) else { return false };
-            link.give_up_last(mine).is_ok()
+            let Some(mine) = link.load(&pin()).and_then(|seen| seen.try_upgrade()) else { return false };
+            link.take_if_last_but(mine).is_ok()
         },
         |(link, ends), _, given| {
-            assert_eq!((link.see(&pin()).is_none(), ends.times()), (given, u64::from(given)));
+            assert_eq!((link.load(&pin()).is_none(), ends.times()), (given, u64::from(given)));
             drop(link.take());
             ends.check_freed();
         },
@@ -313,17 +313,17 @@ fn shared_give_up_last_vs_hold() {
 }
 
 #[test]
-fn shared_give_up_last_vs_drop() {
+fn take_if_last_but_vs_drop() {
     race(
         || {
             let shared = LinkAndOther::new();
-            let mine = shared.link.see(&pin()).unwrap().hold();
+            let mine = shared.link.load(&pin()).unwrap().try_upgrade();
             (shared, Mutex::new(mine))
         },
         |(shared, _)| shared.drop_other(),
-        |(shared, mine)| drop(shared.link.give_up_last(mine.lock().unwrap().take().unwrap())),
+        |(shared, mine)| drop(shared.link.take_if_last_but(mine.lock().unwrap().take().unwrap())),
         |(shared, _)| {
-            assert_eq!(u64::from(shared.link.see(&pin()).is_none()), shared.ends.times());
+            assert_eq!(u64::from(shared.link.load(&pin()).is_none()), shared.ends.times());
             drop(shared.link.take());
             shared.ends.check_freed();
         },

@@ -1,33 +1,33 @@
 //! Counted references to values that RCU readers look at too.
 //!
-//! A [`Shared`] is what [`std::sync::Arc`] is, but for readers without a count. When the last counted reference goes,
+//! A [`RcuArc`] is what [`std::sync::Arc`] is, but for readers without a count. When the last counted reference goes,
 //! two things happen at two times: the value hears of it at once ([`Release::release`]), so that whatever depends on it
 //! being in use ends there and then; its memory is freed only when no reader can be looking any more. Readers that
-//! came to it under a [guard](crate::rcu) have it as a [`Seen`], which becomes a `Shared` again by [`Seen::hold`] as long
+//! came to it under a [guard](crate::rcu) have it as a [`RcuRef`], which becomes a `RcuArc` again by [`RcuRef::try_upgrade`] as long
 //! as there is another.
 //!
 //! Two kinds of field hold a counted reference inside a value that readers come by:
 //!
-//! - [`Link`] may be emptied and filled at any time; readers follow it under a guard and may find it empty.
-//! - [`Lease`] stays filled for as long as its owner is in use, so that who holds the owner needs no guard; it is given
+//! - [`AtomicRcuArc`] may be emptied and filled at any time; readers follow it under a guard and may find it empty.
+//! - [`ReleasableArc`] stays filled for as long as its owner is in use, so that who holds the owner needs no guard; it is given
 //!   up in the owner's `release`, or passed on to another owner before that.
 //!
 //! # The count
 //! | transition | change | by |
 //! | --- | --- | --- |
-//! | clone | `n > 0` to `n + 1` | who has a `Shared` |
-//! | hold | `n > 0` to `n + 1`, never from 0 | who has a `Seen` |
-//! | has references | `n` to `n` | who has a `Shared` |
-//! | drop | `n` to `n - 1` | who has a `Shared` |
+//! | clone | `n > 0` to `n + 1` | who has a `RcuArc` |
+//! | hold | `n > 0` to `n + 1`, never from 0 | who has a `RcuRef` |
+//! | has references | `n` to `n` | who has a `RcuArc` |
+//! | drop | `n` to `n - 1` | who has a `RcuArc` |
 //! | take last | 1 to 0, only from 1 | who has just emptied the link that counted |
 //! | give up last | 2 to 0, only from 2 | who has just emptied the link that counted, and has the other |
 //!
 //! # Rules
 //! 1. Who makes the count zero ends the value: calls `release`, then retires the memory. No transition leads up from
 //!    zero, so this happens once.
-//! 2. A `Seen` is of a value that was counted at some moment after its guard pinned, so it was retired after, and stays
-//!    allocated while the guard lives. This holds for what a [`Link`] is seen to hold, because its count was there when
-//!    the pointer was read; and for what the [`Lease`]s of a seen value hold, because they are given up after the value's own
+//! 2. A `RcuRef` is of a value that was counted at some moment after its guard pinned, so it was retired after, and stays
+//!    allocated while the guard lives. This holds for what a [`AtomicRcuArc`] is seen to hold, because its count was there when
+//!    the pointer was read; and for what the [`ReleasableArc`]s of a seen value hold, because they are given up after the value's own
 //!    count has gone, by that value or by whom they were passed on to since.
 //! 3. `release` runs unpinned and may wait, as for a device.
 //!
@@ -55,27 +55,27 @@ pub trait Release: Send + Sync + 'static {
 
 /// The lines that readers look at, then one for the count that holders write.
 #[repr(C)]
-struct Counted<T> {
+struct Inner<T> {
     value: T,
     count: Line<AtomicUsize>,
 }
 
 /// A counted reference, which keeps a value in use.
-pub struct Shared<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
+pub struct RcuArc<T: Release>(NonNull<Inner<T>>, PhantomData<Inner<T>>);
 
 /// A value that is seen without being counted: it stays allocated for `'a`, but may be out of use already.
-pub struct Seen<'a, T: Release>(NonNull<Counted<T>>, PhantomData<&'a Counted<T>>);
+pub struct RcuRef<'a, T: Release>(NonNull<Inner<T>>, PhantomData<&'a Inner<T>>);
 
 // SAFETY: a reference gives `&T` to any thread, and the last one drops the `T` wherever it is: `Release` asks for both.
-unsafe impl<T: Release> Send for Shared<T> {}
+unsafe impl<T: Release> Send for RcuArc<T> {}
 // SAFETY: as above; through `&Shared` a thread gets `&T`, and references of its own.
-unsafe impl<T: Release> Sync for Shared<T> {}
-// SAFETY: as for `Shared`; a `Seen` is a `&T` that may turn into one.
-unsafe impl<T: Release> Send for Seen<'_, T> {}
+unsafe impl<T: Release> Sync for RcuArc<T> {}
+// SAFETY: as for `RcuArc`; a `RcuRef` is a `&T` that may turn into one.
+unsafe impl<T: Release> Send for RcuRef<'_, T> {}
 // SAFETY: as above.
-unsafe impl<T: Release> Sync for Seen<'_, T> {}
+unsafe impl<T: Release> Sync for RcuRef<'_, T> {}
 
-impl<T: Release> Counted<T> {
+impl<T: Release> Inner<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn references(&self) -> &AtomicUsize {
@@ -89,17 +89,17 @@ impl<T: Release> Counted<T> {
     }
 }
 
-impl<T: Release> Shared<T> {
+impl<T: Release> RcuArc<T> {
     /// The first reference to a value.
     pub fn new(value: T) -> Self {
-        let counted = Counted { value, count: Line(AtomicUsize::new(1)) };
+        let counted = Inner { value, count: Line(AtomicUsize::new(1)) };
         Self(spare::boxed(counted), PhantomData)
     }
 
     /// The same value as readers see it.
     #[inline]
-    pub fn seen(&self) -> Seen<'_, T> {
-        Seen(self.0, PhantomData)
+    pub fn as_rcu_ref(&self) -> RcuRef<'_, T> {
+        RcuRef(self.0, PhantomData)
     }
 
     /// Both refer to one value.
@@ -107,7 +107,7 @@ impl<T: Release> Shared<T> {
         self.0 == other.0
     }
 
-    /// There are so many references; out of date at once, unless the caller knows where all of them are. Who [holds](Seen::hold) one
+    /// There are so many references; out of date at once, unless the caller knows where all of them are. Who [holds](RcuRef::try_upgrade) one
     /// more after that sees what the caller did before.
     pub fn has_references(&self, count: usize) -> bool {
         // AcqRel on success: what those did who have dropped theirs has happened, and whoever holds one more reads, with Acquire, what
@@ -119,24 +119,24 @@ impl<T: Release> Shared<T> {
     }
 
     #[inline]
-    fn counted(&self) -> &Counted<T> {
+    fn counted(&self) -> &Inner<T> {
         // SAFETY: this reference keeps the value.
         unsafe { self.0.as_ref() }
     }
 
     /// The count becomes the caller's.
-    fn into_raw(this: Option<Self>) -> *mut Counted<T> {
+    fn into_raw(this: Option<Self>) -> *mut Inner<T> {
         this.map_or(ptr::null_mut(), |this| ManuallyDrop::new(this).0.as_ptr())
     }
 
     /// # Safety
     /// `raw` is null, or came from [`Self::into_raw`] and its count becomes the caller's.
-    unsafe fn from_raw(raw: *mut Counted<T>) -> Option<Self> {
+    unsafe fn from_raw(raw: *mut Inner<T>) -> Option<Self> {
         NonNull::new(raw).map(|at| Self(at, PhantomData))
     }
 }
 
-impl<T: Release> Clone for Shared<T> {
+impl<T: Release> Clone for RcuArc<T> {
     fn clone(&self) -> Self {
         // Relaxed: this reference keeps the count from ending, and gives all that the new one gives.
         let before = self.counted().references().fetch_add(1, Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl<T: Release> Clone for Shared<T> {
     }
 }
 
-impl<T: Release> Drop for Shared<T> {
+impl<T: Release> Drop for RcuArc<T> {
     fn drop(&mut self) {
         // Release: what this holder did comes before the end; pairs with the fence below.
         let before = self.counted().references().fetch_sub(1, Ordering::Release);
@@ -163,7 +163,7 @@ impl<T: Release> Drop for Shared<T> {
     }
 }
 
-impl<T: Release> Deref for Shared<T> {
+impl<T: Release> Deref for RcuArc<T> {
     type Target = T;
 
     #[inline]
@@ -172,13 +172,13 @@ impl<T: Release> Deref for Shared<T> {
     }
 }
 
-impl<T: Release + fmt::Debug> fmt::Debug for Shared<T> {
+impl<T: Release + fmt::Debug> fmt::Debug for RcuArc<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<'a, T: Release> Seen<'a, T> {
+impl<'a, T: Release> RcuRef<'a, T> {
     /// The value.
     #[inline]
     pub fn get(self) -> &'a T {
@@ -187,33 +187,33 @@ impl<'a, T: Release> Seen<'a, T> {
 
     /// A reference, unless the last one has gone.
     #[inline]
-    pub fn hold(self) -> Option<Shared<T>> {
+    pub fn try_upgrade(self) -> Option<RcuArc<T>> {
         let up = |count: usize| (count > 0).then(|| count + 1);
         // Acquire on success: what the holders whose counts this one joins did before is visible; Relaxed on failure.
         self.counted().references().fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
-        Some(Shared(self.0, PhantomData))
+        Some(RcuArc(self.0, PhantomData))
     }
 
     /// Both are of one value.
-    pub fn ptr_eq(self, other: Seen<'_, T>) -> bool {
+    pub fn ptr_eq(self, other: RcuRef<'_, T>) -> bool {
         self.0 == other.0
     }
 
-    fn counted(self) -> &'a Counted<T> {
-        // SAFETY: rule 2, or the borrow of a `Shared`, keeps the memory for `'a`.
+    fn counted(self) -> &'a Inner<T> {
+        // SAFETY: rule 2, or the borrow of a `RcuArc`, keeps the memory for `'a`.
         unsafe { self.0.as_ref() }
     }
 }
 
-impl<T: Release> Clone for Seen<'_, T> {
+impl<T: Release> Clone for RcuRef<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T: Release> Copy for Seen<'_, T> {}
+impl<T: Release> Copy for RcuRef<'_, T> {}
 
-impl<T: Release> Deref for Seen<'_, T> {
+impl<T: Release> Deref for RcuRef<'_, T> {
     type Target = T;
 
     #[inline]
@@ -222,54 +222,54 @@ impl<T: Release> Deref for Seen<'_, T> {
     }
 }
 
-impl<T: Release + fmt::Debug> fmt::Debug for Seen<'_, T> {
+impl<T: Release + fmt::Debug> fmt::Debug for RcuRef<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
 /// A place for a counted reference that readers follow, and that may be empty.
-pub struct Link<T: Release>(AtomicPtr<Counted<T>>, PhantomData<Shared<T>>);
+pub struct AtomicRcuArc<T: Release>(AtomicPtr<Inner<T>>, PhantomData<RcuArc<T>>);
 
-impl<T: Release> Link<T> {
+impl<T: Release> AtomicRcuArc<T> {
     /// A link that holds `value`.
-    pub fn new(value: Option<Shared<T>>) -> Self {
-        Self(AtomicPtr::new(Shared::into_raw(value)), PhantomData)
+    pub fn new(value: Option<RcuArc<T>>) -> Self {
+        Self(AtomicPtr::new(RcuArc::into_raw(value)), PhantomData)
     }
 
     /// What it holds now.
     #[inline]
-    pub fn see<'g>(&'g self, _guard: &'g Guard) -> Option<Seen<'g, T>> {
+    pub fn load<'g>(&'g self, _guard: &'g Guard) -> Option<RcuRef<'g, T>> {
         // Acquire: pairs with the Release of `set`, which published the value. Its count was the link's at this moment,
         // which is rule 2.
-        NonNull::new(self.0.load(Ordering::Acquire)).map(|at| Seen(at, PhantomData))
+        NonNull::new(self.0.load(Ordering::Acquire)).map(|at| RcuRef(at, PhantomData))
     }
 
     /// Puts another reference in and gives back the one that was there.
-    pub fn set(&self, value: Option<Shared<T>>) -> Option<Shared<T>> {
+    pub fn set(&self, value: Option<RcuArc<T>>) -> Option<RcuArc<T>> {
         // AcqRel: publishes the new value, and makes the old one's visible to whom it goes.
-        let old = self.0.swap(Shared::into_raw(value), Ordering::AcqRel);
+        let old = self.0.swap(RcuArc::into_raw(value), Ordering::AcqRel);
         // SAFETY: the swap took the count that was the link's, and gave it to nobody else.
-        unsafe { Shared::from_raw(old) }
+        unsafe { RcuArc::from_raw(old) }
     }
 
     /// Empties it.
-    pub fn take(&self) -> Option<Shared<T>> {
+    pub fn take(&self) -> Option<RcuArc<T>> {
         self.set(None)
     }
 
     /// Empties it if there is no other reference to what it holds, so that nobody can get one any more. The value ends
     /// when what this returns is dropped. Readers may find the link empty for a moment though it stays filled.
-    pub fn take_last(&self) -> Option<Last<T>> {
+    pub fn take_if_last(&self) -> Option<FinalRef<T>> {
         let guard = pin();
         // So that links to what is in use are not emptied for nothing.
-        if !self.see(&guard)?.counted().seems_to_have(1) {
+        if !self.load(&guard)?.counted().seems_to_have(1) {
             return None;
         }
         let taken = self.take()?;
         // The transition "take last". Acquire: pairs with the Release of the references that went before.
         if taken.counted().references().compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Some(Last(ManuallyDrop::new(taken).0, PhantomData));
+            return Some(FinalRef(ManuallyDrop::new(taken).0, PhantomData));
         }
         self.refill(taken);
         None
@@ -277,7 +277,7 @@ impl<T: Release> Link<T> {
 
     /// The same where the caller has the only other reference, which it gives up with the link's; gets it back if there are
     /// more. `mine` is of what the link holds.
-    pub fn give_up_last(&self, mine: Shared<T>) -> Result<Last<T>, Shared<T>> {
+    pub fn take_if_last_but(&self, mine: RcuArc<T>) -> Result<FinalRef<T>, RcuArc<T>> {
         // As above.
         if !mine.counted().seems_to_have(2) {
             return Err(mine);
@@ -288,40 +288,40 @@ impl<T: Release> Link<T> {
         if taken.ptr_eq(&mine) && count.compare_exchange(2, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             // Its count has gone with that of `taken`.
             let _ = ManuallyDrop::new(mine);
-            return Ok(Last(ManuallyDrop::new(taken).0, PhantomData));
+            return Ok(FinalRef(ManuallyDrop::new(taken).0, PhantomData));
         }
         self.refill(taken);
         Err(mine)
     }
 
     /// Puts back what was taken.
-    fn refill(&self, taken: Shared<T>) {
+    fn refill(&self, taken: RcuArc<T>) {
         // If the link has been filled meanwhile, what was here is no longer wanted.
-        let raw = Shared::into_raw(Some(taken));
+        let raw = RcuArc::into_raw(Some(taken));
         // Release on success: as in `set`.
         if self.0.compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed).is_err() {
             // SAFETY: the exchange did not store `raw`, so its count is still this function's.
-            drop(unsafe { Shared::from_raw(raw) });
+            drop(unsafe { RcuArc::from_raw(raw) });
         }
     }
 }
 
-impl<T: Release> Drop for Link<T> {
+impl<T: Release> Drop for AtomicRcuArc<T> {
     fn drop(&mut self) {
         // Relaxed: `&mut self` came from a thread that synchronised with every user.
         let raw = self.0.load(Ordering::Relaxed);
         // SAFETY: the count is the link's, which ends here, and nobody follows it any more.
-        drop(unsafe { Shared::from_raw(raw) });
+        drop(unsafe { RcuArc::from_raw(raw) });
     }
 }
 
 /// A value without references, which ends when this is dropped.
-pub struct Last<T: Release>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
+pub struct FinalRef<T: Release>(NonNull<Inner<T>>, PhantomData<Inner<T>>);
 
-// SAFETY: as for `Shared`.
-unsafe impl<T: Release> Send for Last<T> {}
+// SAFETY: as for `RcuArc`.
+unsafe impl<T: Release> Send for FinalRef<T> {}
 
-impl<T: Release> Last<T> {
+impl<T: Release> FinalRef<T> {
     /// The value, which has not been released yet.
     #[inline]
     pub fn get(&self) -> &T {
@@ -330,32 +330,32 @@ impl<T: Release> Last<T> {
     }
 }
 
-impl<T: Release> Drop for Last<T> {
+impl<T: Release> Drop for FinalRef<T> {
     fn drop(&mut self) {
-        // SAFETY: `take_last` made the count zero and left the end to this.
+        // SAFETY: `take_if_last` made the count zero and left the end to this.
         unsafe { end(self.0) };
     }
 }
 
 /// A counted reference that a value keeps for as long as it is itself in use.
-pub struct Lease<T: Release>(Link<T>, NonNull<Counted<T>>);
+pub struct ReleasableArc<T: Release>(AtomicRcuArc<T>, NonNull<Inner<T>>);
 
-// SAFETY: as for `Shared`.
-unsafe impl<T: Release> Send for Lease<T> {}
-// SAFETY: as for `Shared`.
-unsafe impl<T: Release> Sync for Lease<T> {}
+// SAFETY: as for `RcuArc`.
+unsafe impl<T: Release> Send for ReleasableArc<T> {}
+// SAFETY: as for `RcuArc`.
+unsafe impl<T: Release> Sync for ReleasableArc<T> {}
 
-impl<T: Release> Lease<T> {
+impl<T: Release> ReleasableArc<T> {
     /// A lease of `value`.
-    pub fn new(value: Shared<T>) -> Self {
+    pub fn new(value: RcuArc<T>) -> Self {
         let at = value.0;
-        Self(Link::new(Some(value)), at)
+        Self(AtomicRcuArc::new(Some(value)), at)
     }
 
     /// The value.
     #[inline]
-    pub fn get(&self) -> Seen<'_, T> {
-        Seen(self.1, PhantomData)
+    pub fn get(&self) -> RcuRef<'_, T> {
+        RcuRef(self.1, PhantomData)
     }
 
     /// Gives the reference up.
@@ -373,17 +373,17 @@ impl<T: Release> Lease<T> {
     /// # Safety
     /// As [`release`](Self::release), but that who has a reference to the owner may come by still: he finds the value by this lease as
     /// long as the other keeps it, and with a guard that was pinned before the other gave it up.
-    pub unsafe fn pass_on(&self) -> Option<Self> {
+    pub unsafe fn transfer(&self) -> Option<Self> {
         self.empty().map(Self::new)
     }
 
-    fn empty(&self) -> Option<Shared<T>> {
+    fn empty(&self) -> Option<RcuArc<T>> {
         // Relaxed, both: nobody else empties it at the same time, and readers do not follow the link. An exchange would be a
         // locked instruction.
         let raw = self.0.0.load(Ordering::Relaxed);
         self.0.0.store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: the count was the link's, and it has just been emptied.
-        unsafe { Shared::from_raw(raw) }
+        unsafe { RcuArc::from_raw(raw) }
     }
 }
 
@@ -399,11 +399,11 @@ thread_local! {
 ///
 /// # Safety
 /// The caller made the value's count zero.
-unsafe fn end<T: Release>(at: NonNull<Counted<T>>) {
+unsafe fn end<T: Release>(at: NonNull<Inner<T>>) {
     /// # Safety
     /// As [`end`].
     unsafe fn now<T: Release>(at: NonNull<()>) {
-        let at = at.cast::<Counted<T>>();
+        let at = at.cast::<Inner<T>>();
         // SAFETY: not retired before the statement below.
         unsafe { at.as_ref() }.value.release();
         // SAFETY: `T` is `Send + 'static`, so it may be dropped on any thread at any later time; it came from
