@@ -283,7 +283,7 @@ impl BufferCache {
             self.publish(&held, Ok(self.blank()));
         }
         let mut buffer = finish(held)?;
-        buffer.renew_shares();
+        buffer.reset_sharers();
         buffer.change(|bytes, unsealed| {
             bytes.fill(0);
             *unsealed = Unsealed::default();

@@ -1,17 +1,17 @@
 //! Loom models of the cache of attribute blocks (`mbcache`) together with the word that decides whether a thread may share a
-//! block (`extern4_sync::shares`).
+//! block (`extern4_sync::closable_refcount`).
 
 use std::sync::Arc;
 
 use extern4_ext4::mbcache::{Inserted, MbCache};
+use extern4_sync::closable_refcount::{ClosableRefcount, Put, TryGet};
 use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
-use extern4_sync::shares::{Joined, Left, Shares};
 
 /// What stands for a block that is shared: who has it, whether it is free, what it holds, and whether the journal has it.
 struct SharedBlock {
     cache: MbCache,
-    shares: Shares,
+    sharers: ClosableRefcount,
     freed: AtomicU64,
     contents: AtomicU64,
     /// The block is part of the transaction.
@@ -38,9 +38,16 @@ impl SharedBlock {
 
     fn in_cache(cache: MbCache, is_known: bool) -> Self {
         let [freed, contents, is_part] = [0, WANTED, 0].map(AtomicU64::new);
-        let block = Self { cache, shares: Shares::new(), freed, contents, is_part, change: Mutex::new(()) };
+        let block = Self {
+            cache,
+            sharers: ClosableRefcount::new(),
+            freed,
+            contents,
+            is_part,
+            change: Mutex::new(()),
+        };
         if is_known {
-            block.shares.note(block.shares.look(), 1);
+            block.sharers.set(block.sharers.snapshot(), 1);
         }
         block.cache.insert(HASH, BLOCK);
         block
@@ -70,22 +77,22 @@ impl SharedBlock {
         self.cache.candidates(HASH).any(|found| {
             let was_part = self.is_part();
             if !was_part {
-                let seen = self.shares.look();
+                let seen = self.sharers.snapshot();
                 if !found.is_in() {
                     return false;
                 }
-                self.shares.note(seen, 1);
+                self.sharers.set(seen, 1);
             }
-            match self.shares.join(MOST) {
-                Joined::Yes => {}
-                Joined::Closed => return false,
+            match self.sharers.try_get(MOST) {
+                TryGet::Got => {}
+                TryGet::Closed => return false,
                 other => panic!("{other:?}"),
             }
             let holds = self.contents.load(Ordering::Relaxed) == wanted;
             match holds {
                 true if !was_part => self.journal(|| ()),
                 true => {}
-                false => self.left(self.shares.leave()),
+                false => self.left(self.sharers.put()),
             }
             holds
         })
@@ -98,15 +105,15 @@ impl SharedBlock {
     /// One who has it leaves, and frees it if he is the last.
     fn release(&self) {
         if self.is_part() {
-            return self.left(self.shares.leave());
+            return self.left(self.sharers.put());
         }
-        self.shares.note(self.shares.look(), 1);
-        let left = if self.shares.close() { Left::Last } else { self.journal(|| self.shares.leave()) };
+        self.sharers.set(self.sharers.snapshot(), 1);
+        let left = if self.sharers.try_close() { Put::Last } else { self.journal(|| self.sharers.put()) };
         self.left(left);
     }
 
-    fn left(&self, left: Left) {
-        if left == Left::Last {
+    fn left(&self, left: Put) {
+        if left == Put::Last {
             self.cache.remove(HASH, BLOCK);
             assert_eq!(self.freed.fetch_add(1, Ordering::Relaxed), 0, "freed twice");
             self.is_part.store(0, Ordering::Relaxed);
@@ -117,9 +124,9 @@ impl SharedBlock {
     fn check(&self, sharers: u32, has_changed: bool) {
         assert_eq!(self.freed.load(Ordering::Relaxed) == 0, sharers > 0);
         assert_eq!(offers(&self.cache, BLOCK), sharers > 0);
-        assert_eq!(self.shares.look().is_closed(), sharers == 0);
+        assert_eq!(self.sharers.snapshot().is_closed(), sharers == 0);
         if sharers > 0 {
-            assert_eq!(self.shares.count(), Some(sharers));
+            assert_eq!(self.sharers.count(), Some(sharers));
             assert!(self.is_part() || !has_changed, "it is not stored");
         }
     }
@@ -203,16 +210,16 @@ fn xattr_reuse_vs_reuse_of_unknown() {
 fn xattr_reuse_vs_change_in_place() {
     race_for(
         || SharedBlock::of_one(true),
-        |block| match block.shares.join(MOST) {
-            Joined::Yes => Some(block.contents.load(Ordering::Relaxed)),
+        |block| match block.sharers.try_get(MOST) {
+            TryGet::Got => Some(block.contents.load(Ordering::Relaxed)),
             _ => None,
         },
         |block| {
-            let alone = block.shares.close();
+            let alone = block.sharers.try_close();
             if alone {
                 block.cache.remove(HASH, BLOCK);
                 block.contents.store(WANTED + 1, Ordering::Relaxed);
-                block.shares.open();
+                block.sharers.open();
             }
             alone
         },
@@ -221,7 +228,7 @@ fn xattr_reuse_vs_change_in_place() {
             assert!(joined.is_none_or(|seen| seen == contents), "changed under who had joined");
             assert_eq!(contents == WANTED + 1, changed);
             assert!(changed || joined.is_some(), "closed to its only owner");
-            assert_eq!(block.shares.count(), Some(1 + u32::from(joined.is_some())));
+            assert_eq!(block.sharers.count(), Some(1 + u32::from(joined.is_some())));
         },
     );
 }
@@ -234,13 +241,13 @@ fn xattr_release_vs_another_life() {
     race_for(
         SharedBlock::of_one_in_transaction,
         |block| {
-            if block.shares.join(MOST) != Joined::Yes || !block.shares.close() {
+            if block.sharers.try_get(MOST) != TryGet::Got || !block.sharers.try_close() {
                 return;
             }
             block.cache.remove(HASH, BLOCK);
-            block.shares.open();
+            block.sharers.open();
             block.cache.insert(OTHER, BLOCK);
-            if block.shares.leave() == Left::Last {
+            if block.sharers.put() == Put::Last {
                 block.cache.remove(OTHER, BLOCK);
             }
         },
@@ -254,28 +261,28 @@ fn xattr_release_vs_another_life() {
 fn xattr_full_vs_release() {
     const FEW: u32 = 2;
     fn leave(block: &SharedBlock) {
-        if block.shares.leave() == Left::Others(FEW - 1) {
+        if block.sharers.put() == Put::Others(FEW - 1) {
             block.cache.set_full(HASH, BLOCK, false);
         }
     }
     race_for(
         || {
             let block = SharedBlock::of_one(true);
-            assert_eq!(block.shares.join(FEW), Joined::Yes);
+            assert_eq!(block.sharers.try_get(FEW), TryGet::Got);
             block
         },
-        |block| match block.shares.join(FEW) {
-            Joined::Full => {
+        |block| match block.sharers.try_get(FEW) {
+            TryGet::Full => {
                 block.cache.set_full(HASH, BLOCK, true);
                 leave(block);
                 false
             }
-            other => other == Joined::Yes,
+            other => other == TryGet::Got,
         },
         leave,
         |block, joined, ()| {
             let count = 1 + u32::from(joined);
-            assert_eq!(block.shares.count(), Some(count));
+            assert_eq!(block.sharers.count(), Some(count));
             assert!(offers(&block.cache, BLOCK), "marked full by who came in vain");
         },
     );

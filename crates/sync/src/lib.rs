@@ -5,7 +5,7 @@
 //! - [`rcu_arc`]: counted references whose values RCU readers may look at.
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: that hash table with counted values, found by number.
-//! - [`shares`]: who shares something, and may join or be the last to leave.
+//! - [`closable_refcount`]: who shares something, and may join or be the last to leave.
 //! - [`tally`]: counters that each thread adds to alone, and numbers that are each returned once.
 //! - [`membarrier`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
@@ -24,12 +24,13 @@
 //!
 //! Most `unsafe` of the workspace lives here, each with its reason. Every protocol is written down in its module,
 //! with the orderings that pair, and has a loom model in `tests/loom`; the epochs under [`rcu`] have theirs in
-//! `src/epoch/tests.rs`, and [`shares`] has more in `crates/ext4/tests/models.rs`, with the cache that leads to
+//! `src/epoch/tests.rs`, and [`closable_refcount`] has more in `crates/ext4/tests/models.rs`, with the cache that leads to
 //! shared blocks.
 
 pub mod allocations;
 pub mod anchor;
 pub mod biased_rwlock;
+pub mod closable_refcount;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
 pub mod hash_table;
@@ -45,7 +46,6 @@ pub mod primitive;
 pub mod rcu;
 pub mod rcu_arc;
 pub mod seqcount;
-pub mod shares;
 pub mod shown;
 pub mod spare;
 pub mod table;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::{Deref, Range};
 
+use extern4_sync::closable_refcount::ClosableRefcount;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, OnceLock};
 use extern4_sync::rcu::Guard;
 use extern4_sync::rcu_arc::{RcuArc, Release};
-use extern4_sync::shares::Shares;
 use extern4_sync::spare::Bytes;
 
 use super::changed::{Changed, Glance, Image, Newest, Unsealed};
@@ -23,7 +23,7 @@ pub(super) struct Block {
     pub(super) changed: std::sync::OnceLock<Box<Changed>>,
     pub(super) tag: AtomicU64,
     /// Made when somebody asks for it.
-    shares: std::sync::OnceLock<Box<Shares>>,
+    sharers: std::sync::OnceLock<Box<ClosableRefcount>>,
 }
 
 impl Block {
@@ -35,19 +35,19 @@ impl Block {
             image: OnceLock::new(),
             changed: std::sync::OnceLock::new(),
             tag: AtomicU64::new(0),
-            shares: std::sync::OnceLock::new(),
+            sharers: std::sync::OnceLock::new(),
         }
     }
 
     #[inline]
-    pub(super) fn shares(&self) -> &Shares {
-        self.shares.get_or_init(|| Box::new(Shares::new()))
+    pub(super) fn sharers(&self) -> &ClosableRefcount {
+        self.sharers.get_or_init(|| Box::new(ClosableRefcount::new()))
     }
 
     /// Closes it to those who share it, if anybody may.
-    pub(super) fn renew_shares(&self) {
-        if let Some(shares) = self.shares.get() {
-            shares.renew();
+    pub(super) fn reset_sharers(&self) {
+        if let Some(sharers) = self.sharers.get() {
+            sharers.reset();
         }
     }
 
@@ -164,12 +164,12 @@ impl Buffer {
 
     /// Who shares the block: for the caller, as long as the block is in memory. Not known after a load. When the
     /// block is made anew it is renewed, so that it is closed, if anybody has asked for it before.
-    pub fn shares(&self) -> &Shares {
-        self.held.shares()
+    pub fn sharers(&self) -> &ClosableRefcount {
+        self.held.sharers()
     }
 
-    pub(super) fn renew_shares(&self) {
-        self.held.renew_shares();
+    pub(super) fn reset_sharers(&self) {
+        self.held.reset_sharers();
     }
 
     /// A number that belongs to who changes the block, and lives as long as the block is in memory: 0 after a load.
@@ -221,9 +221,9 @@ impl Pin {
         self.0.number
     }
 
-    /// As [`Buffer::shares`].
-    pub fn shares(&self) -> &Shares {
-        self.0.shares()
+    /// As [`Buffer::sharers`].
+    pub fn sharers(&self) -> &ClosableRefcount {
+        self.0.sharers()
     }
 
     /// As [`Buffer::tag`].
@@ -263,10 +263,10 @@ impl Found<'_> {
         &self.block.flags
     }
 
-    /// As [`Buffer::shares`].
+    /// As [`Buffer::sharers`].
     #[inline]
-    pub fn shares(&self) -> &Shares {
-        self.block.shares()
+    pub fn sharers(&self) -> &ClosableRefcount {
+        self.block.sharers()
     }
 
     /// As [`Buffer::tag`].

@@ -5,7 +5,7 @@
 //! and those who read it do without: of a block of names or attributes they know by [`is_put_off`] that it is what it should be, of a
 //! record by [`lacks_checksum`].
 //!
-//! How many inodes share a block of attributes is put off with its checksum: a word beside it says that ([`extern4_sync::shares`]), so that
+//! How many inodes share a block of attributes is put off with its checksum: a word beside it says that ([`extern4_sync::closable_refcount`]), so that
 //! who comes and who goes changes nothing of the block.
 //!
 //! What the numbers of an [`Unsealed`] are: the kind of block, then for names the seed of their checksum, for attributes the number of the block, and
@@ -84,10 +84,10 @@ pub(crate) fn seal(pin: &Pin, bytes: &mut [u8], unsealed: Unsealed, sb: &Superbl
 
 /// Says in the header of an attribute block how many inodes share it. No handle is open, so nobody joins or leaves.
 fn store_count(pin: &Pin, bytes: &mut [u8]) {
-    let shares = pin.shares();
+    let sharers = pin.sharers();
     // It is closed while the inode that has it alone is being deleted.
-    let alone = shares.look().is_closed().then_some(1);
-    if let Some(count) = shares.count().or(alone) {
+    let alone = sharers.snapshot().is_closed().then_some(1);
+    if let Some(count) = sharers.count().or(alone) {
         xattr::store_refcount(bytes, count);
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn index_of(offset: u32, sb: &Superblock) -> u32 {
 #[cfg(test)]
 mod tests {
     use extern4_block::{BufferCache, CacheOptions, MemoryDevice};
-    use extern4_sync::shares::Left;
+    use extern4_sync::closable_refcount::Put;
 
     use super::*;
 
@@ -132,11 +132,11 @@ mod tests {
             })
         };
         assert_eq!(sealed(), 0, "not known");
-        let shares = pin.shares();
-        shares.note(shares.look(), 7);
+        let sharers = pin.sharers();
+        sharers.set(sharers.snapshot(), 7);
         assert_eq!(sealed(), 7);
-        (0..6).for_each(|_| assert!(matches!(shares.leave(), Left::Others(_))));
-        assert_eq!((shares.close(), sealed()), (true, 1), "of an inode that is being deleted");
+        (0..6).for_each(|_| assert!(matches!(sharers.put(), Put::Others(_))));
+        assert_eq!((sharers.try_close(), sealed()), (true, 1), "of an inode that is being deleted");
     }
 
     #[test]

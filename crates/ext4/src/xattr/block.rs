@@ -4,7 +4,7 @@
 //! shared is never changed; who wants other attributes leaves it to the others.
 //!
 //! # Who comes and who goes
-//! How many have the block is in a word of its buffer, [`Buffer::shares`]. It is noted from the header when somebody first needs it, and
+//! How many have the block is in a word of its buffer, [`Buffer::sharers`]. It is noted from the header when somebody first needs it, and
 //! is the one that decides:
 //!
 //! - To join, an inode raises it, and compares the contents when it has the block: nobody changes or frees it then. If they are not what
@@ -30,9 +30,9 @@
 use extern4_block::{Buffer, Found};
 use extern4_disk::xattr::{self, Attrs, Header, REFCOUNT_MAX, hash};
 use extern4_disk::{Place, Structure};
+use extern4_sync::closable_refcount::{ClosableRefcount, Put, TryGet};
 use extern4_sync::primitive::AtomicU32;
 use extern4_sync::primitive::Ordering::Relaxed;
-use extern4_sync::shares::{Joined, Left, Shares};
 use extern4_vfs::Errno;
 
 use crate::error::Result;
@@ -107,7 +107,7 @@ impl Change<'_> {
             return Ok(false);
         }
         let old = self.fs.attribute_block(info)?;
-        Ok(old.is_some_and(|(buffer, _)| buffer.shares().look().is_closed()))
+        Ok(old.is_some_and(|(buffer, _)| buffer.sharers().snapshot().is_closed()))
     }
 
     /// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
@@ -123,7 +123,7 @@ impl Change<'_> {
         self.writer.sharing.set_behind(group, self.tid(), block + 1);
         let buffer = self.fresh(block)?;
         // Somebody may look at it who has found what was there before.
-        buffer.shares().renew();
+        buffer.sharers().reset();
         Ok(buffer)
     }
 
@@ -155,7 +155,7 @@ impl Change<'_> {
             Some(left) => left?,
             None => self.leave_first(&mut self.fs.attribute_block_at(block, place)?, place)?,
         };
-        if left == Left::Last {
+        if left == Put::Last {
             self.free_attr_block(block, Some(info))?;
         }
         info.fields_mut().set_xattr_block(None);
@@ -175,7 +175,7 @@ impl Change<'_> {
     /// leaves it, if others have it.
     pub(crate) fn have_block_alone(&self, info: &mut InodeInfo) -> Result<Option<Buffer>> {
         let Some((mut buffer, place)) = self.fs.attribute_block(info)? else { return Ok(None) };
-        if self.leave_first(&mut buffer, place)? == Left::Last {
+        if self.leave_first(&mut buffer, place)? == Put::Last {
             return Ok(Some(buffer));
         }
         let old = self.fs.attributes(info)?;
@@ -189,21 +189,21 @@ impl Change<'_> {
     }
 
     /// The inode gives its block up. If it was the last who had it, nobody finds the block any more.
-    fn leave_first(&self, buffer: &mut Buffer, place: Place) -> Result<Left> {
+    fn leave_first(&self, buffer: &mut Buffer, place: Place) -> Result<Put> {
         let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
-        let leave = || Ok(if self.close(buffer, place)? { Left::Last } else { self.leave_in_change(buffer) });
+        let leave = || Ok(if self.close(buffer, place)? { Put::Last } else { self.leave_in_change(buffer) });
         self.writer.sharing.blocks.leave(hash, block, leave)
     }
 
     /// The same for a block that is part of the transaction and that others have, as far as is known; `None` for any other.
-    fn leave_again(&self, block: u64) -> Option<Result<Left>> {
+    fn leave_again(&self, block: u64) -> Option<Result<Put>> {
         let left = self.fs.cache.with_found(block, |found| {
             if !self.is_part(&found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
                 return None;
             }
             self.note_begun();
             let hash = found.look(xattr::stored_hash);
-            Some(self.writer.sharing.blocks.leave(hash, block, || Ok(found.shares().leave())))
+            Some(self.writer.sharing.blocks.leave(hash, block, || Ok(found.sharers().put())))
         });
         left.flatten()
     }
@@ -216,18 +216,18 @@ impl Change<'_> {
 
     /// Takes a block that the inode has out of sharing; false if others have it.
     fn close(&self, buffer: &Buffer, place: Place) -> Result<bool> {
-        let (shares, seen) = (buffer.shares(), buffer.shares().look());
+        let (sharers, seen) = (buffer.sharers(), buffer.sharers().snapshot());
         if !seen.is_known() {
-            shares.note(seen, Attrs::in_block(buffer, place)?.0.refcount);
+            sharers.set(seen, Attrs::in_block(buffer, place)?.0.refcount);
         }
-        Ok(shares.close())
+        Ok(sharers.try_close())
     }
 
     /// Leaves a block that others have to them. If they have left it meanwhile, nothing is changed.
-    fn leave_in_change(&self, buffer: &mut Buffer) -> Left {
+    fn leave_in_change(&self, buffer: &mut Buffer) -> Put {
         let pin = buffer.pin();
         note_shared(buffer.flags());
-        self.edit_block(buffer, |_| pin.shares().leave())
+        self.edit_block(buffer, |_| pin.sharers().put())
     }
 
     /// Lets others share a block that the inode has alone.
@@ -236,7 +236,7 @@ impl Change<'_> {
         if buffer.flags().load(Relaxed) & IS_SHARED != 0 {
             buffer.flags().fetch_and(!IS_SHARED, Relaxed);
         }
-        buffer.shares().open();
+        buffer.sharers().open();
         let hash = xattr::stored_hash(buffer);
         if hash != 0 {
             self.writer.sharing.blocks.insert(hash, buffer.number());
@@ -273,7 +273,7 @@ impl Change<'_> {
                 return None;
             }
             let holds = || found.look(|bytes| wanted.is_held_by(bytes, block));
-            self.join_by(found.shares(), found.flags(), block, wanted, holds)
+            self.join_by(found.sharers(), found.flags(), block, wanted, holds)
         });
         came.flatten()
     }
@@ -283,14 +283,14 @@ impl Change<'_> {
         let place = Place::new(Structure::Xattr).block(block);
         let mut buffer = self.fs.attribute_block_at(block, place)?;
         let pin = buffer.pin();
-        let seen = pin.shares().look();
+        let seen = pin.sharers().snapshot();
         // Held now, so that what is noted is of the block's life, if it has not been given up.
         if !is_there() {
             return Ok(Came::Not);
         }
-        pin.shares().note(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
+        pin.sharers().set(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
         let holds = || wanted.is_held_by(&pin.buffer(), block);
-        let came = self.join_by(pin.shares(), buffer.flags(), block, wanted, holds);
+        let came = self.join_by(pin.sharers(), buffer.flags(), block, wanted, holds);
         if came == Some(Came::Joined) {
             self.edit_block(&mut buffer, |_| ());
         }
@@ -300,29 +300,29 @@ impl Change<'_> {
     /// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it. `None` if it is not known how many do.
     fn join_by(
         &self,
-        shares: &Shares,
+        sharers: &ClosableRefcount,
         flags: &AtomicU32,
         block: u64,
         wanted: &Wanted<'_>,
         holds: impl FnOnce() -> bool,
     ) -> Option<Came> {
         let sharing = &self.writer.sharing;
-        match shares.join(REFCOUNT_MAX) {
-            Joined::Unknown => return None,
-            Joined::Closed => return Some(Came::Not),
-            Joined::Yes if holds() => {
+        match sharers.try_get(REFCOUNT_MAX) {
+            TryGet::Unknown => return None,
+            TryGet::Closed => return Some(Came::Not),
+            TryGet::Got if holds() => {
                 self.note_begun();
                 note_shared(flags);
                 sharing.note(Count::BlocksShared);
                 return Some(Came::Joined);
             }
-            Joined::Yes => sharing.note(Count::Differing),
+            TryGet::Got => sharing.note(Count::Differing),
             // If one leaves before that is said, it is taken back below.
-            Joined::Full => sharing.blocks.set_full(wanted.hash, block, true),
+            TryGet::Full => sharing.blocks.set_full(wanted.hash, block, true),
         }
-        let left = shares.leave();
+        let left = sharers.put();
         sharing.blocks.note_left(wanted.hash, block, left);
-        Some(if left == Left::Last { Came::Last } else { Came::Not })
+        Some(if left == Put::Last { Came::Last } else { Came::Not })
     }
 
     /// Frees a block that others have left while this has looked at it.

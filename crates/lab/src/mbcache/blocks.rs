@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use extern4_sync::closable_refcount::ClosableRefcount;
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Latch, Ordering};
-use extern4_sync::shares::Shares;
 
 /// Files that may have a block: as many as ext4 lets.
 pub const MOST: u32 = 1024;
@@ -12,7 +12,7 @@ pub const MOST: u32 = 1024;
 pub struct Blocks {
     contents: Box<[Contents]>,
     /// New's: how many files have it.
-    shares: Box<[Shares]>,
+    sharers: Box<[ClosableRefcount]>,
     /// The same where Before and Seed have it.
     counts: Box<[Count]>,
     free: Mutex<Vec<u32>>,
@@ -26,7 +26,7 @@ struct Contents {
     is_shared: AtomicBool,
 }
 
-/// The lock of a buffer, and the count in the header under it: alone on its cache line, as [`Shares`] are.
+/// The lock of a buffer, and the count in the header under it: alone on its cache line, as [`ClosableRefcount`] are.
 #[repr(align(64))]
 struct Count(Latch<u32>);
 
@@ -37,7 +37,7 @@ impl Blocks {
         let last = u32::try_from(len).expect("few");
         Self {
             contents: (0..=len).map(|_| contents()).collect(),
-            shares: (0..=len).map(|_| Shares::new()).collect(),
+            sharers: (0..=len).map(|_| ClosableRefcount::new()).collect(),
             counts: (0..=len).map(|_| Count(Latch::new(0))).collect(),
             free: Mutex::new((1..=last).rev().collect()),
         }
@@ -81,8 +81,8 @@ impl Blocks {
     }
 
     /// How many share it.
-    pub fn shares(&self, block: u32) -> &Shares {
-        &self.shares[block as usize]
+    pub fn sharers(&self, block: u32) -> &ClosableRefcount {
+        &self.sharers[block as usize]
     }
 
     /// Does something with the count in its header, under the lock of its buffer.

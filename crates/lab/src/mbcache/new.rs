@@ -1,7 +1,7 @@
 //! New: the cache in production.
 
 use extern4_ext4::mbcache::{Candidate, MbCache};
-use extern4_sync::shares::{Joined, Left};
+use extern4_sync::closable_refcount::{Put, TryGet};
 
 use super::{Blocks, Cache, MOST};
 
@@ -19,23 +19,23 @@ impl Cache for MbCache {
 
     fn add(&self, blocks: &Blocks, hash: u32, block: u32) {
         blocks.set_shared(block, false);
-        blocks.shares(block).open();
+        blocks.sharers(block).open();
         self.insert(hash, block.into());
     }
 
     fn leave(&self, blocks: &Blocks, hash: u32, block: u32) -> bool {
-        let shares = blocks.shares(block);
-        let is_closed = !blocks.is_shared(block) && shares.close();
-        let left = if is_closed { Left::Last } else { shares.leave() };
-        if left == Left::Last {
+        let sharers = blocks.sharers(block);
+        let is_closed = !blocks.is_shared(block) && sharers.try_close();
+        let left = if is_closed { Put::Last } else { sharers.put() };
+        if left == Put::Last {
             self.remove(hash, block.into());
         }
         note_left(self, hash, block, left);
-        left == Left::Last
+        left == Put::Last
     }
 
     fn count(&self, blocks: &Blocks, block: u32) -> u32 {
-        blocks.shares(block).count().unwrap_or(0)
+        blocks.sharers(block).count().unwrap_or(0)
     }
 
     fn entries(&self) -> u64 {
@@ -50,15 +50,15 @@ impl Cache for MbCache {
 fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, found: &Candidate<'_>) -> Option<u32> {
     // OK: blocks have numbers of 32 bits.
     let block = found.number() as u32;
-    match blocks.shares(block).join(MOST) {
-        Joined::Unknown | Joined::Closed => return None,
-        Joined::Yes if blocks.value(block) == value => {
+    match blocks.sharers(block).try_get(MOST) {
+        TryGet::Unknown | TryGet::Closed => return None,
+        TryGet::Got if blocks.value(block) == value => {
             blocks.set_shared(block, true);
             found.touch();
             return Some(block);
         }
-        Joined::Yes => {}
-        Joined::Full => cache.set_full(hash, block.into(), true),
+        TryGet::Got => {}
+        TryGet::Full => cache.set_full(hash, block.into(), true),
     }
     leave_unwanted(cache, blocks, hash, block);
     None
@@ -67,17 +67,17 @@ fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, found: &Candida
 /// Leaves a block that is of no use, and frees it if others have left it meanwhile.
 #[cold]
 fn leave_unwanted(cache: &MbCache, blocks: &Blocks, hash: u32, block: u32) {
-    let left = blocks.shares(block).leave();
+    let left = blocks.sharers(block).put();
     note_left(cache, hash, block, left);
-    if left == Left::Last {
+    if left == Put::Last {
         cache.remove(super::hash(blocks.value(block)), block.into());
         blocks.give([block]);
     }
 }
 
 /// One may join a block again that so many had as may.
-fn note_left(cache: &MbCache, hash: u32, block: u32, left: Left) {
-    if matches!(left, Left::Others(others) if others + 1 == MOST) {
+fn note_left(cache: &MbCache, hash: u32, block: u32, left: Put) {
+    if matches!(left, Put::Others(others) if others + 1 == MOST) {
         cache.set_full(hash, block.into(), false);
     }
 }

@@ -3,13 +3,13 @@
 
 mod anchor;
 mod biased_rwlock;
+mod closable_refcount;
 mod hash_table;
 mod holders;
 mod latch;
 mod rcu;
 mod rcu_arc;
 mod seqcount;
-mod shares;
 mod shown;
 mod table;
 mod thread_slots;

@@ -4,7 +4,7 @@
 //! set an attribute.
 
 use extern4_disk::xattr::REFCOUNT_MAX;
-use extern4_sync::shares::Left;
+use extern4_sync::closable_refcount::Put;
 
 use super::{MbCache, MbCacheStats};
 use crate::error::Result;
@@ -92,31 +92,31 @@ impl Blocks {
     }
 
     /// Has a block left by `leave`, and sees to it that nobody finds it any more if nobody has it then.
-    pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
+    pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Put>) -> Result<Put> {
         let left = self.leave_by(hash, block, leave)?;
         self.note_left(hash, block, left);
         Ok(left)
     }
 
     /// A block that so many had as may has been left: one may join them again.
-    pub(crate) fn note_left(&self, hash: u32, block: u64, left: Left) {
-        if matches!(left, Left::Others(others) if others + 1 == REFCOUNT_MAX) {
+    pub(crate) fn note_left(&self, hash: u32, block: u64, left: Put) {
+        if matches!(left, Put::Others(others) if others + 1 == REFCOUNT_MAX) {
             self.set_full(hash, block, false);
         }
     }
 
     /// The same, but for a block that so many had as may.
-    fn leave_by(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Left>) -> Result<Left> {
+    fn leave_by(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Put>) -> Result<Put> {
         if let Some(instead) = self.instead() {
             let (mut leave, mut left) = (Some(leave), None);
             instead.leave(hash, block, &mut || {
                 let leave = leave.take().expect("a block is left once");
-                matches!(left.insert(leave()), Ok(Left::Last))
+                matches!(left.insert(leave()), Ok(Put::Last))
             });
             return left.expect("a block is left");
         }
         let left = leave()?;
-        if left == Left::Last {
+        if left == Put::Last {
             self.cache.remove(hash, block);
         }
         Ok(left)

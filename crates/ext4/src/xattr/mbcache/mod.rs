@@ -1,6 +1,6 @@
 //! The attribute-block cache (mbcache): finds a block, or an inode, that holds certain contents, by the hash of these contents.
 //!
-//! An answer is a hint. The caller compares the contents, and decides by other means ([`extern4_sync::shares`]) whether it can share
+//! An answer is a hint. The caller compares the contents, and decides by other means ([`extern4_sync::closable_refcount`]) whether it can share
 //! what it found. So the cache neither counts nor pins what it returns, a lookup waits for nothing, and the cache can lose an entry
 //! at any time. The callers keep two rules:
 //!
