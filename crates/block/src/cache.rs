@@ -36,7 +36,7 @@ use extern4_sync::percpu::{Padded, PerCpu};
 use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, capacity};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::rcu_arc::{RcuArc, RcuRef};
-use extern4_sync::spare::Bytes;
+use extern4_sync::slab::Bytes;
 use extern4_sync::table::Table;
 use extern4_sync::tally::Tally;
 

@@ -37,7 +37,7 @@ use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicUsize, Latch, LatchGuard, Ordering, capacity, null_pointers,
 };
 use crate::rcu::{Guard, pin};
-use crate::spare;
+use crate::slab;
 
 /// Entries too many that [`Bucket::trim`] takes more steps for.
 const MOST_AT_ONCE: usize = 8;
@@ -109,14 +109,14 @@ impl<T> Unlinked<T> {
     fn marked(hash: u64, value: T, used: bool) -> Self {
         let next = AtomicPtr::new(ptr::null_mut());
         let [live, used] = [true, used].map(AtomicBool::new);
-        Self(spare::boxed(Node { next, hash, live, used, value }), PhantomData)
+        Self(slab::alloc(Node { next, hash, live, used, value }), PhantomData)
     }
 }
 
 impl<T> Drop for Unlinked<T> {
     fn drop(&mut self) {
-        // SAFETY: it came from `spare::boxed`, and has not been in a table.
-        unsafe { spare::free(self.0) };
+        // SAFETY: it came from `slab::alloc`, and has not been in a table.
+        unsafe { slab::free(self.0) };
     }
 }
 
@@ -381,8 +381,8 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
         self.lock.entries -= 1;
         // SAFETY: `T: Send + 'static`, so it may be dropped on any thread at any later time; new readers cannot find it,
-        // and the lock lets one thread unlink it. It came from `spare::boxed`.
-        unsafe { self.guard.defer(move || spare::free(NonNull::from(node))) };
+        // and the lock lets one thread unlink it. It came from `slab::alloc`.
+        unsafe { self.guard.defer(move || slab::free(NonNull::from(node))) };
     }
 }
 
@@ -431,10 +431,10 @@ impl<T> Drop for HashTable<T> {
             // Relaxed: `&mut self` came from a thread that synchronised with every user of the table.
             let mut at = head.load(Ordering::Relaxed);
             while let Some(node) = NonNull::new(at) {
-                // SAFETY: entries in a chain came from `spare::boxed` and are not retired; lookups borrow the table.
+                // SAFETY: entries in a chain came from `slab::alloc` and are not retired; lookups borrow the table.
                 unsafe {
                     at = node.as_ref().next.load(Ordering::Relaxed);
-                    spare::free(node);
+                    slab::free(node);
                 }
             }
         }

@@ -47,7 +47,7 @@ pub mod rcu;
 pub mod rcu_arc;
 pub mod seqcount;
 pub mod shown;
-pub mod spare;
+pub mod slab;
 pub mod table;
 pub mod tally;
 mod thread_number;

@@ -25,7 +25,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
 use crate::primitive::{AtomicPtr, Ordering};
-use crate::spare;
+use crate::slab;
 
 #[cfg(not(feature = "loom"))]
 use crate::epoch::local as epoch;
@@ -184,14 +184,14 @@ fn present<T>(value: Option<&T>) -> &T {
 }
 
 fn into_raw<T>(value: Option<T>) -> *mut T {
-    value.map_or(ptr::null_mut(), |value| spare::boxed(value).as_ptr())
+    value.map_or(ptr::null_mut(), |value| slab::alloc(value).as_ptr())
 }
 
 /// # Safety
 /// `ptr` is null or came from [`into_raw`], and nobody else uses it now or later.
 unsafe fn from_raw<T>(ptr: *mut T) -> Option<T> {
     // SAFETY: by the caller's promise, the value is ours alone.
-    NonNull::new(ptr).map(|at| unsafe { spare::unboxed(at) })
+    NonNull::new(ptr).map(|at| unsafe { slab::take_value(at) })
 }
 
 /// Frees `ptr` once every read section that exists now has ended.

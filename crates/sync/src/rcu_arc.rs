@@ -44,7 +44,7 @@ use std::ptr::{self, NonNull};
 use crate::percpu::Line;
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
-use crate::spare;
+use crate::slab;
 
 /// What a value does when its last counted reference has gone.
 pub trait Release: Send + Sync + 'static {
@@ -93,7 +93,7 @@ impl<T: Release> RcuArc<T> {
     /// The first reference to a value.
     pub fn new(value: T) -> Self {
         let counted = Inner { value, count: Line(AtomicUsize::new(1)) };
-        Self(spare::boxed(counted), PhantomData)
+        Self(slab::alloc(counted), PhantomData)
     }
 
     /// The same value as readers see it.
@@ -407,8 +407,8 @@ unsafe fn end<T: Release>(at: NonNull<Inner<T>>) {
         // SAFETY: not retired before the statement below.
         unsafe { at.as_ref() }.value.release();
         // SAFETY: `T` is `Send + 'static`, so it may be dropped on any thread at any later time; it came from
-        // `spare::boxed`, and nobody can count it any more.
-        unsafe { pin().defer(move || spare::free(at)) };
+        // `slab::alloc`, and nobody can count it any more.
+        unsafe { pin().defer(move || slab::free(at)) };
     }
 
     /// Says that no end is under way when it goes, also if a `release` panics.

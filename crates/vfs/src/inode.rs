@@ -28,7 +28,7 @@ use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::rcu_arc::Release;
-use extern4_sync::spare::Own;
+use extern4_sync::slab::SlabBox;
 
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
@@ -65,7 +65,7 @@ pub struct Inode {
     /// Held by who changes attributes and has `rwsem` shared. In it who is told when nobody uses the inode any more.
     attributes: Mutex<Option<FsRef>>,
     // Who reads contents looks at these, and need not meet who has the inode locked and changes none of them.
-    private: Own<dyn Any + Send + Sync>,
+    private: SlabBox<dyn Any + Send + Sync>,
     acls: AclSlots,
     /// The dentry of a directory, to notice a second one.
     alias: Mutex<Option<Alias>>,

@@ -7,7 +7,7 @@ use extern4_sync::closable_refcount::ClosableRefcount;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, OnceLock};
 use extern4_sync::rcu::Guard;
 use extern4_sync::rcu_arc::{RcuArc, Release};
-use extern4_sync::spare::Bytes;
+use extern4_sync::slab::Bytes;
 
 use super::changed::{Changed, Glance, Image, Newest, Unsealed};
 use crate::{Error, Result};

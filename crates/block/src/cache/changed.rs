@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use extern4_sync::primitive::{AtomicBool, Latch, LatchGuard, Ordering, capacity};
 use extern4_sync::rcu::Guard;
 use extern4_sync::shown::Shown;
-use extern4_sync::spare::Bytes;
+use extern4_sync::slab::Bytes;
 use extern4_sync::thread_slots::thread_number;
 
 use super::parts::{Part, Parts};

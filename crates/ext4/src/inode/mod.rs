@@ -18,7 +18,7 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags, MAP_SIZE, ROOT_INO, is_bl
 use extern4_disk::time::Timestamp;
 use extern4_disk::xattr;
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_sync::spare::in_box;
+use extern4_sync::slab::new_box;
 use extern4_vfs::{Attr, Errno, FileFlags, FileType, NewInode, Rdev, Timespec};
 
 use crate::dir::hint::Near;
@@ -340,7 +340,7 @@ impl Ext4 {
         }
         let attr = self.attr(&info)?;
         let plain = info.inode.xattr_block().is_none() && !self.has_attributes_in_record(&info)?;
-        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: in_box(Node::new(info)) })
+        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: new_box(Node::new(info)) })
     }
 
     /// Whether `ino` is reserved or one of the volume's own files.

@@ -6,7 +6,7 @@ use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::inode::{DeviceNumber, Inode as DiskInode, InodeFlags, MAP_SIZE};
 use extern4_disk::journal::Tid;
 use extern4_disk::time::Timestamp;
-use extern4_sync::spare::in_box;
+use extern4_sync::slab::new_box;
 use extern4_vfs::{Errno, FileType, Inode, NamesAttr, NewInode, NewKind, NewNode, Timespec};
 
 use crate::alloc::balloc::Demand;
@@ -137,7 +137,7 @@ impl Ext4 {
         let info = made.ok_or(Errno::EIO)?;
         let attr = self.attr(&info)?;
         let no_acl = new.acl.is_none() && new.default_acl.is_none();
-        Ok(NewInode { attr, no_acl, no_caps: true, private: in_box(Node::changed(info, tid)) })
+        Ok(NewInode { attr, no_acl, no_caps: true, private: new_box(Node::changed(info, tid)) })
     }
 
     /// Hands a changed inode to those who have it in use.

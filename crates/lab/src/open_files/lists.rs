@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use extern4_sync::primitive::{Mutex, MutexGuard};
-use extern4_sync::spare::{Own, in_box};
+use extern4_sync::slab::{SlabBox, new_box};
 use extern4_sync::tally::Tally;
 use extern4_vfs::lab::{LabRegistry, Opened, Registry, Ticket as AnyTicket};
 
@@ -32,7 +32,7 @@ struct List<C> {
 struct Place<C> {
     /// One more with each use.
     generation: usize,
-    record: Option<Own<C>>,
+    record: Option<SlabBox<C>>,
 }
 
 /// Where a record stands in its list.
@@ -49,14 +49,14 @@ impl<C> Default for List<C> {
 }
 
 /// A record that is filled.
-fn filled<C: Default>(fill: impl FnOnce(&C)) -> Own<C> {
-    let record = Own::from(in_box(C::default()));
+fn filled<C: Default>(fill: impl FnOnce(&C)) -> SlabBox<C> {
+    let record = SlabBox::from(new_box(C::default()));
     fill(&record);
     record
 }
 
 impl<C> List<C> {
-    fn link(&mut self, record: Own<C>) -> Ticket {
+    fn link(&mut self, record: SlabBox<C>) -> Ticket {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, record: None });
             self.places.len() - 1
@@ -67,7 +67,7 @@ impl<C> List<C> {
         Ticket { index, generation: place.generation }
     }
 
-    fn unlink(&mut self, at: &Ticket) -> Option<Own<C>> {
+    fn unlink(&mut self, at: &Ticket) -> Option<SlabBox<C>> {
         self.get(at)?;
         self.free.push(at.index);
         self.places[at.index].record.take()
@@ -84,7 +84,7 @@ impl<C> List<C> {
 }
 
 /// Empties a record that has been linked out, if it was; true then.
-fn emptied<C>(record: Option<Own<C>>, empty: impl FnOnce(&C)) -> bool {
+fn emptied<C>(record: Option<SlabBox<C>>, empty: impl FnOnce(&C)) -> bool {
     record.map(|record| empty(&record)).is_some()
 }
 

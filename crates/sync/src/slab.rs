@@ -19,16 +19,16 @@ use std::ptr::NonNull;
 
 mod bytes;
 #[cfg(not(feature = "loom"))]
-mod lots;
+mod depot;
 #[cfg(not(feature = "loom"))]
-mod shelf;
+mod magazine;
 
 pub use bytes::Bytes;
 #[cfg(not(feature = "loom"))]
-use lots::{keep, take};
+use magazine::{cache, take};
 
 /// Moves a value to memory of its own.
-pub(crate) fn boxed<T>(value: T) -> NonNull<T> {
+pub(crate) fn alloc<T>(value: T) -> NonNull<T> {
     let fresh = || NonNull::from(Box::leak(Box::<T>::new_uninit())).cast();
     let at = take(Layout::new::<T>()).unwrap_or_else(fresh).cast::<T>();
     // SAFETY: the memory has the layout of a `T`, and is nobody else's.
@@ -39,12 +39,12 @@ pub(crate) fn boxed<T>(value: T) -> NonNull<T> {
 /// Ends a value, and frees its memory.
 ///
 /// # Safety
-/// `at` came from [`boxed`], and nobody uses it any more.
+/// `at` came from [`alloc`], and nobody uses it any more.
 pub(crate) unsafe fn free<T>(at: NonNull<T>) {
     // SAFETY: the caller's promise.
     unsafe {
         at.drop_in_place();
-        give_back(at.cast(), Layout::new::<T>());
+        free_memory(at.cast(), Layout::new::<T>());
     }
 }
 
@@ -52,11 +52,11 @@ pub(crate) unsafe fn free<T>(at: NonNull<T>) {
 ///
 /// # Safety
 /// As [`free`].
-pub(crate) unsafe fn unboxed<T>(at: NonNull<T>) -> T {
+pub(crate) unsafe fn take_value<T>(at: NonNull<T>) -> T {
     // SAFETY: the caller's promise.
     unsafe {
         let value = at.read();
-        give_back(at.cast(), Layout::new::<T>());
+        free_memory(at.cast(), Layout::new::<T>());
         value
     }
 }
@@ -64,29 +64,29 @@ pub(crate) unsafe fn unboxed<T>(at: NonNull<T>) -> T {
 /// # Safety
 /// What was in a box there, of this layout, is there no more.
 #[inline(always)]
-unsafe fn give_back(at: NonNull<u8>, layout: Layout) {
-    if layout.size() > 0 && !keep(at, layout) {
+unsafe fn free_memory(at: NonNull<u8>, layout: Layout) {
+    if layout.size() > 0 && !cache(at, layout) {
         // SAFETY: memory of a box is the global allocator's for its layout, and nobody else has it.
         unsafe { dealloc(at.as_ptr(), layout) };
     }
 }
 
 /// Moves a value to a box, in memory that was kept if there is some.
-pub fn in_box<T>(value: T) -> Box<T> {
+pub fn new_box<T>(value: T) -> Box<T> {
     // SAFETY: the memory is nobody else's, and the global allocator has given it out for a `T`.
-    unsafe { Box::from_raw(boxed(value).as_ptr()) }
+    unsafe { Box::from_raw(alloc(value).as_ptr()) }
 }
 
 /// A box whose memory is kept when it ends.
-pub struct Own<T: ?Sized>(ManuallyDrop<Box<T>>);
+pub struct SlabBox<T: ?Sized>(ManuallyDrop<Box<T>>);
 
-impl<T: ?Sized> From<Box<T>> for Own<T> {
+impl<T: ?Sized> From<Box<T>> for SlabBox<T> {
     fn from(value: Box<T>) -> Self {
         Self(ManuallyDrop::new(value))
     }
 }
 
-impl<T: ?Sized> Deref for Own<T> {
+impl<T: ?Sized> Deref for SlabBox<T> {
     type Target = T;
 
     #[inline]
@@ -95,14 +95,14 @@ impl<T: ?Sized> Deref for Own<T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for Own<T> {
+impl<T: ?Sized> DerefMut for SlabBox<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0
     }
 }
 
-impl<T: ?Sized> Drop for Own<T> {
+impl<T: ?Sized> Drop for SlabBox<T> {
     fn drop(&mut self) {
         // SAFETY: the value ends here, and nobody looks at it again.
         let value = NonNull::from(Box::leak(unsafe { ManuallyDrop::take(&mut self.0) }));
@@ -111,7 +111,7 @@ impl<T: ?Sized> Drop for Own<T> {
         // SAFETY: as above, and then it has.
         unsafe {
             value.drop_in_place();
-            give_back(value.cast(), layout);
+            free_memory(value.cast(), layout);
         }
     }
 }
@@ -123,7 +123,7 @@ fn take(_layout: Layout) -> Option<NonNull<u8>> {
 }
 
 #[cfg(feature = "loom")]
-fn keep(_piece: NonNull<u8>, _layout: Layout) -> bool {
+fn cache(_object: NonNull<u8>, _layout: Layout) -> bool {
     false
 }
 
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn what_was_freed_is_taken_again_by_values_of_its_size() {
         std::thread::spawn(|| {
-            let (a, b) = (boxed(Line([1; 128])), boxed([5_u64; 3]));
+            let (a, b) = (alloc(Line([1; 128])), alloc([5_u64; 3]));
             assert!(a.is_aligned());
             // SAFETY: nobody uses it any more.
             unsafe { free(a) };
-            let c = boxed(Line([2; 128]));
+            let c = alloc(Line([2; 128]));
             // SAFETY: both are this function's.
             assert_eq!((a, unsafe { c.as_ref() }.0, *unsafe { b.as_ref() }), (c, [2; 128], [5; 3]));
             // SAFETY: as above.
@@ -161,9 +161,9 @@ mod tests {
         type Value = (Arc<()>, [u64; 61]);
         std::thread::spawn(|| {
             let count = Arc::new(());
-            let most = (2 + shelf::LOTS) * lots::LOT;
+            let most = (2 + depot::MAGAZINES) * magazine::OBJECTS;
             let values: Vec<NonNull<Value>> =
-                (0..most + lots::LOT).map(|_| boxed((count.clone(), [0; 61]))).collect();
+                (0..most + magazine::OBJECTS).map(|_| alloc((count.clone(), [0; 61]))).collect();
             for value in values {
                 // SAFETY: nobody uses it any more.
                 unsafe { free(value) };
@@ -172,7 +172,7 @@ mod tests {
             let layout = Layout::new::<Value>();
             let kept: Vec<_> = std::iter::from_fn(|| take(layout)).collect();
             assert_eq!(kept.len(), most);
-            assert!(kept.into_iter().all(|piece| keep(piece, layout)));
+            assert!(kept.into_iter().all(|object| cache(object, layout)));
         })
         .join()
         .unwrap();
@@ -185,7 +185,8 @@ mod tests {
         struct Made(Vec<NonNull<Value>>);
         // SAFETY: the values are nobody else's.
         unsafe impl Send for Made {}
-        let make = |lots| Made((0..lots * lots::LOT).map(|n| boxed([n as u64; 59])).collect());
+        let make =
+            |magazines| Made((0..magazines * magazine::OBJECTS).map(|n| alloc([n as u64; 59])).collect());
         let made = std::thread::spawn(move || make(3)).join().unwrap();
         let all: Vec<_> = made.0.iter().map(|at| at.addr()).collect();
         let (freed, taken) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
@@ -214,13 +215,13 @@ mod tests {
             let value = || (Arc::new(5), [6_u64; 57]);
             let first = value();
             let count = Arc::downgrade(&first.0);
-            let own: Own<dyn std::any::Any> = Own::from(in_box(first) as Box<dyn std::any::Any>);
+            let own: SlabBox<dyn std::any::Any> = SlabBox::from(new_box(first) as Box<dyn std::any::Any>);
             assert_eq!(own.downcast_ref::<(Arc<i32>, [u64; 57])>().unwrap().1, [6; 57]);
             let at = std::ptr::from_ref(&*own).addr();
             drop(own);
             assert_eq!(count.strong_count(), 0);
-            assert_eq!(std::ptr::from_ref(&*in_box(value())).addr(), at);
-            drop(Own::from(Box::new(())));
+            assert_eq!(std::ptr::from_ref(&*new_box(value())).addr(), at);
+            drop(SlabBox::from(Box::new(())));
         })
         .join()
         .unwrap();

@@ -5,10 +5,10 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use super::{Own, take};
+use super::{SlabBox, take};
 
 /// Bytes in memory that is kept when they end.
-pub type Bytes = Own<[u8]>;
+pub type Bytes = SlabBox<[u8]>;
 
 impl Bytes {
     /// So many zeroes.

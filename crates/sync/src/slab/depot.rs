@@ -1,0 +1,61 @@
+//! Lots that threads had too many of.
+
+use std::alloc::Layout;
+use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::magazine::{CLASSES, Magazine, home};
+
+/// Lots of one layout that are kept here, at most.
+pub(super) const MAGAZINES: usize = 16;
+
+static DEPOTS: [Depot; CLASSES] = [const { Depot::new() }; CLASSES];
+
+/// Lots of one layout.
+#[repr(align(128))]
+pub(super) struct Depot {
+    layout: OnceLock<Layout>,
+    /// How many there are, told under the lock: whoever finds none need not take it. It says no more than where to look, so Relaxed.
+    stock: AtomicUsize,
+    magazines: Mutex<([Magazine; MAGAZINES], usize)>,
+}
+
+impl Depot {
+    const fn new() -> Self {
+        let magazines = Mutex::new(([const { Magazine::EMPTY }; MAGAZINES], 0));
+        Self { layout: OnceLock::new(), stock: AtomicUsize::new(0), magazines }
+    }
+
+    /// The one for this layout, unless others have all that there are.
+    pub(super) fn of(layout: Layout) -> Option<&'static Self> {
+        let mut depots = DEPOTS.iter().cycle().skip(home(layout)).take(CLASSES);
+        depots.find(|depot| *depot.layout.get_or_init(|| layout) == layout)
+    }
+
+    /// A full lot.
+    pub(super) fn take(&self) -> Option<Magazine> {
+        if self.stock.load(Relaxed) == 0 {
+            return None;
+        }
+        let (magazines, len) = &mut *self.lock();
+        *len = len.checked_sub(1)?;
+        self.stock.store(*len, Relaxed);
+        Some(mem::replace(&mut magazines[*len], Magazine::EMPTY))
+    }
+
+    /// Puts one here; the lot itself, if that were too many.
+    pub(super) fn put(&self, magazine: Magazine) -> Result<(), Magazine> {
+        let (magazines, len) = &mut *self.lock();
+        let Some(slot) = magazines.get_mut(*len) else { return Err(magazine) };
+        *slot = magazine;
+        *len += 1;
+        self.stock.store(*len, Relaxed);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ([Magazine; MAGAZINES], usize)> {
+        // Nothing panics that has it.
+        self.magazines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
