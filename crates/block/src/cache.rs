@@ -38,7 +38,7 @@ use extern4_sync::rcu::{self, Guard};
 use extern4_sync::rcu_arc::{RcuArc, RcuRef};
 use extern4_sync::slab::Bytes;
 use extern4_sync::table::Table;
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 
 pub use self::buffer::{Buffer, Found, Pin};
 pub use self::changed::{Image, Unsealed};
@@ -108,7 +108,7 @@ pub struct BufferCache {
     resident: Padded<AtomicUsize>,
     counts: PerCpu<Counts>,
     /// Apart from the other counts, so that a hit executes no locked instruction.
-    hits: Tally<1>,
+    hits: ThreadCounter<1>,
 }
 
 impl BufferCache {
@@ -127,7 +127,7 @@ impl BufferCache {
             table: Table::with_capacity(capacity),
             resident: Padded::default(),
             counts: PerCpu::new(),
-            hits: Tally::new(),
+            hits: ThreadCounter::new(),
         })
     }
 

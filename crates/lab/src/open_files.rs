@@ -12,7 +12,7 @@ mod remounts;
 mod traces;
 
 use extern4_sync::percpu;
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 use extern4_vfs::lab::{Opened, Registry, Slabs};
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
@@ -73,11 +73,11 @@ fn close<R: Registry<Opened>>(registry: &R, ticket: &R::Ticket) {
 }
 
 /// Where files are closed that were opened on a CPU; a part of all of them.
-struct Moves(Tally<3>);
+struct Moves(ThreadCounter<3>);
 
 impl Moves {
     fn new() -> Self {
-        Self(Tally::new())
+        Self(ThreadCounter::new())
     }
 
     /// Notes that one which was opened on CPU `opened` is closed here.

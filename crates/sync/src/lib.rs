@@ -6,7 +6,7 @@
 //! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
 //! - [`table`]: that hash table with counted values, found by number.
 //! - [`closable_refcount`]: who shares something, and may join or be the last to leave.
-//! - [`tally`]: counters that each thread adds to alone, and numbers that are each returned once.
+//! - [`thread_counter`]: counters that each thread adds to alone, and numbers that are each returned once.
 //! - [`membarrier`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
@@ -49,7 +49,7 @@ pub mod seqcount;
 pub mod shown;
 pub mod slab;
 pub mod table;
-pub mod tally;
+pub mod thread_counter;
 mod thread_number;
 pub mod thread_slots;
 

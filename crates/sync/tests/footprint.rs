@@ -10,7 +10,7 @@ use extern4_sync::holders::Holders;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, RwLock, fence};
 use extern4_sync::rcu;
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 use extern4_sync::thread_slots::thread_number;
 
 #[repr(align(128))]
@@ -65,7 +65,7 @@ fn locked_instructions_are_counted_wherever_they_come_from() {
 /// What every other footprint builds on: a pin and a count write lines of their thread's own.
 #[test]
 fn pins_and_counts_of_two_threads_share_nothing() {
-    let tally = Tally::<2>::new();
+    let tally = ThreadCounter::<2>::new();
     let act = || {
         let _guard = rcu::pin();
         tally.add([1, 1]);
@@ -101,7 +101,7 @@ fn a_trace_has_the_accesses_in_order_with_their_places() {
 /// of their own.
 #[test]
 fn threads_with_high_numbers_share_nothing_either() {
-    let (tally, holders, lock) = (Tally::<2>::new(), Holders::new(), BiasedRwLock::new(7));
+    let (tally, holders, lock) = (ThreadCounter::<2>::new(), Holders::new(), BiasedRwLock::new(7));
     let values = PerThread::<std::cell::Cell<u64>>::new();
     let lowest = AtomicUsize::new(0);
     let act = || {

@@ -49,7 +49,7 @@ use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::rcu_arc::{AtomicRcuArc, FinalRef, RcuArc, RcuRef};
-use extern4_sync::tally::Serial;
+use extern4_sync::thread_counter::IdAllocator;
 
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
@@ -64,7 +64,7 @@ pub(crate) struct DentryCache {
     seed: u64,
     limit: usize,
     negatives_per_dir: usize,
-    ids: Serial,
+    ids: IdAllocator,
 }
 
 /// What a name in a directory stands for.
@@ -298,7 +298,7 @@ impl DentryCache {
             seed: new_seed(),
             limit,
             negatives_per_dir: negatives_per_dir.max(1),
-            ids: Serial::new(),
+            ids: IdAllocator::new(),
         }
     }
 

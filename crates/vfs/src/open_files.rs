@@ -12,7 +12,7 @@ pub(crate) mod registry;
 pub(crate) mod slabs;
 
 use extern4_sync::percpu;
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 use extern4_sync::thread_slots::thread_number;
 
 use gate::Changing;
@@ -33,7 +33,7 @@ type Place = <InUse as Registry<Opened>>::Ticket;
 /// Who has what open on one file system.
 pub(crate) struct OpenFiles {
     pub(crate) registry: InUse,
-    counts: Tally<5>,
+    counts: ThreadCounter<5>,
 }
 
 /// Places of the tally.
@@ -89,7 +89,7 @@ pub struct OpenFileInfo {
 impl OpenFiles {
     /// Nothing is open.
     pub(crate) fn new() -> Self {
-        Self { registry: InUse::default(), counts: Tally::new() }
+        Self { registry: InUse::default(), counts: ThreadCounter::new() }
     }
 
     /// Enters a file that `session` has opened by `path`. `ENFILE` if there are more than can be counted.

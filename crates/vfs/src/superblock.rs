@@ -36,7 +36,7 @@ use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu_arc::{FinalRef, RcuArc};
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 
 use crate::acl::{Acl, AclKind};
 use crate::attr::StatFs;
@@ -163,7 +163,7 @@ pub struct SuperBlock {
     /// Directories that changed their parent.
     dir_renames: AtomicU64,
     lookups: AtomicU64,
-    walks: Tally<5>,
+    walks: ThreadCounter<5>,
     pub(crate) icache: InodeCache,
     pub(crate) dcache: DentryCache,
     pub(crate) checker: Checker,
@@ -219,7 +219,7 @@ impl SuperBlock {
             rename_mutex: Mutex::new(()),
             dir_renames: AtomicU64::new(0),
             lookups: AtomicU64::new(0),
-            walks: Tally::new(),
+            walks: ThreadCounter::new(),
             checker,
             files,
             chunks: Chunks::new(),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 
 use super::BlockDevice;
 use super::wrapper::DeviceWrapper;
@@ -13,13 +13,13 @@ use crate::{Op, Result};
 #[derive(Debug)]
 pub struct CountedDevice {
     base: Arc<dyn BlockDevice>,
-    written: Tally<1>,
+    written: ThreadCounter<1>,
 }
 
 impl CountedDevice {
     /// Counts from now on.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
-        Self { base, written: Tally::new() }
+        Self { base, written: ThreadCounter::new() }
     }
 
     /// The bytes that have been written, zeroes included.

@@ -29,7 +29,7 @@ use extern4_jbd2::Closing;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Latch, LatchGuard, Mutex, Ordering};
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 use extern4_vfs::Errno;
 use extern4_vfs::SpaceRights;
 
@@ -46,7 +46,7 @@ pub(crate) struct Space {
     blocks_per_group: u32,
     first_data_block: u64,
     /// A handle is open while it changes.
-    counts: Tally<3>,
+    counts: ThreadCounter<3>,
     /// Free blocks that may be taken and that no operation has reserved. On a line of its own, since each operation writes it.
     unreserved: Padded<AtomicU64>,
     kept: Kept,
@@ -194,7 +194,7 @@ impl Space {
             groups: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
             blocks_per_group: geometry.blocks_per_group(),
             first_data_block: u64::from(geometry.first_data_block()),
-            counts: Tally::new(),
+            counts: ThreadCounter::new(),
             unreserved: Padded(AtomicU64::new(blocks)),
             kept: fs.kept,
             settled: AtomicU64::new(0),

@@ -12,7 +12,7 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::journal::Tid;
 use extern4_disk::superblock::Superblock;
 use extern4_sync::primitive::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 
 use crate::mount::Ext4;
 use crate::xattr::mbcache::blocks::Blocks;
@@ -35,7 +35,7 @@ pub(crate) struct Sharing {
     counting: [Mutex<()>; VALUE_LOCKS as usize],
     /// Of groups, by their numbers: where the search for the next attribute block goes on, in which transaction.
     behind: [AtomicU64; HANDS as usize],
-    counts: Tally<4>,
+    counts: ThreadCounter<4>,
 }
 
 /// Things that are counted.
@@ -75,7 +75,7 @@ impl Sharing {
             },
             counting: Default::default(),
             behind: Default::default(),
-            counts: Tally::new(),
+            counts: ThreadCounter::new(),
         }
     }
 

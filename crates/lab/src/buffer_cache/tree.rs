@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use extern4_block::{BlockDevice, Error, Result};
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 
 use super::{Counts, Shape};
 
@@ -27,7 +27,7 @@ pub(super) struct Tree<const TIMED: bool> {
     capacity: usize,
     index: Mutex<Index>,
     /// Hits, misses, allocations.
-    counts: Tally<3>,
+    counts: ThreadCounter<3>,
     held_nanos: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl<const TIMED: bool> Tree<TIMED> {
             block_count: shape.block_count,
             capacity: shape.capacity,
             index: Mutex::new(Index::default()),
-            counts: Tally::new(),
+            counts: ThreadCounter::new(),
             held_nanos: AtomicU64::new(0),
         }
     }

@@ -1,6 +1,6 @@
 //! Threads that set attributes of files of their own.
 
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 
 use super::{Blocks, Cache, Cell, hash};
 use crate::plan::Plan;
@@ -90,7 +90,7 @@ pub(super) fn room(threads: usize, files: usize) -> usize {
 
 pub(super) fn take<C: Cache>(plan: &Plan, cell: Cell, threads: usize) -> Sample {
     let (cache, blocks) = (C::new(), Blocks::new(room(threads, cell.files)));
-    let counts = Tally::<2>::new();
+    let counts = ThreadCounter::<2>::new();
     let begin = |thread| {
         let mut files = Files::new(thread, cell.files);
         // All have one before the time begins.

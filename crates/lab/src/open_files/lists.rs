@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use extern4_sync::primitive::{Mutex, MutexGuard};
 use extern4_sync::slab::{SlabBox, new_box};
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 use extern4_vfs::lab::{LabRegistry, Opened, Registry, Ticket as AnyTicket};
 
 use super::Locks;
@@ -13,13 +13,13 @@ use super::lglock::LgLock;
 /// Before: one list for the file system under one lock, as `files_lock` was.
 pub struct OneList<C> {
     list: Mutex<List<C>>,
-    locks: Tally<1>,
+    locks: ThreadCounter<1>,
 }
 
 /// Seed: a list for each CPU, under an lglock. A file remembers the list that it was entered on; to list all takes all locks.
 pub struct CpuLists<C> {
     lists: LgLock<List<C>>,
-    locks: Tally<1>,
+    locks: ThreadCounter<1>,
 }
 
 /// Records in places, of which some are free. A record is made and filled before the lock is taken, and emptied and freed when it has
@@ -90,7 +90,7 @@ fn emptied<C>(record: Option<SlabBox<C>>, empty: impl FnOnce(&C)) -> bool {
 
 impl<C> Default for OneList<C> {
     fn default() -> Self {
-        Self { list: Mutex::new(List::default()), locks: Tally::new() }
+        Self { list: Mutex::new(List::default()), locks: ThreadCounter::new() }
     }
 }
 
@@ -126,7 +126,7 @@ impl<C: Default + Send + Sync> Registry<C> for OneList<C> {
 
 impl<C> Default for CpuLists<C> {
     fn default() -> Self {
-        Self { lists: LgLock::new(), locks: Tally::new() }
+        Self { lists: LgLock::new(), locks: ThreadCounter::new() }
     }
 }
 

@@ -61,7 +61,7 @@ use std::fmt;
 
 use extern4_sync::percpu::Line;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering, zeroes};
-use extern4_sync::tally::Tally;
+use extern4_sync::thread_counter::ThreadCounter;
 
 use bucket::{Bucket, SLOTS, WORDS};
 
@@ -90,7 +90,7 @@ pub struct MbCache {
     /// Insertions into crowded buckets since a thread last counted all entries.
     crowded: Line<AtomicU32>,
     /// Entries put in, taken out, and given up for others; inserts that met another.
-    counts: Tally<4>,
+    counts: ThreadCounter<4>,
 }
 
 /// Buckets in use, as a power of two; how many there are to be, where entries are being moved; and how often that began or ended.
@@ -179,7 +179,7 @@ impl MbCache {
         // Wherever it starts: a line is only faster.
         let start = if start < WORDS { start } else { 0 };
         let state = AtomicU32::new(State::of(from).0);
-        Self { words, start, from, to, state, crowded: Line(AtomicU32::new(0)), counts: Tally::new() }
+        Self { words, start, from, to, state, crowded: Line(AtomicU32::new(0)), counts: ThreadCounter::new() }
     }
 
     /// Puts a number in, for the contents with that hash.

@@ -4,14 +4,14 @@
 //! a slot of their own add to the shared one, with locked additions. No addition is lost. A sum counts each addition that
 //! happened before it, and may or may not count concurrent ones.
 //!
-//! A [`Serial`] makes numbers out of such a count and the number of the slot, so no two calls return the same number.
+//! A [`IdAllocator`] makes numbers out of such a count and the number of the slot, so no two calls return the same number.
 
 use crate::primitive::{AtomicU64, Ordering};
 use crate::thread_slots::{LIMIT, ThreadSlots, thread_number};
 
 /// `N` counters.
 #[derive(Debug)]
-pub struct Tally<const N: usize>(ThreadSlots<Counts<N>>);
+pub struct ThreadCounter<const N: usize>(ThreadSlots<Counts<N>>);
 
 #[derive(Debug)]
 struct Counts<const N: usize>([AtomicU64; N]);
@@ -22,7 +22,7 @@ impl<const N: usize> Default for Counts<N> {
     }
 }
 
-impl<const N: usize> Tally<N> {
+impl<const N: usize> ThreadCounter<N> {
     /// Creates counters at zero.
     pub fn new() -> Self {
         Self(ThreadSlots::new())
@@ -55,7 +55,7 @@ impl<const N: usize> Tally<N> {
     }
 }
 
-impl<const N: usize> Default for Tally<N> {
+impl<const N: usize> Default for ThreadCounter<N> {
     fn default() -> Self {
         Self::new()
     }
@@ -63,9 +63,9 @@ impl<const N: usize> Default for Tally<N> {
 
 /// Returns each number once, in no order.
 #[derive(Debug, Default)]
-pub struct Serial(ThreadSlots<AtomicU64>);
+pub struct IdAllocator(ThreadSlots<AtomicU64>);
 
-impl Serial {
+impl IdAllocator {
     /// Creates a source of numbers.
     pub fn new() -> Self {
         Self::default()
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn no_addition_of_any_thread_is_lost() {
-        let tally = &Tally::<2>::new();
+        let tally = &ThreadCounter::<2>::new();
         for _ in 0..2 {
             std::thread::scope(|scope| {
                 for _ in 0..100 {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn no_number_is_returned_twice() {
         const EACH: usize = 5000;
-        let serial = &Serial::new();
+        let serial = &IdAllocator::new();
         let take = || (0..EACH).map(|_| serial.take()).collect::<Vec<_>>();
         let numbers = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..100).map(|_| scope.spawn(take)).collect();
