@@ -16,7 +16,7 @@
 //! A hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that other CPUs read, as
 //! `tests/footprint.rs` shows: [`BufferCache::with`] and [`BufferCache::peek`] look at the buffer under an RCU guard.
 //! Only [`BufferCache::read`], whose buffer may be kept, counts itself in the buffer. The table and its orderings are
-//! [`extern4_sync::table`].
+//! [`extern4_sync::rcu_arc_map`].
 //!
 //! A block that has been changed is read and changed under a lock of its own, until it is evicted; but one that is read again
 //! and again shows what it has been changed to, and is read as any other until the next change (`changed`), and one of which threads
@@ -36,8 +36,8 @@ use extern4_sync::percpu::{Padded, PerCpu};
 use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, capacity};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::rcu_arc::{RcuArc, RcuRef};
+use extern4_sync::rcu_arc_map::RcuArcMap;
 use extern4_sync::slab::Bytes;
-use extern4_sync::table::Table;
 use extern4_sync::thread_counter::ThreadCounter;
 
 pub use self::buffer::{Buffer, Found, Pin};
@@ -103,7 +103,7 @@ pub struct BufferCache {
     options: CacheOptions,
     /// Buffers to keep.
     capacity: usize,
-    table: Table<Block>,
+    table: RcuArcMap<Block>,
     /// Entries in the table. Up by who inserts one, down by who takes it out.
     resident: Padded<AtomicUsize>,
     counts: PerCpu<Counts>,
@@ -124,7 +124,7 @@ impl BufferCache {
             device,
             options,
             capacity,
-            table: Table::with_capacity(capacity),
+            table: RcuArcMap::with_capacity(capacity),
             resident: Padded::default(),
             counts: PerCpu::new(),
             hits: ThreadCounter::new(),

@@ -3,8 +3,8 @@
 //! - [`rcu`]: readers that take no lock and write nothing shared, values freed once no reader can see them.
 //! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
 //! - [`rcu_arc`]: counted references whose values RCU readers may look at.
-//! - [`hash_table`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
-//! - [`table`]: that hash table with counted values, found by number.
+//! - [`rcu_hash_map`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
+//! - [`rcu_arc_map`]: that hash table with counted values, found by number.
 //! - [`closable_refcount`]: who shares something, and may join or be the last to leave.
 //! - [`thread_counter`]: counters that each thread adds to alone, and numbers that are each returned once.
 //! - [`membarrier`]: two barriers, one for what is frequent and nearly free, one for what is rare.
@@ -33,7 +33,6 @@ pub mod biased_rwlock;
 pub mod closable_refcount;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
-pub mod hash_table;
 pub mod holders;
 pub mod lock_order;
 pub mod membarrier;
@@ -45,10 +44,11 @@ pub mod percpu;
 pub mod primitive;
 pub mod rcu;
 pub mod rcu_arc;
+pub mod rcu_arc_map;
+pub mod rcu_hash_map;
 pub mod seqcount;
 pub mod shown;
 pub mod slab;
-pub mod table;
 pub mod thread_counter;
 mod thread_number;
 pub mod thread_slots;

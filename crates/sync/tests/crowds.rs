@@ -2,11 +2,11 @@
 //! in `tests/loom`; so a structure has a test here only where more threads than two meet in a way of their own.
 #![cfg(feature = "shuttle")]
 
-use extern4_sync::hash_table::{HashTable, Unlinked};
 use extern4_sync::model::crowd;
 use extern4_sync::rcu::pin;
 use extern4_sync::rcu_arc::Release;
-use extern4_sync::table::Table;
+use extern4_sync::rcu_arc_map::RcuArcMap;
+use extern4_sync::rcu_hash_map::{RcuHashMap, Unlinked};
 
 const THREADS: usize = 8;
 
@@ -19,7 +19,7 @@ impl Release for Maker {}
 fn crowds_never_hold_two_entries_of_a_key() {
     crowd(
         THREADS,
-        || Table::with_capacity(2),
+        || RcuArcMap::with_capacity(2),
         |table, index| {
             let key = index as u64 % 3;
             let first = table.find_or_insert(key, Maker(index)).0;
@@ -47,7 +47,7 @@ fn crowds_always_find_an_entry_that_is_replaced() {
     crowd(
         THREADS,
         || {
-            let table = HashTable::with_capacity(2);
+            let table = RcuHashMap::with_capacity(2);
             table.lock(0, &pin()).insert(Unlinked::new(0, 0usize));
             table
         },

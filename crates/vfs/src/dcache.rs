@@ -44,11 +44,11 @@
 //! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`DcacheEntry::is_current`] |
 //! | `Entry::listed` | who holds the bucket | who holds the bucket | Relaxed |
 
-use extern4_sync::hash_table::{Bucket, Found, HashTable, Unlinked};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::rcu_arc::{AtomicRcuArc, FinalRef, RcuArc, RcuRef};
+use extern4_sync::rcu_hash_map::{Bucket, Found, RcuHashMap, Unlinked};
 use extern4_sync::thread_counter::IdAllocator;
 
 use crate::dentry::Dentry;
@@ -58,7 +58,7 @@ use crate::lock::{self, MutexGuard, Stripes, WaitingRooms};
 use crate::name::{Name, Scanned, in_directory, new_seed, spread};
 
 pub(crate) struct DentryCache {
-    table: HashTable<Entry>,
+    table: RcuHashMap<Entry>,
     stripes: Stripes,
     waiting: WaitingRooms,
     seed: u64,
@@ -292,7 +292,7 @@ impl DentryCache {
     /// any directory.
     pub(crate) fn new(limit: usize, negatives_per_dir: usize) -> Self {
         Self {
-            table: HashTable::with_capacity(limit),
+            table: RcuHashMap::with_capacity(limit),
             stripes: Stripes::new(),
             waiting: WaitingRooms::new(),
             seed: new_seed(),

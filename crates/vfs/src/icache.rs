@@ -12,7 +12,6 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use extern4_sync::hash_table::{HashTable, Unlinked};
 use extern4_sync::holders::Holders;
 use extern4_sync::lock_order::Rank;
 use extern4_sync::per_thread::PerThread;
@@ -20,6 +19,7 @@ use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
 use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc};
+use extern4_sync::rcu_hash_map::{RcuHashMap, Unlinked};
 
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
@@ -27,7 +27,7 @@ use crate::inode::{FsRef, Inode, NewInode, Served};
 use crate::lock::Stripes;
 
 pub(crate) struct InodeCache {
-    table: HashTable<Entry>,
+    table: RcuHashMap<Entry>,
     stripes: Stripes,
     limit: usize,
     /// What each thread makes references to the file system from.
@@ -54,7 +54,7 @@ impl InodeCache {
     /// A cache that keeps about `limit` inodes beside those in use.
     pub(crate) fn new(limit: usize, unlinked: Arc<Holders>) -> Self {
         Self {
-            table: HashTable::with_capacity(limit),
+            table: RcuHashMap::with_capacity(limit),
             stripes: Stripes::new(),
             limit,
             fs: PerThread::new(),

@@ -4,14 +4,14 @@
 mod anchor;
 mod biased_rwlock;
 mod closable_refcount;
-mod hash_table;
 mod holders;
 mod latch;
 mod rcu;
 mod rcu_arc;
+mod rcu_arc_map;
+mod rcu_hash_map;
 mod seqcount;
 mod shown;
-mod table;
 mod thread_slots;
 
 use std::sync::Arc as StdArc;

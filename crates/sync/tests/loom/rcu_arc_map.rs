@@ -4,7 +4,7 @@ use extern4_sync::model::{explore, race};
 use extern4_sync::primitive::{Condvar, Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
 use extern4_sync::rcu_arc::{RcuArc, Release};
-use extern4_sync::table::Table;
+use extern4_sync::rcu_arc_map::RcuArcMap;
 use loom::sync::Arc;
 
 use crate::Poisoned;
@@ -12,12 +12,12 @@ use crate::Poisoned;
 /// Buckets that an eviction has to look at to see all of a small table.
 const ALL: usize = 2;
 
-fn empty_table() -> Table<Poisoned> {
-    Table::with_capacity(1)
+fn empty_table() -> RcuArcMap<Poisoned> {
+    RcuArcMap::with_capacity(1)
 }
 
 /// A table with entries of keys 1 and 2 that nobody holds.
-fn table_of_two() -> Table<Poisoned> {
+fn table_of_two() -> RcuArcMap<Poisoned> {
     let table = empty_table();
     drop(table.find_or_insert(1, Poisoned::new(1)));
     drop(table.find_or_insert(2, Poisoned::new(2)));
@@ -25,7 +25,7 @@ fn table_of_two() -> Table<Poisoned> {
 }
 
 /// What every handle owes: alive, and the one that lookups find.
-fn check_listed(table: &Table<Poisoned>, key: u64, held: &RcuArc<Poisoned>) {
+fn check_listed(table: &RcuArcMap<Poisoned>, key: u64, held: &RcuArc<Poisoned>) {
     held.value();
     let guard = pin();
     let found = table.get(key, &guard).expect("a held entry is in the table");
@@ -35,7 +35,7 @@ fn check_listed(table: &Table<Poisoned>, key: u64, held: &RcuArc<Poisoned>) {
 
 #[test]
 fn buf_insert_vs_insert() {
-    let insert = |table: &Table<Poisoned>, value| {
+    let insert = |table: &RcuArcMap<Poisoned>, value| {
         let (held, made) = table.find_or_insert(1, Poisoned::new(value));
         check_listed(table, 1, &held);
         assert_eq!(made, held.value() == value);
@@ -166,10 +166,10 @@ impl Loading {
 #[test]
 fn buf_load_fail_waiters() {
     explore(|| {
-        let table = Arc::new(Table::with_capacity(1));
+        let table = Arc::new(RcuArcMap::with_capacity(1));
         // The device fails once.
         let tries = Arc::new(loom::sync::atomic::AtomicU32::new(0));
-        let read = |table: &Table<Loading>, tries: &loom::sync::atomic::AtomicU32| {
+        let read = |table: &RcuArcMap<Loading>, tries: &loom::sync::atomic::AtomicU32| {
             let (held, made) = table.find_or_insert(1, Loading::default());
             if made {
                 let result = if tries.fetch_add(1, Ordering::Relaxed) == 0 { Err(()) } else { Ok(7) };

@@ -1,4 +1,4 @@
-//! A table of counted values by number: the [RCU hash table](crate::hash_table) with a [`Link`] in each entry. The buffer cache is
+//! A table of counted values by number: the [RCU hash table](crate::rcu_hash_map) with a [`Link`] in each entry. The buffer cache is
 //! this table plus I/O.
 //!
 //! # Rules
@@ -8,25 +8,25 @@
 //! 3. The thread that evicts an entry empties its link first, and fills it again if the value is in use. A lookup that finds
 //!    an empty link waits for the bucket's lock and looks again, so it always finds a value that is in use, unless a thread has
 //!    removed that one by name.
-//! 4. A reference keeps its value in the table until the last one is dropped, or [`Table::remove`] takes the value out.
+//! 4. A reference keeps its value in the table until the last one is dropped, or [`RcuArcMap::remove`] takes the value out.
 
 use std::fmt;
 
-use crate::hash_table::{HashTable, Unlinked};
 use crate::rcu::{Guard, pin};
 use crate::rcu_arc::{AtomicRcuArc, RcuArc, RcuRef, Release};
+use crate::rcu_hash_map::{RcuHashMap, Unlinked};
 
 /// A hash table from `u64` to counted values, whose lookups take no lock.
-pub struct Table<T: Release> {
-    entries: HashTable<AtomicRcuArc<T>>,
+pub struct RcuArcMap<T: Release> {
+    entries: RcuHashMap<AtomicRcuArc<T>>,
     /// Random and odd, so that nobody can choose keys that fall into one bucket.
     multiplier: u64,
 }
 
-impl<T: Release> Table<T> {
+impl<T: Release> RcuArcMap<T> {
     /// An empty table for about `capacity` entries. It takes more, but then its chains grow.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { entries: HashTable::with_capacity(capacity), multiplier: random() | 1 }
+        Self { entries: RcuHashMap::with_capacity(capacity), multiplier: random() | 1 }
     }
 
     /// Returns the value of `key`.
@@ -93,9 +93,9 @@ impl<T: Release> Table<T> {
     }
 }
 
-impl<T: Release> fmt::Debug for Table<T> {
+impl<T: Release> fmt::Debug for RcuArcMap<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").finish_non_exhaustive()
+        f.debug_struct("RcuArcMap").finish_non_exhaustive()
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn finds_what_was_inserted() {
-        let table = Table::with_capacity(4);
+        let table = RcuArcMap::with_capacity(4);
         for key in 0..100 {
             let (held, new) = table.find_or_insert(key, Value(key * 10));
             assert!(new && held.0 == key * 10);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_held_or_used_stays_and_the_rest_goes() {
-        let table = Table::with_capacity(64);
+        let table = RcuArcMap::with_capacity(64);
         let held = table.find_or_insert(1, Value(())).0;
         for key in 2..=10 {
             table.find_or_insert(key, Value(()));
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn an_eviction_goes_round_the_whole_table() {
         for capacity in [1, 100, 50_000] {
-            let table = Table::with_capacity(capacity);
+            let table = RcuArcMap::with_capacity(capacity);
             (0..1000).for_each(|key| drop(table.find_or_insert(key, Value(()))));
             while !table.entries.is_empty() {
                 let before = table.entries.len();
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_removed_entry_is_replaced_and_stays_readable() {
-        let table = Table::with_capacity(4);
+        let table = RcuArcMap::with_capacity(4);
         let old = table.find_or_insert(5, Value("old")).0;
         let guard = pin();
         let seen = table.get(5, &guard).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn references_outlive_the_table_and_everything_is_freed() {
         let alive = Arc::new(());
-        let table = Table::with_capacity(4);
+        let table = RcuArcMap::with_capacity(4);
         let held = table.find_or_insert(1, Value(alive.clone())).0;
         for key in 2..20 {
             table.find_or_insert(key, Value(alive.clone()));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn threads_never_hold_two_entries_of_a_key() {
-        let table = &Table::with_capacity(8);
+        let table = &RcuArcMap::with_capacity(8);
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 scope.spawn(move || {

@@ -1,28 +1,28 @@
 //! Chains of a hash table.
 
-use extern4_sync::hash_table::{Found, HashTable, Unlinked};
 use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::{self, pin};
+use extern4_sync::rcu_hash_map::{Found, RcuHashMap, Unlinked};
 
 use crate::Poisoned;
 
 /// All entries have one hash: with it they are in one chain.
 const HASH: u64 = 9;
 
-fn chain(keys: impl IntoIterator<Item = u64>) -> HashTable<Poisoned> {
-    let table = HashTable::with_capacity(1);
+fn chain(keys: impl IntoIterator<Item = u64>) -> RcuHashMap<Poisoned> {
+    let table = RcuHashMap::with_capacity(1);
     for key in keys {
         table.lock(HASH, &pin()).insert(Unlinked::new(HASH, Poisoned::new(key)));
     }
     table
 }
 
-fn find<'g>(table: &'g HashTable<Poisoned>, key: u64, guard: &'g rcu::Guard) -> Option<Found<'g, Poisoned>> {
+fn find<'g>(table: &'g RcuHashMap<Poisoned>, key: u64, guard: &'g rcu::Guard) -> Option<Found<'g, Poisoned>> {
     table.find(HASH, guard, |entry| entry.value() == key)
 }
 
-fn remove(table: &HashTable<Poisoned>, key: u64) {
+fn remove(table: &RcuHashMap<Poisoned>, key: u64) {
     let guard = pin();
     let mut bucket = table.lock(HASH, &guard);
     let found = bucket.find(HASH, |entry| entry.value() == key).unwrap();
@@ -82,7 +82,7 @@ fn hash_remove_vs_reader_on_it() {
 
 #[test]
 fn hash_remove_vs_remove() {
-    let remove = |table: &HashTable<Poisoned>| {
+    let remove = |table: &RcuHashMap<Poisoned>| {
         let guard = pin();
         let Some(found) = find(table, 1, &guard) else { return false };
         let gone = table.lock(HASH, &guard).remove(found);

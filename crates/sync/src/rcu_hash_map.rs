@@ -2,8 +2,8 @@
 //! [RCU guard](crate::rcu).
 //!
 //! Each bucket is a chain. Readers walk it and write nothing, except for a mark that an entry is in use, and that only
-//! where it is not yet set. Who changes a chain holds the lock of the bucket's stripe ([`HashTable::lock`]). The caches of
-//! names and of inodes are this table, and [`table`](crate::table) is it with counted values. The owner says which entries
+//! where it is not yet set. Who changes a chain holds the lock of the bucket's stripe ([`RcuHashMap::lock`]). The caches of
+//! names and of inodes are this table, and [`table`](crate::rcu_arc_map) is it with counted values. The owner says which entries
 //! may be reclaimed, and what an entry is found by.
 //!
 //! # Rules
@@ -47,7 +47,7 @@ const MOST_AT_ONCE: usize = 8;
 const STRIPES: RangeInclusive<usize> = capacity(128, 1)..=capacity(1024, 1);
 /// Buckets that share a lock at least, where there are more locks than the fewest.
 const SHARE: usize = 64;
-/// Buckets of a stripe that [`HashTable::reclaim`] looks at while it has the lock.
+/// Buckets of a stripe that [`RcuHashMap::reclaim`] looks at while it has the lock.
 const RUN: usize = 16;
 
 struct Node<T> {
@@ -66,7 +66,7 @@ struct Changing {
 }
 
 /// A hash table with lookups that take no lock.
-pub struct HashTable<T> {
+pub struct RcuHashMap<T> {
     heads: Box<[AtomicPtr<Node<T>>]>,
     /// How far to shift a hash down to a bucket.
     shift: u32,
@@ -88,7 +88,7 @@ pub struct Found<'g, T> {
 
 /// The right to change the chains of one stripe.
 pub struct Bucket<'g, T> {
-    table: &'g HashTable<T>,
+    table: &'g RcuHashMap<T>,
     head: &'g AtomicPtr<Node<T>>,
     stripe: usize,
     lock: LatchGuard<'g, Changing>,
@@ -120,7 +120,7 @@ impl<T> Drop for Unlinked<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> HashTable<T> {
+impl<T: Send + Sync + 'static> RcuHashMap<T> {
     /// An empty table for about `capacity` entries. It takes more, but then its chains grow.
     pub fn with_capacity(capacity: usize) -> Self {
         let least = STRIPES.start().max(&2);
@@ -425,7 +425,7 @@ impl<T> Clone for Found<'_, T> {
 
 impl<T> Copy for Found<'_, T> {}
 
-impl<T> Drop for HashTable<T> {
+impl<T> Drop for RcuHashMap<T> {
     fn drop(&mut self) {
         for head in &self.heads {
             // Relaxed: `&mut self` came from a thread that synchronised with every user of the table.
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn finds_replaces_and_removes() {
-        let table = HashTable::with_capacity(4);
+        let table = RcuHashMap::with_capacity(4);
         let hasher = RandomState::new();
         let guard = pin();
         for key in 0..500u32 {
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn what_was_not_found_again_goes() {
-        let table = HashTable::with_capacity(64);
+        let table = RcuHashMap::with_capacity(64);
         let hasher = RandomState::new();
         let guard = pin();
         for key in 0..100u32 {
@@ -486,7 +486,7 @@ mod tests {
 
     #[test]
     fn a_replaced_entry_is_always_found() {
-        let table = &HashTable::with_capacity(2);
+        let table = &RcuHashMap::with_capacity(2);
         table.lock(9, &pin()).insert(Unlinked::new(9, 0u32));
         std::thread::scope(|scope| {
             scope.spawn(|| {
