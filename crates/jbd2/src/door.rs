@@ -1,6 +1,6 @@
 //! The way into the running transaction, which takes no lock as long as there is plenty of room in the log.
 //!
-//! Who comes and goes counts itself on a line of its own thread ([`Holders`]), and takes the credits that it needs from a pool
+//! Who comes and goes counts itself on a line of its own thread ([`ThreadRefcount`]), and takes the credits that it needs from a pool
 //! that no other thread sees ([`PerThread`]). So handles of different threads write nothing in common. All else happens under the
 //! lock of `shared`: closing a transaction, filling a pool, and everything once the log's room becomes short.
 //!
@@ -12,10 +12,10 @@
 //! # Who belongs to which transaction
 //! 1. Who comes looks at `open`, enters the count, and looks again. If there is the same number, he is inside, and part of
 //!    that transaction. Otherwise he leaves and takes the lock.
-//! 2. Who closes the transaction sets `open` to 0 and counts until nobody is inside. By the handshake of [`Holders`], either
+//! 2. Who closes the transaction sets `open` to 0 and counts until nobody is inside. By the handshake of [`ThreadRefcount`], either
 //!    the count has who entered, or he finds `open` changed: so who is not waited for is not part of it. With the lock held, nobody
 //!    comes in otherwise.
-//! 3. A count of zero is true ([`holders`](extern4_sync::holders)), and who leaves does so by `Release` after his last change; so the
+//! 3. A count of zero is true ([`ThreadRefcount::count`]), and who leaves does so by `Release` after his last change; so the
 //!    closer, who counts by `Acquire`, sees all of them, and none is made any more: a snapshot is whole.
 //! 4. Who comes has credits of the transaction of that number, which his thread took under the lock after it had been opened: so he
 //!    finds it empty, and its `tid`, and what `open` orders is what follows from the handshake.
@@ -33,10 +33,10 @@
 
 use std::cell::Cell;
 
-use extern4_sync::holders::Holders;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Ordering, capacity, thread};
+use extern4_sync::thread_refcount::ThreadRefcount;
 
 /// Nobody may walk in.
 const SHUT: u64 = 0;
@@ -50,7 +50,7 @@ const SPARE: i64 = capacity(64, 4);
 pub(crate) struct Door {
     /// The number of the transaction that is open to everybody, or [`SHUT`].
     open: Padded<AtomicU64>,
-    holders: Holders,
+    holders: ThreadRefcount,
     pools: PerThread<Pool>,
     /// Those who came as it was shut. They are in the count of who entered, but never were inside.
     turned_away: AtomicU64,
@@ -110,7 +110,7 @@ impl Door {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
         Self {
             open: Padded(AtomicU64::new(SHUT)),
-            holders: Holders::new(),
+            holders: ThreadRefcount::new(),
             pools: PerThread::new(),
             turned_away: AtomicU64::new(0),
             largest: blocks / LARGEST,
@@ -141,7 +141,7 @@ impl Door {
 
     #[cold]
     fn turn_away(&self) -> Entered {
-        self.holders.leave();
+        self.holders.exit();
         // Relaxed: a count.
         self.turned_away.fetch_add(1, Ordering::Relaxed);
         Entered::TurnedAway
@@ -174,7 +174,7 @@ impl Door {
                 return Left::No;
             }
             pool.put(number, rest);
-            self.holders.leave();
+            self.holders.exit();
             // Rule 5.
             if is_open() { Left::Quietly } else { Left::Waited }
         });
@@ -204,7 +204,7 @@ impl Door {
 
     /// Leaves. The caller wakes whoever waits for that.
     pub(crate) fn leave_locked(&self) {
-        self.holders.leave();
+        self.holders.exit();
     }
 
     /// Lets everybody in, to the transaction `number`.
@@ -215,7 +215,7 @@ impl Door {
 
     /// Lets nobody in who does not take the lock.
     pub(crate) fn shut(&self) {
-        // Relaxed: the handshake of `Holders` orders it, in `inside`.
+        // Relaxed: the handshake of `ThreadRefcount` orders it, in `inside`.
         self.open.store(SHUT, Ordering::Relaxed);
     }
 

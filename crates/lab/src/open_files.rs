@@ -224,7 +224,7 @@ const NOTES: &[(&str, &str)] = &[
         REMOUNTS,
         "As that, but files are opened for writing, and one thread more tries to make the file system read-only. Before and Seed look \
          through their lists for who writes, and whoever wants to open a file waits. New counts writers by stores to lines of their \
-         threads, and who wants the number makes every thread execute a barrier and adds them up: that is `Holders` of `extern4-sync` as \
+         threads, and who wants the number makes every thread execute a barrier and adds them up: that is `ThreadRefcount` of `extern4-sync` as \
          `extern4-vfs` uses it.",
     ),
     (

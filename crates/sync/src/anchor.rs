@@ -1,7 +1,7 @@
 //! Counted references that threads take and give up without writing what others use.
 //!
 //! An [`Anchor`] is what [`std::sync::Arc`] is. As long as there is one, threads may have any number of further
-//! references, [`Local`]s, which are counted by each thread for itself ([`Holders`]): making and dropping one costs stores to the
+//! references, [`Local`]s, which are counted by each thread for itself ([`ThreadRefcount`]): making and dropping one costs stores to the
 //! thread's own lines. When the last anchor has gone, what is left is *adrift*: from then on each `Local` that is dropped
 //! counts the others, which is dear, and the last one ends the value. A `Local` may be dropped on any thread, and may
 //! outlive all anchors.
@@ -10,7 +10,7 @@
 //! 1. The last anchor has a `Local` of its own; it sets `adrift` and drops that. So the count is not zero before `adrift` is set.
 //! 2. Who drops a `Local` leaves the count and then looks at `adrift`; who sees it counts, under a lock. Of all that were dropped, take
 //!    the last to get the lock: those before it had left the count, and so had those that did not see `adrift`: by the
-//!    handshake of [`Holders`], a count that misses their leaving would have let them see it. So that one counts
+//!    handshake of [`ThreadRefcount`], a count that misses their leaving would have let them see it. So that one counts
 //!    zero, if nobody did before.
 //! 3. A count of zero is true, and nobody gets a `Local` where there is none. So the value ends once, after its last use.
 //! 4. Others may have left the count and not yet looked at `adrift`: they are pinned, and the memory is freed under RCU. The value
@@ -23,14 +23,14 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use crate::holders::Holders;
 use crate::primitive::{AtomicBool, Mutex, Ordering};
 use crate::rcu::pin;
+use crate::thread_refcount::ThreadRefcount;
 
 struct Counted<T> {
     /// In a cell because it is ended while others may look at the rest.
     value: UnsafeCell<ManuallyDrop<T>>,
-    holders: Holders,
+    holders: ThreadRefcount,
     /// The last anchor has gone.
     adrift: AtomicBool,
     /// The value has ended. Locks: held while counting.
@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> Anchor<T> {
     pub fn new(value: T) -> Self {
         let counted = Box::new(Counted {
             value: UnsafeCell::new(ManuallyDrop::new(value)),
-            holders: Holders::new(),
+            holders: ThreadRefcount::new(),
             adrift: AtomicBool::new(false),
             ended: Mutex::new(false),
         });
@@ -87,7 +87,7 @@ impl<T: Send + Sync + 'static> Deref for Anchor<T> {
 
 impl<T: Send + Sync + 'static> Drop for Last<T> {
     fn drop(&mut self) {
-        // Relaxed: the handshake of `Holders` orders it.
+        // Relaxed: the handshake of `ThreadRefcount` orders it.
         self.0.counted().adrift.store(true, Ordering::Relaxed);
     }
 }
@@ -134,8 +134,8 @@ impl<T: Send + Sync + 'static> Drop for Local<T> {
     fn drop(&mut self) {
         let guard = pin();
         let counted = self.counted();
-        counted.holders.leave();
-        // Relaxed: the handshake of `Holders` orders it. The memory is there, for it is freed under RCU.
+        counted.holders.exit();
+        // Relaxed: the handshake of `ThreadRefcount` orders it. The memory is there, for it is freed under RCU.
         let last = counted.adrift.load(Ordering::Relaxed) && counted.is_last();
         drop(guard);
         if last {

@@ -8,7 +8,7 @@
 //! - [`closable_refcount`]: who shares something, and may join or be the last to leave.
 //! - [`thread_counter`]: counters that each thread adds to alone, and numbers that are each returned once.
 //! - [`membarrier`]: two barriers, one for what is frequent and nearly free, one for what is rare.
-//! - [`holders`]: how many are inside, where coming and going costs a store, and counting what it may.
+//! - [`thread_refcount`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`anchor`]: counted references that threads take and give up without writing what others use.
 //! - [`biased_rwlock`]: a lock for readers and writers that readers take without writing what other readers use.
 //! - [`shown`]: what is changed under a lock, shown without it to who looks again and again.
@@ -33,7 +33,6 @@ pub mod biased_rwlock;
 pub mod closable_refcount;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
-pub mod holders;
 pub mod lock_order;
 pub mod membarrier;
 #[cfg(feature = "loom")]
@@ -51,6 +50,7 @@ pub mod shown;
 pub mod slab;
 pub mod thread_counter;
 mod thread_number;
+pub mod thread_refcount;
 pub mod thread_slots;
 
 #[cfg(feature = "audit")]

@@ -1,6 +1,6 @@
 //! Two barriers that go together, one for what is done often and one for what is rare: `light_fence` and `heavy_fence`. Every pin of an epoch
 //! executes `light_fence`, and every collection `heavy_fence`; so do those who come and go and those who count them
-//! ([`holders`](crate::holders)).
+//! ([`thread_refcount`](crate::thread_refcount)).
 //!
 //! A thread stores A, executes one of the barriers, and loads B; another stores B, executes the other barrier, and
 //! loads A. Then one of them at least sees what the other stored. Without the barriers both loads may be done before

@@ -6,11 +6,11 @@ use extern4_sync::audit::{
     Kind, Line, Uses, among_sleepers, conflicts, locked_instructions, record, side_by_side,
 };
 use extern4_sync::biased_rwlock::BiasedRwLock;
-use extern4_sync::holders::Holders;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, RwLock, fence};
 use extern4_sync::rcu;
 use extern4_sync::thread_counter::ThreadCounter;
+use extern4_sync::thread_refcount::ThreadRefcount;
 use extern4_sync::thread_slots::thread_number;
 
 #[repr(align(128))]
@@ -101,7 +101,7 @@ fn a_trace_has_the_accesses_in_order_with_their_places() {
 /// of their own.
 #[test]
 fn threads_with_high_numbers_share_nothing_either() {
-    let (tally, holders, lock) = (ThreadCounter::<2>::new(), Holders::new(), BiasedRwLock::new(7));
+    let (tally, holders, lock) = (ThreadCounter::<2>::new(), ThreadRefcount::new(), BiasedRwLock::new(7));
     let values = PerThread::<std::cell::Cell<u64>>::new();
     let lowest = AtomicUsize::new(0);
     let act = || {
@@ -110,7 +110,7 @@ fn threads_with_high_numbers_share_nothing_either() {
         holders.enter();
         assert!(values.with(|value| value.set(1)).is_some());
         assert_eq!(*lock.read(), 7);
-        holders.leave();
+        holders.exit();
     };
     (0..100).for_each(|_| act());
     // Other tests give low numbers back meanwhile.

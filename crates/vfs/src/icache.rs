@@ -12,7 +12,6 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use extern4_sync::holders::Holders;
 use extern4_sync::lock_order::Rank;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
@@ -20,6 +19,7 @@ use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
 use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc};
 use extern4_sync::rcu_hash_map::{RcuHashMap, Unlinked};
+use extern4_sync::thread_refcount::ThreadRefcount;
 
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
@@ -33,7 +33,7 @@ pub(crate) struct InodeCache {
     /// What each thread makes references to the file system from.
     fs: PerThread<OnceCell<FsRef>>,
     /// Where inodes in use that have no links are counted.
-    unlinked: Arc<Holders>,
+    unlinked: Arc<ThreadRefcount>,
     /// Inodes read from the file system.
     reads: AtomicU64,
 }
@@ -52,7 +52,7 @@ fn hash(ino: u64) -> u64 {
 
 impl InodeCache {
     /// A cache that keeps about `limit` inodes beside those in use.
-    pub(crate) fn new(limit: usize, unlinked: Arc<Holders>) -> Self {
+    pub(crate) fn new(limit: usize, unlinked: Arc<ThreadRefcount>) -> Self {
         Self {
             table: RcuHashMap::with_capacity(limit),
             stripes: Stripes::new(),

@@ -22,13 +22,13 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
-use extern4_sync::holders::Holders;
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::rcu_arc::Release;
 use extern4_sync::slab::SlabBox;
+use extern4_sync::thread_refcount::ThreadRefcount;
 
 use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
@@ -95,7 +95,7 @@ pub(crate) type FsRef = Arc<Padded<Served>>;
 pub(crate) struct Served {
     pub(crate) fs: Arc<dyn FileSystem>,
     /// Inodes in use that have no links: see [`Gate`](crate::open_files::gate::Gate).
-    pub(crate) unlinked: Arc<Holders>,
+    pub(crate) unlinked: Arc<ThreadRefcount>,
 }
 
 /// The one dentry that a directory may have in use, and where it hangs.
@@ -361,14 +361,14 @@ impl Inode {
 
     /// Counts the inode in `unlinked` as long as it has no links: until it gets one, or its file system has heard that nobody uses it.
     /// Within the change that made it so. Locks: those of a change of attributes, unless nobody else can see the inode yet.
-    pub(crate) fn count_links(&self, unlinked: &Holders) {
+    pub(crate) fn count_links(&self, unlinked: &ThreadRefcount) {
         let none = self.nlink() == 0;
         // Relaxed, both: who asks has the attributes locked, as the caller does, or is the last who uses the inode.
         if self.attr.unlinked.load(Ordering::Relaxed) == none {
             return;
         }
         self.attr.unlinked.store(none, Ordering::Relaxed);
-        if none { unlinked.enter() } else { unlinked.leave() }
+        if none { unlinked.enter() } else { unlinked.exit() }
     }
 
     /// Known to have no capabilities of a program. Locks: `rwsem`, shared at least, or what is found may be over.
@@ -535,7 +535,7 @@ impl Release for Inode {
             served.fs.evict_inode(self);
             // Not before: the file system may have freed it just now. Relaxed: nobody else uses the inode.
             if self.attr.unlinked.load(Ordering::Relaxed) {
-                served.unlinked.leave();
+                served.unlinked.exit();
             }
         }
     }

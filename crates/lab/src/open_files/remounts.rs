@@ -4,8 +4,8 @@
 use std::thread;
 use std::time::Instant;
 
-use extern4_sync::holders::Holders;
 use extern4_sync::primitive::{AtomicBool, Ordering};
+use extern4_sync::thread_refcount::ThreadRefcount;
 use extern4_vfs::lab::Registry;
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
@@ -62,21 +62,21 @@ lists_tell!(Before, Seed);
 
 /// Nobody looks through slabs for that: writers are counted, by stores to lines of their threads.
 impl Telling for New {
-    type Writers = Holders;
+    type Writers = ThreadRefcount;
 
-    fn nobody() -> Holders {
-        Holders::new()
+    fn nobody() -> ThreadRefcount {
+        ThreadRefcount::new()
     }
 
-    fn enter(writers: &Holders) {
+    fn enter(writers: &ThreadRefcount) {
         writers.enter();
     }
 
-    fn leave(writers: &Holders) {
-        writers.leave();
+    fn leave(writers: &ThreadRefcount) {
+        writers.exit();
     }
 
-    fn any(&self, writers: &Holders) -> bool {
+    fn any(&self, writers: &ThreadRefcount) -> bool {
         writers.count() != Some(0)
     }
 }
@@ -106,7 +106,7 @@ impl<R: Telling> Volume<R> {
         loop {
             let ticket = self.registry.add(|opened| opened.fill(&info, PATH)).expect("there is room");
             R::enter(&self.writers);
-            // Relaxed: a lock of the registry orders it, or the handshake of `Holders`.
+            // Relaxed: a lock of the registry orders it, or the handshake of `ThreadRefcount`.
             if !self.closing.load(Ordering::Relaxed) {
                 return ticket;
             }

@@ -4,7 +4,6 @@
 mod anchor;
 mod biased_rwlock;
 mod closable_refcount;
-mod holders;
 mod latch;
 mod rcu;
 mod rcu_arc;
@@ -12,6 +11,7 @@ mod rcu_arc_map;
 mod rcu_hash_map;
 mod seqcount;
 mod shown;
+mod thread_refcount;
 mod thread_slots;
 
 use std::sync::Arc as StdArc;

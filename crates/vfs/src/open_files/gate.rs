@@ -1,6 +1,6 @@
 //! Who may change a file system, and who is doing so.
 //!
-//! Two counts ([`Holders`]), each of which a thread raises by a store to its own line: files that are open for writing, and
+//! Two counts ([`ThreadRefcount`]), each of which a thread raises by a store to its own line: files that are open for writing, and
 //! changes under way. Whoever raises one looks at the state after that; who turns the file system read-only or shuts it down sets
 //! the state and looks at the counts after that. So either the change is seen, or it sees that it may not be.
 //!
@@ -14,8 +14,8 @@
 
 use std::sync::Arc;
 
-use extern4_sync::holders::Holders;
 use extern4_sync::primitive::{AtomicU32, Ordering, thread};
+use extern4_sync::thread_refcount::ThreadRefcount;
 
 use crate::errno::{Errno, Result};
 use crate::lock::{self, Mutex, MutexGuard};
@@ -39,11 +39,11 @@ bitflags::bitflags! {
 pub(crate) struct Gate {
     state: AtomicU32,
     /// Files open for writing.
-    writers: Holders,
+    writers: ThreadRefcount,
     /// Changes under way.
-    changes: Holders,
+    changes: ThreadRefcount,
     /// Inodes in use that have no links. Inodes leave it by themselves, at any time.
-    unlinked: Arc<Holders>,
+    unlinked: Arc<ThreadRefcount>,
     /// Held by who changes the state.
     deciding: Mutex<()>,
 }
@@ -56,15 +56,15 @@ impl Gate {
         let state = if read_only { State::READ_ONLY } else { State::empty() };
         Self {
             state: AtomicU32::new(state.bits()),
-            writers: Holders::new(),
-            changes: Holders::new(),
-            unlinked: Arc::new(Holders::new()),
+            writers: ThreadRefcount::new(),
+            changes: ThreadRefcount::new(),
+            unlinked: Arc::new(ThreadRefcount::new()),
             deciding: Mutex::new(()),
         }
     }
 
     fn state(&self) -> State {
-        // Relaxed: the handshake of `Holders` orders it where that matters.
+        // Relaxed: the handshake of `ThreadRefcount` orders it where that matters.
         State::from_bits_retain(self.state.load(Ordering::Relaxed))
     }
 
@@ -104,11 +104,11 @@ impl Gate {
 
     /// Counts it no more.
     pub(crate) fn close_for_writing(&self) {
-        self.writers.leave();
+        self.writers.exit();
     }
 
     #[inline]
-    fn enter(&self, holders: &Holders, unless: State, waits: State) -> Result<()> {
+    fn enter(&self, holders: &ThreadRefcount, unless: State, waits: State) -> Result<()> {
         loop {
             holders.enter();
             let state = self.state();
@@ -118,7 +118,7 @@ impl Gate {
             if !state.intersects(unless | waits | State::SHUT_DOWN) {
                 return Ok(());
             }
-            holders.leave();
+            holders.exit();
             self.check()?;
             if state.intersects(unless) {
                 return Err(Errno::EROFS.into());
@@ -137,7 +137,7 @@ impl Gate {
     }
 
     /// Where inodes in use that have no links are counted.
-    pub(crate) fn unlinked(&self) -> &Arc<Holders> {
+    pub(crate) fn unlinked(&self) -> &Arc<ThreadRefcount> {
         &self.unlinked
     }
 
@@ -148,7 +148,7 @@ impl Gate {
         let before = self.state();
         self.set(before | State::CLOSING);
         // In this order: whoever is added to the last is so within a change.
-        let counts = [&self.writers, &self.changes, &self.unlinked].map(Holders::count);
+        let counts = [&self.writers, &self.changes, &self.unlinked].map(ThreadRefcount::count);
         let outcome = match counts {
             [Some(0), Some(0), Some(0)] => Ok(()),
             [Some(_), Some(_), Some(_)] => Err(Errno::EBUSY.into()),
@@ -200,6 +200,6 @@ impl Drop for Paused<'_> {
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        self.0.changes.leave();
+        self.0.changes.exit();
     }
 }

@@ -1,7 +1,7 @@
 //! Counts of users that come and go often: files open for writing, changes in progress, inodes in use.
 //!
-//! A user [enters](Holders::enter) and [leaves](Holders::leave) by a plain store to a line of its thread. It may leave on another
-//! thread than it entered on. The rare caller of [`count`](Holders::count) makes every thread of the process execute a barrier
+//! A user [enters](ThreadRefcount::enter) and [leaves](ThreadRefcount::leave) by a plain store to a line of its thread. It may leave on another
+//! thread than it entered on. The rare caller of [`count`](ThreadRefcount::count) makes every thread of the process execute a barrier
 //! ([`membarrier`](crate::membarrier)) and adds up.
 //!
 //! # The handshake
@@ -23,7 +23,7 @@ use crate::thread_slots::ThreadSlots;
 
 /// A count of users.
 #[derive(Debug)]
-pub struct Holders(ThreadSlots<Slot>);
+pub struct ThreadRefcount(ThreadSlots<Slot>);
 
 #[derive(Debug)]
 struct Slot {
@@ -37,7 +37,7 @@ impl Default for Slot {
     }
 }
 
-impl Holders {
+impl ThreadRefcount {
     /// Creates a count of no users.
     pub fn new() -> Self {
         Self(ThreadSlots::new())
@@ -52,7 +52,7 @@ impl Holders {
     /// Counts one less, on any thread. What is loaded after this is not older than what was stored before a count that still has
     /// it.
     #[inline]
-    pub fn leave(&self) {
+    pub fn exit(&self) {
         self.step(|slot| &slot.left);
     }
 
@@ -90,7 +90,7 @@ impl Holders {
     }
 }
 
-impl Default for Holders {
+impl Default for ThreadRefcount {
     fn default() -> Self {
         Self::new()
     }
@@ -103,21 +103,21 @@ mod tests {
 
     #[test]
     fn who_leaves_on_another_thread_is_gone() {
-        let holders = &Holders::new();
+        let holders = &ThreadRefcount::new();
         std::thread::scope(|scope| {
             for _ in 0..100 {
                 scope.spawn(|| (0..10).for_each(|_| holders.enter()));
             }
         });
         assert_eq!(holders.count(), Some(1000));
-        (0..1000).for_each(|_| holders.leave());
+        (0..1000).for_each(|_| holders.exit());
         assert_eq!(holders.count(), Some(0));
     }
 
     #[test]
     fn who_comes_sees_the_flag_or_is_counted() {
         for _ in 0..2000 {
-            let (holders, shut) = (&Holders::new(), &AtomicBool::new(false));
+            let (holders, shut) = (&ThreadRefcount::new(), &AtomicBool::new(false));
             let (saw, counted) = std::thread::scope(|scope| {
                 let comer = scope.spawn(|| {
                     holders.enter();

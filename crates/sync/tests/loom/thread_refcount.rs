@@ -1,15 +1,15 @@
 //! Who is inside.
 
-use extern4_sync::holders::Holders;
 use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::{AtomicBool, Ordering};
+use extern4_sync::thread_refcount::ThreadRefcount;
 
 /// Who comes in sees that the door is shut, or is counted by who shuts it. Mutations that this catches: without either
 /// barrier, neither need see the other.
 #[test]
 fn holders_enter_vs_shut() {
     race_for(
-        || (Holders::new(), AtomicBool::new(false)),
+        || (ThreadRefcount::new(), AtomicBool::new(false)),
         |(holders, shut)| {
             holders.enter();
             shut.load(Ordering::Relaxed)
@@ -28,13 +28,13 @@ fn holders_enter_vs_shut() {
 fn holders_count_zero_is_true() {
     race(
         || {
-            let holders = Holders::new();
+            let holders = ThreadRefcount::new();
             holders.enter();
             holders
         },
         |holders| {
             holders.enter();
-            holders.leave();
+            holders.exit();
         },
         |holders| assert!(matches!(holders.count(), Some(1 | 2))),
         |holders| assert_eq!(holders.count(), Some(1)),
