@@ -9,7 +9,7 @@
 //! - [`thread_counter`]: counters that each thread adds to alone, and numbers that are each returned once.
 //! - [`membarrier`]: two barriers, one for what is frequent and nearly free, one for what is rare.
 //! - [`thread_refcount`]: how many are inside, where coming and going costs a store, and counting what it may.
-//! - [`anchor`]: counted references that threads take and give up without writing what others use.
+//! - [`thread_arc`]: counted references that threads take and give up without writing what others use.
 //! - [`biased_rwlock`]: a lock for readers and writers that readers take without writing what other readers use.
 //! - [`shown`]: what is changed under a lock, shown without it to who looks again and again.
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
@@ -28,7 +28,6 @@
 //! shared blocks.
 
 pub mod allocations;
-pub mod anchor;
 pub mod biased_rwlock;
 pub mod closable_refcount;
 #[cfg(any(test, not(feature = "loom")))]
@@ -48,6 +47,7 @@ pub mod rcu_hash_map;
 pub mod seqcount;
 pub mod shown;
 pub mod slab;
+pub mod thread_arc;
 pub mod thread_counter;
 mod thread_number;
 pub mod thread_refcount;

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use extern4_sync::anchor::{Anchor, Local};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu_arc::RcuArc;
+use extern4_sync::thread_arc::{ThreadArc, ThreadArcOwner};
 
 use crate::attr::{Attr, FileType};
 use crate::dentry::Dentry;
@@ -29,7 +29,7 @@ pub struct Mount {
 }
 
 /// A counted reference to a mount, which threads take and give up without writing what others use.
-pub type MountRef = Local<Mount>;
+pub type MountRef = ThreadArc<Mount>;
 
 impl Mount {
     /// The file system.
@@ -119,9 +119,9 @@ impl fmt::Debug for Location {
 
 /// A tree of mounts.
 pub struct Namespace {
-    root: Anchor<Mount>,
+    root: ThreadArcOwner<Mount>,
     /// By the mount and dentry they are on.
-    mounts: RwLock<HashMap<(u64, u64), Anchor<Mount>>>,
+    mounts: RwLock<HashMap<(u64, u64), ThreadArcOwner<Mount>>>,
     next_id: AtomicU64,
     next_session: AtomicU64,
 }
@@ -129,7 +129,7 @@ pub struct Namespace {
 impl Namespace {
     /// A namespace of one file system.
     pub fn new(sb: Arc<SuperBlock>) -> Arc<Self> {
-        let root = Anchor::new(Mount { id: 0, sb, at: None, read_only: false });
+        let root = ThreadArcOwner::new(Mount { id: 0, sb, at: None, read_only: false });
         Arc::new(Self {
             root,
             mounts: RwLock::default(),
@@ -151,7 +151,7 @@ impl Namespace {
 
     /// Its root.
     pub fn root(&self) -> Location {
-        Location { mount: self.root.local(), dentry: self.root.root().clone() }
+        Location { mount: self.root.thread_ref(), dentry: self.root.root().clone() }
     }
 
     /// Mounts a file system on a directory: from now on its root is found there. `ENOTDIR` on anything else, `EBUSY`
@@ -174,9 +174,9 @@ impl Namespace {
         // Relaxed: see `mounted_on`.
         at.dentry.mounts.fetch_add(1, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let anchor = Anchor::new(Mount { id, sb, at: Some(at.clone()), read_only });
-        let mount = anchor.local();
-        mounts.insert(key, anchor);
+        let owner = ThreadArcOwner::new(Mount { id, sb, at: Some(at.clone()), read_only });
+        let mount = owner.thread_ref();
+        mounts.insert(key, owner);
         Ok(mount)
     }
 
@@ -203,7 +203,7 @@ impl Namespace {
 
     /// Every mount but the first.
     pub fn mounts(&self) -> Vec<MountRef> {
-        lock::read(&self.mounts).values().map(Anchor::local).collect()
+        lock::read(&self.mounts).values().map(ThreadArcOwner::thread_ref).collect()
     }
 
     /// What is mounted on `dentry` of `mount`.
@@ -212,7 +212,7 @@ impl Namespace {
         if !dentry.is_mountpoint() {
             return None;
         }
-        lock::read(&self.mounts).get(&(mount.id, dentry.id())).map(Anchor::local)
+        lock::read(&self.mounts).get(&(mount.id, dentry.id())).map(ThreadArcOwner::thread_ref)
     }
 
     /// The path of a location as seen from `root`: from the mount tree's root if it does not lie below that. A removed

@@ -1,7 +1,6 @@
 //! Models of the protocols.
 #![cfg(feature = "loom")]
 
-mod anchor;
 mod biased_rwlock;
 mod closable_refcount;
 mod latch;
@@ -11,6 +10,7 @@ mod rcu_arc_map;
 mod rcu_hash_map;
 mod seqcount;
 mod shown;
+mod thread_arc;
 mod thread_refcount;
 mod thread_slots;
 

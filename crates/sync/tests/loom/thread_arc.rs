@@ -2,28 +2,28 @@
 
 use std::sync::Arc as StdArc;
 
-use extern4_sync::anchor::{Anchor, Local};
 use extern4_sync::model::race;
 use extern4_sync::primitive::{Mutex, Ordering};
+use extern4_sync::thread_arc::{ThreadArc, ThreadArcOwner};
 
 use crate::Poisoned;
 
-/// An anchor goes while the last references that a thread counts for itself go, too: the value ends once, when all have gone.
+/// An owner goes while the last references that a thread counts for itself go, too: the value ends once, when all have gone.
 #[test]
 fn anchor_drop_vs_local_drop() {
     type Shared = (
-        Mutex<Option<Anchor<Poisoned>>>,
-        Mutex<Option<Local<Poisoned>>>,
+        Mutex<Option<ThreadArcOwner<Poisoned>>>,
+        Mutex<Option<ThreadArc<Poisoned>>>,
         StdArc<std::sync::atomic::AtomicBool>,
     );
     race(
         || {
-            let anchor = Anchor::new(Poisoned::new(7));
-            let alive = StdArc::clone(&anchor.alive);
-            let local = anchor.local();
-            (Mutex::new(Some(anchor)), Mutex::new(Some(local)), alive)
+            let owner = ThreadArcOwner::new(Poisoned::new(7));
+            let alive = StdArc::clone(&owner.alive);
+            let local = owner.thread_ref();
+            (Mutex::new(Some(owner)), Mutex::new(Some(local)), alive)
         },
-        |(anchor, _, _): &Shared| drop(anchor.lock().unwrap().take()),
+        |(owner, _, _): &Shared| drop(owner.lock().unwrap().take()),
         |(_, local, _)| {
             let local = local.lock().unwrap().take().unwrap();
             let other = local.clone();
