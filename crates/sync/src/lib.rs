@@ -11,7 +11,7 @@
 //! - [`thread_refcount`]: how many are inside, where coming and going costs a store, and counting what it may.
 //! - [`thread_arc`]: counted references that threads take and give up without writing what others use.
 //! - [`biased_rwlock`]: a lock for readers and writers that readers take without writing what other readers use.
-//! - [`shown`]: what is changed under a lock, shown without it to who looks again and again.
+//! - [`rcu_snapshot`]: what is changed under a lock, shown without it to who looks again and again.
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
 //! - [`thread_slots`]: a slot for each thread, however many there are, and a small number for each.
 //! - [`per_thread`]: a value for each thread that no other sees.
@@ -44,8 +44,8 @@ pub mod rcu;
 pub mod rcu_arc;
 pub mod rcu_arc_map;
 pub mod rcu_hash_map;
+pub mod rcu_snapshot;
 pub mod seqcount;
-pub mod shown;
 pub mod slab;
 pub mod thread_arc;
 pub mod thread_counter;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use extern4_sync::primitive::{AtomicBool, Latch, LatchGuard, Ordering, capacity};
 use extern4_sync::rcu::Guard;
-use extern4_sync::shown::Shown;
+use extern4_sync::rcu_snapshot::RcuSnapshot;
 use extern4_sync::slab::Bytes;
 use extern4_sync::thread_slots::thread_number;
 
@@ -30,7 +30,7 @@ pub(super) struct Changed {
     is_divided: AtomicBool,
     parts: OnceLock<Box<Parts>>,
     /// What `newest` says.
-    shown: Shown<Image>,
+    snapshot: RcuSnapshot<Image>,
 }
 
 /// What a block has been changed to.
@@ -67,7 +67,7 @@ impl Changed {
             newest: Latch::new(newest),
             is_divided: AtomicBool::new(false),
             parts: OnceLock::new(),
-            shown: Shown::nothing(),
+            snapshot: RcuSnapshot::empty(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Changed {
         change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
     ) -> R {
         let mut newest = self.lock_divided();
-        self.shown.hide();
+        self.snapshot.invalidate();
         if !self.is_divided() && newest.is_another_turn() {
             self.parts.get_or_init(|| Box::new(Parts::new(newest.bytes.len(), range.len())));
             self.is_divided.store(true, Ordering::Relaxed);
@@ -176,7 +176,7 @@ impl Changed {
     #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
         let mut newest = self.lock();
-        self.shown.hide();
+        self.snapshot.invalidate();
         change(&mut newest)
     }
 
@@ -189,7 +189,7 @@ impl Changed {
     /// The contents, if they are shown.
     #[inline]
     pub(super) fn shown<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
-        Some(self.shown.get(guard)?)
+        Some(self.snapshot.get(guard)?)
     }
 
     /// Hands them to `seal`, with what has been put off, if anything has.
@@ -197,7 +197,7 @@ impl Changed {
         let mut newest = self.lock();
         newest.turns = 0;
         if newest.unsealed != Unsealed::default() {
-            self.shown.hide();
+            self.snapshot.invalidate();
             newest.edit(|bytes, unsealed| seal(bytes, std::mem::take(unsealed)));
         }
     }
@@ -205,11 +205,11 @@ impl Changed {
     /// Hands them to `look`, without the lock if they are shown.
     #[inline]
     pub(super) fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
-        if let Some(image) = self.shown.get(guard) {
+        if let Some(image) = self.snapshot.get(guard) {
             return look(image);
         }
         let mut newest = self.lock();
-        self.shown.count(|| newest.bytes.lend());
+        self.snapshot.count_read(|| newest.bytes.lend());
         look(&newest.bytes)
     }
 }

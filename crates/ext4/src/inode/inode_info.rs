@@ -44,7 +44,7 @@ use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuar
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{Latch, LatchGuard};
 use extern4_sync::rcu::pin;
-use extern4_sync::shown::Shown;
+use extern4_sync::rcu_snapshot::RcuSnapshot;
 use extern4_vfs::Inode;
 
 use crate::alloc::preallocation::Window;
@@ -55,7 +55,7 @@ use crate::mount::Ext4;
 #[repr(C)]
 pub(crate) struct Node {
     /// For readers, what `current` says, but for what `set_touched` and `set_attributes` may have changed since.
-    shown: Shown<InodeInfo>,
+    snapshot: RcuSnapshot<InodeInfo>,
     /// A file's map, or a directory's names.
     contents: BiasedRwLock,
     /// The flush that covers what was written over blocks that the file had. Who writes looks at it, and changes it after a flush.
@@ -145,7 +145,7 @@ impl Node {
         info.set_untouched();
         let current = Latch::new(Current { info, changed_in, contents_in: changed_in, is_freed: false });
         Self {
-            shown: Shown::nothing(),
+            snapshot: RcuSnapshot::empty(),
             contents: BiasedRwLock::new(()),
             written: LastFlush::default(),
             position,
@@ -165,7 +165,7 @@ impl Node {
     #[inline]
     fn change(&self) -> LatchGuard<'_, Current> {
         let current = self.current();
-        self.shown.hide();
+        self.snapshot.invalidate();
         current
     }
 
@@ -186,11 +186,11 @@ impl Node {
 
     /// The inode as it stands, for who only reads: where that is done often, without a store to memory that others use.
     pub(crate) fn shown(&self) -> InodeInfo {
-        if let Some(info) = self.shown.get(&pin()) {
+        if let Some(info) = self.snapshot.get(&pin()) {
             return info.clone();
         }
         let current = self.current();
-        self.shown.count(|| current.info.clone());
+        self.snapshot.count_read(|| current.info.clone());
         current.info.clone()
     }
 
@@ -212,7 +212,7 @@ impl Node {
     pub(crate) fn set_attributes(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
         if !current.info.reads_as(info) {
-            self.shown.hide();
+            self.snapshot.invalidate();
         }
         current.note(tid);
         current.put(info);

@@ -1,7 +1,7 @@
 //! What is changed under a lock, shown without it to who looks again and again.
 //!
-//! Who looks takes the lock, as a rule, and [counts](Shown::count) that. After 16 looks without a change between them a copy is shown, and
-//! who looks from then on follows a pointer, under an RCU guard, and writes nothing. Who changes it [hides](Shown::hide) the copy first.
+//! Who looks takes the lock, as a rule, and [counts](RcuSnapshot::count) that. After 16 looks without a change between them a copy is shown, and
+//! who looks from then on follows a pointer, under an RCU guard, and writes nothing. Who changes it [hides](RcuSnapshot::invalidate) the copy first.
 //! So what is hardly looked at is not copied, and what is looked at often is not locked for it.
 //!
 //! # Why nobody sees what is over
@@ -22,15 +22,15 @@ const STREAK: u32 = capacity(16, 2);
 
 /// A copy of what stands under a lock, or nothing.
 #[derive(Debug)]
-pub struct Shown<T: Send + Sync + 'static> {
+pub struct RcuSnapshot<T: Send + Sync + 'static> {
     copy: RcuOption<T>,
     /// Looks by the lock since the last change.
     looks: AtomicU32,
 }
 
-impl<T: Send + Sync + 'static> Shown<T> {
+impl<T: Send + Sync + 'static> RcuSnapshot<T> {
     /// Shows nothing.
-    pub fn nothing() -> Self {
+    pub fn empty() -> Self {
         Self { copy: RcuOption::default(), looks: AtomicU32::new(0) }
     }
 
@@ -42,7 +42,7 @@ impl<T: Send + Sync + 'static> Shown<T> {
 
     /// Counts a look by the lock, and shows what `copy` makes if they have become many. Locks: the lock, exclusive.
     #[inline]
-    pub fn count(&self, copy: impl FnOnce() -> T) {
+    pub fn count_read(&self, copy: impl FnOnce() -> T) {
         let looks = self.looks.load(Ordering::Relaxed) + 1;
         self.looks.store(looks, Ordering::Relaxed);
         // More than that have been who waited for the lock while it was shown.
@@ -53,7 +53,7 @@ impl<T: Send + Sync + 'static> Shown<T> {
 
     /// Shows nothing any more, before it is changed. Locks: the lock, exclusive.
     #[inline]
-    pub fn hide(&self) {
+    pub fn invalidate(&self) {
         // Who changes it again and again leaves the line as it is.
         if self.looks.load(Ordering::Relaxed) != 0 {
             self.looks.store(0, Ordering::Relaxed);

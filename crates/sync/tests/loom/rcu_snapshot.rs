@@ -3,41 +3,41 @@
 use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::Mutex;
 use extern4_sync::rcu::pin;
-use extern4_sync::shown::Shown;
+use extern4_sync::rcu_snapshot::RcuSnapshot;
 
 use crate::Poisoned;
 
 /// A number under a lock, and its copy.
 struct Guarded {
     number: Mutex<u64>,
-    shown: Shown<Poisoned>,
+    snapshot: RcuSnapshot<Poisoned>,
 }
 
 impl Guarded {
     fn new() -> Self {
-        Self { number: Mutex::new(0), shown: Shown::nothing() }
+        Self { number: Mutex::new(0), snapshot: RcuSnapshot::empty() }
     }
 
     /// The copy is shown.
     fn looked_at() -> Self {
         let new = Self::new();
         (0..2).for_each(|_| assert_eq!(new.look(), 0));
-        assert!(new.shown.get(&pin()).is_some());
+        assert!(new.snapshot.get(&pin()).is_some());
         new
     }
 
     fn look(&self) -> u64 {
-        if let Some(copy) = self.shown.get(&pin()) {
+        if let Some(copy) = self.snapshot.get(&pin()) {
             return copy.value();
         }
         let number = self.number.lock().expect("nobody panics");
-        self.shown.count(|| Poisoned::new(*number));
+        self.snapshot.count_read(|| Poisoned::new(*number));
         *number
     }
 
     fn change(&self) {
         let mut number = self.number.lock().expect("nobody panics");
-        self.shown.hide();
+        self.snapshot.invalidate();
         *number += 1;
     }
 }
