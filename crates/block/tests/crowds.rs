@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use extern4_block::{BlockDevice, BufferCache, CacheOptions, Error, Op, Result, read_each_at};
-use extern4_sync::model::{Spoiling, crowd};
+use extern4_sync::model::{Poisoning, crowd};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
 
 #[global_allocator]
-static ALLOCATOR: Spoiling = Spoiling;
+static ALLOCATOR: Poisoning = Poisoning;
 
 const THREADS: usize = 8;
 const SIZE: usize = 512;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use extern4_block::{BlockDevice, BufferCache, CacheOptions, MemoryDevice};
 use extern4_disk::journal::{ChecksumVersion, Tid};
 use extern4_jbd2::{Closing, Error, Journal, Observer, Options, Transactions};
-use extern4_sync::model::{Spoiling, crowd};
+use extern4_sync::model::{Poisoning, crowd};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 use log::{LEN, Log, VOLUME};
 
 #[global_allocator]
-static ALLOCATOR: Spoiling = Spoiling;
+static ALLOCATOR: Poisoning = Poisoning;
 
 #[path = "jbd2/log.rs"]
 #[expect(dead_code, reason = "the journal's own tests use all of it")]

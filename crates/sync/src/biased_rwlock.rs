@@ -1,30 +1,34 @@
-//! A lock for readers and writers that readers take without writing what other readers use, as long as nobody writes.
+//! A reader-writer lock whose readers write no shared line while no thread writes.
 //!
-//! Readers of an ordinary lock count themselves in the lock, so that two who read the same file pull one cache line to and fro. Here a
-//! lock that is read again and again becomes *biased*: from then on a reader notes the lock at a [desk](VisibleReaders) of its own thread, by
-//! a plain store, and is done. Who wants to write takes the ordinary lock, ends the bias, and waits until no desk has the lock.
-//! (D. Dice and A. Kogan, "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019; there the desks are places of one
-//! table that readers choose by hash and take by compare-and-swap.)
+//! Readers of an ordinary lock count themselves in it, so two readers of one file move one cache line
+//! between their CPUs. Here a lock that is read often becomes *biased*: from then on a reader
+//! stores the lock's address in a [slot](VisibleReaders) of its own thread, and is done. A writer
+//! takes the ordinary lock, ends the bias, and waits until no slot holds the address. (D. Dice and
+//! A. Kogan, "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019. There the slots are
+//! one table, in which a reader chooses a slot by hash and takes it by compare-and-swap.)
 //!
-//! To end a bias costs a barrier that all threads execute, microseconds. So a lock becomes biased only when 16 readers have come
-//! in a row, without a writer between; and once a bias has been ended, not before the next millisecond. What is read and written in turns
-//! has an ordinary lock.
+//! Ending a bias costs a barrier on all threads, which takes microseconds. So a lock becomes biased only
+//! after 16 readers in a row without a writer, and after a bias was ended not before the next
+//! millisecond. A lock that is read and written in alternation stays an ordinary lock.
 //!
 //! # Why a writer is alone
-//! 1. Only who has `lock` shared sets `bias`, and only who has it exclusive clears it. So nobody sets it while somebody writes.
-//! 2. A reader notes the lock at its desk, executes `light_fence`, and looks at `bias` again ([`membarrier`](crate::membarrier)). A writer clears
-//!    `bias`, executes `heavy_fence`, and looks at all desks. So either the reader sees that the bias is over, and takes its note back, or
-//!    the writer sees the note, and waits.
-//! 3. A reader that goes takes its note back, executes `light_fence`, and looks at `bias`; if that is cleared, a writer may sleep, and is woken.
-//!    The same handshake: the writer sees the desk empty, or the reader sees that it has to wake.
+//! 1. Only a thread that holds `lock` shared sets `bias`, and only one that holds it exclusive clears
+//!    it. So no thread sets it while another one writes.
+//! 2. A reader stores the address in its slot, executes `light_fence`, and loads `bias` again. A writer
+//!    clears `bias`, executes `heavy_fence`, and loads all slots ([`membarrier`](crate::membarrier)).
+//!    So either the reader sees that the bias is over and clears its slot, or the writer sees the
+//!    slot and waits.
+//! 3. A reader that unlocks clears its slot, executes `light_fence`, and loads `bias`. If that is
+//!    clear, a writer may sleep, and the reader wakes it. By the same handshake either the writer sees
+//!    the slot empty, or the reader sees that it has to wake the writer.
 //!
 //! | store | load | orderings |
 //! | --- | --- | --- |
-//! | `bias` set, by a reader after the last writer | by readers | Release, Acquire: who relies on the bias sees what that writer did |
-//! | desk cleared, by a reader | by a writer | Release, Acquire: the writer comes after all that the reader did |
-//! | `bias` cleared, by a writer | by readers | ordered by the barriers; who sees it too late is waited for |
+//! | a reader sets `bias`, after the last writer | readers | `Release`, `Acquire`: a reader under the bias sees what that writer did |
+//! | a reader clears its slot | a writer | `Release` in `publish`, `Acquire` in `read_published`: the writer follows the whole read |
+//! | a writer clears `bias` | readers | `Relaxed`, ordered by the fences: the writer waits for a reader that misses it |
 //!
-//! `streak` only decides when to be biased: a count that is lost is a bias that comes later.
+//! `streak` only decides when to set the bias: a lost count delays it.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -41,15 +45,15 @@ use crate::primitive::{
 };
 use crate::thread_slots::ThreadSlots;
 
-/// Lines of a desk, as a power of two. The address of a lock says which it is noted on: who ends its bias looks at that line of each desk, and most
-/// other locks are noted on others.
+/// Lines of slots that a thread has, as a power of two. The address of a lock selects the line. A writer
+/// loads that line of each thread only, and most other locks use other lines.
 const LINE_BITS: u32 = capacity(3, 0);
-/// Locks that a thread may have noted at the same time on one of them.
+/// Locks that a thread may read under at the same time on one line.
 const SLOTS_PER_LINE: usize = capacity(4, 1);
-/// So many readers in a row make a lock biased; few in models.
+/// Readers in a row that make a lock biased; few in models.
 const STREAK: u32 = capacity(16, 2);
 
-/// A lock for readers and writers. It protects a value; or, without one, what its owner says.
+/// A reader-writer lock with a reader bias. It protects a value or, with `()`, what its owner documents.
 pub struct BiasedRwLock<T = ()> {
     raw: RawLock,
     value: UnsafeCell<T>,
@@ -57,65 +61,66 @@ pub struct BiasedRwLock<T = ()> {
 
 // SAFETY: the lock owns the value.
 unsafe impl<T: Send> Send for BiasedRwLock<T> {}
-// SAFETY: who has the lock shared has `&T` at the same time as others; who has it exclusive has `&mut T`, on any thread.
+// SAFETY: holders of the shared lock have `&T` at the same time; the holder of the exclusive lock has
+// `&mut T`, on any thread.
 unsafe impl<T: Send + Sync> Sync for BiasedRwLock<T> {}
 
-/// The lock beside the value.
+/// The lock without the value.
 #[derive(Debug)]
 struct RawLock {
     lock: RwLock<()>,
-    /// Readers are at their desks.
+    /// Readers publish themselves in slots.
     bias: AtomicBool,
     /// A [`Streak`].
     streak: AtomicU32,
 }
 
-/// Who reads without a writer between: 27 bits for the moment when a bias was ended last, 5 for how many have read.
+/// The readers since the last writer: 27 bits for the time when a bias was ended last, 5 for the count.
 #[derive(Clone, Copy)]
 struct Streak(u32);
 
 impl Streak {
     const COUNT: u32 = 0x1f;
 
-    /// With one more reader.
+    /// Adds one reader.
     #[inline]
     fn count_reader(self) -> Self {
         Self(self.0 & !Self::COUNT | ((self.0 & Self::COUNT) + 1).min(STREAK))
     }
 
-    /// Nobody has read since now.
+    /// Returns a streak of no readers, from now on.
     fn ended_now() -> Self {
         Self(now() << 5)
     }
 
-    /// Nobody has read.
+    /// Sets the count to zero.
     #[inline]
     fn reset(self) -> Self {
         Self(self.0 & !Self::COUNT)
     }
 
-    /// It is worth a bias.
+    /// Returns whether the lock should become biased.
     #[inline]
     fn is_long_enough(self) -> bool {
         self.0 & Self::COUNT >= STREAK && Self::ended_now().0 != self.reset().0
     }
 }
 
-/// The lock held shared.
-#[must_use = "the lock is held as long as this lives"]
+/// Shared access to the value, until the guard is dropped.
+#[must_use = "the lock is released when the guard is dropped"]
 pub struct BiasedReadGuard<'a, T = ()> {
     _held: ReadHold<'a>,
     lock: &'a BiasedRwLock<T>,
 }
 
-/// The lock held exclusive.
-#[must_use = "the lock is held as long as this lives"]
+/// Exclusive access to the value, until the guard is dropped.
+#[must_use = "the lock is released when the guard is dropped"]
 pub struct BiasedWriteGuard<'a, T = ()> {
     _held: RwLockWriteGuard<'a, ()>,
     lock: &'a BiasedRwLock<T>,
 }
 
-/// A note at a desk.
+/// A published read: a slot that holds the address of the lock.
 #[derive(Debug)]
 struct Published<'a> {
     raw: &'a RawLock,
@@ -123,31 +128,31 @@ struct Published<'a> {
     readers: &'a VisibleReaders,
 }
 
-/// How a reader has it. Neither goes to another thread.
+/// How a reader holds the lock. Neither form is `Send`.
 #[derive(Debug)]
 enum ReadHold<'a> {
     Published(#[expect(dead_code, reason = "held until it is dropped")] Published<'a>),
     Locked(#[expect(dead_code, reason = "as the other")] RwLockReadGuard<'a, ()>),
 }
 
-/// Where the threads of the process, or of a model, note which locks they read under. Threads without a slot of their own have no
-/// desk: they take the ordinary lock.
+/// The visible readers: the slots in which the threads of the process, or of a model, publish the locks that
+/// they read under. Threads without a [thread slot](crate::thread_slots) take the ordinary lock.
 #[derive(Debug, Default)]
 pub struct VisibleReaders {
-    /// The shared one stays empty.
+    /// The shared thread slot stays empty.
     readers: ThreadSlots<ReaderSlots>,
-    /// Taken by who looks at desks before he sleeps, and by who wakes him.
+    /// Held by a writer that loads the slots before it sleeps, and by a reader that wakes it.
     sleepers: Mutex<()>,
     slot_cleared: Condvar,
 }
 
-/// Addresses of locks that a thread reads under. Only the thread stores here.
+/// Addresses of the locks that one thread reads under. Only that thread stores here.
 #[derive(Debug)]
 struct ReaderSlots([Padded<Line>; 1 << LINE_BITS]);
 
 type Line = [AtomicU64; SLOTS_PER_LINE];
 
-/// Finds the reader's desk, if it has one.
+/// Finds the slots of the reading thread, if it has any.
 trait FindSlots<'a>: FnOnce(&'a VisibleReaders) -> Option<&'a ReaderSlots> {}
 impl<'a, F: FnOnce(&'a VisibleReaders) -> Option<&'a ReaderSlots>> FindSlots<'a> for F {}
 
@@ -158,13 +163,13 @@ impl Default for ReaderSlots {
 }
 
 impl ReaderSlots {
-    /// Returns the line that `lock` is noted on.
+    /// Returns the line for `lock`.
     #[inline]
     fn line(&self, lock: u64) -> &Line {
         &self.0[line_of(lock)]
     }
 
-    /// Returns an unused place for `lock`.
+    /// Returns a free slot for `lock`.
     #[inline]
     fn slot(&self, lock: u64) -> Option<&AtomicU64> {
         // Relaxed: no other thread stores here.
@@ -173,29 +178,29 @@ impl ReaderSlots {
 }
 
 impl VisibleReaders {
-    /// Creates empty desks.
+    /// Creates empty slots.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns this thread's desk.
+    /// Returns this thread's slots.
     #[cfg(not(feature = "loom"))]
     #[inline]
     fn own(&self) -> Option<&ReaderSlots> {
         self.readers.own()
     }
 
-    /// Waits until no desk has `lock`, whose bias is over.
+    /// Waits until no slot holds `lock`, whose bias has been cleared.
     #[cold]
     fn wait_for_readers(&self, lock: u64) {
         while !heavy_fence() {
-            // Want of memory, which passes.
+            // The kernel has no memory now: try again.
             std::thread::yield_now();
         }
         let has = |slot: &AtomicU64| read_published(slot) == lock;
-        // A reader that has noted the lock has found its desk before, so the desk is among these.
+        // A reader finds its slots before it publishes, so these include them.
         let is_read = || self.readers.iter().any(|slots| slots.line(lock).iter().any(has));
-        // Whom it does not see reading will see that the bias is over.
+        // A reader that this misses sees that the bias is over.
         if !is_read() {
             return;
         }
@@ -212,38 +217,38 @@ impl VisibleReaders {
     }
 }
 
-/// The line of a desk that `lock` is noted on.
+/// Returns the index of the line for `lock`.
 #[inline]
 fn line_of(lock: u64) -> usize {
-    // By the upper bits of a product, since locks stand at like places of what is as large. OK: a few bits.
+    // The upper bits of a product: locks in objects of one size have similar addresses. OK: a few bits.
     (lock.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(u64::BITS - LINE_BITS)) as usize
 }
 
-/// The desks of this process.
+/// The visible readers of this process.
 #[cfg(not(feature = "loom"))]
 static PROCESS: LazyLock<VisibleReaders> = LazyLock::new(VisibleReaders::new);
 
 impl<T> BiasedRwLock<T> {
-    /// A lock of `value` that nobody holds.
+    /// Creates a free lock.
     pub fn new(value: T) -> Self {
         let raw = RawLock { lock: RwLock::new(()), bias: AtomicBool::new(false), streak: AtomicU32::new(0) };
         Self { raw, value: UnsafeCell::new(value) }
     }
 
-    /// The value, of which there is no other user.
+    /// Returns the value. The exclusive borrow proves that there is no other user.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// Takes the lock exclusive, if nobody has it, and readers are not at their desks. He who does so when he need not be alone does not
-    /// count as a writer: where others read again and again, the lock becomes biased as if he had not been.
+    /// Takes the lock exclusive if it is free and not biased. For a caller that can also do without: it does
+    /// not count as a writer, so a lock that other threads read often becomes biased all the same.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_write_unless_read(&self) -> Option<BiasedWriteGuard<'_, T>> {
         Some(BiasedWriteGuard { _held: self.raw.try_write_unless_read()?, lock: self })
     }
 
-    /// Takes the lock shared. Not to be taken twice by one thread.
+    /// Takes the lock shared. A thread must not take it twice.
     #[cfg(not(feature = "loom"))]
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
@@ -251,7 +256,7 @@ impl<T> BiasedRwLock<T> {
         BiasedReadGuard { _held: self.raw.read(&PROCESS, VisibleReaders::own), lock: self }
     }
 
-    /// Takes the lock shared, unless somebody has to be waited for. Not to be taken twice by one thread.
+    /// Takes the lock shared if that is possible without waiting. A thread must not take it twice.
     #[cfg(not(feature = "loom"))]
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
@@ -267,35 +272,35 @@ impl<T> BiasedRwLock<T> {
         self.write_with(&PROCESS)
     }
 
-    /// Takes the lock shared: in models of what uses it, without what has a model of its own.
+    /// Takes the lock shared. Models of its users take the ordinary lock: the bias has a model of its own.
     #[cfg(feature = "loom")]
     pub fn read(&self) -> BiasedReadGuard<'_, T> {
         let held = self.raw.lock.read().unwrap_or_else(PoisonError::into_inner);
         BiasedReadGuard { _held: ReadHold::Locked(held), lock: self }
     }
 
-    /// Takes the lock shared, unless somebody has to be waited for: as `read`.
+    /// Takes the lock shared if that is possible without waiting; as `read`, the ordinary lock.
     #[cfg(feature = "loom")]
     pub fn try_read(&self) -> Option<BiasedReadGuard<'_, T>> {
         let held = unless_it_blocks(self.raw.lock.try_read())?;
         Some(BiasedReadGuard { _held: ReadHold::Locked(held), lock: self })
     }
 
-    /// Takes the lock exclusive: as `read`.
+    /// Takes the lock exclusive; as `read`, the ordinary lock.
     #[cfg(feature = "loom")]
     pub fn write(&self) -> BiasedWriteGuard<'_, T> {
         let held = self.raw.lock.write().unwrap_or_else(PoisonError::into_inner);
         BiasedWriteGuard { _held: held, lock: self }
     }
 
-    /// Takes the lock shared for thread `number`, which has its desk there.
+    /// Takes the lock shared for thread `number` of `readers`.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn read_at<'a>(&'a self, readers: &'a VisibleReaders, number: usize) -> BiasedReadGuard<'a, T> {
         BiasedReadGuard { _held: self.raw.read(readers, |readers| readers.readers.of(number)), lock: self }
     }
 
-    /// The same, unless somebody has to be waited for.
+    /// Takes the lock shared for thread `number` of `readers` if that is possible without waiting.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_read_at<'a>(
@@ -307,7 +312,7 @@ impl<T> BiasedRwLock<T> {
         Some(BiasedReadGuard { _held: held, lock: self })
     }
 
-    /// Takes the lock exclusive, from readers at `readers` too.
+    /// Takes the lock exclusive; waits for the visible readers in `readers` too.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn write_with(&self, readers: &VisibleReaders) -> BiasedWriteGuard<'_, T> {
@@ -342,7 +347,7 @@ impl RawLock {
         Some(ReadHold::Locked(held))
     }
 
-    /// Takes the lock by a note, if it is biased, there is room for one, and it is still biased then.
+    /// Takes the lock by a published read, if it is biased, a slot is free, and it is still biased after that.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn publish_read<'a>(
@@ -350,27 +355,29 @@ impl RawLock {
         readers: &'a VisibleReaders,
         slots: impl FindSlots<'a>,
     ) -> Option<Published<'a>> {
-        // Acquire: pairs with the Release of who set it.
+        // Acquire: pairs with the Release in `count`.
         if !self.bias.load(Ordering::Acquire) {
             return None;
         }
         let slot = slots(readers)?.slot(self.address())?;
         publish(slot, self.address());
-        // From here on, whatever happens, it is taken back.
+        // From here on a return clears the slot.
         let publish_read = Published { raw: self, slot, readers };
-        // Acquire: as before. After `light_fence`.
+        // Acquire: pairs with the Release in `count`. `light_fence` in `publish` precedes it, and pairs with
+        // `heavy_fence` in `wait_for_readers`.
         self.bias.load(Ordering::Acquire).then_some(publish_read)
     }
 
-    /// Counts a reader, and makes the lock biased if that seems worth it. Locks: `lock` shared.
+    /// Counts a reader, and makes the lock biased after enough of them. Locks: `lock` shared.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn count(&self) {
-        // Relaxed, both: it decides when to be biased, and guards nothing.
+        // Relaxed, both: the streak only decides when to set the bias.
         let streak = Streak(self.streak.load(Ordering::Relaxed)).count_reader();
         self.streak.store(streak.0, Ordering::Relaxed);
         if streak.is_long_enough() {
-            // Release: who sees it sees what the last writer did, whom the lock has let this one see.
+            // Release: pairs with the Acquire in `publish_read`. A reader under the bias sees what the last
+            // writer did, because the lock made this thread see it.
             self.bias.store(true, Ordering::Release);
         }
     }
@@ -379,10 +386,10 @@ impl RawLock {
     #[cfg_attr(feature = "audit", track_caller)]
     fn write(&self, readers: &VisibleReaders) -> RwLockWriteGuard<'_, ()> {
         let held = self.lock.write().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed, all: stored by who had the lock.
+        // Relaxed, all: the lock orders these words, except for `bias` = false.
         let streak = Streak(self.streak.load(Ordering::Relaxed));
         if self.bias.load(Ordering::Relaxed) {
-            // Relaxed: ordered by `heavy_fence`.
+            // Relaxed: `heavy_fence` in `wait_for_readers` orders it before the loads of the slots.
             self.bias.store(false, Ordering::Relaxed);
             readers.wait_for_readers(self.address());
             self.streak.store(Streak::ended_now().0, Ordering::Relaxed);
@@ -395,17 +402,17 @@ impl RawLock {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn try_write_unless_read(&self) -> Option<RwLockWriteGuard<'_, ()>> {
-        // Relaxed: he who sees it too late goes the other way, as if he had come later.
+        // Relaxed: a stale value has the effect of an earlier or a later call.
         if self.bias.load(Ordering::Relaxed) {
             return None;
         }
         let held = unless_it_blocks(self.lock.try_write())?;
-        // Relaxed: stored by who had the lock. While it is not set, nobody reads but by the lock: who has seen it set before takes his note
-        // back, as whoever ended that bias has made sure of.
+        // Relaxed: the lock orders it. While `bias` is clear, readers hold the lock itself: the writer that
+        // ended the bias waited for the others.
         (!self.bias.load(Ordering::Relaxed)).then_some(held)
     }
 
-    /// What stands for the lock at a desk: nothing else has this address while somebody has the lock.
+    /// Returns the address that a slot holds: unique while a thread holds the lock.
     fn address(&self) -> u64 {
         std::ptr::from_ref(self).addr() as u64
     }
@@ -446,7 +453,7 @@ impl<T> Deref for BiasedWriteGuard<'_, T> {
 impl<T> DerefMut for BiasedWriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and nobody has the value by this guard.
+        // SAFETY: the lock is held exclusive, and the guard is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -455,14 +462,15 @@ impl Drop for Published<'_> {
     #[inline]
     fn drop(&mut self) {
         publish(self.slot, 0);
-        // Relaxed: after `light_fence`.
+        // Relaxed: `light_fence` in `publish` orders it, and pairs with `heavy_fence` in
+        // `wait_for_readers`.
         if !self.raw.bias.load(Ordering::Relaxed) {
             self.readers.wake();
         }
     }
 }
 
-/// The guard, unless somebody else has the lock.
+/// Returns the guard; `None` if the lock is taken. Ignores poison.
 fn unless_it_blocks<G>(tried: TryLockResult<G>) -> Option<G> {
     match tried {
         Ok(guard) => Some(guard),
@@ -471,15 +479,16 @@ fn unless_it_blocks<G>(tried: TryLockResult<G>) -> Option<G> {
     }
 }
 
-/// Milliseconds since some moment.
+/// Returns milliseconds since the first call.
 #[cfg(not(feature = "loom"))]
 fn now() -> u32 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    // OK: its low bits are used. Where they are the same by chance, a bias begins a millisecond later. A new lock has zeroes.
+    // OK: only low bits are used. If they are equal by chance, a bias begins a millisecond later. Never 0,
+    // the value of a new lock.
     START.elapsed().as_millis() as u32 + 1
 }
 
-/// In models each moment is another.
+/// Returns another time at each call, in models.
 #[cfg(feature = "loom")]
 fn now() -> u32 {
     static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
@@ -498,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_streak_of_readers_makes_it_biased_and_a_writer_ends_that_for_a_while() {
+    fn a_streak_of_readers_sets_the_bias_and_a_writer_ends_it_for_a_while() {
         let lock = BiasedRwLock::new(());
         for _ in 0..STREAK {
             assert!(!is_biased(&lock));
@@ -517,12 +526,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_small() {
+    fn the_lock_is_small() {
         assert!(size_of::<BiasedRwLock>() <= size_of::<RwLock<()>>() + 8);
     }
 
     #[test]
-    fn who_reads_and_writes_in_turns_has_an_ordinary_lock() {
+    fn alternating_reads_and_writes_leave_the_lock_unbiased() {
         let lock = BiasedRwLock::new(());
         for _ in 0..10 * STREAK {
             drop(lock.read());
@@ -532,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_only_if_he_is_alone_is_no_writer_among_readers() {
+    fn try_write_unless_read_does_not_count_as_a_writer() {
         let lock = &BiasedRwLock::new(());
         let alone =
             || thread::scope(|scope| scope.spawn(|| lock.try_write_unless_read().is_some()).join().unwrap());
@@ -554,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_with_a_full_desk_takes_the_lock_itself() {
+    fn a_thread_without_a_free_slot_takes_the_ordinary_lock() {
         let locks: Vec<_> = (0..SLOTS_PER_LINE << (LINE_BITS + 1)).map(|_| BiasedRwLock::new(())).collect();
         locks.iter().for_each(|lock| (0..STREAK).for_each(|_| drop(lock.read())));
         let held: Vec<_> = locks.iter().map(|lock| lock.read()).collect();
@@ -567,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_tries_has_it_beside_readers_and_not_beside_a_writer() {
+    fn try_read_succeeds_next_to_readers_and_fails_next_to_a_writer() {
         let lock = &BiasedRwLock::new(());
         let tries = || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
         for biased in [false, true] {
@@ -585,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_waits_for_who_reads_by_a_note() {
+    fn a_writer_waits_for_a_published_read() {
         let lock = &BiasedRwLock::new(());
         (0..STREAK).for_each(|_| drop(lock.read()));
         let reading = lock.read();
@@ -603,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_see_what_writers_leave_whole() {
+    fn readers_see_whole_values() {
         let lock = &BiasedRwLock::new((0_u64, 0_u64));
         let end = Instant::now() + Duration::from_millis(if cfg!(miri) { 20 } else { 300 });
         thread::scope(|scope| {

@@ -1,113 +1,123 @@
-//! How many share something, and who may join them: the one word that decides between the last who leaves and the next who
-//! comes.
+//! A reference count that can be closed: one word decides between the last user that leaves and the
+//! next one that joins.
 //!
 //! ```text
-//!          note (counted in what is stored)      join, leave
-//! unknown ─────────────────────────────────▶ open: 0 ... n ─────────┐
-//!                      open (made anew, or changed) ▲  │ ▲──────────┘
-//!                                                   │  ▼ close by the only one, or by the last when he has left
-//!    any ──── renew ──────────────────────────────▶ closed: a new life
+//!          set (as counted on disk)            try_get, put
+//! unknown ──────────────────────────▶ open: 0 ... n ────────┐
+//!              open (new or changed) ▲  │ ▲─────────────────┘
+//!                                    │  ▼ try_close by the only user, put by the last one
+//!    any ──── reset ──────────────▶ closed: a new generation
 //! ```
 //!
 //! ```text
-//! | 16 bits life | 2 bits unknown, open or closed | 14 bits count |
+//! | 16 bits generation | 2 bits unknown, open or closed | 14 bits count |
 //! ```
 //!
-//! To join and to leave is to add and to subtract one, whatever the word says: nobody looks at it first, so a CPU that does not have its
-//! line asks for that once. What it said is known afterwards:
+//! `try_get` adds one and `put` subtracts one, whatever the state is. The thread does not load the word
+//! first, so a CPU that does not have its line fetches it once. The old value says what happened:
 //!
-//! - Who has joined what is open has it, and nobody can close it: he may look now at what is shared, and if it is not what he wanted, leave
-//!   as everybody does ([`TryGet::Full`], too: he is one too many). He may be the last then.
-//! - Who finds that it was not open has changed nothing that counts. In these states the count is of no meaning; it begins in the middle, so
-//!   that it spills over to neither side, and he takes his one back as long as the state is the same, lest there are ever more.
-//! - Who leaves and makes it 0 tries to close it. If that fails, others have joined meanwhile: then one of those is the last. Of several who
-//!   have made it 0, one closes it, for that begins a new life. So there is one last, and nobody has it when it is closed.
+//! 1. If the word was open, the thread has a reference, and no other thread can close it. The thread may
+//!    now check what is shared. If it is not what the thread wanted, or the count is
+//!    [full](TryGet::Full), it puts the reference like any other. It may be the last one then.
+//! 2. If the word was not open, the addition has no effect. The count means nothing in these states. It
+//!    starts in the middle of its range, so that it does not overflow to either side. The thread
+//!    subtracts its one again while the state is the same, so that the error stays bounded.
+//! 3. A thread whose `put` makes the count 0 tries to close the word. If that fails, other threads have
+//!    joined meanwhile, and one of those is the last. If several threads made it 0, one of them closes
+//!    it, because closing starts a new generation. So exactly one thread is told that it is the
+//!    last, and then no thread has a reference.
 //!
-//! A life comes again after 65,536 others: who was about to close it, or to take back his one, would have to stand still for exactly so
-//! many, or a multiple, to do it to another.
+//! A generation comes again after 65,536 others. A thread that is about to close the word, or to
+//! subtract its one, would have to stop for exactly a multiple of that many to hit another one.
 //!
 //! # Orderings
-//! `open` and `set` are releases and `try_get` acquires: what was written before the word was opened is seen by who has joined. `try_close`
-//! and `put` acquire and release: the last sees all that those who left did. All others are atomic additions in between, which go
-//! on with what was released.
+//! | operation | ordering | pairs with |
+//! | --- | --- | --- |
+//! | `open`, `set` | `Release` | `try_get`: a user sees what was written before the word was opened |
+//! | `try_get` | `AcqRel` | `open`, `set` |
+//! | `put`, `try_close`, `reset` | `AcqRel` | earlier `put`s: the last user sees all that the others did |
+//! | `snapshot`, `count` | `Acquire` | `open`, `set` |
+//!
+//! All operations in between are atomic read-modify-writes, which continue the release sequence.
 
 use std::fmt;
 
 use crate::primitive::{AtomicU32, Ordering};
 
-/// One life.
+/// One generation.
 const GENERATION: u32 = 1 << 16;
 const COUNT: u32 = (1 << 14) - 1;
 const STATE: u32 = 3 << 14;
 const UNKNOWN: u32 = 0;
 const OPEN: u32 = 1 << 14;
 const CLOSED: u32 = 3 << 14;
-/// Where the count begins while it has no meaning.
-const BIAS: u32 = 1 << 13;
+/// The count of a word that is not open.
+const MIDDLE: u32 = 1 << 13;
 
-/// Who shares something. A new one is unknown. It has a cache line of its own, for who comes and goes writes it, and who only looks at what is
-/// shared does not.
+/// A reference count that can be closed. A new one is unknown. It has a cache line of its own: users
+/// that join and leave write it, and readers of the shared data do not.
 #[repr(align(64))]
 pub struct ClosableRefcount(AtomicU32);
 
-/// What [`ClosableRefcount::snapshot`] has seen.
+/// The word at the time of [`ClosableRefcount::snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot(u32);
 
 impl Snapshot {
-    /// Whether their number has been [noted](ClosableRefcount::set), or nobody may join.
+    /// Returns whether the count has been [set](ClosableRefcount::set) or the word is closed.
     pub fn is_known(self) -> bool {
         self.0 & STATE != UNKNOWN
     }
 
-    /// Whether nobody may join.
+    /// Returns whether the word is closed.
     pub fn is_closed(self) -> bool {
         self.0 & STATE == CLOSED
     }
 }
 
-/// What came of [`ClosableRefcount::try_get`].
+/// The result of [`ClosableRefcount::try_get`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryGet {
-    /// One more, and that is who asked.
+    /// The caller has a reference.
     Got,
-    /// The same, but as many as may had it already: he has to [leave](ClosableRefcount::put) again.
+    /// The caller has a reference, but the count was at its limit: it must [put](ClosableRefcount::put)
+    /// the reference again.
     Full,
-    /// How many have it has to be [noted](ClosableRefcount::set) first.
+    /// The caller has none: the count must be [set](ClosableRefcount::set) first.
     Unknown,
-    /// Nobody may.
+    /// The caller has none: the word is closed.
     Closed,
 }
 
-/// What came of [`ClosableRefcount::put`].
+/// The result of [`ClosableRefcount::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// So many stay, or one of those who have left at the same time is the last.
+    /// This many references stay, or one of the threads that put theirs at the same time is the last.
     Others(u32),
-    /// Nobody stays, and nobody can join: it belongs to who asked.
+    /// No reference stays and the word is closed: the shared data belongs to the caller.
     Last,
 }
 
 impl ClosableRefcount {
-    /// Nothing is known yet.
+    /// Creates a word that is unknown.
     #[expect(clippy::new_without_default, reason = "made in one place")]
     pub fn new() -> Self {
-        Self(AtomicU32::new(UNKNOWN | BIAS))
+        Self(AtomicU32::new(UNKNOWN | MIDDLE))
     }
 
-    /// The word as it is. Who wants to [note](Self::set) something looks at what is stored after this.
+    /// Returns the word. A caller that wants to [set](Self::set) the count reads it from disk after this.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// Notes how many share it, as counted in what is stored, if that is not known and it is in the life that was `seen`. Only for counts
-    /// below 8192, and what is there and shared.
+    /// Opens the word with the count `stored` on disk, if it is unknown and still in the generation that was
+    /// `seen`. Only for counts from 1 to 8191, and for data that exists.
     pub fn set(&self, seen: Snapshot, stored: u32) {
-        if seen.is_known() || !(1..BIAS).contains(&stored) {
+        if seen.is_known() || !(1..MIDDLE).contains(&stored) {
             return;
         }
         let mut now = seen.0;
-        // If it is something else, somebody has noted the same, or more has happened.
+        // Otherwise another thread has set the same count, or more has happened.
         while is_same(now, seen.0) {
             match self.swap(now, now & !(STATE | COUNT) | OPEN | stored) {
                 Ok(()) => return,
@@ -116,7 +126,7 @@ impl ClosableRefcount {
         }
     }
 
-    /// Joins those who share it.
+    /// Takes a reference, if the word is open and has fewer than `most`.
     #[inline]
     pub fn try_get(&self, most: u32) -> TryGet {
         let old = self.0.fetch_add(1, Ordering::AcqRel);
@@ -130,10 +140,10 @@ impl ClosableRefcount {
         }
     }
 
-    /// Takes one back that does not count.
+    /// Subtracts the one that `try_get` added in vain.
     #[cold]
     fn undo_get(&self, old: u32) {
-        // Relaxed, both: it says nothing about other memory.
+        // Relaxed, all: the count of a word that is not open orders no other memory.
         let mut now = self.0.load(Ordering::Relaxed);
         while is_same(now, old) {
             match self.0.compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed) {
@@ -143,8 +153,8 @@ impl ClosableRefcount {
         }
     }
 
-    /// Takes it out of sharing, if who asks is the only one who has it: true if nobody can join any more. Also if he has done so
-    /// before.
+    /// Closes the word if the caller has the only reference. Returns true if the word is closed, also by an
+    /// earlier call.
     pub fn try_close(&self) -> bool {
         let now = self.0.load(Ordering::Acquire);
         match (now & STATE, now & COUNT) {
@@ -154,8 +164,8 @@ impl ClosableRefcount {
         }
     }
 
-    /// Leaves those who share it. Who asks is one of them, and their number has been [noted](Self::set), or he has it to himself since
-    /// he has [closed](Self::try_close) it. If what was noted is wrong, and all have left already, he is told that he is the last.
+    /// Drops a reference. The caller has one of a word that is open, or it has [closed](Self::try_close) the
+    /// word. If the count on disk was wrong and all references are gone, the result is [`Put::Last`].
     #[inline]
     pub fn put(&self) -> Put {
         let old = self.0.fetch_sub(1, Ordering::AcqRel);
@@ -170,24 +180,26 @@ impl ClosableRefcount {
         }
     }
 
-    /// Closes it if nobody has joined since the last one has left.
+    /// Closes the word unless another thread has joined since the count became 0.
     fn close_empty(&self, empty: u32) -> Put {
         match self.swap(empty, closed(empty)) {
             Ok(()) => Put::Last,
             Err(now) if is_same(now, empty) => Put::Others(now & COUNT),
-            // Who has joined meanwhile has left again.
+            // Another thread joined meanwhile, put its reference, and was the last.
             Err(_) => Put::Others(0),
         }
     }
 
-    /// Lets others join: who asks has closed or made it, and has it alone.
+    /// Opens the word with one reference, the caller's. The caller has closed or created it and has the data
+    /// alone.
     pub fn open(&self) {
-        // He alone stores to it while it is closed, but for those who take back what does not count.
+        // Relaxed: only the caller changes the generation and the state of a closed word. `try_get` in vain
+        // changes the count only.
         let now = self.0.load(Ordering::Relaxed);
         self.store(now & !(STATE | COUNT) | OPEN | 1);
     }
 
-    /// It is about to become something new, and is closed until it is [opened](Self::open). Nobody has it.
+    /// Closes the word in a new generation, until it is [opened](Self::open). No thread has a reference.
     pub fn reset(&self) {
         let mut now = self.0.load(Ordering::Relaxed);
         while let Err(other) = self.swap(now, closed(now)) {
@@ -195,17 +207,19 @@ impl ClosableRefcount {
         }
     }
 
-    /// How many share it, and those who have joined it to look at it; `None` if it is closed or not known.
+    /// Returns the number of references, including those of threads that only check the data; `None` if the
+    /// word is closed or unknown.
     pub fn count(&self) -> Option<u32> {
         let now = self.0.load(Ordering::Acquire);
         (now & STATE == OPEN).then_some(now & COUNT)
     }
 
-    /// Stores it, whatever others add meanwhile.
+    /// Stores the word. An addition that another thread makes at the same time may be lost.
     fn store(&self, word: u32) {
         #[cfg(not(feature = "loom"))]
         self.0.store(word, Ordering::Release);
-        // The same, but loom has what others add come after a store, and what it is added to from before that.
+        // Loom may let an addition that follows a plain store read the value from before it. A swap
+        // prevents that.
         #[cfg(feature = "loom")]
         self.0.swap(word, Ordering::Release);
     }
@@ -221,12 +235,12 @@ impl fmt::Debug for ClosableRefcount {
     }
 }
 
-/// Closed, in a new life.
+/// Returns the word closed in a new generation.
 fn closed(word: u32) -> u32 {
-    (word & !(STATE | COUNT)).wrapping_add(GENERATION) | CLOSED | BIAS
+    (word & !(STATE | COUNT)).wrapping_add(GENERATION) | CLOSED | MIDDLE
 }
 
-/// Whether two are of the same life and state.
+/// Returns whether two words have the same generation and state.
 fn is_same(word: u32, other: u32) -> bool {
     (word ^ other) & !COUNT == 0
 }
@@ -242,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_joined_is_counted() {
+    fn references_are_counted() {
         let refcount = of(1);
         assert_eq!((refcount.try_get(9), refcount.count()), (TryGet::Got, Some(2)));
-        assert!(!refcount.try_close(), "another has it");
+        assert!(!refcount.try_close(), "there is another reference");
         assert_eq!(refcount.put(), Put::Others(1));
         assert!(refcount.try_close() && refcount.try_close());
         assert_eq!((refcount.try_get(9), refcount.count()), (TryGet::Closed, None));
-        assert_eq!(refcount.put(), Put::Last, "of who has closed it");
+        assert_eq!(refcount.put(), Put::Last, "the caller closed it");
         refcount.reset();
         refcount.open();
         assert_eq!(
@@ -259,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_than_there_may_be() {
+    fn a_full_count_is_put_again() {
         let refcount = of(1023);
         assert_eq!((refcount.try_get(1024), refcount.try_get(1024)), (TryGet::Got, TryGet::Full));
         assert_eq!((refcount.put(), refcount.put()), (Put::Others(1024), Put::Others(1023)));
@@ -267,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_noted_again() {
+    fn a_known_count_is_not_set_again() {
         let refcount = ClosableRefcount::new();
         let seen = refcount.snapshot();
         assert_eq!((refcount.try_get(9), refcount.try_close()), (TryGet::Unknown, false));
@@ -281,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_of_another_life_is_not_noted() {
+    fn a_count_of_an_older_generation_is_not_set() {
         let refcount = ClosableRefcount::new();
         let seen = refcount.snapshot();
         refcount.reset();
@@ -290,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_in_vain_leaves_no_trace() {
+    fn a_failed_try_get_leaves_no_trace() {
         for refcount in [ClosableRefcount::new(), {
             let refcount = of(1);
             refcount.reset();
@@ -305,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_have_it_is_told_to_be_the_last() {
+    fn a_put_without_a_reference_is_the_last() {
         for refcount in [ClosableRefcount::new(), of(1)] {
             refcount.0.store(refcount.snapshot().0 & !COUNT, Ordering::Relaxed);
             assert_eq!((refcount.put(), refcount.snapshot().is_closed()), (Put::Last, true));

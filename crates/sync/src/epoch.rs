@@ -1,51 +1,56 @@
-//! Epochs: finds out when nobody can see an unlinked value any more, and runs its destructor then.
+//! Epoch-based reclamation: finds out when no thread can see an unlinked value any more, and runs its
+//! destructor then.
 //!
-//! The epoch is a number that only grows. A thread that enters a read section (a *pin*) writes the epoch of that
-//! moment into a record of its own, and zero when it leaves. Destructors of unlinked values are gathered in bags. A
-//! full bag is *sealed*: it is stamped with the epoch, and the epoch moves on. A sealed bag is *expired*, and its
-//! destructors may run, once every pin in the records is younger than the stamp.
+//! The epoch is a number that only grows. A thread that enters a read section (a *pin*) stores the current
+//! epoch in a record of its own, and zero when it leaves. Destructors of unlinked values are gathered
+//! in bags. A full bag is *sealed*: it is stamped with the epoch, and the epoch is incremented. A
+//! sealed bag has *expired*, and its destructors may run, once every pin in the records is younger
+//! than the stamp.
 //!
 //! # Why it holds
-//! Let R be a reader that found the value x by following pointers, and C a collector that has the bag of x before it.
-//! 1. C executes the `heavy_fence` barrier and then scans the records. R wrote its pin, executed the `light_fence` barrier and then
-//!    followed pointers. The barriers promise one of two: C sees the pin, or R sees everything that came before
-//!    `heavy_fence`. The unlinking of x came before: it precedes the sealing, and that precedes C's getting the bag. So if R
-//!    found x, C sees R's pin, or what R's record held later.
-//! 2. The pin that C sees is not younger than the stamp. If it were, R would have loaded (`Acquire`) an epoch that the
-//!    sealing of the bag or a later one had stored (`Release`; all are read-modify-writes), so the unlinking would
-//!    have happened before, and R would not have found x.
-//! 3. If C sees what the record held later, zero or another pin, then R has left: both are stored by `Release` and
-//!    loaded by `Acquire`, so all that R did with x is over when the destructor runs.
+//! Let R be a reader that found the value x by following pointers, and C a collector that takes the bag of
+//! x.
+//! 1. C executes `heavy_fence`, then scans the records. R stored its pin, executed `light_fence`, then
+//!    followed pointers. So C sees the pin, or R sees everything that happened before `heavy_fence`.
+//!    The unlinking of x did: it precedes the sealing, and that precedes C's taking of the bag. So if
+//!    R found x, C sees R's pin or a later value of R's record.
+//! 2. The pin that C sees is not younger than the stamp. If it were, R would have loaded (`Acquire`) an
+//!    epoch that the sealing of the bag or a later one had stored (`Release`; all are
+//!    read-modify-writes). Then the unlinking would have happened before, and R would not have found x.
+//! 3. If C sees a later value of the record, zero or another pin, then R has left. Both are stored by
+//!    `Release` and loaded by `Acquire`, so R's use of x is over when the destructor runs.
 //!
-//! The barriers differ in cost because pins are many and collections few. Where the kernel offers it, `heavy_fence` makes
-//! every thread of the process execute a full barrier, and `light_fence` only keeps the compiler from reordering. Otherwise
-//! both are `fence(SeqCst)`. The module [`membarrier`] has the details.
+//! Pins are frequent and collections rare, so the barriers differ in cost. Where the kernel offers it,
+//! `heavy_fence` makes every thread of the process execute a full barrier, and `light_fence` only keeps
+//! the compiler from reordering. Elsewhere both are `fence(SeqCst)`. See [`membarrier`].
 //!
-//! A thread keeps the bags that it has sealed, and frees them itself, several at the cost of one barrier: their values are then in its
-//! own cache, and were allocated by it as a rule. When it flushes or ends, or keeps more than its share, they go to a queue that any
-//! thread takes from.
+//! A thread keeps the bags that it has sealed and frees them itself, several at the cost of one barrier. Their
+//! values are then in its own cache, and mostly were allocated by it. A thread that flushes, ends, or
+//! keeps more than its share moves bags to a queue that any thread takes from.
 //!
 //! # Memory
-//! An idle thread cannot free the bags that it keeps. All threads together therefore keep [`KEPT_IN_ALL`] bags, each an equal
-//! share of them, and at least one (`Collector::share`). Every thread that seals a bag also runs bags of the queue that have
-//! expired, so bags of threads that have ended wait no longer than until another thread has retired a bag's worth.
+//! An idle thread does not free the bags that it keeps. All threads together therefore keep
+//! [`KEPT_IN_ALL`] bags, each an equal share, and at least one (`Collector::share`). Every thread that
+//! seals a bag also runs expired bags of the queue. So the bags of ended threads wait at most until
+//! another thread has retired one bag.
 //!
 //! # Rules
-//! 1. Nobody waits. A pinned sleeper keeps alive what is sealed while it is pinned, and holds up nothing else.
-//! 2. Destructors run in [`Collector::run`] and nowhere else, at most [`BAGS_AT_ONCE`] bags at a time of the thread's
-//!    own, and as many of the queue: when a thread seals a bag, when it flushes, and when it ends. Never when it pins or unpins. They run on any
-//!    thread, under whatever locks that thread holds when it retires or flushes.
-//! 3. A destructor may pin, retire and flush. Collections do not nest: what a destructor retires waits for a later
-//!    one, so that a long chain of values needs no deep stack. A destructor that panics is not run again; the others
-//!    of its bag are, by a later collection.
-//! 4. Records are never freed, only given back, so that a scan can follow their list without protection. There are
-//!    as many as there have been threads at one time.
+//! 1. No thread waits. A pinned sleeper keeps alive the values that are sealed while it is pinned, and
+//!    delays nothing else.
+//! 2. Destructors run in [`Collector::run`] only, at most [`BAGS_AT_ONCE`] bags of the thread's own at a
+//!    time and as many of the queue: when a thread seals a bag, flushes, or ends; never when it pins or
+//!    unpins. They run on any thread, under the locks that it holds when it retires or flushes.
+//! 3. A destructor may pin, retire and flush. Collections do not nest: values that a destructor retires
+//!    wait for a later collection, so a long chain of values needs no deep stack. A destructor that
+//!    panics does not run again. A later collection runs the others of its bag.
+//! 4. Records are never freed, only given back, so that a scan can follow their list without
+//!    protection. There are as many as the most threads that lived at one time.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
 //! | `Collector::epoch` | sealing | pin | add `Release`, load `Acquire` (E) |
 //! | `Record::pinned` | its thread | collectors | `Release` / `Acquire` (U), and `light_fence` / `heavy_fence` |
-//! | `Record::owned` | who takes the record, who leaves it | who looks for one | `Release` / `Acquire` (O) |
+//! | `Record::owned` | a thread that takes or leaves the record | threads that look for a free record | `Release` / `Acquire` (O) |
 //! | `Collector::records`, `Record::next` | register | scans | `Release` / `Acquire` (N) |
 //! | `Collector::inbox`, `Bag::next` | sealing, the queue's holder | the queue's holder | `Release` / `Acquire` (I) |
 //! | `Collector::queued` | handing over, running | sealing | `Relaxed`: it says whether to look at the queue |
@@ -74,29 +79,29 @@ use bag::{Bag, Deferred};
 /// Bags whose destructors one collection runs.
 const BAGS_AT_ONCE: usize = 32;
 
-/// Sealed bags that a thread has when it looks whether they have expired, if there are few threads: two thousand values for one
-/// barrier, which interrupts every other thread.
+/// Sealed bags at which a thread checks whether they have expired, if there are few threads. So one barrier,
+/// which interrupts every other thread, frees two thousand values.
 const KEPT_BAGS: usize = capacity(32, 1);
 
 /// Sealed bags that all threads keep together, unless there are more threads than that.
 const KEPT_IN_ALL: usize = 8 * KEPT_BAGS;
 
-/// What [`Record::pinned`] holds outside of read sections, and no epoch.
+/// The value of [`Record::pinned`] outside of read sections. Not an epoch.
 const UNPINNED: u64 = 0;
 const FIRST_EPOCH: u64 = 1;
 
-/// Bit of [`Record::depth`]: the thread is ending, and gives the record back when the last guard goes.
+/// A bit of [`Record::depth`]: the thread is ending and gives the record back with its last guard.
 const LEAVING: u64 = 1 << 63;
 
-/// Threads that pin and retire together.
+/// A set of threads that pin and retire together.
 pub(crate) struct Collector {
     epoch: Padded<AtomicU64>,
     /// The list of all records that were ever made.
     records: AtomicPtr<Record>,
     /// A stack of sealed bags that are not in the queue yet.
     inbox: Padded<AtomicPtr<Bag>>,
-    /// Sealed bags, the oldest first, give or take a few. No thread waits for this lock: one that finds it taken leaves the
-    /// work to a later collection.
+    /// Sealed bags, approximately oldest first. No thread waits for this lock: a thread that finds it taken
+    /// leaves the work to a later collection.
     queue: Mutex<VecDeque<Box<Bag>>>,
     /// Bags in the inbox and the queue.
     queued: AtomicUsize,
@@ -104,18 +109,18 @@ pub(crate) struct Collector {
     threads: AtomicUsize,
 }
 
-/// One thread's part, on cache lines of its own.
+/// The state of one thread, on cache lines of its own.
 #[repr(align(128))]
 pub(crate) struct Record {
     /// The epoch in which the thread pinned, or [`UNPINNED`].
     pinned: AtomicU64,
-    /// Guards that the thread has, and perhaps [`LEAVING`].
+    /// The number of guards, and perhaps [`LEAVING`].
     depth: Cell<u64>,
-    /// What the thread has retired and not sealed.
+    /// The bag that the thread fills.
     bag: Cell<Option<Box<Bag>>>,
-    /// What it has sealed and not handed over, the oldest first.
+    /// Bags that it has sealed and not handed over, oldest first.
     sealed: Cell<VecDeque<Box<Bag>>>,
-    /// Bags to be filled next, at most the thread's share: memory that is still in the CPU's cache.
+    /// Empty bags to be filled next, at most the thread's share. Their memory is still in the CPU's cache.
     empty: Cell<VecDeque<Box<Bag>>>,
     /// Whether the thread is running destructors.
     collecting: Cell<bool>,
@@ -124,11 +129,11 @@ pub(crate) struct Record {
     next: *const Record,
 }
 
-// SAFETY: only the thread that has the record touches its cells, and it gets and leaves it through `owned` (O).
-// SAFETY: `next` does not change once the record is shared, and what a bag holds may run on any thread.
+// SAFETY: only the thread that owns the record accesses its cells, and it takes and leaves it through
+// `owned` (O). `next` does not change once the record is shared. Any thread may run a bag.
 unsafe impl Sync for Record {}
 
-/// A static needs a constructor that is `const`, and loom has none.
+/// The fields of a new collector. A static needs a `const` constructor, which loom does not have.
 macro_rules! new_collector {
     () => {
         Self {
@@ -153,7 +158,7 @@ impl Collector {
         new_collector!()
     }
 
-    /// A record for the calling thread, which has it alone until it calls [`Collector::leave`].
+    /// Returns a record for the calling thread, which owns it until it calls [`Collector::leave`].
     fn register(&self) -> &'static Record {
         membarrier::register();
         self.threads.fetch_add(1, Ordering::Relaxed);
@@ -182,17 +187,17 @@ impl Collector {
             let new = Box::into_raw(record);
             // Release: N, pairs with the Acquire of the scans. Relaxed on failure: `head` is only passed on.
             match self.records.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
-                // SAFETY: it came from a box that nobody frees any more (rule 4).
+                // SAFETY: it came from a box that is never freed (rule 4).
                 Ok(_) => return unsafe { &*new },
                 Err(now) => head = now,
             }
-            // SAFETY: it came from the box above, and nobody else has seen it.
+            // SAFETY: it came from the box above, and no other thread has seen it.
             record = unsafe { Box::from_raw(new) };
         }
     }
 
     fn records(&self) -> impl Iterator<Item = &'static Record> {
-        // Acquire: N, pairs with the Release of every `add_record` so far, all being read-modify-writes.
+        // Acquire: N, pairs with the Release of all `add_record`s so far: they are read-modify-writes.
         let mut next = self.records.load(Ordering::Acquire).cast_const();
         std::iter::from_fn(move || {
             // SAFETY: null, or a record of the list: complete (N) and never freed (rule 4).
@@ -202,17 +207,17 @@ impl Collector {
         })
     }
 
-    /// Gives `record` back, and seals what its thread has retired. Runs no destructor.
+    /// Gives `record` back, and hands its bags over. Runs no destructor.
     fn leave(&self, record: &Record) {
         self.seal(record);
         self.hand_over(record);
-        // The next owner may come when there are more threads, and would keep more than its share.
+        // The next owner may come when there are more threads, and would then keep more than its share.
         record.empty.take();
         self.threads.fetch_sub(1, Ordering::Relaxed);
         record.depth.set(0);
-        // Release: U, as in `unpin`.
+        // Release: U, pairs with the Acquire in `oldest_pin`.
         record.pinned.store(UNPINNED, Ordering::Release);
-        // Release: O, pairs with the Acquire of the next owner, who finds the cells as they are now.
+        // Release: O, pairs with the Acquire of the next owner, which finds the cells as they are now.
         record.owned.store(false, Ordering::Release);
     }
 
@@ -222,7 +227,7 @@ impl Collector {
         let depth = record.depth.get();
         record.depth.set(depth + 1);
         if depth == 0 {
-            // Acquire: E, pairs with the Release of the sealings before: what they hold cannot be found (2).
+            // Acquire: E, pairs with the Release in earlier `seal`s. This reader cannot find their values (2).
             let epoch = self.epoch.load(Ordering::Acquire);
             membarrier::publish(&record.pinned, epoch);
         }
@@ -249,23 +254,23 @@ impl Collector {
         }
     }
 
-    /// Sealed bags that each thread keeps for itself.
+    /// Returns how many sealed bags each thread keeps for itself.
     fn share(&self) -> usize {
         let threads = self.threads.load(Ordering::Relaxed).max(1);
         (KEPT_IN_ALL / threads).clamp(1, KEPT_BAGS)
     }
 
-    /// Seals what the thread has retired, and runs destructors that have expired, whoever retired them.
+    /// Seals and hands over the bags of the thread, and runs expired bags of any thread.
     fn flush(&self, record: &Record) {
         self.seal(record);
         self.hand_over(record);
         self.run(record, || self.expired_of_all());
     }
 
-    /// Flushes until nothing more has expired, and gives the memory of empty bags back.
+    /// Flushes until no more bags expire, and frees the memory of empty bags.
     #[cfg(not(feature = "loom"))]
     fn flush_all(&self, record: &Record) {
-        // The first one hands over the thread's own bags.
+        // The first flush hands over the thread's own bags.
         let mut before = usize::MAX;
         while self.queued.load(Ordering::Relaxed) < before {
             self.flush(record);
@@ -280,19 +285,19 @@ impl Collector {
         if bag.is_empty() {
             return record.bag.set(Some(bag));
         }
-        // Release: E, pairs with the Acquire of `pin`: who pins in a later epoch sees the values unlinked (2).
+        // Release: E, pairs with the Acquire in `pin`: a reader in a later epoch sees the values unlinked (2).
         bag.stamp = self.epoch.fetch_add(1, Ordering::Release);
         let mut sealed = record.sealed.take();
         sealed.push_back(bag);
         record.sealed.set(sealed);
     }
 
-    /// Lets any thread have what this one has sealed.
+    /// Moves the sealed bags of this thread to the inbox.
     fn hand_over(&self, record: &Record) {
         record.sealed.take().into_iter().for_each(|bag| self.push(bag));
     }
 
-    /// Lets any thread have the sealed bags that are more than this thread's share.
+    /// Moves the sealed bags beyond this thread's share to the inbox.
     fn hand_over_excess(&self, sealed: &mut VecDeque<Box<Bag>>) {
         let excess = sealed.len().saturating_sub(self.share());
         sealed.drain(..excess).for_each(|bag| self.push(bag));
@@ -304,34 +309,34 @@ impl Collector {
         loop {
             bag.next = head;
             let new = Box::into_raw(bag);
-            // Release: I, pairs with the Acquire of `empty_inbox`. Relaxed on failure: `head` is only passed on.
+            // Release: I, pairs with the Acquire in `empty_inbox`. Relaxed on failure: `head` is only passed on.
             match self.inbox.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
-            // SAFETY: it came from the box above, and nobody else has seen it.
+            // SAFETY: it came from the box above, and no other thread has seen it.
             bag = unsafe { Box::from_raw(new) };
         }
     }
 
-    /// Moves the sealed bags to the end of the queue.
+    /// Moves the bags of the inbox to the end of the queue.
     fn empty_inbox(&self, queue: &mut VecDeque<Box<Bag>>) {
-        // Acquire: I, pairs with the Release of every push since the last time, all being read-modify-writes.
+        // Acquire: I, pairs with the Release of all pushes since the last time: they are read-modify-writes.
         let mut stack = self.inbox.swap(ptr::null_mut(), Ordering::Acquire);
         let mut oldest: *mut Bag = ptr::null_mut();
-        // SAFETY: the swap took the stack from the inbox, so its bags are complete (I) and ours alone.
+        // SAFETY: the swap took the stack from the inbox. Its bags are complete (I) and have no other user.
         while let Some(bag) = unsafe { stack.as_mut() } {
             (oldest, stack, bag.next) = (stack, bag.next, oldest);
         }
         while !oldest.is_null() {
-            // SAFETY: as above; `push` took it out of a box.
+            // SAFETY: as above, and `push` took it out of a box.
             let bag = unsafe { Box::from_raw(oldest) };
             oldest = bag.next;
             queue.push_back(bag);
         }
     }
 
-    /// Runs the destructors of the bags that `expired` finds, unless this thread is at it already.
+    /// Runs the destructors of the bags that `expired` returns, unless this thread is running some already.
     fn run(&self, record: &Record, expired: impl FnOnce() -> [Option<Box<Bag>>; BAGS_AT_ONCE]) {
         if record.collecting.replace(true) {
             return;
@@ -347,8 +352,8 @@ impl Collector {
         }
     }
 
-    /// Takes bags that have expired, of those that the thread has kept, if there are enough to be worth it. Hands over
-    /// those that have not, and are more than its share: a sleeper may be pinned, and this thread may do nothing more.
+    /// Takes the expired bags among those that the thread keeps, if it keeps its full share. Hands over the
+    /// excess: a pinned sleeper may keep the bags from expiring, and this thread may become idle.
     fn expired_own(&self, record: &Record) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let mut sealed = record.sealed.take();
         let enough = sealed.len() >= self.share();
@@ -358,7 +363,7 @@ impl Collector {
         expired
     }
 
-    /// Takes bags that have expired, of those that have been handed over.
+    /// Takes the expired bags among those that were handed over.
     fn expired_of_all(&self) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let Some(mut queue) = self.try_queue() else { return [const { None }; BAGS_AT_ONCE] };
         self.empty_inbox(&mut queue);
@@ -369,9 +374,9 @@ impl Collector {
 
     fn expired(&self, queue: &mut VecDeque<Box<Bag>>) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let mut expired = [const { None }; BAGS_AT_ONCE];
-        // A look without the barrier, which may miss pins, saves it where a pin is sure to keep everything.
+        // A scan without the barrier may miss pins. It saves the barrier where a pin keeps even the first bag.
         let hopeless = queue.front().is_none_or(|bag| bag.stamp >= self.oldest_pin());
-        // `heavy_fence`: pairs with `light_fence` in `publish`. The queue's bags were sealed before (1).
+        // `heavy_fence`: pairs with `light_fence` in `pin`. The queue's bags were sealed before (1).
         if hopeless || !membarrier::heavy_fence() {
             return expired;
         }
@@ -383,22 +388,23 @@ impl Collector {
     fn try_queue(&self) -> Option<MutexGuard<'_, VecDeque<Box<Bag>>>> {
         match self.queue.try_lock() {
             Ok(queue) => Some(queue),
-            // The queue is whole whatever panicked: out of memory at worst, while it grew.
+            // The queue is whole after a panic: at worst it was out of memory while it grew.
             Err(TryLockError::Poisoned(queue)) => Some(queue.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// The oldest epoch in which a thread is pinned, as far as this thread sees.
+    /// Returns the oldest epoch in which a thread is pinned, as far as this thread sees.
     fn oldest_pin(&self) -> u64 {
-        // Acquire, within: U, pairs with the Release of `pin` and `unpin`: the sections before are over (3).
+        // Acquire, in `read_published`: U, pairs with the Release in `pin` and `unpin`. Earlier sections are
+        // over (3).
         let pins = self.records().map(|record| membarrier::read_published(&record.pinned));
         pins.filter(|&epoch| epoch != UNPINNED).min().unwrap_or(u64::MAX)
     }
 }
 
 impl Record {
-    /// A bag to fill.
+    /// Returns a bag to fill.
     #[cold]
     fn take_empty(&self) -> Box<Bag> {
         let mut empty = self.empty.take();
@@ -416,22 +422,22 @@ impl Record {
         self.empty.set(empty);
     }
 
-    /// Leaves one level of the read section. True if the thread is ending and this was the last one: then the caller
-    /// has the collector take the record back.
+    /// Leaves one level of the read section. Returns true if the thread is ending and this was the last level:
+    /// then the caller must give the record back to the collector.
     #[inline]
     #[must_use]
     fn unpin(&self) -> bool {
         let depth = self.depth.get() - 1;
         self.depth.set(depth);
         if depth == 0 {
-            // Release: U, pairs with the Acquire of `oldest_pin`: what the section did comes before the destructors.
+            // Release: U, pairs with the Acquire in `oldest_pin`: the section precedes the destructors.
             self.pinned.store(UNPINNED, Ordering::Release);
         }
         depth == LEAVING
     }
 }
 
-/// The thread of the record is running destructors.
+/// Clears `collecting` when it is dropped.
 struct Collecting<'a>(&'a Record);
 
 impl Drop for Collecting<'_> {
@@ -440,7 +446,7 @@ impl Drop for Collecting<'_> {
     }
 }
 
-/// Bags whose time has come. Those that a panicking destructor leaves go back to where they came from.
+/// Expired bags. If a destructor panics, the rest of them goes back to the inbox.
 struct Expired<'a> {
     collector: &'a Collector,
     bags: [Option<Box<Bag>>; BAGS_AT_ONCE],

@@ -1,33 +1,41 @@
-//! Two barriers that go together, one for what is done often and one for what is rare: `light_fence` and `heavy_fence`. Every pin of an epoch
-//! executes `light_fence`, and every collection `heavy_fence`; so do those who come and go and those who count them
-//! ([`thread_refcount`](crate::thread_refcount)).
+//! Two barriers that pair: `light_fence` for a frequent operation and `heavy_fence` for a rare one.
 //!
-//! A thread stores A, executes one of the barriers, and loads B; another stores B, executes the other barrier, and
-//! loads A. Then one of them at least sees what the other stored. Without the barriers both loads may be done before
-//! the stores are visible (store buffering), and a value would be freed under its reader.
+//! A thread that enters an epoch, counts a user or publishes a read executes `light_fence`. A thread
+//! that frees memory, adds up counts or ends a bias executes `heavy_fence`. Users are
+//! [`rcu`](crate::rcu), [`thread_refcount`](crate::thread_refcount),
+//! [`biased_rwlock`](crate::biased_rwlock) and `primitive::latch`.
+//!
+//! # The guarantee
+//! One thread stores A, executes one of the barriers, and loads B. Another thread stores B, executes
+//! the other barrier, and loads A. Then at least one of them sees the store of the other. Without
+//! the barriers both loads may complete before the stores become visible (store buffering), and a
+//! value would be freed under its reader.
 //!
 //! | where | `light_fence` | `heavy_fence` |
 //! | --- | --- | --- |
-//! | Linux with membarrier(2) | the compiler does not reorder | each thread of the process executes a full barrier |
+//! | Linux with membarrier(2) | a compiler barrier | each running thread of the process executes a full barrier |
 //! | elsewhere, under Miri, in models | `fence(SeqCst)` | `fence(SeqCst)` |
 //! | `--cfg extern4_tsan` | the store is a read-modify-write | the loads are read-modify-writes |
 //!
-//! In the first row the kernel interrupts the threads that run; those that do not have a barrier from the switch. That
-//! leaves the frequent side a plain store, where a fence would be most of what it costs. The last row is for ThreadSanitizer,
-//! which knows of no fence: read-modify-writes of one word are ordered one after the other, each seeing all that came before
-//! the last.
+//! In the first row the kernel interrupts the threads that run; a thread that does not run executed a
+//! full barrier when it was switched out. The frequent side is then a plain store, where a fence
+//! would be most of its cost. The last row is for ThreadSanitizer, which does not model fences:
+//! read-modify-writes of one word are totally ordered, and each sees all that happened before the
+//! previous one.
 //!
-//! The first thread that asks chooses the row. A thread that does not know of the choice yet uses the fence for
-//! `light_fence`, which goes with any `heavy_fence`.
+//! The first thread that needs a barrier chooses the row for the process. A thread that does not
+//! know the choice yet uses the fence as its `light_fence`, which pairs with any `heavy_fence`.
 //!
 //! # When the kernel refuses membarrier(2) later
-//! A process may install a seccomp filter after it has chosen the first row. The first `heavy_fence` that is refused moves the process to
-//! the second row for good:
-//! 1. It stores `DISABLING`. A thread that loads it uses the fence for `light_fence`.
-//! 2. It sleeps for `GRACE`, 20 ms, and stores `FENCES`. A `heavy_fence` that loads `DISABLING` sleeps for as long itself.
-//! 3. A `light_fence` that loaded the old choice stores A a few instructions before. When the sleep is over, the store is
-//!    visible: the CPU has drained its store buffer, which takes microseconds, or has switched to another thread or the host, which
-//!    is a full barrier. So `heavy_fence`'s loads see it, as after membarrier(2).
+//! A process may install a seccomp filter after it chose the first row. The first `heavy_fence` that
+//! is refused moves the process to the second row for good:
+//! 1. It stores `DISABLING`. A thread that loads this uses the fence as its `light_fence`.
+//! 2. It sleeps for `GRACE`, 20 ms, and stores `FENCES`. A `heavy_fence` that loads `DISABLING`
+//!    sleeps for as long itself.
+//! 3. A `light_fence` that loaded the old choice stored A a few instructions before. After the sleep
+//!    that store is visible: its CPU has drained the store buffer, which takes microseconds, or has
+//!    switched to another thread or to the host, which is a full barrier. So the loads after
+//!    `heavy_fence` see it, as they do after membarrier(2).
 
 use crate::primitive::{AtomicU64, Ordering};
 
@@ -37,39 +45,39 @@ use expedited as imp;
 use fences as imp;
 
 pub use imp::heavy_fence;
-/// For `primitive::latch`, where there is one.
+// Only `primitive::latch` uses it outside of `publish`.
 #[cfg(any(feature = "loom", all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))))]
 pub(crate) use imp::light_fence;
 
 #[cfg(any(test, not(feature = "loom")))]
 pub(crate) use imp::register;
 
-/// Stores a word that no other thread stores to, by `Release`, then `light_fence`.
+/// Stores to a word that no other thread stores to (`Release`), then executes `light_fence`.
 #[cfg(not(extern4_tsan))]
 #[inline]
 pub fn publish(word: &AtomicU64, value: u64) {
-    // Release: pairs with the Acquire of `read_published`, whose caller then knows of all that came before.
+    // Release: pairs with the Acquire in `read_published`, whose caller sees all that happened before.
     word.store(value, Ordering::Release);
     imp::light_fence();
 }
 
-/// After `heavy_fence`: what was announced, or stored since.
+/// Loads a word that [`publish`] stored (`Acquire`). The caller executed [`heavy_fence`] before.
 #[cfg(not(extern4_tsan))]
 pub fn read_published(word: &AtomicU64) -> u64 {
-    // Acquire: pairs with the Release of `publish` and of stores since.
+    // Acquire: pairs with the Release in `publish` and of later stores.
     word.load(Ordering::Acquire)
 }
 
 #[cfg(extern4_tsan)]
 pub fn publish(word: &AtomicU64, value: u64) {
-    // SeqCst: includes the Release, and the Acquire that makes it `light_fence`.
+    // SeqCst: includes the Release, and the Acquire that makes it a `light_fence`.
     word.swap(value, Ordering::SeqCst);
     imp::light_fence();
 }
 
 #[cfg(extern4_tsan)]
 pub fn read_published(word: &AtomicU64) -> u64 {
-    // SeqCst: includes the Acquire, and the Release that makes it `heavy_fence`.
+    // SeqCst: includes the Acquire, and the Release that makes it a `heavy_fence`.
     word.fetch_add(0, Ordering::SeqCst)
 }
 
@@ -86,7 +94,7 @@ mod fences {
         fence(Ordering::SeqCst);
     }
 
-    /// `heavy_fence`, which never fails here.
+    /// Executes the heavy barrier, and returns true: a fence never fails.
     pub fn heavy_fence() -> bool {
         // SeqCst: pairs with `light_fence`.
         fence(Ordering::SeqCst);
@@ -100,7 +108,7 @@ mod expedited {
     use rustix::thread::{MembarrierCommand, membarrier};
     use std::time::Duration;
 
-    // Changes twice at most, and in a static, so not the modelled atomics.
+    // The standard atomics: the choice is in a static, and models do not explore it.
     use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
 
     const UNKNOWN: u8 = 0;
@@ -108,12 +116,12 @@ mod expedited {
     const MEMBARRIER: u8 = 2;
     const DISABLING: u8 = 3;
 
-    /// Longer than any CPU keeps a store to itself.
+    /// Longer than a store stays in the buffer of any CPU.
     pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
     static CHOSEN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-    /// Chooses the row, the first time. Sandboxes and old kernels refuse the registration.
+    /// Chooses the row on the first call. Sandboxes and old kernels refuse the registration.
     #[inline]
     pub(crate) fn register() {
         if CHOSEN.load(Ordering::Relaxed) == UNKNOWN {
@@ -125,24 +133,25 @@ mod expedited {
     fn register_now() {
         let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
         let choice = if registered { MEMBARRIER } else { FENCES };
-        // Relaxed: the choice guards nothing. Who comes second takes the first one's.
+        // Relaxed: the choice guards no data. The second of two racing threads keeps the first's choice.
         let _ = CHOSEN.compare_exchange(UNKNOWN, choice, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn light_fence() {
-        // Relaxed: a thread that does not know the choice yet uses the fence, which is right in any case. For a thread that
-        // does not know yet that it was left, see the module.
+        // Relaxed: a thread that does not see the choice yet uses the fence, which is always correct.
+        // The module docs say why a thread may also miss that membarrier was given up.
         if CHOSEN.load(Ordering::Relaxed) == MEMBARRIER {
-            // SeqCst: pairs with membarrier in `heavy_fence`.
+            // SeqCst: keeps the compiler from reordering; pairs with membarrier(2) in `heavy_fence`.
             compiler_fence(Ordering::SeqCst);
         } else {
-            // SeqCst: pairs with either of `heavy_fence`.
+            // SeqCst: pairs with membarrier(2) or the fence in `heavy_fence`.
             fence(Ordering::SeqCst);
         }
     }
 
-    /// `heavy_fence`. False if the kernel has no memory for it at the moment; the caller then knows nothing.
+    /// Executes the heavy barrier. Returns false if the kernel has no memory for it now; then the
+    /// caller must not draw conclusions from its loads.
     pub fn heavy_fence() -> bool {
         register();
         match CHOSEN.load(Ordering::Relaxed) {
@@ -159,10 +168,10 @@ mod expedited {
         true
     }
 
-    /// Steps 1 and 2 of the module's documentation.
+    /// Executes steps 1 and 2 of the move to fences.
     #[cold]
     fn disable() {
-        // SeqCst, all: rare, and the order of the steps matters.
+        // SeqCst, both: the call is rare, and the order of the steps matters.
         let _ = CHOSEN.compare_exchange(MEMBARRIER, DISABLING, Ordering::SeqCst, Ordering::SeqCst);
         std::thread::sleep(GRACE);
         CHOSEN.store(FENCES, Ordering::SeqCst);

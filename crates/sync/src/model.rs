@@ -1,5 +1,5 @@
-//! Models: protocols explored by loom, every interleaving of two threads within a bound on preemptions, and every value
-//! that the memory model lets a load return; or run by shuttle, many threads in schedules chosen by chance.
+//! The runner of models. Loom explores every interleaving of two threads within a bound on preemptions, and
+//! every value that the memory model lets a load return. Shuttle runs many threads in random schedules.
 //!
 //! `LOOM_MAX_PREEMPTIONS` sets the bound, `SHUTTLE_ITERATIONS` the number of schedules.
 
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use crate::primitive::thread;
 
-/// Preemptions where nothing else is asked for.
+/// The default bound on preemptions.
 #[cfg(not(feature = "shuttle"))]
 const PREEMPTIONS: usize = 2;
-/// Steps of one run. Loom's own bound is for models of a few words.
+/// Steps of one run, at most. Loom's own bound is for models of a few words.
 #[cfg(not(feature = "shuttle"))]
 const STEPS: usize = 50_000;
 
-/// Runs `body` in every way it can go.
+/// Runs `body` in every interleaving.
 #[cfg(not(feature = "shuttle"))]
 pub fn explore(body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -24,15 +24,15 @@ pub fn explore(body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// Runs `body` as often as `SHUTTLE_ITERATIONS` says, half of the times with threads chosen at random at each step, half
-/// with few switches at random places.
+/// Runs `body` in `SHUTTLE_ITERATIONS` schedules: half of them choose a random thread at each step, half
+/// have few switches at random places.
 #[cfg(feature = "shuttle")]
 pub fn explore(body: impl Fn() + Sync + Send + 'static) {
     let iterations =
         std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
     let body = Arc::new(body);
     let again = Arc::clone(&body);
-    // Shuttle's own stacks hold 32 KiB, and its atomics are larger than the machine's.
+    // Shuttle's default stack is 32 KiB, and its atomics are larger than the real ones.
     let mut config = shuttle::Config::new();
     config.stack_size = 256 << 10;
     let random = shuttle::scheduler::RandomScheduler::new(iterations / 2);
@@ -41,7 +41,8 @@ pub fn explore(body: impl Fn() + Sync + Send + 'static) {
     shuttle::Runner::new(switches, config).run(move || again());
 }
 
-/// Runs `each` in so many threads at once on what `setup` made, told which of them it is, and `end` when all are done.
+/// Runs `each` in `threads` threads at once on the result of `setup`, with the index of the thread, then
+/// `end`.
 pub fn crowd<S: Send + Sync + 'static>(
     threads: usize,
     setup: impl Fn() -> S + Sync + Send + 'static,
@@ -56,15 +57,15 @@ pub fn crowd<S: Send + Sync + 'static>(
         };
         let others: Vec<_> = (0..threads).map(spawn).collect();
         for other in others {
-            other.join().expect("each thread ends well");
+            other.join().expect("no thread panics");
         }
         end(&shared);
     });
 }
 
-/// Runs `a` and `b` at once on what `setup` made, and `end` when both are done. In one model `a` is the first thread, in
-/// another `b`: loom tries the first thread first, and forgets that a thread has read a word once another has read it
-/// before writing it, so one order is not enough.
+/// Runs `a` and `b` at once on the result of `setup`, then `end`. In one model `a` is the first thread, in
+/// another `b`. Loom runs the first thread first, and forgets that a thread has read a word once another
+/// one has read it before a write, so one order is not enough.
 pub fn race<S: Send + Sync + 'static>(
     setup: impl Fn() -> S + Sync + Send + Copy + 'static,
     a: impl Fn(&S) + Sync + Send + Copy + 'static,
@@ -74,7 +75,7 @@ pub fn race<S: Send + Sync + 'static>(
     race_for(setup, a, b, move |shared, (), ()| end(shared));
 }
 
-/// The same, where `end` is told what `a` and `b` returned.
+/// Runs `a` and `b` as [`race`] does, and passes their results to `end`.
 pub fn race_for<S: Send + Sync + 'static, A: Send + 'static, B: Send + 'static>(
     setup: impl Fn() -> S + Sync + Send + Copy + 'static,
     a: impl Fn(&S) -> A + Sync + Send + Copy + 'static,
@@ -88,7 +89,7 @@ pub fn race_for<S: Send + Sync + 'static, A: Send + 'static, B: Send + 'static>(
             move || b(&shared)
         });
         let mine = a(&shared);
-        let theirs = other.join().expect("the other thread ends well");
+        let theirs = other.join().expect("the other thread does not panic");
         end(&shared, mine, theirs);
     });
     explore(move || {
@@ -98,31 +99,31 @@ pub fn race_for<S: Send + Sync + 'static, A: Send + 'static, B: Send + 'static>(
             move || a(&shared)
         });
         let mine = b(&shared);
-        let theirs = other.join().expect("the other thread ends well");
+        let theirs = other.join().expect("the other thread does not panic");
         end(&shared, theirs, mine);
     });
 }
 
-/// The system's allocator, which spoils memory before it takes it back, so that a use after the free does not find what
-/// it looks for. For tests: `#[global_allocator]`.
+/// The system's allocator, which overwrites memory before it frees it, so that a use after the free finds
+/// garbage. For tests: `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spoiling;
+pub struct Poisoning;
 
-/// No pointer, no number that anybody uses, and not true or false.
-const SPOILT: u8 = 0xdd;
+/// A byte that makes no valid pointer, no valid `bool` and no number in use.
+const POISON: u8 = 0xdd;
 
-// SAFETY: every call goes to `System` with what the caller gave, so what `System` promises holds; a block that is given
-// back is the allocator's to write to.
-unsafe impl GlobalAlloc for Spoiling {
+// SAFETY: every call goes to `System` with the arguments of the caller, so its guarantees hold. The
+// allocator may write to a block that is being freed.
+unsafe impl GlobalAlloc for Poisoning {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of this method, which is that of `System`'s.
+        // SAFETY: the caller keeps the contract of this method, which is that of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: `block` is as long as `layout` says, and nobody uses it any more.
-        unsafe { block.write_bytes(SPOILT, layout.size()) };
-        // SAFETY: as in `alloc`; `block` came from `System`, for all of ours do.
+        // SAFETY: `block` has the length of `layout`, and no user any more.
+        unsafe { block.write_bytes(POISON, layout.size()) };
+        // SAFETY: as in `alloc`; `block` came from `System`, like all blocks of this allocator.
         unsafe { System.dealloc(block, layout) }
     }
 }

@@ -1,19 +1,19 @@
 //! The process that opened something.
 //!
-//! A child made by `fork(2)` has copies of all memory, but of the threads only the one that forked. What its parent opened is not the child's to
-//! write, to unlock or to wait for.
+//! A child of `fork(2)` has copies of all memory, but only the thread that forked. It must not write,
+//! unlock or wait for the things that its parent opened.
 
-/// The number of the process that opened something.
+/// The id of the process that opened something.
 #[derive(Clone, Copy, Debug)]
 pub struct Opener(u32);
 
 impl Opener {
-    /// This process.
+    /// Returns the id of this process.
     pub fn here() -> Self {
         Self(std::process::id())
     }
 
-    /// Whether this process is the opener, and not a child that inherited the memory.
+    /// Returns whether this process is the opener, and not a forked child of it.
     pub fn is_here(self) -> bool {
         self.0 == std::process::id()
     }

@@ -1,24 +1,25 @@
 //! Read-copy-update: pointers that readers follow without a lock, a reference count or a shared store.
 //!
-//! A reader pins ([`pin`]) and follows pointers; what it saw stays allocated until it drops its [`Guard`]. A writer
-//! publishes a new value, and frees the old one once every reader that was pinned at that time has gone.
+//! A reader pins ([`pin`]) and follows pointers. The values that it sees stay allocated until it drops its
+//! [`Guard`]. A writer publishes a new value, and the old one is freed when every reader that was
+//! pinned at that time has unpinned.
 //!
 //! Rules:
-//! 1. Never wait while pinned: no device read, no blocking lock. One pinned sleeper stops all freeing.
-//! 2. A value is published complete: the `Release` store or exchange of the pointer (P) pairs with the readers'
-//!    `Acquire` load (L), so a reader sees the value as it was when it was published, and changes to it only through
-//!    its own atomics.
-//! 3. A value is unlinked first and retired after: a reader that pins after the unlinking cannot find it, a reader
-//!    that could find it was pinned before, and the epoch waits for that one.
+//! 1. A pinned thread never waits: no device read, no blocking lock. One pinned sleeper stops all
+//!    freeing.
+//! 2. A value is complete before it is published. The `Release` store or exchange of the pointer (P)
+//!    pairs with the readers' `Acquire` load (L). So a reader sees the value as it was published, and
+//!    later changes only through the value's own atomics.
+//! 3. A value is unlinked first and retired after. A reader that pins after the unlinking cannot find
+//!    it. A reader that could find it was pinned before, and the epoch waits for that one.
+//! 4. A destructor runs on any thread that retires, flushes or ends, within that call and under the locks
+//!    that the thread holds; never while a thread pins or unpins. So it takes no lock under which
+//!    another thread retires. It may pin, retire and flush.
 //!
-//! 4. A destructor may run on any thread that retires or flushes, within that call and under the locks that are held
-//!    around it, or that ends; it never runs while pinning or unpinning. So it takes no lock under which somebody
-//!    retires. It may pin, retire and flush.
+//! Pinning nests cheaply. A caller with many lookups pins once around them.
 //!
-//! Pinning nests cheaply; callers with many lookups pin once around them.
-//!
-//! The module `epoch` does the waiting. Under loom a small model takes its place, which runs a retired value's
-//! destructor at the earliest moment that rule 3 allows, namely when the last guard goes.
+//! The module `epoch` implements the waiting. Under loom a small model takes its place. It runs the
+//! destructor of a retired value at the earliest moment that rule 3 allows: when the last guard goes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -32,7 +33,7 @@ use crate::epoch::local as epoch;
 #[cfg(feature = "loom")]
 use model as epoch;
 
-/// The read section: values seen through it stay allocated while it lives. Belongs to the thread that made it.
+/// A read section: values seen through it stay allocated while it lives. It is not `Send`.
 pub struct Guard(epoch::Guard);
 
 /// Enters a read section, which lasts until the returned guard is dropped.
@@ -42,20 +43,20 @@ pub fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Hands what this thread has retired over to be freed as soon as the readers allow it, instead of when enough
-    /// has come together, and frees a bounded part of what they allow now. This guard is one of the readers: what was
-    /// retired since it pinned is freed by a later flush, the next one if there is not too much of it.
+    /// Submits the values that this thread has retired for freeing, instead of waiting until a bag is full,
+    /// and frees a bounded number of values that no reader can see. This guard is a reader: values that
+    /// were retired since it pinned are freed by a later flush.
     pub fn flush(&self) {
         self.0.flush();
     }
 
-    /// Frees all that this thread and ended threads have retired, as far as the readers allow it. Guards of this thread are
-    /// readers, too.
+    /// Frees all values that this thread and ended threads have retired and that no reader can see. Guards of
+    /// this thread are readers too.
     pub fn flush_all(&self) {
         self.0.flush_all();
     }
 
-    /// Runs `retire` once every read section that exists now has ended; on which thread is not said.
+    /// Runs `retire` once every read section that exists now has ended, on any thread.
     ///
     /// # Safety
     /// `retire` must be sound to run on any thread, at any later time.
@@ -71,42 +72,43 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A shared pointer to an immutable value, or to nothing, that is replaced as a whole.
+/// A shared pointer to an immutable value or to nothing. Writers replace the value as a whole.
 pub struct RcuOption<T> {
     ptr: AtomicPtr<T>,
     owns: PhantomData<Box<T>>,
 }
 
-// The bounds hold for every constructor, so for every value there is: `Send` because a value is dropped on any
-// thread, `Sync` because readers share it, `'static` because it is dropped later than its last use.
+// The bounds hold for the constructor, so for every value: `Send` because any thread may drop it, `Sync`
+// because readers share it, `'static` because it is dropped later than its last use.
 impl<T: Send + Sync + 'static> RcuOption<T> {
-    /// A pointer to `value`.
+    /// Creates a pointer to `value`.
     pub fn new(value: Option<T>) -> Self {
         Self { ptr: AtomicPtr::new(into_raw(value)), owns: PhantomData }
     }
 
-    /// The value now.
+    /// Returns the value.
     #[inline]
     pub fn load<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
-        // Acquire: L, pairs with the Release of the store that published the value (P).
+        // Acquire: L, pairs with the Release in `swap` and `fill` that published the value (P).
         let ptr = self.ptr.load(Ordering::Acquire);
         // SAFETY: `ptr` is null or came from `into_raw`, and was not retired before the guard pinned.
         // SAFETY: retirement waits for the guard, and dropping `self` waits for this borrow of it.
         unsafe { ptr.as_ref() }
     }
 
-    /// Whether there is no value now. Needs no guard, since it follows no pointer.
+    /// Returns whether there is no value. Needs no guard, since it follows no pointer.
     #[inline]
     pub fn is_none(&self) -> bool {
-        // Acquire: what the thread that cleared the pointer did before is visible to who saw it cleared.
+        // Acquire: pairs with the Release in `swap`. A thread that finds the pointer cleared sees what the
+        // clearing thread did before.
         self.ptr.load(Ordering::Acquire).is_null()
     }
 
     /// Replaces the value. The old one stays readable while `guard` lives.
     pub fn swap<'g>(&'g self, value: Option<T>, guard: &'g Guard) -> Option<&'g T> {
-        // AcqRel: P for the new value, and L for the old one, which the caller may read.
+        // AcqRel: P for the new value; L for the old one, which the caller may read.
         let old = self.ptr.swap(into_raw(value), Ordering::AcqRel);
-        // SAFETY: the swap unlinked `old`, and only one thread can have unlinked it.
+        // SAFETY: the swap unlinked `old`, and only this thread unlinked it.
         unsafe { retire(old, guard) };
         // SAFETY: as in `load`; `guard` was pinned before `old` was retired.
         unsafe { old.as_ref() }
@@ -115,7 +117,7 @@ impl<T: Send + Sync + 'static> RcuOption<T> {
     /// Stores a value if there is none. Returns whether it did.
     pub fn fill(&self, value: T) -> bool {
         let new = into_raw(Some(value));
-        // Release: P. Relaxed on failure: nothing is read.
+        // Release: P. Relaxed on failure: the pointer is not followed.
         let stored = self.ptr.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed);
         if stored.is_err() {
             // SAFETY: it came from `into_raw`, and no other thread has seen it.
@@ -132,9 +134,9 @@ impl<T: Send + Sync + 'static> RcuOption<T> {
 
 impl<T> Drop for RcuOption<T> {
     fn drop(&mut self) {
-        // Relaxed: `&mut self` came from a thread that synchronised with every user.
+        // Relaxed: the owner of `&mut self` has synchronised with every user.
         let ptr = self.ptr.load(Ordering::Relaxed);
-        // SAFETY: loads borrow `self`, so no reader holds the value now in place.
+        // SAFETY: loads borrow `self`, so no reader has the value.
         drop(unsafe { from_raw(ptr) });
     }
 }
@@ -151,17 +153,17 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for RcuOption<T> {
     }
 }
 
-/// A shared pointer to an immutable value that is replaced as a whole.
+/// A shared pointer to an immutable value. Writers replace the value as a whole.
 #[derive(Debug)]
 pub struct Rcu<T: Send + Sync + 'static>(RcuOption<T>);
 
 impl<T: Send + Sync + 'static> Rcu<T> {
-    /// A pointer to `value`.
+    /// Creates a pointer to `value`.
     pub fn new(value: T) -> Self {
         Self(RcuOption::new(Some(value)))
     }
 
-    /// The value now.
+    /// Returns the value.
     #[inline]
     pub fn load<'g>(&'g self, guard: &'g Guard) -> &'g T {
         present(self.0.load(guard))
@@ -187,29 +189,31 @@ fn into_raw<T>(value: Option<T>) -> *mut T {
     value.map_or(ptr::null_mut(), |value| slab::alloc(value).as_ptr())
 }
 
+/// Returns the value of a pointer and frees its memory.
+///
 /// # Safety
-/// `ptr` is null or came from [`into_raw`], and nobody else uses it now or later.
+/// `ptr` is null or came from [`into_raw`], and it has no other user, now or later.
 unsafe fn from_raw<T>(ptr: *mut T) -> Option<T> {
-    // SAFETY: by the caller's promise, the value is ours alone.
+    // SAFETY: the caller promises that the value has no other user.
     NonNull::new(ptr).map(|at| unsafe { slab::take_value(at) })
 }
 
 /// Frees `ptr` once every read section that exists now has ended.
 ///
 /// # Safety
-/// `ptr` is null or came from [`into_raw`], new readers cannot find it, and nobody else retires it.
+/// `ptr` is null or came from [`into_raw`], new readers cannot find it, and it is retired once.
 unsafe fn retire<T: Send + 'static>(ptr: *mut T, guard: &Guard) {
     if !ptr.is_null() {
-        // SAFETY: `T: Send + 'static`, so its destructor may run on any thread at any later time.
-        // SAFETY: by then no reader is left that could have found the value.
+        // SAFETY: `T: Send + 'static`, so its destructor may run on any thread at any later time. By then
+        // no reader is left that could have found the value.
         unsafe { guard.defer(move || drop(from_raw(ptr))) };
     }
 }
 
-/// The model of epochs: a count of guards and the destructors that wait for it to reach zero.
+/// A model of epochs: a count of guards, and destructors that run when it reaches zero.
 ///
-/// Its lock orders pins against each other, which real epochs do not promise to readers that are pinned at the same
-/// time; within overlapping read sections, where publication is at stake, it adds no order.
+/// Its lock orders pins against each other, which real epochs do not promise to readers that are pinned at
+/// the same time. Within overlapping read sections, where publication is tested, it adds no order.
 #[cfg(feature = "loom")]
 mod model {
     use std::marker::PhantomData;
@@ -264,8 +268,8 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Runs the epochs until `value` is held by the caller alone. Other tests' read sections hold them up, and on a
-    /// busy machine those may last.
+    /// Flushes until the caller has the only reference to `value`. Read sections of other tests delay the
+    /// epochs, and may last on a busy machine.
     pub(crate) fn freed<T>(value: &Arc<T>) -> bool {
         (0..30_000).any(|_| {
             pin().flush();
@@ -275,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_replaced_value_lives_until_its_reader_leaves() {
+    fn a_replaced_value_lives_until_its_reader_unpins() {
         let (old, new) = (Arc::new(()), Arc::new(()));
         let cell = Rcu::new(old.clone());
         let guard = pin();
@@ -302,7 +306,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn readers_and_writers_together_see_whole_values() {
+    fn readers_and_writers_see_whole_values() {
         let cell = Rcu::new([0u64; 8]);
         std::thread::scope(|scope| {
             for _ in 0..2 {

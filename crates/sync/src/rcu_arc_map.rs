@@ -1,14 +1,17 @@
-//! A table of counted values by number: the [RCU hash table](crate::rcu_hash_map) with a [`Link`] in each entry. The buffer cache is
-//! this table plus I/O.
+//! A map from numbers to counted values: the [RCU hash map](crate::rcu_hash_map) with an
+//! [`AtomicRcuArc`] in each entry. The buffer cache is this map plus I/O.
 //!
 //! # Rules
 //! 1. A key has at most one entry. A thread adds, evicts or removes one only under its bucket's lock.
-//! 2. A link in a bucket that no thread has locked holds a value, and so do the links that a thread finds after it has locked their
-//!    bucket.
-//! 3. The thread that evicts an entry empties its link first, and fills it again if the value is in use. A lookup that finds
-//!    an empty link waits for the bucket's lock and looks again, so it always finds a value that is in use, unless a thread has
-//!    removed that one by name.
-//! 4. A reference keeps its value in the table until the last one is dropped, or [`RcuArcMap::remove`] takes the value out.
+//! 2. While no thread holds the lock of a bucket, each of its entries holds a value. So does each entry
+//!    that a thread finds after it has locked the bucket.
+//! 3. A thread that evicts an entry empties it first, and refills it if the value is in use. A lookup that
+//!    finds an empty entry waits for the bucket's lock and looks again. So a lookup always finds a
+//!    value that is in use, unless a thread has removed that one by name.
+//! 4. A reference keeps its value in the map until the last one is dropped, or [`RcuArcMap::remove`]
+//!    takes the value out.
+//!
+//! The orderings are those of the two modules: this one has no atomics of its own.
 
 use std::fmt;
 
@@ -16,15 +19,15 @@ use crate::rcu::{Guard, pin};
 use crate::rcu_arc::{AtomicRcuArc, RcuArc, RcuRef, Release};
 use crate::rcu_hash_map::{RcuHashMap, Unlinked};
 
-/// A hash table from `u64` to counted values, whose lookups take no lock.
+/// A hash map from `u64` to counted values, whose lookups take no lock.
 pub struct RcuArcMap<T: Release> {
     entries: RcuHashMap<AtomicRcuArc<T>>,
-    /// Random and odd, so that nobody can choose keys that fall into one bucket.
+    /// Random and odd, so that an attacker cannot choose keys that fall into one bucket.
     multiplier: u64,
 }
 
 impl<T: Release> RcuArcMap<T> {
-    /// An empty table for about `capacity` entries. It takes more, but then its chains grow.
+    /// Creates an empty map for about `capacity` entries. It takes more, but then its chains grow.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { entries: RcuHashMap::with_capacity(capacity), multiplier: random() | 1 }
     }
@@ -33,9 +36,9 @@ impl<T: Release> RcuArcMap<T> {
     #[inline]
     pub fn get<'g>(&'g self, key: u64, guard: &'g Guard) -> Option<RcuRef<'g, T>> {
         let hash = self.hash(key);
-        // Only one key has this hash.
-        let link = self.entries.find(hash, guard, |_| true)?.value();
-        link.load(guard).or_else(|| self.get_settled(hash, guard))
+        // `hash` is a bijection, so only one key has this hash.
+        let entry = self.entries.find(hash, guard, |_| true)?.value();
+        entry.load(guard).or_else(|| self.get_settled(hash, guard))
     }
 
     /// Returns the value once no other thread evicts or removes it (rule 3).
@@ -44,8 +47,9 @@ impl<T: Release> RcuArcMap<T> {
         self.entries.lock(hash, guard).find(hash, |_| true)?.value().load(guard)
     }
 
-    /// Returns a reference to the value of `key`, and whether this call put it in. `value` becomes the value if there is none
-    /// yet. Memory is allocated before the bucket is locked; callers expect to miss, after they tried [`get`](Self::get).
+    /// Returns a reference to the value of `key`, and whether this call inserted it. `value` is inserted if
+    /// the key has none. Memory is allocated before the bucket is locked: callers try
+    /// [`get`](Self::get) first and expect to miss.
     ///
     /// Locks: the bucket's, within.
     pub fn find_or_insert(&self, key: u64, value: T) -> (RcuArc<T>, bool) {
@@ -54,7 +58,7 @@ impl<T: Release> RcuArcMap<T> {
         let guard = pin();
         let mut bucket = self.entries.lock(hash, &guard);
         match bucket.find(hash, |_| true).and_then(|found| found.value().load(&guard)?.try_upgrade()) {
-            Some(there) => (there, false),
+            Some(found) => (found, false),
             None => {
                 bucket.insert(new);
                 (value, true)
@@ -62,28 +66,28 @@ impl<T: Release> RcuArcMap<T> {
         }
     }
 
-    /// Takes a value out of the table, whoever has a reference to it: lookups do not find it any more, and another one can take
-    /// its place. Returns false if it was out already.
+    /// Removes a value from the map, even if it is in use: lookups do not find it any more, and another one
+    /// can take its place. Returns false if it had been removed already.
     ///
     /// Locks: the bucket's, within.
     pub fn remove(&self, key: u64, value: &RcuArc<T>) -> bool {
         let (hash, guard) = (self.hash(key), pin());
         let mut bucket = self.entries.lock(hash, &guard);
         let is_it =
-            |link: &AtomicRcuArc<T>| link.load(&guard).is_some_and(|seen| seen.ptr_eq(value.as_rcu_ref()));
+            |entry: &AtomicRcuArc<T>| entry.load(&guard).is_some_and(|seen| seen.ptr_eq(value.as_rcu_ref()));
         let Some(found) = bucket.find(hash, is_it) else { return false };
         bucket.remove(found);
-        // The value does not end here: the caller has a reference.
+        // The value does not end here, since the caller has a reference.
         found.value().take();
         true
     }
 
-    /// Evicts up to `want` values that have no other reference and that no lookup has found since the last time round, looking at
-    /// about `max_buckets` buckets at most. Returns how many it evicted.
+    /// Evicts up to `want` values that have no other reference and that no lookup has found since the last
+    /// round. Looks at about `max_buckets` buckets at most. Returns how many it evicted.
     ///
     /// Locks: a stripe of buckets at a time, within.
     pub fn evict(&self, want: usize, max_buckets: usize) -> usize {
-        self.entries.reclaim(want, max_buckets, |link| link.take_if_last().is_some())
+        self.entries.reclaim(want, max_buckets, |entry| entry.take_if_last().is_some())
     }
 
     #[inline]
@@ -105,7 +109,7 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Always the same: a model has to take the same steps in each run.
+/// Returns a constant: a model must take the same steps in each run.
 #[cfg(feature = "loom")]
 fn random() -> u64 {
     0x9e37_79b9_7f4a_7c15
@@ -116,14 +120,14 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// A value that keeps what it holds until its memory is freed.
+    /// A value that keeps its contents until its memory is freed.
     #[derive(Debug, PartialEq, Eq)]
     struct Value<V>(V);
 
     impl<V: Send + Sync + 'static> Release for Value<V> {}
 
     #[test]
-    fn finds_what_was_inserted() {
+    fn inserted_values_are_found() {
         let table = RcuArcMap::with_capacity(4);
         for key in 0..100 {
             let (held, new) = table.find_or_insert(key, Value(key * 10));
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_or_used_stays_and_the_rest_goes() {
+    fn eviction_leaves_values_that_are_held_or_were_found() {
         let table = RcuArcMap::with_capacity(64);
         let held = table.find_or_insert(1, Value(())).0;
         for key in 2..=10 {
@@ -155,9 +159,9 @@ mod tests {
         assert!(table.get(1, &guard).is_none());
     }
 
-    /// An eviction that stops goes on where it stopped, in a table of any size.
+    /// An eviction goes on where the last one stopped, in a map of any size.
     #[test]
-    fn an_eviction_goes_round_the_whole_table() {
+    fn evictions_go_round_the_whole_map() {
         for capacity in [1, 100, 50_000] {
             let table = RcuArcMap::with_capacity(capacity);
             (0..1000).for_each(|key| drop(table.find_or_insert(key, Value(()))));
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn references_outlive_the_table_and_everything_is_freed() {
+    fn references_outlive_the_map_and_all_memory_is_freed() {
         let alive = Arc::new(());
         let table = RcuArcMap::with_capacity(4);
         let held = table.find_or_insert(1, Value(alive.clone())).0;
@@ -195,7 +199,7 @@ mod tests {
         drop(table);
         assert!(Arc::ptr_eq(&held.0, &alive));
         drop(held);
-        // Other tests' read sections hold the epochs up, and on a busy machine those may last.
+        // Read sections of other tests delay the epochs, and may last on a busy machine.
         let freed = (0..30_000).any(|_| {
             pin().flush();
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -1,30 +1,33 @@
-//! A hash table whose lookups take no lock: entries are found by hash and predicate, under an
+//! A hash map whose lookups take no lock: entries are found by hash and predicate, under an
 //! [RCU guard](crate::rcu).
 //!
-//! Each bucket is a chain. Readers walk it and write nothing, except for a mark that an entry is in use, and that only
-//! where it is not yet set. Who changes a chain holds the lock of the bucket's stripe ([`RcuHashMap::lock`]). The caches of
-//! names and of inodes are this table, and [`table`](crate::rcu_arc_map) is it with counted values. The owner says which entries
-//! may be reclaimed, and what an entry is found by.
+//! Each bucket is a chain. A reader walks it and writes nothing, except for the mark that an entry is in
+//! use, and that only if it is not set yet. A writer holds the lock of the bucket's stripe
+//! ([`RcuHashMap::lock`]). The caches of names and of inodes are this map, and
+//! [`rcu_arc_map`](crate::rcu_arc_map) is this map with counted values. The owner says by what an
+//! entry is found, and which entries may be reclaimed.
 //!
 //! # Rules
-//! 1. An entry is complete before it is linked. Its link (P: `Release` store of a head or of `next`) pairs with the
-//!    readers' loads (L: `Acquire`).
-//! 2. Entries never change chains or keys. A reader that was led to an entry found it by what it is.
-//! 3. An entry that is replaced stays in the chain until its replacement is there, further to the front: a reader finds
+//! 1. An entry is complete before it is linked. The `Release` store of a head or of `next` (P) pairs
+//!    with the `Acquire` loads of readers (L).
+//! 2. Entries never change their chain or their value's key. A reader that was led to an entry found
+//!    it by its contents.
+//! 3. A replaced entry stays in the chain until its replacement is linked in front of it. A reader finds
 //!    one or the other.
-//! 4. An unlinked entry keeps its own link, so that readers standing on it come back to the chain. Every entry that
-//!    stays in the chain throughout a walk is met by it; every entry that is met was in the chain at some moment of the
-//!    walk.
-//! 5. [`Found::is_live`] turns false before the entry is unlinked. A reader that copies something and then finds the
-//!    entry live knows that the entry was in the table when it copied (V: the `Release` store of `live`, or any
-//!    release operation after it, pairs with the Acquire of whatever the reader copied).
-//! 6. Memory goes through RCU.
+//! 4. An unlinked entry keeps its own link, so a reader that stands on it comes back to the chain. A walk
+//!    meets every entry that is in the chain all the time, and each entry that it meets was in the
+//!    chain at some moment of the walk.
+//! 5. [`Found::is_live`] turns false before the entry is unlinked. A reader that copies something and then
+//!    finds the entry live knows that the entry was in the map when it copied. The `Release` store of
+//!    `live` (V), or a release operation after it, pairs with the `Acquire` of what the reader copied.
+//! 6. RCU frees the memory of entries.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | head, `next` | lock holders | everyone | `Release` / `Acquire` (P, L) |
-//! | `live` | lock holders | everyone | `Release` / `Acquire` (V) |
-//! | `used` | everyone | everyone | `Relaxed`: a hint |
+//! | head, `next` | holders of the stripe's lock | all threads | `Release` / `Acquire` (P, L) |
+//! | `live` | holders of the stripe's lock | all threads | `Release` / `Acquire` (V) |
+//! | `used` | all threads | all threads | `Relaxed`: a hint |
+//! | `hand` of the map | reclaiming threads | reclaiming threads | `Relaxed`: it spreads the work |
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -39,15 +42,15 @@ use crate::primitive::{
 use crate::rcu::{Guard, pin};
 use crate::slab;
 
-/// Entries too many that [`Bucket::trim`] takes more steps for.
+/// Excess entries for which [`Bucket::trim`] takes further steps, at most.
 const MOST_AT_ONCE: usize = 8;
 
-/// Locks that the buckets share, at least and at most: of `n` locks, bucket `b` has lock `b % n`. So many that threads with names of
-/// their own seldom write the line of a lock in turns.
+/// Locks of a map, at least and at most. Of `n` locks, bucket `b` has lock `b % n`. There are enough of
+/// them that threads that use different names seldom write the same line.
 const STRIPES: RangeInclusive<usize> = capacity(128, 1)..=capacity(1024, 1);
-/// Buckets that share a lock at least, where there are more locks than the fewest.
+/// Buckets of one lock, at least, in a map that has more than the minimum of locks.
 const SHARE: usize = 64;
-/// Buckets of a stripe that [`RcuHashMap::reclaim`] looks at while it has the lock.
+/// Buckets that [`RcuHashMap::reclaim`] looks at under one hold of a stripe's lock.
 const RUN: usize = 16;
 
 struct Node<T> {
@@ -58,50 +61,50 @@ struct Node<T> {
     value: T,
 }
 
-/// What the lock of a stripe protects beside the chains.
-struct Changing {
+/// The data of a stripe that its lock protects in addition to the chains.
+struct Stripe {
     entries: usize,
-    /// The bucket of the stripe where reclaiming goes on.
+    /// The bucket of the stripe where the next reclaim begins.
     hand: usize,
 }
 
-/// A hash table with lookups that take no lock.
+/// A hash map whose lookups take no lock.
 pub struct RcuHashMap<T> {
     heads: Box<[AtomicPtr<Node<T>>]>,
-    /// How far to shift a hash down to a bucket.
+    /// Shifts a hash down to the index of its bucket.
     shift: u32,
-    /// As many as a power of two.
-    stripes: Box<[Padded<Latch<Changing>>]>,
-    /// The stripe where [`reclaim`](Self::reclaim) goes on.
+    /// A power of two of them.
+    stripes: Box<[Padded<Latch<Stripe>>]>,
+    /// The stripe where the next [`reclaim`](Self::reclaim) begins.
     hand: Padded<AtomicUsize>,
     owns: PhantomData<Box<Node<T>>>,
 }
 
-/// An entry that is not in a table yet, in memory of its own, so that nothing is allocated under a lock.
+/// An allocated entry that is not in a map yet, so that no memory is allocated under a lock.
 pub struct Unlinked<T>(NonNull<Node<T>>, PhantomData<Box<Node<T>>>);
 
-/// An entry that was found, readable as long as the guard that found it lives.
+/// A found entry, readable while the guard lives.
 pub struct Found<'g, T> {
     node: NonNull<Node<T>>,
     guard: PhantomData<&'g T>,
 }
 
-/// The right to change the chains of one stripe.
+/// A locked bucket. Its lock covers the chains of the whole stripe.
 pub struct Bucket<'g, T> {
     table: &'g RcuHashMap<T>,
     head: &'g AtomicPtr<Node<T>>,
     stripe: usize,
-    lock: LatchGuard<'g, Changing>,
+    lock: LatchGuard<'g, Stripe>,
     guard: &'g Guard,
 }
 
 impl<T> Unlinked<T> {
-    /// An entry that is reclaimed in the second round at the earliest, so that it can be found before.
+    /// Creates an entry that is marked as used, so that the first round of reclaiming leaves it.
     pub fn new(hash: u64, value: T) -> Self {
         Self::marked(hash, value, true)
     }
 
-    /// An entry that goes in the first round, unless it is found before.
+    /// Creates an entry that the first round of reclaiming takes, unless it is found before.
     pub fn unused(hash: u64, value: T) -> Self {
         Self::marked(hash, value, false)
     }
@@ -115,13 +118,13 @@ impl<T> Unlinked<T> {
 
 impl<T> Drop for Unlinked<T> {
     fn drop(&mut self) {
-        // SAFETY: it came from `slab::alloc`, and has not been in a table.
+        // SAFETY: it came from `slab::alloc`, and has not been in a map.
         unsafe { slab::free(self.0) };
     }
 }
 
 impl<T: Send + Sync + 'static> RcuHashMap<T> {
-    /// An empty table for about `capacity` entries. It takes more, but then its chains grow.
+    /// Creates an empty map for about `capacity` entries. It takes more, but then its chains grow.
     pub fn with_capacity(capacity: usize) -> Self {
         let least = STRIPES.start().max(&2);
         let buckets = capacity.saturating_mul(2).clamp(*least, 1 << 24).next_power_of_two();
@@ -129,14 +132,14 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         Self {
             heads: null_pointers(buckets),
             shift: u64::BITS - buckets.trailing_zeros(),
-            stripes: (0..stripes).map(|_| Padded(Latch::new(Changing { entries: 0, hand: 0 }))).collect(),
+            stripes: (0..stripes).map(|_| Padded(Latch::new(Stripe { entries: 0, hand: 0 }))).collect(),
             hand: Padded(AtomicUsize::new(0)),
             owns: PhantomData,
         }
     }
 
-    /// The first entry of this hash that `matches`. Does not wait for anybody. Hashes must be spread over all their
-    /// bits, and not be for others to foresee.
+    /// Returns the first entry of this hash that `matches`, without waiting. Hashes must be spread over all
+    /// their bits, and an attacker must not be able to predict them.
     #[inline]
     pub fn find<'g>(
         &'g self,
@@ -146,8 +149,8 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
     ) -> Option<Found<'g, T>> {
         // Acquire: L.
         let mut at = self.head(hash).load(Ordering::Acquire);
-        // SAFETY: entries are freed through RCU after they were unlinked, and the guard was pinned before the load that
-        // found this one, or the entry that points to it.
+        // SAFETY: RCU frees entries after they were unlinked, and the guard was pinned before the load that
+        // found this one.
         while let Some(node) = unsafe { at.as_ref() } {
             if node.hash == hash && matches(&node.value) {
                 node.note_use();
@@ -169,18 +172,19 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         head: &'g AtomicPtr<Node<T>>,
         guard: &'g Guard,
     ) -> Bucket<'g, T> {
-        // A chain is whole whenever the lock is free, whatever panicked under it.
+        // Ignores poison: a chain is whole after each single change, whatever panicked under the lock.
         let lock = self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner);
         Bucket { table: self, head, stripe, lock, guard }
     }
 
-    /// Goes round the whole table once; entries go by the rule of [`trim`](Bucket::trim).
+    /// Goes round the whole map once and removes entries by the rule of [`trim`](Bucket::trim). Returns how
+    /// many it removed.
     pub fn reclaim_all(&self, mut may_go: impl FnMut(&T) -> bool) -> usize {
         let mut gone = 0;
         for stripe in 0..self.stripes.len() {
             let guard = pin();
             let mut bucket = self.bucket_of(stripe, &self.heads[stripe], &guard);
-            // To look through buckets costs more than what a short-lived table has in them.
+            // The test saves the walk over the buckets of a short-lived map.
             if bucket.lock.entries > 0 {
                 gone += bucket.reclaim(usize::MAX, self.share(self.heads.len()), &mut may_go);
             }
@@ -188,8 +192,9 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         gone
     }
 
-    /// Goes on round the table, over about `max_buckets` buckets at most, until `want` entries have gone by the rule of
-    /// [`trim`](Bucket::trim). Returns how many did. The rounds are even: no bucket comes again before all others did.
+    /// Goes on round the map, over about `max_buckets` buckets at most, until it has removed `want` entries by
+    /// the rule of [`trim`](Bucket::trim). Returns how many it removed. Rounds are even: a bucket comes
+    /// again only after all others.
     ///
     /// Locks: a stripe at a time, within.
     pub fn reclaim(&self, want: usize, max_buckets: usize, mut may_go: impl FnMut(&T) -> bool) -> usize {
@@ -200,7 +205,7 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
             if gone >= want {
                 break;
             }
-            // Relaxed: only spreads the work; any stripe will do.
+            // Relaxed: it spreads the work, and any stripe will do.
             let stripe = self.stripe(self.hand.fetch_add(1, Ordering::Relaxed));
             let mut bucket = self.bucket_of(stripe, &self.heads[stripe], &guard);
             gone += bucket.reclaim(want - gone, run, &mut may_go);
@@ -209,7 +214,7 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         gone
     }
 
-    /// Takes out every entry, and calls `each` with it.
+    /// Removes every entry and calls `each` with its value.
     pub fn remove_all(&self, mut each: impl FnMut(&T)) {
         for stripe in 0..self.stripes.len() {
             let guard = pin();
@@ -223,34 +228,34 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         }
     }
 
-    /// Entries in the table; out of date at once.
+    /// Returns the number of entries: out of date at once.
     pub fn len(&self) -> usize {
         let entries =
-            |stripe: &Padded<Latch<Changing>>| stripe.lock().unwrap_or_else(PoisonError::into_inner).entries;
+            |stripe: &Padded<Latch<Stripe>>| stripe.lock().unwrap_or_else(PoisonError::into_inner).entries;
         self.stripes.iter().map(entries).sum()
     }
 
-    /// Nothing is in the table.
+    /// Returns whether the map is empty: out of date at once.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     #[inline]
     fn bucket(&self, hash: u64) -> usize {
-        // The high bits, as many as number the buckets.
+        // The highest bits.
         (hash >> self.shift) as usize
     }
 
-    /// The stripe that a bucket belongs to.
+    /// Returns the stripe of a bucket.
     #[inline]
     fn stripe(&self, bucket: usize) -> usize {
         bucket & (self.stripes.len() - 1)
     }
 
-    /// What each stripe has of so many.
+    /// Divides a number by the number of stripes.
     #[inline]
     fn share(&self, of: usize) -> usize {
-        // A division would take long.
+        // A division would be slower.
         of >> self.stripes.len().trailing_zeros()
     }
 
@@ -261,7 +266,7 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
 }
 
 impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
-    /// The first entry of this hash that `matches`.
+    /// Returns the first entry of this hash that `matches`.
     pub fn find(&self, hash: u64, matches: impl Fn(&T) -> bool) -> Option<Found<'g, T>> {
         self.table.find(hash, self.guard, matches)
     }
@@ -269,7 +274,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
     /// Adds an entry.
     pub fn insert(&mut self, new: Unlinked<T>) -> Found<'g, T> {
         let node = ManuallyDrop::new(new).0;
-        // SAFETY: the entry was `new`'s alone, and nothing frees it before it has been in the table.
+        // SAFETY: `new` owned the entry, and it is freed only after it has been in the map.
         unsafe { node.as_ref() }.next.store(self.head.load(Ordering::Relaxed), Ordering::Relaxed);
         // Release: P.
         self.head.store(node.as_ptr(), Ordering::Release);
@@ -277,7 +282,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         Found { node, guard: PhantomData }
     }
 
-    /// Adds an entry in place of the one of its hash that `matches`, if there is one, and gives that back, too.
+    /// Adds an entry, and removes the one of its hash that `matches`. Returns both.
     pub fn replace(
         &mut self,
         new: Unlinked<T>,
@@ -299,7 +304,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         }
     }
 
-    /// Takes an entry of this bucket out. False if it was out already.
+    /// Removes an entry of this bucket. Returns false if it had been removed already.
     pub fn remove(&mut self, found: Found<'g, T>) -> bool {
         let mut link = self.head;
         loop {
@@ -315,10 +320,11 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         }
     }
 
-    /// Brings the stripe back to its part of a limit for the whole table, as far as a few steps round it do: an entry that was
-    /// found since the last time round stays; another goes if `may_go` says so, which is then final.
+    /// Reduces the stripe towards its share of `limit` entries for the whole map, in a few steps. An entry
+    /// that was found since the last round stays. Another one is removed if `may_go` returns true.
     ///
-    /// However many are too many, the steps are few: it may be that none can go, and a caller trims for each entry that he adds.
+    /// The steps are few however large the excess is: perhaps no entry can go, and callers trim for each
+    /// entry that they add.
     pub fn trim(&mut self, limit: usize, may_go: impl FnMut(&T) -> bool) {
         let excess = self.lock.entries.saturating_sub(self.table.share(limit).max(1));
         if excess > 0 {
@@ -326,11 +332,11 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         }
     }
 
-    /// Goes on round the stripe, over at most `max_buckets` buckets, until `want` entries have gone by the rule of
-    /// [`trim`](Self::trim); gives back how many did.
+    /// Goes on round the stripe, over at most `max_buckets` buckets, until it has removed `want` entries by the
+    /// rule of [`trim`](Self::trim). Returns how many it removed.
     ///
-    /// This is the CLOCK algorithm with the buckets as its face: there is no list to keep in order, so a lookup has
-    /// nothing to write.
+    /// This is the CLOCK algorithm with the buckets as its face. It keeps no list in order, so a lookup
+    /// writes nothing.
     fn reclaim(&mut self, want: usize, max_buckets: usize, mut may_go: impl FnMut(&T) -> bool) -> usize {
         let mut gone = 0;
         let (round, stripes) = (self.table.share(self.table.heads.len()), self.table.stripes.len());
@@ -345,15 +351,15 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         gone
     }
 
-    /// Takes the marks off all entries of one bucket of the stripe, and takes those out that `goes`, told whether there was
-    /// a mark; gives back how many.
+    /// Clears the marks in one bucket of the stripe and removes the entries for which `goes` returns true. It
+    /// gets the mark and the value. Returns how many were removed.
     fn sweep(&mut self, bucket: usize, mut goes: impl FnMut(bool, &T) -> bool) -> usize {
         let mut gone = 0;
         let table = self.table;
         let mut link = &table.heads[bucket];
         loop {
             let at = link.load(Ordering::Relaxed);
-            // SAFETY: as in `remove`; the guard keeps what this loop itself retires.
+            // SAFETY: as in `remove`; the guard keeps entries that this loop retires.
             let Some(node) = (unsafe { at.as_ref() }) else { return gone };
             // Relaxed: a hint.
             let used = node.used.load(Ordering::Relaxed);
@@ -370,30 +376,32 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         }
     }
 
+    /// Unlinks an entry and retires it.
+    ///
     /// # Safety
     /// `link` leads to `at` in a chain of this stripe.
     unsafe fn unlink(&mut self, link: &AtomicPtr<Node<T>>, at: *mut Node<T>) {
-        // SAFETY: by the caller's promise the entry is in the chain, so it is not retired.
+        // SAFETY: the caller promises that the entry is in the chain, so it is not retired.
         let node = unsafe { &*at };
         // Release: V.
         node.live.store(false, Ordering::Release);
-        // Release: P for the entries behind, which a reader may meet through this link first.
+        // Release: P for the entries behind, which a reader may first meet through this link.
         link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
         self.lock.entries -= 1;
-        // SAFETY: `T: Send + 'static`, so it may be dropped on any thread at any later time; new readers cannot find it,
-        // and the lock lets one thread unlink it. It came from `slab::alloc`.
+        // SAFETY: `T: Send + 'static`, so any thread may drop it at any later time. New readers cannot find
+        // it, and the lock lets one thread unlink it. It came from `slab::alloc`.
         unsafe { self.guard.defer(move || slab::free(NonNull::from(node))) };
     }
 }
 
 impl<'g, T> Found<'g, T> {
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn value(self) -> &'g T {
         &self.node().value
     }
 
-    /// It has not been taken out of the table.
+    /// Returns whether the entry is still in the map.
     #[inline]
     pub fn is_live(self) -> bool {
         // Acquire: V.
@@ -410,7 +418,7 @@ impl<'g, T> Found<'g, T> {
 impl<T> Node<T> {
     #[inline]
     fn note_use(&self) {
-        // Relaxed: a hint. Tested first, so that a hot entry's line is not written again and again.
+        // Relaxed: a hint. The test keeps lookups from writing the line of a hot entry each time.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -428,17 +436,17 @@ impl<T> Copy for Found<'_, T> {}
 impl<T> Drop for RcuHashMap<T> {
     fn drop(&mut self) {
         for head in &self.heads {
-            // Relaxed: `&mut self` came from a thread that synchronised with every user of the table.
+            // Relaxed: the owner of `&mut self` has synchronised with every user.
             let mut at = head.load(Ordering::Relaxed);
             while let Some(node) = NonNull::new(at) {
-                // SAFETY: entries in a chain came from `slab::alloc` and are not retired; lookups borrow the table.
+                // SAFETY: entries in a chain came from `slab::alloc` and are not retired; lookups borrow the map.
                 unsafe {
                     at = node.as_ref().next.load(Ordering::Relaxed);
                     slab::free(node);
                 }
             }
         }
-        // Values may have left memory to RCU, as much as the whole table held.
+        // The values may have retired as much memory as the whole map held.
         pin().flush();
     }
 }
@@ -470,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_found_again_goes() {
+    fn entries_that_were_not_found_again_are_reclaimed() {
         let table = RcuHashMap::with_capacity(64);
         let hasher = RandomState::new();
         let guard = pin();
@@ -485,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_entry_is_always_found() {
+    fn a_key_that_is_replaced_is_always_found() {
         let table = &RcuHashMap::with_capacity(2);
         table.lock(9, &pin()).insert(Unlinked::new(9, 0u32));
         std::thread::scope(|scope| {

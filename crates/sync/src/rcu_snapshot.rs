@@ -1,62 +1,66 @@
-//! What is changed under a lock, shown without it to who looks again and again.
+//! A copy of data that is changed under a lock, for readers that do not take the lock.
 //!
-//! Who looks takes the lock, as a rule, and [counts](RcuSnapshot::count) that. After 16 looks without a change between them a copy is shown, and
-//! who looks from then on follows a pointer, under an RCU guard, and writes nothing. Who changes it [hides](RcuSnapshot::invalidate) the copy first.
-//! So what is hardly looked at is not copied, and what is looked at often is not locked for it.
+//! A reader first tries [`RcuSnapshot::get`]. If there is no copy, it takes the lock, reads, and calls
+//! [`RcuSnapshot::count_read`]. After 16 such reads without a change in between, that call
+//! publishes a copy. From then on readers follow one pointer under an RCU guard and write nothing. A
+//! writer calls [`RcuSnapshot::invalidate`] under the lock before it changes the data. So data that
+//! changes often is never copied, and data that is read often is not locked.
 //!
-//! # Why nobody sees what is over
-//! The copy is shown, and hidden, by who has the lock; so while it is shown it is what stands under the lock. Who looks at the same time as
-//! somebody changes it may see the copy still: he has come before. Who comes after that change, because he changed it himself or was
-//! told by who did, finds the pointer as the change has left it, or as somebody has set it since, who had the lock after it.
+//! # Why a reader never sees stale data
+//! Only the holder of the lock publishes or removes the copy, so a published copy equals the data. A
+//! reader that runs at the same time as a change may still see the copy: it reads as if before the
+//! change. A reader that the change happens before, on this thread or through other
+//! synchronisation, finds the pointer as the writer left it or as a later holder set it.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | `copy` | who has the lock | everyone | Release, Acquire, in [`rcu`](crate::rcu): who sees a copy sees it whole |
-//! | `looks` | who has the lock | who has the lock | Relaxed |
+//! | `copy` | the holder of the lock | all threads | `Release` store, `Acquire` load, both in [`rcu`](crate::rcu): a reader sees a whole copy |
+//! | `reads` | the holder of the lock | the holder of the lock | `Relaxed`: the lock orders them |
 
 use crate::primitive::{AtomicU32, Ordering, capacity};
 use crate::rcu::{Guard, RcuOption};
 
-/// So many looks in a row make a copy be shown; few in models. By the lock they cost about what the copy does.
+/// Reads under the lock before a copy is published; few in models. They cost about as much as one copy.
 const STREAK: u32 = capacity(16, 2);
 
-/// A copy of what stands under a lock, or nothing.
+/// A published copy of the data under a lock, or none.
 #[derive(Debug)]
 pub struct RcuSnapshot<T: Send + Sync + 'static> {
     copy: RcuOption<T>,
-    /// Looks by the lock since the last change.
-    looks: AtomicU32,
+    /// Reads under the lock since the last change.
+    reads: AtomicU32,
 }
 
 impl<T: Send + Sync + 'static> RcuSnapshot<T> {
-    /// Shows nothing.
+    /// Creates a snapshot without a copy.
     pub fn empty() -> Self {
-        Self { copy: RcuOption::default(), looks: AtomicU32::new(0) }
+        Self { copy: RcuOption::default(), reads: AtomicU32::new(0) }
     }
 
-    /// The copy, if one is shown. If none is, take the lock.
+    /// Returns the copy. `None` tells the caller to take the lock.
     #[inline]
     pub fn get<'g>(&'g self, guard: &'g Guard) -> Option<&'g T> {
         self.copy.load(guard)
     }
 
-    /// Counts a look by the lock, and shows what `copy` makes if they have become many. Locks: the lock, exclusive.
+    /// Counts a read under the lock, and publishes the result of `copy` at the 16th. Locks: the lock,
+    /// exclusive.
     #[inline]
     pub fn count_read(&self, copy: impl FnOnce() -> T) {
-        let looks = self.looks.load(Ordering::Relaxed) + 1;
-        self.looks.store(looks, Ordering::Relaxed);
-        // More than that have been who waited for the lock while it was shown.
-        if looks == STREAK {
+        let reads = self.reads.load(Ordering::Relaxed) + 1;
+        self.reads.store(reads, Ordering::Relaxed);
+        // Readers that waited for the lock while the copy was published count on from there.
+        if reads == STREAK {
             self.copy.store(Some(copy()));
         }
     }
 
-    /// Shows nothing any more, before it is changed. Locks: the lock, exclusive.
+    /// Removes the copy before the data changes. Locks: the lock, exclusive.
     #[inline]
     pub fn invalidate(&self) {
-        // Who changes it again and again leaves the line as it is.
-        if self.looks.load(Ordering::Relaxed) != 0 {
-            self.looks.store(0, Ordering::Relaxed);
+        // The test keeps a run of changes from writing the line each time.
+        if self.reads.load(Ordering::Relaxed) != 0 {
+            self.reads.store(0, Ordering::Relaxed);
         }
         if !self.copy.is_none() {
             self.copy.store(None);

@@ -1,16 +1,22 @@
-//! Memory for values that are made and ended again and again.
+//! A slab cache: memory for values that are allocated and freed often.
 //!
-//! What RCU readers look at is allocated one by one and freed in bursts, when no reader can be looking any more; where it is
-//! aligned to cache lines, the system's allocator takes long for it. So each thread keeps some of what it frees, still warm in its
-//! CPU's cache, for what it makes next.
+//! Values that RCU readers see are allocated one by one and freed in bursts, when no reader is left.
+//! The system's allocator is slow for layouts that are aligned to cache lines. So each thread keeps
+//! some of the objects that it frees, still warm in its CPU's cache, for its next allocations.
 //!
-//! Pieces of one size are kept in lots: lists that run through the pieces themselves, of 512 pieces, or 256 KiB. A thread has
-//! two of them, so that making and ending by turns stays within them; a full one beyond that goes to a shelf where a thread that has none
-//! takes it. Pieces are of no thread: whoever frees one keeps it. (Bonwick and Adams, *Magazines and Vmem*, 2001.)
+//! Free objects of one layout are kept in *magazines*: lists that run through the objects
+//! themselves, of 512 objects or 256 KiB at most. A thread has two magazines of each layout, so
+//! that alternating allocations and frees stay within them. Further full magazines go to the
+//! *depot* of the layout, from which a thread without objects takes one. An object belongs to no
+//! thread: the thread that frees it keeps it. (J. Bonwick and J. Adams, "Magazines and Vmem", 2001.)
 //!
-//! The shelf matters where one thread makes what another ends, as the threads of a mount do by turns. An allocator that has a
-//! heap for each thread gives what is freed back to the heap that it is from, where only its own thread finds it: so caches that
-//! hold no more than they may grow every heap to their whole size.
+//! The depot matters where one thread allocates what another frees, as the threads of a mount do.
+//! An allocator with a heap for each thread returns freed memory to the heap that it came from,
+//! where only that heap's thread finds it. A cache of bounded size would then grow every heap to
+//! its whole size.
+//!
+//! There are no loom models of this module: magazines belong to one thread, and the depot has a
+//! lock. In models each value has memory of its own, so that loom finds late accesses.
 
 use std::alloc::{Layout, dealloc};
 use std::mem::ManuallyDrop;
@@ -27,19 +33,19 @@ pub use bytes::Bytes;
 #[cfg(not(feature = "loom"))]
 use magazine::{cache, take};
 
-/// Moves a value to memory of its own.
+/// Moves a value to allocated memory.
 pub(crate) fn alloc<T>(value: T) -> NonNull<T> {
     let fresh = || NonNull::from(Box::leak(Box::<T>::new_uninit())).cast();
     let at = take(Layout::new::<T>()).unwrap_or_else(fresh).cast::<T>();
-    // SAFETY: the memory has the layout of a `T`, and is nobody else's.
+    // SAFETY: the memory has the layout of a `T` and no other user.
     unsafe { at.write(value) };
     at
 }
 
-/// Ends a value, and frees its memory.
+/// Drops a value and frees its memory.
 ///
 /// # Safety
-/// `at` came from [`alloc`], and nobody uses it any more.
+/// `at` came from [`alloc`], and the value has no other user.
 pub(crate) unsafe fn free<T>(at: NonNull<T>) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -48,7 +54,7 @@ pub(crate) unsafe fn free<T>(at: NonNull<T>) {
     }
 }
 
-/// Moves a value out of its memory, which is freed.
+/// Moves a value out of its memory and frees the memory.
 ///
 /// # Safety
 /// As [`free`].
@@ -61,23 +67,25 @@ pub(crate) unsafe fn take_value<T>(at: NonNull<T>) -> T {
     }
 }
 
+/// Caches the memory of a value that has been dropped, or returns it to the allocator.
+///
 /// # Safety
-/// What was in a box there, of this layout, is there no more.
+/// The memory came from a box of this layout and has no user.
 #[inline(always)]
 unsafe fn free_memory(at: NonNull<u8>, layout: Layout) {
     if layout.size() > 0 && !cache(at, layout) {
-        // SAFETY: memory of a box is the global allocator's for its layout, and nobody else has it.
+        // SAFETY: a box's memory comes from the global allocator with its layout. It has no user.
         unsafe { dealloc(at.as_ptr(), layout) };
     }
 }
 
-/// Moves a value to a box, in memory that was kept if there is some.
+/// Moves a value to a box. Uses a cached object if the thread has one.
 pub fn new_box<T>(value: T) -> Box<T> {
-    // SAFETY: the memory is nobody else's, and the global allocator has given it out for a `T`.
+    // SAFETY: the memory has no other user, and came from the global allocator for a `T`.
     unsafe { Box::from_raw(alloc(value).as_ptr()) }
 }
 
-/// A box whose memory is kept when it ends.
+/// A box that returns its memory to the slab cache when it is dropped.
 pub struct SlabBox<T: ?Sized>(ManuallyDrop<Box<T>>);
 
 impl<T: ?Sized> From<Box<T>> for SlabBox<T> {
@@ -104,11 +112,11 @@ impl<T: ?Sized> DerefMut for SlabBox<T> {
 
 impl<T: ?Sized> Drop for SlabBox<T> {
     fn drop(&mut self) {
-        // SAFETY: the value ends here, and nobody looks at it again.
+        // SAFETY: the box is not used after this drop.
         let value = NonNull::from(Box::leak(unsafe { ManuallyDrop::take(&mut self.0) }));
-        // SAFETY: it has not ended yet.
+        // SAFETY: the value is dropped only below.
         let layout = Layout::for_value(unsafe { value.as_ref() });
-        // SAFETY: as above, and then it has.
+        // SAFETY: `drop` runs once; after the drop of the value its memory has no user.
         unsafe {
             value.drop_in_place();
             free_memory(value.cast(), layout);
@@ -116,7 +124,7 @@ impl<T: ?Sized> Drop for SlabBox<T> {
     }
 }
 
-/// In models every value has memory of its own, so that they find who looks at it too late.
+/// Returns `None`: in models every value has memory of its own, so that loom finds late accesses.
 #[cfg(feature = "loom")]
 fn take(_layout: Layout) -> Option<NonNull<u8>> {
     None
@@ -136,14 +144,14 @@ mod tests {
     struct Line([u8; 128]);
 
     #[test]
-    fn what_was_freed_is_taken_again_by_values_of_its_size() {
+    fn a_freed_object_is_reused_by_the_next_value_of_its_layout() {
         std::thread::spawn(|| {
             let (a, b) = (alloc(Line([1; 128])), alloc([5_u64; 3]));
             assert!(a.is_aligned());
-            // SAFETY: nobody uses it any more.
+            // SAFETY: the value has no other user.
             unsafe { free(a) };
             let c = alloc(Line([2; 128]));
-            // SAFETY: both are this function's.
+            // SAFETY: both are this function's own.
             assert_eq!((a, unsafe { c.as_ref() }.0, *unsafe { b.as_ref() }), (c, [2; 128], [5; 3]));
             // SAFETY: as above.
             unsafe {
@@ -156,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn values_end_when_they_are_freed_and_no_more_memory_is_kept_than_is_said() {
-        // Of a size that nothing else has.
+    fn values_are_dropped_at_once_and_the_cache_is_bounded() {
+        // A size that no other test uses.
         type Value = (Arc<()>, [u64; 61]);
         std::thread::spawn(|| {
             let count = Arc::new(());
@@ -165,7 +173,7 @@ mod tests {
             let values: Vec<NonNull<Value>> =
                 (0..most + magazine::OBJECTS).map(|_| alloc((count.clone(), [0; 61]))).collect();
             for value in values {
-                // SAFETY: nobody uses it any more.
+                // SAFETY: the value has no other user.
                 unsafe { free(value) };
             }
             assert_eq!(Arc::strong_count(&count), 1);
@@ -179,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn what_one_thread_makes_and_another_frees_is_taken_by_a_third() {
+    fn a_third_thread_reuses_memory_that_one_allocated_and_another_freed() {
         // As above.
         type Value = [u64; 59];
         struct Made(Vec<NonNull<Value>>);
-        // SAFETY: the values are nobody else's.
+        // SAFETY: the values have no other user.
         unsafe impl Send for Made {}
         let make =
             |magazines| Made((0..magazines * magazine::OBJECTS).map(|n| alloc([n as u64; 59])).collect());
@@ -193,11 +201,11 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for at in { made }.0 {
-                    // SAFETY: nobody uses it any more.
+                    // SAFETY: the value has no other user.
                     unsafe { free(at) };
                 }
                 freed.wait();
-                // As long as it lives it keeps the other two lots.
+                // This thread keeps the other two magazines while it lives.
                 taken.wait();
             });
             scope.spawn(|| {
@@ -209,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_box_holds_ends_with_it_and_its_memory_is_taken_again() {
+    fn a_slab_box_drops_its_value_and_its_memory_is_reused() {
         std::thread::spawn(|| {
             // As above.
             let value = || (Arc::new(5), [6_u64; 57]);
@@ -228,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_what_they_are_made_of_wherever_they_are() {
+    fn bytes_hold_what_they_were_made_of_in_fresh_and_in_reused_memory() {
         let mut bytes = Bytes::from(&[7; 1000][..]);
         assert_eq!(*bytes, [7; 1000]);
         bytes[999] = 8;

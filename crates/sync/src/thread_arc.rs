@@ -1,20 +1,31 @@
-//! Counted references that threads take and give up without writing what others use.
+//! Counted references that each thread takes and drops without writing lines of other threads.
 //!
-//! An [`ThreadArcOwner`] is what [`std::sync::Arc`] is. As long as there is one, threads may have any number of further
-//! references, [`ThreadArc`]s, which are counted by each thread for itself ([`ThreadRefcount`]): making and dropping one costs stores to the
-//! thread's own lines. When the last owner has gone, what is left is *killed*: from then on each `ThreadArc` that is dropped
-//! counts the others, which is dear, and the last one ends the value. A `ThreadArc` may be dropped on any thread, and may
-//! outlive all owners.
+//! A [`ThreadArcOwner`] is counted like a [`std::sync::Arc`]. While an owner exists, threads may
+//! have any number of [`ThreadArc`]s, which each thread counts for itself
+//! ([`ThreadRefcount`]): a clone or a drop costs stores to the thread's own lines. When the last
+//! owner is dropped, the count is *killed*: from then on each dropped `ThreadArc` adds up the
+//! count, which is expensive, and the last one drops the value. A `ThreadArc` may be dropped on any
+//! thread, and may outlive all owners. Linux's `percpu_ref` works the same way.
 //!
-//! # Why it holds
-//! 1. The last owner has a `ThreadArc` of its own; it sets `killed` and drops that. So the count is not zero before `killed` is set.
-//! 2. Who drops a `ThreadArc` leaves the count and then looks at `killed`; who sees it counts, under a lock. Of all that were dropped, take
-//!    the last to get the lock: those before it had left the count, and so had those that did not see `killed`: by the
-//!    handshake of [`ThreadRefcount`], a count that misses their leaving would have let them see it. So that one counts
-//!    zero, if nobody did before.
-//! 3. A count of zero is true, and nobody gets a `ThreadArc` where there is none. So the value ends once, after its last use.
-//! 4. Others may have left the count and not yet looked at `killed`: they are pinned, and the memory is freed under RCU. The value
-//!    itself they do not look at.
+//! # Why the value is dropped once, after its last use
+//! 1. The owners together have one `ThreadArc`. The last owner sets `killed`, then drops it. So the
+//!    count is not zero before `killed` is set.
+//! 2. A dropped `ThreadArc` exits the count, then loads `killed`; if that is set, it adds up the
+//!    count under a lock. Take the thread that gets the lock last. The threads before it had
+//!    exited. So had those that did not see `killed`: by the handshake of [`ThreadRefcount`], a sum
+//!    that missed their exit would have let them see it. So the last thread finds zero, if no
+//!    thread found it before.
+//! 3. A sum of zero is true, and without a `ThreadArc` no thread gets another one. So the value is
+//!    dropped once, after its last use.
+//! 4. Other threads may have exited and not yet loaded `killed`. They are pinned, and the memory is
+//!    freed by RCU. They do not access the value.
+//!
+//! | field | written by | read by | orderings |
+//! | --- | --- | --- | --- |
+//! | `refs` | clone, drop | drop after `killed` | `light_fence` in `enter` and `exit`, `heavy_fence` in `count` |
+//! | `killed` | the last owner | drop | `Relaxed`, ordered by the fences of `refs` |
+//! | `ended` | the thread that finds zero | dropping threads | under its mutex |
+//! | `value` | the thread that finds zero | holders of a `ThreadArc` | none: rule 3 |
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -27,44 +38,45 @@ use crate::primitive::{AtomicBool, Mutex, Ordering};
 use crate::rcu::pin;
 use crate::thread_refcount::ThreadRefcount;
 
-struct Counted<T> {
-    /// In a cell because it is ended while others may look at the rest.
+struct Inner<T> {
+    /// In a cell because it is dropped while other threads may still access the other fields.
     value: UnsafeCell<ManuallyDrop<T>>,
     refs: ThreadRefcount,
-    /// The last owner has gone.
+    /// The last owner has been dropped.
     killed: AtomicBool,
-    /// The value has ended. Locks: held while counting.
+    /// The value has been dropped. Locks: held while the count is added up.
     ended: Mutex<bool>,
 }
 
-/// A counted reference as an `Arc` is one, from which [`ThreadArc`]s are had.
-pub struct ThreadArcOwner<T: Send + Sync + 'static>(Arc<Last<T>>);
+/// An owner of the value, counted like an `Arc`. Gives out [`ThreadArc`]s.
+pub struct ThreadArcOwner<T: Send + Sync + 'static>(Arc<SharedRef<T>>);
 
-/// What all owners share.
-struct Last<T: Send + Sync + 'static>(ThreadArc<T>);
+/// The `ThreadArc` that all owners share.
+struct SharedRef<T: Send + Sync + 'static>(ThreadArc<T>);
 
-/// A reference that the thread counts for itself.
-pub struct ThreadArc<T: Send + Sync + 'static>(NonNull<Counted<T>>);
+/// A reference that each thread counts for itself.
+pub struct ThreadArc<T: Send + Sync + 'static>(NonNull<Inner<T>>);
 
-// SAFETY: a reference gives `&T` to any thread, and the last one drops the `T` wherever it is: the bounds ask for both.
+// SAFETY: a reference gives `&T` to any thread, and the last one drops the `T` on its thread; the
+// bounds allow both.
 unsafe impl<T: Send + Sync + 'static> Send for ThreadArc<T> {}
-// SAFETY: as above; through `&ThreadArc` a thread gets `&T`, and references of its own.
+// SAFETY: as above; through `&ThreadArc` a thread gets `&T` and clones.
 unsafe impl<T: Send + Sync + 'static> Sync for ThreadArc<T> {}
 
 impl<T: Send + Sync + 'static> ThreadArcOwner<T> {
-    /// The first reference to a value.
+    /// Creates the first owner of a value.
     pub fn new(value: T) -> Self {
-        let counted = Box::new(Counted {
+        let inner = Box::new(Inner {
             value: UnsafeCell::new(ManuallyDrop::new(value)),
             refs: ThreadRefcount::new(),
             killed: AtomicBool::new(false),
             ended: Mutex::new(false),
         });
-        counted.refs.enter();
-        Self(Arc::new(Last(ThreadArc(NonNull::from(Box::leak(counted))))))
+        inner.refs.enter();
+        Self(Arc::new(SharedRef(ThreadArc(NonNull::from(Box::leak(inner))))))
     }
 
-    /// A reference that this thread counts for itself.
+    /// Returns a reference that this thread counts for itself.
     #[inline]
     pub fn thread_ref(&self) -> ThreadArc<T> {
         self.0.0.clone()
@@ -85,36 +97,36 @@ impl<T: Send + Sync + 'static> Deref for ThreadArcOwner<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Last<T> {
+impl<T: Send + Sync + 'static> Drop for SharedRef<T> {
     fn drop(&mut self) {
-        // Relaxed: the handshake of `ThreadRefcount` orders it.
-        self.0.counted().killed.store(true, Ordering::Relaxed);
+        // Relaxed: `exit` of the reference that is dropped next orders it.
+        self.0.inner().killed.store(true, Ordering::Relaxed);
     }
 }
 
 impl<T: Send + Sync + 'static> ThreadArc<T> {
-    fn counted(&self) -> &Counted<T> {
-        // SAFETY: this reference is counted, which keeps the value.
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: this reference is counted, so the value is alive.
         unsafe { self.0.as_ref() }
     }
 
-    /// Both refer to one value.
+    /// Returns whether both refer to the same value.
     #[inline]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
-    /// How many `ThreadArc`s there are, all owners taken for one: no fewer than there were at some moment of this call. `None` if the
-    /// system has no memory for the barrier that it takes.
+    /// Returns the number of `ThreadArc`s, all owners counting as one: at least as many as there were
+    /// at some moment of this call. `None` if the system has no memory for the barrier.
     pub fn count(&self) -> Option<u64> {
-        self.counted().refs.count()
+        self.inner().refs.count()
     }
 }
 
 impl<T: Send + Sync + 'static> Clone for ThreadArc<T> {
     #[inline]
     fn clone(&self) -> Self {
-        self.counted().refs.enter();
+        self.inner().refs.enter();
         Self(self.0)
     }
 }
@@ -124,8 +136,8 @@ impl<T: Send + Sync + 'static> Deref for ThreadArc<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the value is not changed before it ends, and this reference keeps it.
-        unsafe { &*self.counted().value.get() }
+        // SAFETY: no thread writes the value before it is dropped, and this reference keeps it alive.
+        unsafe { &*self.inner().value.get() }
     }
 }
 
@@ -133,21 +145,21 @@ impl<T: Send + Sync + 'static> Drop for ThreadArc<T> {
     #[inline]
     fn drop(&mut self) {
         let guard = pin();
-        let counted = self.counted();
-        counted.refs.exit();
-        // Relaxed: the handshake of `ThreadRefcount` orders it. The memory is there, for it is freed under RCU.
-        let last = counted.killed.load(Ordering::Relaxed) && counted.is_last();
+        let inner = self.inner();
+        inner.refs.exit();
+        // Relaxed: `light_fence` in `exit` orders it. RCU keeps the memory while this thread is pinned.
+        let last = inner.killed.load(Ordering::Relaxed) && inner.is_last();
         drop(guard);
         if last {
-            // SAFETY: this was the last reference, and nobody else is told so.
+            // SAFETY: this was the last reference, and `is_last` returns true once.
             unsafe { end(self.0) };
         }
     }
 }
 
-impl<T> Counted<T> {
-    /// There is no reference any more, and the caller is the first to hear of it. Where it cannot be found out for want of memory
-    /// the answer is no, and the value stays for ever.
+impl<T> Inner<T> {
+    /// Returns whether no reference is left; true for one caller only. Without memory for the barrier
+    /// the answer is false, and the value may leak.
     #[cold]
     fn is_last(&self) -> bool {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,16 +171,16 @@ impl<T> Counted<T> {
     }
 }
 
-/// Ends a value, and frees its memory when nobody looks at the count any more.
+/// Drops the value, and frees its memory when no thread accesses the count any more.
 ///
 /// # Safety
-/// There is no reference to it, and this is called once.
+/// No reference is left, and this is called once.
 #[cold]
-unsafe fn end<T: Send + Sync + 'static>(at: NonNull<Counted<T>>) {
-    // SAFETY: nobody looks at the value any more, and the memory is freed below.
+unsafe fn end<T: Send + Sync + 'static>(at: NonNull<Inner<T>>) {
+    // SAFETY: no thread accesses the value any more, and the memory is freed below.
     unsafe { ManuallyDrop::drop(&mut *at.as_ref().value.get()) };
-    // SAFETY: it came from a box, and only those who are pinned look at it still; a mutex, counts and a flag may be dropped on any
-    // thread.
+    // SAFETY: it came from a box, and only pinned threads still access it. A mutex, counts and a flag
+    // may be dropped on any thread.
     unsafe { pin().defer(move || drop(Box::from_raw(at.as_ptr()))) };
 }
 
@@ -189,26 +201,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_ends_with_the_last_reference_of_either_kind() {
-        let told = Arc::new(());
-        let owner = ThreadArcOwner::new(Arc::clone(&told));
+    fn the_value_is_dropped_with_the_last_reference_of_either_kind() {
+        let alive = Arc::new(());
+        let owner = ThreadArcOwner::new(Arc::clone(&alive));
         let (one, other) = (owner.thread_ref(), owner.clone().thread_ref());
         assert!(one.ptr_eq(&other) && one.count() == Some(3));
         drop(one);
         drop(owner);
-        assert_eq!((Arc::strong_count(&told), Arc::strong_count(&other)), (2, 2));
+        assert_eq!((Arc::strong_count(&alive), Arc::strong_count(&other)), (2, 2));
         drop(std::thread::spawn(move || other.clone()).join().unwrap());
-        assert_eq!(Arc::strong_count(&told), 1);
+        assert_eq!(Arc::strong_count(&alive), 1);
 
-        drop(ThreadArcOwner::new(Arc::clone(&told)).clone());
-        assert_eq!(Arc::strong_count(&told), 1);
+        drop(ThreadArcOwner::new(Arc::clone(&alive)).clone());
+        assert_eq!(Arc::strong_count(&alive), 1);
     }
 
     #[test]
-    fn whoever_comes_last_ends_it_once() {
+    fn racing_drops_drop_the_value_once() {
         for _ in 0..300 {
-            let told = Arc::new(());
-            let owner = ThreadArcOwner::new(Arc::clone(&told));
+            let alive = Arc::new(());
+            let owner = ThreadArcOwner::new(Arc::clone(&alive));
             std::thread::scope(|scope| {
                 for _ in 0..4 {
                     let local = owner.thread_ref();
@@ -216,7 +228,7 @@ mod tests {
                 }
                 drop(owner);
             });
-            assert_eq!(Arc::strong_count(&told), 1);
+            assert_eq!(Arc::strong_count(&alive), 1);
         }
     }
 }

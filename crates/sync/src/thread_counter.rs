@@ -1,15 +1,17 @@
-//! Counters that each thread adds to alone, so that counting costs a load and a store.
+//! Statistics counters that each thread adds to alone, so that counting costs a load and a store.
 //!
-//! A thread adds to its own slot ([`thread_slots`](crate::thread_slots)), which has one writer at a time. Threads without
-//! a slot of their own add to the shared one, with locked additions. No addition is lost. A sum counts each addition that
-//! happened before it, and may or may not count concurrent ones.
+//! A thread adds to its own slot ([`thread_slots`](crate::thread_slots)), which has one writer at a
+//! time. Threads without a slot of their own add to the shared one, with locked additions. No
+//! addition is lost. A sum counts each addition that happened before it, and may or may not count
+//! concurrent ones.
 //!
-//! A [`IdAllocator`] makes numbers out of such a count and the number of the slot, so no two calls return the same number.
+//! An [`IdAllocator`] makes ids out of such a count and the number of the slot, so no two calls
+//! return the same id.
 
 use crate::primitive::{AtomicU64, Ordering};
 use crate::thread_slots::{LIMIT, ThreadSlots, thread_number};
 
-/// `N` counters.
+/// `N` counters with one slot for each thread.
 #[derive(Debug)]
 pub struct ThreadCounter<const N: usize>(ThreadSlots<Counts<N>>);
 
@@ -31,7 +33,7 @@ impl<const N: usize> ThreadCounter<N> {
     /// Adds to each counter, wrapping.
     #[inline(always)]
     pub fn add(&self, counts: [u64; N]) {
-        // Relaxed: counts order nothing.
+        // Relaxed, all: counts order no other memory.
         if let Some(slot) = self.0.own() {
             for (sum, count) in slot.0.iter().zip(counts) {
                 if count > 0 {
@@ -61,12 +63,12 @@ impl<const N: usize> Default for ThreadCounter<N> {
     }
 }
 
-/// Returns each number once, in no order.
+/// An allocator of ids: returns each number once, in no order.
 #[derive(Debug, Default)]
 pub struct IdAllocator(ThreadSlots<AtomicU64>);
 
 impl IdAllocator {
-    /// Creates a source of numbers.
+    /// Creates an allocator.
     pub fn new() -> Self {
         Self::default()
     }
@@ -74,7 +76,7 @@ impl IdAllocator {
     /// Returns a number that no other call returns, in the first 2^49 calls of each thread.
     #[inline]
     pub fn take(&self) -> u64 {
-        // Relaxed: only uniqueness counts.
+        // Relaxed, all: only uniqueness matters. A slot has one writer at a time.
         let (slot, count) = match self.0.own() {
             Some(own) => {
                 let count = own.load(Ordering::Relaxed);
@@ -94,21 +96,22 @@ mod tests {
 
     #[test]
     fn no_addition_of_any_thread_is_lost() {
-        let tally = &ThreadCounter::<2>::new();
+        let counter = &ThreadCounter::<2>::new();
         for _ in 0..2 {
             std::thread::scope(|scope| {
                 for _ in 0..100 {
-                    scope.spawn(move || (0..1000).for_each(|n| tally.add([1, n & 1])));
+                    scope.spawn(move || (0..1000).for_each(|n| counter.add([1, n & 1])));
                 }
             });
         }
-        assert_eq!(tally.sum(), [200_000, 100_000]);
+        assert_eq!(counter.sum(), [200_000, 100_000]);
     }
+
     #[test]
     fn no_number_is_returned_twice() {
         const EACH: usize = 5000;
-        let serial = &IdAllocator::new();
-        let take = || (0..EACH).map(|_| serial.take()).collect::<Vec<_>>();
+        let ids = &IdAllocator::new();
+        let take = || (0..EACH).map(|_| ids.take()).collect::<Vec<_>>();
         let numbers = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..100).map(|_| scope.spawn(take)).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<BTreeSet<_>>()

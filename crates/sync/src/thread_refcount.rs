@@ -1,7 +1,9 @@
-//! Counts of users that come and go often: files open for writing, changes in progress, inodes in use.
+//! Counts of users that enter and exit often: files open for writing, changes in progress, inodes in
+//! use.
 //!
-//! A user [enters](ThreadRefcount::enter) and [leaves](ThreadRefcount::leave) by a plain store to a line of its thread. It may leave on another
-//! thread than it entered on. The rare caller of [`count`](ThreadRefcount::count) makes every thread of the process execute a barrier
+//! A user [enters](ThreadRefcount::enter) and [exits](ThreadRefcount::exit) by a plain store to a
+//! line of its thread. It may exit on another thread than it entered on. The rare caller of
+//! [`count`](ThreadRefcount::count) executes a barrier on every thread of the process
 //! ([`membarrier`](crate::membarrier)) and adds up.
 //!
 //! # The handshake
@@ -9,13 +11,15 @@
 //! 2. The closing thread sets the flag, then counts.
 //!
 //! At least one of the two sees the other: the count includes the user, or the user sees the flag.
+//! The flag itself may be `Relaxed`: `light_fence` in `enter` pairs with `heavy_fence` in `count`.
 //!
 //! # Why a count of zero is true
-//! Each thread has two counts, of entries and of exits. `count` reads all exits before all entries. An exit that it reads has its
-//! entry among the entries that it reads, on whichever thread that was: exits are stored by `Release` and loaded by `Acquire`. This holds
-//! for a new segment of slots too, since the segment is published before the entry. So the result is at least the number of users at
-//! some moment between the two readings, and a result of zero means that there was none at that moment. The result is too high by
-//! users that enter, see the flag, and leave.
+//! Each thread has two counts, of entries and of exits. `count` reads all exits before all entries.
+//! The entry that belongs to an exit which it reads is among the entries that it reads, on whichever
+//! thread that was: exits are stored by `Release` and loaded by `Acquire`. This holds for a new
+//! segment of slots too, since the segment is published before the entry. So the result is at least
+//! the number of users at some moment between the two readings, and a result of zero means that
+//! there was none at that moment. The result is too high by users that enter, see the flag, and exit.
 
 use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::primitive::{AtomicU64, Ordering, fence};
@@ -28,12 +32,12 @@ pub struct ThreadRefcount(ThreadSlots<Slot>);
 #[derive(Debug)]
 struct Slot {
     entered: AtomicU64,
-    left: AtomicU64,
+    exited: AtomicU64,
 }
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { entered: AtomicU64::new(0), left: AtomicU64::new(0) }
+        Self { entered: AtomicU64::new(0), exited: AtomicU64::new(0) }
     }
 }
 
@@ -43,40 +47,43 @@ impl ThreadRefcount {
         Self(ThreadSlots::new())
     }
 
-    /// Counts one more. What is loaded after this is not older than what was stored before a count that misses it.
+    /// Adds one user. Loads after this see all stores before a [`count`](Self::count) that misses the
+    /// user.
     #[inline]
     pub fn enter(&self) {
         self.step(|slot| &slot.entered);
     }
 
-    /// Counts one less, on any thread. What is loaded after this is not older than what was stored before a count that still has
-    /// it.
+    /// Removes one user, on any thread. Loads after this see all stores before a
+    /// [`count`](Self::count) that still includes the user.
     #[inline]
     pub fn exit(&self) {
-        self.step(|slot| &slot.left);
+        self.step(|slot| &slot.exited);
     }
 
     #[inline(always)]
     fn step(&self, count: impl Fn(&Slot) -> &AtomicU64) {
         if let Some(slot) = self.0.own() {
             let count = count(slot);
-            // Relaxed: nobody else stores here.
+            // Relaxed: no other thread stores here. `publish` stores by Release, which pairs with
+            // `read_published` in `count`.
             publish(count, count.load(Ordering::Relaxed).wrapping_add(1));
         } else {
-            // Release: as `publish`. SeqCst: `light_fence`.
+            // Release: pairs with `read_published` in `count`. SeqCst: stands for `light_fence`, and
+            // pairs with `heavy_fence` in `count`.
             count(self.0.shared()).fetch_add(1, Ordering::Release);
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Returns how many users have entered so far, wrapping. Users that enter meanwhile may be missing.
+    /// Returns the number of entries so far, wrapping. Concurrent ones may be missing.
     pub fn entered(&self) -> u64 {
-        // Relaxed: nothing is concluded from it.
+        // Relaxed: callers draw no conclusion about other memory from it.
         self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.entered.load(Ordering::Relaxed)))
     }
 
-    /// Returns the number of users: no fewer than there were at some moment of this call. `None` if the system has no memory for
-    /// the barrier.
+    /// Returns the number of users: at least as many as there were at some moment of this call. `None`
+    /// if the system has no memory for the barrier.
     pub fn count(&self) -> Option<u64> {
         if !heavy_fence() {
             return None;
@@ -84,9 +91,9 @@ impl ThreadRefcount {
         let sum = |count: fn(&Slot) -> &AtomicU64| {
             self.0.iter().fold(0_u64, |sum, slot| sum.wrapping_add(read_published(count(slot))))
         };
-        // In this order.
-        let left = sum(|slot| &slot.left);
-        Some(sum(|slot| &slot.entered).wrapping_sub(left))
+        // Exits first: the module docs say why.
+        let exited = sum(|slot| &slot.exited);
+        Some(sum(|slot| &slot.entered).wrapping_sub(exited))
     }
 }
 
@@ -102,7 +109,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn who_leaves_on_another_thread_is_gone() {
+    fn a_user_may_exit_on_another_thread() {
         let holders = &ThreadRefcount::new();
         std::thread::scope(|scope| {
             for _ in 0..100 {
@@ -115,17 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_sees_the_flag_or_is_counted() {
+    fn a_user_sees_the_flag_or_is_counted() {
         for _ in 0..2000 {
             let (holders, shut) = (&ThreadRefcount::new(), &AtomicBool::new(false));
             let (saw, counted) = std::thread::scope(|scope| {
-                let comer = scope.spawn(|| {
+                let user = scope.spawn(|| {
                     holders.enter();
                     shut.load(Ordering::Relaxed)
                 });
                 shut.store(true, Ordering::Relaxed);
                 let counted = holders.count().unwrap();
-                (comer.join().unwrap(), counted)
+                (user.join().unwrap(), counted)
             });
             assert!(saw || counted == 1);
         }

@@ -1,4 +1,4 @@
-//! Destructors that wait, many to a bag.
+//! Deferred destructors, many to a bag.
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;
@@ -8,19 +8,21 @@ use crate::primitive::capacity;
 /// Destructors in a bag.
 pub(super) const BAG: usize = capacity(64, 2);
 
-/// What a closure may capture and stay in its bag: three words.
+/// Captured variables of a closure that fit into the bag: three words.
 type Words = [*mut (); 3];
 
-/// A closure that runs once, on any thread. Forgotten if it is dropped instead.
+/// A closure that runs once, on any thread. If it is dropped instead, it leaks.
 pub(super) struct Deferred {
     run: unsafe fn(*mut Words),
     captured: MaybeUninit<Words>,
 }
 
-// SAFETY: `Deferred::new` demands closures that any thread may run.
+// SAFETY: `Deferred::new` requires closures that any thread may run.
 unsafe impl Send for Deferred {}
 
 impl Deferred {
+    /// Stores a closure.
+    ///
     /// # Safety
     /// `closure` must be sound to run on any thread, at any later time.
     pub(super) unsafe fn new<F: FnOnce() + 'static>(closure: F) -> Self {
@@ -38,29 +40,31 @@ impl Deferred {
 
     pub(super) fn run(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `captured` holds what `run` reads, for `new` set both, and is not used again.
+        // SAFETY: `new` stored in `captured` what `run` reads, and it is not used again.
         unsafe { (this.run)(this.captured.as_mut_ptr()) }
     }
 }
 
+/// Reads a closure of type `F` and runs it.
+///
 /// # Safety
-/// `captured` holds an `F` that nobody uses any more.
+/// `captured` holds an `F` that has no other user.
 unsafe fn run<F: FnOnce()>(captured: *mut Words) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller's promise.
     let closure = unsafe { captured.cast::<F>().read() };
     closure();
 }
 
-/// Destructors that were retired by one thread, and run together.
+/// Destructors that one thread retired and that run together.
 pub(super) struct Bag {
     /// The epoch in which the bag was sealed.
     pub(super) stamp: u64,
-    /// The bag below in a stack of bags.
+    /// The next bag in a stack of bags.
     pub(super) next: *mut Bag,
     deferred: Vec<Deferred>,
 }
 
-// SAFETY: a bag owns what it holds but for `next`, which is followed only by who has the whole stack.
+// SAFETY: a bag owns its closures. Only the owner of a whole stack follows `next`.
 unsafe impl Send for Bag {}
 
 impl Default for Bag {

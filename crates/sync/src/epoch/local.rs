@@ -13,18 +13,18 @@ use crate::primitive::Ordering;
 pub(super) static COLLECTOR: Collector = Collector::new();
 
 thread_local! {
-    // Without a destructor, so that reading it is one load, at any time in a thread's life.
+    // It has no destructor, so an access is one load, at any time in a thread's life.
     static RECORD: Cell<Option<&'static Record>> = const { Cell::new(None) };
     static END: End = const { End };
 }
 
-/// Its destructor is the end of the thread, as far as this module is concerned.
+/// Gives the record back: its destructor runs when the thread ends.
 struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
         let Some(record) = RECORD.try_with(Cell::get).ok().flatten() else { return };
-        // Destructors run here, while the thread still has its record for them.
+        // Runs destructors while the thread still has its record.
         COLLECTOR.flush(record);
         match record.depth.get() {
             0 => leave(record),
@@ -35,7 +35,7 @@ impl Drop for End {
 
 pub(crate) struct Guard {
     record: &'static Record,
-    /// Neither sent nor shared: a record has one thread.
+    /// Neither `Send` nor `Sync`: a record belongs to one thread.
     stays: PhantomData<*mut ()>,
 }
 
@@ -55,15 +55,15 @@ fn pin_first() -> Guard {
     let record = COLLECTOR.register();
     COLLECTOR.pin(record);
     if END.try_with(|_| ()).is_err() {
-        // Too late to wait for the end of the thread, so this guard is what the record waits for.
+        // The thread local is gone already, so this guard gives the record back.
         record.depth.set(1 | LEAVING);
     }
-    // Where even this local is gone, each guard has a record of its own.
+    // If this thread local is gone too, each guard has a record of its own.
     let _ = RECORD.try_with(|own| own.set(Some(record)));
     Guard { record, stays: PhantomData }
 }
 
-/// Threads that have pinned, and have not ended.
+/// Returns the number of threads that have pinned and not ended.
 pub(crate) fn threads() -> usize {
     COLLECTOR.threads.load(Ordering::Relaxed)
 }
@@ -86,7 +86,7 @@ impl Guard {
     /// # Safety
     /// `retire` must be sound to run on any thread, at any later time.
     pub(crate) unsafe fn defer<F: FnOnce() + 'static>(&self, retire: F) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         COLLECTOR.defer(self.record, unsafe { Deferred::new(retire) });
     }
 }

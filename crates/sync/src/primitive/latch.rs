@@ -1,27 +1,31 @@
-//! A lock for what takes a moment, and whose release executes no locked instruction.
+//! A mutex for short critical sections, whose release executes no locked instruction.
 //!
-//! Who releases a lock has to learn whether somebody sleeps who must be woken. Locks in general learn it by an exchange of the
-//! word that they release. Here who releases stores the word and then looks at the number of those who wait, and who is about to sleep
-//! adds himself to that number and then looks at the word; the barriers of [`membarrier`] between the two accesses of each see to it
-//! that one of them at least sees the other. Nearly all releases find that nobody waits, so theirs is `light_fence`, and who is about to sleep
-//! pays for `heavy_fence`.
+//! A thread that releases a mutex has to learn whether another thread sleeps. Most mutexes learn it
+//! from an exchange of the word that they release. Here the holder stores the word and then loads
+//! the number of waiters; a thread that is about to sleep adds itself to that number and then loads
+//! the word. The barriers of [`membarrier`] between the two accesses of each make at least one of
+//! them see the other. Nearly all releases find no waiter, so the release executes `light_fence`,
+//! and the thread that is about to sleep pays for `heavy_fence`.
 //!
 //! # Rules
 //! 1. `state` goes from `FREE` to `HELD` by compare-and-exchange, and back by a store of the holder.
-//! 2. Who waits is counted in `waiting` from before `heavy_fence` until he has the lock, so `heavy_fence` is executed once each time that somebody
-//!    has to wait, however often he sleeps.
-//! 3. Nobody sleeps for ever. Let W have executed `heavy_fence`, and find the lock held by H before he sleeps. If the `light_fence` of H's release came
-//!    before `heavy_fence`, W would have seen the store that came before `light_fence`. So it comes after, and H sees that W waits, and wakes one of those
-//!    who sleep; if W is not asleep yet, he finds that `state` has changed, since he falls asleep only if it is `HELD`, in one step.
-//!    Who is woken and finds the lock held by another sleeps again, and the other wakes one in his turn.
+//! 2. A waiter is counted in `waiting` from before its `heavy_fence` until it has the lock. So it
+//!    executes `heavy_fence` once, however often it sleeps.
+//! 3. No waiter sleeps for ever. Let W have executed `heavy_fence` and found the lock held by H.
+//!    If the `light_fence` of H's release preceded that `heavy_fence`, W would have seen the store
+//!    before `light_fence`. So it follows, and H sees that W waits and wakes a sleeper. If W is
+//!    not asleep yet, it finds `state` changed: the kernel puts it to sleep only if `state` is
+//!    `HELD`, in one step. A woken waiter that finds the lock held again sleeps again, and the
+//!    new holder wakes one when it releases.
 //!
-//! A panic under the lock releases it. It is not noted: what is locked so briefly is whole, or does not mind.
+//! A panic under the lock releases it and is not recorded: the data of such short sections is
+//! whole, or its users do not mind.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | `state` | the holder; who takes it | who takes it | `Release` / `Acquire`, and `light_fence` / `heavy_fence` |
-//! | `waiting` | who waits | who releases | `Relaxed`: `light_fence` / `heavy_fence` |
-//! | `value` | the holder | the holder | none: `state` |
+//! | `state` | the holder; a thread that locks | threads that lock | `Release` store in `release`, `Acquire` exchange in `try_take`; `light_fence` / `heavy_fence` |
+//! | `waiting` | waiters | the releasing holder | `Relaxed`, ordered by `heavy_fence` / `light_fence` |
+//! | `value` | the holder | the holder | none: `state` orders it |
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -35,27 +39,27 @@ use crate::primitive::{AtomicU32, Ordering, capacity};
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
-/// How often a thread looks whether the lock is free before it sleeps: the time of some short critical sections.
-const LOOKS: u32 = capacity(100, 0);
+/// Loads of `state` before a waiter sleeps: the time of a few short critical sections.
+const SPINS: u32 = capacity(100, 0);
 
-/// A mutex for what takes a moment.
+/// A mutex for short critical sections.
 pub struct Latch<T> {
     state: AtomicU32,
     /// Threads that wait.
     waiting: AtomicU32,
-    place: sleep::Place,
+    sleepers: sleep::Sleepers,
     value: UnsafeCell<T>,
 }
 
-/// The right to use what a [`Latch`] protects, until this is dropped.
-#[must_use = "it is released when this is dropped"]
+/// Exclusive access to the value of a [`Latch`], until the guard is dropped.
+#[must_use = "the latch is released when the guard is dropped"]
 pub struct LatchGuard<'a, T> {
     latch: &'a Latch<T>,
-    /// As the standard library's: of the thread that has locked.
+    /// Not `Send`, like the guard of the standard library.
     stays: PhantomData<*mut ()>,
 }
 
-// SAFETY: a latch gives `&mut T` to one thread at a time, whichever that is.
+// SAFETY: a latch gives `&mut T` to one thread at a time.
 unsafe impl<T: Send> Send for Latch<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Latch<T> {}
@@ -63,17 +67,18 @@ unsafe impl<T: Send> Sync for Latch<T> {}
 unsafe impl<T: Sync> Sync for LatchGuard<'_, T> {}
 
 impl<T> Latch<T> {
-    /// A latch that nobody holds.
+    /// Creates a free latch.
     pub fn new(value: T) -> Self {
         Self {
             state: AtomicU32::new(FREE),
             waiting: AtomicU32::new(0),
-            place: sleep::Place::new(),
+            sleepers: sleep::Sleepers::new(),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// Locks it, as soon as nobody else has. Never an error: the result is that of the locks in whose place this stands.
+    /// Locks the latch; waits while another thread holds it. Never returns an error: the type is that of
+    /// the standard mutex, which replaces the latch in some builds.
     #[inline]
     pub fn lock(&self) -> LockResult<LatchGuard<'_, T>> {
         if !self.try_take() {
@@ -82,7 +87,7 @@ impl<T> Latch<T> {
         Ok(LatchGuard { latch: self, stays: PhantomData })
     }
 
-    /// Locks it, unless somebody else has it now.
+    /// Locks the latch unless another thread holds it.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<LatchGuard<'_, T>> {
         match self.try_take() {
@@ -93,38 +98,39 @@ impl<T> Latch<T> {
 
     #[inline]
     fn try_take(&self) -> bool {
-        // Acquire: pairs with the Release of the last holder.
+        // Acquire: pairs with the Release of the previous holder in `release`.
         self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     #[cold]
     fn wait(&self) {
-        let mut looks = LOOKS;
-        while looks > 0 {
+        let mut spins = SPINS;
+        while spins > 0 {
             if self.state.load(Ordering::Relaxed) == FREE && self.try_take() {
                 return;
             }
             std::hint::spin_loop();
-            looks -= 1;
+            spins -= 1;
         }
-        // Relaxed: `heavy_fence` orders it before the looks at `state`.
+        // Relaxed: `heavy_fence` orders it before the following loads of `state`.
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // `heavy_fence`: pairs with `light_fence` in `release`. It fails for want of memory, if at all: then who waits looks again and again.
+        // `heavy_fence`: pairs with `light_fence` in `release`. It fails only without memory; then this
+        // thread polls instead of sleeping.
         let is_seen = membarrier::heavy_fence();
         while !self.try_take() {
-            if is_seen { self.place.sleep(&self.state) } else { std::thread::yield_now() }
+            if is_seen { self.sleepers.sleep(&self.state) } else { std::thread::yield_now() }
         }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     #[inline]
     fn release(&self) {
-        // Release: pairs with the Acquire of the next holder.
+        // Release: pairs with the Acquire of the next holder in `try_take`.
         self.state.store(FREE, Ordering::Release);
-        // `light_fence`: pairs with `heavy_fence` in `wait`.
+        // `light_fence`: pairs with `heavy_fence` in `wait`. It orders the load of `waiting`, so Relaxed.
         membarrier::light_fence();
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.place.wake_one(&self.state);
+            self.sleepers.wake_one(&self.state);
         }
     }
 }
@@ -134,7 +140,7 @@ impl<T> Deref for LatchGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard's thread holds the latch.
+        // SAFETY: this guard holds the latch.
         unsafe { &*self.latch.value.get() }
     }
 }
@@ -142,7 +148,7 @@ impl<T> Deref for LatchGuard<'_, T> {
 impl<T> DerefMut for LatchGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and this is the one guard.
+        // SAFETY: this guard holds the latch, and it is borrowed exclusively.
         unsafe { &mut *self.latch.value.get() }
     }
 }
@@ -160,7 +166,7 @@ impl<T> fmt::Debug for Latch<T> {
     }
 }
 
-/// Sleeping as long as a word is [`HELD`]: a look at the word and falling asleep are one step.
+/// Sleep while a word is [`HELD`]: the kernel compares the word and sleeps in one step.
 #[cfg(not(feature = "loom"))]
 mod sleep {
     use rustix::thread::futex;
@@ -168,39 +174,39 @@ mod sleep {
     use super::HELD;
     use crate::primitive::AtomicU32;
 
-    /// The kernel finds who sleeps by the address of the word.
-    pub(super) struct Place;
+    /// Empty: the kernel finds sleepers by the address of the word.
+    pub(super) struct Sleepers;
 
-    impl Place {
+    impl Sleepers {
         pub(super) fn new() -> Self {
             Self
         }
 
         pub(super) fn sleep(&self, state: &AtomicU32) {
-            // An error says that the word has changed, or that a signal came: the caller looks again.
+            // An error means that the word changed or a signal arrived. The caller tries again.
             let _ = futex::wait(state, futex::Flags::PRIVATE, HELD, None);
         }
 
         #[cold]
         pub(super) fn wake_one(&self, state: &AtomicU32) {
-            // It fails for addresses only that are none.
+            // It fails only for invalid addresses.
             let _ = futex::wake(state, futex::Flags::PRIVATE, 1);
         }
     }
 }
 
-/// What the kernel does, in models.
+/// The same operations in models, by a mutex and a condition variable.
 #[cfg(feature = "loom")]
 mod sleep {
     use super::HELD;
     use crate::primitive::{AtomicU32, Condvar, Mutex, Ordering};
 
-    pub(super) struct Place {
+    pub(super) struct Sleepers {
         queue: Mutex<()>,
         called: Condvar,
     }
 
-    impl Place {
+    impl Sleepers {
         pub(super) fn new() -> Self {
             Self { queue: Mutex::new(()), called: Condvar::new() }
         }
@@ -243,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken_and_a_panic_releases() {
+    fn a_sleeper_is_woken_and_a_panic_releases() {
         let latch = Latch::new(0);
         std::thread::scope(|scope| {
             let held = lock(&latch);

@@ -22,7 +22,7 @@ fn is(released: &AtomicU64, times: u64) -> bool {
 }
 
 #[test]
-fn the_last_reference_releases_at_once_and_readers_still_look() {
+fn the_last_drop_releases_at_once_and_readers_still_see_the_value() {
     let (released, value) = watched();
     let link = AtomicRcuArc::new(Some(value.clone()));
     let guard = pin();
@@ -35,7 +35,7 @@ fn the_last_reference_releases_at_once_and_readers_still_look() {
 }
 
 #[test]
-fn only_a_last_reference_is_taken() {
+fn take_if_last_takes_only_the_last_reference() {
     let (released, value) = watched();
     let link = AtomicRcuArc::new(Some(value.clone()));
     assert!(link.take_if_last().is_none());
@@ -49,7 +49,7 @@ fn only_a_last_reference_is_taken() {
 }
 
 #[test]
-fn the_last_reference_but_one_is_given_up_with_the_link() {
+fn take_if_last_but_takes_the_last_two_references() {
     let (released, value) = watched();
     let link = AtomicRcuArc::new(Some(value.clone()));
     let other = value.clone();
@@ -64,11 +64,11 @@ fn the_last_reference_but_one_is_given_up_with_the_link() {
 }
 
 #[test]
-fn a_lease_that_is_passed_on_is_given_up_by_who_has_it_then() {
+fn a_transferred_reference_is_released_by_its_new_owner() {
     let (released, value) = watched();
     let first = ReleasableArc::new(value.clone());
     let guard = pin();
-    // SAFETY: there is no owner, and one thread.
+    // SAFETY: the field has no owner, and there is one thread.
     let second = unsafe { first.transfer() }.unwrap();
     assert!(value.has_references(2) && second.get().ptr_eq(first.get()));
     // SAFETY: as above.
@@ -89,7 +89,7 @@ struct Chained(Option<ReleasableArc<Chained>>);
 impl Release for Chained {
     fn release(&self) {
         if let Some(lease) = &self.0 {
-            // SAFETY: the owner has no reference any more, and no link leads to it.
+            // SAFETY: the owner has no reference any more, and no field leads to it.
             unsafe { lease.release() };
         }
     }

@@ -1,4 +1,4 @@
-//! The contents of a block.
+//! Byte buffers in cached memory: the contents of blocks.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -7,36 +7,36 @@ use std::ptr;
 
 use super::{SlabBox, take};
 
-/// Bytes in memory that is kept when they end.
+/// A byte buffer whose memory returns to the slab cache.
 pub type Bytes = SlabBox<[u8]>;
 
 impl Bytes {
-    /// So many zeroes.
+    /// Returns `len` zeroes.
     pub fn zeroed(len: usize) -> Self {
-        let mut room = room(len);
-        room.fill(MaybeUninit::new(0));
-        // SAFETY: all of them have been written.
-        unsafe { room.assume_init() }.into()
+        let mut bytes = uninit(len);
+        bytes.fill(MaybeUninit::new(0));
+        // SAFETY: all bytes have been written.
+        unsafe { bytes.assume_init() }.into()
     }
 }
 
 impl From<&[u8]> for Bytes {
     fn from(bytes: &[u8]) -> Self {
-        let mut room = room(bytes.len());
-        room.write_copy_of_slice(bytes);
+        let mut copy = uninit(bytes.len());
+        copy.write_copy_of_slice(bytes);
         // SAFETY: as above.
-        unsafe { room.assume_init() }.into()
+        unsafe { copy.assume_init() }.into()
     }
 }
 
-/// Memory for so many bytes, some that was kept if there is any.
-fn room(len: usize) -> Box<[MaybeUninit<u8>]> {
+/// Returns memory for `len` bytes, from the cache if it has an object of that size.
+fn uninit(len: usize) -> Box<[MaybeUninit<u8>]> {
     let kept = Layout::array::<u8>(len).ok().and_then(take);
     kept.map_or_else(
         || Box::new_uninit_slice(len),
         |at| {
             let bytes = ptr::slice_from_raw_parts_mut(at.cast().as_ptr(), len);
-            // SAFETY: the memory is nobody else's, and the global allocator has given it out for so many bytes.
+            // SAFETY: the memory has no other user, and came from the global allocator for `len` bytes.
             unsafe { Box::from_raw(bytes) }
         },
     )
@@ -49,7 +49,7 @@ impl Clone for Bytes {
 }
 
 impl Default for Bytes {
-    /// None.
+    /// Returns no bytes.
     fn default() -> Self {
         Box::<[u8]>::default().into()
     }

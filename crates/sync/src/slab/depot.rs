@@ -1,4 +1,4 @@
-//! Lots that threads had too many of.
+//! Full magazines that threads had too many of.
 
 use std::alloc::Layout;
 use std::mem;
@@ -7,16 +7,17 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::magazine::{CLASSES, Magazine, home};
 
-/// Lots of one layout that are kept here, at most.
+/// Magazines in a depot, at most.
 pub(super) const MAGAZINES: usize = 16;
 
 static DEPOTS: [Depot; CLASSES] = [const { Depot::new() }; CLASSES];
 
-/// Lots of one layout.
+/// The full magazines of one layout.
 #[repr(align(128))]
 pub(super) struct Depot {
     layout: OnceLock<Layout>,
-    /// How many there are, told under the lock: whoever finds none need not take it. It says no more than where to look, so Relaxed.
+    /// Number of magazines, stored under the lock. A thread that loads zero need not take the lock.
+    /// Relaxed: it only says whether to look, and guards no data.
     stock: AtomicUsize,
     magazines: Mutex<([Magazine; MAGAZINES], usize)>,
 }
@@ -27,13 +28,13 @@ impl Depot {
         Self { layout: OnceLock::new(), stock: AtomicUsize::new(0), magazines }
     }
 
-    /// The one for this layout, unless others have all that there are.
+    /// Returns the depot of a layout; `None` if other layouts have all depots.
     pub(super) fn of(layout: Layout) -> Option<&'static Self> {
         let mut depots = DEPOTS.iter().cycle().skip(home(layout)).take(CLASSES);
         depots.find(|depot| *depot.layout.get_or_init(|| layout) == layout)
     }
 
-    /// A full lot.
+    /// Takes a full magazine.
     pub(super) fn take(&self) -> Option<Magazine> {
         if self.stock.load(Relaxed) == 0 {
             return None;
@@ -44,7 +45,7 @@ impl Depot {
         Some(mem::replace(&mut magazines[*len], Magazine::EMPTY))
     }
 
-    /// Puts one here; the lot itself, if that were too many.
+    /// Stores a magazine. Returns it as the error if the depot is full.
     pub(super) fn put(&self, magazine: Magazine) -> Result<(), Magazine> {
         let (magazines, len) = &mut *self.lock();
         let Some(slot) = magazines.get_mut(*len) else { return Err(magazine) };
@@ -55,7 +56,7 @@ impl Depot {
     }
 
     fn lock(&self) -> MutexGuard<'_, ([Magazine; MAGAZINES], usize)> {
-        // Nothing panics that has it.
+        // No code panics while it holds the lock.
         self.magazines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What a thread keeps.
+//! The magazines of each thread.
 
 use std::alloc::{Layout, dealloc};
 use std::cell::RefCell;
@@ -8,84 +8,87 @@ use std::ptr::NonNull;
 use super::depot::Depot;
 use crate::epoch::local;
 
-/// Layouts of which pieces are kept, at most.
+/// Layouts that a thread caches, at most.
 pub(super) const CLASSES: usize = 64;
-/// So many places are looked at for a layout.
+/// Entries of the thread cache that a search for a layout looks at.
 const PROBES: usize = 4;
-/// Pieces of a lot, unless they are large or there are many threads: as many as a thread retires until RCU lets it free some.
+/// Objects of a magazine, unless they are large or threads are many. A thread retires about this
+/// many before RCU lets it free some.
 pub(super) const OBJECTS: usize = 512;
-/// Bytes of a lot, at most.
+/// Bytes of a magazine, at most.
 const MAGAZINE_BYTES: usize = 256 << 10;
-/// Pieces of a layout that all threads may keep in a lot each, unless there are very many threads: an idle one gives none back.
+/// Objects of a layout in one magazine of every thread together, unless there are very many threads.
+/// An idle thread returns none, so this bounds the memory.
 const MAX_OBJECTS: usize = 8 * OBJECTS;
-/// Pieces of a lot, however many threads there are.
+/// Objects of a magazine, at least, however many threads there are.
 const MIN_OBJECTS: usize = 16;
 
-/// A list of pieces of one layout, which the global allocator has given out and which are nobody's.
+/// A list of free objects of one layout, all from the global allocator.
 pub(super) struct Magazine {
-    /// The first piece. Each holds the address of the next, wherever it begins.
+    /// The first object. Each holds the address of the next in its first bytes.
     first: Option<NonNull<Next>>,
     len: usize,
 }
 
 struct Next(Option<NonNull<Next>>);
 
-// SAFETY: the pieces are the list's own.
+// SAFETY: the list owns its objects.
 unsafe impl Send for Magazine {}
 
-/// Pieces of one layout that a thread keeps.
+/// The free objects of one layout that a thread keeps.
 struct SizeClass {
-    /// Of no size if there has been none yet.
+    /// Size 0 while the entry is unused.
     layout: Layout,
-    /// So many are a lot.
+    /// Objects of a magazine.
     capacity: usize,
-    /// Taken from, and put to.
+    /// The magazine that objects are taken from and put into.
     current: Magazine,
-    /// Full or empty.
+    /// A full or an empty magazine.
     other: Magazine,
-    /// There is one where there is a layout.
+    /// `Some` in each used entry.
     depot: Option<&'static Depot>,
 }
 
-/// Each layout is in the first place from its [`home`] on that was free when the thread met it.
+/// The size classes of a thread. A layout has the first entry, from its [`home`] on, that was unused
+/// when the thread first met the layout.
 struct ThreadCache([SizeClass; CLASSES]);
 
 thread_local! {
     static CACHE: RefCell<ThreadCache> = const { RefCell::new(ThreadCache([const { SizeClass::NONE }; CLASSES])) };
 }
 
-/// A piece of memory that this thread has kept, or has from a shelf.
+/// Takes an object from the thread's magazines or from the depot.
 #[inline]
 pub(super) fn take(layout: Layout) -> Option<NonNull<u8>> {
     let taken = CACHE.try_with(|cache| cache.borrow_mut().class(layout)?.pop());
-    // A thread that is about to end has nothing.
+    // A thread that is ending has no cache any more.
     taken.ok().flatten().map(NonNull::cast)
 }
 
-/// Keeps a piece that is nobody's and has been given out for this layout; false if none of it are kept.
+/// Keeps a free object that was allocated with `layout`. Returns false if the layout is not cached.
 #[inline]
 pub(super) fn cache(object: NonNull<u8>, layout: Layout) -> bool {
     if layout.size() < size_of::<Next>() {
         return false;
     }
     let kept = CACHE.try_with(|cache| {
-        let mut spares = cache.borrow_mut();
-        let Some(class) = spares.class(layout) else { return false };
-        // SAFETY: the piece is nobody's, and of this layout.
+        let mut cache = cache.borrow_mut();
+        let Some(class) = cache.class(layout) else { return false };
+        // SAFETY: the object is free and of this layout.
         unsafe { class.push(object.cast()) };
         true
     });
     kept.unwrap_or(false)
 }
 
-/// The place where a layout is looked for first.
+/// Returns the entry where the search for a layout begins.
 #[inline]
 pub(super) fn home(layout: Layout) -> usize {
     layout.size() / 16 % CLASSES
 }
 
 impl ThreadCache {
-    /// Where pieces of this layout are kept, if they are.
+    /// Returns the size class of a layout; `None` if the layout is not cached.
     #[inline]
     fn class(&mut self, layout: Layout) -> Option<&mut SizeClass> {
         let first = home(layout);
@@ -107,10 +110,10 @@ impl ThreadCache {
 impl Drop for ThreadCache {
     fn drop(&mut self) {
         for class in &mut self.0 {
-            // SAFETY: the pieces are of its layout.
+            // SAFETY: the objects are of the class's layout.
             unsafe {
-                class.current.end(class.layout);
-                class.other.end(class.layout);
+                class.current.release(class.layout);
+                class.other.release(class.layout);
             }
         }
     }
@@ -146,10 +149,10 @@ impl SizeClass {
     }
 
     /// # Safety
-    /// `object` is nobody's, and of this layout.
+    /// `object` is free and of this class's layout.
     #[inline]
     unsafe fn push(&mut self, object: NonNull<Next>) {
-        // A lot from the shelf may be longer than those of this thread.
+        // A magazine from the depot may be longer than this thread's own.
         if self.current.len >= self.capacity {
             self.begin_magazine();
         }
@@ -164,8 +167,8 @@ impl SizeClass {
             let full = mem::replace(&mut self.current, Magazine::EMPTY);
             let put = self.depot.map_or(Ok(()), |depot| depot.put(full));
             if let Err(mut full) = put {
-                // SAFETY: the pieces are of the class's layout.
-                unsafe { full.end(self.layout) };
+                // SAFETY: the objects are of the class's layout.
+                unsafe { full.release(self.layout) };
             }
         }
     }
@@ -177,14 +180,14 @@ impl Magazine {
     #[inline]
     fn pop(&mut self) -> Option<NonNull<Next>> {
         let object = self.first?;
-        // SAFETY: a piece in the list is nobody else's, and holds what `push` wrote.
+        // SAFETY: an object in the list has no other user and holds what `push` wrote.
         self.first = unsafe { object.read_unaligned() }.0;
         self.len -= 1;
         Some(object)
     }
 
     /// # Safety
-    /// `object` is nobody's, of the lot's layout, and there is room in it for the address of another.
+    /// `object` is free, of the magazine's layout, and large enough for an address.
     #[inline]
     unsafe fn push(&mut self, object: NonNull<Next>) {
         // SAFETY: the caller's promise.
@@ -193,13 +196,13 @@ impl Magazine {
         self.len += 1;
     }
 
-    /// Gives the pieces back to the allocator.
+    /// Returns the objects to the allocator.
     ///
     /// # Safety
-    /// They are of this layout.
-    unsafe fn end(&mut self, layout: Layout) {
+    /// The objects are of this layout.
+    unsafe fn release(&mut self, layout: Layout) {
         while let Some(object) = self.pop() {
-            // SAFETY: the global allocator has given the piece out for the layout, and it is nobody's.
+            // SAFETY: the object came from the global allocator with this layout and is free.
             unsafe { dealloc(object.cast().as_ptr(), layout) };
         }
     }

@@ -13,7 +13,7 @@ mod rights;
 
 use std::sync::Arc;
 
-use extern4_sync::model::Spoiling;
+use extern4_sync::model::Poisoning;
 
 use crate::cred::Cred;
 use crate::errno::Errno;
@@ -26,7 +26,7 @@ use crate::session::Session;
 use crate::superblock::{SuperBlock, SuperOptions};
 
 #[global_allocator]
-static ALLOCATOR: Spoiling = Spoiling;
+static ALLOCATOR: Poisoning = Poisoning;
 
 /// A small file system, the superuser, and user 5 of group 5.
 struct World {
