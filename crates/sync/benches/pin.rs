@@ -1,8 +1,8 @@
-//! What a read section costs, in nanoseconds: ours, and that of crossbeam-epoch.
+//! The cost of a read section in nanoseconds, next to that of crossbeam-epoch.
 //!
-//! `cargo bench -p extern4-sync`. The two take turns, so that what else the machine does disturbs both alike. Each
-//! figure is the median of the rounds with the fastest beside it; the ratio is the median of each round's. Time is the
-//! threads' CPU time.
+//! `cargo bench -p extern4-sync`. The two run in alternation, so that other load disturbs both
+//! alike. Each figure is the median of the rounds, with the fastest next to it. The ratio is the
+//! median of the ratios of the rounds. Time is CPU time of the threads.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -13,13 +13,13 @@ use extern4_sync::rcu;
 const SECTIONS: u64 = 4_000_000;
 const ROUNDS: usize = 21;
 
-/// CPU time that this thread has used, in nanoseconds.
+/// Returns the CPU time of this thread in nanoseconds.
 fn cpu_time() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// What one call of `section` takes on each of `threads` threads.
+/// Returns the nanoseconds of one call of `section`, on each of `threads` threads.
 fn round(threads: usize, section: &(impl Fn() + Sync)) -> f64 {
     let barrier = &Barrier::new(threads);
     let total: i64 = thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn main() {
             || THEIRS.with(|_| drop(black_box(crossbeam_epoch::pin()))),
         );
         let cell = rcu::RcuOption::new(Some(0u64));
-        // Theirs without the pointer, which needs no care then.
+        // crossbeam-epoch without the pointer, which is safe code.
         compare(
             "replace a value",
             threads,

@@ -1,7 +1,7 @@
 //! Allocators that count, for benchmarks and tests of allocations and of memory.
 //!
-//! Each is the system's allocator with a counter in front of it. [`Counting`] adds to a counter of the
-//! thread, a load and a store in memory that no other thread uses, which is cheap next to the
+//! Each is the system's allocator with a counter in front of it. [`Counting`] adds to a counter of
+//! the thread, a load and a store in memory that no other thread uses, which is cheap next to the
 //! allocation itself. A program selects it by
 //!
 //! ```
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
-/// The system's allocator with a count of the bytes that are allocated. All threads add to one counter, so
-/// it is for tests of memory, not for measurements of time.
+/// The system's allocator with a count of the bytes that are allocated. All threads add to one
+/// counter, so it is for tests of memory, not for measurements of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingLive;
 
@@ -34,8 +34,8 @@ pub fn live_bytes() -> usize {
     LIVE.load(Relaxed)
 }
 
-// SAFETY: every call goes to `System` with the arguments of the caller, so its guarantees hold. Counting
-// neither allocates nor unwinds.
+// SAFETY: every call goes to `System` with the arguments of the caller, so its guarantees hold.
+// Counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for CountingLive {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Relaxed);
@@ -59,13 +59,14 @@ fn count() {
     COUNT.with(|count| count.set(count.get().wrapping_add(1)));
 }
 
-/// Returns the allocations that this thread has made; always 0 if [`Counting`] is not the allocator.
+/// Returns the allocations that this thread has made; always 0 if [`Counting`] is not the
+/// allocator.
 pub fn of_this_thread() -> u64 {
     COUNT.with(Cell::get)
 }
 
-// SAFETY: every call goes to `System` with the arguments of the caller, so its guarantees hold. Counting
-// neither allocates nor unwinds.
+// SAFETY: every call goes to `System` with the arguments of the caller, so its guarantees hold.
+// Counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

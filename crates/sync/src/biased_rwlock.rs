@@ -1,26 +1,26 @@
 //! A reader-writer lock whose readers write no shared line while no thread writes.
 //!
-//! Readers of an ordinary lock count themselves in it, so two readers of one file move one cache line
-//! between their CPUs. Here a lock that is read often becomes *biased*: from then on a reader
+//! Readers of an ordinary lock count themselves in it, so two readers of one file move one cache
+//! line between their CPUs. Here a lock that is read often becomes *biased*: from then on a reader
 //! stores the lock's address in a [slot](VisibleReaders) of its own thread, and is done. A writer
 //! takes the ordinary lock, ends the bias, and waits until no slot holds the address. (D. Dice and
 //! A. Kogan, "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019. There the slots are
 //! one table, in which a reader chooses a slot by hash and takes it by compare-and-swap.)
 //!
-//! Ending a bias costs a barrier on all threads, which takes microseconds. So a lock becomes biased only
-//! after 16 readers in a row without a writer, and after a bias was ended not before the next
+//! Ending a bias costs a barrier on all threads, which takes microseconds. So a lock becomes biased
+//! only after 16 readers in a row without a writer, and after a bias was ended not before the next
 //! millisecond. A lock that is read and written in alternation stays an ordinary lock.
 //!
 //! # Why a writer is alone
-//! 1. Only a thread that holds `lock` shared sets `bias`, and only one that holds it exclusive clears
-//!    it. So no thread sets it while another one writes.
-//! 2. A reader stores the address in its slot, executes `light_fence`, and loads `bias` again. A writer
-//!    clears `bias`, executes `heavy_fence`, and loads all slots ([`membarrier`](crate::membarrier)).
-//!    So either the reader sees that the bias is over and clears its slot, or the writer sees the
-//!    slot and waits.
+//! 1. Only a thread that holds `lock` shared sets `bias`, and only one that holds it exclusive
+//!    clears it. So no thread sets it while another one writes.
+//! 2. A reader stores the address in its slot, executes `light_fence`, and loads `bias` again. A
+//!    writer clears `bias`, executes `heavy_fence`, and loads all slots
+//!    ([`membarrier`](crate::membarrier)). So either the reader sees that the bias is over and
+//!    clears its slot, or the writer sees the slot and waits.
 //! 3. A reader that unlocks clears its slot, executes `light_fence`, and loads `bias`. If that is
-//!    clear, a writer may sleep, and the reader wakes it. By the same handshake either the writer sees
-//!    the slot empty, or the reader sees that it has to wake the writer.
+//!    clear, a writer may sleep, and the reader wakes it. By the same handshake either the writer
+//!    sees the slot empty, or the reader sees that it has to wake the writer.
 //!
 //! | store | load | orderings |
 //! | --- | --- | --- |
@@ -45,15 +45,16 @@ use crate::primitive::{
 };
 use crate::thread_slots::ThreadSlots;
 
-/// Lines of slots that a thread has, as a power of two. The address of a lock selects the line. A writer
-/// loads that line of each thread only, and most other locks use other lines.
+/// Lines of slots that a thread has, as a power of two. The address of a lock selects the line. A
+/// writer loads that line of each thread only, and most other locks use other lines.
 const LINE_BITS: u32 = capacity(3, 0);
 /// Locks that a thread may read under at the same time on one line.
 const SLOTS_PER_LINE: usize = capacity(4, 1);
 /// Readers in a row that make a lock biased; few in models.
 const STREAK: u32 = capacity(16, 2);
 
-/// A reader-writer lock with a reader bias. It protects a value or, with `()`, what its owner documents.
+/// A reader-writer lock with a reader bias. It protects a value or, with `()`, what its owner
+/// documents.
 pub struct BiasedRwLock<T = ()> {
     raw: RawLock,
     value: UnsafeCell<T>,
@@ -61,8 +62,8 @@ pub struct BiasedRwLock<T = ()> {
 
 // SAFETY: the lock owns the value.
 unsafe impl<T: Send> Send for BiasedRwLock<T> {}
-// SAFETY: holders of the shared lock have `&T` at the same time; the holder of the exclusive lock has
-// `&mut T`, on any thread.
+// SAFETY: holders of the shared lock have `&T` at the same time; the holder of the exclusive lock
+// has `&mut T`, on any thread.
 unsafe impl<T: Send + Sync> Sync for BiasedRwLock<T> {}
 
 /// The lock without the value.
@@ -75,7 +76,8 @@ struct RawLock {
     streak: AtomicU32,
 }
 
-/// The readers since the last writer: 27 bits for the time when a bias was ended last, 5 for the count.
+/// The readers since the last writer: 27 bits for the time when a bias was ended last, 5 for the
+/// count.
 #[derive(Clone, Copy)]
 struct Streak(u32);
 
@@ -135,8 +137,9 @@ enum ReadHold<'a> {
     Locked(#[expect(dead_code, reason = "as the other")] RwLockReadGuard<'a, ()>),
 }
 
-/// The visible readers: the slots in which the threads of the process, or of a model, publish the locks that
-/// they read under. Threads without a [thread slot](crate::thread_slots) take the ordinary lock.
+/// The visible readers: the slots in which the threads of the process, or of a model, publish the
+/// locks that they read under. Threads without a [thread slot](crate::thread_slots) take the
+/// ordinary lock.
 #[derive(Debug, Default)]
 pub struct VisibleReaders {
     /// The shared thread slot stays empty.
@@ -220,7 +223,8 @@ impl VisibleReaders {
 /// Returns the index of the line for `lock`.
 #[inline]
 fn line_of(lock: u64) -> usize {
-    // The upper bits of a product: locks in objects of one size have similar addresses. OK: a few bits.
+    // The upper bits of a product: locks in objects of one size have similar addresses. OK: a few
+    // bits.
     (lock.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(u64::BITS - LINE_BITS)) as usize
 }
 
@@ -240,8 +244,9 @@ impl<T> BiasedRwLock<T> {
         self.value.get_mut()
     }
 
-    /// Takes the lock exclusive if it is free and not biased. For a caller that can also do without: it does
-    /// not count as a writer, so a lock that other threads read often becomes biased all the same.
+    /// Takes the lock exclusive if it is free and not biased. For a caller that can also do
+    /// without: it does not count as a writer, so a lock that other threads read often becomes
+    /// biased all the same.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_write_unless_read(&self) -> Option<BiasedWriteGuard<'_, T>> {
@@ -272,7 +277,8 @@ impl<T> BiasedRwLock<T> {
         self.write_with(&PROCESS)
     }
 
-    /// Takes the lock shared. Models of its users take the ordinary lock: the bias has a model of its own.
+    /// Takes the lock shared. Models of its users take the ordinary lock: the bias has a model of
+    /// its own.
     #[cfg(feature = "loom")]
     pub fn read(&self) -> BiasedReadGuard<'_, T> {
         let held = self.raw.lock.read().unwrap_or_else(PoisonError::into_inner);
@@ -347,7 +353,8 @@ impl RawLock {
         Some(ReadHold::Locked(held))
     }
 
-    /// Takes the lock by a published read, if it is biased, a slot is free, and it is still biased after that.
+    /// Takes the lock by a published read, if it is biased, a slot is free, and it is still biased
+    /// after that.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn publish_read<'a>(
@@ -363,8 +370,8 @@ impl RawLock {
         publish(slot, self.address());
         // From here on a return clears the slot.
         let publish_read = Published { raw: self, slot, readers };
-        // Acquire: pairs with the Release in `count`. `light_fence` in `publish` precedes it, and pairs with
-        // `heavy_fence` in `wait_for_readers`.
+        // Acquire: pairs with the Release in `count`. `light_fence` in `publish` precedes it, and
+        // pairs with `heavy_fence` in `wait_for_readers`.
         self.bias.load(Ordering::Acquire).then_some(publish_read)
     }
 
@@ -376,8 +383,8 @@ impl RawLock {
         let streak = Streak(self.streak.load(Ordering::Relaxed)).count_reader();
         self.streak.store(streak.0, Ordering::Relaxed);
         if streak.is_long_enough() {
-            // Release: pairs with the Acquire in `publish_read`. A reader under the bias sees what the last
-            // writer did, because the lock made this thread see it.
+            // Release: pairs with the Acquire in `publish_read`. A reader under the bias sees what
+            // the last writer did, because the lock made this thread see it.
             self.bias.store(true, Ordering::Release);
         }
     }
@@ -407,8 +414,8 @@ impl RawLock {
             return None;
         }
         let held = unless_it_blocks(self.lock.try_write())?;
-        // Relaxed: the lock orders it. While `bias` is clear, readers hold the lock itself: the writer that
-        // ended the bias waited for the others.
+        // Relaxed: the lock orders it. While `bias` is clear, readers hold the lock itself: the
+        // writer that ended the bias waited for the others.
         (!self.bias.load(Ordering::Relaxed)).then_some(held)
     }
 
@@ -483,8 +490,8 @@ fn unless_it_blocks<G>(tried: TryLockResult<G>) -> Option<G> {
 #[cfg(not(feature = "loom"))]
 fn now() -> u32 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    // OK: only low bits are used. If they are equal by chance, a bias begins a millisecond later. Never 0,
-    // the value of a new lock.
+    // OK: only low bits are used. If they are equal by chance, a bias begins a millisecond later.
+    // Never 0, the value of a new lock.
     START.elapsed().as_millis() as u32 + 1
 }
 

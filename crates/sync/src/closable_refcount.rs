@@ -13,19 +13,21 @@
 //! | 16 bits generation | 2 bits unknown, open or closed | 14 bits count |
 //! ```
 //!
-//! `try_get` adds one and `put` subtracts one, whatever the state is. The thread does not load the word
-//! first, so a CPU that does not have its line fetches it once. The old value says what happened:
+//! `try_get` adds one and `put` subtracts one, whatever the state is. The thread does not load the
+//! word first, so a CPU that does not have its line fetches it once. The old value says what
+//! happened:
 //!
-//! 1. If the word was open, the thread has a reference, and no other thread can close it. The thread may
-//!    now check what is shared. If it is not what the thread wanted, or the count is
+//! 1. If the word was open, the thread has a reference, and no other thread can close it. The
+//!    thread may now check what is shared. If it is not what the thread wanted, or the count is
 //!    [full](TryGet::Full), it puts the reference like any other. It may be the last one then.
-//! 2. If the word was not open, the addition has no effect. The count means nothing in these states. It
-//!    starts in the middle of its range, so that it does not overflow to either side. The thread
-//!    subtracts its one again while the state is the same, so that the error stays bounded.
-//! 3. A thread whose `put` makes the count 0 tries to close the word. If that fails, other threads have
-//!    joined meanwhile, and one of those is the last. If several threads made it 0, one of them closes
-//!    it, because closing starts a new generation. So exactly one thread is told that it is the
-//!    last, and then no thread has a reference.
+//! 2. If the word was not open, the addition has no effect. The count means nothing in these
+//!    states. It starts in the middle of its range, so that it does not overflow to either side.
+//!    The thread subtracts its one again while the state is the same, so that the error stays
+//!    bounded.
+//! 3. A thread whose `put` makes the count 0 tries to close the word. If that fails, other threads
+//!    have joined meanwhile, and one of those is the last. If several threads made it 0, one of
+//!    them closes it, because closing starts a new generation. So exactly one thread is told that
+//!    it is the last, and then no thread has a reference.
 //!
 //! A generation comes again after 65,536 others. A thread that is about to close the word, or to
 //! subtract its one, would have to stop for exactly a multiple of that many to hit another one.
@@ -54,8 +56,8 @@ const CLOSED: u32 = 3 << 14;
 /// The count of a word that is not open.
 const MIDDLE: u32 = 1 << 13;
 
-/// A reference count that can be closed. A new one is unknown. It has a cache line of its own: users
-/// that join and leave write it, and readers of the shared data do not.
+/// A reference count that can be closed. A new one is unknown. It has a cache line of its own:
+/// users that join and leave write it, and readers of the shared data do not.
 #[repr(align(64))]
 pub struct ClosableRefcount(AtomicU32);
 
@@ -80,8 +82,8 @@ impl Snapshot {
 pub enum TryGet {
     /// The caller has a reference.
     Got,
-    /// The caller has a reference, but the count was at its limit: it must [put](ClosableRefcount::put)
-    /// the reference again.
+    /// The caller has a reference, but the count was at its limit: it must
+    /// [put](ClosableRefcount::put) the reference again.
     Full,
     /// The caller has none: the count must be [set](ClosableRefcount::set) first.
     Unknown,
@@ -92,7 +94,8 @@ pub enum TryGet {
 /// The result of [`ClosableRefcount::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// This many references stay, or one of the threads that put theirs at the same time is the last.
+    /// This many references stay, or one of the threads that put theirs at the same time is the
+    /// last.
     Others(u32),
     /// No reference stays and the word is closed: the shared data belongs to the caller.
     Last,
@@ -105,13 +108,14 @@ impl ClosableRefcount {
         Self(AtomicU32::new(UNKNOWN | MIDDLE))
     }
 
-    /// Returns the word. A caller that wants to [set](Self::set) the count reads it from disk after this.
+    /// Returns the word. A caller that wants to [set](Self::set) the count reads it from disk after
+    /// this.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// Opens the word with the count `stored` on disk, if it is unknown and still in the generation that was
-    /// `seen`. Only for counts from 1 to 8191, and for data that exists.
+    /// Opens the word with the count `stored` on disk, if it is unknown and still in the generation
+    /// that was `seen`. Only for counts from 1 to 8191, and for data that exists.
     pub fn set(&self, seen: Snapshot, stored: u32) {
         if seen.is_known() || !(1..MIDDLE).contains(&stored) {
             return;
@@ -153,8 +157,8 @@ impl ClosableRefcount {
         }
     }
 
-    /// Closes the word if the caller has the only reference. Returns true if the word is closed, also by an
-    /// earlier call.
+    /// Closes the word if the caller has the only reference. Returns true if the word is closed,
+    /// also by an earlier call.
     pub fn try_close(&self) -> bool {
         let now = self.0.load(Ordering::Acquire);
         match (now & STATE, now & COUNT) {
@@ -164,8 +168,9 @@ impl ClosableRefcount {
         }
     }
 
-    /// Drops a reference. The caller has one of a word that is open, or it has [closed](Self::try_close) the
-    /// word. If the count on disk was wrong and all references are gone, the result is [`Put::Last`].
+    /// Drops a reference. The caller has one of a word that is open, or it has
+    /// [closed](Self::try_close) the word. If the count on disk was wrong and all references are
+    /// gone, the result is [`Put::Last`].
     #[inline]
     pub fn put(&self) -> Put {
         let old = self.0.fetch_sub(1, Ordering::AcqRel);
@@ -190,16 +195,17 @@ impl ClosableRefcount {
         }
     }
 
-    /// Opens the word with one reference, the caller's. The caller has closed or created it and has the data
-    /// alone.
+    /// Opens the word with one reference, the caller's. The caller has closed or created it and has
+    /// the data alone.
     pub fn open(&self) {
-        // Relaxed: only the caller changes the generation and the state of a closed word. `try_get` in vain
-        // changes the count only.
+        // Relaxed: only the caller changes the generation and the state of a closed word. `try_get`
+        // in vain changes the count only.
         let now = self.0.load(Ordering::Relaxed);
         self.store(now & !(STATE | COUNT) | OPEN | 1);
     }
 
-    /// Closes the word in a new generation, until it is [opened](Self::open). No thread has a reference.
+    /// Closes the word in a new generation, until it is [opened](Self::open). No thread has a
+    /// reference.
     pub fn reset(&self) {
         let mut now = self.0.load(Ordering::Relaxed);
         while let Err(other) = self.swap(now, closed(now)) {
@@ -207,8 +213,8 @@ impl ClosableRefcount {
         }
     }
 
-    /// Returns the number of references, including those of threads that only check the data; `None` if the
-    /// word is closed or unknown.
+    /// Returns the number of references, including those of threads that only check the data;
+    /// `None` if the word is closed or unknown.
     pub fn count(&self) -> Option<u32> {
         let now = self.0.load(Ordering::Acquire);
         (now & STATE == OPEN).then_some(now & COUNT)

@@ -1,48 +1,50 @@
-//! Epoch-based reclamation: finds out when no thread can see an unlinked value any more, and runs its
-//! destructor then.
+//! Epoch-based reclamation: finds out when no thread can see an unlinked value any more, and runs
+//! its destructor then.
 //!
-//! The epoch is a number that only grows. A thread that enters a read section (a *pin*) stores the current
-//! epoch in a record of its own, and zero when it leaves. Destructors of unlinked values are gathered
-//! in bags. A full bag is *sealed*: it is stamped with the epoch, and the epoch is incremented. A
-//! sealed bag has *expired*, and its destructors may run, once every pin in the records is younger
-//! than the stamp.
+//! The epoch is a number that only grows. A thread that enters a read section (a *pin*) stores the
+//! current epoch in a record of its own, and zero when it leaves. Destructors of unlinked values
+//! are gathered in bags. A full bag is *sealed*: it is stamped with the epoch, and the epoch is
+//! incremented. A sealed bag has *expired*, and its destructors may run, once every pin in the
+//! records is younger than the stamp.
 //!
 //! # Why it holds
-//! Let R be a reader that found the value x by following pointers, and C a collector that takes the bag of
-//! x.
-//! 1. C executes `heavy_fence`, then scans the records. R stored its pin, executed `light_fence`, then
-//!    followed pointers. So C sees the pin, or R sees everything that happened before `heavy_fence`.
-//!    The unlinking of x did: it precedes the sealing, and that precedes C's taking of the bag. So if
-//!    R found x, C sees R's pin or a later value of R's record.
-//! 2. The pin that C sees is not younger than the stamp. If it were, R would have loaded (`Acquire`) an
-//!    epoch that the sealing of the bag or a later one had stored (`Release`; all are
-//!    read-modify-writes). Then the unlinking would have happened before, and R would not have found x.
-//! 3. If C sees a later value of the record, zero or another pin, then R has left. Both are stored by
-//!    `Release` and loaded by `Acquire`, so R's use of x is over when the destructor runs.
+//! Let R be a reader that found the value x by following pointers, and C a collector that takes the
+//! bag of x.
+//! 1. C executes `heavy_fence`, then scans the records. R stored its pin, executed `light_fence`,
+//!    then followed pointers. So C sees the pin, or R sees everything that happened before
+//!    `heavy_fence`. The unlinking of x did: it precedes the sealing, and that precedes C's taking
+//!    of the bag. So if R found x, C sees R's pin or a later value of R's record.
+//! 2. The pin that C sees is not younger than the stamp. If it were, R would have loaded
+//!    (`Acquire`) an epoch that the sealing of the bag or a later one had stored (`Release`; all
+//!    are read-modify-writes). Then the unlinking would have happened before, and R would not have
+//!    found x.
+//! 3. If C sees a later value of the record, zero or another pin, then R has left. Both are stored
+//!    by `Release` and loaded by `Acquire`, so R's use of x is over when the destructor runs.
 //!
-//! Pins are frequent and collections rare, so the barriers differ in cost. Where the kernel offers it,
-//! `heavy_fence` makes every thread of the process execute a full barrier, and `light_fence` only keeps
-//! the compiler from reordering. Elsewhere both are `fence(SeqCst)`. See [`membarrier`].
+//! Pins are frequent and collections rare, so the barriers differ in cost. Where the kernel offers
+//! it, `heavy_fence` makes every thread of the process execute a full barrier, and `light_fence`
+//! only keeps the compiler from reordering. Elsewhere both are `fence(SeqCst)`. See [`membarrier`].
 //!
-//! A thread keeps the bags that it has sealed and frees them itself, several at the cost of one barrier. Their
-//! values are then in its own cache, and mostly were allocated by it. A thread that flushes, ends, or
-//! keeps more than its share moves bags to a queue that any thread takes from.
+//! A thread keeps the bags that it has sealed and frees them itself, several at the cost of one
+//! barrier. Their values are then in its own cache, and mostly were allocated by it. A thread that
+//! flushes, ends, or keeps more than its share moves bags to a queue that any thread takes from.
 //!
 //! # Memory
 //! An idle thread does not free the bags that it keeps. All threads together therefore keep
-//! [`KEPT_IN_ALL`] bags, each an equal share, and at least one (`Collector::share`). Every thread that
-//! seals a bag also runs expired bags of the queue. So the bags of ended threads wait at most until
-//! another thread has retired one bag.
+//! [`KEPT_IN_ALL`] bags, each an equal share, and at least one (`Collector::share`). Every thread
+//! that seals a bag also runs expired bags of the queue. So the bags of ended threads wait at most
+//! until another thread has retired one bag.
 //!
 //! # Rules
-//! 1. No thread waits. A pinned sleeper keeps alive the values that are sealed while it is pinned, and
-//!    delays nothing else.
-//! 2. Destructors run in [`Collector::run`] only, at most [`BAGS_AT_ONCE`] bags of the thread's own at a
-//!    time and as many of the queue: when a thread seals a bag, flushes, or ends; never when it pins or
-//!    unpins. They run on any thread, under the locks that it holds when it retires or flushes.
-//! 3. A destructor may pin, retire and flush. Collections do not nest: values that a destructor retires
-//!    wait for a later collection, so a long chain of values needs no deep stack. A destructor that
-//!    panics does not run again. A later collection runs the others of its bag.
+//! 1. No thread waits. A pinned sleeper keeps alive the values that are sealed while it is pinned,
+//!    and delays nothing else.
+//! 2. Destructors run in [`Collector::run`] only, at most [`BAGS_AT_ONCE`] bags of the thread's own
+//!    at a time and as many of the queue: when a thread seals a bag, flushes, or ends; never when
+//!    it pins or unpins. They run on any thread, under the locks that it holds when it retires or
+//!    flushes.
+//! 3. A destructor may pin, retire and flush. Collections do not nest: values that a destructor
+//!    retires wait for a later collection, so a long chain of values needs no deep stack. A
+//!    destructor that panics does not run again. A later collection runs the others of its bag.
 //! 4. Records are never freed, only given back, so that a scan can follow their list without
 //!    protection. There are as many as the most threads that lived at one time.
 //!
@@ -79,8 +81,8 @@ use bag::{Bag, Deferred};
 /// Bags whose destructors one collection runs.
 const BAGS_AT_ONCE: usize = 32;
 
-/// Sealed bags at which a thread checks whether they have expired, if there are few threads. So one barrier,
-/// which interrupts every other thread, frees two thousand values.
+/// Sealed bags at which a thread checks whether they have expired, if there are few threads. So one
+/// barrier, which interrupts every other thread, frees two thousand values.
 const KEPT_BAGS: usize = capacity(32, 1);
 
 /// Sealed bags that all threads keep together, unless there are more threads than that.
@@ -100,8 +102,8 @@ pub(crate) struct Collector {
     records: AtomicPtr<Record>,
     /// A stack of sealed bags that are not in the queue yet.
     inbox: Padded<AtomicPtr<Bag>>,
-    /// Sealed bags, approximately oldest first. No thread waits for this lock: a thread that finds it taken
-    /// leaves the work to a later collection.
+    /// Sealed bags, approximately oldest first. No thread waits for this lock: a thread that finds
+    /// it taken leaves the work to a later collection.
     queue: Mutex<VecDeque<Box<Bag>>>,
     /// Bags in the inbox and the queue.
     queued: AtomicUsize,
@@ -120,7 +122,8 @@ pub(crate) struct Record {
     bag: Cell<Option<Box<Bag>>>,
     /// Bags that it has sealed and not handed over, oldest first.
     sealed: Cell<VecDeque<Box<Bag>>>,
-    /// Empty bags to be filled next, at most the thread's share. Their memory is still in the CPU's cache.
+    /// Empty bags to be filled next, at most the thread's share. Their memory is still in the CPU's
+    /// cache.
     empty: Cell<VecDeque<Box<Bag>>>,
     /// Whether the thread is running destructors.
     collecting: Cell<bool>,
@@ -129,8 +132,8 @@ pub(crate) struct Record {
     next: *const Record,
 }
 
-// SAFETY: only the thread that owns the record accesses its cells, and it takes and leaves it through
-// `owned` (O). `next` does not change once the record is shared. Any thread may run a bag.
+// SAFETY: only the thread that owns the record accesses its cells, and it takes and leaves it
+// through `owned` (O). `next` does not change once the record is shared. Any thread may run a bag.
 unsafe impl Sync for Record {}
 
 /// The fields of a new collector. A static needs a `const` constructor, which loom does not have.
@@ -185,7 +188,8 @@ impl Collector {
         loop {
             record.next = head;
             let new = Box::into_raw(record);
-            // Release: N, pairs with the Acquire of the scans. Relaxed on failure: `head` is only passed on.
+            // Release: N, pairs with the Acquire of the scans. Relaxed on failure: `head` is only
+            // passed on.
             match self.records.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 // SAFETY: it came from a box that is never freed (rule 4).
                 Ok(_) => return unsafe { &*new },
@@ -197,7 +201,8 @@ impl Collector {
     }
 
     fn records(&self) -> impl Iterator<Item = &'static Record> {
-        // Acquire: N, pairs with the Release of all `add_record`s so far: they are read-modify-writes.
+        // Acquire: N, pairs with the Release of all `add_record`s so far: they are
+        // read-modify-writes.
         let mut next = self.records.load(Ordering::Acquire).cast_const();
         std::iter::from_fn(move || {
             // SAFETY: null, or a record of the list: complete (N) and never freed (rule 4).
@@ -211,13 +216,15 @@ impl Collector {
     fn leave(&self, record: &Record) {
         self.seal(record);
         self.hand_over(record);
-        // The next owner may come when there are more threads, and would then keep more than its share.
+        // The next owner may come when there are more threads, and would then keep more than its
+        // share.
         record.empty.take();
         self.threads.fetch_sub(1, Ordering::Relaxed);
         record.depth.set(0);
         // Release: U, pairs with the Acquire in `oldest_pin`.
         record.pinned.store(UNPINNED, Ordering::Release);
-        // Release: O, pairs with the Acquire of the next owner, which finds the cells as they are now.
+        // Release: O, pairs with the Acquire of the next owner, which finds the cells as they are
+        // now.
         record.owned.store(false, Ordering::Release);
     }
 
@@ -227,13 +234,15 @@ impl Collector {
         let depth = record.depth.get();
         record.depth.set(depth + 1);
         if depth == 0 {
-            // Acquire: E, pairs with the Release in earlier `seal`s. This reader cannot find their values (2).
+            // Acquire: E, pairs with the Release in earlier `seal`s. This reader cannot find their
+            // values (2).
             let epoch = self.epoch.load(Ordering::Acquire);
             membarrier::publish(&record.pinned, epoch);
         }
     }
 
-    /// Runs `deferred` once every read section that exists now has ended. Runs others first if that fills the bag.
+    /// Runs `deferred` once every read section that exists now has ended. Runs others first if that
+    /// fills the bag.
     #[inline]
     fn defer(&self, record: &Record, deferred: Deferred) {
         let mut bag = record.bag.take().unwrap_or_else(|| record.take_empty());
@@ -285,7 +294,8 @@ impl Collector {
         if bag.is_empty() {
             return record.bag.set(Some(bag));
         }
-        // Release: E, pairs with the Acquire in `pin`: a reader in a later epoch sees the values unlinked (2).
+        // Release: E, pairs with the Acquire in `pin`: a reader in a later epoch sees the values
+        // unlinked (2).
         bag.stamp = self.epoch.fetch_add(1, Ordering::Release);
         let mut sealed = record.sealed.take();
         sealed.push_back(bag);
@@ -309,7 +319,8 @@ impl Collector {
         loop {
             bag.next = head;
             let new = Box::into_raw(bag);
-            // Release: I, pairs with the Acquire in `empty_inbox`. Relaxed on failure: `head` is only passed on.
+            // Release: I, pairs with the Acquire in `empty_inbox`. Relaxed on failure: `head` is
+            // only passed on.
             match self.inbox.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -321,10 +332,12 @@ impl Collector {
 
     /// Moves the bags of the inbox to the end of the queue.
     fn empty_inbox(&self, queue: &mut VecDeque<Box<Bag>>) {
-        // Acquire: I, pairs with the Release of all pushes since the last time: they are read-modify-writes.
+        // Acquire: I, pairs with the Release of all pushes since the last time: they are
+        // read-modify-writes.
         let mut stack = self.inbox.swap(ptr::null_mut(), Ordering::Acquire);
         let mut oldest: *mut Bag = ptr::null_mut();
-        // SAFETY: the swap took the stack from the inbox. Its bags are complete (I) and have no other user.
+        // SAFETY: the swap took the stack from the inbox. Its bags are complete (I) and have no
+        // other user.
         while let Some(bag) = unsafe { stack.as_mut() } {
             (oldest, stack, bag.next) = (stack, bag.next, oldest);
         }
@@ -336,7 +349,8 @@ impl Collector {
         }
     }
 
-    /// Runs the destructors of the bags that `expired` returns, unless this thread is running some already.
+    /// Runs the destructors of the bags that `expired` returns, unless this thread is running some
+    /// already.
     fn run(&self, record: &Record, expired: impl FnOnce() -> [Option<Box<Bag>>; BAGS_AT_ONCE]) {
         if record.collecting.replace(true) {
             return;
@@ -352,8 +366,9 @@ impl Collector {
         }
     }
 
-    /// Takes the expired bags among those that the thread keeps, if it keeps its full share. Hands over the
-    /// excess: a pinned sleeper may keep the bags from expiring, and this thread may become idle.
+    /// Takes the expired bags among those that the thread keeps, if it keeps its full share. Hands
+    /// over the excess: a pinned sleeper may keep the bags from expiring, and this thread may
+    /// become idle.
     fn expired_own(&self, record: &Record) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let mut sealed = record.sealed.take();
         let enough = sealed.len() >= self.share();
@@ -374,9 +389,11 @@ impl Collector {
 
     fn expired(&self, queue: &mut VecDeque<Box<Bag>>) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let mut expired = [const { None }; BAGS_AT_ONCE];
-        // A scan without the barrier may miss pins. It saves the barrier where a pin keeps even the first bag.
+        // A scan without the barrier may miss pins. It saves the barrier where a pin keeps even the
+        // first bag.
         let hopeless = queue.front().is_none_or(|bag| bag.stamp >= self.oldest_pin());
-        // `heavy_fence`: pairs with `light_fence` in `pin`. The queue's bags were sealed before (1).
+        // `heavy_fence`: pairs with `light_fence` in `pin`. The queue's bags were sealed before
+        // (1).
         if hopeless || !membarrier::heavy_fence() {
             return expired;
         }
@@ -396,8 +413,8 @@ impl Collector {
 
     /// Returns the oldest epoch in which a thread is pinned, as far as this thread sees.
     fn oldest_pin(&self) -> u64 {
-        // Acquire, in `read_published`: U, pairs with the Release in `pin` and `unpin`. Earlier sections are
-        // over (3).
+        // Acquire, in `read_published`: U, pairs with the Release in `pin` and `unpin`. Earlier
+        // sections are over (3).
         let pins = self.records().map(|record| membarrier::read_published(&record.pinned));
         pins.filter(|&epoch| epoch != UNPINNED).min().unwrap_or(u64::MAX)
     }
@@ -422,15 +439,16 @@ impl Record {
         self.empty.set(empty);
     }
 
-    /// Leaves one level of the read section. Returns true if the thread is ending and this was the last level:
-    /// then the caller must give the record back to the collector.
+    /// Leaves one level of the read section. Returns true if the thread is ending and this was the
+    /// last level: then the caller must give the record back to the collector.
     #[inline]
     #[must_use]
     fn unpin(&self) -> bool {
         let depth = self.depth.get() - 1;
         self.depth.set(depth);
         if depth == 0 {
-            // Release: U, pairs with the Acquire in `oldest_pin`: the section precedes the destructors.
+            // Release: U, pairs with the Acquire in `oldest_pin`: the section precedes the
+            // destructors.
             self.pinned.store(UNPINNED, Ordering::Release);
         }
         depth == LEAVING

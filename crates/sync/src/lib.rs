@@ -1,31 +1,42 @@
-//! Concurrency primitives: what the metadata hot paths share.
+//! Concurrency primitives of the metadata hot paths.
 //!
-//! - [`rcu`]: readers that take no lock and write nothing shared, values freed once no reader can see them.
-//! - [`seqcount`]: readers that copy several words and learn whether a writer came between.
-//! - [`rcu_arc`]: counted references whose values RCU readers may look at.
-//! - [`rcu_hash_map`]: a hash table whose lookups take no lock; entries are replaced and reclaimed under it.
-//! - [`rcu_arc_map`]: that hash table with counted values, found by number.
-//! - [`closable_refcount`]: who shares something, and may join or be the last to leave.
-//! - [`thread_counter`]: counters that each thread adds to alone, and numbers that are each returned once.
-//! - [`membarrier`]: two barriers, one for what is frequent and nearly free, one for what is rare.
-//! - [`thread_refcount`]: how many are inside, where coming and going costs a store, and counting what it may.
-//! - [`thread_arc`]: counted references that threads take and give up without writing what others use.
-//! - [`biased_rwlock`]: a lock for readers and writers that readers take without writing what other readers use.
-//! - [`rcu_snapshot`]: what is changed under a lock, shown without it to who looks again and again.
+//! Readers without locks:
+//! - [`rcu`]: pointers that readers follow without a lock or a shared store. Values are freed when
+//!   no reader can see them.
+//! - [`rcu_arc`]: reference counts for values that RCU readers also see.
+//! - [`rcu_snapshot`]: a copy of data under a lock, for readers that do not take the lock.
+//! - [`rcu_hash_map`]: a hash map whose lookups take no lock.
+//! - [`rcu_arc_map`]: that map from numbers to counted values.
+//! - [`seqcount`]: consistent copies of several words without a lock.
+//!
+//! Locks and counts:
+//! - [`biased_rwlock`]: a reader-writer lock whose readers write no shared line while no thread
+//!   writes.
+//! - [`closable_refcount`]: a reference count that its last user closes.
+//! - [`thread_refcount`]: counts of users, kept by each thread for itself.
+//! - [`thread_arc`]: counted references, kept by each thread for itself.
+//! - [`thread_counter`]: statistics counters and ids, kept by each thread for itself.
 //! - [`lock_order`]: the ranks of locks, which debug builds check.
-//! - [`thread_slots`]: a slot for each thread, however many there are, and a small number for each.
-//! - [`per_thread`]: a value for each thread that no other sees.
-//! - [`percpu`]: values with one cache line a CPU.
-//! - `model`, with the feature `loom`: how models are run.
-//! - [`allocations`]: an allocator that counts, for benches.
-//! - [`opener`]: the process that opened something, which a forked child is not.
-//! - [`primitive`]: the one switch between real atomics, loom's, and those that note what they do.
-//! - `audit`, with the feature of that name: the crate that records what an operation does to shared memory, for tests.
+//! - [`membarrier`]: two barriers that pair, a light one and a heavy one.
 //!
-//! Most `unsafe` of the workspace lives here, each with its reason. Every protocol is written down in its module,
-//! with the orderings that pair, and has a loom model in `tests/loom`; the epochs under [`rcu`] have theirs in
-//! `src/epoch/tests.rs`, and [`closable_refcount`] has more in `crates/ext4/tests/models.rs`, with the cache that leads to
-//! shared blocks.
+//! Memory and placement:
+//! - [`slab`]: a cache of freed memory.
+//! - [`thread_slots`]: a slot for each thread, and a small number for each.
+//! - [`per_thread`]: a value for each thread that no other thread sees.
+//! - [`percpu`]: values with one cache line a CPU.
+//!
+//! For tests and tools:
+//! - [`primitive`]: the switch between the standard atomics, loom's and shuttle's, and recording
+//!   ones.
+//! - `model`, with the feature `loom`: the runner of models.
+//! - `audit`, with the feature of that name: the crate that records accesses to shared memory.
+//! - [`allocations`]: allocators that count.
+//! - [`opener`]: the process that opened something, which a forked child is not.
+//!
+//! Most `unsafe` code of the workspace is here, each block with its reason. Each module documents
+//! its protocol with the orderings that pair, and `tests/loom` has its model. The models of the
+//! epochs under [`rcu`] are in `src/epoch/tests.rs`. Further models of [`closable_refcount`], with
+//! the cache that leads to shared blocks, are in `crates/ext4/tests/models.rs`.
 
 pub mod allocations;
 pub mod biased_rwlock;

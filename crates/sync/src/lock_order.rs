@@ -1,8 +1,10 @@
-//! The order in which a thread takes locks that it may hold at the same time; checked in debug builds.
+//! The order in which a thread takes locks that it may hold at the same time; checked in debug
+//! builds.
 //!
-//! Each lock that others may be taken under has a [`Rank`], and a thread takes locks by rising rank only: then no circle of
-//! threads can form in which each waits for the next. Where two of a rank may be held, the place that takes them says which
-//! comes first. Locks that nothing is taken under need no rank. In release builds all of this is nothing.
+//! Each lock under which other locks may be taken has a [`Rank`], and a thread takes locks by
+//! rising rank only. Then no circle of threads can form in which each waits for the next. Where a
+//! thread may hold two locks of a rank, the code that takes them documents which comes first. Leaf
+//! locks need no rank. Release builds check nothing.
 
 #[cfg(all(debug_assertions, not(feature = "loom")))]
 use std::cell::RefCell;
@@ -10,23 +12,23 @@ use std::cell::RefCell;
 /// Kinds of locks, outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// Who moves a name between two directories.
+    /// The move of a name between two directories.
     Rename,
-    /// A directory whose names are looked up or changed: two if names move between them.
+    /// The names of a directory; two of them in a move between directories.
     Directory,
-    /// A name: two if one takes the other's place.
+    /// A name; two of them if one replaces the other.
     Name,
-    /// What a name stands for, or any inode on its own: two in a rename.
+    /// The inode of a name, or any inode on its own; two of them in a rename.
     Child,
-    /// What a name stands for is being found out.
+    /// A lookup of a name by the file system.
     Lookup,
-    /// An inode is being read.
+    /// A read of an inode from the device.
     InodeRead,
     /// A handle on a transaction.
     Handle,
-    /// The blocks with the names of a directory: of two in a rename.
+    /// The blocks of a directory; those of two directories in a rename.
     DirectoryBlocks,
-    /// Parts of a file that are written over, all at once.
+    /// Ranges of a file that are being overwritten, all taken together.
     Chunk,
 }
 
@@ -37,9 +39,9 @@ impl Rank {
     }
 }
 
-/// Stands for a lock that this thread holds, or waits for.
+/// Represents a lock that this thread holds or waits for.
 #[derive(Debug)]
-#[must_use = "it stands for a lock as long as it lives"]
+#[must_use = "it represents a lock while it lives"]
 pub struct Ranked {
     #[cfg(all(debug_assertions, not(feature = "loom")))]
     rank: Rank,
@@ -51,15 +53,15 @@ thread_local! {
 }
 
 impl Ranked {
-    /// Notes that a lock of this rank is about to be taken.
+    /// Records that the thread is about to take a lock of this rank.
     ///
     /// # Panics
-    /// In debug builds, if the thread holds a lock that comes after it.
+    /// In debug builds, if the thread holds a lock of a higher rank.
     #[inline(always)]
     pub fn take(rank: Rank) -> Self {
         #[cfg(all(debug_assertions, not(feature = "loom")))]
         {
-            // OK: a thread that is ending has no order to keep any more.
+            // OK: a thread that is ending is not checked.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
                 let equal = held.iter().filter(|&&other| other == rank).count();
@@ -83,7 +85,7 @@ impl Drop for Ranked {
     fn drop(&mut self) {
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
-            // None if the lock was taken on another thread.
+            // None if another thread took the lock.
             if let Some(at) = held.iter().rposition(|&rank| rank == self.rank) {
                 held.remove(at);
             }
@@ -94,13 +96,13 @@ impl Drop for Ranked {
 /// The guard of a lock that has a rank.
 #[derive(Debug)]
 pub struct Ordered<G> {
-    // Dropped first.
+    // Dropped before `_ranked`.
     guard: G,
     _ranked: Ranked,
 }
 
 impl<G> Ordered<G> {
-    /// Takes a lock of this rank by `lock`.
+    /// Takes a lock of this rank by calling `lock`.
     #[inline(always)]
     pub fn lock(rank: Rank, lock: impl FnOnce() -> G) -> Self {
         let _ranked = Ranked::take(rank);

@@ -1,15 +1,15 @@
 //! Two barriers that pair: `light_fence` for a frequent operation and `heavy_fence` for a rare one.
 //!
-//! A thread that enters an epoch, counts a user or publishes a read executes `light_fence`. A thread
-//! that frees memory, adds up counts or ends a bias executes `heavy_fence`. Users are
+//! A thread that enters an epoch, counts a user or publishes a read executes `light_fence`. A
+//! thread that frees memory, adds up counts or ends a bias executes `heavy_fence`. Users are
 //! [`rcu`](crate::rcu), [`thread_refcount`](crate::thread_refcount),
 //! [`biased_rwlock`](crate::biased_rwlock) and `primitive::latch`.
 //!
 //! # The guarantee
-//! One thread stores A, executes one of the barriers, and loads B. Another thread stores B, executes
-//! the other barrier, and loads A. Then at least one of them sees the store of the other. Without
-//! the barriers both loads may complete before the stores become visible (store buffering), and a
-//! value would be freed under its reader.
+//! One thread stores A, executes one of the barriers, and loads B. Another thread stores B,
+//! executes the other barrier, and loads A. Then at least one of them sees the store of the other.
+//! Without the barriers both loads may complete before the stores become visible (store buffering),
+//! and a value would be freed under its reader.
 //!
 //! | where | `light_fence` | `heavy_fence` |
 //! | --- | --- | --- |
@@ -17,8 +17,8 @@
 //! | elsewhere, under Miri, in models | `fence(SeqCst)` | `fence(SeqCst)` |
 //! | `--cfg extern4_tsan` | the store is a read-modify-write | the loads are read-modify-writes |
 //!
-//! In the first row the kernel interrupts the threads that run; a thread that does not run executed a
-//! full barrier when it was switched out. The frequent side is then a plain store, where a fence
+//! In the first row the kernel interrupts the threads that run; a thread that does not run executed
+//! a full barrier when it was switched out. The frequent side is then a plain store, where a fence
 //! would be most of its cost. The last row is for ThreadSanitizer, which does not model fences:
 //! read-modify-writes of one word are totally ordered, and each sees all that happened before the
 //! previous one.
@@ -27,14 +27,14 @@
 //! know the choice yet uses the fence as its `light_fence`, which pairs with any `heavy_fence`.
 //!
 //! # When the kernel refuses membarrier(2) later
-//! A process may install a seccomp filter after it chose the first row. The first `heavy_fence` that
-//! is refused moves the process to the second row for good:
+//! A process may install a seccomp filter after it chose the first row. The first `heavy_fence`
+//! that is refused moves the process to the second row for good:
 //! 1. It stores `DISABLING`. A thread that loads this uses the fence as its `light_fence`.
 //! 2. It sleeps for `GRACE`, 20 ms, and stores `FENCES`. A `heavy_fence` that loads `DISABLING`
 //!    sleeps for as long itself.
-//! 3. A `light_fence` that loaded the old choice stored A a few instructions before. After the sleep
-//!    that store is visible: its CPU has drained the store buffer, which takes microseconds, or has
-//!    switched to another thread or to the host, which is a full barrier. So the loads after
+//! 3. A `light_fence` that loaded the old choice stored A a few instructions before. After the
+//!    sleep that store is visible: its CPU has drained the store buffer, which takes microseconds,
+//!    or has switched to another thread or to the host, which is a full barrier. So the loads after
 //!    `heavy_fence` see it, as they do after membarrier(2).
 
 use crate::primitive::{AtomicU64, Ordering};
@@ -56,7 +56,8 @@ pub(crate) use imp::register;
 #[cfg(not(extern4_tsan))]
 #[inline]
 pub fn publish(word: &AtomicU64, value: u64) {
-    // Release: pairs with the Acquire in `read_published`, whose caller sees all that happened before.
+    // Release: pairs with the Acquire in `read_published`, whose caller sees all that happened
+    // before.
     word.store(value, Ordering::Release);
     imp::light_fence();
 }
@@ -133,16 +134,18 @@ mod expedited {
     fn register_now() {
         let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
         let choice = if registered { MEMBARRIER } else { FENCES };
-        // Relaxed: the choice guards no data. The second of two racing threads keeps the first's choice.
+        // Relaxed: the choice guards no data. The second of two racing threads keeps the first's
+        // choice.
         let _ = CHOSEN.compare_exchange(UNKNOWN, choice, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn light_fence() {
-        // Relaxed: a thread that does not see the choice yet uses the fence, which is always correct.
-        // The module docs say why a thread may also miss that membarrier was given up.
+        // Relaxed: a thread that does not see the choice yet uses the fence, which is always
+        // correct. The module docs say why a thread may also miss that membarrier was given up.
         if CHOSEN.load(Ordering::Relaxed) == MEMBARRIER {
-            // SeqCst: keeps the compiler from reordering; pairs with membarrier(2) in `heavy_fence`.
+            // SeqCst: keeps the compiler from reordering; pairs with membarrier(2) in
+            // `heavy_fence`.
             compiler_fence(Ordering::SeqCst);
         } else {
             // SeqCst: pairs with membarrier(2) or the fence in `heavy_fence`.

@@ -1,5 +1,6 @@
-//! The runner of models. Loom explores every interleaving of two threads within a bound on preemptions, and
-//! every value that the memory model lets a load return. Shuttle runs many threads in random schedules.
+//! The runner of models. Loom explores every interleaving of two threads within a bound on
+//! preemptions, and every value that the memory model lets a load return. Shuttle runs many threads
+//! in random schedules.
 //!
 //! `LOOM_MAX_PREEMPTIONS` sets the bound, `SHUTTLE_ITERATIONS` the number of schedules.
 
@@ -24,8 +25,8 @@ pub fn explore(body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// Runs `body` in `SHUTTLE_ITERATIONS` schedules: half of them choose a random thread at each step, half
-/// have few switches at random places.
+/// Runs `body` in `SHUTTLE_ITERATIONS` schedules: half of them choose a random thread at each step,
+/// half have few switches at random places.
 #[cfg(feature = "shuttle")]
 pub fn explore(body: impl Fn() + Sync + Send + 'static) {
     let iterations =
@@ -41,8 +42,8 @@ pub fn explore(body: impl Fn() + Sync + Send + 'static) {
     shuttle::Runner::new(switches, config).run(move || again());
 }
 
-/// Runs `each` in `threads` threads at once on the result of `setup`, with the index of the thread, then
-/// `end`.
+/// Runs `each` in `threads` threads at once on the result of `setup`, with the index of the thread,
+/// then `end`.
 pub fn crowd<S: Send + Sync + 'static>(
     threads: usize,
     setup: impl Fn() -> S + Sync + Send + 'static,
@@ -63,9 +64,9 @@ pub fn crowd<S: Send + Sync + 'static>(
     });
 }
 
-/// Runs `a` and `b` at once on the result of `setup`, then `end`. In one model `a` is the first thread, in
-/// another `b`. Loom runs the first thread first, and forgets that a thread has read a word once another
-/// one has read it before a write, so one order is not enough.
+/// Runs `a` and `b` at once on the result of `setup`, then `end`. In one model `a` is the first
+/// thread, in another `b`. Loom runs the first thread first, and forgets that a thread has read a
+/// word once another one has read it before a write, so one order is not enough.
 pub fn race<S: Send + Sync + 'static>(
     setup: impl Fn() -> S + Sync + Send + Copy + 'static,
     a: impl Fn(&S) + Sync + Send + Copy + 'static,
@@ -104,8 +105,8 @@ pub fn race_for<S: Send + Sync + 'static, A: Send + 'static, B: Send + 'static>(
     });
 }
 
-/// The system's allocator, which overwrites memory before it frees it, so that a use after the free finds
-/// garbage. For tests: `#[global_allocator]`.
+/// The system's allocator, which overwrites memory before it frees it, so that a use after the free
+/// finds garbage. For tests: `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Poisoning;
 

@@ -1,7 +1,7 @@
 //! The process that opened something.
 //!
-//! A child of `fork(2)` has copies of all memory, but only the thread that forked. It must not write,
-//! unlock or wait for the things that its parent opened.
+//! A child of `fork(2)` has copies of all memory, but only the thread that forked. It must not
+//! write, unlock or wait for the things that its parent opened.
 
 /// The id of the process that opened something.
 #[derive(Clone, Copy, Debug)]

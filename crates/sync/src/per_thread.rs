@@ -1,10 +1,11 @@
-//! A value for each thread, that no other thread ever sees.
+//! A value for each thread that no other thread ever sees.
 //!
-//! A value lies in the thread's slot ([`thread_slots`](crate::thread_slots)), and no two threads have the same slot at one time.
-//! The slot's number is handed on under a lock, so a thread finds the value that the last owner left there.
-//! Threads without a slot of their own, and threads that are ending, have no value.
+//! The value is in the thread's slot ([`thread_slots`](crate::thread_slots)), and no two threads
+//! have the same slot at one time. A lock hands the number of a slot on, so a thread finds the
+//! value that the last owner left there. Threads without a slot of their own, and threads that are
+//! ending, have no value.
 //!
-//! This is not a thread local: it belongs to an object, and its values go with that.
+//! Unlike a thread local, it belongs to an object, and its values are dropped with the object.
 
 #[cfg(not(feature = "loom"))]
 pub use real::PerThread;
@@ -18,21 +19,21 @@ mod real {
 
     use crate::thread_slots::ThreadSlots;
 
-    /// One `T` for each thread, made when the thread first asks. The shared slot stays empty.
+    /// One `T` for each thread, created on its first use. The shared slot stays empty.
     pub struct PerThread<T>(ThreadSlots<OnceCell<Box<T>>>);
 
-    // SAFETY: a slot is used only by the thread that has its number, and numbers are handed on under a lock; so `T` goes
-    // from thread to thread, and no two look at it at once.
+    // SAFETY: only the thread that has the number of a slot uses it, and a lock hands numbers on.
+    // So `T` moves from thread to thread, and no two threads access it at once.
     unsafe impl<T: Send> Sync for PerThread<T> {}
 
     impl<T: Default> PerThread<T> {
-        /// Nothing yet for any thread.
+        /// Creates an object without values.
         pub fn new() -> Self {
             Self(ThreadSlots::new())
         }
 
-        /// Calls `act` with the thread's value; not if it has none. A reference cannot leave `act`, and so is gone before the
-        /// thread gives its number back.
+        /// Calls `act` with the value of this thread; returns `None` if it has none. A reference
+        /// cannot leave `act`, so it ends before the thread gives its number back.
         #[inline(always)]
         pub fn with<R>(&self, act: impl FnOnce(&T) -> R) -> Option<R> {
             Some(act(self.0.own()?.get_or_init(Box::default)))
@@ -40,7 +41,7 @@ mod real {
     }
 }
 
-/// In models, whose threads are all on one thread of the system.
+/// The implementation for models, whose threads all run on one thread of the system.
 #[cfg(feature = "loom")]
 mod model {
     use std::any::Any;
@@ -50,30 +51,30 @@ mod model {
     use std::rc::Rc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Not of the model: it only tells objects apart.
+    /// A standard atomic: it only distinguishes objects.
     static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
     crate::primitive::scheduled::thread_local! {
         static VALUES: RefCell<HashMap<u64, Rc<dyn Any>>> = RefCell::default();
     }
 
-    /// One `T` for each thread, made when the thread first asks.
+    /// One `T` for each thread, created on its first use.
     pub struct PerThread<T> {
         id: u64,
         values: PhantomData<T>,
     }
 
-    // SAFETY: it holds nothing; the values are in thread locals.
+    // SAFETY: it holds no value; the values are in thread locals.
     unsafe impl<T: Send> Sync for PerThread<T> {}
 
     impl<T: Default + 'static> PerThread<T> {
-        /// Nothing yet for any thread.
+        /// Creates an object without values.
         pub fn new() -> Self {
-            // Relaxed: only uniqueness counts.
+            // Relaxed: only uniqueness matters.
             Self { id: LAST_ID.fetch_add(1, Ordering::Relaxed), values: PhantomData }
         }
 
-        /// Calls `act` with the thread's value; not if it has none.
+        /// Calls `act` with the value of this thread; returns `None` if it has none.
         pub fn with<R>(&self, act: impl FnOnce(&T) -> R) -> Option<R> {
             let value = VALUES
                 .try_with(|values| {
@@ -107,7 +108,7 @@ mod tests {
                 .map(|thread| thread.join().unwrap())
                 .collect();
             for (first, last) in threads {
-                // The number may have been another thread's before, but nobody adds beside.
+                // Another thread may have had the number before, but none adds at the same time.
                 assert!(first.zip(last).is_none_or(|(first, last)| last - first == 1000));
             }
         });
@@ -126,7 +127,7 @@ mod tests {
 
         let values: &'static PerThread<Cell<u64>> = Box::leak(Box::default());
         let (sender, receiver) = std::sync::mpsc::channel();
-        // Made before the thread has a number, so it goes after that has gone.
+        // Created before the thread has a number, so it is dropped after the number is given back.
         std::thread::spawn(move || {
             LATE.set(Some(Late(values, sender)));
             assert!(values.with(|_| ()).is_some());

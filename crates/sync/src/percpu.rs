@@ -1,12 +1,13 @@
-//! One value for each CPU, on cache lines of its own.
+//! Values with one copy for each CPU, on cache lines of their own.
 //!
-//! [`cpu`] returns the CPU that the thread runs on. The thread may move before it uses the answer, so two threads may use
-//! one value at the same time.
+//! [`cpu`] returns the CPU that the thread runs on. The thread may move before it uses the result,
+//! so two threads may use one copy at the same time.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// Slots at most, so that a machine that may hotplug thousands of CPUs does not cost as many cache lines a counter.
+/// Copies, at most: a machine that may hotplug thousands of CPUs must not need as many cache lines
+/// a counter.
 const MAX_SLOTS: usize = 256;
 
 /// A value on cache lines of its own: two, since x86 fetches lines in adjacent pairs.
@@ -14,7 +15,7 @@ const MAX_SLOTS: usize = 256;
 #[repr(align(128))]
 pub struct Padded<T>(pub T);
 
-/// A value on one cache line of its own, within something that is read on the lines before.
+/// A value on one cache line of its own, within a struct whose earlier lines are only read.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Line<T>(pub T);
@@ -28,7 +29,8 @@ impl<T> Deref for Padded<T> {
     }
 }
 
-/// The CPU this thread runs on, or ran on a moment ago. Below [`possible_cpus`] as long as the system keeps its word.
+/// Returns the CPU that this thread runs on or ran on a moment ago. Normally below
+/// [`possible_cpus`].
 #[inline]
 pub fn cpu() -> usize {
     #[cfg(all(
@@ -49,19 +51,19 @@ fn system_cpu() -> usize {
     rustix::thread::sched_getcpu()
 }
 
-/// A model takes the same course each time that it is run.
+/// Returns 0: a model must take the same steps in each run.
 #[cfg(any(miri, feature = "loom"))]
 fn system_cpu() -> usize {
     0
 }
 
-/// Models are the same on every machine.
+/// Returns 2, so that models are the same on every machine.
 #[cfg(feature = "loom")]
 pub fn possible_cpus() -> usize {
     2
 }
 
-/// CPUs that this machine may ever have, hotplugged ones included.
+/// Returns the number of CPUs that this machine may ever have, including hotplugged ones.
 #[cfg(not(feature = "loom"))]
 pub fn possible_cpus() -> usize {
     static POSSIBLE: OnceLock<usize> = OnceLock::new();
@@ -74,13 +76,13 @@ pub fn possible_cpus() -> usize {
     })
 }
 
-/// The NUMA node of a CPU; 0 where the system does not say.
+/// Returns the NUMA node of a CPU; 0 if the system does not report it.
 pub fn node_of(cpu: usize) -> usize {
     static NODES: OnceLock<Vec<usize>> = OnceLock::new();
     NODES.get_or_init(nodes).get(cpu).copied().unwrap_or(0)
 }
 
-/// The node of each CPU, as Linux tells it: `node0/cpulist` holds a list of ranges.
+/// Returns the node of each CPU. Linux reports a list of ranges in `node0/cpulist` and so on.
 fn nodes() -> Vec<usize> {
     let mut nodes = Vec::new();
     for entry in std::fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten() {
@@ -95,7 +97,7 @@ fn nodes() -> Vec<usize> {
     nodes
 }
 
-/// The numbers in a list of ranges such as "0-3,8".
+/// Returns the numbers in a list of ranges such as "0-3,8".
 fn cpus_in(list: &str) -> impl Iterator<Item = usize> + '_ {
     list.trim()
         .split(',')
@@ -109,12 +111,12 @@ fn cpus_in(list: &str) -> impl Iterator<Item = usize> + '_ {
 /// One `T` for each CPU.
 #[derive(Debug)]
 pub struct PerCpu<T> {
-    // As many as a power of two, so that any CPU number is brought into range by a mask.
+    // A power of two of them, so that a mask brings any CPU number into range.
     slots: Box<[Padded<T>]>,
 }
 
 impl<T: Default> PerCpu<T> {
-    /// A default value for each CPU.
+    /// Creates a default value for each CPU.
     pub fn new() -> Self {
         let slots = possible_cpus().min(MAX_SLOTS).next_power_of_two();
         Self { slots: (0..slots).map(|_| Padded::default()).collect() }
@@ -128,20 +130,21 @@ impl<T: Default> Default for PerCpu<T> {
 }
 
 impl<T> PerCpu<T> {
-    /// The value of this thread's CPU. Others may use it at the same time.
+    /// Returns the value of this thread's CPU. Other threads may use it at the same time.
     #[inline]
     pub fn local(&self) -> &T {
         &self.slots[cpu() & (self.slots.len() - 1)]
     }
 
-    /// The values of all CPUs.
+    /// Returns the values of all CPUs.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().map(|slot| &slot.0)
     }
 }
 
-/// The CPU number that the kernel keeps up to date in each thread's rseq area (rseq(2)), which glibc 2.35 and later
-/// register and point to by `__rseq_offset` from the thread pointer: one load, against a call for `sched_getcpu`.
+/// The CPU number in the rseq area of each thread (rseq(2)), which the kernel keeps up to date.
+/// glibc 2.35 and later register the area at `__rseq_offset` from the thread pointer. This is one
+/// load; `sched_getcpu` is a call.
 #[cfg(all(
     target_arch = "x86_64",
     target_os = "linux",
@@ -150,21 +153,21 @@ impl<T> PerCpu<T> {
 ))]
 mod rseq {
     use std::arch::asm;
-    // Not a protocol but a memo of a constant, so not the modelled atomics.
+    // The standard atomics: this caches a constant and is no protocol.
     use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
     /// Byte of `cpu_id` in `struct rseq`.
     const CPU_ID: isize = 4;
-    /// No offset known yet. No real offset, since the thread pointer itself stands there.
+    /// The offset is not known yet. No area is at offset 0, where the thread pointer itself is.
     const UNKNOWN: isize = 0;
-    /// There is no registered area.
+    /// No area is registered.
     const ABSENT: isize = 1;
 
     static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
 
     #[inline]
     pub(super) fn cpu() -> Option<usize> {
-        // Relaxed: the value is the same whoever stores it, and guards nothing.
+        // Relaxed: all threads store the same value, and it guards no data.
         let offset = match OFFSET.load(Relaxed) {
             UNKNOWN => find(),
             offset => offset,
@@ -173,21 +176,22 @@ mod rseq {
             return None;
         }
         let id: i32;
-        // SAFETY: `offset` is glibc's for the area it registered, of at least 20 bytes, for every thread.
-        // SAFETY: the asm loads four bytes of that area, which only the kernel writes, and changes nothing.
+        // SAFETY: `offset` is that of the area, of at least 20 bytes, which glibc registered for
+        // every thread. The asm loads four bytes of it, which only the kernel writes, and changes
+        // nothing.
         unsafe {
             asm!("mov {id:e}, dword ptr fs:[{at}]", id = out(reg) id, at = in(reg) offset + CPU_ID,
                  options(nostack, preserves_flags, readonly));
         }
-        // Negative where the area of this thread is not registered.
+        // Negative if the area of this thread is not registered.
         usize::try_from(id).ok()
     }
 
     #[cold]
     fn find() -> isize {
         let (offset, size): (*const isize, *const u32);
-        // SAFETY: the asm reads the addresses of two symbols from the linker's table and touches nothing else. They
-        // are weak, so a C library that lacks them gives null.
+        // SAFETY: the asm only loads the addresses of two symbols from the global offset table.
+        // They are weak, so they are null if the C library lacks them.
         unsafe {
             asm!(".weak __rseq_offset", ".weak __rseq_size",
                  "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
@@ -197,10 +201,10 @@ mod rseq {
         let found = if offset.is_null() || size.is_null() {
             ABSENT
         } else {
-            // SAFETY: not null, so glibc's constants `ptrdiff_t __rseq_offset` and `unsigned int __rseq_size`.
-            // SAFETY: they are set before any of our code runs, and constant from then on.
+            // SAFETY: not null, so these are glibc's constants `ptrdiff_t __rseq_offset` and
+            // `unsigned int __rseq_size`, which are set before `main`.
             let (offset, size) = unsafe { (offset.read(), size.read()) };
-            // A size of zero says that registration failed, or was switched off.
+            // A size of zero means that the registration failed or was switched off.
             if size == 0 || offset == UNKNOWN { ABSENT } else { offset }
         };
         OFFSET.store(found, Relaxed);

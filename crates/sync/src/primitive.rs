@@ -1,9 +1,9 @@
-//! Atomics, locks, threads and their variables: the standard library's, loom's or shuttle's where a feature asks for a
-//! model, or those that note what they do where `audit` asks.
+//! Atomics, locks, threads and thread locals: those of the standard library; of loom or shuttle if
+//! a feature asks for a model; or recording ones if `audit` is set.
 //!
-//! Protocols of this workspace take these names from here, so that the code a model explores is the code that runs.
-//! Loom's constructors are not `const`, hence no atomics in statics. The threads of models take turns on one thread of the system,
-//! hence their variables are the scheduler's own, too.
+//! All protocols of this workspace import these names from here, so that models explore the code
+//! that runs. Loom's constructors are not `const`, hence statics hold no atomics. The threads of a
+//! model run in turn on one thread of the system, hence their thread locals are the scheduler's.
 
 #[cfg(not(any(feature = "loom", feature = "audit")))]
 pub use std::sync::{Condvar, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -28,7 +28,7 @@ pub use scheduled::{
 #[cfg(feature = "loom")]
 pub use once::OnceLock;
 
-/// Who schedules the threads of models.
+/// The scheduler of models.
 #[cfg(all(feature = "loom", not(feature = "shuttle")))]
 pub(crate) use loom as scheduled;
 #[cfg(feature = "shuttle")]
@@ -48,19 +48,19 @@ pub use self::{Mutex as Latch, MutexGuard as LatchGuard};
 #[cfg(any(feature = "loom", all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))))]
 pub mod latch;
 
-/// A lock for what takes a moment. Models have the scheduler's, so that they need not go through the steps of this one each time:
-/// it has a model of its own.
+/// A mutex for short critical sections. Models use the scheduler's mutex, which takes fewer steps;
+/// the latch has a model of its own.
 #[cfg(all(target_os = "linux", not(any(feature = "loom", feature = "audit", miri, extern4_tsan))))]
 pub use latch::{Latch, LatchGuard};
 
-/// Returns the size that a structure has: `model` where loom or shuttle explores it, `real` elsewhere.
+/// Returns the size of a structure: `model` under loom or shuttle, `real` elsewhere.
 ///
-/// Models are small so that their threads meet, and so that the scheduler reaches every state.
+/// Small sizes make the threads of a model interact, and let the scheduler reach every state.
 pub const fn capacity<T: Copy>(real: T, model: T) -> T {
     if cfg!(feature = "loom") { model } else { real }
 }
 
-/// Variables of a thread, all of which are made from constants.
+/// Declares thread locals with constant initial values.
 #[cfg(feature = "loom")]
 macro_rules! thread_variables {
     ($(static $name:ident: $type:ty = const { $value:expr };)*) => {
@@ -70,11 +70,11 @@ macro_rules! thread_variables {
 #[cfg(feature = "loom")]
 pub(crate) use thread_variables as thread_local;
 
-/// So many null pointers: the buckets of an empty table. Memory that the system hands out as zeroes is not touched until it
-/// is used, so a large table costs nothing when it is made.
+/// Returns `len` null pointers: the buckets of an empty map. The system provides zeroed memory on
+/// first access, so a large map costs nothing when it is created.
 #[cfg(not(feature = "loom"))]
 pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
-    // SAFETY: an `AtomicPtr` is laid out as a pointer, and zeroes are the null pointer.
+    // SAFETY: an `AtomicPtr` has the layout of a pointer, and zeroes are the null pointer.
     unsafe { Box::new_zeroed_slice(len).assume_init() }
 }
 
@@ -83,10 +83,10 @@ pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
     (0..len).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
 }
 
-/// Returns `len` zeroes, in memory that the system hands out untouched until it is used.
+/// Returns `len` zeroes, in memory that the system provides on first access.
 #[cfg(not(feature = "loom"))]
 pub fn zeroes(len: usize) -> Box<[AtomicU64]> {
-    // SAFETY: an `AtomicU64` is laid out as a number, and zeroes are one.
+    // SAFETY: an `AtomicU64` has the layout of a `u64`, and zeroes are a valid one.
     unsafe { Box::new_zeroed_slice(len).assume_init() }
 }
 
@@ -96,55 +96,55 @@ pub fn zeroes(len: usize) -> Box<[AtomicU64]> {
     (0..len).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// What neither loom nor shuttle has: a value that is set once, and waited for.
+/// A value that is set once and waited for, which loom and shuttle lack.
 #[cfg(feature = "loom")]
 mod once {
     use super::{AtomicBool, Condvar, Mutex, Ordering};
 
-    /// As far as this workspace uses it, [`std::sync::OnceLock`].
+    /// The part of [`std::sync::OnceLock`] that this workspace uses.
     #[derive(Debug)]
     pub struct OnceLock<T> {
         value: std::sync::OnceLock<T>,
         is_set: AtomicBool,
         setting: Mutex<()>,
-        told: Condvar,
+        set: Condvar,
     }
 
     impl<T> OnceLock<T> {
-        /// Without a value.
-        #[expect(clippy::new_without_default, reason = "nobody asks for it")]
+        /// Creates a cell without a value.
+        #[expect(clippy::new_without_default, reason = "it has no user")]
         pub fn new() -> Self {
             Self {
                 value: std::sync::OnceLock::new(),
                 is_set: AtomicBool::new(false),
                 setting: Mutex::new(()),
-                told: Condvar::new(),
+                set: Condvar::new(),
             }
         }
 
-        /// The value, if it is set.
+        /// Returns the value, if it is set.
         pub fn get(&self) -> Option<&T> {
             // Acquire: pairs with the Release in `set`.
             if self.is_set.load(Ordering::Acquire) { self.value.get() } else { None }
         }
 
-        /// Sets the value; gives it back if another has been set.
+        /// Sets the value. Returns it as the error if another one is set.
         pub fn set(&self, value: T) -> Result<(), T> {
             let _setting = self.setting.lock().expect("nothing panics under it");
             self.value.set(value)?;
             // Release: pairs with the Acquire in `get`.
             self.is_set.store(true, Ordering::Release);
-            self.told.notify_all();
+            self.set.notify_all();
             Ok(())
         }
 
-        /// The value, once it is set.
+        /// Waits until the value is set, and returns it.
         pub fn wait(&self) -> &T {
             let mut setting = self.setting.lock().expect("nothing panics under it");
             loop {
                 match self.get() {
                     Some(value) => return value,
-                    None => setting = self.told.wait(setting).expect("nothing panics under it"),
+                    None => setting = self.set.wait(setting).expect("nothing panics under it"),
                 }
             }
         }

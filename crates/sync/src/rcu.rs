@@ -1,25 +1,27 @@
-//! Read-copy-update: pointers that readers follow without a lock, a reference count or a shared store.
+//! Read-copy-update: pointers that readers follow without a lock, a reference count or a shared
+//! store.
 //!
-//! A reader pins ([`pin`]) and follows pointers. The values that it sees stay allocated until it drops its
-//! [`Guard`]. A writer publishes a new value, and the old one is freed when every reader that was
-//! pinned at that time has unpinned.
+//! A reader pins ([`pin`]) and follows pointers. The values that it sees stay allocated until it
+//! drops its [`Guard`]. A writer publishes a new value, and the old one is freed when every reader
+//! that was pinned at that time has unpinned.
 //!
 //! Rules:
 //! 1. A pinned thread never waits: no device read, no blocking lock. One pinned sleeper stops all
 //!    freeing.
-//! 2. A value is complete before it is published. The `Release` store or exchange of the pointer (P)
-//!    pairs with the readers' `Acquire` load (L). So a reader sees the value as it was published, and
-//!    later changes only through the value's own atomics.
-//! 3. A value is unlinked first and retired after. A reader that pins after the unlinking cannot find
-//!    it. A reader that could find it was pinned before, and the epoch waits for that one.
-//! 4. A destructor runs on any thread that retires, flushes or ends, within that call and under the locks
-//!    that the thread holds; never while a thread pins or unpins. So it takes no lock under which
-//!    another thread retires. It may pin, retire and flush.
+//! 2. A value is complete before it is published. The `Release` store or exchange of the pointer
+//!    (P) pairs with the readers' `Acquire` load (L). So a reader sees the value as it was
+//!    published, and later changes only through the value's own atomics.
+//! 3. A value is unlinked first and retired after. A reader that pins after the unlinking cannot
+//!    find it. A reader that could find it was pinned before, and the epoch waits for that one.
+//! 4. A destructor runs on any thread that retires, flushes or ends, within that call and under the
+//!    locks that the thread holds; never while a thread pins or unpins. So it takes no lock under
+//!    which another thread retires. It may pin, retire and flush.
 //!
 //! Pinning nests cheaply. A caller with many lookups pins once around them.
 //!
 //! The module `epoch` implements the waiting. Under loom a small model takes its place. It runs the
-//! destructor of a retired value at the earliest moment that rule 3 allows: when the last guard goes.
+//! destructor of a retired value at the earliest moment that rule 3 allows: when the last guard
+//! goes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -43,15 +45,15 @@ pub fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Submits the values that this thread has retired for freeing, instead of waiting until a bag is full,
-    /// and frees a bounded number of values that no reader can see. This guard is a reader: values that
-    /// were retired since it pinned are freed by a later flush.
+    /// Submits the values that this thread has retired for freeing, instead of waiting until a bag
+    /// is full, and frees a bounded number of values that no reader can see. This guard is a
+    /// reader: values that were retired since it pinned are freed by a later flush.
     pub fn flush(&self) {
         self.0.flush();
     }
 
-    /// Frees all values that this thread and ended threads have retired and that no reader can see. Guards of
-    /// this thread are readers too.
+    /// Frees all values that this thread and ended threads have retired and that no reader can see.
+    /// Guards of this thread are readers too.
     pub fn flush_all(&self) {
         self.0.flush_all();
     }
@@ -78,8 +80,8 @@ pub struct RcuOption<T> {
     owns: PhantomData<Box<T>>,
 }
 
-// The bounds hold for the constructor, so for every value: `Send` because any thread may drop it, `Sync`
-// because readers share it, `'static` because it is dropped later than its last use.
+// The bounds hold for the constructor, so for every value: `Send` because any thread may drop it,
+// `Sync` because readers share it, `'static` because it is dropped later than its last use.
 impl<T: Send + Sync + 'static> RcuOption<T> {
     /// Creates a pointer to `value`.
     pub fn new(value: Option<T>) -> Self {
@@ -91,7 +93,8 @@ impl<T: Send + Sync + 'static> RcuOption<T> {
     pub fn load<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
         // Acquire: L, pairs with the Release in `swap` and `fill` that published the value (P).
         let ptr = self.ptr.load(Ordering::Acquire);
-        // SAFETY: `ptr` is null or came from `into_raw`, and was not retired before the guard pinned.
+        // SAFETY: `ptr` is null or came from `into_raw`, and was not retired before the guard
+        // pinned.
         // SAFETY: retirement waits for the guard, and dropping `self` waits for this borrow of it.
         unsafe { ptr.as_ref() }
     }
@@ -99,8 +102,8 @@ impl<T: Send + Sync + 'static> RcuOption<T> {
     /// Returns whether there is no value. Needs no guard, since it follows no pointer.
     #[inline]
     pub fn is_none(&self) -> bool {
-        // Acquire: pairs with the Release in `swap`. A thread that finds the pointer cleared sees what the
-        // clearing thread did before.
+        // Acquire: pairs with the Release in `swap`. A thread that finds the pointer cleared sees
+        // what the clearing thread did before.
         self.ptr.load(Ordering::Acquire).is_null()
     }
 
@@ -204,16 +207,17 @@ unsafe fn from_raw<T>(ptr: *mut T) -> Option<T> {
 /// `ptr` is null or came from [`into_raw`], new readers cannot find it, and it is retired once.
 unsafe fn retire<T: Send + 'static>(ptr: *mut T, guard: &Guard) {
     if !ptr.is_null() {
-        // SAFETY: `T: Send + 'static`, so its destructor may run on any thread at any later time. By then
-        // no reader is left that could have found the value.
+        // SAFETY: `T: Send + 'static`, so its destructor may run on any thread at any later time.
+        // By then no reader is left that could have found the value.
         unsafe { guard.defer(move || drop(from_raw(ptr))) };
     }
 }
 
 /// A model of epochs: a count of guards, and destructors that run when it reaches zero.
 ///
-/// Its lock orders pins against each other, which real epochs do not promise to readers that are pinned at
-/// the same time. Within overlapping read sections, where publication is tested, it adds no order.
+/// Its lock orders pins against each other, which real epochs do not promise to readers that are
+/// pinned at the same time. Within overlapping read sections, where publication is tested, it adds
+/// no order.
 #[cfg(feature = "loom")]
 mod model {
     use std::marker::PhantomData;
@@ -268,8 +272,8 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Flushes until the caller has the only reference to `value`. Read sections of other tests delay the
-    /// epochs, and may last on a busy machine.
+    /// Flushes until the caller has the only reference to `value`. Read sections of other tests
+    /// delay the epochs, and may last on a busy machine.
     pub(crate) fn freed<T>(value: &Arc<T>) -> bool {
         (0..30_000).any(|_| {
             pin().flush();

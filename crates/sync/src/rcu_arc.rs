@@ -1,17 +1,17 @@
 //! Reference counts for values that RCU readers also see.
 //!
 //! An [`RcuArc`] is counted like a [`std::sync::Arc`]. When the last one is dropped, two things
-//! happen. The value is *released* at once ([`Release::release`]): it gives up what it keeps in use.
-//! Its memory is freed later, when no RCU reader is left. A reader that finds the value under a
-//! [guard](crate::rcu) has an [`RcuRef`] to it, and can turn that into an `RcuArc` by
+//! happen. The value is *released* at once ([`Release::release`]): it gives up what it keeps in
+//! use. Its memory is freed later, when no RCU reader is left. A reader that finds the value under
+//! a [guard](crate::rcu) has an [`RcuRef`] to it, and can turn that into an `RcuArc` by
 //! [`RcuRef::try_upgrade`] while another one exists.
 //!
 //! Two types of field hold a counted reference inside a value that readers find:
 //!
 //! - [`AtomicRcuArc`] may be emptied and filled at any time. Readers load it under a guard and may
 //!   find it empty.
-//! - [`ReleasableArc`] stays filled while its owner is in use, so that a holder of the owner needs no
-//!   guard. The owner gives it up in its own `release`, or transfers it to another owner before.
+//! - [`ReleasableArc`] stays filled while its owner is in use, so that a holder of the owner needs
+//!   no guard. The owner gives it up in its own `release`, or transfers it to another owner before.
 //!
 //! # The count
 //! | transition | change | by |
@@ -26,15 +26,16 @@
 //! # Rules
 //! 1. The thread that makes the count zero ends the value: it calls `release`, then retires the
 //!    memory. No transition leads up from zero, so this happens once.
-//! 2. The value of an `RcuRef` was counted at some moment after its guard was pinned. So it was retired
-//!    after that moment, and stays allocated while the guard lives. For an [`AtomicRcuArc`], the
-//!    field's own count existed when the pointer was loaded. For the [`ReleasableArc`]s of a
-//!    value, they are given up after the value's own count is zero, by that value or by the owner
-//!    that they were transferred to.
+//! 2. The value of an `RcuRef` was counted at some moment after its guard was pinned. So it was
+//!    retired after that moment, and stays allocated while the guard lives. For an
+//!    [`AtomicRcuArc`], the field's own count existed when the pointer was loaded. For the
+//!    [`ReleasableArc`]s of a value, they are given up after the value's own count is zero, by that
+//!    value or by the owner that they were transferred to.
 //! 3. `release` runs unpinned and may wait, for example for a device.
 //!
-//! If a `release` drops the last reference to another value, and so on, the stack does not grow: the
-//! inner ends are queued until the outer one is done, and run before the outermost drop returns.
+//! If a `release` drops the last reference to another value, and so on, the stack does not grow:
+//! the inner ends are queued until the outer one is done, and run before the outermost drop
+//! returns.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
@@ -56,8 +57,8 @@ use crate::slab;
 
 /// The end of a value that has no counted reference any more.
 pub trait Release: Send + Sync + 'static {
-    /// Gives up what the value keeps in use. Runs once, on the thread that dropped the last reference. RCU
-    /// readers may still access the value.
+    /// Gives up what the value keeps in use. Runs once, on the thread that dropped the last
+    /// reference. RCU readers may still access the value.
     fn release(&self) {}
 }
 
@@ -116,13 +117,14 @@ impl<T: Release> RcuArc<T> {
         self.0 == other.0
     }
 
-    /// Returns whether there are `count` references: out of date at once, unless the caller knows where
-    /// all of them are. A later [upgrade](RcuRef::try_upgrade) on another thread sees all that the
-    /// caller did before.
+    /// Returns whether there are `count` references: out of date at once, unless the caller knows
+    /// where all of them are. A later [upgrade](RcuRef::try_upgrade) on another thread sees all
+    /// that the caller did before.
     pub fn has_references(&self, count: usize) -> bool {
-        // AcqRel on success. Acquire pairs with the Release in `drop`: this thread sees what the dropped
-        // references did. Release pairs with the Acquire in `try_upgrade`, which reads this store or
-        // one of its release sequence. A plain load would not order the two. Relaxed on failure.
+        // AcqRel on success. Acquire pairs with the Release in `drop`: this thread sees what the
+        // dropped references did. Release pairs with the Acquire in `try_upgrade`, which reads this
+        // store or one of its release sequence. A plain load would not order the two. Relaxed on
+        // failure.
         self.counted()
             .references()
             .compare_exchange(count, count, Ordering::AcqRel, Ordering::Relaxed)
@@ -151,10 +153,12 @@ impl<T: Release> RcuArc<T> {
 
 impl<T: Release> Clone for RcuArc<T> {
     fn clone(&self) -> Self {
-        // Relaxed: this reference keeps the count above zero, and the clone sees what this thread sees.
+        // Relaxed: this reference keeps the count above zero, and the clone sees what this thread
+        // sees.
         let before = self.counted().references().fetch_add(1, Ordering::Relaxed);
         debug_assert!(before > 0, "a reference to a value that has ended is cloned");
-        // As in `Arc`: so many references must be leaks, and a count that wraps would free a value in use.
+        // As in `Arc`: so many references must be leaks, and a count that wraps would free a value
+        // in use.
         if before > usize::MAX / 2 {
             std::process::abort();
         }
@@ -202,7 +206,8 @@ impl<'a, T: Release> RcuRef<'a, T> {
     #[inline]
     pub fn try_upgrade(self) -> Option<RcuArc<T>> {
         let up = |count: usize| (count > 0).then(|| count + 1);
-        // Acquire on success: pairs with the Release in `has_references` and in `drop`. Relaxed on failure.
+        // Acquire on success: pairs with the Release in `has_references` and in `drop`. Relaxed on
+        // failure.
         self.counted().references().fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
         Some(RcuArc(self.0, PhantomData))
     }
@@ -253,15 +258,15 @@ impl<T: Release> AtomicRcuArc<T> {
     /// Returns the value that the field holds.
     #[inline]
     pub fn load<'g>(&'g self, _guard: &'g Guard) -> Option<RcuRef<'g, T>> {
-        // Acquire: pairs with the Release in `set` and `refill`, which published the value. The field
-        // counted the value at this moment (rule 2).
+        // Acquire: pairs with the Release in `set` and `refill`, which published the value. The
+        // field counted the value at this moment (rule 2).
         NonNull::new(self.0.load(Ordering::Acquire)).map(|at| RcuRef(at, PhantomData))
     }
 
     /// Stores another reference and returns the old one.
     pub fn set(&self, value: Option<RcuArc<T>>) -> Option<RcuArc<T>> {
-        // AcqRel: Release publishes the new value, and pairs with the Acquire in `load`. Acquire pairs with
-        // the Release of the store that published the old value.
+        // AcqRel: Release publishes the new value, and pairs with the Acquire in `load`. Acquire
+        // pairs with the Release of the store that published the old value.
         let old = self.0.swap(RcuArc::into_raw(value), Ordering::AcqRel);
         // SAFETY: the swap took the field's count, and only this thread got it.
         unsafe { RcuArc::from_raw(old) }
@@ -272,9 +277,9 @@ impl<T: Release> AtomicRcuArc<T> {
         self.set(None)
     }
 
-    /// Empties the field if it holds the only reference. No thread can get a reference after that, and the
-    /// value ends when the result is dropped. Readers may find the field empty for a moment although
-    /// this returns `None`.
+    /// Empties the field if it holds the only reference. No thread can get a reference after that,
+    /// and the value ends when the result is dropped. Readers may find the field empty for a moment
+    /// although this returns `None`.
     pub fn take_if_last(&self) -> Option<FinalRef<T>> {
         let guard = pin();
         // Keeps fields that hold values in use from being emptied and refilled.
@@ -282,7 +287,8 @@ impl<T: Release> AtomicRcuArc<T> {
             return None;
         }
         let taken = self.take()?;
-        // The transition "take if last". Acquire: pairs with the Release in `drop` of earlier references.
+        // The transition "take if last". Acquire: pairs with the Release in `drop` of earlier
+        // references.
         if taken.counted().references().compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Some(FinalRef(ManuallyDrop::new(taken).0, PhantomData));
         }
@@ -290,8 +296,8 @@ impl<T: Release> AtomicRcuArc<T> {
         None
     }
 
-    /// Empties the field if it and `mine` hold the only references, and drops both. Returns `mine` if there
-    /// are more. `mine` refers to the value that the field holds.
+    /// Empties the field if it and `mine` hold the only references, and drops both. Returns `mine`
+    /// if there are more. `mine` refers to the value that the field holds.
     pub fn take_if_last_but(&self, mine: RcuArc<T>) -> Result<FinalRef<T>, RcuArc<T>> {
         // As in `take_if_last`.
         if !mine.counted().seems_to_have(2) {
@@ -347,7 +353,8 @@ impl<T: Release> FinalRef<T> {
 
 impl<T: Release> Drop for FinalRef<T> {
     fn drop(&mut self) {
-        // SAFETY: `take_if_last` or `take_if_last_but` made the count zero and left the end to this drop.
+        // SAFETY: `take_if_last` or `take_if_last_but` made the count zero and left the end to this
+        // drop.
         unsafe { end(self.0) };
     }
 }
@@ -377,25 +384,26 @@ impl<T: Release> ReleasableArc<T> {
     ///
     /// # Safety
     /// From now on only readers that are pinned already reach this field: its owner has no counted
-    /// reference, and no reader can find the owner any more, or the owner does not lead to this field.
-    /// No other thread releases the field at the same time.
+    /// reference, and no reader can find the owner any more, or the owner does not lead to this
+    /// field. No other thread releases the field at the same time.
     pub unsafe fn release(&self) {
         drop(self.empty());
     }
 
-    /// Moves the reference to a new field for another owner, without a write of the count. Returns `None`
-    /// if it has been released or transferred before.
+    /// Moves the reference to a new field for another owner, without a write of the count. Returns
+    /// `None` if it has been released or transferred before.
     ///
     /// # Safety
-    /// As [`release`](Self::release), except that holders of the owner may still use this field: while the
-    /// new field keeps the reference, or under a guard that was pinned before the new field gave it up.
+    /// As [`release`](Self::release), except that holders of the owner may still use this field:
+    /// while the new field keeps the reference, or under a guard that was pinned before the new
+    /// field gave it up.
     pub unsafe fn transfer(&self) -> Option<Self> {
         self.empty().map(Self::new)
     }
 
     fn empty(&self) -> Option<RcuArc<T>> {
-        // Relaxed, both: no other thread empties the field at the same time, and readers do not load it. An
-        // exchange would be a locked instruction.
+        // Relaxed, both: no other thread empties the field at the same time, and readers do not
+        // load it. An exchange would be a locked instruction.
         let raw = self.0.0.load(Ordering::Relaxed);
         self.0.0.store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: the field owned the count and has just been emptied.
@@ -411,7 +419,8 @@ thread_local! {
     static QUEUED: RefCell<Vec<Queued>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Ends a value: releases it and retires its memory. If this thread is inside another end, queues it.
+/// Ends a value: releases it and retires its memory. If this thread is inside another end, queues
+/// it.
 ///
 /// # Safety
 /// The caller made the value's count zero.
@@ -422,8 +431,8 @@ unsafe fn end<T: Release>(at: NonNull<Inner<T>>) {
         let at = at.cast::<Inner<T>>();
         // SAFETY: the memory is retired only below.
         unsafe { at.as_ref() }.value.release();
-        // SAFETY: `T` is `Send + 'static`, so any thread may drop it at any later time. It came from
-        // `slab::alloc`, and no transition leads up from zero.
+        // SAFETY: `T` is `Send + 'static`, so any thread may drop it at any later time. It came
+        // from `slab::alloc`, and no transition leads up from zero.
         unsafe { pin().defer(move || slab::free(at)) };
     }
 

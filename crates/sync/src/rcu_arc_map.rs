@@ -2,14 +2,15 @@
 //! [`AtomicRcuArc`] in each entry. The buffer cache is this map plus I/O.
 //!
 //! # Rules
-//! 1. A key has at most one entry. A thread adds, evicts or removes one only under its bucket's lock.
-//! 2. While no thread holds the lock of a bucket, each of its entries holds a value. So does each entry
-//!    that a thread finds after it has locked the bucket.
-//! 3. A thread that evicts an entry empties it first, and refills it if the value is in use. A lookup that
-//!    finds an empty entry waits for the bucket's lock and looks again. So a lookup always finds a
-//!    value that is in use, unless a thread has removed that one by name.
-//! 4. A reference keeps its value in the map until the last one is dropped, or [`RcuArcMap::remove`]
-//!    takes the value out.
+//! 1. A key has at most one entry. A thread adds, evicts or removes one only under its bucket's
+//!    lock.
+//! 2. While no thread holds the lock of a bucket, each of its entries holds a value. So does each
+//!    entry that a thread finds after it has locked the bucket.
+//! 3. A thread that evicts an entry empties it first, and refills it if the value is in use. A
+//!    lookup that finds an empty entry waits for the bucket's lock and looks again. So a lookup
+//!    always finds a value that is in use, unless a thread has removed that one by name.
+//! 4. A reference keeps its value in the map until the last one is dropped, or
+//!    [`RcuArcMap::remove`] takes the value out.
 //!
 //! The orderings are those of the two modules: this one has no atomics of its own.
 
@@ -47,8 +48,8 @@ impl<T: Release> RcuArcMap<T> {
         self.entries.lock(hash, guard).find(hash, |_| true)?.value().load(guard)
     }
 
-    /// Returns a reference to the value of `key`, and whether this call inserted it. `value` is inserted if
-    /// the key has none. Memory is allocated before the bucket is locked: callers try
+    /// Returns a reference to the value of `key`, and whether this call inserted it. `value` is
+    /// inserted if the key has none. Memory is allocated before the bucket is locked: callers try
     /// [`get`](Self::get) first and expect to miss.
     ///
     /// Locks: the bucket's, within.
@@ -66,8 +67,8 @@ impl<T: Release> RcuArcMap<T> {
         }
     }
 
-    /// Removes a value from the map, even if it is in use: lookups do not find it any more, and another one
-    /// can take its place. Returns false if it had been removed already.
+    /// Removes a value from the map, even if it is in use: lookups do not find it any more, and
+    /// another one can take its place. Returns false if it had been removed already.
     ///
     /// Locks: the bucket's, within.
     pub fn remove(&self, key: u64, value: &RcuArc<T>) -> bool {
@@ -82,8 +83,8 @@ impl<T: Release> RcuArcMap<T> {
         true
     }
 
-    /// Evicts up to `want` values that have no other reference and that no lookup has found since the last
-    /// round. Looks at about `max_buckets` buckets at most. Returns how many it evicted.
+    /// Evicts up to `want` values that have no other reference and that no lookup has found since
+    /// the last round. Looks at about `max_buckets` buckets at most. Returns how many it evicted.
     ///
     /// Locks: a stripe of buckets at a time, within.
     pub fn evict(&self, want: usize, max_buckets: usize) -> usize {

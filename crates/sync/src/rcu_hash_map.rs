@@ -1,25 +1,26 @@
 //! A hash map whose lookups take no lock: entries are found by hash and predicate, under an
 //! [RCU guard](crate::rcu).
 //!
-//! Each bucket is a chain. A reader walks it and writes nothing, except for the mark that an entry is in
-//! use, and that only if it is not set yet. A writer holds the lock of the bucket's stripe
+//! Each bucket is a chain. A reader walks it and writes nothing, except for the mark that an entry
+//! is in use, and that only if it is not set yet. A writer holds the lock of the bucket's stripe
 //! ([`RcuHashMap::lock`]). The caches of names and of inodes are this map, and
 //! [`rcu_arc_map`](crate::rcu_arc_map) is this map with counted values. The owner says by what an
 //! entry is found, and which entries may be reclaimed.
 //!
 //! # Rules
-//! 1. An entry is complete before it is linked. The `Release` store of a head or of `next` (P) pairs
-//!    with the `Acquire` loads of readers (L).
-//! 2. Entries never change their chain or their value's key. A reader that was led to an entry found
-//!    it by its contents.
-//! 3. A replaced entry stays in the chain until its replacement is linked in front of it. A reader finds
-//!    one or the other.
-//! 4. An unlinked entry keeps its own link, so a reader that stands on it comes back to the chain. A walk
-//!    meets every entry that is in the chain all the time, and each entry that it meets was in the
-//!    chain at some moment of the walk.
-//! 5. [`Found::is_live`] turns false before the entry is unlinked. A reader that copies something and then
-//!    finds the entry live knows that the entry was in the map when it copied. The `Release` store of
-//!    `live` (V), or a release operation after it, pairs with the `Acquire` of what the reader copied.
+//! 1. An entry is complete before it is linked. The `Release` store of a head or of `next` (P)
+//!    pairs with the `Acquire` loads of readers (L).
+//! 2. Entries never change their chain or their value's key. A reader that was led to an entry
+//!    found it by its contents.
+//! 3. A replaced entry stays in the chain until its replacement is linked in front of it. A reader
+//!    finds one or the other.
+//! 4. An unlinked entry keeps its own link, so a reader that stands on it comes back to the chain.
+//!    A walk meets every entry that is in the chain all the time, and each entry that it meets was
+//!    in the chain at some moment of the walk.
+//! 5. [`Found::is_live`] turns false before the entry is unlinked. A reader that copies something
+//!    and then finds the entry live knows that the entry was in the map when it copied. The
+//!    `Release` store of `live` (V), or a release operation after it, pairs with the `Acquire` of
+//!    what the reader copied.
 //! 6. RCU frees the memory of entries.
 //!
 //! | field | written by | read by | orderings |
@@ -45,8 +46,8 @@ use crate::slab;
 /// Excess entries for which [`Bucket::trim`] takes further steps, at most.
 const MOST_AT_ONCE: usize = 8;
 
-/// Locks of a map, at least and at most. Of `n` locks, bucket `b` has lock `b % n`. There are enough of
-/// them that threads that use different names seldom write the same line.
+/// Locks of a map, at least and at most. Of `n` locks, bucket `b` has lock `b % n`. There are
+/// enough of them that threads that use different names seldom write the same line.
 const STRIPES: RangeInclusive<usize> = capacity(128, 1)..=capacity(1024, 1);
 /// Buckets of one lock, at least, in a map that has more than the minimum of locks.
 const SHARE: usize = 64;
@@ -138,8 +139,8 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         }
     }
 
-    /// Returns the first entry of this hash that `matches`, without waiting. Hashes must be spread over all
-    /// their bits, and an attacker must not be able to predict them.
+    /// Returns the first entry of this hash that `matches`, without waiting. Hashes must be spread
+    /// over all their bits, and an attacker must not be able to predict them.
     #[inline]
     pub fn find<'g>(
         &'g self,
@@ -149,8 +150,8 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
     ) -> Option<Found<'g, T>> {
         // Acquire: L.
         let mut at = self.head(hash).load(Ordering::Acquire);
-        // SAFETY: RCU frees entries after they were unlinked, and the guard was pinned before the load that
-        // found this one.
+        // SAFETY: RCU frees entries after they were unlinked, and the guard was pinned before the
+        // load that found this one.
         while let Some(node) = unsafe { at.as_ref() } {
             if node.hash == hash && matches(&node.value) {
                 node.note_use();
@@ -172,13 +173,14 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         head: &'g AtomicPtr<Node<T>>,
         guard: &'g Guard,
     ) -> Bucket<'g, T> {
-        // Ignores poison: a chain is whole after each single change, whatever panicked under the lock.
+        // Ignores poison: a chain is whole after each single change, whatever panicked under the
+        // lock.
         let lock = self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner);
         Bucket { table: self, head, stripe, lock, guard }
     }
 
-    /// Goes round the whole map once and removes entries by the rule of [`trim`](Bucket::trim). Returns how
-    /// many it removed.
+    /// Goes round the whole map once and removes entries by the rule of [`trim`](Bucket::trim).
+    /// Returns how many it removed.
     pub fn reclaim_all(&self, mut may_go: impl FnMut(&T) -> bool) -> usize {
         let mut gone = 0;
         for stripe in 0..self.stripes.len() {
@@ -192,9 +194,9 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         gone
     }
 
-    /// Goes on round the map, over about `max_buckets` buckets at most, until it has removed `want` entries by
-    /// the rule of [`trim`](Bucket::trim). Returns how many it removed. Rounds are even: a bucket comes
-    /// again only after all others.
+    /// Goes on round the map, over about `max_buckets` buckets at most, until it has removed `want`
+    /// entries by the rule of [`trim`](Bucket::trim). Returns how many it removed. Rounds are even:
+    /// a bucket comes again only after all others.
     ///
     /// Locks: a stripe at a time, within.
     pub fn reclaim(&self, want: usize, max_buckets: usize, mut may_go: impl FnMut(&T) -> bool) -> usize {
@@ -320,11 +322,12 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         }
     }
 
-    /// Reduces the stripe towards its share of `limit` entries for the whole map, in a few steps. An entry
-    /// that was found since the last round stays. Another one is removed if `may_go` returns true.
+    /// Reduces the stripe towards its share of `limit` entries for the whole map, in a few steps.
+    /// An entry that was found since the last round stays. Another one is removed if `may_go`
+    /// returns true.
     ///
-    /// The steps are few however large the excess is: perhaps no entry can go, and callers trim for each
-    /// entry that they add.
+    /// The steps are few however large the excess is: perhaps no entry can go, and callers trim for
+    /// each entry that they add.
     pub fn trim(&mut self, limit: usize, may_go: impl FnMut(&T) -> bool) {
         let excess = self.lock.entries.saturating_sub(self.table.share(limit).max(1));
         if excess > 0 {
@@ -332,11 +335,11 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         }
     }
 
-    /// Goes on round the stripe, over at most `max_buckets` buckets, until it has removed `want` entries by the
-    /// rule of [`trim`](Self::trim). Returns how many it removed.
+    /// Goes on round the stripe, over at most `max_buckets` buckets, until it has removed `want`
+    /// entries by the rule of [`trim`](Self::trim). Returns how many it removed.
     ///
-    /// This is the CLOCK algorithm with the buckets as its face. It keeps no list in order, so a lookup
-    /// writes nothing.
+    /// This is the CLOCK algorithm with the buckets as its face. It keeps no list in order, so a
+    /// lookup writes nothing.
     fn reclaim(&mut self, want: usize, max_buckets: usize, mut may_go: impl FnMut(&T) -> bool) -> usize {
         let mut gone = 0;
         let (round, stripes) = (self.table.share(self.table.heads.len()), self.table.stripes.len());
@@ -351,8 +354,8 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         gone
     }
 
-    /// Clears the marks in one bucket of the stripe and removes the entries for which `goes` returns true. It
-    /// gets the mark and the value. Returns how many were removed.
+    /// Clears the marks in one bucket of the stripe and removes the entries for which `goes`
+    /// returns true. It gets the mark and the value. Returns how many were removed.
     fn sweep(&mut self, bucket: usize, mut goes: impl FnMut(bool, &T) -> bool) -> usize {
         let mut gone = 0;
         let table = self.table;
@@ -388,8 +391,8 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         // Release: P for the entries behind, which a reader may first meet through this link.
         link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
         self.lock.entries -= 1;
-        // SAFETY: `T: Send + 'static`, so any thread may drop it at any later time. New readers cannot find
-        // it, and the lock lets one thread unlink it. It came from `slab::alloc`.
+        // SAFETY: `T: Send + 'static`, so any thread may drop it at any later time. New readers
+        // cannot find it, and the lock lets one thread unlink it. It came from `slab::alloc`.
         unsafe { self.guard.defer(move || slab::free(NonNull::from(node))) };
     }
 }
@@ -439,7 +442,8 @@ impl<T> Drop for RcuHashMap<T> {
             // Relaxed: the owner of `&mut self` has synchronised with every user.
             let mut at = head.load(Ordering::Relaxed);
             while let Some(node) = NonNull::new(at) {
-                // SAFETY: entries in a chain came from `slab::alloc` and are not retired; lookups borrow the map.
+                // SAFETY: entries in a chain came from `slab::alloc` and are not retired; lookups
+                // borrow the map.
                 unsafe {
                     at = node.as_ref().next.load(Ordering::Relaxed);
                     slab::free(node);

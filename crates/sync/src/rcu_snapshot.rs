@@ -1,15 +1,15 @@
 //! A copy of data that is changed under a lock, for readers that do not take the lock.
 //!
-//! A reader first tries [`RcuSnapshot::get`]. If there is no copy, it takes the lock, reads, and calls
-//! [`RcuSnapshot::count_read`]. After 16 such reads without a change in between, that call
-//! publishes a copy. From then on readers follow one pointer under an RCU guard and write nothing. A
-//! writer calls [`RcuSnapshot::invalidate`] under the lock before it changes the data. So data that
-//! changes often is never copied, and data that is read often is not locked.
+//! A reader first tries [`RcuSnapshot::get`]. If there is no copy, it takes the lock, reads, and
+//! calls [`RcuSnapshot::count_read`]. After 16 such reads without a change in between, that call
+//! publishes a copy. From then on readers follow one pointer under an RCU guard and write nothing.
+//! A writer calls [`RcuSnapshot::invalidate`] under the lock before it changes the data. So data
+//! that changes often is never copied, and data that is read often is not locked.
 //!
 //! # Why a reader never sees stale data
-//! Only the holder of the lock publishes or removes the copy, so a published copy equals the data. A
-//! reader that runs at the same time as a change may still see the copy: it reads as if before the
-//! change. A reader that the change happens before, on this thread or through other
+//! Only the holder of the lock publishes or removes the copy, so a published copy equals the data.
+//! A reader that runs at the same time as a change may still see the copy: it reads as if before
+//! the change. A reader that the change happens before, on this thread or through other
 //! synchronisation, finds the pointer as the writer left it or as a later holder set it.
 //!
 //! | field | written by | read by | orderings |
@@ -20,7 +20,8 @@
 use crate::primitive::{AtomicU32, Ordering, capacity};
 use crate::rcu::{Guard, RcuOption};
 
-/// Reads under the lock before a copy is published; few in models. They cost about as much as one copy.
+/// Reads under the lock before a copy is published; few in models. They cost about as much as one
+/// copy.
 const STREAK: u32 = capacity(16, 2);
 
 /// A published copy of the data under a lock, or none.
@@ -43,8 +44,8 @@ impl<T: Send + Sync + 'static> RcuSnapshot<T> {
         self.copy.load(guard)
     }
 
-    /// Counts a read under the lock, and publishes the result of `copy` at the 16th. Locks: the lock,
-    /// exclusive.
+    /// Counts a read under the lock, and publishes the result of `copy` at the 16th. Locks: the
+    /// lock, exclusive.
     #[inline]
     pub fn count_read(&self, copy: impl FnOnce() -> T) {
         let reads = self.reads.load(Ordering::Relaxed) + 1;

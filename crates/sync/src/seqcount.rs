@@ -1,15 +1,15 @@
 //! Sequence counts: consistent copies of several words without a lock.
 //!
-//! A writer makes the count odd, changes the payload, and makes the count even again. A reader loads an
-//! even count, copies the payload, and discards the copy if the count has changed. Readers write
-//! nothing and never wait. After [`TRIES`] attempts they take the writers' lock instead.
+//! A writer makes the count odd, changes the payload, and makes the count even again. A reader
+//! loads an even count, copies the payload, and discards the copy if the count has changed. Readers
+//! write nothing and never wait. After [`TRIES`] attempts they take the writers' lock instead.
 //!
 //! Rules:
-//! 1. Every payload word is an atomic, loaded and stored `Relaxed`: a torn copy is a wrong value, never a
-//!    data race.
+//! 1. Every payload word is an atomic, loaded and stored `Relaxed`: a torn copy is a wrong value,
+//!    never a data race.
 //! 2. Writers exclude one another by a lock of the caller. The count does not do it.
-//! 3. A copy may be used only after [`SeqCount::validate`] returned true: before, its words may belong to
-//!    different writers.
+//! 3. A copy may be used only after [`SeqCount::validate`] returned true: before, its words may
+//!    belong to different writers.
 //!
 //! | step | ordering | pairs with |
 //! | --- | --- | --- |
@@ -51,15 +51,15 @@ impl SeqCount {
     #[inline]
     #[must_use]
     pub fn validate(&self, seq: Seq) -> bool {
-        // Acquire: R3, pairs with the Release fence in `write` (W1). If a word of a later writer was loaded
-        // before this fence, the load below sees that writer's odd count.
+        // Acquire: R3, pairs with the Release fence in `write` (W1). If a word of a later writer
+        // was loaded before this fence, the load below sees that writer's odd count.
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == seq.0
     }
 
-    /// Returns the result of `copy` in a read section that no writer disturbed. `None` after [`TRIES`]
-    /// disturbed ones: the caller then takes the writers' lock and copies under it. `copy` must not act on
-    /// the words that it loads.
+    /// Returns the result of `copy` in a read section that no writer disturbed. `None` after
+    /// [`TRIES`] disturbed ones: the caller then takes the writers' lock and copies under it.
+    /// `copy` must not act on the words that it loads.
     #[inline]
     pub fn read<R>(&self, mut copy: impl FnMut() -> R) -> Option<R> {
         for _ in 0..TRIES {
@@ -74,14 +74,15 @@ impl SeqCount {
 
     /// Starts a write section. It ends when the returned value is dropped.
     ///
-    /// Locks: the caller holds the lock that excludes other writers, for as long as the section lasts.
+    /// Locks: the caller holds the lock that excludes other writers, for as long as the section
+    /// lasts.
     #[inline]
     pub fn write(&self) -> SeqWriter<'_> {
         let seq = self.0.load(Ordering::Relaxed);
         debug_assert!(seq & 1 == 0, "a second writer entered at count {seq}");
         self.0.store(seq.wrapping_add(1), Ordering::Relaxed);
-        // Release: W1, keeps the payload's stores after the odd count. Pairs with the Acquire fence in
-        // `validate`.
+        // Release: W1, keeps the payload's stores after the odd count. Pairs with the Acquire fence
+        // in `validate`.
         fence(Ordering::Release);
         SeqWriter { count: self, seq }
     }

@@ -1,14 +1,16 @@
 //! A slab cache: memory for values that are allocated and freed often.
 //!
-//! Values that RCU readers see are allocated one by one and freed in bursts, when no reader is left.
-//! The system's allocator is slow for layouts that are aligned to cache lines. So each thread keeps
-//! some of the objects that it frees, still warm in its CPU's cache, for its next allocations.
+//! Values that RCU readers see are allocated one by one and freed in bursts, when no reader is
+//! left. The system's allocator is slow for layouts that are aligned to cache lines. So each thread
+//! keeps some of the objects that it frees, still warm in its CPU's cache, for its next
+//! allocations.
 //!
 //! Free objects of one layout are kept in *magazines*: lists that run through the objects
 //! themselves, of 512 objects or 256 KiB at most. A thread has two magazines of each layout, so
 //! that alternating allocations and frees stay within them. Further full magazines go to the
 //! *depot* of the layout, from which a thread without objects takes one. An object belongs to no
-//! thread: the thread that frees it keeps it. (J. Bonwick and J. Adams, "Magazines and Vmem", 2001.)
+//! thread: the thread that frees it keeps it. (J. Bonwick and J. Adams, "Magazines and Vmem",
+//! 2001.)
 //!
 //! The depot matters where one thread allocates what another frees, as the threads of a mount do.
 //! An allocator with a heap for each thread returns freed memory to the heap that it came from,

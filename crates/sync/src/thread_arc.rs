@@ -116,8 +116,8 @@ impl<T: Send + Sync + 'static> ThreadArc<T> {
         self.0 == other.0
     }
 
-    /// Returns the number of `ThreadArc`s, all owners counting as one: at least as many as there were
-    /// at some moment of this call. `None` if the system has no memory for the barrier.
+    /// Returns the number of `ThreadArc`s, all owners counting as one: at least as many as there
+    /// were at some moment of this call. `None` if the system has no memory for the barrier.
     pub fn count(&self) -> Option<u64> {
         self.inner().refs.count()
     }
@@ -136,7 +136,8 @@ impl<T: Send + Sync + 'static> Deref for ThreadArc<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: no thread writes the value before it is dropped, and this reference keeps it alive.
+        // SAFETY: no thread writes the value before it is dropped, and this reference keeps it
+        // alive.
         unsafe { &*self.inner().value.get() }
     }
 }
@@ -147,7 +148,8 @@ impl<T: Send + Sync + 'static> Drop for ThreadArc<T> {
         let guard = pin();
         let inner = self.inner();
         inner.refs.exit();
-        // Relaxed: `light_fence` in `exit` orders it. RCU keeps the memory while this thread is pinned.
+        // Relaxed: `light_fence` in `exit` orders it. RCU keeps the memory while this thread is
+        // pinned.
         let last = inner.killed.load(Ordering::Relaxed) && inner.is_last();
         drop(guard);
         if last {
@@ -158,8 +160,8 @@ impl<T: Send + Sync + 'static> Drop for ThreadArc<T> {
 }
 
 impl<T> Inner<T> {
-    /// Returns whether no reference is left; true for one caller only. Without memory for the barrier
-    /// the answer is false, and the value may leak.
+    /// Returns whether no reference is left; true for one caller only. Without memory for the
+    /// barrier the answer is false, and the value may leak.
     #[cold]
     fn is_last(&self) -> bool {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,8 +181,8 @@ impl<T> Inner<T> {
 unsafe fn end<T: Send + Sync + 'static>(at: NonNull<Inner<T>>) {
     // SAFETY: no thread accesses the value any more, and the memory is freed below.
     unsafe { ManuallyDrop::drop(&mut *at.as_ref().value.get()) };
-    // SAFETY: it came from a box, and only pinned threads still access it. A mutex, counts and a flag
-    // may be dropped on any thread.
+    // SAFETY: it came from a box, and only pinned threads still access it. A mutex, counts and a
+    // flag may be dropped on any thread.
     unsafe { pin().defer(move || drop(Box::from_raw(at.as_ptr()))) };
 }
 

@@ -1,13 +1,14 @@
 //! A small number for each living thread.
 //!
-//! A new thread takes the smallest number that is free, so all numbers are below the most threads that lived at one time.
-//! A lock hands each number on: the next owner sees all that the last one stored.
+//! A new thread takes the smallest number that is free, so all numbers are below the most threads
+//! that lived at one time. A lock hands each number on: the next owner sees all that the last one
+//! stored.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::thread_slots::{LIMIT, Place};
+use crate::thread_slots::{LIMIT, Position};
 
 /// Numbers that no living thread has.
 static FREE: Mutex<Numbers> = Mutex::new(Numbers { returned: BTreeSet::new(), next: 0 });
@@ -18,7 +19,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Takes the smallest one, so that memory for high numbers is used only while there are that many threads.
+    /// Takes the smallest number, so that slots of high numbers are used only while there are that
+    /// many threads.
     fn take(&mut self) -> usize {
         self.returned.pop_first().unwrap_or_else(|| {
             self.next += 1;
@@ -27,19 +29,19 @@ impl Numbers {
     }
 }
 
-/// A thread's number, and where that has its slots.
+/// The number of a thread, and the position of its slots.
 #[derive(Clone, Copy)]
 struct Own {
     number: usize,
     #[cfg_attr(
         feature = "loom",
-        expect(dead_code, reason = "models have few threads, and look their slots up")
+        expect(dead_code, reason = "models have few threads, and search for their slots")
     )]
-    place: Place,
+    position: Position,
 }
 
-const UNKNOWN: Own = Own { number: usize::MAX, place: Place::NONE };
-const ENDED: Own = Own { number: LIMIT, place: Place::NONE };
+const UNKNOWN: Own = Own { number: usize::MAX, position: Position::NONE };
+const ENDED: Own = Own { number: LIMIT, position: Position::NONE };
 
 /// Gives the thread's number back when the thread ends.
 struct Ticket(usize);
@@ -57,7 +59,8 @@ thread_local! {
     static TICKET: Cell<Option<Ticket>> = const { Cell::new(None) };
 }
 
-/// Returns a number that no other living thread has. While the thread ends, it is [`LIMIT`], which owns no slot.
+/// Returns a number that no other living thread has. While the thread ends, it is [`LIMIT`], which
+/// owns no slot.
 #[inline]
 pub fn thread_number() -> usize {
     match OWN.get().number {
@@ -66,19 +69,21 @@ pub fn thread_number() -> usize {
     }
 }
 
-/// Returns where the thread has its slots; [`Place::NONE`] before the first call of [`thread_number`].
+/// Returns the position of the thread's slots; [`Position::NONE`] before the first call of
+/// [`thread_number`].
 #[cfg(not(feature = "loom"))]
 #[inline(always)]
-pub(crate) fn own_place() -> Place {
-    OWN.get().place
+pub(crate) fn own_position() -> Position {
+    OWN.get().position
 }
 
 #[cold]
 fn draw() -> usize {
     let number = FREE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    OWN.set(Own { number, place: Place::of(number) });
+    OWN.set(Own { number, position: Position::of(number) });
     let ticket = Ticket(number);
-    // A thread that is ending keeps no ticket: dropping it gives the number back at once and leaves the shared slots.
+    // A thread that is ending keeps no ticket: dropping it gives the number back at once and leaves
+    // the shared slots.
     let _ = TICKET.try_with(|own| own.set(Some(ticket)));
     OWN.get().number
 }

@@ -1,5 +1,5 @@
-//! Counts of users that enter and exit often: files open for writing, changes in progress, inodes in
-//! use.
+//! Counts of users that enter and exit often: files open for writing, changes in progress, inodes
+//! in use.
 //!
 //! A user [enters](ThreadRefcount::enter) and [exits](ThreadRefcount::exit) by a plain store to a
 //! line of its thread. It may exit on another thread than it entered on. The rare caller of
@@ -15,11 +15,12 @@
 //!
 //! # Why a count of zero is true
 //! Each thread has two counts, of entries and of exits. `count` reads all exits before all entries.
-//! The entry that belongs to an exit which it reads is among the entries that it reads, on whichever
-//! thread that was: exits are stored by `Release` and loaded by `Acquire`. This holds for a new
-//! segment of slots too, since the segment is published before the entry. So the result is at least
-//! the number of users at some moment between the two readings, and a result of zero means that
-//! there was none at that moment. The result is too high by users that enter, see the flag, and exit.
+//! The entry that belongs to an exit which it reads is among the entries that it reads, on
+//! whichever thread that was: exits are stored by `Release` and loaded by `Acquire`. This holds for
+//! a new segment of slots too, since the segment is published before the entry. So the result is at
+//! least the number of users at some moment between the two readings, and a result of zero means
+//! that there was none at that moment. The result is too high by users that enter, see the flag,
+//! and exit.
 
 use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::primitive::{AtomicU64, Ordering, fence};
@@ -47,8 +48,8 @@ impl ThreadRefcount {
         Self(ThreadSlots::new())
     }
 
-    /// Adds one user. Loads after this see all stores before a [`count`](Self::count) that misses the
-    /// user.
+    /// Adds one user. Loads after this see all stores before a [`count`](Self::count) that misses
+    /// the user.
     #[inline]
     pub fn enter(&self) {
         self.step(|slot| &slot.entered);
@@ -69,8 +70,8 @@ impl ThreadRefcount {
             // `read_published` in `count`.
             publish(count, count.load(Ordering::Relaxed).wrapping_add(1));
         } else {
-            // Release: pairs with `read_published` in `count`. SeqCst: stands for `light_fence`, and
-            // pairs with `heavy_fence` in `count`.
+            // Release: pairs with `read_published` in `count`. SeqCst: stands for `light_fence`,
+            // and pairs with `heavy_fence` in `count`.
             count(self.0.shared()).fetch_add(1, Ordering::Release);
             fence(Ordering::SeqCst);
         }
@@ -82,8 +83,8 @@ impl ThreadRefcount {
         self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.entered.load(Ordering::Relaxed)))
     }
 
-    /// Returns the number of users: at least as many as there were at some moment of this call. `None`
-    /// if the system has no memory for the barrier.
+    /// Returns the number of users: at least as many as there were at some moment of this call.
+    /// `None` if the system has no memory for the barrier.
     pub fn count(&self) -> Option<u64> {
         if !heavy_fence() {
             return None;

@@ -1,21 +1,26 @@
 //! One slot for each thread, however many threads there are.
 //!
-//! A slot is found by the thread's [number](thread_number). Slots lie in segments, each twice as long as the one before. A
-//! thread that finds its segment missing allocates it; the segment then stays as long as the object. So the memory is
-//! bounded by the most threads that lived at one time: fewer than twice as many slots as threads, and 64. Threads numbered
-//! [`LIMIT`] or higher, and threads that are ending, share one further slot.
+//! A slot is found by the thread's [number](thread_number). Slots lie in segments, each twice as
+//! long as the one before. A thread that finds its segment missing allocates it; the segment then
+//! stays as long as the object. So the memory is bounded by the most threads that lived at one
+//! time: fewer than twice as many slots as threads, and 64. Threads numbered [`LIMIT`] or higher,
+//! and threads that are ending, share one further slot.
 //!
 //! # A thread that adds up all slots misses none
-//! A reader of all slots loads each segment's pointer (`Acquire`) and passes over segments that are missing.
-//! 1. Before a thread stores to its slot, it has stored the segment's pointer (`Release`) or loaded it. The pointer is
-//!    stored once and never changes.
-//! 2. If the store to the slot happens before the reading, then so does that access of the pointer. By coherence the reader
-//!    loads the pointer, too.
-//! 3. If the two are ordered by barriers only ([`membarrier`](crate::membarrier)), take a reader whose `heavy_fence` comes after
-//!    the owner's `light_fence`. The owner's access of the pointer precedes its `light_fence`; a reader that loaded null after `heavy_fence` would be
-//!    ordered before it, so `heavy_fence` would precede `light_fence`. So this reader finds the segment, as it finds the slot's value.
+//! A reader of all slots loads each segment's pointer (`Acquire`) and passes over segments that are
+//! missing.
+//! 1. Before a thread stores to its slot, it has stored the segment's pointer (`Release`) or loaded
+//!    it. The pointer is stored once and never changes.
+//! 2. If the store to the slot happens before the reading, then so does that access of the pointer.
+//!    By coherence the reader loads the pointer, too.
+//! 3. If only barriers order the two ([`membarrier`](crate::membarrier)), take a reader whose
+//!    `heavy_fence` comes after the owner's `light_fence`. The owner's access of the pointer
+//!    precedes its `light_fence`; a reader that loaded null after `heavy_fence` would be ordered
+//!    before it, so `heavy_fence` would precede `light_fence`. So this reader finds the segment, as
+//!    it finds the slot's value.
 //!
-//! A slot has one owner at a time, and numbers are handed on under a lock, so an owner may use plain loads and stores.
+//! A slot has one owner at a time, and numbers are handed on under a lock, so an owner may use
+//! plain loads and stores.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,28 +29,30 @@ use std::ptr;
 use crate::percpu::Padded;
 use crate::primitive::{AtomicPtr, Ordering, capacity};
 #[cfg(not(feature = "loom"))]
-use crate::thread_number::own_place;
+use crate::thread_number::own_position;
 pub use crate::thread_number::thread_number;
 
-/// Slots of the first segment, and segments. Models have one, since each look for slots costs them a step a segment.
+/// Slots of the first segment, and segments. Models have one segment, since each scan costs a step
+/// a segment.
 const FIRST: usize = capacity(64, 4);
 const SEGMENTS: usize = capacity(8, 1);
 
-/// Threads that have a slot of their own: 16,320. Threads with this number or a higher one share a slot.
+/// Threads that have a slot of their own: 16,320. Threads with this number or a higher one share a
+/// slot.
 pub const LIMIT: usize = FIRST * ((1 << SEGMENTS) - 1);
 
-/// Where a slot is: its segment, and its index there. The segment is `SEGMENTS` at most.
+/// The position of a slot: its segment, and its index there. The segment is `SEGMENTS` at most.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     segment: u32,
     index: u32,
 }
 
-impl Place {
-    /// In no segment.
+impl Position {
+    /// The position of no slot.
     pub(crate) const NONE: Self = Self { segment: SEGMENTS as u32, index: 0 };
 
-    /// Returns the place for a thread with this number.
+    /// Returns the position for a thread with this number.
     #[inline]
     pub(crate) fn of(number: usize) -> Self {
         if number >= LIMIT {
@@ -60,7 +67,8 @@ impl Place {
 
 /// One `T` for each thread.
 pub struct ThreadSlots<T> {
-    /// The first slot of each segment, or null. One more pointer, for [`Place::NONE`], stays null.
+    /// The first slot of each segment, or null. One more pointer, for [`Position::NONE`], stays
+    /// null.
     segments: [AtomicPtr<Padded<T>>; SEGMENTS + 1],
     shared: Padded<T>,
     owns: PhantomData<Box<[Padded<T>]>>,
@@ -73,14 +81,15 @@ impl<T: Default> ThreadSlots<T> {
         Self { segments, shared: Padded::default(), owns: PhantomData }
     }
 
-    /// Returns this thread's slot; `None` if it has to use the shared one.
+    /// Returns this thread's slot; `None` if it must use the shared one.
     #[cfg(not(feature = "loom"))]
     #[inline(always)]
     pub fn own(&self) -> Option<&T> {
-        self.at(own_place()).or_else(|| self.first_use())
+        self.at(own_position()).or_else(|| self.first_use())
     }
 
-    /// Returns `None`: all threads of a model are one thread of the system. Models name a thread's number ([`of`](Self::of)).
+    /// Returns `None`: all threads of a model run on one thread of the system. Models pass a
+    /// thread's number to [`of`](Self::of).
     #[cfg(feature = "loom")]
     pub fn own(&self) -> Option<&T> {
         None
@@ -94,20 +103,22 @@ impl<T: Default> ThreadSlots<T> {
 
     /// Returns the slot of the thread with this number; `None` if that uses the shared one.
     pub fn of(&self, number: usize) -> Option<&T> {
-        let place = Place::of(number);
-        if self.at(place).is_none() && number < LIMIT {
-            allocate(&self.segments[place.segment as usize], place.segment);
+        let position = Position::of(number);
+        if self.at(position).is_none() && number < LIMIT {
+            allocate(&self.segments[position.segment as usize], position.segment);
         }
-        self.at(place)
+        self.at(position)
     }
 }
 
-/// Allocates a segment that is missing, outside of any lock. The thread that loses a race frees its own.
+/// Allocates a segment that is missing, outside of any lock. The thread that loses a race frees its
+/// own.
 #[cold]
 fn allocate<T: Default>(segment: &AtomicPtr<Padded<T>>, number: u32) {
     let slots: Box<[Padded<T>]> = (0..FIRST << number).map(|_| Padded::default()).collect();
     let slots = Box::into_raw(slots);
-    // Release on success: pairs with the Acquire of `at`. Relaxed on failure: the caller loads it by `at`.
+    // Release on success: pairs with the Acquire in `at` and `segment`. Relaxed on failure: the
+    // caller loads the pointer by `at`.
     let stored =
         segment.compare_exchange(ptr::null_mut(), slots.cast(), Ordering::Release, Ordering::Relaxed);
     if stored.is_err() {
@@ -126,7 +137,7 @@ impl<T> ThreadSlots<T> {
     /// Returns the slot of the thread with this number, if there is one already.
     #[inline]
     pub fn get(&self, number: usize) -> Option<&T> {
-        self.at(Place::of(number))
+        self.at(Position::of(number))
     }
 
     /// Returns all slots that there are, the shared one included.
@@ -135,7 +146,7 @@ impl<T> ThreadSlots<T> {
     }
 
     fn segment(&self, number: usize) -> &[Padded<T>] {
-        // Acquire: pairs with the Release of `allocate`.
+        // Acquire: pairs with the Release in `allocate`.
         let first = self.segments[number].load(Ordering::Acquire);
         if first.is_null() {
             return &[];
@@ -145,13 +156,14 @@ impl<T> ThreadSlots<T> {
     }
 
     #[inline(always)]
-    fn at(&self, place: Place) -> Option<&T> {
-        // SAFETY: a place's segment is `SEGMENTS` at most.
-        let segment = unsafe { self.segments.get_unchecked(place.segment as usize) };
-        // Acquire: pairs with the Release of `allocate`.
+    fn at(&self, position: Position) -> Option<&T> {
+        // SAFETY: the segment of a position is `SEGMENTS` at most.
+        let segment = unsafe { self.segments.get_unchecked(position.segment as usize) };
+        // Acquire: pairs with the Release in `allocate`.
         let segment = segment.load(Ordering::Acquire);
-        // SAFETY: the segment has more slots than the index of a place there says, and stays as long as `self`.
-        (!segment.is_null()).then(|| unsafe { &(*segment.add(place.index as usize)).0 })
+        // SAFETY: the index is below the number of slots of its segment, which stays as long as
+        // `self`.
+        (!segment.is_null()).then(|| unsafe { &(*segment.add(position.index as usize)).0 })
     }
 }
 
@@ -164,7 +176,7 @@ impl<T: Default> Default for ThreadSlots<T> {
 impl<T> Drop for ThreadSlots<T> {
     fn drop(&mut self) {
         for (number, segment) in self.segments.iter().enumerate() {
-            // Relaxed: `&mut self` came from a thread that synchronised with every user.
+            // Relaxed: the owner of `&mut self` has synchronised with every user.
             let first = segment.load(Ordering::Relaxed);
             if !first.is_null() {
                 let slots = ptr::slice_from_raw_parts_mut(first, FIRST << number);
@@ -205,7 +217,7 @@ mod tests {
             slots.of(number);
             assert!(slots.of(0).is_some());
         }
-        // Segments in between that no thread asked for are missing.
+        // Segments in between that no thread needed are missing.
         assert_eq!(slots.iter().count(), 1 + 64 + 128 + 256 + 1024 + 4096);
     }
 

@@ -1,5 +1,6 @@
-//! Shuttle tests: eight threads on one table, in schedules that shuttle chooses. Loom explores two threads in every schedule,
-//! in `tests/loom`; so a structure has a test here only where more threads than two meet in a way of their own.
+//! Shuttle tests: eight threads on one map, in random schedules. The loom models in `tests/loom`
+//! explore two threads in every schedule. So a structure has a test here only if more than two
+//! threads interact in a way of their own.
 #![cfg(feature = "shuttle")]
 
 use extern4_sync::model::crowd;
@@ -25,7 +26,7 @@ fn crowds_never_hold_two_entries_of_a_key() {
             let first = table.find_or_insert(key, Maker(index)).0;
             let guard = pin();
             let again = table.get(key, &guard);
-            // Held, so in the table; but for key 0, which is removed by name.
+            // Referenced entries are in the map, except for key 0, which is removed by name.
             assert!(key == 0 || again.is_some_and(|again| again.0 == first.0));
             drop(guard);
             if index == 0 {
@@ -37,7 +38,10 @@ fn crowds_never_hold_two_entries_of_a_key() {
         |table| {
             table.evict(usize::MAX, 8);
             table.evict(usize::MAX, 8);
-            assert!((0..3).all(|key| table.get(key, &pin()).is_none()), "what nobody holds can go");
+            assert!(
+                (0..3).all(|key| table.get(key, &pin()).is_none()),
+                "entries without references can be evicted"
+            );
         },
     );
 }

@@ -1,4 +1,4 @@
-//! The instrument itself: that the audit sees what there is to see.
+//! Tests of the audit itself, and the footprints of pins, counters and locks.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -18,7 +18,7 @@ use extern4_sync::thread_slots::thread_number;
 struct Apart(AtomicU64);
 
 #[test]
-fn each_access_is_noted_as_what_it_is() {
+fn each_access_is_recorded_with_its_kind() {
     let (word, lock) = (Apart::default(), Mutex::new(()));
     let (_, footprint) = record(|| {
         word.0.load(Ordering::Relaxed);
@@ -48,11 +48,11 @@ fn loads_do_not_conflict_and_stores_do() {
 }
 
 #[test]
-fn locked_instructions_are_counted_wherever_they_come_from() {
+fn locked_instructions_of_any_source_are_counted() {
     let (shared, word) = (std::sync::Arc::new(7), std::sync::atomic::AtomicU64::new(1));
     let Some(none) = locked_instructions(|| std::hint::black_box(*shared)) else { return };
     let arc = locked_instructions(|| drop(std::hint::black_box(shared.clone())));
-    // An exchange is locked without a prefix that says so.
+    // An exchange with memory is locked without a prefix.
     let swap = locked_instructions(|| std::hint::black_box(word.swap(3, Ordering::Relaxed)));
     let lock = std::sync::Mutex::new(());
     let lock = locked_instructions(|| drop(std::hint::black_box(&lock).lock()));
@@ -62,13 +62,13 @@ fn locked_instructions_are_counted_wherever_they_come_from() {
     );
 }
 
-/// What every other footprint builds on: a pin and a count write lines of their thread's own.
+/// A pin and a counter write only lines of their own thread. All other footprints build on this.
 #[test]
 fn pins_and_counts_of_two_threads_share_nothing() {
-    let tally = ThreadCounter::<2>::new();
+    let counter = ThreadCounter::<2>::new();
     let act = || {
         let _guard = rcu::pin();
-        tally.add([1, 1]);
+        counter.add([1, 1]);
     };
     let [one, other] = side_by_side(act, act);
     assert_eq!((one.written().count(), other.written().count()), (2, 2));
@@ -76,7 +76,7 @@ fn pins_and_counts_of_two_threads_share_nothing() {
     assert!(conflicts(&one, &other).is_empty());
 }
 
-/// The trace tells the order of accesses and where in the source each is, and when locks are released.
+/// The trace has the order of accesses, their places in the source, and the releases of locks.
 #[test]
 fn a_trace_has_the_accesses_in_order_with_their_places() {
     let (word, lock, shared) = (AtomicU64::new(0), Mutex::new(()), RwLock::new(()));
@@ -93,27 +93,27 @@ fn a_trace_has_the_accesses_in_order_with_their_places() {
     let lines: Vec<_> = footprint.trace().iter().map(|access| access.site.line()).collect();
     assert_eq!([1, 2, 4, 5].map(|at| lines[at] - lines[0]), [1, 0, 3, 4]);
     assert!(footprint.trace().iter().all(|access| access.site.file() == file!()));
-    // An unlocking counts as one with its locking.
+    // A lock and its unlock count as one access.
     assert_eq!(footprint.total(), Uses { loads: 1, stores: 0, rmws: 3 });
 }
 
-/// Two threads numbered above 512 that sleep: they count, enter, leave, remember and read under a biased lock by stores to lines
-/// of their own.
+/// Two threads with numbers above 512 count, enter, exit, store values and read under a biased
+/// lock. They store only to lines of their own.
 #[test]
-fn threads_with_high_numbers_share_nothing_either() {
-    let (tally, holders, lock) = (ThreadCounter::<2>::new(), ThreadRefcount::new(), BiasedRwLock::new(7));
+fn threads_with_high_numbers_share_nothing() {
+    let (counter, refcount, lock) = (ThreadCounter::<2>::new(), ThreadRefcount::new(), BiasedRwLock::new(7));
     let values = PerThread::<std::cell::Cell<u64>>::new();
     let lowest = AtomicUsize::new(0);
     let act = || {
         lowest.fetch_min(thread_number(), Ordering::Relaxed);
-        tally.add([1, 1]);
-        holders.enter();
+        counter.add([1, 1]);
+        refcount.enter();
         assert!(values.with(|value| value.set(1)).is_some());
         assert_eq!(*lock.read(), 7);
-        holders.exit();
+        refcount.exit();
     };
     (0..100).for_each(|_| act());
-    // Other tests give low numbers back meanwhile.
+    // Other tests may give low numbers back meanwhile.
     while lowest.load(Ordering::Relaxed) < 64 {
         lowest.store(usize::MAX, Ordering::Relaxed);
         let [one, other] = among_sleepers(512, || _ = thread_number(), || side_by_side(act, act));

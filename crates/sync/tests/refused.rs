@@ -1,4 +1,4 @@
-//! A seccomp filter that refuses membarrier(2) after the process has begun to use it.
+//! A seccomp filter refuses membarrier(2) after the process has begun to use it.
 
 #![cfg(all(target_os = "linux", not(any(miri, feature = "loom"))))]
 
@@ -9,21 +9,21 @@ use std::time::Duration;
 use extern4_sync::membarrier::heavy_fence;
 use extern4_sync::rcu::{Rcu, pin};
 
-/// Tells the test that it runs in the process that is refused.
+/// An environment variable: set in the process whose calls are refused.
 const REFUSED: &str = "EXTERN4_TEST_REFUSED";
 
-/// Has the kernel answer EPERM to membarrier(2) in this thread and in those that it starts.
+/// Makes the kernel return EPERM for membarrier(2) in this thread and in threads that it starts.
 fn refuse_membarrier() {
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
-        // The number of the call stands first in `seccomp_data`.
+        // The number of the system call is the first field of `seccomp_data`.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_membarrier as u32),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: neither call keeps the program, which outlives them; they change what this process may ask, no memory of it.
+    // SAFETY: the program outlives both calls, and they change no memory of this process.
     let refused = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
@@ -36,27 +36,27 @@ fn replace() {
     let value = Arc::new(());
     let cell = Rcu::new(Arc::clone(&value));
     cell.store(Arc::new(()));
-    // Other threads' read sections may hold it up for a moment.
+    // Read sections of other threads may delay it for a moment.
     let freed = (0..1000).any(|_| {
         pin().flush();
         std::thread::sleep(Duration::from_millis(1));
         Arc::strong_count(&value) == 1
     });
-    assert!(freed, "it is never freed");
+    assert!(freed, "the value is never freed");
 }
 
 #[test]
 fn the_barrier_falls_back_to_fences() {
     if std::env::var_os(REFUSED).is_none() {
-        let itself = std::env::current_exe().expect("its path");
-        let run = Command::new(itself).env(REFUSED, "1").output().expect("it runs");
+        let itself = std::env::current_exe().expect("the path of the test");
+        let run = Command::new(itself).env(REFUSED, "1").output().expect("the test runs");
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
         return;
     }
     assert!(heavy_fence());
     replace();
     refuse_membarrier();
-    assert!(heavy_fence(), "it falls back");
+    assert!(heavy_fence(), "heavy_fence falls back to a fence");
     replace();
     std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(replace))));
 }

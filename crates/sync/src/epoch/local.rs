@@ -1,8 +1,10 @@
-//! The epochs that [`crate::rcu`] uses: one collector for the process, and each thread's record in a thread local.
+//! The epochs that [`crate::rcu`] uses: one collector for the process, and each thread's record in
+//! a thread local.
 //!
-//! A thread takes a record when it pins for the first time, and gives it back when its thread locals are destroyed.
-//! Other locals' destructors may still pin after that; then a record is taken for as long as a guard lasts. Guards
-//! that live in thread locals may also outlast [`End`]; then the last of them gives the record back.
+//! A thread takes a record when it pins for the first time, and gives it back when its thread
+//! locals are destroyed. Other locals' destructors may still pin after that; then a record is taken
+//! for as long as a guard lasts. Guards that live in thread locals may also outlast [`End`]; then
+//! the last of them gives the record back.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

@@ -1,11 +1,12 @@
-//! Tests of a collector of their own, so that other tests' guards have no part in them, and of the process's one.
+//! Tests of a collector of their own, which guards of other tests do not affect, and of the one of
+//! the process.
 
 use super::*;
 
 #[cfg(feature = "shuttle")]
 mod crowds;
 
-/// A thread's place in a collector, as `local` has it for the process's.
+/// A thread of a collector, as `local` implements it for the collector of the process.
 struct Member {
     collector: &'static Collector,
     record: &'static Record,
@@ -22,7 +23,7 @@ impl Member {
     }
 
     fn retire(&self, destructor: impl FnOnce() + Send + 'static) {
-        // SAFETY: the closure is `Send` and owns what it uses.
+        // SAFETY: the closure is `Send` and owns its captures.
         self.collector.defer(self.record, unsafe { Deferred::new(destructor) });
     }
 
@@ -45,7 +46,7 @@ impl Drop for Section<'_> {
     }
 }
 
-/// Never freed, as the process's is not.
+/// Creates a collector that is never freed, like that of the process.
 fn collector() -> &'static Collector {
     Box::leak(Box::new(Collector::new()))
 }
@@ -71,12 +72,12 @@ mod real {
 
     fn retire(value: &Arc<()>) {
         let value = value.clone();
-        // SAFETY: the closure is `Send` and owns what it uses.
+        // SAFETY: the closure is `Send` and owns its captures.
         unsafe { local::pin().defer(move || drop(value)) };
     }
 
     #[test]
-    fn a_flush_frees_what_nobody_can_see() {
+    fn a_flush_frees_values_without_readers() {
         let member = Member::new(collector());
         let value = Arc::new(());
         let mine = value.clone();
@@ -86,7 +87,7 @@ mod real {
     }
 
     #[test]
-    fn a_flush_under_a_guard_leaves_it_to_the_next() {
+    fn a_flush_under_a_guard_leaves_the_value_to_the_next() {
         let member = Member::new(collector());
         let value = Arc::new(());
         let mine = value.clone();
@@ -104,7 +105,7 @@ mod real {
     }
 
     #[test]
-    fn one_thread_frees_what_another_sealed() {
+    fn a_thread_frees_bags_that_another_sealed() {
         let collector = collector();
         let (one, other) = (Member::new(collector), Member::new(collector));
         let value = Arc::new(());
@@ -137,7 +138,7 @@ mod real {
     }
 
     #[test]
-    fn a_young_section_holds_up_nothing_older() {
+    fn a_young_section_does_not_delay_older_bags() {
         let collector = collector();
         let (reader, writer) = (Member::new(collector), Member::new(collector));
         let value = Arc::new(());
@@ -169,7 +170,7 @@ mod real {
         assert_eq!(left(&value), bags * BAG);
         drop(section);
         fill();
-        // As many of the thread's own bags, and of those that it has handed over.
+        // One limit for the thread's own bags, and the same for those that it has handed over.
         assert_eq!(left(&value), (bags + 1 - 2 * BAGS_AT_ONCE) * BAG, "bounded work at a time");
         (0..2).for_each(|_| writer.flush());
         assert_eq!(left(&value), 0);
@@ -181,7 +182,7 @@ mod real {
         let members: Vec<_> = (0..4 * KEPT_IN_ALL).map(|_| Member::new(collector)).collect();
         let value = Arc::new(());
         for member in &members {
-            // Each fills many bags, and does nothing more.
+            // Each fills many bags and then idles.
             for _ in 0..10 * BAG {
                 let mine = value.clone();
                 member.retire(move || drop(mine));
@@ -191,7 +192,7 @@ mod real {
     }
 
     #[test]
-    fn a_thread_frees_what_ended_threads_have_left() {
+    fn a_thread_frees_the_bags_of_ended_threads() {
         let collector = collector();
         let stays = Member::new(collector);
         let value = Arc::new(());
@@ -216,9 +217,9 @@ mod real {
     fn destructors_pin_retire_and_flush() {
         let collector = collector();
         let member: &'static Member = Box::leak(Box::new(Member::new(collector)));
-        // A chain in which each value's destructor retires the next, on the one thread that has the member.
+        // Each value's destructor retires the next one, on the thread that has the member.
         struct Link(&'static Member, usize, Arc<()>);
-        // SAFETY: nothing leaves the thread of this test.
+        // SAFETY: all of it stays on the thread of this test.
         unsafe impl Send for Link {}
         fn destroy(link: Link) {
             let Link(member, length, value) = link;
@@ -241,7 +242,7 @@ mod real {
     }
 
     #[test]
-    fn a_panicking_destructor_takes_none_with_it() {
+    fn a_panicking_destructor_does_not_stop_the_others() {
         let member = Member::new(collector());
         let value = Arc::new(());
         for n in 0..BAG - 1 {
@@ -302,7 +303,7 @@ mod real {
                 retire(&value);
                 local::pin().flush();
             };
-            // SAFETY: the closure is `Send` and owns what it uses.
+            // SAFETY: the closure is `Send` and owns its captures.
             unsafe { local::pin().defer(destructor) };
             outer.flush();
             retire(&self.0);
@@ -312,7 +313,7 @@ mod real {
     #[test]
     fn ending_threads_pin_and_retire() {
         thread_local! {
-            // Made before the thread pins, so destroyed after `End`; and the other way round.
+            // Created before the first pin, so destroyed after `End`; and the other way round.
             static FIRST: RefCell<Option<Late>> = const { RefCell::new(None) };
             static GUARD: RefCell<Option<local::Guard>> = const { RefCell::new(None) };
             static LAST: RefCell<Option<Late>> = const { RefCell::new(None) };
@@ -339,7 +340,7 @@ mod real {
     }
 
     #[test]
-    fn a_sleeper_holds_up_nobody() {
+    fn a_pinned_sleeper_blocks_no_thread() {
         let collector = collector();
         let sleeper = Member::new(collector);
         let section = sleeper.pin();
@@ -363,7 +364,7 @@ mod real {
         assert_eq!(count.load(Ordering::Relaxed), 2 * ROUNDS);
     }
 
-    /// A value that is seen to be freed.
+    /// A value whose destructor overwrites it.
     struct Poisoned([AtomicU64; 2]);
 
     impl Poisoned {
@@ -395,7 +396,7 @@ mod real {
                     barrier.wait();
                     for round in 0..ROUNDS as u64 {
                         let section = member.pin();
-                        // SAFETY: the section keeps what it finds.
+                        // SAFETY: the section keeps the values that it finds.
                         let seen = unsafe { &*cell.load(Ordering::Acquire) };
                         seen.check();
                         if round % 4 == thread {
@@ -413,12 +414,12 @@ mod real {
                 });
             }
         });
-        // SAFETY: the threads are gone.
+        // SAFETY: the threads have ended.
         drop(unsafe { Box::from_raw(cell.load(Ordering::Relaxed)) });
     }
 }
 
-/// The protocol itself under loom, barriers as `fence(SeqCst)`: what the models of `rcu` take for granted.
+/// The protocol itself under loom, with `fence(SeqCst)` as barriers. The models of `rcu` assume it.
 #[cfg(feature = "loom")]
 mod model {
     use super::*;
@@ -426,7 +427,8 @@ mod model {
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
 
-    /// A value whose destructor writes it, so that loom sees a free that does not come after every use.
+    /// A value whose destructor writes it, so that loom finds a free that is not ordered after
+    /// every use.
     struct Value(UnsafeCell<bool>);
 
     // SAFETY: loom checks every access.
@@ -435,13 +437,14 @@ mod model {
     unsafe impl Send for Value {}
 
     impl Value {
-        /// Never really freed, so that a use after the destructor is seen for what it is.
+        /// Creates a value whose memory is never freed, so that a use after the destructor is
+        /// detected.
         fn new() -> &'static Self {
             Box::leak(Box::new(Self(UnsafeCell::new(true))))
         }
 
         fn alive(&self) -> bool {
-            // SAFETY: loom's cell gives a valid pointer, and panics where the read would be a race.
+            // SAFETY: loom's cell gives a valid pointer, and panics if the read is a race.
             self.0.with(|alive| unsafe { *alive })
         }
 
@@ -455,7 +458,7 @@ mod model {
     struct World {
         collector: &'static Collector,
         cell: AtomicPtr<Value>,
-        /// Every value there has been.
+        /// All values that were created.
         values: [&'static Value; 3],
     }
 
@@ -466,10 +469,10 @@ mod model {
             Self { collector: collector(), cell, values }
         }
 
-        /// Finds the value, and uses it until the section ends.
+        /// Loads the value and uses it until the section ends.
         fn read(&self, member: &Member) {
             let section = member.pin();
-            // SAFETY: values are not freed but in effigy.
+            // SAFETY: the memory of values is never freed.
             let seen = unsafe { &*self.cell.load(Ordering::Acquire) };
             assert!(seen.alive(), "used after it was freed");
             thread::yield_now();
@@ -477,7 +480,7 @@ mod model {
             drop(section);
         }
 
-        /// Puts value `n` in the place of what is there, and frees that.
+        /// Replaces the value by value `n`, and frees the old one.
         fn replace(&self, member: &Member, n: usize) {
             let old = self.cell.swap(ptr::from_ref(self.values[n]).cast_mut(), Ordering::AcqRel);
             // SAFETY: as in `read`.
@@ -488,7 +491,7 @@ mod model {
     }
 
     impl World {
-        /// Puts two values in place of what is there, and lets the bag that this fills free them.
+        /// Replaces the value twice. That fills a bag, which frees the old values.
         fn replace_twice(&self, member: &Member) {
             for n in [1, 2] {
                 let old = self.cell.swap(ptr::from_ref(self.values[n]).cast_mut(), Ordering::AcqRel);
@@ -499,8 +502,8 @@ mod model {
         }
     }
 
-    /// Runs `a` and `b` at once, each as the first thread in one model; see the tests of `rcu` for why. When both are
-    /// over, everything but what is in the cell can be freed.
+    /// Runs `a` and `b` at once, each as the first thread in one model, as `model::race` does. When
+    /// both have ended, all values except the one in the cell can be freed.
     fn race(a: fn(&World), b: fn(&World)) {
         for (first, second) in [(a, b), (b, a)] {
             let mut builder = loom::model::Builder::new();

@@ -8,7 +8,8 @@
 //! and the thread that is about to sleep pays for `heavy_fence`.
 //!
 //! # Rules
-//! 1. `state` goes from `FREE` to `HELD` by compare-and-exchange, and back by a store of the holder.
+//! 1. `state` goes from `FREE` to `HELD` by compare-and-exchange, and back by a store of the
+//!    holder.
 //! 2. A waiter is counted in `waiting` from before its `heavy_fence` until it has the lock. So it
 //!    executes `heavy_fence` once, however often it sleeps.
 //! 3. No waiter sleeps for ever. Let W have executed `heavy_fence` and found the lock held by H.
@@ -77,8 +78,8 @@ impl<T> Latch<T> {
         }
     }
 
-    /// Locks the latch; waits while another thread holds it. Never returns an error: the type is that of
-    /// the standard mutex, which replaces the latch in some builds.
+    /// Locks the latch; waits while another thread holds it. Never returns an error: the type is
+    /// that of the standard mutex, which replaces the latch in some builds.
     #[inline]
     pub fn lock(&self) -> LockResult<LatchGuard<'_, T>> {
         if !self.try_take() {
@@ -114,8 +115,8 @@ impl<T> Latch<T> {
         }
         // Relaxed: `heavy_fence` orders it before the following loads of `state`.
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // `heavy_fence`: pairs with `light_fence` in `release`. It fails only without memory; then this
-        // thread polls instead of sleeping.
+        // `heavy_fence`: pairs with `light_fence` in `release`. It fails only without memory; then
+        // this thread polls instead of sleeping.
         let is_seen = membarrier::heavy_fence();
         while !self.try_take() {
             if is_seen { self.sleepers.sleep(&self.state) } else { std::thread::yield_now() }
@@ -127,7 +128,8 @@ impl<T> Latch<T> {
     fn release(&self) {
         // Release: pairs with the Acquire of the next holder in `try_take`.
         self.state.store(FREE, Ordering::Release);
-        // `light_fence`: pairs with `heavy_fence` in `wait`. It orders the load of `waiting`, so Relaxed.
+        // `light_fence`: pairs with `heavy_fence` in `wait`. It orders the load of `waiting`, so
+        // Relaxed.
         membarrier::light_fence();
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.sleepers.wake_one(&self.state);

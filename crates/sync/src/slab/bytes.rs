@@ -36,7 +36,8 @@ fn uninit(len: usize) -> Box<[MaybeUninit<u8>]> {
         || Box::new_uninit_slice(len),
         |at| {
             let bytes = ptr::slice_from_raw_parts_mut(at.cast().as_ptr(), len);
-            // SAFETY: the memory has no other user, and came from the global allocator for `len` bytes.
+            // SAFETY: the memory has no other user, and came from the global allocator for `len`
+            // bytes.
             unsafe { Box::from_raw(bytes) }
         },
     )

@@ -17,8 +17,8 @@ const PROBES: usize = 4;
 pub(super) const OBJECTS: usize = 512;
 /// Bytes of a magazine, at most.
 const MAGAZINE_BYTES: usize = 256 << 10;
-/// Objects of a layout in one magazine of every thread together, unless there are very many threads.
-/// An idle thread returns none, so this bounds the memory.
+/// Objects of a layout in one magazine of every thread together, unless there are very many
+/// threads. An idle thread returns none, so this bounds the memory.
 const MAX_OBJECTS: usize = 8 * OBJECTS;
 /// Objects of a magazine, at least, however many threads there are.
 const MIN_OBJECTS: usize = 16;
@@ -49,8 +49,8 @@ struct SizeClass {
     depot: Option<&'static Depot>,
 }
 
-/// The size classes of a thread. A layout has the first entry, from its [`home`] on, that was unused
-/// when the thread first met the layout.
+/// The size classes of a thread. A layout has the first entry, from its [`home`] on, that was
+/// unused when the thread first met the layout.
 struct ThreadCache([SizeClass; CLASSES]);
 
 thread_local! {

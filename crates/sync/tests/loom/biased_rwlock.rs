@@ -1,4 +1,4 @@
-//! Readers at their desks.
+//! Published readers against writers of a reader-biased lock.
 
 use std::sync::Arc;
 
@@ -7,60 +7,61 @@ use extern4_sync::model::{explore, race};
 use extern4_sync::primitive::thread;
 use loom::cell::UnsafeCell;
 
-/// What a lock guards: loom panics where a write and another access are not ordered.
+/// A lock and its data. Loom panics if a write and another access are not ordered.
 struct Guarded {
     lock: BiasedRwLock,
-    desks: VisibleReaders,
+    readers: VisibleReaders,
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: used under the lock; that this orders everything is what the models check.
+// SAFETY: the cell is used under the lock; the models check that this orders all accesses.
 unsafe impl Sync for Guarded {}
-// SAFETY: numbers.
+// SAFETY: the cell holds a number.
 unsafe impl Send for Guarded {}
 
 impl Guarded {
-    /// Not biased.
+    /// Creates an unbiased lock.
     fn new() -> Self {
-        Self { lock: BiasedRwLock::new(()), desks: VisibleReaders::new(), value: UnsafeCell::new(0) }
+        Self { lock: BiasedRwLock::new(()), readers: VisibleReaders::new(), value: UnsafeCell::new(0) }
     }
 
-    /// Biased, for two have read.
+    /// Creates a lock that two reads have biased.
     fn biased() -> Self {
         let new = Self::new();
-        (0..2).for_each(|number| drop(new.lock.read_at(&new.desks, number)));
+        (0..2).for_each(|number| drop(new.lock.read_at(&new.readers, number)));
         new
     }
 
     fn read(&self, number: usize) -> u64 {
-        let _reading = self.lock.read_at(&self.desks, number);
-        // SAFETY: held shared.
+        let _reading = self.lock.read_at(&self.readers, number);
+        // SAFETY: the lock is held shared.
         self.value.with(|value| unsafe { *value })
     }
 
     fn try_read(&self, number: usize) -> Option<u64> {
-        let _reading = self.lock.try_read_at(&self.desks, number)?;
-        // SAFETY: held shared.
+        let _reading = self.lock.try_read_at(&self.readers, number)?;
+        // SAFETY: the lock is held shared.
         Some(self.value.with(|value| unsafe { *value }))
     }
 
     fn write(&self) {
-        let _writing = self.lock.write_with(&self.desks);
-        // SAFETY: held exclusive.
+        let _writing = self.lock.write_with(&self.readers);
+        // SAFETY: the lock is held exclusive.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 
-    fn write_if_alone(&self) {
+    fn write_unless_read(&self) {
         let Some(_writing) = self.lock.try_write_unless_read() else { return };
-        // SAFETY: held exclusive.
+        // SAFETY: the lock is held exclusive.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 }
 
-/// A writer has the value alone, and wakes up when the reader has gone. Mutations that this catches: a reader that does not look again
-/// after LIGHT, either barrier left out, a reader that wakes nobody, a desk cleared `Relaxed`.
+/// A writer is alone, and wakes up when the reader unlocks. Mutations that this catches: a reader
+/// that does not load `bias` again after `light_fence`, either barrier left out, a reader that does
+/// not wake the writer, a slot cleared `Relaxed`.
 #[test]
-fn bravo_noted_reader_vs_writer() {
+fn biased_reader_vs_writer() {
     race(
         Guarded::biased,
         |guarded| _ = guarded.read(0),
@@ -69,10 +70,10 @@ fn bravo_noted_reader_vs_writer() {
     );
 }
 
-/// Who only tries has it beside no writer, biased or not, and wakes the one who waits for him. Mutation that this catches: one who does not look
-/// again after LIGHT.
+/// `try_read` succeeds only without a writer, biased or not, and its unlock wakes a waiting writer.
+/// Mutation that this catches: a reader that does not load `bias` again after `light_fence`.
 #[test]
-fn bravo_trier_vs_writer() {
+fn biased_try_read_vs_writer() {
     for new in [Guarded::biased, Guarded::new] {
         race(
             new,
@@ -83,38 +84,39 @@ fn bravo_trier_vs_writer() {
     }
 }
 
-/// Who has it only if he is alone is alone, biased or not, and need not look at desks. Mutation that this catches: `bias` not looked at
-/// under the lock.
+/// A writer by `try_write_unless_read` is alone, biased or not, without a scan of the slots.
+/// Mutation that this catches: `bias` not loaded under the lock.
 #[test]
-fn bravo_who_is_alone_vs_readers() {
+fn biased_try_write_unless_read_vs_readers() {
     for new in [Guarded::biased, Guarded::new] {
         explore(move || {
             let guarded = Arc::new(new());
             let reader = {
                 let guarded = Arc::clone(&guarded);
-                // It becomes biased, and then it is read at a desk.
+                // The first reads bias the lock, and a later one publishes itself.
                 thread::spawn(move || [0, 1, 2].map(|number| guarded.read(number)))
             };
-            guarded.write_if_alone();
-            reader.join().expect("it reads");
+            guarded.write_unless_read();
+            reader.join().expect("the reader does not panic");
         });
     }
 }
 
-/// Who makes the lock biased again, and who relies on it, has seen the writer. Mutation that this catches: `bias` set `Relaxed`.
+/// A reader under a new bias sees the last writer. Mutation that this catches: `bias` set
+/// `Relaxed`.
 #[test]
-fn bravo_bias_begins_vs_reader() {
+fn biased_bias_begins_vs_reader() {
     explore(|| {
         let guarded = Arc::new(Guarded::new());
         let reader = |numbers: &'static [usize]| {
             let guarded = Arc::clone(&guarded);
             thread::spawn(move || numbers.iter().for_each(|&number| _ = guarded.read(number)))
         };
-        // As two threads, whose second finds that the lock is to be biased, and one that may come after that.
+        // The first thread reads as two and biases the lock. The second may come after that.
         let others = [reader(&[0, 1]), reader(&[2])];
         guarded.write();
         for other in others {
-            other.join().expect("it reads");
+            other.join().expect("the reader does not panic");
         }
     });
 }

@@ -1,12 +1,13 @@
-//! The last user sees all that the others did. The models with a cache that leads to the word stand in `crates/ext4/tests/models.rs`.
+//! The last user of a closable refcount sees all that the others did. Models with a cache that
+//! leads to the word are in `crates/ext4/tests/models.rs`.
 
 use extern4_sync::closable_refcount::{ClosableRefcount, Put, TryGet};
 use extern4_sync::model::race_for;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
-/// One thread leaves. Another joins, writes, and leaves, before or after it.
+/// One thread puts its reference. Another gets one, writes, and puts it, before or after.
 #[test]
-fn the_last_to_leave_sees_all() {
+fn the_last_put_sees_all() {
     race_for(
         || {
             let refcount = ClosableRefcount::new();

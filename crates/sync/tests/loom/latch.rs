@@ -1,4 +1,4 @@
-//! The lock that is released by a plain store.
+//! A mutex that is released by a plain store.
 
 use extern4_sync::model::{explore, race};
 use extern4_sync::primitive::latch::Latch;
@@ -6,13 +6,13 @@ use extern4_sync::primitive::thread;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
-/// Whoever has to wait for a latch gets it, and finds what the last holder left.
+/// A waiter gets the latch, and sees the stores of the last holder.
 #[test]
 fn latch_wait_vs_release() {
     race(|| Latch::new(UnsafeCell::new(0)), add_one, add_one, |latch| assert_eq!(count(latch), 2));
 }
 
-/// One release wakes one of two who sleep, and that one wakes the other.
+/// A release wakes one of two sleepers, and that one wakes the other.
 #[test]
 fn latch_two_wait() {
     explore(|| {
@@ -29,7 +29,8 @@ fn latch_two_wait() {
 }
 
 fn add_one(latch: &Latch<UnsafeCell<u64>>) {
-    // SAFETY: loom's cell gives a valid pointer, and panics if another thread uses it at the same time.
+    // SAFETY: loom's cell gives a valid pointer, and panics if another thread uses it at the same
+    // time.
     latch.lock().unwrap().with_mut(|value| unsafe { *value += 1 });
 }
 

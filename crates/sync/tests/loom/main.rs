@@ -1,4 +1,4 @@
-//! Models of the protocols.
+//! Loom models of the protocols.
 #![cfg(feature = "loom")]
 
 mod biased_rwlock;
@@ -19,14 +19,15 @@ use std::sync::Arc as StdArc;
 use extern4_sync::primitive::Ordering;
 use loom::cell::UnsafeCell;
 
-/// A value whose destructor poisons it, so that a use after the free is seen, and whose contents are a plain cell, so
-/// that a use before the publication is seen.
+/// A value in a plain cell, whose destructor overwrites it. Loom finds a use before the
+/// publication, and a use after the free.
 struct Poisoned {
     value: UnsafeCell<u64>,
     alive: StdArc<std::sync::atomic::AtomicBool>,
 }
 
-// SAFETY: nothing writes the cell after it was made; that its making comes first is what the models check.
+// SAFETY: no thread writes the cell after its creation; the models check that the creation comes
+// first.
 unsafe impl Sync for Poisoned {}
 
 impl Poisoned {
@@ -36,7 +37,7 @@ impl Poisoned {
 
     fn value(&self) -> u64 {
         assert!(self.alive.load(Ordering::Relaxed), "used after it was freed");
-        // SAFETY: loom's cell gives a valid pointer, and panics where the read would be a race.
+        // SAFETY: loom's cell gives a valid pointer, and panics if the read is a race.
         self.value.with(|value| unsafe { *value })
     }
 }
@@ -46,7 +47,7 @@ impl extern4_sync::rcu_arc::Release for Poisoned {}
 impl Drop for Poisoned {
     fn drop(&mut self) {
         self.alive.store(false, Ordering::Relaxed);
-        // SAFETY: as in `value`; the write is the model's stand-in for the memory's next use.
+        // SAFETY: as in `value`; the write stands for the next use of the memory.
         self.value.with_mut(|value| unsafe { *value = u64::MAX });
     }
 }

@@ -1,4 +1,4 @@
-//! What readers see of a pointer that is replaced.
+//! Readers of an RCU pointer against writers that replace it.
 
 use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::thread;

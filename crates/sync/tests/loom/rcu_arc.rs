@@ -1,4 +1,4 @@
-//! Counted values.
+//! References to counted values against their last drop.
 
 use std::sync::Arc as StdArc;
 
@@ -10,10 +10,10 @@ use loom::cell::UnsafeCell;
 
 use crate::Poisoned;
 
-/// A counted value that knows whether it has ended, and notices if it is used afterwards.
+/// A counted value that records its end and panics if it is used afterwards.
 struct Ending {
     value: Poisoned,
-    /// What a holder does to the value: plain, so that an end that does not come after it is seen.
+    /// Data that a holder writes plainly, so that loom finds an end that is not ordered after it.
     work: UnsafeCell<u64>,
     ends: StdArc<std::sync::atomic::AtomicU64>,
 }
@@ -31,10 +31,10 @@ impl Ending {
         (RcuArc::new(Self { value, work, ends }), watch)
     }
 
-    /// What only a holder may do. One thread of a model does.
+    /// Writes as a holder. One thread of a model does this.
     fn work(&self) {
-        assert_eq!(self.ends.load(Ordering::Relaxed), 0, "held after its end");
-        // SAFETY: loom's cell gives a valid pointer, and panics where the write would be a race.
+        assert_eq!(self.ends.load(Ordering::Relaxed), 0, "used by a holder after its end");
+        // SAFETY: loom's cell gives a valid pointer, and panics if the write is a race.
         self.work.with_mut(|work| unsafe { *work += 1 });
     }
 }
@@ -54,7 +54,7 @@ impl Drop for Ending {
     }
 }
 
-/// What became of a counted value.
+/// Observes the end of a counted value.
 #[derive(Clone)]
 struct Ends {
     ends: StdArc<std::sync::atomic::AtomicU64>,
@@ -66,14 +66,14 @@ impl Ends {
         self.ends.load(Ordering::Relaxed)
     }
 
-    /// After the last guard has gone.
+    /// Checks the state after the last guard has been dropped.
     fn check_freed(&self) {
         drop(pin());
-        assert_eq!((self.times(), self.alive.load(Ordering::Relaxed)), (1, false), "ended, and freed");
+        assert_eq!((self.times(), self.alive.load(Ordering::Relaxed)), (1, false), "ended once, and freed");
     }
 }
 
-/// A link to a value, and what becomes of that.
+/// A field with a value, and the observer of the value.
 type Linked = (AtomicRcuArc<Ending>, Ends);
 
 fn link_of_one() -> Linked {
@@ -81,7 +81,7 @@ fn link_of_one() -> Linked {
     (AtomicRcuArc::new(Some(value)), ends)
 }
 
-/// A link, and a reference beside that, for one of two threads to drop.
+/// A field and a second reference, which one of two threads drops.
 struct LinkAndOther {
     link: AtomicRcuArc<Ending>,
     ends: Ends,
@@ -104,8 +104,8 @@ impl LinkAndOther {
     }
 }
 
-/// Comes to the value as a reader, makes a reference if there is one, and uses both.
-fn see_and_hold((link, _): &Linked) -> bool {
+/// Loads the value as a reader, upgrades if it can, and uses both.
+fn load_and_upgrade((link, _): &Linked) -> bool {
     let guard = pin();
     let Some(seen) = link.load(&guard) else { return false };
     assert_eq!(seen.value.value(), 1);
@@ -116,10 +116,10 @@ fn see_and_hold((link, _): &Linked) -> bool {
 }
 
 #[test]
-fn rcu_arc_hold_vs_last_drop() {
+fn rcu_arc_upgrade_vs_last_drop() {
     race(
         link_of_one,
-        |shared| _ = see_and_hold(shared),
+        |shared| _ = load_and_upgrade(shared),
         |(link, _)| drop(link.take()),
         |(link, ends)| {
             assert!(link.load(&pin()).is_none());
@@ -147,7 +147,7 @@ fn rcu_arc_drop_vs_drop() {
 fn take_if_last_vs_upgrade() {
     race_for(
         link_of_one,
-        see_and_hold,
+        load_and_upgrade,
         |(link, _)| {
             let last = link.take_if_last();
             last.inspect(|_| assert!(link.load(&pin()).is_none())).is_some()
@@ -188,7 +188,7 @@ fn take_if_last_vs_set() {
         |(link, first), second, ()| {
             first.check_freed();
             let there = link.load(&pin()).map(|there| there.value.value());
-            assert_eq!(u64::from(there.is_none()), second.times(), "ended, or there");
+            assert_eq!(u64::from(there.is_none()), second.times(), "either ended or in the field");
             drop(link.take());
             second.check_freed();
         },
@@ -201,7 +201,7 @@ fn take_if_last_vs_upgrade_and_set() {
         link_of_one,
         |(link, _)| {
             let guard = pin();
-            // Unless it has been taken, who takes may find it held, and would put it back.
+            // The upgrade makes the other thread put the value back, if it has not taken it yet.
             let held = link.load(&guard).and_then(|seen| seen.try_upgrade());
             let (value, ends) = Ending::new(2);
             drop(link.set(Some(value)));
@@ -213,53 +213,53 @@ fn take_if_last_vs_upgrade_and_set() {
         |(link, first), second, ()| {
             first.check_freed();
             let there = link.load(&pin()).map(|there| there.value.value());
-            assert_eq!(there.unwrap_or(2), 2, "put back in place of the new one");
-            assert_eq!(u64::from(there.is_none()), second.times(), "ended, or there");
+            assert_eq!(there.unwrap_or(2), 2, "the old value was put back over the new one");
+            assert_eq!(u64::from(there.is_none()), second.times(), "either ended or in the field");
             drop(link.take());
             second.check_freed();
         },
     );
 }
 
-/// A value that keeps another in use.
+/// A value that keeps another one in use.
 struct Owner {
     value: Poisoned,
-    lease: ReleasableArc<Ending>,
+    inner: ReleasableArc<Ending>,
 }
 
 impl Release for Owner {
     fn release(&self) {
-        // SAFETY: the link that led to this has been emptied, and no reference is left.
-        unsafe { self.lease.release() };
+        // SAFETY: the field that led to this value is empty, and no reference is left.
+        unsafe { self.inner.release() };
     }
 }
 
 // SAFETY: as for `Poisoned`.
 unsafe impl Send for Owner {}
 
-/// A link that leads to an owner, which keeps a value: what becomes of that.
+/// A field with an owner of a value, and the observer of the value.
 fn linked_owner() -> (AtomicRcuArc<Owner>, Ends) {
     let (value, ends) = Ending::new(1);
-    let owner = RcuArc::new(Owner { value: Poisoned::new(2), lease: ReleasableArc::new(value) });
+    let owner = RcuArc::new(Owner { value: Poisoned::new(2), inner: ReleasableArc::new(value) });
     (AtomicRcuArc::new(Some(owner)), ends)
 }
 
 #[test]
-fn rcu_arc_lease_vs_end_of_its_owner() {
+fn rcu_arc_releasable_vs_end_of_its_owner() {
     race(
         linked_owner,
         |(link, _)| {
             let guard = pin();
             let Some(owner) = link.load(&guard) else { return };
-            assert_eq!(owner.get().lease.get().value.value(), 1);
+            assert_eq!(owner.get().inner.get().value.value(), 1);
             let owner_held = owner.try_upgrade();
-            let held = owner.get().lease.get().try_upgrade();
-            // Who holds the owner can hold what it keeps.
+            let held = owner.get().inner.get().try_upgrade();
+            // A holder of the owner can upgrade the owner's reference.
             assert!(owner_held.is_none() || held.is_some());
             assert_eq!(owner.get().value.value(), 2);
             drop(guard);
             if let Some(owner) = owner_held {
-                assert_eq!((owner.lease.get().value.value(), owner.value.value()), (1, 2));
+                assert_eq!((owner.inner.get().value.value(), owner.value.value()), (1, 2));
             }
             held.inspect(|held| held.work());
         },
@@ -268,26 +268,27 @@ fn rcu_arc_lease_vs_end_of_its_owner() {
     );
 }
 
-/// What the last of an owner keeps goes to another owner, which ends soon after: who has found the first still sees it.
+/// The reference of an ending owner moves to another owner, which ends soon after. A reader of the
+/// first owner still sees the value.
 #[test]
-fn rcu_arc_lease_passed_on_vs_reader() {
+fn rcu_arc_transfer_vs_reader() {
     race(
         linked_owner,
         |(link, _)| {
             let guard = pin();
             let Some(owner) = link.load(&guard) else { return };
-            let held = owner.get().lease.get().try_upgrade();
-            assert_eq!((owner.get().lease.get().value.value(), owner.get().value.value()), (1, 2));
+            let held = owner.get().inner.get().try_upgrade();
+            assert_eq!((owner.get().inner.get().value.value(), owner.get().value.value()), (1, 2));
             drop(guard);
             held.inspect(|held| held.work());
         },
         |(link, _)| {
-            let last = link.take_if_last().expect("nobody holds the owner");
-            // SAFETY: there is no reference to the owner, and one thread has the last of it.
-            let lease = unsafe { last.get().lease.transfer() }.expect("it has not been given up");
-            let next = RcuArc::new(Owner { value: Poisoned::new(3), lease });
+            let last = link.take_if_last().expect("the owner has no other reference");
+            // SAFETY: the owner has no reference, and one thread has the `FinalRef`.
+            let inner = unsafe { last.get().inner.transfer() }.expect("the reference has not been released");
+            let next = RcuArc::new(Owner { value: Poisoned::new(3), inner });
             drop(last);
-            assert_eq!(next.lease.get().value.value(), 1);
+            assert_eq!(next.inner.get().value.value(), 1);
             drop(next);
         },
         |(_, ends)| ends.check_freed(),
@@ -299,7 +300,7 @@ fn rcu_arc_lease_passed_on_vs_reader() {
 fn take_if_last_but_vs_upgrade() {
     race_for(
         link_of_one,
-        see_and_hold,
+        load_and_upgrade,
         |(link, _)| {
             let Some(mine) = link.load(&pin()).and_then(|seen| seen.try_upgrade()) else { return false };
             link.take_if_last_but(mine).is_ok()

@@ -1,4 +1,4 @@
-//! The table of the buffer cache, and a load that others wait for.
+//! The map of the buffer cache, and a load that other threads wait for.
 
 use extern4_sync::model::{explore, race};
 use extern4_sync::primitive::{Condvar, Mutex, Ordering, thread};
@@ -9,70 +9,71 @@ use loom::sync::Arc;
 
 use crate::Poisoned;
 
-/// Buckets that an eviction has to look at to see all of a small table.
+/// Buckets that an eviction must look at to see all of a small map.
 const ALL: usize = 2;
 
-fn empty_table() -> RcuArcMap<Poisoned> {
+fn empty_map() -> RcuArcMap<Poisoned> {
     RcuArcMap::with_capacity(1)
 }
 
-/// A table with entries of keys 1 and 2 that nobody holds.
-fn table_of_two() -> RcuArcMap<Poisoned> {
-    let table = empty_table();
-    drop(table.find_or_insert(1, Poisoned::new(1)));
-    drop(table.find_or_insert(2, Poisoned::new(2)));
-    table
+/// Creates a map with unreferenced entries of the keys 1 and 2.
+fn map_of_two() -> RcuArcMap<Poisoned> {
+    let map = empty_map();
+    drop(map.find_or_insert(1, Poisoned::new(1)));
+    drop(map.find_or_insert(2, Poisoned::new(2)));
+    map
 }
 
-/// What every handle owes: alive, and the one that lookups find.
-fn check_listed(table: &RcuArcMap<Poisoned>, key: u64, held: &RcuArc<Poisoned>) {
+/// Checks that a referenced value is alive, and that lookups find it.
+fn check_listed(map: &RcuArcMap<Poisoned>, key: u64, held: &RcuArc<Poisoned>) {
     held.value();
     let guard = pin();
-    let found = table.get(key, &guard).expect("a held entry is in the table");
+    let found = map.get(key, &guard).expect("a referenced entry is in the map");
     found.value();
     assert!(found.try_upgrade().unwrap().ptr_eq(held), "two live entries of one key");
 }
 
 #[test]
 fn buf_insert_vs_insert() {
-    let insert = |table: &RcuArcMap<Poisoned>, value| {
-        let (held, made) = table.find_or_insert(1, Poisoned::new(value));
-        check_listed(table, 1, &held);
+    let insert = |map: &RcuArcMap<Poisoned>, value| {
+        let (held, made) = map.find_or_insert(1, Poisoned::new(value));
+        check_listed(map, 1, &held);
         assert_eq!(made, held.value() == value);
     };
     race(
-        empty_table,
-        move |table| insert(table, 1),
-        move |table| insert(table, 2),
-        |table| assert!(table.get(1, &pin()).is_some()),
+        empty_map,
+        move |map| insert(map, 1),
+        move |map| insert(map, 2),
+        |map| assert!(map.get(1, &pin()).is_some()),
     );
 }
 
 #[test]
 fn buf_insert_vs_lookup() {
     race(
-        empty_table,
-        |table| drop(table.find_or_insert(1, Poisoned::new(1))),
-        |table| {
+        empty_map,
+        |map| drop(map.find_or_insert(1, Poisoned::new(1))),
+        |map| {
             let guard = pin();
-            if let Some(seen) = table.get(1, &guard) {
+            if let Some(seen) = map.get(1, &guard) {
                 assert_eq!(seen.value(), 1);
             }
         },
-        |table| assert!(table.get(1, &pin()).is_some()),
+        |map| assert!(map.get(1, &pin()).is_some()),
     );
 }
 
 #[test]
 fn buf_insert_vs_dead() {
     race(
-        table_of_two,
-        |table| {
-            let (held, _) = table.find_or_insert(1, Poisoned::new(3));
-            check_listed(table, 1, &held);
+        map_of_two,
+        |map| {
+            let (held, _) = map.find_or_insert(1, Poisoned::new(3));
+            check_listed(map, 1, &held);
         },
-        |table| _ = table.evict(2, ALL),
-        // The handle is gone, and the second thread may have come late enough to evict the new entry too.
+        |map| _ = map.evict(2, ALL),
+        // The reference is dropped, and the second thread may be late enough to evict the new entry
+        // too.
         |_| (),
     );
 }
@@ -80,16 +81,16 @@ fn buf_insert_vs_dead() {
 #[test]
 fn buf_evict_vs_lookup() {
     race(
-        table_of_two,
-        |table| _ = table.evict(2, ALL),
-        |table| {
+        map_of_two,
+        |map| _ = map.evict(2, ALL),
+        |map| {
             let guard = pin();
-            let Some(seen) = table.get(1, &guard) else { return };
+            let Some(seen) = map.get(1, &guard) else { return };
             seen.value();
             let held = seen.try_upgrade();
             seen.value();
             drop(guard);
-            held.inspect(|held| check_listed(table, 1, held));
+            held.inspect(|held| check_listed(map, 1, held));
         },
         |_| (),
     );
@@ -98,18 +99,18 @@ fn buf_evict_vs_lookup() {
 #[test]
 fn buf_lastput_vs_lookup() {
     explore(|| {
-        let table = Arc::new(empty_table());
-        let held = table.find_or_insert(1, Poisoned::new(1)).0;
+        let map = Arc::new(empty_map());
+        let held = map.find_or_insert(1, Poisoned::new(1)).0;
         let releaser = thread::spawn({
-            let table = table.clone();
+            let map = map.clone();
             move || {
-                table.remove(1, &held);
+                map.remove(1, &held);
                 drop(held);
             }
         });
         {
             let guard = pin();
-            if let Some(seen) = table.get(1, &guard) {
+            if let Some(seen) = map.get(1, &guard) {
                 let held = seen.try_upgrade();
                 seen.value();
                 drop(guard);
@@ -117,30 +118,30 @@ fn buf_lastput_vs_lookup() {
             }
         }
         releaser.join().unwrap();
-        assert!(table.get(1, &pin()).is_none());
+        assert!(map.get(1, &pin()).is_none());
     });
 }
 
 #[test]
 fn buf_teardown_vs_retired() {
     explore(|| {
-        let table = Arc::new(empty_table());
-        let held = table.find_or_insert(1, Poisoned::new(1)).0;
+        let map = Arc::new(empty_map());
+        let held = map.find_or_insert(1, Poisoned::new(1)).0;
         let alive = held.alive.clone();
         let holder = thread::spawn(move || {
             let second = held.clone();
             drop(held);
             second.value();
         });
-        table.evict(1, ALL);
-        drop(table);
+        map.evict(1, ALL);
+        drop(map);
         holder.join().unwrap();
         drop(pin());
         assert!(!alive.load(Ordering::Relaxed), "never freed");
     });
 }
 
-/// A value that one thread loads and others wait for, as the buffer cache has it.
+/// A value that one thread loads and other threads wait for, as in the buffer cache.
 #[derive(Default)]
 struct Loading(Mutex<Option<Result<u32, ()>>>, Condvar);
 
@@ -166,28 +167,28 @@ impl Loading {
 #[test]
 fn buf_load_fail_waiters() {
     explore(|| {
-        let table = Arc::new(RcuArcMap::with_capacity(1));
+        let map = Arc::new(RcuArcMap::with_capacity(1));
         // The device fails once.
         let tries = Arc::new(loom::sync::atomic::AtomicU32::new(0));
-        let read = |table: &RcuArcMap<Loading>, tries: &loom::sync::atomic::AtomicU32| {
-            let (held, made) = table.find_or_insert(1, Loading::default());
+        let read = |map: &RcuArcMap<Loading>, tries: &loom::sync::atomic::AtomicU32| {
+            let (held, made) = map.find_or_insert(1, Loading::default());
             if made {
                 let result = if tries.fetch_add(1, Ordering::Relaxed) == 0 { Err(()) } else { Ok(7) };
                 if result.is_err() {
-                    table.remove(1, &held);
+                    map.remove(1, &held);
                 }
                 held.set(result);
             }
             held.wait()
         };
         let other = thread::spawn({
-            let (table, tries) = (table.clone(), tries.clone());
-            // Who is told of a failure finds no trace of it afterwards.
-            move || read(&table, &tries).or_else(|()| read(&table, &tries))
+            let (map, tries) = (map.clone(), tries.clone());
+            // After a failure the key can be loaded again.
+            move || read(&map, &tries).or_else(|()| read(&map, &tries))
         });
-        let mine = read(&table, &tries).or_else(|()| read(&table, &tries));
+        let mine = read(&map, &tries).or_else(|()| read(&map, &tries));
         assert_eq!((mine, other.join().unwrap()), (Ok(7), Ok(7)));
-        assert_eq!(table.get(1, &pin()).unwrap().wait(), Ok(7));
-        assert_eq!(tries.load(Ordering::Relaxed), 2, "a read too many");
+        assert_eq!(map.get(1, &pin()).unwrap().wait(), Ok(7));
+        assert_eq!(tries.load(Ordering::Relaxed), 2, "one read too many");
     });
 }

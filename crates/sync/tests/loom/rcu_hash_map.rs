@@ -1,4 +1,4 @@
-//! Chains of a hash table.
+//! Chains of a hash map.
 
 use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use extern4_sync::rcu_hash_map::{Found, RcuHashMap, Unlinked};
 
 use crate::Poisoned;
 
-/// All entries have one hash: with it they are in one chain.
+/// The hash of all entries, so that they are in one chain.
 const HASH: u64 = 9;
 
 fn chain(keys: impl IntoIterator<Item = u64>) -> RcuHashMap<Poisoned> {
@@ -61,7 +61,7 @@ fn hash_remove_vs_reader_on_it() {
         || chain([1, 2, 3, 4]),
         |table| {
             let guard = pin();
-            // Behind both that go, one after the other.
+            // Entry 1 is behind both entries that are removed.
             assert!(find(table, 1, &guard).expect("it stays").is_live());
             if let Some(gone) = find(table, 2, &guard) {
                 assert_eq!(gone.value().value(), 2);
@@ -103,7 +103,8 @@ fn hash_insert_vs_find() {
         || chain([]),
         |table| {
             let guard = pin();
-            // The value's contents are plain: seen before they are whole, they are a race.
+            // The contents are plain, so loom reports a race if they are seen before they are
+            // complete.
             find(table, 1, &guard).inspect(|found| assert!(found.is_live()));
         },
         |table| _ = table.lock(HASH, &pin()).insert(Unlinked::new(HASH, Poisoned::new(1))),
@@ -119,12 +120,12 @@ fn hash_reclaim_vs_find() {
             let guard = pin();
             find(table, 1, &guard).map(|found| found.value().value())
         },
-        // The first time round takes the marks off.
+        // The first round clears the marks.
         |table| (0..2).map(|_| table.reclaim_all(|entry| entry.value() == 1)).sum::<usize>(),
         |table, seen, gone| {
             assert!(seen.is_none_or(|seen| seen == 1));
             assert_eq!((table.len(), find(table, 1, &pin()).is_none()), (2 - gone, gone == 1));
-            assert!(find(table, 2, &pin()).is_some(), "it may not go");
+            assert!(find(table, 2, &pin()).is_some(), "it may not be reclaimed");
         },
     );
 }
@@ -138,7 +139,7 @@ fn hash_removed_vs_is_live() {
             let Some(found) = find(table, 1, &guard) else { return };
             // Acquire: V.
             let seen = attribute.load(Ordering::Acquire);
-            assert!(!found.is_live() || seen == 0, "changed after the removal, and seen under the old name");
+            assert!(!found.is_live() || seen == 0, "a change after the removal was seen under the old name");
         },
         |(table, attribute)| {
             remove(table, 1);

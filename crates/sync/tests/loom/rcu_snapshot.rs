@@ -1,4 +1,4 @@
-//! What is changed under a lock and shown without it.
+//! Readers of a snapshot against a change of the data.
 
 use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::Mutex;
@@ -18,59 +18,59 @@ impl Guarded {
         Self { number: Mutex::new(0), snapshot: RcuSnapshot::empty() }
     }
 
-    /// The copy is shown.
-    fn looked_at() -> Self {
+    /// Creates a snapshot with a published copy.
+    fn published() -> Self {
         let new = Self::new();
-        (0..2).for_each(|_| assert_eq!(new.look(), 0));
+        (0..2).for_each(|_| assert_eq!(new.read(), 0));
         assert!(new.snapshot.get(&pin()).is_some());
         new
     }
 
-    fn look(&self) -> u64 {
+    fn read(&self) -> u64 {
         if let Some(copy) = self.snapshot.get(&pin()) {
             return copy.value();
         }
-        let number = self.number.lock().expect("nobody panics");
+        let number = self.number.lock().expect("no thread panics");
         self.snapshot.count_read(|| Poisoned::new(*number));
         *number
     }
 
     fn change(&self) {
-        let mut number = self.number.lock().expect("nobody panics");
+        let mut number = self.number.lock().expect("no thread panics");
         self.snapshot.invalidate();
         *number += 1;
     }
 }
 
-/// Who has changed it sees that, and nobody goes back. Mutations that this catches: a change that hides nothing, or that does so
-/// before it has the lock.
+/// The writer sees its change, and no reader goes back. Mutations that this catches: a change that
+/// leaves the copy, or that removes it before it holds the lock.
 #[test]
-fn shown_copy_vs_change() {
+fn snapshot_copy_vs_change() {
     race(
-        Guarded::looked_at,
+        Guarded::published,
         |guarded| {
-            let [first, second, third] = [(); 3].map(|()| guarded.look());
+            let [first, second, third] = [(); 3].map(|()| guarded.read());
             assert!(first <= second && second <= third);
         },
         |guarded| {
             guarded.change();
-            assert_eq!(guarded.look(), 1);
+            assert_eq!(guarded.read(), 1);
         },
-        |guarded| assert_eq!(guarded.look(), 1),
+        |guarded| assert_eq!(guarded.read(), 1),
     );
 }
 
-/// A copy that is shown while it is changed is of before or of after, and only the latter stays. Mutation that this catches, too: a copy
-/// shown after the lock was given up.
+/// A copy that is published at the time of a change is of before or after, and only the latter
+/// stays. Mutation that this catches: a copy published after the lock was released.
 #[test]
-fn shown_first_copy_vs_change() {
+fn snapshot_first_copy_vs_change() {
     race_for(
         Guarded::new,
-        |guarded| (0..3).map(|_| guarded.look()).max(),
+        |guarded| (0..3).map(|_| guarded.read()).max(),
         Guarded::change,
         |guarded, seen, ()| {
             assert!(seen <= Some(1));
-            assert_eq!(guarded.look(), 1);
+            assert_eq!(guarded.read(), 1);
         },
     );
 }

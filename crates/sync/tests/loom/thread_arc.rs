@@ -1,4 +1,4 @@
-//! References that a thread counts for itself.
+//! References that each thread counts for itself.
 
 use std::sync::Arc as StdArc;
 
@@ -8,9 +8,10 @@ use extern4_sync::thread_arc::{ThreadArc, ThreadArcOwner};
 
 use crate::Poisoned;
 
-/// An owner goes while the last references that a thread counts for itself go, too: the value ends once, when all have gone.
+/// The owner is dropped at the same time as the last `ThreadArc`: the value is dropped once, after
+/// both.
 #[test]
-fn anchor_drop_vs_local_drop() {
+fn owner_drop_vs_thread_arc_drop() {
     type Shared = (
         Mutex<Option<ThreadArcOwner<Poisoned>>>,
         Mutex<Option<ThreadArc<Poisoned>>>,
@@ -30,6 +31,6 @@ fn anchor_drop_vs_local_drop() {
             drop(local);
             assert_eq!(other.value(), 7);
         },
-        |(_, _, alive)| assert!(!alive.load(Ordering::Relaxed), "it never ended"),
+        |(_, _, alive)| assert!(!alive.load(Ordering::Relaxed), "the value was never dropped"),
     );
 }

@@ -1,13 +1,13 @@
-//! Who is inside.
+//! Users that enter and exit against a thread that counts them.
 
 use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::thread_refcount::ThreadRefcount;
 
-/// Who comes in sees that the door is shut, or is counted by who shuts it. Mutations that this catches: without either
-/// barrier, neither need see the other.
+/// A user sees the flag, or the thread that set the flag counts the user. Mutation that this
+/// catches: either barrier left out.
 #[test]
-fn holders_enter_vs_shut() {
+fn refcount_enter_vs_flag() {
     race_for(
         || (ThreadRefcount::new(), AtomicBool::new(false)),
         |(holders, shut)| {
@@ -22,10 +22,10 @@ fn holders_enter_vs_shut() {
     );
 }
 
-/// One is always inside: who enters comes before who leaves. Mutation that this catches: entries added up before exits count
-/// fewer than there are.
+/// One user is always inside: the second enters before the first exits. Mutation that this catches:
+/// entries are added up before exits, which gives too low a count.
 #[test]
-fn holders_count_zero_is_true() {
+fn refcount_zero_is_true() {
     race(
         || {
             let holders = ThreadRefcount::new();

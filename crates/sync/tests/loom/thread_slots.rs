@@ -1,4 +1,4 @@
-//! Slots of threads.
+//! Threads that allocate segments of slots, and readers of all slots.
 
 use extern4_sync::membarrier::{heavy_fence, publish, read_published};
 use extern4_sync::model::{explore, race, race_for};
@@ -9,17 +9,18 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Word(AtomicU64);
 
-/// In models, threads 1 and 2 have their slots in one segment, which is missing at first.
+/// Creates slots. In models, threads 1 and 2 have their slots in one segment, which is missing at
+/// first.
 fn slots() -> ThreadSlots<Word> {
     ThreadSlots::new()
 }
 
 fn word(slots: &ThreadSlots<Word>, number: usize) -> &AtomicU64 {
-    &slots.of(number).expect("it has a slot").0
+    &slots.of(number).expect("the thread has a slot").0
 }
 
-/// Two threads allocate one segment at once: both get the one that stays. Mutations that this catches: a segment stored without a
-/// comparison; a pointer loaded or stored `Relaxed`.
+/// Two threads allocate one segment at once, and both get the same one. Mutations that this
+/// catches: a segment stored without a comparison; a pointer loaded or stored `Relaxed`.
 #[test]
 fn slots_allocate_vs_allocate() {
     let store = |number: usize| {
@@ -31,10 +32,10 @@ fn slots_allocate_vs_allocate() {
     });
 }
 
-/// A thread that announces a value in a new segment sees the flag, or the thread that set the flag finds the value. Mutation
-/// that this catches: segments looked for before `heavy_fence`.
+/// A thread that publishes a value in a new segment sees the flag, or the thread that set the flag
+/// finds the value. Mutation that this catches: segments loaded before `heavy_fence`.
 #[test]
-fn slots_announce_in_a_new_segment_vs_search() {
+fn slots_publish_in_a_new_segment_vs_scan() {
     race_for(
         || (slots(), AtomicBool::new(false)),
         |(slots, flag)| {
@@ -50,9 +51,9 @@ fn slots_announce_in_a_new_segment_vs_search() {
     );
 }
 
-/// The same where a third thread has allocated the segment.
+/// The same handshake, with a segment that a third thread has allocated.
 #[test]
-fn slots_announce_in_a_segment_of_another_vs_search() {
+fn slots_publish_in_a_segment_of_another_vs_scan() {
     explore(|| {
         let shared = Arc::new((slots(), AtomicBool::new(false)));
         let other = |act: fn(&(ThreadSlots<Word>, AtomicBool)) -> bool| {
@@ -60,7 +61,7 @@ fn slots_announce_in_a_segment_of_another_vs_search() {
             thread::spawn(move || act(&shared))
         };
         let allocating = other(|(slots, _)| slots.of(2).is_some());
-        let announcing = other(|(slots, flag)| {
+        let publishing = other(|(slots, flag)| {
             publish(word(slots, 1), 1);
             flag.load(Ordering::Relaxed)
         });
@@ -68,7 +69,7 @@ fn slots_announce_in_a_segment_of_another_vs_search() {
         flag.store(true, Ordering::Relaxed);
         assert!(heavy_fence());
         let found = slots.iter().any(|word| read_published(&word.0) == 1);
-        assert!(allocating.join().expect("it allocates"));
-        assert!(announcing.join().expect("it announces") || found, "neither saw the other");
+        assert!(allocating.join().expect("the thread does not panic"));
+        assert!(publishing.join().expect("the thread does not panic") || found, "neither saw the other");
     });
 }

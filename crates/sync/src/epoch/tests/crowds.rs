@@ -1,5 +1,6 @@
-//! Crowds: eight threads on one collector, in schedules that shuttle chooses. Memory is sequentially consistent here,
-//! so what the barriers are for is left to the models; what else a free has to wait for is not.
+//! Crowds: eight threads on one collector, in schedules that shuttle chooses. Memory is
+//! sequentially consistent here, so what the barriers are for is left to the models; what else a
+//! free has to wait for is not.
 
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ impl Drop for World {
         let records: Vec<_> =
             self.collector.records().map(|record| ptr::from_ref(record).cast_mut()).collect();
         for record in records {
-            // SAFETY: it came from a box; the threads that had it are gone, and the list is not looked at any more.
+            // SAFETY: it came from a box; the threads that had it are gone, and the list is not
+            // looked at any more.
             drop(unsafe { Box::from_raw(record) });
         }
         // SAFETY: it came from a box, and whoever used it is gone.
