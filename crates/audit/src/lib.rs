@@ -11,7 +11,7 @@
 //!    one access with locking. The caller records other locks by [`note_lock`].
 //! 2. No plain loads, as of a name or a pointer inside a box. They conflict with plain stores only. Those need exclusive
 //!    access, or share a line with an atomic that is stored to; so tests also check which lines an operation stores to.
-//!    A warm operation stores to two: the thread's record of its pin and its slot of a tally, each alone on its lines.
+//!    A warm operation stores to two: the thread's record of its pin and its slot of a counter, each alone on its lines.
 //! 3. No counts of [`std::sync::Arc`], and no [`std::sync::OnceLock`]. The counts are locked instructions, and
 //!    [`locked_instructions`] reads each instruction that the CPU executes.
 //!

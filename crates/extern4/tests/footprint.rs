@@ -61,7 +61,7 @@ fn a_warm_walk_on_ext4_leaves_no_trace_in_shared_memory() {
         let (_, footprint) = record(ask);
         println!("{name:<28} {footprint}");
         assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{name}: {footprint:?}");
-        // The thread's record of its pin, and its slot of the tally of walks.
+        // The thread's record of its pin, and its slot of the counter of walks.
         assert!(footprint.written().count() <= 2, "{name}: {footprint:?}");
         if let Some((_, locked)) = locked_instructions(ask) {
             assert_eq!(locked, 0, "{name}");

@@ -36,7 +36,7 @@ pub(crate) struct OpenFiles {
     counts: ThreadCounter<5>,
 }
 
-/// Places of the tally.
+/// Indices of the counters.
 const ADDED: usize = 0;
 const BY_THREAD: usize = 1;
 const ON_CPU: usize = 2;

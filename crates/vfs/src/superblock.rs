@@ -142,7 +142,7 @@ pub struct CacheStats {
     pub walk_restarts: u64,
 }
 
-/// Places of the tally of walks.
+/// Indices of the counters of walks.
 const FAST_SEARCHES: usize = 0;
 const FULL_SEARCHES: usize = 1;
 const FALLBACKS: usize = 2;
