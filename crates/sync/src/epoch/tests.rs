@@ -287,7 +287,7 @@ mod real {
         let records = local::COLLECTOR.records().count();
         assert!(
             records < 100 || cfg!(miri),
-            "{records} records, but one thread at a time, beside the other tests'"
+            "{records} records, but one thread at a time, apart from the other tests'"
         );
     }
 

@@ -1,6 +1,5 @@
-//! Crowds: eight threads on one collector, in schedules that shuttle chooses. Memory is
-//! sequentially consistent here, so what the barriers are for is left to the models; what else a
-//! free has to wait for is not.
+//! Shuttle tests: eight threads on one collector, in random schedules. Shuttle's memory is sequentially
+//! consistent, so the loom models test the barriers. These tests cover the other conditions of a free.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ const THREADS: usize = 8;
 /// Of these, those that replace the value.
 const WRITERS: usize = 3;
 
-/// A value that is freed in effigy.
+/// A value that is only marked as freed.
 #[derive(Default)]
 struct Value(AtomicBool);
 
@@ -28,7 +27,7 @@ impl Value {
 
 struct World {
     collector: &'static Collector,
-    /// Which of the values can be found.
+    /// The index of the value that readers find.
     current: AtomicUsize,
     values: [Arc<Value>; WRITERS + 1],
 }
@@ -39,7 +38,7 @@ impl World {
         Self { collector: collector(), current: AtomicUsize::new(WRITERS), values }
     }
 
-    /// Finds a value and uses it, also after an inner section has ended.
+    /// Loads a value and uses it, also after an inner section has ended.
     fn read(&self, member: &Member) {
         let section = member.pin();
         let seen = &self.values[self.current.load(Ordering::Acquire)];
@@ -61,11 +60,11 @@ impl Drop for World {
         let records: Vec<_> =
             self.collector.records().map(|record| ptr::from_ref(record).cast_mut()).collect();
         for record in records {
-            // SAFETY: it came from a box; the threads that had it are gone, and the list is not
-            // looked at any more.
+            // SAFETY: it came from a box. Its threads have ended, and no thread follows the list any
+            // more.
             drop(unsafe { Box::from_raw(record) });
         }
-        // SAFETY: it came from a box, and whoever used it is gone.
+        // SAFETY: it came from a box, and its users have ended.
         drop(unsafe { Box::from_raw(ptr::from_ref(self.collector).cast_mut()) });
     }
 }
