@@ -81,10 +81,13 @@ impl Header {
         number(&self.block[136..148])
     }
 
-    /// The major and the minor number of a device.
+    /// The major and the minor number of a device, within Linux's limits.
     pub(super) fn device(&self) -> Option<(u32, u32)> {
-        let part = |field| number(field).and_then(|number| u32::try_from(number).ok());
-        Some((part(&self.block[329..337])?, part(&self.block[337..345])?))
+        let part = |field, bits: u32| {
+            let number = number(field).and_then(|number| u32::try_from(number).ok());
+            number.filter(|number| *number < 1_u32 << bits)
+        };
+        Some((part(&self.block[329..337], 12)?, part(&self.block[337..345], 20)?))
     }
 }
 

@@ -6,6 +6,10 @@ use crate::acl::Acl;
 /// The most bytes of one extended header, and of all global ones together.
 pub(super) const LARGEST: u64 = 16 << 20;
 
+/// Linux's limits for the name and the value of an extended attribute.
+const LONGEST_XATTR_NAME: usize = 255;
+const LARGEST_XATTR: usize = 65536;
+
 /// What the extended headers of a member say.
 #[derive(Default, Debug)]
 pub(super) struct Extended {
@@ -97,14 +101,15 @@ impl Extended {
                 if label.last() != Some(&0) {
                     label.push(0);
                 }
-                self.xattr(b"security.selinux".to_vec(), XattrForm::RedHat, label);
+                self.xattr(b"security.selinux".to_vec(), XattrForm::RedHat, label).ok_or_else(wrong)?;
             }
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-                    self.xattr(unescape_star(name), XattrForm::Star(global), value.to_vec());
+                    self.xattr(unescape_star(name), XattrForm::Star(global), value.to_vec())
+                        .ok_or_else(wrong)?;
                 } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
                     let (name, value) = (unescape(name), base64(value).ok_or_else(wrong)?);
-                    self.xattr(name, XattrForm::Libarchive, value);
+                    self.xattr(name, XattrForm::Libarchive, value).ok_or_else(wrong)?;
                 } else if let Some(key) = key.strip_prefix(b"GNU.sparse.") {
                     self.sparse.apply(key, value).ok_or_else(wrong)?;
                 }
@@ -113,7 +118,17 @@ impl Extended {
         Ok(())
     }
 
-    fn xattr(&mut self, name: Vec<u8>, form: XattrForm, value: Vec<u8>) {
+    /// Adds an attribute. None if Linux has no such attribute.
+    fn xattr(&mut self, name: Vec<u8>, form: XattrForm, value: Vec<u8>) -> Option<()> {
+        let fits = !name.is_empty() && name.len() <= LONGEST_XATTR_NAME && !name.contains(&0);
+        if !fits || value.len() > LARGEST_XATTR {
+            return None;
+        }
+        self.set_xattr(name, form, value);
+        Some(())
+    }
+
+    fn set_xattr(&mut self, name: Vec<u8>, form: XattrForm, value: Vec<u8>) {
         if let Some(old) = self.xattrs.iter_mut().find(|old| old.name == name && old.form == form) {
             old.value = value;
         } else {
@@ -137,10 +152,10 @@ impl Extended {
                 Ok(acl) if is_access => {
                     *mode = *mode & !0o777 | acl.mode();
                     if !acl.is_minimal() {
-                        self.xattr(name.to_vec(), XattrForm::Acl, acl.to_xattr());
+                        self.set_xattr(name.to_vec(), XattrForm::Acl, acl.to_xattr());
                     }
                 }
-                Ok(acl) => self.xattr(name.to_vec(), XattrForm::Acl, acl.to_xattr()),
+                Ok(acl) => self.set_xattr(name.to_vec(), XattrForm::Acl, acl.to_xattr()),
                 Err(reason) => warn(format!("its ACL {reason}, and is left out")),
             }
         }
@@ -184,18 +199,19 @@ fn time(text: &[u8]) -> Option<Time> {
         None => (false, text),
     };
     let mut parts = text.splitn(2, |byte| *byte == b'.');
-    let secs = i64::try_from(decimal(parts.next()?)?).ok()?;
+    let secs = i128::from(decimal(parts.next()?)?);
     let fraction = parts.next().unwrap_or_default();
     if !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let digits = fraction.iter().copied().chain(std::iter::repeat(b'0')).take(9);
     let nanos = digits.fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0'));
-    Some(match (negative, nanos) {
-        (false, _) => Time { secs, nanos },
-        (true, 0) => Time { secs: -secs, nanos },
-        (true, _) => Time { secs: -secs - 1, nanos: 1_000_000_000 - nanos },
-    })
+    let (secs, nanos) = match (negative, nanos) {
+        (false, _) => (secs, nanos),
+        (true, 0) => (-secs, nanos),
+        (true, _) => (-secs - 1, 1_000_000_000 - nanos),
+    };
+    Some(Time { secs: secs.try_into().ok()?, nanos })
 }
 
 /// Replaces `%3D` and `%25`, which GNU tar writes for `=` and `%`. Other programs write no `%`.
@@ -283,6 +299,8 @@ mod tests {
             ("-1.25", -2, 750_000_000),
             ("-3", -3, 0),
             ("7.", 7, 0),
+            ("-9223372036854775808", i64::MIN, 0),
+            ("9223372036854775807.1", i64::MAX, 100_000_000),
         ] {
             assert_eq!(time(text.as_bytes()), Some(Time { secs, nanos }), "{text}");
         }

@@ -269,6 +269,9 @@ impl<'a> Reader<'a> {
                 if target.is_empty() {
                     return Err(self.error("it is a symbolic link without a target"));
                 }
+                if target.contains(&0) {
+                    return Err(self.error("the target of its symbolic link has a NUL byte"));
+                }
                 Kind::Symlink(target)
             }
             b'3' => device().map(|(major, minor)| Kind::CharDevice { major, minor })?,
