@@ -44,6 +44,7 @@ lab:
 
 # Takes the page of the last run over into the repository.
 lab-page:
+	test -s target/lab/page/README.md
 	mkdir -p docs/lab && rm -f docs/lab/*
 	cp target/lab/page/* docs/lab/
 

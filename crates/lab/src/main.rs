@@ -4,14 +4,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use extern4_lab::counted::Counted;
 use extern4_lab::plan::Plan;
 use extern4_lab::report::headline;
-use extern4_lab::{Result, instructions, traces};
+use extern4_lab::traces::{self, Playing};
+use extern4_lab::{Result, instructions};
 
-const USAGE: &str = "usage: extern4-lab [--quick | --short] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE | extern4-lab traces [FILE...]";
+const USAGE: &str = "usage: extern4-lab [--quick | --short] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE | extern4-lab traces [--quick] [FILE...]";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1)) {
@@ -37,7 +37,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
             "--out" => folder = value()?.into(),
             "--counted" => counted = Counted::read(value()?.as_ref())?,
             "count" => return count(value()?.as_ref()),
-            "traces" => return traces(args.map(PathBuf::from).collect()),
+            "traces" => return traces(args),
             instructions::REPEAT => return instructions::repeat(args),
             _ => return Err(USAGE.into()),
         }
@@ -51,11 +51,13 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
 }
 
 /// Plays these traces, or all, and prints tables.
-fn traces(files: Vec<PathBuf>) -> Result<()> {
+fn traces(args: impl Iterator<Item = String>) -> Result<()> {
+    let (quick, files): (Vec<_>, Vec<_>) = args.partition(|arg| arg == "--quick");
+    let playing = if quick.is_empty() { Playing::FULL } else { Playing::QUICK };
+    let files: Vec<_> = files.into_iter().map(PathBuf::from).collect();
     let files = if files.is_empty() { traces::all()? } else { files };
     let say = &mut |what: &str| eprintln!("lab: {what}");
-    let span = Duration::from_millis(300);
-    print!("{}", traces::run(&files, span, &traces::THREADS, say)?);
+    print!("{}", traces::run(&files, playing, say)?);
     Ok(())
 }
 

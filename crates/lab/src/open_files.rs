@@ -3,6 +3,7 @@
 //! Before and Seed are registries of the lab's. The records are those of production, filled and emptied as `OpenFiles::enter` and
 //! `leave` do it there.
 
+mod churn;
 mod hand_over;
 mod lglock;
 mod listing;
@@ -140,6 +141,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         rows,
         simulated,
         counted,
+        facts: if plan.repeated.is_some() { Vec::new() } else { churn::facts(plan) },
         verdicts,
         ..Chapter::default()
     }

@@ -56,11 +56,13 @@ pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
         write(&conflicts::file_name(matrix), conflicts::svg(matrix)?)?;
     }
     write("report.md", markdown::text(report))?;
+    // Files of an earlier run may have other names.
+    let _ = fs::remove_dir_all(folder.join(PAGE));
     fs::create_dir_all(folder.join(PAGE)).map_err(|e| format!("{}: {e}", folder.display()))?;
     for chapter in report.chapters {
         write(&format!("{PAGE}/{}", chart::file_name(chapter)), chart::svg(chapter, chapter.drawn)?)?;
     }
-    write(&format!("{PAGE}/report.md"), page::text(report))?;
+    write(&format!("{PAGE}/README.md"), page::text(report))?;
     write("report.json", json::text(report))?;
     Ok(())
 }

@@ -21,11 +21,8 @@ use crate::volume::{File, Production};
 
 /// Where the package of dbench has its loadfile.
 const DBENCH: &str = "/usr/share/dbench/client.txt";
-/// How many threads play a trace at once, each from another place in it.
-pub const THREADS: [usize; 5] = [1, 2, 16, 64, 128];
 /// Calls between two looks at the clock.
 const BATCH: usize = 1000;
-const ROUNDS: usize = 3;
 
 /// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +63,19 @@ impl Trace {
             return Err(format!("{}: {}", path.display(), String::from_utf8_lossy(&unpacked.stderr)).into());
         }
         Self::of_recorded(&String::from_utf8(unpacked.stdout)?)
+    }
+
+    /// A recorded trace of the repository.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn named(name: &str) -> Result<Self> {
+        Self::read(&folder().join(name).with_extension("gz"))
+    }
+
+    /// The path of each call, in order.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.calls.iter().map(Call::path)
     }
 
     fn of_recorded(text: &str) -> Result<Self> {
@@ -116,8 +126,8 @@ impl Trace {
         self.calls.push(if opens { Call::Open(path) } else { Call::Stat(path) });
     }
 
-    /// Root owns what all may search; what is closed to others is the user's own.
-    fn files(&self) -> Vec<File> {
+    /// What there is: root owns what all may search, and the user what is closed to others.
+    pub fn files(&self) -> Vec<File> {
         let file = |(path, is_directory): (&String, &bool)| {
             let kind = if *is_directory { FileType::Directory } else { FileType::Regular };
             let closed = self.closed.get(path).filter(|_| *is_directory);
@@ -155,16 +165,58 @@ fn play(volume: &Production, calls: &[Call], threads: usize, span: Duration) -> 
     Took { wall: done.nanos(), cpu: done.cpu_nanos() }
 }
 
-/// Plays the traces, of which `files` are some or all there are, and returns a table.
+/// How long traces are played.
+#[derive(Clone, Copy, Debug)]
+pub struct Playing {
+    /// With how many threads, one number after the other.
+    pub threads: &'static [usize],
+    /// For each figure.
+    pub span: Duration,
+    /// How often each figure is taken; the median is told.
+    pub rounds: usize,
+}
+
+impl Playing {
+    /// What figures are made of.
+    pub const FULL: Self =
+        Self { threads: &[1, 2, 16, 64, 128], span: Duration::from_millis(300), rounds: 3 };
+    /// To see that it works.
+    pub const QUICK: Self = Self { threads: &[1, 2], span: Duration::from_millis(1), rounds: 1 };
+}
+
+/// The name of a trace, and the share in percent of the search checks that each side of [`Side`] answers the short way.
 ///
 /// # Errors
 /// A trace that cannot be read.
-pub fn run(
-    files: &[PathBuf],
-    span: Duration,
-    threads: &[usize],
-    say: &mut dyn FnMut(&str),
-) -> Result<String> {
+pub fn shares(file: &Path) -> Result<(String, [f64; 4])> {
+    let trace = Trace::read(file)?;
+    let (files, paths) = (trace.files(), trace.paths().map(str::to_owned).collect::<Vec<_>>());
+    let mut shares = [0.0; 4];
+    for side in Side::EVERY {
+        shares[side as usize] = share(&Production::new(check_of(side), &files), &paths);
+    }
+    Ok((name(file), shares))
+}
+
+/// The share of the search checks by these paths that are answered the short way, in percent.
+fn share(volume: &Production, paths: &[String]) -> f64 {
+    let [fast, full] = searches(volume, paths);
+    100.0 * fast as f64 / (fast + full).max(1) as f64
+}
+
+/// As a trace is told.
+fn name(file: &Path) -> String {
+    if file == Path::new(DBENCH) {
+        return "dbench".to_owned();
+    }
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Plays the traces, of which `files` are some or all there are, and returns tables.
+///
+/// # Errors
+/// A trace that cannot be read.
+pub fn run(files: &[PathBuf], playing: Playing, say: &mut dyn FnMut(&str)) -> Result<String> {
     let names = Side::EVERY.map(|side| format!(" {} |", side.name())).concat();
     let dashes = "|---".to_owned() + &"|--:".repeat(2 * Side::EVERY.len() + 1) + "|\n";
     let mut out = format!("| trace | threads | ns a call:{names} CPU ns a call:{names}\n{dashes}");
@@ -172,14 +224,14 @@ pub fn run(
     writeln!(shares, "|---{}|", "|--:".repeat(Side::EVERY.len() + 2))?;
     for path in files {
         let trace = Trace::read(path)?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let name = if path == Path::new(DBENCH) { "dbench".into() } else { name };
+        let name = name(path);
         let files = trace.files();
         let volumes = Side::EVERY.map(|side| Production::new(check_of(side), &files));
-        for &threads in threads {
+        for &threads in playing.threads {
             say(&format!("{name}, {threads} threads"));
-            let round = |_| volumes.each_ref().map(|volume| play(volume, &trace.calls, threads, span));
-            let rounds: Vec<_> = (0..ROUNDS).map(round).collect();
+            let round =
+                |_| volumes.each_ref().map(|volume| play(volume, &trace.calls, threads, playing.span));
+            let rounds: Vec<_> = (0..playing.rounds).map(round).collect();
             let median = |side: usize, what: fn(&Took) -> f64| {
                 let mut all: Vec<_> = rounds.iter().map(|round| what(&round[side])).collect();
                 all.sort_by(f64::total_cmp);
@@ -189,20 +241,20 @@ pub fn run(
             let figures = whats.map(|what| [0, 1, 2, 3].map(|side| median(side, what)).concat()).concat();
             writeln!(out, "| {name} | {threads} |{figures}")?;
         }
-        let paths: Vec<_> = trace.calls.iter().map(|call| call.path().to_owned()).collect();
-        let fast = volumes.each_ref().map(|volume| {
-            let [fast, full] = searches(volume, &paths);
-            format!(" {:.1} % |", 100.0 * fast as f64 / (fast + full).max(1) as f64)
-        });
+        let paths: Vec<_> = trace.paths().map(str::to_owned).collect();
+        let fast = volumes.each_ref().map(|volume| format!(" {:.1} % |", share(volume, &paths)));
         writeln!(shares, "| {name} | {} | {} |{}", trace.calls.len(), files.len(), fast.concat())?;
     }
     Ok(out + &shares)
 }
 
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("traces")
+}
+
 /// The traces that there are: those in the repository, and the loadfile where dbench is installed.
 pub fn all() -> Result<Vec<PathBuf>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
-    let mut files: Vec<_> = std::fs::read_dir(folder)?
+    let mut files: Vec<_> = std::fs::read_dir(folder())?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<std::io::Result<_>>()?;
     files.sort();
@@ -274,9 +326,12 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_played_on_all_sides() {
+    fn all_traces_are_played_on_all_sides() {
         let files = all().expect("traces");
-        let text = run(&files[..1], Duration::from_millis(1), &[2], &mut |_| {}).expect("it is played");
-        assert_eq!(text.lines().count(), 7, "{text}");
+        let text = run(&files, Playing::QUICK, &mut |_| {}).expect("they are played");
+        let lines = |name: &str| text.lines().filter(|line| line.starts_with(&format!("| {name} |"))).count();
+        for file in &files {
+            assert_eq!(lines(&name(file)), Playing::QUICK.threads.len() + 1, "{text}");
+        }
     }
 }

@@ -43,7 +43,7 @@ fn a_quick_run_writes_a_report() {
         let chart = read(&format!("{}.svg", chapter.name));
         assert!(chart.starts_with("<svg") && chart.contains("operations in a microsecond"));
     }
-    let page = read("page/report.md");
+    let page = read("page/README.md");
     for chapter in &chapters {
         assert!(page.contains(&format!("## {}", chapter.title)) && !chapter.theirs.is_empty());
         assert!(read(&format!("page/{}.svg", chapter.name)).starts_with("<svg"));

@@ -15,9 +15,10 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// The system's allocator with a count of the allocations of each thread.
+/// The system's allocator with a count of the allocations of each thread, and of live bytes while
+/// [`count_live`] is on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
@@ -29,7 +30,16 @@ pub struct CountingLive;
 /// A standard atomic, also in models: an allocator may be called at any time.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the bytes that are allocated; always 0 if [`CountingLive`] is not the allocator.
+/// Whether [`Counting`] counts live bytes as well.
+static COUNTS_LIVE: AtomicBool = AtomicBool::new(false);
+
+/// Has [`Counting`] count live bytes, or stop. Only the difference of two [`live_bytes`] in between
+/// tells something.
+pub fn count_live(on: bool) {
+    COUNTS_LIVE.store(on, Relaxed);
+}
+
+/// Returns the bytes that are allocated; always 0 if no allocator counts them.
 pub fn live_bytes() -> usize {
     LIVE.load(Relaxed)
 }
@@ -55,6 +65,13 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Adds to the live bytes, if they are counted. Subtracting wraps around, as the counter does.
+fn note_live(bytes: usize) {
+    if COUNTS_LIVE.load(Relaxed) {
+        LIVE.fetch_add(bytes, Relaxed);
+    }
+}
+
 fn count() {
     COUNT.with(|count| count.set(count.get().wrapping_add(1)));
 }
@@ -70,23 +87,27 @@ pub fn of_this_thread() -> u64 {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        note_live(layout.size());
         // SAFETY: the caller keeps the contract of this method, which is that of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
+        note_live(layout.size());
         // SAFETY: as in `alloc`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
+        note_live(size.wrapping_sub(layout.size()));
         // SAFETY: as in `alloc`; `block` came from `System`, like all blocks of this allocator.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note_live(0_usize.wrapping_sub(layout.size()));
         // SAFETY: as in `realloc`.
         unsafe { System.dealloc(block, layout) }
     }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use extern4_vfs::Inode;
 
-use super::{BUILD, CHECKS, MANY, SHORT_WAY, SOME, build, searches, working_set};
+use super::{BUILD, CHECKS, MANY, SHORT_WAY, SOME, searches};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
@@ -25,13 +25,14 @@ pub(super) fn check<const N: usize>(volume: &Production, directories: &[&Inode; 
     assert!(volume.may_search(black_box(directories)), "the user may search");
 }
 
-pub(super) fn take(volume: &Production, plan: &Plan, workload: &str, threads: usize) -> Sample {
+pub(super) fn take(
+    volume: &Production,
+    paths: &[String],
+    plan: &Plan,
+    workload: &str,
+    threads: usize,
+) -> Sample {
     let directories = (workload == CHECKS).then(|| DIRECTORIES.map(|path| volume.directory(path)));
-    let paths = match workload {
-        BUILD => build::paths(),
-        SOME | MANY => working_set(workload, plan).1,
-        _ => vec![PATH.to_owned()],
-    };
     // Each thread is at another place of the build.
     let begin = |thread: usize| (thread * 997 % paths.len(), Random::new(thread));
     let batch = |(at, random): &mut (usize, Random)| {
@@ -52,7 +53,7 @@ pub(super) fn take(volume: &Production, plan: &Plan, workload: &str, threads: us
     let done = plan.work(1, threads, begin, batch);
     let mut sample = Sample::of(&done);
     if workload != CHECKS {
-        let [fast, full] = searches(volume, &paths).map(|searches| searches as f64);
+        let [fast, full] = searches(volume, paths).map(|searches| searches as f64);
         sample.counters.push(("search checks/path", (fast + full) / paths.len() as f64));
         sample.counters.push((SHORT_WAY, 100.0 * fast / (fast + full)));
     }

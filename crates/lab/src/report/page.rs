@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use extern4_measure::verdict::Verdict;
 
-use super::{Report, chart};
+use super::{Report, chart, markdown};
 use crate::chapter::Chapter;
+use crate::plan::Plan;
 
 const HEAD: &str = "# The lab, on a page\n\n\
     Five patches to Linux replaced something on a hot path. **Before** is what a patch replaced and **Seed** is the idea of the patch, both \
@@ -34,13 +35,35 @@ pub(super) fn text(report: &Report<'_>) -> String {
         }
         text.push('\n');
         goals(&mut text, &chapter.verdicts);
+        markdown::facts(&mut text, chapter);
     }
     if !report.counted.matrices.is_empty() {
         text.push_str("\n## Pairs of calls that commute, free of conflicts on cache lines\n\n");
         report.counted.matrices.iter().for_each(|matrix| goals(&mut text, &matrix.verdicts()));
     }
+    left_out(&mut text, plan);
     text
 }
+
+/// What the page does not tell.
+fn left_out(text: &mut String, plan: &Plan) {
+    text.push_str(LEFT_OUT);
+    if !plan.counts_instructions {
+        text.push_str("- This was a short run: where times do not decide whether New is slower, instructions were not counted.\n");
+    }
+    let numbers = [1, 2, 4, 8, 16, 32, 64, 128, 512];
+    let out: Vec<_> = numbers.iter().filter(|n| !plan.threads.contains(n)).map(usize::to_string).collect();
+    if !out.is_empty() {
+        let _ = writeln!(text, "- Not measured in this run: {} threads.", out.join(", "));
+    }
+}
+
+const LEFT_OUT: &str = "\n## Left out\n\n\
+    - The rows fork, exec and sh of the first patch's table: a library starts no processes.\n\
+    - Machines of the patches: all figures of \"here\" are of the one machine above, and with more threads than it has CPUs, threads wait.\n\
+    - Rows of single workloads, counters, and curves for more CPUs: the full report has them. A curve whose prediction for two CPUs is off by \
+    more than 25 % is not printed there either.\n\
+    - Recorded traces by number of threads: `extern4-lab traces` prints them.\n";
 
 fn goals(text: &mut String, verdicts: &[Verdict]) {
     for verdict in verdicts {

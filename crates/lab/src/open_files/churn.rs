@@ -1,0 +1,83 @@
+//! Memory that threads leave behind which come and go, each creating, closing and unlinking files.
+
+use std::sync::Arc;
+use std::thread;
+
+use extern4_sync::allocations::{count_live, live_bytes};
+use extern4_vfs::OpenFlags;
+
+use super::traces::Played;
+use super::{Before, New, Seed};
+use crate::chapter::Fact;
+use crate::plan::Plan;
+use crate::volume::Production;
+
+/// Threads that run at one time, of those that come and go.
+const AT_ONCE: [usize; 3] = [1, 8, 64];
+/// Names that each place for a thread uses, one after the other.
+const NAMES: usize = 50;
+
+/// KiB that are live when all threads have ended, more than before the first, for each side and number of threads.
+pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
+    let (threads, files) = if plan.every_cell { (1024, 200) } else { (64, 20) };
+    let fact = |at_once| Fact {
+        name: format!("KiB live after {threads} threads, {at_once} at a time, each with {files} files"),
+        figures: [left::<Before>, left::<Seed>, left::<New>]
+            .map(|left| left(threads / at_once, at_once, files) as f64 / 1024.0),
+    };
+    AT_ONCE.into_iter().map(fact).collect()
+}
+
+/// Bytes that are live afterwards, and were not after a first turn.
+fn left<R: Played>(turns: usize, at_once: usize, files: usize) -> usize {
+    let registry = Arc::new(R::default());
+    let volume = Production::with_registry(R::in_place(&registry), &[]);
+    turn(&volume, at_once, files);
+    count_live(true);
+    let before = live_bytes();
+    (1..turns).for_each(|_| turn(&volume, at_once, files));
+    let after = live_bytes();
+    count_live(false);
+    // Bytes from before may be freed in between: that is nothing left.
+    usize::try_from(after.wrapping_sub(before) as isize).unwrap_or(0)
+}
+
+/// Threads begin, create and unlink files, and end.
+fn turn(volume: &Production, at_once: usize, files: usize) {
+    thread::scope(|scope| {
+        for place in 0..at_once {
+            scope.spawn(move || (0..files).for_each(|file| create(volume, place * NAMES + file % NAMES)));
+        }
+    });
+}
+
+fn create(volume: &Production, name: usize) {
+    let path = format!("/{name}");
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+    drop(volume.root.open(&path, flags).expect("a new name"));
+    volume.root.unlink(&path).expect("it is there");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_threads_leave_behind_is_seen() {
+        count_live(true);
+        let before = live_bytes();
+        // Most of it comes from `realloc`.
+        let mut kept = vec![0_u8; 1];
+        kept.reserve_exact(64 << 20);
+        std::hint::black_box(&mut kept);
+        let grown = live_bytes().wrapping_sub(before) as isize;
+        drop(kept);
+        let shrunk = live_bytes().wrapping_sub(before) as isize;
+        count_live(false);
+        // Other tests of this process allocate at the same time, but not so much.
+        assert!(grown > 32 << 20 && shrunk < 32 << 20, "{grown} {shrunk}");
+        let facts = facts(&Plan::quick());
+        assert_eq!(facts.len(), AT_ONCE.len());
+        assert!(facts.iter().flat_map(|fact| fact.figures).all(|kib| kib < 65536.0), "{facts:?}");
+    }
+}
