@@ -279,6 +279,9 @@ mod tests {
         // All may search / and /home/user/a, and /home/user is the user's own.
         let volume = Production::new(check_of(Side::Before), &trace.files());
         assert_eq!(searches(&volume, &["/home/user/a/f".to_owned()]), [0, 4]);
+        // The first path through a directory that is missing is walked with references, by the same check.
+        let [fast, full] = searches(&volume, &["/home/user/a/none/f".to_owned()]);
+        assert!(fast == 0 && full >= 4, "{fast} {full}");
         assert!(Trace::of_recorded("nonsense").is_err());
     }
 

@@ -102,10 +102,10 @@ impl Checker {
         (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
     }
 
-    /// Whether the permission word may answer for `dir`, and lets every user search it.
+    /// Whether the permission word may answer for `dir`, and lets every user search it. Another check of the lab has to agree.
     #[inline]
     fn is_fast(&self, dir: &Inode) -> bool {
-        self.fast && dir.perm().exec_all()
+        self.fast && dir.perm().exec_all() && (self.is_by_word() || self.lets_all(dir))
     }
 
     /// Whether search checks may be answered from the permission word alone, with nobody else to ask.
