@@ -7,7 +7,6 @@ mod calls;
 
 use extern4_measure::table::{Table, figure};
 use extern4_measure::verdict::{Goal, Verdict};
-use extern4_vfs::How;
 use extern4_vfs::lab::Check;
 
 use crate::Result;
@@ -17,29 +16,11 @@ use crate::counted::Counted;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
 use crate::traces::{self, Trace};
-use crate::volume::{File, PATH, Production, headers};
-
-/// The check of a side.
-pub(crate) fn check_of(side: Side) -> Check {
-    match side {
-        Side::Before => Check::General,
-        Side::Seed => Check::Flag,
-        Side::Merged => Check::ModeAndAcl,
-        Side::New => Check::Word,
-    }
-}
+use crate::volume::{File, PATH, Production, check_of, headers};
 
 /// The check of a side without its short way.
 fn full_check_of(side: Side) -> Check {
     if side == Side::New { Check::Full } else { Check::General }
-}
-
-/// Search checks that the user's calls of `stat` make by these paths: those answered the short way, and others.
-pub(crate) fn searches(volume: &Production, paths: &[String]) -> [u64; 2] {
-    let before = volume.superblock().stats();
-    paths.iter().for_each(|path| drop(volume.user.stat(path, How::FOLLOW)));
-    let after = volume.superblock().stats();
-    [after.fast_searches - before.fast_searches, after.full_searches - before.full_searches]
 }
 
 const STAT: &str = "stat";
@@ -60,7 +41,7 @@ fn files(workload: &str, plan: &Plan) -> (Vec<File>, Vec<String>) {
     }
 }
 
-/// The recorded build of a C project; the first calls of it in a hurry.
+/// The recorded build of a C project. A quick plan has its first calls.
 fn build(plan: &Plan) -> (Vec<File>, Vec<String>) {
     let trace = Trace::named(BUILD_TRACE).expect("a trace of the repository");
     let calls = if plan.every_cell { usize::MAX } else { 5_000 };
@@ -134,7 +115,7 @@ fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
     verdicts
 }
 
-/// The share of checks that each side answers the short way, of each trace; of one in a hurry.
+/// The share of checks that each side answers the short way, of each trace; a quick plan has one.
 fn shares(plan: &Plan) -> Vec<(String, [f64; 4])> {
     let traces =
         if plan.repeated.is_some() { Vec::new() } else { traces::all().expect("they are in the repository") };

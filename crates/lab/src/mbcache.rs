@@ -360,16 +360,16 @@ fn table(through: &[Row]) -> Table {
         let ours = PROCESSES.map(|p| {
             let Some(row) = through.iter().find(|row| row.workload == cell.through && row.threads == p)
             else {
-                return "-".to_owned();
+                return String::new();
             };
             let mean = |side| row.figures(side, RUN).mean().unwrap_or(f64::NAN);
             let [before, seed, new] = Side::ALL.map(mean);
             let [seed_gain, new_gain] = [before / seed, before / new].map(times);
             let [before, seed, new] = [before, seed, new].map(seconds_text);
-            format!("{before} / {seed} / {new} ({seed_gain}, {new_gain})")
+            format!("<br>{before} / {seed} / {new} ({seed_gain}, {new_gain})")
         });
-        table.line([format!("{}, patch", cell.name)].into_iter().chain(theirs));
-        table.line([format!("{}, here", cell.name)].into_iter().chain(ours));
+        let cells = theirs.into_iter().zip(ours).map(|(theirs, ours)| theirs + &ours);
+        table.line([cell.name.to_owned()].into_iter().chain(cells));
     }
     table
 }

@@ -15,9 +15,8 @@ use extern4_measure::load::Load;
 use extern4_vfs::FileType;
 
 use crate::Result;
-use crate::may_exec::{check_of, searches};
 use crate::plan::Side;
-use crate::volume::{File, Production};
+use crate::volume::{File, Production, check_of};
 
 /// Where the package of dbench has its loadfile.
 const DBENCH: &str = "/usr/share/dbench/client.txt";
@@ -126,7 +125,8 @@ impl Trace {
         self.calls.push(if opens { Call::Open(path) } else { Call::Stat(path) });
     }
 
-    /// What there is: root owns what all may search, and the user what is closed to others.
+    /// The files of the volume. Root owns those that all may search, and the user those that are
+    /// closed to others.
     pub fn files(&self) -> Vec<File> {
         let file = |(path, is_directory): (&String, &bool)| {
             let kind = if *is_directory { FileType::Directory } else { FileType::Regular };
@@ -168,23 +168,24 @@ fn play(volume: &Production, calls: &[Call], threads: usize, span: Duration) -> 
 /// How long traces are played.
 #[derive(Clone, Copy, Debug)]
 pub struct Playing {
-    /// With how many threads, one number after the other.
+    /// Numbers of threads, one run for each.
     pub threads: &'static [usize],
-    /// For each figure.
+    /// Time for each figure.
     pub span: Duration,
-    /// How often each figure is taken; the median is told.
+    /// Samples of each figure, whose median is printed.
     pub rounds: usize,
 }
 
 impl Playing {
-    /// What figures are made of.
+    /// The plan of a report.
     pub const FULL: Self =
         Self { threads: &[1, 2, 16, 64, 128], span: Duration::from_millis(300), rounds: 3 };
-    /// To see that it works.
+    /// The plan of a test.
     pub const QUICK: Self = Self { threads: &[1, 2], span: Duration::from_millis(1), rounds: 1 };
 }
 
-/// The name of a trace, and the share in percent of the search checks that each side of [`Side`] answers the short way.
+/// The name of a trace, and the percentage of its search checks that each [`Side`] answers the
+/// short way.
 ///
 /// # Errors
 /// A trace that cannot be read.
@@ -198,13 +199,13 @@ pub fn shares(file: &Path) -> Result<(String, [f64; 4])> {
     Ok((name(file), shares))
 }
 
-/// The share of the search checks by these paths that are answered the short way, in percent.
+/// The percentage of the search checks by these paths that are answered the short way.
 fn share(volume: &Production, paths: &[String]) -> f64 {
-    let [fast, full] = searches(volume, paths);
+    let [fast, full] = volume.searches(paths);
     100.0 * fast as f64 / (fast + full).max(1) as f64
 }
 
-/// As a trace is told.
+/// The name of a trace in tables.
 fn name(file: &Path) -> String {
     if file == Path::new(DBENCH) {
         return "dbench".to_owned();
@@ -212,7 +213,7 @@ fn name(file: &Path) -> String {
     file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Plays the traces, of which `files` are some or all there are, and returns tables.
+/// Plays the traces in `files` and returns tables.
 ///
 /// # Errors
 /// A trace that cannot be read.
@@ -278,9 +279,9 @@ mod tests {
         assert_eq!(there.collect::<Vec<_>>(), [false, true, true, true, false]);
         // All may search / and /home/user/a, and /home/user is the user's own.
         let volume = Production::new(check_of(Side::Before), &trace.files());
-        assert_eq!(searches(&volume, &["/home/user/a/f".to_owned()]), [0, 4]);
-        // The first path through a directory that is missing is walked with references, by the same check.
-        let [fast, full] = searches(&volume, &["/home/user/a/none/f".to_owned()]);
+        assert_eq!(volume.searches(&["/home/user/a/f".to_owned()]), [0, 4]);
+        // The first path through a missing directory is walked with references, by the same check.
+        let [fast, full] = volume.searches(&["/home/user/a/none/f".to_owned()]);
         assert!(fast == 0 && full >= 4, "{fast} {full}");
         assert!(Trace::of_recorded("nonsense").is_err());
     }

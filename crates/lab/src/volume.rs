@@ -5,7 +5,10 @@ mod production;
 
 #[cfg(feature = "audit")]
 use extern4_vfs::Inode;
+use extern4_vfs::lab::Check;
 use extern4_vfs::{Cred, FileType};
+
+use crate::plan::Side;
 
 pub use production::Production;
 
@@ -53,7 +56,17 @@ pub(crate) fn operations<'o>(
     ]
 }
 
-/// Who walks.
+/// The search check of a side.
+pub(crate) fn check_of(side: Side) -> Check {
+    match side {
+        Side::Before => Check::General,
+        Side::Seed => Check::Flag,
+        Side::Merged => Check::ModeAndAcl,
+        Side::New => Check::Word,
+    }
+}
+
+/// The caller of all walks.
 pub fn user() -> Cred {
     Cred::new(1000, 1000, &[])
 }

@@ -102,7 +102,8 @@ impl Checker {
         (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
     }
 
-    /// Whether the permission word may answer for `dir`, and lets every user search it. Another check of the lab has to agree.
+    /// Whether the permission word may answer for `dir`, and lets every user search it. Another check
+    /// of the lab has to agree.
     #[inline]
     fn is_fast(&self, dir: &Inode) -> bool {
         self.fast && dir.perm().exec_all() && (self.is_by_word() || self.lets_all(dir))

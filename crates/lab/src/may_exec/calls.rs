@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use extern4_vfs::Inode;
 
-use super::{BUILD, CHECKS, MANY, SHORT_WAY, SOME, searches};
+use super::{BUILD, CHECKS, MANY, SHORT_WAY, SOME};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
@@ -53,7 +53,7 @@ pub(super) fn take(
     let done = plan.work(1, threads, begin, batch);
     let mut sample = Sample::of(&done);
     if workload != CHECKS {
-        let [fast, full] = searches(volume, paths).map(|searches| searches as f64);
+        let [fast, full] = volume.searches(paths).map(|searches| searches as f64);
         sample.counters.push(("search checks/path", (fast + full) / paths.len() as f64));
         sample.counters.push((SHORT_WAY, 100.0 * fast / (fast + full)));
     }

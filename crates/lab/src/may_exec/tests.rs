@@ -35,7 +35,7 @@ fn an_acl_takes_the_short_way_away(side: Side) {
     let volume = Production::new(check_of(side), &headers());
     let paths = [PATH_BY_NAME.to_owned()];
     let acl = |text: &str| text.parse::<Acl>().expect("an ACL");
-    let searches = || searches(&volume, &paths);
+    let searches = || volume.searches(&paths);
     // With the second check that `.` asks of the root.
     let all = if side == Side::Before { [0, 5] } else { [5, 0] };
     assert_eq!(searches(), all);
@@ -54,7 +54,7 @@ fn an_acl_takes_the_short_way_away(side: Side) {
 /// A check without a short way makes every search check in full.
 fn takes_no_short_way(side: Side) {
     let volume = Production::new(full_check_of(side), &headers());
-    assert_eq!(searches(&volume, &[PATH_BY_NAME.to_owned()]), [0, 5]);
+    assert_eq!(volume.searches(&[PATH_BY_NAME.to_owned()]), [0, 5]);
 }
 
 #[test]

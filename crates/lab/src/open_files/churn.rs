@@ -1,4 +1,4 @@
-//! Memory that threads leave behind which come and go, each creating, closing and unlinking files.
+//! Memory that short-lived threads leave behind, each of which creates, closes and unlinks files.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,12 +12,13 @@ use crate::chapter::Fact;
 use crate::plan::Plan;
 use crate::volume::Production;
 
-/// Threads that run at one time, of those that come and go.
+/// The numbers of threads that run at one time.
 const AT_ONCE: [usize; 3] = [1, 8, 64];
-/// Names that each place for a thread uses, one after the other.
+/// Names that the threads of one place use in turn.
 const NAMES: usize = 50;
 
-/// KiB that are live when all threads have ended, more than before the first, for each side and number of threads.
+/// KiB that are live after the last thread and were not before the first, for each side and
+/// number of threads.
 pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
     let (threads, files) = if plan.every_cell { (1024, 200) } else { (64, 20) };
     let fact = |at_once| Fact {
@@ -28,7 +29,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
     AT_ONCE.into_iter().map(fact).collect()
 }
 
-/// Bytes that are live afterwards, and were not after a first turn.
+/// Bytes that are live after all turns, and were not after the first.
 fn left<R: Played>(turns: usize, at_once: usize, files: usize) -> usize {
     let registry = Arc::new(R::default());
     let volume = Production::with_registry(R::in_place(&registry), &[]);

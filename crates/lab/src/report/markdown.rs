@@ -123,7 +123,7 @@ fn lengths(text: &mut String, chapter: &Chapter) {
     section(text, chapter, "instructions", &table);
 }
 
-pub(super) fn facts(text: &mut String, chapter: &Chapter) {
+fn facts(text: &mut String, chapter: &Chapter) {
     let mut table = Table::new(1, ["", "Before", "Seed", "New"]);
     for fact in &chapter.facts {
         let [before, seed, new] = fact.figures.map(figure);

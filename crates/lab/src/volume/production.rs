@@ -74,6 +74,14 @@ impl Production {
         lab::search(self.superblock(), self.user.cred(), directories, &pin()) == Some(true)
     }
 
+    /// Search checks that the user's calls of `stat` make by these paths: fast ones, and others.
+    pub fn searches(&self, paths: &[String]) -> [u64; 2] {
+        let before = self.superblock.stats();
+        paths.iter().for_each(|path| drop(self.user.stat(path, How::FOLLOW)));
+        let after = self.superblock.stats();
+        [after.fast_searches - before.fast_searches, after.full_searches - before.full_searches]
+    }
+
     /// Attributes of a file, asked by the user.
     #[inline]
     pub fn stat(&self, path: &str) -> Result<Attr, Errno> {
