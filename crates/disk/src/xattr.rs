@@ -20,6 +20,7 @@ mod spot;
 
 pub use spot::Spot;
 
+use extern4_acl::namespace::{self, Prefix};
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -105,34 +106,25 @@ impl NameIndex {
     /// `gnu.`, of the Hurd.
     pub const HURD: Self = Self(10);
 
-    /// Longest first, so that a name finds the most specific one.
-    const PREFIXES: [(Self, &'static [u8]); 8] = [
-        (Self::POSIX_ACL_DEFAULT, b"system.posix_acl_default"),
-        (Self::POSIX_ACL_ACCESS, b"system.posix_acl_access"),
-        (Self::RICHACL, b"system.richacl"),
-        (Self::SECURITY, b"security."),
-        (Self::TRUSTED, b"trusted."),
-        (Self::SYSTEM, b"system."),
-        (Self::USER, b"user."),
-        (Self::HURD, b"gnu."),
-    ];
+    /// The row of the table of prefixes that has this number.
+    fn row(self) -> Option<&'static Prefix> {
+        static ROWS: &[Prefix] = &namespace::PREFIXES;
+        ROWS.iter().find(|row| row.ext4_index == self.0)
+    }
 
     /// The text that the number stands for; `None` if it stands for none.
     pub fn prefix(self) -> Option<&'static [u8]> {
-        Self::PREFIXES.iter().find(|(index, _)| *index == self).map(|(_, prefix)| *prefix)
+        self.row().map(|row| row.text.as_bytes())
     }
 
     /// Whether the prefix is a whole name, so that nothing may follow it.
     pub fn is_whole_name(self) -> bool {
-        matches!(self, Self::POSIX_ACL_ACCESS | Self::POSIX_ACL_DEFAULT | Self::RICHACL)
+        self.row().is_some_and(|row| row.is_whole)
     }
 
     /// Splits a full name, such as `user.note`, into its prefix's number and the rest; `None` if no prefix fits.
     pub fn split(name: &[u8]) -> Option<(Self, &[u8])> {
-        Self::PREFIXES.iter().find_map(|&(index, prefix)| {
-            let rest = name.strip_prefix(prefix)?;
-            (rest.is_empty() || !index.is_whole_name()).then_some((index, rest))
-        })
+        namespace::split(name).map(|(row, rest)| (Self(row.ext4_index), rest))
     }
 }
 

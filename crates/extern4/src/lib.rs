@@ -44,9 +44,9 @@ pub use extern4_block::partition::{Partition, Table as PartitionTable};
 pub use extern4_ext4::{Backup, DataMode, ErrorPolicy};
 pub use extern4_vfs::lookup::PATH_MAX;
 pub use extern4_vfs::{
-    Access, Acl, AclEntry, AclKind, AclTag, Atime, Attr, Attributes, CacheStats, Caps, Cred, Errno,
+    Access, Acl, AclEntry, AclError, AclKind, AclTag, Atime, Attr, Attributes, CacheStats, Caps, Cred, Errno,
     FallocateMode, FileFlags, FileType, NewKind, OpenFileInfo, OpenFileStats, OpenFlags, Rdev, RenameFlags,
-    Resolve, SetTime, Shutdown, Span, SpanKind, StatFs, Timespec, XattrFlags,
+    Resolve, SetTime, Shutdown, Span, SpanKind, StatFs, Timespec, XattrFlags, XattrNamespace,
 };
 pub use file::File;
 pub use metadata::{Metadata, system_time};

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use extern4_vfs as vfs;
-use vfs::{AclKind, Caps, Errno, OpenFlags, XattrFlags};
+use vfs::{AclKind, Caps, Errno, OpenFlags, XattrFlags, XattrNamespace};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
@@ -127,7 +127,9 @@ impl Session {
     fn keep_xattrs(&self, old: &Path, new: &Path) -> Result<()> {
         for name in self.listxattr(old)? {
             // ACLs go with the mode; capabilities were given to the old contents.
-            if name == "security.capability" || name.as_bytes().starts_with(b"system.") {
+            if name == "security.capability"
+                || XattrNamespace::of(name.as_bytes()) == Some(XattrNamespace::System)
+            {
                 continue;
             }
             let Some(value) = self.getxattr(old, &name)? else { continue };

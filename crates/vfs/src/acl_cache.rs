@@ -28,11 +28,11 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use extern4_acl::{Acl, AclEntry, AclKind};
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::rcu::{Guard, RcuOption};
 use hashbrown::HashTable;
 
-use crate::acl::{Acl, AclEntry, AclKind};
 use crate::lock::{self, Mutex};
 use crate::name::{hash_words, new_seed};
 
@@ -137,14 +137,14 @@ impl AclPool {
     }
 
     fn hash(&self, acl: &Acl) -> u64 {
-        hash_words(self.seed, acl.entries.iter().map(AclEntry::word))
+        hash_words(self.seed, acl.entries().iter().map(AclEntry::word))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acl::AclTag;
+    use extern4_acl::AclTag;
     use extern4_sync::rcu::pin;
 
     fn acl(uid: u32) -> Acl {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use extern4_acl::{Acl, AclKind};
 use extern4_sync::rcu_arc::RcuArc;
 
-use crate::acl::{Acl, AclKind};
 use crate::attr::FileType;
 use crate::clock;
 use crate::cred::{Caps, Cred};

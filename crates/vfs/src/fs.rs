@@ -17,7 +17,8 @@ use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use crate::acl::{Acl, AclKind};
+use extern4_acl::{Acl, AclKind};
+
 use crate::attr::{FileFlags, FileType, Rdev, StatFs, Timespec};
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};

@@ -21,6 +21,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use extern4_acl::{Acl, AclKind};
 use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
 use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
@@ -30,7 +31,6 @@ use extern4_sync::rcu_arc::Release;
 use extern4_sync::slab::SlabBox;
 use extern4_sync::thread_refcount::ThreadRefcount;
 
-use crate::acl::{Acl, AclKind};
 use crate::acl_cache::{AclPool, AclSlots};
 use crate::attr::{Attr, FileType, NamesAttr, Timespec};
 use crate::attr_cell::{AttrCell, CONTENTS_BYTES, Copied, STEADY_BYTES, Writer};

@@ -23,7 +23,6 @@
 
 #![deny(unsafe_code)]
 
-pub mod acl;
 mod acl_cache;
 pub mod attr;
 mod attr_cell;
@@ -63,11 +62,11 @@ pub mod setattr;
 pub mod superblock;
 pub mod xattr;
 
-pub use acl::{Acl, AclEntry, AclError, AclKind, AclTag};
 pub use attr::{Attr, FileFlags, FileType, NamesAttr, Rdev, StatFs, Timespec};
 pub use cred::{Caps, Cred};
 pub use dir_batch::{DirBatch, DirEntry};
 pub use errno::{Errno, Error, Result};
+pub use extern4_acl::{Acl, AclEntry, AclError, AclKind, AclTag, XattrNamespace};
 pub use file::{OpenFile, OpenFlags, OpenHow};
 pub use fs::{
     FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, Lent, NameRef, NewKind, NewNode, RawDirEntry,

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use extern4_acl::{Acl, AclKind};
 use extern4_sync::biased_rwlock::BiasedRwLock;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
@@ -24,7 +25,6 @@ pub use self::space::MemLimits;
 use self::dir::Dir;
 use self::node::{Body, Node, attr_of};
 use self::space::Space;
-use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileFlags, FileType, StatFs, Timespec};
 use crate::errno::{Errno, Result};
 use crate::fs::{

@@ -20,9 +20,9 @@
 //! the word, and it computes both anew each time. A reader who starts after a change has returned sees the change; one who
 //! runs beside it gets the old answer or the new one.
 
+use extern4_acl::{Acl, AclKind};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
-use crate::acl::{Acl, AclKind};
 use crate::attr::{FileFlags, FileType};
 use crate::attr_cell::Writer;
 

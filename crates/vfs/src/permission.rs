@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
+use extern4_acl::{Acl, AclKind};
 use extern4_sync::rcu::{Guard, pin};
 
-use crate::acl::{Acl, AclKind};
 use crate::acl_cache::AclPool;
 use crate::attr::FileType;
 use crate::cred::{Caps, Cred};
@@ -215,7 +215,8 @@ pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
         let standing = dir.standing(guard);
         // The word may have changed since the answer; then there is nothing to compare it with.
         if standing.2.exec_all() {
-            let allows = |acl: &Acl, gid| acl.allows(cred, gid, Access::EXEC.bits());
+            let allows =
+                |acl: &Acl, gid| acl.allows(cred.uid(), |gid| cred.in_group(gid), gid, Access::EXEC.bits());
             let general = granted(cred, standing, Access::EXEC, allows);
             assert!(matches!(general, Verdict::Granted), "the fast search check lets {cred:?} into {dir:?}");
         }
@@ -234,7 +235,7 @@ impl<'g> Passed<'g> {
         if self.0.is_some_and(|(passed, of)| std::ptr::eq(passed, acl) && of == gid) {
             return true;
         }
-        let allows = acl.allows(cred, gid, Access::EXEC.bits());
+        let allows = acl.allows(cred.uid(), |gid| cred.in_group(gid), gid, Access::EXEC.bits());
         if allows {
             self.0 = Some((acl, gid));
         }
@@ -245,7 +246,9 @@ impl<'g> Passed<'g> {
 /// What mode, ACL and capabilities say.
 #[inline]
 pub(crate) fn judge(cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
-    judge_by(cred, inode, want, guard, |acl, gid| acl.allows(cred, gid, want.bits()))
+    judge_by(cred, inode, want, guard, |acl, gid| {
+        acl.allows(cred.uid(), |gid| cred.in_group(gid), gid, want.bits())
+    })
 }
 
 /// The same where `allows` tells what an ACL says to the caller, of an inode of that group.

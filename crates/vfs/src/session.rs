@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
+use extern4_acl::{Acl, AclKind};
 use extern4_sync::rcu::pin;
 
-use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileType, StatFs};
 use crate::attr_cell::Copied;
 use crate::cred::{Caps, Cred};

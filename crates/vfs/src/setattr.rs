@@ -1,8 +1,8 @@
 //! Changing attributes: `chmod`, `chown`, `utimensat`, `truncate`, inode flags, extended attributes and ACLs.
 
+use extern4_acl::{Acl, AclError, AclKind, XattrNamespace};
 use extern4_sync::lock_order::Ordered;
 
-use crate::acl::{Acl, AclError, AclKind};
 use crate::attr::{FileFlags, FileType, Timespec};
 use crate::attr_cell::SET_ID_BITS;
 use crate::clock;
@@ -18,7 +18,7 @@ use crate::perm_word::AclState;
 use crate::permission::{Access, in_group_or_capable, owner_or_capable, set_id_bits_lost};
 use crate::session::Session;
 use crate::superblock::SuperBlock;
-use crate::xattr::{self, Space};
+use crate::xattr;
 
 /// What `utimensat` sets a time to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -334,7 +334,7 @@ impl Session {
             return Err(Errno::EINVAL.into());
         }
         let space = xattr::permission(&self.cred, &file.mount, inode, name, Access::WRITE)?;
-        if space == Space::Security {
+        if space == XattrNamespace::Security {
             let need = if name == xattr::CAPABILITY { Caps::SETFCAP } else { Caps::SYS_ADMIN };
             if !self.cred.has(need) {
                 return Err(Errno::EPERM.into());

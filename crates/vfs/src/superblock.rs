@@ -32,13 +32,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{self, Arc, PoisonError};
 
+use extern4_acl::{Acl, AclKind};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu_arc::{FinalRef, RcuArc};
 use extern4_sync::thread_counter::ThreadCounter;
 
-use crate::acl::{Acl, AclKind};
 use crate::attr::StatFs;
 use crate::chunks::Chunks;
 use crate::cred::{Caps, Cred};

@@ -1,11 +1,11 @@
-//! Extended attributes: name spaces and who may use them (`xattr(7)`).
+//! Extended attributes: permission to read, list and set them (`xattr(7)`).
 //!
-//! `user.*` is for regular files and directories and goes by their permissions; `trusted.*` is for `CAP_SYS_ADMIN` and
-//! hidden from everybody else; `security.*` may be read by all; `system.*` holds the ACLs and nothing else.
+//! [`XattrNamespace`] says which callers each namespace is for; this module checks it.
 
 use std::sync::Arc;
 
-use crate::acl::{Acl, AclKind};
+use extern4_acl::{Acl, AclKind, XattrNamespace, namespace};
+
 use crate::attr::{FileType, Timespec};
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
@@ -27,14 +27,6 @@ const CAP_REVISION_2: u32 = 0x0200_0000;
 const CAP_REVISION_3: u32 = 0x0300_0000;
 const CAP_EFFECTIVE: u32 = 1;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Space {
-    User,
-    Trusted,
-    Security,
-    System,
-}
-
 /// `ERANGE` for a name that is empty or too long.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX { Err(Errno::ERANGE.into()) } else { Ok(()) }
@@ -47,36 +39,29 @@ pub(crate) fn is_capability(value: &[u8]) -> bool {
     matches!((revision, value.len()), (CAP_REVISION_2, 20) | (CAP_REVISION_3, 24))
 }
 
-/// The name space of a full name and what is left of the name.
-fn space(name: &[u8]) -> Option<(Space, &[u8])> {
-    let spaces: [(&[u8], Space); 4] = [
-        (b"user.", Space::User),
-        (b"trusted.", Space::Trusted),
-        (b"security.", Space::Security),
-        (b"system.", Space::System),
-    ];
-    spaces.into_iter().find_map(|(prefix, space)| Some((space, name.strip_prefix(prefix)?)))
-}
-
-/// May `cred` use the attribute `name` on `inode`? Says its name space. `EOPNOTSUPP` for a name in none, and for what
-/// is no ACL in `system.*`; `EINVAL` for a name space alone.
+/// Checks that `cred` may use the attribute `name` of `inode`, which is no ACL. Returns the namespace.
+///
+/// # Errors
+/// `EOPNOTSUPP` for a name in no namespace or in `system.`, `EINVAL` for a prefix alone, and `EPERM`, `EACCES` or `ENODATA` for
+/// a caller without permission.
 pub(crate) fn permission(
     cred: &Cred,
     mount: &Mount,
     inode: &Inode,
     name: &[u8],
     want: Access,
-) -> Result<Space> {
-    let space = space(name);
+) -> Result<XattrNamespace> {
+    let found = namespace::split(name).and_then(|(prefix, rest)| Some((prefix.namespace?, rest)));
+    let space = found.map(|(space, _)| space);
     let write = want.contains(Access::WRITE);
     if write && (inode.perm().immutable() || inode.perm().append()) {
         return Err(Errno::EPERM.into());
     }
     let refusal = if write { Errno::EPERM } else { Errno::ENODATA };
     let by_mode = match space {
-        Some((Space::Security | Space::System, _)) => false,
-        Some((Space::Trusted, _)) if !cred.has(Caps::SYS_ADMIN) => return Err(refusal.into()),
-        Some((Space::User, _)) => {
+        Some(XattrNamespace::Security | XattrNamespace::System) => false,
+        Some(XattrNamespace::Trusted) if !cred.has(Caps::SYS_ADMIN) => return Err(refusal.into()),
+        Some(XattrNamespace::User) => {
             if !matches!(inode.kind(), FileType::Regular | FileType::Directory) {
                 return Err(refusal.into());
             }
@@ -92,8 +77,8 @@ pub(crate) fn permission(
     if by_mode {
         mount.superblock().checker.permission(cred, inode, want, mount.is_read_only())?;
     }
-    match space {
-        None | Some((Space::System, _)) => Err(Errno::EOPNOTSUPP.into()),
+    match found {
+        None | Some((XattrNamespace::System, _)) => Err(Errno::EOPNOTSUPP.into()),
         Some((_, [])) => Err(Errno::EINVAL.into()),
         Some((space, _)) => Ok(space),
     }
@@ -115,14 +100,14 @@ pub(crate) fn list(cred: &Cred, sb: &SuperBlock, inode: &Inode) -> Result<Vec<Ve
     let mut names = Vec::new();
     let see_trusted = cred.has(Caps::SYS_ADMIN);
     sb.fs().list_xattr(inode, &mut |name| {
-        if see_trusted || !name.starts_with(b"trusted.") {
+        if see_trusted || XattrNamespace::of(name) != Some(XattrNamespace::Trusted) {
             names.push(name.to_vec());
         }
     })?;
     if has_acls(sb, inode) {
         for kind in [AclKind::Access, AclKind::Default] {
             if sb.acl(inode, kind)?.is_some() {
-                names.push(kind.xattr_name().to_vec());
+                names.push(kind.xattr_name().as_bytes().to_vec());
             }
         }
     }

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use extern4::{Errno, Session};
+use extern4::{Errno, Session, XattrNamespace};
 use regex_lite::Regex;
 
 use crate::app::{App, Opened, Shown, Target};
@@ -177,7 +177,7 @@ fn read(args: &Args, session: &Session, path: &Path, follow: bool) -> extern4::R
     let mut names = if follow { session.listxattr(path)? } else { session.llistxattr(path)? };
     names.sort();
     names.retain(|name| match &args.pattern {
-        None => name.as_bytes().starts_with(b"user."),
+        None => XattrNamespace::of(name.as_bytes()) == Some(XattrNamespace::User),
         Some(Pattern::All) => true,
         Some(Pattern::Matching(regex)) => regex.is_match(&name.to_string_lossy()),
     });

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use extern4_disk::acl::Acl;
+use extern4_disk::acl;
 use extern4_disk::blocks::Blocks;
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::dirent::{self, Layout, Slots};
@@ -369,11 +369,11 @@ impl Volume {
             if (attr.index, attr.name) == inline::XATTR {
                 continue;
             }
-            let acl = matches!(attr.index, NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT);
-            let value = if acl {
-                let acl = ok(Acl::decode(&value, place));
-                assert_eq!(acl.encode(), value, "{place}");
-                acl.encode_xattr()
+            let is_acl = matches!(attr.index, NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT);
+            let value = if is_acl {
+                let list = ok(acl::decode(&value, place));
+                assert_eq!(acl::encode(&list), value, "{place}");
+                list.to_xattr()
             } else {
                 value
             };

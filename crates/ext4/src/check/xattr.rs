@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use extern4_disk::acl::Acl;
+use extern4_disk::acl;
 use extern4_disk::feature::Incompat;
 use extern4_disk::geometry::Geometry;
 use extern4_disk::inode::{Inode, InodeFlags};
@@ -153,7 +153,7 @@ impl Checker<'_> {
 
     fn check_acl(&self, attr: &Attr<'_>, value: &[u8], place: Place, sink: &mut Sink) {
         let is_acl = matches!(attr.index, NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT);
-        if is_acl && let Err(corrupt) = Acl::decode(value, Place { structure: Structure::Acl, ..place }) {
+        if is_acl && let Err(corrupt) = acl::decode(value, Place { structure: Structure::Acl, ..place }) {
             sink.push(corrupt);
         }
     }

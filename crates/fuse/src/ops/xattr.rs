@@ -1,6 +1,6 @@
 //! Extended attributes, ACLs included.
 
-use extern4_vfs::{Caps, Errno, How, Result, XattrFlags};
+use extern4_vfs::{AclKind, Caps, Errno, How, Result, XattrFlags, XattrNamespace};
 
 use crate::abi::{
     Features, GetxattrIn, GetxattrOut, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInExt,
@@ -34,7 +34,7 @@ impl Server {
 
     /// An ACL changes the permission bits, which a kernel that leaves ACLs to the server does not know.
     fn mode_changed(&self, nodeid: u64, name: &[u8]) {
-        if !self.has(Features::POSIX_ACL) && name.starts_with(b"system.posix_acl_") {
+        if !self.has(Features::POSIX_ACL) && AclKind::from_xattr_name(name).is_some() {
             self.attributes_changed(nodeid);
         }
     }
@@ -70,7 +70,7 @@ impl Server {
         let location = self.nodes.get(request.header.nodeid)?;
         let mut listed = self.session(&request.caller, &location).list_xattr("", How::EMPTY)?;
         // The kernel leaves it to the file system to hide these.
-        let is_trusted = |name: &[u8]| name.starts_with(b"trusted.");
+        let is_trusted = |name: &[u8]| XattrNamespace::of(name) == Some(XattrNamespace::Trusted);
         if listed.iter().any(|name| is_trusted(name)) && !self.shows_trusted(request) {
             listed.retain(|name| !is_trusted(name));
         }

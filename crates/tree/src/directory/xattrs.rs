@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use extern4_acl::{AclKind, XattrNamespace};
 use rustix::io::Errno;
 
 use super::DirectorySource;
@@ -117,7 +118,8 @@ impl Reader {
 
 /// Says whether another file system can have this attribute.
 fn is_kept(name: &[u8]) -> bool {
-    name == b"system.posix_acl_access"
-        || name == b"system.posix_acl_default"
-        || [&b"user."[..], b"trusted.", b"security."].iter().any(|prefix| name.starts_with(prefix))
+    match XattrNamespace::of(name) {
+        Some(XattrNamespace::System) => AclKind::from_xattr_name(name).is_some(),
+        namespace => namespace.is_some(),
+    }
 }

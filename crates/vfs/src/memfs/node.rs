@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use extern4_acl::{Acl, AclKind};
 use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
 
 use super::BLOCK;
 use super::data::Data;
 use super::dir::Dir;
-use crate::acl::{Acl, AclKind};
 use crate::attr::{Attr, FileFlags, Rdev};
 use crate::errno::{Errno, Result};
 use crate::fs::{NewKind, NewNode};

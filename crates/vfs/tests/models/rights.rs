@@ -1,9 +1,9 @@
 //! Permissions and ACLs that change while they are asked for.
 
+use extern4_acl::{Acl, AclEntry, AclKind, AclTag};
 use extern4_sync::model::race;
 use extern4_sync::rcu::pin;
 
-use crate::acl::{Acl, AclEntry, AclKind, AclTag};
 use crate::errno::Errno;
 use crate::lookup::How;
 use crate::mount::Location;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4::{AclKind, Metadata, Session, Timespec};
+use extern4::{AclKind, Metadata, Session, Timespec, XattrNamespace};
 use rustix::fs::{
     AtFlags, Gid, Mode, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fremovexattr, fsetxattr,
     futimens, lsetxattr, utimensat,
@@ -21,8 +21,8 @@ use crate::app::{App, Opened, host_reason};
 use crate::status::Status;
 use crate::text::{counted, quoted};
 
-const ACCESS: &str = "system.posix_acl_access";
-const DEFAULT: &str = "system.posix_acl_default";
+const ACCESS: &str = AclKind::Access.xattr_name();
+const DEFAULT: &str = AclKind::Default.xattr_name();
 
 /// What is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,10 @@ impl Lost {
     pub(super) fn xattr(&mut self, path: &Path, name: &OsStr, error: io::Error, privileged: bool) {
         self.xattrs += 1;
         // Only root may set these, as only root may give files away.
-        let guarded = [&b"security."[..], b"trusted."].iter().any(|space| name.as_bytes().starts_with(space));
+        let guarded = matches!(
+            XattrNamespace::of(name.as_bytes()),
+            Some(XattrNamespace::Security | XattrNamespace::Trusted)
+        );
         self.failed |= privileged || !guarded;
         self.first_xattr.get_or_insert_with(|| (path.to_owned(), name.to_owned(), error));
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use extern4::{DirEntry, FileType, Metadata};
+use extern4::{AclKind, DirEntry, FileType, Metadata};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat};
 
 use crate::app::{App, Opened, Target, host_reason};
@@ -161,7 +161,7 @@ impl<'a> Copier<'a> {
     }
 
     fn keep(&self, spot: &Spot) -> Keep {
-        let inherited = fgetxattr(&*spot.base, "system.posix_acl_default", &mut [0_u8; 0][..]);
+        let inherited = fgetxattr(&*spot.base, AclKind::Default.xattr_name(), &mut [0_u8; 0][..]);
         Keep {
             attributes: self.args.preserve || self.args.archive,
             xattrs: self.args.archive,

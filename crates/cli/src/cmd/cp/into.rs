@@ -29,8 +29,8 @@ use super::{Args, is_slashed};
 const CHUNK_BYTES: usize = 1 << 20;
 /// What is taken from the mode of a new file.
 const UMASK: u32 = 0o022;
-const ACCESS: &str = "system.posix_acl_access";
-const DEFAULT: &str = "system.posix_acl_default";
+const ACCESS: &str = AclKind::Access.xattr_name();
+const DEFAULT: &str = AclKind::Default.xattr_name();
 
 /// A file that is to be copied, as the command line gives it.
 pub(super) enum Source {

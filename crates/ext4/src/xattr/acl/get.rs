@@ -2,8 +2,8 @@
 
 use extern4_disk::acl as disk;
 use extern4_disk::xattr::NameIndex;
-use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_vfs::{Acl, AclEntry, AclKind, AclTag};
+use extern4_disk::{Place, Structure};
+use extern4_vfs::{Acl, AclKind};
 
 use crate::error::Result;
 use crate::inode::InodeInfo;
@@ -18,24 +18,6 @@ impl Ext4 {
         };
         let Some(bytes) = self.attribute(inode, index, b"")? else { return Ok(None) };
         let place = Place::new(Structure::Acl).ino(inode.ino());
-        let decoded = disk::Acl::decode(&bytes, place)?;
-        let entries: Vec<_> = decoded.entries().iter().map(entry).collect();
-        match Acl::new(entries) {
-            Ok(acl) => Ok(Some(acl)),
-            // Both check the rules of POSIX.1e, each for its own sake.
-            Err(_) => Err(place.corrupt(CorruptKind::Mismatch { what: "the entries are no ACL" }).into()),
-        }
+        Ok(Some(disk::decode(&bytes, place)?))
     }
-}
-
-fn entry(entry: &disk::AclEntry) -> AclEntry {
-    let tag = match entry.tag {
-        disk::Tag::UserObj => AclTag::UserObj,
-        disk::Tag::User(id) => AclTag::User(id),
-        disk::Tag::GroupObj => AclTag::GroupObj,
-        disk::Tag::Group(id) => AclTag::Group(id),
-        disk::Tag::Mask => AclTag::Mask,
-        disk::Tag::Other => AclTag::Other,
-    };
-    AclEntry { tag, perm: entry.perm }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use extern4_disk::acl as disk;
+use extern4_disk::acl::encode;
 use extern4_disk::feature::Incompat;
 use extern4_disk::xattr::NameIndex;
 use extern4_disk::{inline, inode as disk_inode};
-use extern4_vfs::{Acl, AclEntry, AclKind, AclTag, Errno, Inode, SpaceRights, Timespec};
+use extern4_vfs::{Acl, AclKind, Errno, Inode, SpaceRights, Timespec};
 
 use crate::alloc::balloc::Demand;
 use crate::error::Result;
@@ -32,7 +32,7 @@ impl Ext4 {
         let mut info = node.info();
         let _map = info.is_inline().then(|| node.change_map());
         let _attributes = node.change_attributes();
-        let value = acl.as_deref().map(encode).transpose()?;
+        let value = acl.as_deref().map(encode);
         let old = self.attributes(&info)?;
         if old.says(index(kind), b"", value.as_deref())
             && mode.is_none_or(|mode| mode == info.fields().permissions())
@@ -59,7 +59,7 @@ impl Ext4 {
 
     /// Finds out how to set an ACL. `ENOSPC` if it has no room.
     pub(crate) fn plan_acl(&self, info: &InodeInfo, kind: AclKind, acl: &Acl) -> Result<Plan> {
-        self.plan(info, &self.attributes(info)?, (index(kind), b""), Some(&encode(acl)?))
+        self.plan(info, &self.attributes(info)?, (index(kind), b""), Some(&encode(acl)))
     }
 
     /// What [`Change::init_attributes`] takes for an inode with this mode.
@@ -87,7 +87,7 @@ impl Ext4 {
         }
         for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
             let Some(acl) = acl else { continue };
-            let plan = self.plan(&info, &attributes, (index(kind), b""), Some(&encode(acl)?))?;
+            let plan = self.plan(&info, &attributes, (index(kind), b""), Some(&encode(acl)))?;
             if plan.value.is_some() && self.writer()?.space.free_inodes() < 3 {
                 return Err(Errno::ENOSPC.into());
             }
@@ -112,7 +112,7 @@ impl Change<'_> {
     ) -> Result<()> {
         for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
             if let Some(acl) = acl {
-                self.set_attribute(info, index(kind), b"", Some(&encode(acl)?))?;
+                self.set_attribute(info, index(kind), b"", Some(&encode(acl)))?;
             }
         }
         Ok(())
@@ -124,23 +124,4 @@ const fn index(kind: AclKind) -> NameIndex {
         AclKind::Access => NameIndex::POSIX_ACL_ACCESS,
         AclKind::Default => NameIndex::POSIX_ACL_DEFAULT,
     }
-}
-
-/// An ACL as the volume has it.
-fn encode(acl: &Acl) -> Result<Vec<u8>> {
-    let entries = acl.entries().iter().map(entry).collect();
-    // Both check the rules of POSIX.1e, each for its own sake.
-    Ok(disk::Acl::new(entries).map_err(|_| Errno::EINVAL)?.encode())
-}
-
-fn entry(entry: &AclEntry) -> disk::AclEntry {
-    let tag = match entry.tag {
-        AclTag::UserObj => disk::Tag::UserObj,
-        AclTag::User(id) => disk::Tag::User(id),
-        AclTag::GroupObj => disk::Tag::GroupObj,
-        AclTag::Group(id) => disk::Tag::Group(id),
-        AclTag::Mask => disk::Tag::Mask,
-        AclTag::Other => disk::Tag::Other,
-    };
-    disk::AclEntry { tag, perm: entry.perm }
 }
