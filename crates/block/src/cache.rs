@@ -13,10 +13,10 @@
 //!    on a copy, which then takes its place. So a [`Buffer`], and the snapshot of a [`Pin`], stay what they are.
 //! 8. Who changes a block keeps a [`Pin`] of it until the new contents stand on the device.
 //!
-//! A hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that other CPUs read, as
-//! `tests/footprint.rs` shows: [`BufferCache::with`] and [`BufferCache::peek`] look at the buffer under an RCU guard.
-//! Only [`BufferCache::read`], whose buffer may be kept, counts itself in the buffer. The table and its orderings are
-//! [`extern4_sync::rcu_arc_map`].
+//! A hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that
+//! other CPUs read, as `tests/footprint.rs` shows: [`BufferCache::with`] and [`BufferCache::peek`]
+//! look at the buffer under an RCU guard. Only [`BufferCache::read`], whose buffer may be kept,
+//! counts itself in the buffer. The table and its orderings are [`extern4_sync::rcu_arc_map`].
 //!
 //! A block that has been changed is read and changed under a lock of its own, until it is evicted; but one that is read again
 //! and again shows what it has been changed to, and is read as any other until the next change (`changed`), and one of which threads

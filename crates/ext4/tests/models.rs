@@ -1,5 +1,5 @@
-//! Loom models of the cache of attribute blocks (`mbcache`) together with the word that decides whether a thread may share a
-//! block (`extern4_sync::closable_refcount`).
+//! Loom models of the cache of attribute blocks (`mbcache`) together with the word that decides
+//! whether a thread may share a block (`extern4_sync::closable_refcount`).
 
 use std::sync::Arc;
 

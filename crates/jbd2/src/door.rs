@@ -1,8 +1,9 @@
 //! The way into the running transaction, which takes no lock as long as there is plenty of room in the log.
 //!
-//! Who comes and goes counts itself on a line of its own thread ([`ThreadRefcount`]), and takes the credits that it needs from a pool
-//! that no other thread sees ([`PerThread`]). So handles of different threads write nothing in common. All else happens under the
-//! lock of `shared`: closing a transaction, filling a pool, and everything once the log's room becomes short.
+//! Who comes and goes counts itself on a line of its own thread ([`ThreadRefcount`]), and takes the
+//! credits that it needs from a pool that no other thread sees ([`PerThread`]). So handles of
+//! different threads write nothing in common. All else happens under the lock of `shared`: closing
+//! a transaction, filling a pool, and everything once the log's room becomes short.
 //!
 //! # The word `open`
 //! It holds the number of the running transaction while anybody may walk in, and 0 while the lock has to be taken: a commit
@@ -12,11 +13,13 @@
 //! # Who belongs to which transaction
 //! 1. Who comes looks at `open`, enters the count, and looks again. If there is the same number, he is inside, and part of
 //!    that transaction. Otherwise he leaves and takes the lock.
-//! 2. Who closes the transaction sets `open` to 0 and counts until nobody is inside. By the handshake of [`ThreadRefcount`], either
-//!    the count has who entered, or he finds `open` changed: so who is not waited for is not part of it. With the lock held, nobody
-//!    comes in otherwise.
-//! 3. A count of zero is true ([`ThreadRefcount::count`]), and who leaves does so by `Release` after his last change; so the
-//!    closer, who counts by `Acquire`, sees all of them, and none is made any more: a snapshot is whole.
+//! 2. Who closes the transaction sets `open` to 0 and counts until nobody is inside. By the
+//!    handshake of [`ThreadRefcount`], either the count has who entered, or he finds `open`
+//!    changed: so who is not waited for is not part of it. With the lock held, nobody comes in
+//!    otherwise.
+//! 3. A count of zero is true ([`ThreadRefcount::count`]), and who leaves does so by `Release`
+//!    after his last change; so the closer, who counts by `Acquire`, sees all of them, and none is
+//!    made any more: a snapshot is whole.
 //! 4. Who comes has credits of the transaction of that number, which his thread took under the lock after it had been opened: so he
 //!    finds it empty, and its `tid`, and what `open` orders is what follows from the handshake.
 //! 5. Who leaves looks at `open` after that. By the same handshake, either a count does not have him, or he sees that it has

@@ -106,7 +106,8 @@ fn allocations_of(act: &dyn Fn()) -> u64 {
 fn a_warm_question_allocates_nothing_and_executes_no_locked_instruction() {
     let root = volume();
     let user = user(&root);
-    // The thread's record of its pin, and its slot of the counter of walks: the same two lines, whatever is asked.
+    // The thread's record of its pin, and its slot of the counter of walks: the same two lines,
+    // whatever is asked.
     let own = |footprint: &Footprint| footprint.written().collect::<BTreeSet<_>>();
     let mut expected = BTreeSet::new();
     let fallbacks = || root.root().superblock().stats().walk_fallbacks;

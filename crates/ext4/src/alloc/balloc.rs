@@ -10,9 +10,9 @@
 //! group is locked at a time.
 //!
 //! # What threads share
-//! Threads that work in different groups write one word in common: the number of blocks that no operation has reserved
-//! ([`Space::reserve`]). Free blocks and blocks that wait to be free are counted by each thread for itself and added up by their
-//! readers.
+//! Threads that work in different groups write one word in common: the number of blocks that no
+//! operation has reserved ([`Space::reserve`]). Free blocks and blocks that wait to be free are
+//! counted by each thread for itself and added up by their readers.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -47,7 +47,8 @@ pub(crate) struct Space {
     first_data_block: u64,
     /// A handle is open while it changes.
     counts: ThreadCounter<3>,
-    /// Free blocks that may be taken and that no operation has reserved. On a line of its own, since each operation writes it.
+    /// Free blocks that may be taken and that no operation has reserved. On a line of its own,
+    /// since each operation writes it.
     unreserved: Padded<AtomicU64>,
     kept: Kept,
     /// Blocks that have been freed since the volume was opened and are free for good. Written once a commit.
@@ -82,7 +83,8 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Returns how many of `free` blocks are left after a change takes `blocks`; `None` if it may not take them.
+    /// Returns how many of `free` blocks are left after a change takes `blocks`; `None` if it may
+    /// not take them.
     fn rest(self, free: u64, blocks: u64, reserve: ReserveUse) -> Option<u64> {
         free.checked_sub(blocks).filter(|&rest| rest >= self.to_leave(reserve))
     }

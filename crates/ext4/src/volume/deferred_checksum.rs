@@ -5,8 +5,9 @@
 //! and those who read it do without: of a block of names or attributes they know by [`is_put_off`] that it is what it should be, of a
 //! record by [`lacks_checksum`].
 //!
-//! How many inodes share a block of attributes is put off with its checksum: a word beside it says that ([`extern4_sync::closable_refcount`]), so that
-//! who comes and who goes changes nothing of the block.
+//! How many inodes share a block of attributes is put off with its checksum: a word beside it says
+//! that ([`extern4_sync::closable_refcount`]), so that who comes and who goes changes nothing of
+//! the block.
 //!
 //! What the numbers of an [`Unsealed`] are: the kind of block, then for names the seed of their checksum, for attributes the number of the block, and
 //! for records the number of the first inode in the block and a bit for each record.

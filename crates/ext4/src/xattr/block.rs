@@ -4,8 +4,8 @@
 //! shared is never changed; who wants other attributes leaves it to the others.
 //!
 //! # Who comes and who goes
-//! How many have the block is in a word of its buffer, [`Buffer::sharers`]. It is noted from the header when somebody first needs it, and
-//! is the one that decides:
+//! How many have the block is in a word of its buffer, [`Buffer::sharers`]. It is noted from the
+//! header when somebody first needs it, and is the one that decides:
 //!
 //! - To join, an inode raises it, and compares the contents when it has the block: nobody changes or frees it then. If they are not what
 //!   it wanted, it leaves again, as everybody does, and may be the last.

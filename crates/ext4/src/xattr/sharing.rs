@@ -1,10 +1,11 @@
 //! What is known of attribute blocks and values that inodes share, or could share.
 //!
-//! A block, or an EA inode, is found by the hash of its contents through a cache of hints ([`crate::xattr::mbcache`]). An entry
-//! is made by who holds on to the block, for an inode of his has it and its attributes cannot change meanwhile
-//! ([`crate::inode::inode_info`]); it is taken out before the block is given up. Who may join those who have a block, and who is the last, is
-//! decided by one word in its buffer ([`extern4_sync::closable_refcount`]), as `attr_block` says. EA inodes are few and large: their counts
-//! change under a lock, as `ea_inode` says.
+//! A block, or an EA inode, is found by the hash of its contents through a cache of hints
+//! ([`crate::xattr::mbcache`]). An entry is made by who holds on to the block, for an inode of his
+//! has it and its attributes cannot change meanwhile ([`crate::inode::inode_info`]); it is taken
+//! out before the block is given up. Who may join those who have a block, and who is the last, is
+//! decided by one word in its buffer ([`extern4_sync::closable_refcount`]), as `attr_block` says.
+//! EA inodes are few and large: their counts change under a lock, as `ea_inode` says.
 
 use std::sync::PoisonError;
 

@@ -20,8 +20,9 @@ const ATTRIBUTE: &str = "user.lab";
 const ROUNDS: usize = 3;
 /// So often it then looks at what it is to call upon: until what is read again and again is read as such.
 const LOOKS: usize = 16;
-/// After that time what has been changed is read as what has not: longer than the millisecond for which [`biased_rwlock`](extern4_sync::biased_rwlock)
-/// remembers a writer, and than a tick, within which a time of access is not yet later than that of the change.
+/// After that time what has been changed is read as what has not: longer than the millisecond for
+/// which [`biased_rwlock`](extern4_sync::biased_rwlock) remembers a writer, and than a tick, within
+/// which a time of access is not yet later than that of the change.
 const MOMENT: Duration = Duration::from_millis(12);
 /// The same, but for times of access: it leaves most of a tick.
 const LITTLE: Duration = Duration::from_micros(1200);

@@ -26,7 +26,8 @@ struct Contents {
     is_shared: AtomicBool,
 }
 
-/// The lock of a buffer, and the count in the header under it: alone on its cache line, as [`ClosableRefcount`] are.
+/// The lock of a buffer, and the count in the header under it: alone on its cache line, as
+/// [`ClosableRefcount`] are.
 #[repr(align(64))]
 struct Count(Latch<u32>);
 

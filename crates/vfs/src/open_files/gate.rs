@@ -1,8 +1,9 @@
 //! Who may change a file system, and who is doing so.
 //!
-//! Two counts ([`ThreadRefcount`]), each of which a thread raises by a store to its own line: files that are open for writing, and
-//! changes under way. Whoever raises one looks at the state after that; who turns the file system read-only or shuts it down sets
-//! the state and looks at the counts after that. So either the change is seen, or it sees that it may not be.
+//! Two counts ([`ThreadRefcount`]), each of which a thread raises by a store to its own line: files
+//! that are open for writing, and changes under way. Whoever raises one looks at the state after
+//! that; who turns the file system read-only or shuts it down sets the state and looks at the
+//! counts after that. So either the change is seen, or it sees that it may not be.
 //!
 //! A third count is of inodes in use that have no links: they are freed when nobody uses them any more, which is no part of any change. An
 //! inode is counted within the change that took its last link, or made it without one, and until the file system has freed it. So the

@@ -1,8 +1,9 @@
 //! The attribute-block cache (mbcache): finds a block, or an inode, that holds certain contents, by the hash of these contents.
 //!
-//! An answer is a hint. The caller compares the contents, and decides by other means ([`extern4_sync::closable_refcount`]) whether it can share
-//! what it found. So the cache neither counts nor pins what it returns, a lookup waits for nothing, and the cache can lose an entry
-//! at any time. The callers keep two rules:
+//! An answer is a hint. The caller compares the contents, and decides by other means
+//! ([`extern4_sync::closable_refcount`]) whether it can share what it found. So the cache neither
+//! counts nor pins what it returns, a lookup waits for nothing, and the cache can lose an entry at
+//! any time. The callers keep two rules:
 //!
 //! 1. A caller that frees a block [removes](MbCache::remove) its entry first.
 //! 2. A caller that inserts an entry holds the block meanwhile.
