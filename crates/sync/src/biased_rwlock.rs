@@ -24,9 +24,13 @@
 //!
 //! | store | load | orderings |
 //! | --- | --- | --- |
-//! | a reader sets `bias`, after the last writer | readers | `Release`, `Acquire`: a reader under the bias sees what that writer did |
-//! | a reader clears its slot | a writer | `Release` in `publish`, `Acquire` in `read_published`: the writer follows the whole read |
-//! | a writer clears `bias` | readers | `Relaxed`, ordered by the fences: the writer waits for a reader that misses it |
+//! | a reader sets `bias` | readers | `Release`, `Acquire` (1) |
+//! | a reader clears its slot | a writer | `Release`, `Acquire` (2) |
+//! | a writer clears `bias` | readers | `Relaxed`, ordered by the fences (3) |
+//!
+//! 1. A reader under the bias sees what the last writer did before the bias was set.
+//! 2. In `publish` and `read_published`: the writer comes after the whole read section.
+//! 3. The writer waits for each reader that misses it.
 //!
 //! `streak` only decides when to set the bias: a lost count delays it.
 

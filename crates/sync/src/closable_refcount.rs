@@ -35,12 +35,14 @@
 //! # Orderings
 //! | operation | ordering | pairs with |
 //! | --- | --- | --- |
-//! | `open`, `set` | `Release` | `try_get`: a user sees what was written before the word was opened |
+//! | `open`, `set` | `Release` | `try_get`, `snapshot`, `count` |
 //! | `try_get` | `AcqRel` | `open`, `set` |
-//! | `put`, `try_close`, `reset` | `AcqRel` | earlier `put`s: the last user sees all that the others did |
+//! | `put`, `try_close`, `reset` | `AcqRel` | earlier `put`s |
 //! | `snapshot`, `count` | `Acquire` | `open`, `set` |
 //!
-//! All operations in between are atomic read-modify-writes, which continue the release sequence.
+//! So a user sees what was written before the word was opened, and the last user sees all that the
+//! others did. All operations in between are atomic read-modify-writes, which continue the release
+//! sequence.
 
 use std::fmt;
 

@@ -51,13 +51,13 @@
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
 //! | `Collector::epoch` | sealing | pin | add `Release`, load `Acquire` (E) |
-//! | `Record::pinned` | its thread | collectors | `Release` / `Acquire` (U), and `light_fence` / `heavy_fence` |
-//! | `Record::owned` | a thread that takes or leaves the record | threads that look for a free record | `Release` / `Acquire` (O) |
+//! | `Record::pinned` | its thread | collectors | `Release` / `Acquire` (U), and the fences |
+//! | `Record::owned` | its owner, `register` | `register` | `Release` / `Acquire` (O) |
 //! | `Collector::records`, `Record::next` | register | scans | `Release` / `Acquire` (N) |
-//! | `Collector::inbox`, `Bag::next` | sealing, the queue's holder | the queue's holder | `Release` / `Acquire` (I) |
-//! | `Collector::queued` | handing over, running | sealing | `Relaxed`: it says whether to look at the queue |
-//! | `Collector::threads` | register, leave | sealing | `Relaxed`: it sets a share, and orders nothing |
-//! | `depth`, `bag`, `sealed`, `empty`, `collecting` | the record's thread | the same | none; handed over with `owned` (O) |
+//! | `Collector::inbox`, `Bag::next` | `push`, collectors | collectors | `Release` / `Acquire` (I) |
+//! | `Collector::queued` | `push`, collectors | sealing | `Relaxed`: a hint to look at the queue |
+//! | `Collector::threads` | register, leave | sealing | `Relaxed`: sets a share, orders nothing |
+//! | the other fields of `Record` | its thread | its thread | none; handed over with `owned` (O) |
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -13,7 +13,7 @@
 //!
 //! | where | `light_fence` | `heavy_fence` |
 //! | --- | --- | --- |
-//! | Linux with membarrier(2) | a compiler barrier | each running thread of the process executes a full barrier |
+//! | Linux with membarrier(2) | a compiler barrier | a full barrier on each running thread |
 //! | elsewhere, under Miri, in models | `fence(SeqCst)` | `fence(SeqCst)` |
 //! | `--cfg extern4_tsan` | the store is a read-modify-write | the loads are read-modify-writes |
 //!

@@ -39,9 +39,12 @@
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | `count` | the transitions | the transitions | drop `Release`; its fence, upgrade and both takes `Acquire`; clone `Relaxed`; has references `AcqRel` |
+//! | `count` | the transitions | the transitions | see below |
 //! | `AtomicRcuArc` | any thread | readers | `AcqRel` swap, `Acquire` load |
-//! | `ReleasableArc` | its owner, once | its owner | `Relaxed`: no other thread writes it, and readers do not load the field |
+//! | `ReleasableArc` | its owner, once | its owner | `Relaxed`: readers do not load the field |
+//!
+//! The `Release` of each drop pairs with the `Acquire` of the fence after the last drop, of an
+//! upgrade and of both takes. A clone is `Relaxed`. "Has references" is `AcqRel`.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -157,7 +160,7 @@ impl<T: Release> Clone for RcuArc<T> {
         // sees.
         let before = self.counted().references().fetch_add(1, Ordering::Relaxed);
         debug_assert!(before > 0, "a reference to a value that has ended is cloned");
-        // As in `Arc`: so many references must be leaks, and a count that wraps would free a value
+        // As in `Arc`: that many references are leaks, and a count that wraps would free a value
         // in use.
         if before > usize::MAX / 2 {
             std::process::abort();

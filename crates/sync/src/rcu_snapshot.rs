@@ -14,7 +14,7 @@
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | `copy` | the holder of the lock | all threads | `Release` store, `Acquire` load, both in [`rcu`](crate::rcu): a reader sees a whole copy |
+//! | `copy` | the holder of the lock | all threads | `Release` / `Acquire` in [`rcu`](crate::rcu) |
 //! | `reads` | the holder of the lock | the holder of the lock | `Relaxed`: the lock orders them |
 
 use crate::primitive::{AtomicU32, Ordering, capacity};

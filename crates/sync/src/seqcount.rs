@@ -13,12 +13,15 @@
 //!
 //! | step | ordering | pairs with |
 //! | --- | --- | --- |
-//! | W1 writer: count := odd | `Relaxed`, then `fence(Release)` | R3: a reader that copied a word of W2 sees the odd count |
+//! | W1 writer: count := odd | `Relaxed`, then `fence(Release)` | R3 |
 //! | W2 writer: payload | `Relaxed` | |
-//! | W3 writer: count := even | `Release` | R1: a reader that starts from this count copies this payload or a later one |
+//! | W3 writer: count := even | `Release` | R1 |
 //! | R1 reader: load count | `Acquire` | W3 |
 //! | R2 reader: payload | `Relaxed` | |
 //! | R3 reader: load count again | `fence(Acquire)`, then `Relaxed` | W1 |
+//!
+//! By W1 and R3 a reader that copied a word of W2 sees the odd count. By W3 and R1 a reader that
+//! starts from an even count copies the payload of that count or of a later one.
 
 use crate::primitive::{AtomicU32, Ordering, fence};
 

@@ -22,7 +22,7 @@
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | `refs` | clone, drop | drop after `killed` | `light_fence` in `enter` and `exit`, `heavy_fence` in `count` |
+//! | `refs` | clone, drop | drop after `killed` | those of [`ThreadRefcount`] |
 //! | `killed` | the last owner | drop | `Relaxed`, ordered by the fences of `refs` |
 //! | `ended` | the thread that finds zero | dropping threads | under its mutex |
 //! | `value` | the thread that finds zero | holders of a `ThreadArc` | none: rule 3 |

@@ -24,8 +24,8 @@
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | `state` | the holder; a thread that locks | threads that lock | `Release` store in `release`, `Acquire` exchange in `try_take`; `light_fence` / `heavy_fence` |
-//! | `waiting` | waiters | the releasing holder | `Relaxed`, ordered by `heavy_fence` / `light_fence` |
+//! | `state` | the holder, `try_take` | threads that lock | `Release` / `Acquire`, and the fences |
+//! | `waiting` | waiters | the releasing holder | `Relaxed`, ordered by the fences |
 //! | `value` | the holder | the holder | none: `state` orders it |
 
 use std::cell::UnsafeCell;
@@ -197,7 +197,7 @@ mod sleep {
     }
 }
 
-/// The same operations in models, by a mutex and a condition variable.
+/// Sleep and wake in models, by a mutex and a condition variable.
 #[cfg(feature = "loom")]
 mod sleep {
     use super::HELD;

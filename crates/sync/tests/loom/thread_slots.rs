@@ -51,7 +51,7 @@ fn slots_publish_in_a_new_segment_vs_scan() {
     );
 }
 
-/// The same handshake, with a segment that a third thread has allocated.
+/// The handshake with a segment that a third thread has allocated.
 #[test]
 fn slots_publish_in_a_segment_of_another_vs_scan() {
     explore(|| {

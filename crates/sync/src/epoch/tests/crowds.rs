@@ -1,5 +1,6 @@
-//! Shuttle tests: eight threads on one collector, in random schedules. Shuttle's memory is sequentially
-//! consistent, so the loom models test the barriers. These tests cover the other conditions of a free.
+//! Shuttle tests: eight threads on one collector, in random schedules. Shuttle's memory is
+//! sequentially consistent, so the loom models test the barriers. These tests cover the other
+//! conditions of a free.
 
 use std::sync::Arc;
 
@@ -60,8 +61,8 @@ impl Drop for World {
         let records: Vec<_> =
             self.collector.records().map(|record| ptr::from_ref(record).cast_mut()).collect();
         for record in records {
-            // SAFETY: it came from a box. Its threads have ended, and no thread follows the list any
-            // more.
+            // SAFETY: it came from a box. Its threads have ended, and no thread follows the list
+            // any more.
             drop(unsafe { Box::from_raw(record) });
         }
         // SAFETY: it came from a box, and its users have ended.
