@@ -54,7 +54,7 @@
 //! | `Record::pinned` | its thread | collectors | `Release` / `Acquire` (U), and the fences |
 //! | `Record::owned` | its owner, `register` | `register` | `Release` / `Acquire` (O) |
 //! | `Collector::records`, `Record::next` | register | scans | `Release` / `Acquire` (N) |
-//! | `Collector::inbox`, `Bag::next` | `push`, collectors | collectors | `Release` / `Acquire` (I) |
+//! | `inbox`, `Bag::next` | `push`, collectors | collectors | `Release` / `Acquire` (I) |
 //! | `Collector::queued` | `push`, collectors | sealing | `Relaxed`: a hint to look at the queue |
 //! | `Collector::threads` | register, leave | sealing | `Relaxed`: sets a share, orders nothing |
 //! | the other fields of `Record` | its thread | its thread | none; handed over with `owned` (O) |

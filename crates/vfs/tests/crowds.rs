@@ -1,8 +1,9 @@
 //! Crowds: eight threads on a file system in memory, in schedules that shuttle chooses.
 //!
-//! Threads move, make and remove names and change rights, while others look. The tables have few buckets and the caches few
-//! entries, so that all threads meet. Memory is sequentially consistent here: loom explores weaker memory with two threads, in
-//! `tests/models`. A scenario that loom explores in every interleaving is not repeated here.
+//! Threads move, make and remove names and change rights, while others look. The tables have few
+//! buckets and the caches few entries, so that all threads meet. Memory is sequentially consistent
+//! here: loom explores weaker memory with two threads, in `tests/models`. A scenario that loom
+//! explores in every interleaving is not repeated here.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -70,8 +71,9 @@ fn names_that_move_are_found_at_one_place() {
     );
 }
 
-/// Two files move between two directories, to and fro, while they are exchanged, other names come and go beside them, and one of the
-/// directories is removed if it is empty: nobody waits for ever, and no file gets lost.
+/// Two files move between two directories, to and fro, while they are exchanged, other names come
+/// and go beside them, and one of the directories is removed if it is empty: nobody waits for ever,
+/// and no file gets lost.
 #[test]
 fn files_that_cross_are_not_lost() {
     let setup = || {
@@ -116,8 +118,8 @@ fn files_that_cross_are_not_lost() {
     );
 }
 
-/// One file is written over, and gets other permission bits, an ACL, extended attributes and names, and loses some: all of it is there in
-/// the end, and nobody waits for ever.
+/// One file is written over, and gets other permission bits, an ACL, extended attributes and names,
+/// and loses some: all of it is there in the end, and nobody waits for ever.
 #[test]
 fn a_file_is_written_while_everything_else_of_it_changes() {
     let setup = || {
@@ -164,8 +166,8 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
     );
 }
 
-/// A file gets another name, by which it is removed before the rename is done, while what nobody uses is let go of, and others ask for the
-/// old name: all of them are answered.
+/// A file gets another name, by which it is removed before the rename is done, while what nobody
+/// uses is let go of, and others ask for the old name: all of them are answered.
 #[test]
 fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
     let setup = || {
@@ -191,8 +193,9 @@ fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
     );
 }
 
-/// Two files get and lose names in every way, while what nobody uses is let go of and others ask for the names: all are answered, and in the
-/// end each file has as many links as names, and is gone if it has none.
+/// Two files get and lose names in every way, while what nobody uses is let go of and others ask
+/// for the names: all are answered, and in the end each file has as many links as names, and is
+/// gone if it has none.
 #[test]
 fn names_change_in_every_way_while_caches_are_emptied() {
     const NAMES: [&str; 3] = ["/a", "/b", "/c"];
@@ -237,7 +240,8 @@ fn names_change_in_every_way_while_caches_are_emptied() {
     );
 }
 
-/// Directories move under those who walk through them, and everything is thrown out of the caches meanwhile.
+/// Directories move under those who walk through them, and everything is thrown out of the caches
+/// meanwhile.
 #[test]
 fn paths_through_moving_directories_lead_to_the_right_file_or_nowhere() {
     let setup = || {
@@ -321,7 +325,8 @@ fn nothing_is_made_in_a_removed_directory() {
     );
 }
 
-/// Rights change between two states, each of which refuses user 5: no mixture of the two lets it in.
+/// Rights change between two states, each of which refuses user 5: no mixture of the two lets it
+/// in.
 #[test]
 fn no_mixture_of_two_rights_is_ever_granted() {
     let setup = || {
@@ -388,8 +393,9 @@ fn used_inodes(root: &Session) -> u64 {
     statfs.files - statfs.files_free
 }
 
-/// Files are opened and closed by all, some closed by others than their openers, while two list them and one keeps turning the file system
-/// read-only: every list has what is open throughout, and nobody writes to what is read-only.
+/// Files are opened and closed by all, some closed by others than their openers, while two list
+/// them and one keeps turning the file system read-only: every list has what is open throughout,
+/// and nobody writes to what is read-only.
 #[test]
 fn open_close_list_and_remount() {
     type Shared = (Session, OpenFile, Mutex<Vec<OpenFile>>);
