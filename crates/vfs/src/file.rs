@@ -17,41 +17,13 @@ use crate::errno::{Errno, Result};
 use crate::fs::{FallocateMode, SetAttr, Span, SpanKind, Take};
 use crate::inode::Inode;
 use crate::lookup::Resolve;
-use crate::mount::Location;
-use crate::open_files::{Entry, WriteGuard};
+use crate::mount::{Location, WriteGuard};
+use crate::open_files::{Entry, OpenFileInfo};
+use crate::open_flags::OpenFlags;
 use crate::permission::set_id_bits_lost;
 use crate::session::Session;
 use crate::superblock::{Atime, SuperBlock};
 use crate::xattr;
-
-bitflags::bitflags! {
-    /// How to open (`open(2)`).
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct OpenFlags: u32 {
-        /// For reading.
-        const READ = 1;
-        /// For writing.
-        const WRITE = 1 << 1;
-        /// Every write goes to the end.
-        const APPEND = 1 << 2;
-        /// Make the file if it is not there.
-        const CREATE = 1 << 3;
-        /// With `CREATE`: `EEXIST` if it is there.
-        const EXCL = 1 << 4;
-        /// Cut the file to nothing.
-        const TRUNC = 1 << 5;
-        /// `ELOOP` if the last component is a symbolic link.
-        const NOFOLLOW = 1 << 6;
-        /// `ENOTDIR` if it is no directory.
-        const DIRECTORY = 1 << 7;
-        /// A handle only: no permission on the file is needed and nothing can be read.
-        const PATH = 1 << 8;
-        /// A new regular file without a name, in the directory that the path names.
-        const TMPFILE = 1 << 9;
-        /// Reading does not change the access time; for the owner only.
-        const NOATIME = 1 << 10;
-    }
-}
 
 /// How to open: flags, the mode of a file that is made, limits on the walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +74,9 @@ impl OpenFile {
         } else {
             sb.gate.check()?;
         }
-        match sb.files.enter(session, location.inode(), flags, path) {
+        let (id, uid, ino) = (session.id(), session.cred().uid(), location.ino());
+        let info = OpenFileInfo { session: id, uid, flags, ino, ..OpenFileInfo::default() };
+        match sb.files.enter(&info, path) {
             Ok(entry) => {
                 let has_written = AtomicBool::new(false);
                 Ok(Self { flags, cred: session.cred().clone(), entry, location, has_written })

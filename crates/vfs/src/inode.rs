@@ -36,7 +36,6 @@ use crate::attr::{Attr, FileType, NamesAttr, Timespec};
 use crate::attr_cell::{AttrCell, CONTENTS_BYTES, Copied, STEADY_BYTES, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
-use crate::lab::Asked;
 use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::perm_word::{AclState, PermBits, PermWord};
@@ -73,7 +72,8 @@ pub struct Inode {
     rwsem: BiasedRwLock,
     /// Known to have no capabilities of a program. Who changes the inode looks at it, and has it locked.
     no_caps: AtomicBool,
-    pub(crate) asked: Asked,
+    #[cfg(feature = "lab")]
+    pub(crate) acl_lock: crate::acl_lock::AclLock,
 }
 
 /// What is looked at most fills a line, and nothing that is written often is on it; so does what changes with contents; what readers look at
@@ -138,7 +138,8 @@ impl Inode {
             alias: Mutex::default(),
             rwsem: BiasedRwLock::new(()),
             no_caps: AtomicBool::new(no_caps),
-            asked: Asked::default(),
+            #[cfg(feature = "lab")]
+            acl_lock: Default::default(),
         }
     }
 

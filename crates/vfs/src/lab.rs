@@ -1,22 +1,23 @@
 //! Search checks and registries of open files that the lab measures in the place of production's, in production's walk, open and
-//! close. `no_lab.rs` stands here in production.
-
-mod registry;
-mod search;
+//! close.
 
 use std::sync::Arc;
 
+use extern4_sync::rcu::Guard;
+
+use crate::cred::Cred;
+use crate::errno::Result;
+use crate::inode::Inode;
 use crate::open_files::OpenFiles;
-use crate::permission::Checker;
+use crate::open_files::lab::InUse;
+use crate::permission::{Access, Checker, Passed, Verdict};
+use crate::superblock::SuperBlock;
 
-pub(crate) use registry::InUse;
-pub use registry::{LabRegistry, Ticket};
-pub(crate) use search::Asked;
-pub use search::{Check, check, search};
-
+pub use crate::open_files::lab::{LabRegistry, Ticket};
 pub use crate::open_files::opened::Opened;
 pub use crate::open_files::registry::Registry;
 pub use crate::open_files::slabs::Slabs;
+pub use crate::permission::lab::Check;
 
 /// What the lab puts in the place of production's parts.
 #[derive(Clone, Default)]
@@ -36,4 +37,39 @@ impl Sides {
         checker.set_check(self.check);
         (files, checker)
     }
+}
+
+/// May `cred` have these rights on an inode of `sb`?
+pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+    sb.checker.check(cred, inode, want)
+}
+
+/// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`lookup::rcu_walk`): the
+/// permission word first, where that decides. `None` if that cannot be said without waiting.
+#[inline]
+pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
+    let word_decides = sb.checker.word_decides();
+    let all_may = word_decides && dirs.iter().all(|dir| dir.perm().exec_all_plain());
+    if all_may || dirs.iter().all(|dir| sb.checker.lets_all(dir)) {
+        return Some(true);
+    }
+    search_general(sb, cred, dirs, guard)
+}
+
+/// The same where the words do not say it all. Out of line, as in a walk.
+#[inline(never)]
+fn search_general<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
+    let word_decides = sb.checker.word_decides();
+    let mut passed = Passed::default();
+    for dir in dirs {
+        let passes = word_decides && dir.perm().exec_all_plain() || sb.checker.lets_all(dir);
+        if !passes {
+            match sb.checker.search_seen(cred, dir, guard, &mut passed).0 {
+                Verdict::Granted => {}
+                Verdict::Refused => return Some(false),
+                Verdict::Unknown => return None,
+            }
+        }
+    }
+    Some(true)
 }

@@ -24,6 +24,8 @@
 #![deny(unsafe_code)]
 
 mod acl_cache;
+#[cfg(feature = "lab")]
+mod acl_lock;
 pub mod attr;
 mod attr_cell;
 mod chunks;
@@ -41,9 +43,6 @@ mod icache;
 pub mod inode;
 #[cfg(feature = "lab")]
 pub mod lab;
-#[cfg(not(feature = "lab"))]
-#[path = "no_lab.rs"]
-mod lab;
 mod link;
 mod lock;
 pub mod lookup;
@@ -55,6 +54,7 @@ pub mod mount;
 mod name;
 mod open;
 pub mod open_files;
+mod open_flags;
 mod perm_word;
 pub mod permission;
 pub mod session;
@@ -67,7 +67,7 @@ pub use cred::{Caps, Cred};
 pub use dir_batch::{DirBatch, DirEntry};
 pub use errno::{Errno, Error, Result};
 pub use extern4_acl::{Acl, AclEntry, AclError, AclKind, AclTag, XattrNamespace};
-pub use file::{OpenFile, OpenFlags, OpenHow};
+pub use file::{OpenFile, OpenHow};
 pub use fs::{
     FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, Lent, NameRef, NewKind, NewNode, RawDirEntry,
     Rename, RenameFlags, SetAttr, SpaceRights, Span, SpanKind, Take, XattrFlags,
@@ -77,6 +77,7 @@ pub use lookup::{How, Resolve};
 pub use memfs::{MemFs, MemLimits};
 pub use mount::{Location, Mount, MountRef, Namespace};
 pub use open_files::{OpenFileInfo, OpenFileStats};
+pub use open_flags::OpenFlags;
 pub use permission::{Access, SecurityHook};
 pub use session::Session;
 pub use setattr::{Attributes, SetTime};

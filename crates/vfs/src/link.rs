@@ -18,7 +18,7 @@ use crate::fs::{NameRef, NewKind, Rename, RenameFlags};
 use crate::inode::{AttributesGuard, Inode};
 use crate::lookup::How;
 use crate::lookup::path::{Component, InodeRef, LastComponent, ParentRef, PathRef};
-use crate::open_files::WriteGuard;
+use crate::mount::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
 use crate::superblock::{SuperBlock, directory, keep_inode, two_names};

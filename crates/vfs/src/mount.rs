@@ -17,6 +17,7 @@ use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::lock::{self, RwLock};
+use crate::open_files::gate::Changing;
 use crate::superblock::{SuperBlock, directory};
 
 /// A file system, as it is found at one place.
@@ -54,6 +55,19 @@ impl Mount {
     /// What it is mounted on.
     pub(crate) fn at(&self) -> Option<&Location> {
         self.at.as_ref()
+    }
+}
+
+/// A change under way. While this lives, the file system stays writable.
+pub(crate) struct WriteGuard<'a> {
+    _changing: Changing<'a>,
+}
+
+impl<'a> WriteGuard<'a> {
+    /// `EROFS` if nothing may be changed through this mount, `EIO` after a shutdown.
+    pub(crate) fn take(mount: &'a Mount) -> Result<Self> {
+        mount.check_writable()?;
+        Ok(Self { _changing: mount.superblock().gate.change()? })
     }
 }
 

@@ -4,11 +4,11 @@ use extern4_sync::rcu::pin;
 
 use crate::attr::FileType;
 use crate::errno::{Errno, Result};
-use crate::file::{OpenFile, OpenFlags, OpenHow, truncate};
+use crate::file::{OpenFile, OpenHow, truncate};
 use crate::inode::Inode;
 use crate::lookup::How;
-use crate::mount::Location;
-use crate::open_files::WriteGuard;
+use crate::mount::{Location, WriteGuard};
+use crate::open_flags::OpenFlags;
 use crate::permission::{Access, owner_or_capable};
 use crate::session::Session;
 

@@ -4,6 +4,8 @@
 //! and to list files keeps none of them open.
 
 pub(crate) mod gate;
+#[cfg(feature = "lab")]
+pub(crate) mod lab;
 #[allow(unreachable_pub, reason = "public in the lab")]
 pub(crate) mod opened;
 #[allow(unreachable_pub, reason = "public in the lab")]
@@ -15,17 +17,17 @@ use extern4_sync::percpu;
 use extern4_sync::thread_counter::ThreadCounter;
 use extern4_sync::thread_slots::thread_number;
 
-use gate::Changing;
 use opened::Opened;
 use registry::Registry;
 
 use crate::errno::{Errno, Result};
-use crate::file::OpenFlags;
-use crate::inode::Inode;
-use crate::lab::InUse;
-use crate::mount::Mount;
-use crate::session::Session;
-use crate::superblock::SuperBlock;
+use crate::open_flags::OpenFlags;
+#[cfg(feature = "lab")]
+use lab::InUse;
+
+/// The registry of a file system.
+#[cfg(not(feature = "lab"))]
+type InUse = slabs::Slabs<Opened>;
 
 /// Where a file stands in the registry.
 type Place = <InUse as Registry<Opened>>::Ticket;
@@ -92,18 +94,9 @@ impl OpenFiles {
         Self { registry: InUse::default(), counts: ThreadCounter::new() }
     }
 
-    /// Enters a file that `session` has opened by `path`. `ENFILE` if there are more than can be counted.
-    pub(crate) fn enter(
-        &self,
-        session: &Session,
-        inode: &Inode,
-        flags: OpenFlags,
-        path: &[u8],
-    ) -> Result<Entry> {
-        let uid = session.cred().uid();
-        let info =
-            OpenFileInfo { session: session.id(), uid, flags, ino: inode.ino(), ..OpenFileInfo::default() };
-        let ticket = self.registry.add(|opened| opened.fill(&info, path)).ok_or(Errno::ENFILE)?;
+    /// Enters a file that was opened by `path`. `ENFILE` if there are more than can be counted.
+    pub(crate) fn enter(&self, info: &OpenFileInfo, path: &[u8]) -> Result<Entry> {
+        let ticket = self.registry.add(|opened| opened.fill(info, path)).ok_or(Errno::ENFILE)?;
         self.counts.add([1, 0, 0, 0, 0]);
         Ok(Entry { ticket, cpu: percpu::cpu(), thread: thread_number() })
     }
@@ -149,25 +142,5 @@ impl OpenFiles {
             closed_on_node: counts[ON_NODE],
             closed_elsewhere: counts[ELSEWHERE],
         }
-    }
-}
-
-impl SuperBlock {
-    /// Every open file: those open throughout the call for certain, of others perhaps some. Keeps none of them open.
-    pub fn open_files(&self) -> Vec<OpenFileInfo> {
-        self.files.registry.list(Opened::info)
-    }
-}
-
-/// A change is under way: keeps the file system from becoming read-only.
-pub(crate) struct WriteGuard<'a> {
-    _changing: Changing<'a>,
-}
-
-impl<'a> WriteGuard<'a> {
-    /// `EROFS` if nothing may be changed through this mount, `EIO` after a shutdown.
-    pub(crate) fn take(mount: &'a Mount) -> Result<Self> {
-        mount.check_writable()?;
-        Ok(Self { _changing: mount.superblock().gate.change()? })
     }
 }

@@ -4,6 +4,12 @@
 //! asked for at every step of a path, and answered from the permission word alone where everybody may search: see
 //! `Checker::search`.
 
+#[cfg(feature = "lab")]
+pub(crate) mod lab;
+#[cfg(not(feature = "lab"))]
+#[path = "permission/no_lab.rs"]
+mod lab;
+
 use std::sync::Arc;
 
 use extern4_acl::{Acl, AclKind};
@@ -15,8 +21,8 @@ use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::Inode;
-use crate::lab::Check;
 use crate::perm_word::{AclState, PermBits};
+use lab::Check;
 
 bitflags::bitflags! {
     /// Rights asked for; the bits are those of `access(2)`.

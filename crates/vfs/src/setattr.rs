@@ -13,7 +13,7 @@ use crate::fs::{SetAttr, XattrFlags};
 use crate::inode::{AttributesGuard, Inode};
 use crate::lookup::How;
 use crate::lookup::path::InodeRef;
-use crate::open_files::WriteGuard;
+use crate::mount::WriteGuard;
 use crate::perm_word::AclState;
 use crate::permission::{Access, in_group_or_capable, owner_or_capable, set_id_bits_lost};
 use crate::session::Session;

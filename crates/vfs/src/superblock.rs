@@ -51,7 +51,9 @@ use crate::inode::{Alias, Inode};
 use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::open_files::gate::Gate;
-use crate::open_files::{OpenFileStats, OpenFiles};
+use crate::open_files::opened::Opened;
+use crate::open_files::registry::Registry;
+use crate::open_files::{OpenFileInfo, OpenFileStats, OpenFiles};
 use crate::permission::{Checker, SecurityHook};
 
 /// How a file system is served.
@@ -316,6 +318,11 @@ impl SuperBlock {
         // Those that had begun are refused by now.
         self.gate.wait_for_changes();
         flushed
+    }
+
+    /// Every open file: those open throughout the call for certain, of others perhaps some. Keeps none of them open.
+    pub fn open_files(&self) -> Vec<OpenFileInfo> {
+        self.files.registry.list(Opened::info)
     }
 
     /// Counters of open files.

@@ -7,7 +7,7 @@ use extern4_sync::primitive::{AtomicU64, Ordering, capacity};
 use extern4_sync::rcu::{RcuOption, pin};
 
 use super::OpenFileInfo;
-use crate::file::OpenFlags;
+use crate::open_flags::OpenFlags;
 
 /// Words for a path: with the rest they fill two cache lines.
 const WORDS: usize = capacity(9, 1);

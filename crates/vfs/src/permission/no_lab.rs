@@ -1,22 +1,16 @@
-//! Production in the place of [`lab`](crate::lab): one search check, and one registry of open files.
+//! Production's one search check, the permission word, in the place of the checks that the lab compares it with.
 
-use crate::cred::Cred;
-use crate::inode::Inode;
-use crate::open_files::opened::Opened;
-use crate::open_files::slabs::Slabs;
-use crate::permission::{Checker, Search, Verdict};
+use std::convert::Infallible;
+
 use extern4_sync::rcu::Guard;
 
-/// The registry of a file system.
-pub(crate) type InUse = Slabs<Opened>;
+use super::{Checker, Search, Verdict};
+use crate::cred::Cred;
+use crate::inode::Inode;
 
 /// The search check: the permission word.
 #[derive(Default)]
 pub(crate) struct Check {}
-
-/// What an inode keeps for search checks, apart from the permission word.
-#[derive(Default)]
-pub(crate) struct Asked {}
 
 impl Checker {
     /// Whether the permission word is the search check.
@@ -38,10 +32,9 @@ impl Checker {
         None
     }
 
-    /// What another check holds while it asks for an ACL.
+    /// The guard that another check holds while it asks for an ACL.
     #[inline(always)]
-    pub(crate) fn ask(&self, _cred: &Cred, inode: &Inode) -> Option<Asked> {
-        let Asked {} = inode.asked;
+    pub(crate) fn ask(&self, _cred: &Cred, _inode: &Inode) -> Option<Infallible> {
         None
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::open_files::opened::Opened;
-use crate::open_files::registry::Registry;
-use crate::open_files::slabs::{self, Slabs};
+use super::opened::Opened;
+use super::registry::Registry;
+use super::slabs::{self, Slabs};
 
 /// Where a record stands in a registry of the lab's.
 pub type Ticket = [usize; 3];

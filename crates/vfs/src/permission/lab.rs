@@ -3,19 +3,13 @@
 //! They all answer the same: what differs is what a walk does to find the answer. ACLs and modes are production's, so that nothing has to
 //! be kept true twice.
 
-use std::sync::PoisonError;
-
-use extern4_sync::primitive::{AtomicU64, Latch, Ordering};
-
 use extern4_sync::rcu::Guard;
 
+use super::{Access, Checker, Search, Verdict, judge};
 use crate::attr::FileType;
 use crate::cred::Cred;
-use crate::errno::Result;
 use crate::inode::Inode;
 use crate::perm_word::AclState;
-use crate::permission::{Access, Checker, Passed, Search, Verdict, judge};
-use crate::superblock::SuperBlock;
 
 /// The search check of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,40 +32,6 @@ pub enum Check {
     AclSpeculative,
 }
 
-/// The lock of an inode's ACL, and how many use the ACL.
-pub(crate) struct Asked {
-    lock: Latch<()>,
-    users: AtomicU64,
-}
-
-impl Default for Asked {
-    fn default() -> Self {
-        Self { lock: Latch::new(()), users: AtomicU64::new(0) }
-    }
-}
-
-/// An ACL that is counted.
-struct Counted<'i>(&'i AtomicU64);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
-    }
-}
-
-impl Asked {
-    /// Finds out under the lock whether there is an ACL, and counts its user if so.
-    #[inline]
-    fn ask(&self, inode: &Inode) -> Option<Counted<'_>> {
-        let _locked = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        has_acl(inode).then(|| {
-            // Relaxed: the lock orders it.
-            self.users.fetch_add(1, Ordering::Relaxed);
-            Counted(&self.users)
-        })
-    }
-}
-
 #[inline]
 fn has_acl(inode: &Inode) -> bool {
     inode.perm().acl() != AclState::None
@@ -79,7 +39,7 @@ fn has_acl(inode: &Inode) -> bool {
 
 impl Checker {
     /// Replaces production's search check.
-    pub(super) fn set_check(&mut self, check: Check) {
+    pub(crate) fn set_check(&mut self, check: Check) {
         self.check = check;
         self.fast &= check != Check::Full;
     }
@@ -138,7 +98,7 @@ impl Checker {
             _ => false,
         };
         let counts = is_asked && inode.perm().mode() & 0o070 != 0 && inode.owner().0 != cred.uid();
-        if counts { inode.asked.ask(inode) } else { None }
+        if counts { inode.acl_lock.ask(|| has_acl(inode)) } else { None }
     }
 }
 
@@ -152,39 +112,4 @@ fn generic(cred: &Cred, dir: &Inode, guard: &Guard) -> Verdict {
         return Verdict::Granted;
     }
     judge(cred, dir, Access::EXEC, guard)
-}
-
-/// May `cred` have these rights on an inode of `sb`?
-pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-    sb.checker.check(cred, inode, want)
-}
-
-/// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`lookup::rcu_walk`): the
-/// permission word first, where that decides. `None` if that cannot be said without waiting.
-#[inline]
-pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
-    let word_decides = sb.checker.word_decides();
-    let all_may = word_decides && dirs.iter().all(|dir| dir.perm().exec_all_plain());
-    if all_may || dirs.iter().all(|dir| sb.checker.lets_all(dir)) {
-        return Some(true);
-    }
-    search_general(sb, cred, dirs, guard)
-}
-
-/// The same where the words do not say it all. Out of line, as in a walk.
-#[inline(never)]
-fn search_general<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
-    let word_decides = sb.checker.word_decides();
-    let mut passed = Passed::default();
-    for dir in dirs {
-        let passes = word_decides && dir.perm().exec_all_plain() || sb.checker.lets_all(dir);
-        if !passes {
-            match sb.checker.search_seen(cred, dir, guard, &mut passed).0 {
-                Verdict::Granted => {}
-                Verdict::Refused => return Some(false),
-                Verdict::Unknown => return None,
-            }
-        }
-    }
-    Some(true)
 }

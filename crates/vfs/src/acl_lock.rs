@@ -1,0 +1,39 @@
+//! The lock that two of the lab's search checks take to learn whether an inode has an ACL.
+
+use std::sync::PoisonError;
+
+use extern4_sync::primitive::{AtomicU64, Latch, Ordering};
+
+/// The lock of an inode's ACL, and the number of its users.
+pub(crate) struct AclLock {
+    lock: Latch<()>,
+    users: AtomicU64,
+}
+
+impl Default for AclLock {
+    fn default() -> Self {
+        Self { lock: Latch::new(()), users: AtomicU64::new(0) }
+    }
+}
+
+/// A use of an ACL, which is counted.
+pub(crate) struct Counted<'i>(&'i AtomicU64);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl AclLock {
+    /// Asks under the lock whether there is an ACL, and counts its user if so.
+    #[inline]
+    pub(crate) fn ask(&self, has_acl: impl FnOnce() -> bool) -> Option<Counted<'_>> {
+        let _locked = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        has_acl().then(|| {
+            // Relaxed: the lock orders it.
+            self.users.fetch_add(1, Ordering::Relaxed);
+            Counted(&self.users)
+        })
+    }
+}
