@@ -1,9 +1,10 @@
 //! What is known of an inode's ACLs.
 //!
-//! Whether an inode has an access ACL stands in its permission word: none, unknown, present; and so does whether it is
-//! known to have no default ACL. So to learn that there is none costs the one load that the mode costs, and so does learning that
-//! there is one which refuses nobody what is asked. Only what is present has a slot, which points to an immutable ACL: readers follow
-//! it with no lock and no count ([`RcuOption`]).
+//! Whether an inode has an access ACL stands in its permission word: none, unknown, present; and so
+//! does whether it is known to have no default ACL. So to learn that there is none costs the one
+//! load that the mode costs, and so does learning that there is one which refuses nobody what is
+//! asked. Only what is present has a slot, which points to an immutable ACL: readers follow it with
+//! no lock and no count ([`RcuOption`]).
 //!
 //! # Filling and setting
 //! A slot starts empty, is filled once, and never becomes empty again:
@@ -13,17 +14,18 @@
 //! | fill, by who found it unknown and asked the file system | empty to answer, by compare-and-swap | access ACL: unknown to none or present, only from unknown |
 //! | set, by who changes it, in the write section of the attributes | swapped | none or present, with the mode, in one store |
 //!
-//! A slow filler can thus never overwrite a newer ACL: what a setter leaves is not empty, and not unknown. The slot is
-//! changed before the word; a reader that finds *present* in the word (Acquire) finds the slot filled. Who needs an ACL
-//! and the mode it belongs to reads slot and word in one read section of the attributes, since one that comes between a
-//! setter's two steps would get the new ACL under the old word. So does who has lost a fill: what the file system told
-//! it may be newer than what is in the slot, and is not for anybody to see before that.
+//! A slow filler can thus never overwrite a newer ACL: what a setter leaves is not empty, and not
+//! unknown. The slot is changed before the word; a reader that finds *present* in the word
+//! (Acquire) finds the slot filled. Who needs an ACL and the mode it belongs to reads slot and word
+//! in one read section of the attributes, since one that comes between a setter's two steps would
+//! get the new ACL under the old word. So does who has lost a fill: what the file system told it
+//! may be newer than what is in the slot, and is not for anybody to see before that.
 //!
-//! The file system changes an ACL before the inode in memory does. So who sets the access ACL fills its slot first: then
-//! nobody can fill it with the new ACL while the word still has the old mode.
+//! The file system changes an ACL before the inode in memory does. So who sets the access ACL fills
+//! its slot first: then nobody can fill it with the new ACL while the word still has the old mode.
 //!
-//! Equal ACLs are interned, since trees made under a default ACL have thousands: they share memory, and are told equal by
-//! address.
+//! Equal ACLs are interned, since trees made under a default ACL have thousands: they share memory,
+//! and are told equal by address.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -78,8 +80,9 @@ impl AclSlots {
 
 /// The ACLs in use on one file system, each once.
 ///
-/// Each shard has the ACLs of some hashes, under a lock that is held to look one up and to enter it. Files that are read one after
-/// the other have the same ACL as a rule, so each thread keeps the last one it has got, and looks there first.
+/// Each shard has the ACLs of some hashes, under a lock that is held to look one up and to enter
+/// it. Files that are read one after the other have the same ACL as a rule, so each thread keeps
+/// the last one it has got, and looks there first.
 pub(crate) struct AclPool {
     /// So that nobody can choose ACLs that collide.
     seed: u64,

@@ -1,4 +1,4 @@
-//! What `stat` tells of an inode.
+//! Attributes of inodes and totals of file systems, as `stat` and `statfs` return them.
 
 /// The type of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,7 +49,8 @@ impl FileType {
     }
 }
 
-/// A moment: seconds since 1970-01-01 00:00 UTC, which may be negative, and nanoseconds of that second.
+/// A moment: seconds since 1970-01-01 00:00 UTC, which may be negative, and nanoseconds of that
+/// second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timespec {
     /// Seconds since the epoch.
@@ -68,7 +69,8 @@ pub struct Rdev {
 }
 
 bitflags::bitflags! {
-    /// Inode flags as `FS_IOC_GETFLAGS` and `lsattr` show them; the values are those of Linux's `FS_*_FL`.
+    /// Inode flags as `FS_IOC_GETFLAGS` and `lsattr` show them; the values are those of Linux's
+    /// `FS_*_FL`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct FileFlags: u32 {
         /// Synchronous updates.
@@ -96,7 +98,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What of a directory's attributes changes with the names in it.
+/// The attributes of a directory that change with the names in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as in `Attr`")]
 pub struct NamesAttr {
@@ -109,7 +111,8 @@ pub struct NamesAttr {
 }
 
 /// The attributes of an inode, as `statx` reports them.
-// In C's order, so that what `AttrCell` keeps in one word stands together here, and is stored as one.
+// In C's order, so that what `AttrCell` keeps in one word stands together here, and is stored as
+// one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {

@@ -1,13 +1,14 @@
 //! The attributes of an inode, copied whole without a lock.
 //!
-//! The words are atomics under a sequence count (see `extern4_sync::seqcount` for the protocol): a reader copies them and
-//! checks that no writer came between, and takes the writers' lock only if one came again and again. Number, type and
-//! generation of an inode never change and stay outside.
+//! The words are atomics under a sequence count (see `extern4_sync::seqcount` for the protocol): a
+//! reader copies them and checks that no writer came between, and takes the writers' lock only if
+//! one came again and again. Number, type and generation of an inode never change and stay outside.
 //!
-//! What permissions depend on has a count of its own, and stands on a cache line with what hardly ever changes: whoever walks through a
-//! directory or opens a file looks at nothing that is written when names and contents change. What changes with contents, and times,
-//! have a line of their own, too: whoever writes over contents looks at nothing that is written when mode, links or extended attributes
-//! change, but for the first who does either in a tick of the clock, and changes a time.
+//! What permissions depend on has a count of its own, and stands on a cache line with what hardly
+//! ever changes: whoever walks through a directory or opens a file looks at nothing that is written
+//! when names and contents change. What changes with contents, and times, have a line of their own,
+//! too: whoever writes over contents looks at nothing that is written when mode, links or extended
+//! attributes change, but for the first who does either in a tick of the clock, and changes a time.
 
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
@@ -16,7 +17,8 @@ use crate::attr::{Attr, FileFlags, FileType, NamesAttr, Rdev, Timespec};
 use crate::lock::{self, Latch, LatchGuard};
 
 const WORDS: usize = 10;
-/// Where they are. The first four are on the line that is hardly ever written, the others on that of contents and times.
+/// Where they are. The first four are on the line that is hardly ever written, the others on that
+/// of contents and times.
 const IDS: usize = 0;
 const RDEV: usize = 1;
 const BTIME: usize = 2;
@@ -28,8 +30,8 @@ const ATIME: usize = 7;
 const MTIME: usize = 8;
 const CTIME: usize = 9;
 
-/// Set beside the block size where a write has more to look at than size and times: it is no regular file, may have to lose set-id
-/// bits, or is immutable. No block is so large.
+/// Set beside the block size where a write has more to look at than size and times: it is no
+/// regular file, may have to lose set-id bits, or is immutable. No block is so large.
 const GUARDED: u32 = 1 << 31;
 /// Whoever writes may have to take them off.
 pub(crate) const SET_ID_BITS: u16 = 0o6000;
@@ -60,7 +62,8 @@ pub(crate) struct AttrCell {
     pub(crate) unlinked: AtomicBool,
 }
 
-/// How many bytes of a cell come before what is written often, and how many before what is not written with contents.
+/// How many bytes of a cell come before what is written often, and how many before what is not
+/// written with contents.
 pub(crate) const STEADY_BYTES: usize = std::mem::offset_of!(AttrCell, words) + SIZE * size_of::<AtomicU64>();
 pub(crate) const CONTENTS_BYTES: usize = std::mem::offset_of!(AttrCell, mode);
 
@@ -120,7 +123,8 @@ impl AttrCell {
         halves(self.load_mode()).1
     }
 
-    /// Owner, group, and what `word` loads, of one moment: `word` is something that [`Writer::store`] changes with them, or one word.
+    /// Owner, group, and what `word` loads, of one moment: `word` is something that
+    /// [`Writer::store`] changes with them, or one word.
     #[inline]
     pub(crate) fn owner_with<T>(&self, word: impl Fn() -> T) -> (u32, u32, T) {
         let (ids, word) = self.consistent(&self.owner_seq, || (self.load(IDS), word()));
@@ -140,13 +144,14 @@ impl AttrCell {
         self.seq.read(|| self.time(CTIME)) == Some(ctime)
     }
 
-    /// Whether a write up to byte `end` at that moment changes none of the attributes, where that is a regular file and takes no set-id bits
-    /// off. Locks: `rwsem`, shared at least.
+    /// Whether a write up to byte `end` at that moment changes none of the attributes, where that
+    /// is a regular file and takes no set-id bits off. Locks: `rwsem`, shared at least.
     ///
-    /// The count is not looked at, for it is written when mode and links change. Size, flags and time of contents change under `rwsem`
-    /// exclusive only, so all of them are of one moment. When the inode was changed may be said anew meanwhile; then it says now or
-    /// later, as it would have if that had come after the write. So it does if the two words are not of one moment, and make `now` by
-    /// chance: no moment comes before what was there.
+    /// The count is not looked at, for it is written when mode and links change. Size, flags and
+    /// time of contents change under `rwsem` exclusive only, so all of them are of one moment. When
+    /// the inode was changed may be said anew meanwhile; then it says now or later, as it would
+    /// have if that had come after the write. So it does if the two words are not of one moment,
+    /// and make `now` by chance: no moment comes before what was there.
     #[inline]
     pub(crate) fn is_written(&self, end: u64, now: Timespec) -> bool {
         let guarded = halves(self.load(FLAGS)).0 & GUARDED != 0;
@@ -188,7 +193,8 @@ impl AttrCell {
         Timespec { sec: self.load(word).cast_signed(), nsec }
     }
 
-    /// Says beside the flags what a write has to look at when the mode is this. Locks: the writers'.
+    /// Says beside the flags what a write has to look at when the mode is this. Locks: the
+    /// writers'.
     #[cold]
     fn guard(&self, mode: u16) {
         let (blksize, flags) = halves(self.load(FLAGS));
@@ -265,7 +271,8 @@ impl Writer<'_> {
         self.cell.copy().decode()
     }
 
-    /// Changes everything but number, type and generation, and with it what `publish` stores: that is more than a word if it `sets_acl`.
+    /// Changes everything but number, type and generation, and with it what `publish` stores: that
+    /// is more than a word if it `sets_acl`.
     pub(crate) fn store(&self, attr: &Attr, sets_acl: bool, publish: impl FnOnce()) {
         let cell = self.cell;
         let (words, nsecs, mode) = encode(cell.kind, attr);
@@ -291,7 +298,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Changes no more than mode, number of links, and when the inode was last changed, and with it what `publish` stores.
+    /// Changes no more than mode, number of links, and when the inode was last changed, and with it
+    /// what `publish` stores.
     pub(crate) fn touch(&self, mode: u16, nlink: u32, ctime: Timespec, publish: impl FnOnce()) {
         let cell = self.cell;
         let _section = cell.seq.write();

@@ -1,24 +1,29 @@
-//! The parts of files that are being written over.
+//! Range locks: they exclude writes over the same part of a file.
 //!
-//! A write that changes nothing of an inode, and of its contents only what they say, has the `rwsem` shared ([`file`](crate::file)), so
-//! that several threads write over one file at once. What the file system cannot write in one step, it writes with the latches of the
-//! *chunks* of the file that the write covers, until its last byte is written. They stand in one table for all files; the inode and the
-//! number of the chunk say which it is. Whoever has the `rwsem` exclusive needs none.
+//! A write over existing contents that changes no attribute holds the `rwsem` shared
+//! ([`file`](crate::file)), so that several threads write over one file at once. If the file system
+//! cannot do it in one step, it takes the latches of the *chunks* of the file that the write
+//! covers, and holds them until the last byte is written. One table has the latches of all files;
+//! inode and chunk number select one. A writer with the `rwsem` exclusive needs none.
 //!
 //! # Why writes are whole towards each other
-//! Two that have a byte in common cover the chunk that it lies in. So, if both take latches, they want one at least in common, each takes
-//! all that it wants before it writes, and gives none back before it has written. One writes all it has to before the other begins.
-//! One that takes none writes in one step, where the steps of others are whole as well; and as the map is the same for both, the bytes
-//! that it has in common with the other are in one step of that: it comes before that step or after, and so before or after all of it.
-//! Who has the `rwsem` exclusive comes before or after either.
+//! Two writes that have a byte in common cover its chunk. If both take latches, they need at least
+//! one in common. Each takes all its latches before it writes and releases them after it has
+//! written, so one is complete before the other begins. A write without latches is one step, and
+//! the steps of others are atomic towards it. Both use the same block map, so the bytes that it
+//! shares with another write are in one step of that write. It comes before that step or after it,
+//! and so before or after the whole write. A writer with the `rwsem` exclusive comes before or
+//! after either.
 //!
-//! # Why nobody waits in a circle
-//! A thread takes the latches that it wants once, each of them once, by rising place in the table. So of all latches that are waited for,
-//! who has the one at the highest place waits for no latch. He takes nothing else that who waits for a latch, and so has a `rwsem`
-//! shared, could keep from him: no `rwsem`, no handle; he looks at the map of the file, writes to the device, and is done with at most
-//! [`MOST_BYTES`]. Debug builds check it: no lock with a rank is taken under these ([`Rank::Chunk`]).
+//! # Why no deadlock arises
+//! A thread takes its latches once, each of them once, by rising place in the table. So the holder
+//! of the highest latch that threads wait for waits for no latch itself. Under its latches it takes
+//! no `rwsem` and no handle, which the waiting threads could hold: it reads the block map, writes
+//! at most [`MOST_BYTES`] to the device, and releases them. Debug builds check it: no lock with a
+//! rank is taken under these ([`Rank::Chunk`]).
 //!
-//! Two writes that do not overlap may want one latch, by chance. They wait for each other then, which is never wrong.
+//! Two writes that do not overlap may need the same latch by chance. One then waits for the other,
+//! which costs time and is not wrong.
 
 use std::ops::Range;
 
@@ -31,7 +36,8 @@ use crate::lock::{self, Latch, LatchGuard};
 
 /// Bytes of a chunk: a page, which is what databases write, or more.
 const CHUNK_BYTES: u64 = 4096;
-/// The longest write that may take latches: what is longer is not held up by taking the `rwsem` exclusive.
+/// The longest write that may take latches: what is longer is not held up by taking the `rwsem`
+/// exclusive.
 pub(crate) const MOST_BYTES: usize = 64 << 10;
 /// Chunks that such a write covers at most, where it begins within one.
 const MOST_CHUNKS: usize = MOST_BYTES / CHUNK_BYTES as usize + 1;
@@ -49,8 +55,8 @@ impl Chunks {
         Self((0..1 << LATCH_BITS).map(|_| Padded(Latch::new(()))).collect())
     }
 
-    /// Takes the latches of the chunks that these bytes of a file lie in: at least one byte, and at most [`MOST_BYTES`]. Locks: the
-    /// inode's `rwsem` shared.
+    /// Takes the latches of the chunks that these bytes of a file lie in: at least one byte, and at
+    /// most [`MOST_BYTES`]. Locks: the inode's `rwsem` shared.
     #[track_caller]
     pub(crate) fn lock(&self, inode: &Inode, bytes: Range<u64>) -> Ordered<Held<'_>> {
         debug_assert!(bytes.end > bytes.start && bytes.end - bytes.start <= MOST_BYTES as u64);
@@ -79,7 +85,8 @@ impl Chunks {
 /// Where the latch of a chunk stands.
 fn place_of(file: u64, chunk: u64) -> usize {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    // By the upper bits of products, so that neither neighbours nor chunks at round distances meet. OK: a few bits.
+    // By the upper bits of products, so that neither neighbours nor chunks at round distances meet.
+    // OK: a few bits.
     ((file.wrapping_mul(ODD) ^ chunk).wrapping_mul(ODD) >> (u64::BITS - LATCH_BITS)) as usize
 }
 

@@ -4,8 +4,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::attr::Timespec;
 
-/// The present as of the kernel's last tick, which is what Linux stamps files with, too: 1 to 10 ms old at most, and told in a fourth of
-/// the time that the exact present takes (8 ns against 32).
+/// The present as of the kernel's last tick, which is what Linux stamps files with, too: 1 to 10 ms
+/// old at most, and told in a fourth of the time that the exact present takes (8 ns against 32).
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: ClockId = ClockId::RealtimeCoarse;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

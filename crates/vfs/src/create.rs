@@ -39,8 +39,8 @@ impl Session {
         }
     }
 
-    /// Makes a regular file, device node, pipe or socket. Devices need `CAP_MKNOD`. `EPERM` for a directory, `EINVAL` for
-    /// a symbolic link.
+    /// Makes a regular file, device node, pipe or socket. Devices need `CAP_MKNOD`. `EPERM` for a
+    /// directory, `EINVAL` for a symbolic link.
     pub fn mknod(&self, path: impl AsRef<[u8]>, kind: NewKind<'_>, mode: u16) -> Result<Location> {
         match kind {
             NewKind::Directory => Err(Errno::EPERM.into()),
@@ -54,7 +54,8 @@ impl Session {
         let parent = self.lookup().parent(path, Expect::Negative)?;
         self.with_new_name(parent, is_dir, |parent, name, locked| {
             self.may_create(parent)?;
-            // Overlay file systems mark removed names with character device 0/0, which anybody may make.
+            // Overlay file systems mark removed names with character device 0/0, which anybody may
+            // make.
             let needs_mknod = match kind {
                 NewKind::CharDevice(rdev) => rdev.major != 0 || rdev.minor != 0,
                 NewKind::BlockDevice(_) => true,
@@ -67,8 +68,9 @@ impl Session {
         })
     }
 
-    /// Locks a name that does not exist yet, and calls `make`, which asks [`may_create`](Self::may_create). The order of errors is
-    /// Linux's: `EEXIST` comes before `EROFS`, and that before `EACCES`.
+    /// Locks a name that does not exist yet, and calls `make`, which asks
+    /// [`may_create`](Self::may_create). The order of errors is Linux's: `EEXIST` comes before
+    /// `EROFS`, and that before `EACCES`.
     pub(crate) fn with_new_name<T>(
         &self,
         ParentRef { dir: parent, last }: ParentRef<'_>,
@@ -131,7 +133,7 @@ impl Session {
                 Component::Name(name) => {
                     let mut dentry = walk.child(name)?;
                     if dentry.inode().is_none() {
-                        // Whoever makes the name has it alone then.
+                        // The thread that creates the name then has its only reference.
                         drop(dentry);
                         match self.create_unless_there(&walk.at, name, how.mode)? {
                             Created::New(location) => return self.open_new(location, flags, path),
@@ -161,9 +163,9 @@ impl Session {
         }
     }
 
-    /// May `O_CREAT` open what is there already? Not what somebody else has put into a sticky directory that everybody may
-    /// write to, unless it is a regular file or a pipe: for those Linux asks `fs.protected_regular` and
-    /// `fs.protected_fifos`, which are off here.
+    /// May `O_CREAT` open what is there already? Not what somebody else has put into a sticky
+    /// directory that everybody may write to, unless it is a regular file or a pipe: for those
+    /// Linux asks `fs.protected_regular` and `fs.protected_fifos`, which are off here.
     fn may_reopen(&self, (dir_uid, _, dir_mode): (u32, u32, u16), found: &Location) -> Result<()> {
         let uid = found.inode().owner().0;
         let open_to_all = dir_mode & 0o1002 == 0o1002;
@@ -192,8 +194,8 @@ impl Session {
         OpenFile::new(self, location, flags, path)
     }
 
-    /// Makes a file without a name in the directory `path`. Unless `EXCL` is there too, it may be linked later. `EPERM` if
-    /// the directory has been removed.
+    /// Makes a file without a name in the directory `path`. Unless `EXCL` is there too, it may be
+    /// linked later. `EPERM` if the directory has been removed.
     pub(crate) fn open_tmpfile(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
         let follow = !how.flags.contains(OpenFlags::NOFOLLOW);
         let parent = self.lookup().path(path, How { follow, empty: false, resolve: how.resolve })?;
@@ -208,7 +210,8 @@ impl Session {
         let new = {
             let _names = dir.lock_names();
             if dir.perm().dead() {
-                // Not `ENOENT`, for no name is to be made: Linux's ext4 gives no directory that has been removed a new inode.
+                // Not `ENOENT`, for no name is to be made: Linux's ext4 gives no directory that has
+                // been removed a new inode.
                 return Err(Errno::EPERM.into());
             }
             sb.fs().create(dir, None, &new.node(kind))?
@@ -229,7 +232,7 @@ enum Created {
     There(RcuArc<Dentry>),
 }
 
-/// What a new file inherits from its directory and its maker.
+/// The owner, mode and ACLs of a new inode, which it inherits from its directory and its creator.
 pub(crate) struct Blueprint {
     mode: u16,
     uid: u32,

@@ -1,4 +1,4 @@
-//! Who calls: ids, groups and capabilities.
+//! Credentials of a caller: ids, groups and capabilities.
 
 bitflags::bitflags! {
     /// Capabilities, those that file systems ask for; bit numbers are Linux's (`capabilities(7)`).
@@ -45,7 +45,8 @@ impl Cred {
         Self { uid: 0, gid: 0, groups: Box::default(), caps: Caps::all() }
     }
 
-    /// A user with a group and supplementary groups. User 0 gets every capability, everybody else none.
+    /// A user with a group and supplementary groups. User 0 gets every capability, everybody else
+    /// none.
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Self {
         let mut groups = groups.to_vec();
         groups.sort_unstable();

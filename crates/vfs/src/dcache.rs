@@ -1,48 +1,52 @@
 //! Directory entry cache of one file system.
 //!
-//! Dentries are found by parent and name, without a lock. The name that counts is the directory's canonical form of it,
-//! so that a case-folding directory has one dentry for all spellings.
+//! Dentries are found by parent and name, without a lock. The name that counts is the directory's
+//! canonical form of it, so that a case-folding directory has one dentry for all spellings.
 //!
-//! Who changes what a name stands for *locks* the name and then *hides* it: from then on whoever looks for it finds nothing
-//! and waits for the lock, until the change is whole and the name is bound anew. So a lookup that takes no lock sees all of
-//! a change or nothing of it, be it a rename that takes two names or an unlink that also takes a link from the inode. Who
-//! adds what the file system said about a name holds the stripe of that name, so that one caller asks and the others wait
-//! for the answer. All of them hold the directory's `rwsem`, shared at least.
+//! A thread that changes the binding of a name *locks* the name and then *hides* it. From then on
+//! lookups do not find the name and wait for the lock, until the change is whole and the name has
+//! its new binding. So a lookup without a lock sees all of a change or nothing of it, also of a
+//! rename, which takes two names, and of an unlink, which also takes a link from the inode. A
+//! thread that asks the file system for a name holds the stripe of that name: one thread asks, and
+//! the others wait for its answer. All of them hold the directory's `rwsem`, shared at least.
 //!
-//! A name that is not found is never taken for one that does not exist: that is what negative dentries say.
+//! A name that is not in the cache may exist. Only a negative dentry says that it does not.
 //!
 //! # The lock of a name
-//! It stands in the name's entry, so names that are not in the cache are looked up before they are locked, and two names
-//! never share a lock. Its states:
+//! Each entry has the lock of its name. So a name that is not in the cache is looked up before it
+//! is locked, and two names never share a lock. Its states:
 //!
 //! | from | to | by |
 //! | --- | --- | --- |
-//! | `FREE` | `HELD` | who locks the name, and has a reference to its dentry |
-//! | `HELD` | `AWAITED` | who waits, with the mutex of the waiting room |
-//! | `HELD`, `AWAITED` | `FREE` | who leaves the name as it was |
-//! | `HELD`, `AWAITED` | `GONE` | who binds the name anew: the new entry is free |
+//! | `FREE` | `HELD` | a thread that locks the name and has a reference to its dentry |
+//! | `HELD` | `AWAITED` | a thread that waits, with the mutex of the wait queue |
+//! | `HELD`, `AWAITED` | `FREE` | the holder, if it leaves the name as it was |
+//! | `HELD`, `AWAITED` | `GONE` | the holder, if it binds the name to another dentry: the new entry is free |
 //!
-//! An entry whose name is locked stays in the table: it is reclaimed only if it has a dentry that nobody else refers to, and
-//! taken out or replaced only by who holds the lock. So a lock that was got is that of an entry in the table, as long as its holder
-//! keeps the dentry in use, or has [ended](LockedName::take_last) it. Nobody sleeps for ever: who waits makes the state `AWAITED`
-//! under the mutex of the waiting room, and gives the mutex up only by sleeping; who finds `AWAITED` when it lets go takes the
-//! mutex before it wakes all.
+//! An entry whose name is locked stays in the table. The cache reclaims only entries whose dentry
+//! has no other reference, and only the holder of the lock removes or replaces the entry. So a lock
+//! that a thread has taken belongs to an entry in the table, as long as the thread keeps the dentry
+//! in use or has [ended](LockedName::take_last) it. No thread sleeps for ever: a waiting thread
+//! sets the state to `AWAITED` under the mutex of the wait queue and releases the mutex only by
+//! sleeping; a holder that finds `AWAITED` when it unlocks takes the mutex before it wakes all.
 //!
-//! Who is going to fail whatever happens next, such as for a file that is there already, locks nothing: what a name stands for is
-//! looked at first ([`Expect`]), and that is the answer, as it is that of a lookup.
+//! An operation that is going to fail in any case, for example because the file exists, locks
+//! nothing: it first compares the binding of the name with the one that it expects ([`Expect`]).
 //!
-//! Order of locks: `rwsem`, names (two of one directory by hash), stripe, bucket; the waiting rooms are leaves. Nobody waits for
-//! a name with a stripe held. Dentries are dropped with none of the cache's locks held.
+//! Order of locks: `rwsem`, names (two of one directory by hash), stripe, bucket; the wait queues
+//! are leaves. No thread waits for a name with a stripe held. Dentries are dropped with none of the
+//! cache's locks held.
 //!
-//! The cache is bounded: a hand goes round the table and evicts what nobody uses, children before parents, since a
-//! child keeps its parent in use. Negative dentries are bounded for each directory too.
+//! The cache is bounded: a clock hand goes round the table and evicts unused dentries, children
+//! before parents, since a child keeps its parent in use. Negative dentries are bounded for each
+//! directory too.
 //!
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
-//! | the table | who holds the bucket | everyone | those of `hash_table` |
-//! | `Entry::lock` | everyone | everyone | AcqRel: what the last holder did comes before |
-//! | `Entry::hidden` | who holds the lock of the name | everyone | Release, Acquire: see [`DcacheEntry::is_current`] |
-//! | `Entry::listed` | who holds the bucket | who holds the bucket | Relaxed |
+//! | the table | the holder of the bucket | all threads | those of `hash_table` |
+//! | `Entry::lock` | all threads | all threads | AcqRel: a holder sees the changes of the one before |
+//! | `Entry::hidden` | the holder of the name's lock | all threads | Release, Acquire: see [`DcacheEntry::is_current`] |
+//! | `Entry::listed` | the holder of the bucket | the holder of the bucket | Relaxed |
 
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -67,28 +71,28 @@ pub(crate) struct DentryCache {
     ids: IdAllocator,
 }
 
-/// What a name in a directory stands for.
+/// A name in a directory, with its dentry.
 pub(crate) struct Entry {
     parent: u64,
-    /// The dentry's own number, which the next name is looked for with: so that the search goes on before the dentry has
-    /// come into the cache of the processor.
+    /// The dentry's own number, which is part of the key of the next name. A search for that can go
+    /// on before the dentry is in the processor's cache.
     id: u64,
     dentry: AtomicRcuArc<Dentry>,
     hidden: AtomicBool,
     lock: AtomicU32,
-    /// The number by which the name stands in its directory's list of negatives, or 0: it stays there while it is made and removed
-    /// again.
+    /// The number by which the name stands in its directory's list of negatives, or 0: it stays
+    /// there while it is made and removed again.
     listed: AtomicU64,
     key: Name,
 }
 
 impl Entry {
-    /// It has a dentry, which says that the name is not there.
+    /// Whether it has a negative dentry.
     fn is_negative(&self) -> bool {
         self.dentry.load(&pin()).is_some_and(|dentry| dentry.get().inode().is_none())
     }
 
-    /// Asks who has the name locked to wake the caller; false if nobody has.
+    /// Asks the holder of the name's lock to wake the caller; false if the lock is free.
     fn ask(&self) -> bool {
         // Relaxed: nothing is read on the strength of it.
         let asked = self.lock.compare_exchange(HELD, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
@@ -111,7 +115,8 @@ impl<'g> DcacheEntry<'g> {
     #[inline]
     pub(crate) fn dentry(self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
         let entry = self.0.value();
-        // Acquire: who hid the name and bound it anew has published the new entry, which is then found next time.
+        // Acquire: the thread that hid the name and bound it again has published the new entry,
+        // which the next search finds.
         if entry.hidden.load(Ordering::Acquire) {
             return None;
         }
@@ -125,11 +130,12 @@ impl<'g> DcacheEntry<'g> {
         self.0.value().id
     }
 
-    /// The name still stands for this dentry.
+    /// Whether the name is still bound to this dentry.
     ///
-    /// Whoever reads attributes and then finds this true has read them at a moment when the name stood for the inode. For
-    /// a change hides the name or takes it out of the table, which is a Release store, before it changes attributes; and who
-    /// has read a changed attribute has done so with Acquire, and sees the store here.
+    /// A reader that reads attributes and then finds this true has read them at a moment when the
+    /// name was bound to the inode. A change hides the name or removes it from the table, by a
+    /// Release store, before it changes attributes. A reader of a changed attribute has read it
+    /// with Acquire, so it sees that store here.
     #[inline]
     pub(crate) fn is_current(self) -> bool {
         self.0.is_live() && !self.0.value().hidden.load(Ordering::Acquire)
@@ -149,7 +155,7 @@ impl Key<'_> {
         in_directory(self.parent.id(), self.name.hash)
     }
 
-    /// Is locked before the other, where both are locked.
+    /// Whether this name is locked before the other, where both are locked.
     pub(crate) fn precedes(&self, other: Key<'_>) -> bool {
         fn place<'k>(key: &Key<'k>) -> (u64, u64, &'k [u8]) {
             (key.parent.id(), key.hash(), key.name.bytes)
@@ -162,8 +168,8 @@ impl Key<'_> {
     }
 }
 
-/// The right to change what a name stands for. Unless it has been bound anew, the name is shown again when this is dropped.
-/// Locks: `rwsem` of the directory, throughout.
+/// The right to change the binding of a name. Unless the holder has changed it, the name becomes
+/// visible again when this is dropped. Locks: `rwsem` of the directory, throughout.
 pub(crate) struct LockedName<'a> {
     cache: &'a DentryCache,
     key: Key<'a>,
@@ -175,43 +181,45 @@ pub(crate) struct LockedName<'a> {
 }
 
 impl<'a> LockedName<'a> {
-    /// A name that the caller has locked, and that stands for this.
+    /// A name that the caller has locked, and its dentry.
     #[inline(always)]
     pub(crate) fn new(cache: &'a DentryCache, key: Key<'a>, dentry: RcuArc<Dentry>, ranked: Ranked) -> Self {
         Self { cache, key, dentry: Some(dentry), is_bound: false, _ranked: ranked }
     }
 
-    /// What the name stands for.
+    /// Returns the dentry of the name.
     pub(crate) fn dentry(&self) -> &RcuArc<Dentry> {
         self.dentry.as_ref().expect("it is there until it is taken")
     }
 
-    /// The directory, and the name.
+    /// Returns the directory and the name.
     pub(crate) fn key(&self) -> Key<'a> {
         self.key
     }
 
-    /// Hides the name: nobody finds it until it is bound anew, or unlocked.
+    /// Hides the name: no lookup finds it until it has a new binding or is unlocked.
     pub(crate) fn hide(&self) {
         // Release: see `DcacheEntry::is_current`.
         self.cache.with_entry(self.key, |entry| entry.hidden.store(true, Ordering::Release));
     }
 
-    /// Ends the dentry if nobody else has it, so that nobody can get it any more. The name, which is hidden, must be bound anew
-    /// then, whatever happens.
+    /// Ends the dentry if the caller has its only reference, so that no thread can get another. The
+    /// caller must then bind the name, which is hidden, to another dentry, also after an error.
     pub(crate) fn take_last(&mut self) -> Option<FinalRef<Dentry>> {
         let mine = self.dentry.take()?;
         let taken = self.cache.with_entry(self.key, |entry| entry.dentry.take_if_last_but(mine))?;
         taken.map_err(|mine| self.dentry = Some(mine)).ok()
     }
 
-    /// Takes what the name stands for, to be put under another. The name must be bound anew then, whatever happens, and before the caller
-    /// lets go of what he took: an entry that nobody uses is reclaimed, and with it the lock that others wait for.
+    /// Takes the dentry of the name, to bind another name to it. The caller must then bind this
+    /// name to another dentry, also after an error, and before it drops the one that it took: an
+    /// unused entry is reclaimed, and with it the lock for which other threads wait.
     pub(crate) fn take(&mut self) -> RcuArc<Dentry> {
         self.dentry.take().expect("it is taken once")
     }
 
-    /// The name has been bound anew, and by that unlocked; gives back what it stood for, unless that has been taken.
+    /// Ends the lock after the caller has bound the name to another dentry, which unlocked it.
+    /// Returns the old dentry unless the caller has taken it.
     pub(crate) fn bound(mut self) -> Option<RcuArc<Dentry>> {
         self.is_bound = true;
         self.dentry.take()
@@ -253,34 +261,34 @@ impl Expect {
     }
 }
 
-/// What one does who finds a name locked by somebody else.
+/// The choice of a caller that finds a name locked by another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfLocked {
     Wait,
     GiveUp,
 }
 
-/// What came of an attempt to lock a name.
+/// The result of an attempt to lock a name.
 pub(crate) enum Attempt {
-    /// It is the caller's now, and this what it stands for.
+    /// The caller holds the lock, and this is the dentry.
     Locked(RcuArc<Dentry>),
     /// The name is not in the cache.
     Unknown,
-    /// Somebody else has it. Kept to be dropped without a lock.
+    /// Another thread holds it. The caller drops this reference without a lock.
     Busy(RcuArc<Dentry>),
 }
 
-/// What the cache says of a name for certain.
+/// The certain state of a name in the cache.
 pub(crate) enum Settled {
-    /// It stands for this.
+    /// The name is bound to this dentry.
     Known(RcuArc<Dentry>),
-    /// Somebody is changing that, or was a moment ago.
+    /// A thread is changing the binding, or was a moment ago.
     Hidden,
     /// Nothing.
     Unknown,
 }
 
-/// Dentries that nobody can find any more; dropped when no lock is held.
+/// Dentries that no thread can find any more; dropped when no lock is held.
 #[derive(Default)]
 struct Dropped {
     replaced: Option<RcuArc<Dentry>>,
@@ -288,8 +296,8 @@ struct Dropped {
 }
 
 impl DentryCache {
-    /// A cache that keeps about `limit` dentries beside those in use, and at most `negatives_per_dir` negative ones in
-    /// any directory.
+    /// A cache that keeps about `limit` dentries beside those in use, and at most
+    /// `negatives_per_dir` negative ones in any directory.
     pub(crate) fn new(limit: usize, negatives_per_dir: usize) -> Self {
         Self {
             table: RcuHashMap::with_capacity(limit),
@@ -312,14 +320,14 @@ impl DentryCache {
         spread(self.seed, self.ids.take())
     }
 
-    /// What names are hashed with.
+    /// Returns the seed of the hashes of names.
     #[inline]
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// What a name stands for at some moment of this call; `None` says nothing. Takes no lock, and waits for nobody.
-    /// `name` was scanned with the seed.
+    /// Returns the entry and the dentry of a name as of some moment of this call; `None` says
+    /// nothing about the name. Takes no lock and does not wait. `name` was scanned with the seed.
     #[inline]
     pub(crate) fn see<'g>(
         &'g self,
@@ -332,15 +340,15 @@ impl DentryCache {
         Some((entry, entry.dentry(guard)?))
     }
 
-    /// The same as [`see`](Self::see), in use.
+    /// Like [`see`](Self::see), and takes a reference to the dentry.
     pub(crate) fn find(&self, key: Key<'_>) -> Option<RcuArc<Dentry>> {
         let guard = pin();
         let entry = self.table.find(key.hash(), &guard, |entry| key.is(entry))?;
         DcacheEntry(entry).dentry(&guard)?.try_upgrade()
     }
 
-    /// The same, waiting for whoever changes the table: a name that is not found is not there. Without the wait, one
-    /// that is just being spared by the reclaiming hand could be missed.
+    /// Like [`find`](Self::find), under the lock of the bucket: a name that it does not find is not
+    /// in the cache. Without the lock, it could miss an entry that the clock hand is moving.
     pub(crate) fn find_settled(&self, key: Key<'_>) -> Settled {
         // Dropped with the bucket free.
         let held;
@@ -349,20 +357,22 @@ impl DentryCache {
         let Some(found) = bucket.find(key.hash(), |entry| key.is(entry)) else { return Settled::Unknown };
         let entry = found.value();
         held = entry.dentry.load(&guard).and_then(RcuRef::try_upgrade);
-        // Looked at last: an entry without a dentry stays in the table only while the name is hidden, for who takes the dentry for good
-        // locks the bucket. Acquire: as in `DcacheEntry::dentry`.
+        // Looked at last: an entry without a dentry stays in the table only while the name is
+        // hidden, for who takes the dentry for good locks the bucket. Acquire: as in
+        // `DcacheEntry::dentry`.
         if entry.hidden.load(Ordering::Acquire) {
             return Settled::Hidden;
         }
         held.map_or(Settled::Hidden, Settled::Known)
     }
 
-    /// Keeps others from asking the file system for the same name.
+    /// Keeps other threads from asking the file system for the same name.
     pub(crate) fn single_flight(&self, key: Key<'_>) -> Ordered<MutexGuard<'_, ()>> {
         self.stripes.lock(Rank::Lookup, key.hash())
     }
 
-    /// Locks a name, if it is as expected. The caller then makes a [`LockedName`] of it. Locks: see the top.
+    /// Locks a name, if it is as expected. The caller then makes a [`LockedName`] of it. Locks: see
+    /// the top.
     pub(crate) fn lock_name(&self, key: Key<'_>, expect: Expect, if_locked: IfLocked) -> Result<Attempt> {
         match self.try_lock_name(key, expect, false)? {
             Attempt::Busy(_) if if_locked == IfLocked::Wait => self.wait_for_name(key, expect),
@@ -397,8 +407,9 @@ impl DentryCache {
         }
     }
 
-    /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex of the waiting room. What is locked is
-    /// as expected: an entry stands for one dentry as long as it has one.
+    /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex
+    /// of the waiting room. What is locked is as expected: an entry stands for one dentry as long
+    /// as it has one.
     fn try_lock_name(&self, key: Key<'_>, expect: Expect, asks: bool) -> Result<Attempt> {
         loop {
             let guard = pin();
@@ -441,8 +452,9 @@ impl DentryCache {
 
     /// A dentry that is not in the cache yet. `name` is the spelling that paths show.
     ///
-    /// Where it comes after one that the caller had taken as the [last](LockedName::take_last), it keeps the directory in use in its place: so
-    /// the directory's count, which all have who change its names, is not written.
+    /// Where it comes after one that the caller had taken as the [last](LockedName::take_last), it
+    /// keeps the directory in use in its place: so the directory's count, which all have who change
+    /// its names, is not written.
     pub(crate) fn new_dentry(
         &self,
         key: Key<'_>,
@@ -476,12 +488,14 @@ impl DentryCache {
         }
     }
 
-    /// Puts a dentry under a name, in place of what was there: then the caller has the name locked, and it becomes free.
+    /// Puts a dentry under a name, in place of what was there: then the caller has the name locked,
+    /// and it becomes free.
     pub(crate) fn put(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
         self.put_listed(key, dentry, 0);
     }
 
-    /// The same. Says whether the name is now to be listed among negatives by the number `list`, which it was not before.
+    /// The same. Says whether the name is now to be listed among negatives by the number `list`,
+    /// which it was not before.
     fn put_listed(&self, key: Key<'_>, dentry: RcuArc<Dentry>, list: u64) -> bool {
         let entry = Entry {
             parent: key.parent.id(),
@@ -529,8 +543,9 @@ impl DentryCache {
         drop(removed);
     }
 
-    /// Lists a name that has become negative with its directory, and drops the one that has been there longest above the limit, unless
-    /// somebody uses it or it has been made since. That is then not listed until it becomes negative again.
+    /// Lists a name that has become negative with its directory, and drops the one that has been
+    /// there longest above the limit, unless somebody uses it or it has been made since. That is
+    /// then not listed until it becomes negative again.
     fn list_negative(&self, key: Key<'_>, number: u64) {
         let oldest = {
             let mut negatives = lock::latch(&key.parent.negatives);
@@ -543,8 +558,8 @@ impl DentryCache {
         }
     }
 
-    /// Lets go of what is known not to be in a directory that has been removed: negative dentries would keep it in use.
-    /// Locks: its `rwsem` exclusive.
+    /// Lets go of what is known not to be in a directory that has been removed: negative dentries
+    /// would keep it in use. Locks: its `rwsem` exclusive.
     pub(crate) fn forget_negatives(&self, dir: &Dentry) {
         let negatives = std::mem::take(&mut *lock::latch(&dir.negatives));
         for (hash, number) in negatives {
@@ -556,7 +571,8 @@ impl DentryCache {
         }
     }
 
-    /// Notes that the name that was listed by this number is so no more, and takes its entry out if it `goes`.
+    /// Notes that the name that was listed by this number is so no more, and takes its entry out if
+    /// it `goes`.
     fn unlist(&self, hash: u64, number: u64, goes: impl FnOnce(&Entry) -> bool) {
         let guard = pin();
         let mut bucket: Bucket<'_, Entry> = self.table.lock(hash, &guard);
@@ -570,7 +586,8 @@ impl DentryCache {
 
     /// Lets go of every dentry that nobody uses.
     pub(crate) fn shrink(&self) {
-        // Parents become free when their children have gone, so rounds go on while they find something.
+        // Parents become free when their children have gone, so rounds go on while they find
+        // something.
         loop {
             let before = self.len();
             let mut dropped = Dropped::default();

@@ -1,11 +1,13 @@
 //! Directory entries in memory.
 //!
-//! A dentry binds a name in a directory to an inode, or to nothing: a negative dentry remembers that the name is not
-//! there. What it binds never changes; another dentry takes its place in the cache instead. Only where it hangs changes,
-//! when it is renamed, and that as a whole: its place is one RCU pointer.
+//! A dentry binds a name in a directory to an inode, or to nothing: a negative dentry remembers
+//! that the name is not there. This inode never changes; another dentry takes its place in the
+//! cache instead. A rename changes parent and name together: the place of a dentry is one RCU
+//! pointer.
 //!
-//! A dentry that is in use keeps its parent in use, so the way up to the root exists as long as anybody uses one. When
-//! nobody does, it gives up parent and inode at once; readers that look at it under RCU may go on looking at all three.
+//! A dentry in use keeps its parent in use, so the path up to the root exists as long as one dentry
+//! of it is used. When its last reference goes, it releases parent and inode at once; RCU readers
+//! may go on reading all three.
 
 #![expect(unsafe_code, reason = "gives up leases, which readers may still look through")]
 
@@ -20,7 +22,7 @@ use crate::inode::Inode;
 use crate::lock::Latch;
 use crate::name::Name;
 
-/// What path walks read comes first.
+/// A directory entry. The fields that path walks read come first.
 #[repr(C)]
 pub(crate) struct Dentry {
     id: u64,
@@ -30,7 +32,8 @@ pub(crate) struct Dentry {
     /// The name was removed.
     gone: AtomicBool,
     place: Rcu<Place>,
-    /// Hashes of names below that were negative, and the numbers that their entries know them by, oldest first. Some may be gone already.
+    /// Hashes of names below that were negative, and the numbers that their entries know them by,
+    /// oldest first. Some may be gone already.
     pub(crate) negatives: Latch<VecDeque<(u64, u64)>>,
 }
 
@@ -49,7 +52,8 @@ impl Dentry {
         Self::build(id, inode, Place::new(parent, name))
     }
 
-    /// One that comes after another, of which nobody has a reference any more, in the same place: it keeps the directory in use from then on.
+    /// One that comes after another, of which nobody has a reference any more, in the same place:
+    /// it keeps the directory in use from then on.
     pub(crate) fn after(
         id: u64,
         old: &mut FinalRef<Dentry>,
@@ -58,7 +62,8 @@ impl Dentry {
     ) -> Self {
         let guard = pin();
         let lease = old.get().place.load(&guard).parent.as_ref();
-        // SAFETY: nobody has a reference to the old dentry, and there is one `Last` of it, which is borrowed here for as long as this takes.
+        // SAFETY: nobody has a reference to the old dentry, and there is one `Last` of it, which is
+        // borrowed here for as long as this takes.
         let parent = lease.and_then(|lease| unsafe { lease.transfer() });
         Self::build(id, inode, Place { parent, name: Name::new(name) })
     }
@@ -88,13 +93,13 @@ impl Dentry {
         self.id
     }
 
-    /// What the name stands for; `None` in a negative dentry.
+    /// Returns the inode; `None` in a negative dentry.
     #[inline]
     pub(crate) fn inode(&self) -> Option<&Inode> {
         self.inode.as_ref().map(|lease| lease.get().get())
     }
 
-    /// The same for who wants to keep it, unless the dentry has gone out of use.
+    /// Returns a reference to the inode, unless the dentry has gone out of use.
     pub(crate) fn hold_inode(&self) -> Option<RcuArc<Inode>> {
         self.inode.as_ref()?.get().try_upgrade()
     }
@@ -133,7 +138,8 @@ impl Dentry {
             self.place.load(&guard).parent.as_ref().filter(|lease| lease.get().ptr_eq(parent.as_rcu_ref()));
         let place = match lease {
             None => Place::new(parent, name),
-            // SAFETY: who moves a dentry has its name locked, so nobody else does, and it is in use.
+            // SAFETY: who moves a dentry has its name locked, so nobody else does, and it is in
+            // use.
             Some(lease) => Place { parent: unsafe { lease.transfer() }, name: Name::new(name) },
         };
         let old = self.place.swap(place, &guard);
@@ -141,7 +147,8 @@ impl Dentry {
             inode.move_alias(self.id, parent.id(), name);
         }
         if let Some(lease) = &old.parent {
-            // SAFETY: the place it stands in has just been replaced, so only readers pinned before can reach it.
+            // SAFETY: the place it stands in has just been replaced, so only readers pinned before
+            // can reach it.
             unsafe { lease.release() };
         }
     }
@@ -149,7 +156,8 @@ impl Dentry {
     /// Something is mounted here, in some namespace.
     #[inline]
     pub(crate) fn is_mountpoint(&self) -> bool {
-        // Relaxed: who mounts on a directory holds its `rwsem`, and so does who asks this before removing it.
+        // Relaxed: a thread that mounts on a directory holds its `rwsem`, and so does one that asks
+        // this before it removes the directory.
         self.mounts.load(Ordering::Relaxed) > 0
     }
 
@@ -160,7 +168,7 @@ impl Dentry {
     }
 
     pub(crate) fn mark_gone(&self) {
-        // Release: who sees the mark sees the removal that came before it.
+        // Release: a thread that sees the mark sees the removal that came before it.
         self.gone.store(true, Ordering::Release);
         if let Some(inode) = self.inode() {
             inode.forget_alias(self.id);
@@ -190,7 +198,8 @@ impl Release for Dentry {
     fn release(&self) {
         if let Some(lease) = &self.inode {
             lease.get().forget_alias(self.id);
-            // SAFETY: nobody has a reference to this dentry any more, and the cache's links to it are empty.
+            // SAFETY: nobody has a reference to this dentry any more, and the cache's links to it
+            // are empty.
             unsafe { lease.release() };
         }
         if let Some(lease) = &self.place.load(&pin()).parent {

@@ -1,4 +1,4 @@
-//! What a listing of a directory returns: many entries in one call.
+//! A batch of directory entries, which one call of a listing returns.
 
 use extern4_sync::rcu_arc::RcuArc;
 

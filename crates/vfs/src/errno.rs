@@ -6,7 +6,8 @@ use std::num::{NonZeroU16, NonZeroUsize};
 
 /// A Linux error number.
 ///
-/// A newtype with constants rather than an enum: a file system may return a number that has no name here.
+/// A newtype with constants rather than an enum: a file system may return a number that has no name
+/// here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(NonZeroU16);
 
@@ -68,7 +69,8 @@ errnos! {
 }
 
 impl Errno {
-    /// The error number `number`, for one that has no constant here. 0, which stands for no error, is taken for `EIO`.
+    /// The error number `number`, for one that has no constant here. 0, which stands for no error,
+    /// is taken for `EIO`.
     pub const fn from_raw(number: u16) -> Self {
         // EIO is 5, and cannot be named here, for it is made here.
         let number = if number == 0 { 5 } else { number };
@@ -96,12 +98,13 @@ impl fmt::Display for Errno {
     }
 }
 
-/// Why a VFS operation failed: a number for programs, and where a file system has more to say, its cause.
+/// Why a VFS operation failed: a number for programs, and where a file system has more to say, its
+/// cause.
 ///
 /// The common outcomes (`ENOENT`, `EACCES`, ...) allocate nothing.
 pub struct Error {
-    /// The error number, in a word of its own: what is smaller is copied with results in pieces that are not where it was stored, and
-    /// that a CPU waits for.
+    /// The error number, in a word of its own: what is smaller is copied with results in pieces
+    /// that are not where it was stored, and that a CPU waits for.
     number: NonZeroUsize,
     /// Behind one pointer more, so that a result is two words, which fit into registers.
     cause: Option<Box<Cause>>,

@@ -1,7 +1,8 @@
 //! Open files.
 //!
-//! Data is read with no lock held here. Changes to a file's data hold its inode's `rwsem` exclusive; but a write that only goes over what
-//! is there holds it shared (`chunks`), and so does listing a directory.
+//! Data is read with no lock held here. Changes to a file's data hold its inode's `rwsem`
+//! exclusive; but a write that only goes over what is there holds it shared (`chunks`), and so does
+//! listing a directory.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ pub struct OpenFile {
     /// A copy, so that no count is written that other users of the session write.
     cred: Cred,
     entry: Entry,
-    /// Something has been written through it. Relaxed: whoever drops it comes after all who used it.
+    /// Something has been written through it. Relaxed: whoever drops it comes after all who used
+    /// it.
     has_written: AtomicBool,
 }
 
@@ -63,8 +65,8 @@ enum Write {
 }
 
 impl OpenFile {
-    /// Enters a file into the registry that `session` opens by `path`. Permissions have been checked; `EROFS` if it is for
-    /// writing and the file system no longer is.
+    /// Enters a file into the registry that `session` opens by `path`. Permissions have been
+    /// checked; `EROFS` if it is for writing and the file system no longer is.
     pub(crate) fn new(session: &Session, location: Location, flags: OpenFlags, path: &[u8]) -> Result<Self> {
         let sb = location.superblock();
         let writes = flags.contains(OpenFlags::WRITE);
@@ -145,9 +147,10 @@ impl OpenFile {
         Ok(len)
     }
 
-    /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes, where it stands, so that it need not be
-    /// copied twice; false if it was not taken, or cannot be lent, and has to be read. The file's time of access is set before, also if
-    /// nothing is taken: who has what he has taken may ask for that time at once.
+    /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes,
+    /// where it stands, so that it need not be copied twice; false if it was not taken, or cannot
+    /// be lent, and has to be read. The file's time of access is set before, also if nothing is
+    /// taken: who has what he has taken may ask for that time at once.
     pub fn lend_at(&self, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
         self.require(OpenFlags::READ)?;
         if self.inode().is_dir() {
@@ -158,7 +161,7 @@ impl OpenFile {
         self.sb().fs().lend(self.inode(), offset, len, take)
     }
 
-    /// What stands at byte `offset` and how far it goes; `None` at or behind the end of the file.
+    /// Returns the span at byte `offset`; `None` at or after the end of the file.
     pub fn span_at(&self, offset: u64) -> Result<Option<Span>> {
         self.require(OpenFlags::READ)?;
         self.require_regular()?;
@@ -173,14 +176,15 @@ impl OpenFile {
         self.sb().fs().bmap(self.inode(), offset)
     }
 
-    /// Where the next data at or after `offset` starts (`SEEK_DATA`); `ENXIO` if there is none. Space that was allocated
-    /// but never written is a hole.
+    /// Where the next data at or after `offset` starts (`SEEK_DATA`); `ENXIO` if there is none.
+    /// Space that was allocated but never written is a hole.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
         self.seek_span(offset, |kind| matches!(kind, SpanKind::Mapped { .. } | SpanKind::Inline))?
             .ok_or(Errno::ENXIO.into())
     }
 
-    /// Where the next hole at or after `offset` starts (`SEEK_HOLE`): the end of the file if there is none before.
+    /// Where the next hole at or after `offset` starts (`SEEK_HOLE`): the end of the file if there
+    /// is none before.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         let size = self.size();
         let found = self.seek_span(offset, |kind| matches!(kind, SpanKind::Hole | SpanKind::Unwritten))?;
@@ -205,8 +209,9 @@ impl OpenFile {
         Ok(None)
     }
 
-    /// Lists the directory from `cookie` (0 is the start): up to `max` entries, in the file system's order, `.` and `..`
-    /// among them, replace what `batch` held. None at the end. A cookie stays good while names come and go.
+    /// Lists the directory from `cookie` (0 is the start): up to `max` entries, in the file
+    /// system's order, `.` and `..` among them, replace what `batch` held. None at the end. A
+    /// cookie stays good while names come and go.
     pub fn read_dir(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
         batch.clear();
         self.require_dir()?;
@@ -218,15 +223,16 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Like [`read_dir`](Self::read_dir), with the attributes of each entry, read without asking the directory for its
-    /// name again. Attributes are missing where the inode cannot be read: `stat` says why. They are those of the entry
-    /// itself, also where something is mounted on it.
+    /// Like [`read_dir`](Self::read_dir), with the attributes of each entry, read without asking
+    /// the directory for its name again. Attributes are missing where the inode cannot be read:
+    /// `stat` says why. They are those of the entry itself, also where something is mounted on it.
     pub fn read_dir_plus(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
         batch.clear();
         self.require_dir()?;
         self.permission_to_search()?;
         {
-            // Held over both, and exclusive, so that each name still stands for its inode when the two are bound.
+            // Held over both, and exclusive, so that each name still stands for its inode when the
+            // two are bound.
             let _names = self.inode().lock_names_exclusive();
             self.list(cookie, max, batch)?;
             let sb = self.sb();
@@ -244,9 +250,9 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Like [`read_dir`](Self::read_dir), with the place that each entry leads to, in `places`: none for `.` and `..`, nor where there
-    /// is none to be had, for which a walk to the name says why. They are those of the entries themselves, also where something is
-    /// mounted on them.
+    /// Like [`read_dir`](Self::read_dir), with the place that each entry leads to, in `places`:
+    /// none for `.` and `..`, nor where there is none to be had, for which a walk to the name says
+    /// why. They are those of the entries themselves, also where something is mounted on them.
     pub fn read_dir_places(
         &self,
         cookie: u64,
@@ -275,7 +281,8 @@ impl OpenFile {
         }
         let sb = self.sb();
         let dentry = sb.prime(&self.location.dentry, entry.name, sb.iget(entry.ino).ok()?).ok()?;
-        // That nothing is there may have been remembered before a change of the directory that is damage.
+        // That nothing is there may have been remembered before a change of the directory that is
+        // damage.
         dentry.inode()?;
         Some(Location { mount: self.location.mount.clone(), dentry })
     }
@@ -300,14 +307,16 @@ impl OpenFile {
         })
     }
 
-    /// Writes at `offset`, or at the end of a file that was opened to append; returns how much was written.
+    /// Writes at `offset`, or at the end of a file that was opened to append; returns how much was
+    /// written.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.write(data, offset, Write::Now)
     }
 
-    /// Writes at `offset`, also where the file was opened to append or has become immutable since, and leaves the times of the file as
-    /// they are: for who keeps what others write in pages, of which the last is written again when it has become longer, and says when
-    /// that was ([`set_written`](Self::set_written)).
+    /// Writes at `offset`, also where the file was opened to append or has become immutable since,
+    /// and leaves the times of the file as they are: for who keeps what others write in pages, of
+    /// which the last is written again when it has become longer, and says when that was
+    /// ([`set_written`](Self::set_written)).
     pub fn write_back(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.write(data, offset, Write::Back)
     }
@@ -339,15 +348,16 @@ impl OpenFile {
         self.note_written();
         let (fs, rights) = (self.sb().fs(), self.sb().space_rights(&self.cred));
         let written = fs.write_at(inode, data, offset, now, rights)?;
-        // What is written is given one time for both.
+        // The file system has set both to one time.
         if how == Write::Back && before.ctime != before.mtime {
             fs.set_attr(inode, &SetAttr { ctime: Some(before.ctime), rights, ..SetAttr::default() })?;
         }
         Ok(written)
     }
 
-    /// Writes over what is there, beside others who do; false if it takes more than that, and then nothing has been written. Most writes
-    /// that do take more are told by a look before any lock is taken: the first in each tick of the clock, those that make the file longer.
+    /// Writes over what is there, beside others who do; false if it takes more than that, and then
+    /// nothing has been written. Most writes that do take more are told by a look before any lock
+    /// is taken: the first in each tick of the clock, those that make the file longer.
     fn overwrite(&self, data: &[u8], offset: u64) -> Result<bool> {
         let (inode, sb) = (self.inode(), self.sb());
         if data.len() > chunks::MOST_BYTES || self.flags.contains(OpenFlags::APPEND) {
@@ -368,7 +378,7 @@ impl OpenFile {
     }
 
     fn note_written(&self) {
-        // Who writes again and again leaves the line as it is.
+        // Repeated writes do not store to the line again.
         if !self.has_written.load(Relaxed) {
             self.has_written.store(true, Relaxed);
         }
@@ -386,8 +396,8 @@ impl OpenFile {
         truncate(&self.cred, self.sb(), self.inode(), size)
     }
 
-    /// Says when what has been written to the file was: for who has kept it for others. Neither the owner nor flags matter, for to write
-    /// sets these times, too.
+    /// Says when what has been written to the file was: for who has kept it for others. Neither the
+    /// owner nor flags matter, for to write sets these times, too.
     pub fn set_written(&self, mtime: Timespec, ctime: Timespec) -> Result<()> {
         self.require(OpenFlags::WRITE)?;
         if [mtime, ctime].iter().any(|time| time.nsec > 999_999_999) {
@@ -488,8 +498,9 @@ impl Drop for OpenFile {
     }
 }
 
-/// Linux's `relatime`: a read is noted if the last one noted is not later than the last change, or is a day old. What would be noted again
-/// is not: many reads come between two ticks of the clock.
+/// Linux's `relatime`: a read is noted if the last one noted is not later than the last change, or
+/// is a day old. A time that is set already is not set again: many reads come between two ticks of
+/// the clock.
 fn atime_is_due(policy: Atime, attr: &Attr, now: Timespec) -> bool {
     const DAY: i64 = 24 * 60 * 60;
     if attr.atime == now {
@@ -517,8 +528,8 @@ fn check_mutable(inode: &Inode) -> Result<()> {
     if inode.perm().immutable() { Err(Errno::EPERM.into()) } else { Ok(()) }
 }
 
-/// Takes off a regular file whose contents change what would let it act for others: capabilities, and the set-id bits, unless the caller
-/// may keep those. Locks: `rwsem` exclusive.
+/// Takes off a regular file whose contents change what would let it act for others: capabilities,
+/// and the set-id bits, unless the caller may keep those. Locks: `rwsem` exclusive.
 pub(crate) fn drop_privileges(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
     if inode.kind() == FileType::Regular {
         xattr::drop_capabilities(cred, sb, inode, now)?;
@@ -526,7 +537,8 @@ pub(crate) fn drop_privileges(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: 
     drop_set_id_bits(cred, sb, inode, now)
 }
 
-/// Takes the set-id bits off a regular file that changes, unless the caller may keep them. Locks: `rwsem` exclusive.
+/// Takes the set-id bits off a regular file that changes, unless the caller may keep them. Locks:
+/// `rwsem` exclusive.
 fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
     let lost = set_id_bits_lost(cred, inode);
     if lost == 0 || inode.kind() != FileType::Regular || cred.has(Caps::FSETID) {

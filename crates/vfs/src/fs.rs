@@ -1,16 +1,20 @@
-//! What a file system implements to be served by the VFS.
+//! The traits that a file system implements for the VFS.
 //!
-//! The three traits part the work as Linux does: [`FileSystem`] for the volume as a whole, [`InodeOps`] for the
-//! name space and attributes, [`FileOps`] for contents. The VFS has already walked the path, checked permissions and
-//! refused what no file system may see (a write to a read-only mount, a name that is too long, a rename into one's own
-//! child); an implementation does the work and reports what its own structures say.
+//! The three traits part the work as Linux does: [`FileSystem`] for the volume as a whole,
+//! [`InodeOps`] for the name space and attributes, [`FileOps`] for contents. The VFS has already
+//! walked the path, checked permissions and refused what no file system may see (a write to a
+//! read-only mount, a name that is too long, a rename into one's own child); an implementation does
+//! the work and reports what its own structures say.
 //!
-//! Operations that change something default to `EROFS`, so a file system that only reads implements nothing of them.
-//! One that changes something does so in its own structures first and then in memory, through [`Inode::update`], for
-//! every inode it touched: times, link counts, sizes, blocks; and [`Inode::update_acl`] where an ACL changed. Over each call the VFS holds the
-//! locks that [`crate::inode`] tells of: nobody else changes attributes of an inode meanwhile, but [`FileOps::overwrite`] may be under way, and
-//! renames of a file that [leave it as it is](Rename::touches). It passes the moment that the operation happens at; and to what may take space, the capabilities
-//! of the caller, for [`Caps::SYS_RESOURCE`] decides whether quotas limit it.
+//! Operations that change something default to `EROFS`, so a file system that only reads implements
+//! nothing of them. One that changes something does so in its own structures first and then in
+//! memory, through [`Inode::update`], for every inode it touched: times, link counts, sizes,
+//! blocks; and [`Inode::update_acl`] where an ACL changed. Over each call the VFS holds the locks
+//! that [`crate::inode`] tells of: nobody else changes attributes of an inode meanwhile, but
+//! [`FileOps::overwrite`] may be under way, and renames of a file that [leave it as it
+//! is](Rename::touches). It passes the moment that the operation happens at; and to what may take
+//! space, the capabilities of the caller, for [`Caps::SYS_RESOURCE`] decides whether quotas limit
+//! it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -24,7 +28,7 @@ use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::inode::{Inode, NewInode};
 
-/// What the VFS has to know of a file system once.
+/// Properties of a file system that do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FsTraits {
     /// Name of the type, such as `ext4`.
@@ -35,8 +39,8 @@ pub struct FsTraits {
     pub read_only: bool,
     /// ACLs are kept; without them only mode bits count.
     pub acl: bool,
-    /// The file system adds nothing to the VFS's own search permission on directories, so that the check may be
-    /// answered from the permission word alone.
+    /// The file system adds nothing to the VFS's own search permission on directories, so that the
+    /// check may be answered from the permission word alone.
     pub fast_may_exec: bool,
     /// There are directories that ignore case in names, or there may be.
     pub casefold: bool,
@@ -109,10 +113,11 @@ impl Lent<'_> {
     }
 }
 
-/// Takes contents that are lent to it, one piece behind the other, while it is called; false if it wants none of them.
+/// Takes contents that are lent to it, one piece behind the other, while it is called; false if it
+/// wants none of them.
 pub type Take<'t> = dyn FnMut(&[Lent<'_>]) -> bool + 't;
 
-/// What kind of node to make.
+/// The kind of a new inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewKind<'a> {
     /// A regular file.
@@ -172,8 +177,8 @@ pub struct NewNode<'a> {
 pub struct SetAttr {
     /// Permission bits, set-id bits and sticky bit.
     pub mode: Option<u16>,
-    /// The access ACL that goes with `mode`; only set together with it, on a file that has an ACL. The file system hands
-    /// it on to [`Inode::update_acl`].
+    /// The access ACL that goes with `mode`; only set together with it, on a file that has an ACL.
+    /// The file system hands it on to [`Inode::update_acl`].
     pub acl: Option<Arc<Acl>>,
     /// Owner.
     pub uid: Option<u32>,
@@ -185,7 +190,8 @@ pub struct SetAttr {
     pub mtime: Option<Timespec>,
     /// Inode flags.
     pub flags: Option<FileFlags>,
-    /// The project that it is counted for. `EOPNOTSUPP` for another one than 0 where there are none.
+    /// The project that it is counted for. `EOPNOTSUPP` for another one than 0 where there are
+    /// none.
     pub project: Option<u32>,
     /// Last change of the attributes; `None` only where nothing but `atime` is touched by a read.
     pub ctime: Option<Timespec>,
@@ -198,7 +204,8 @@ pub struct SetAttr {
 pub struct SpaceRights {
     /// It has `CAP_SYS_RESOURCE`: quotas do not bind it.
     pub sys_resource: bool,
-    /// It may use the blocks that are reserved for root, as [`FileSystem::may_use_root_reserve`] says.
+    /// It may use the blocks that are reserved for root, as [`FileSystem::may_use_root_reserve`]
+    /// says.
     pub root_reserve: bool,
 }
 
@@ -215,11 +222,13 @@ bitflags::bitflags! {
         const NOREPLACE = 1;
         /// Swap the two names.
         const EXCHANGE = 2;
-        /// Leave a character device 0/0 under the old name, which overlay file systems take for a name that is not there.
+        /// Leave a character device 0/0 under the old name, which overlay file systems take for a
+        /// name that is not there.
         const WHITEOUT = 4;
     }
 
-    /// How to set an extended attribute (`setxattr(2)`). With both nothing can be set, but either error says which.
+    /// How to set an extended attribute (`setxattr(2)`). With both nothing can be set, but either
+    /// error says which.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct XattrFlags: u32 {
         /// `EEXIST` if it is there.
@@ -262,7 +271,8 @@ pub struct Rename<'a> {
     pub inode: &'a Inode,
     /// Where to.
     pub to: NameRef<'a>,
-    /// What the new name stands for now: it is replaced, or with [`RenameFlags::EXCHANGE`] goes the other way.
+    /// What the new name stands for now: it is replaced, or with [`RenameFlags::EXCHANGE`] goes the
+    /// other way.
     pub target: Option<&'a Inode>,
     /// How.
     pub flags: RenameFlags,
@@ -270,8 +280,8 @@ pub struct Rename<'a> {
     pub whiteout: Option<NewNode<'a>>,
     /// The moment.
     pub now: Timespec,
-    /// What moves is changed, for it was not changed last at that moment. Else others may change its attributes meanwhile, and it is to
-    /// stay as it is. A directory always is.
+    /// What moves is changed, for it was not changed last at that moment. Else others may change
+    /// its attributes meanwhile, and it is to stay as it is. A directory always is.
     pub touches: bool,
     /// The limits on space that do not bind the caller.
     pub rights: SpaceRights,
@@ -279,16 +289,17 @@ pub struct Rename<'a> {
 
 /// A file system as a whole.
 pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
-    /// What the VFS has to know once.
+    /// Returns the properties that do not change.
     fn traits(&self) -> FsTraits;
 
     /// The inode number of the root directory.
     fn root_ino(&self) -> u64;
 
-    /// Reads inode `ino`. The VFS calls it once for an inode that is not cached, however many ask at once.
+    /// Reads inode `ino`. The VFS calls it once for an inode that is not cached, however many ask
+    /// at once.
     ///
-    /// `ESTALE` for a number that is not in use or never can be. The VFS itself makes it `ESTALE` for an inode without
-    /// links.
+    /// `ESTALE` for a number that is not in use or never can be. The VFS itself makes it `ESTALE`
+    /// for an inode without links.
     fn read_inode(&self, ino: u64) -> Result<NewInode>;
 
     /// Totals and free space.
@@ -299,7 +310,8 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         self.statfs()
     }
 
-    /// Whether `cred` may use the blocks that are reserved for root. The VFS hands the answer to each change in [`SpaceRights`].
+    /// Whether `cred` may use the blocks that are reserved for root. The VFS hands the answer to
+    /// each change in [`SpaceRights`].
     fn may_use_root_reserve(&self, cred: &Cred) -> bool {
         cred.has(Caps::SYS_RESOURCE)
     }
@@ -314,8 +326,9 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// Tells what the volume is kept on that the free space among these bytes of it no longer matters, but for stretches of less than
-    /// `min_bytes`; gives the sum of what it has told, in bytes.
+    /// Tells what the volume is kept on that the free space among these bytes of it no longer
+    /// matters, but for stretches of less than `min_bytes`; gives the sum of what it has told, in
+    /// bytes.
     fn trim(&self, _bytes: Range<u64>, _min_bytes: u64) -> Result<u64> {
         Err(Errno::EOPNOTSUPP.into())
     }
@@ -325,33 +338,36 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Changes nothing any more, whatever is asked: what is not durable is lost, as in a crash. When this returns, nothing more is
-    /// written but by changes that had begun; those fail soon. `why` is for the errors that follow.
+    /// Changes nothing any more, whatever is asked: what is not durable is lost, as in a crash.
+    /// When this returns, nothing more is written but by changes that had begun; those fail soon.
+    /// `why` is for the errors that follow.
     fn halt(&self, _why: &str) {}
 
-    /// The last user of the [`SuperBlock`](crate::SuperBlock) has gone. Nothing is called any more but
-    /// [`evict_inode`](Self::evict_inode), for what is still in the caches.
+    /// The last user of the [`SuperBlock`](crate::SuperBlock) has gone. Nothing is called any more
+    /// but [`evict_inode`](Self::evict_inode), for what is still in the caches.
     fn end(&self) {}
 
-    /// The VFS has dropped its last reference to an inode; one without links may be freed now. An inode with links may be
-    /// read again at the same time.
+    /// The VFS has dropped its last reference to an inode; one without links may be freed now. An
+    /// inode with links may be read again at the same time.
     fn evict_inode(&self, _inode: &Inode) {}
 }
 
 /// Names and attributes.
 pub trait InodeOps {
-    /// The inode number behind `name` in directory `dir`; `None` if there is none. Never asked for `.` and `..`.
+    /// The inode number behind `name` in directory `dir`; `None` if there is none. Never asked for
+    /// `.` and `..`.
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>>;
 
-    /// Whether `found` may be what a name in `dir` stands for. Only called for directories with [`FileFlags::ENCRYPT`].
+    /// Whether `found` may be what a name in `dir` stands for. Only called for directories with
+    /// [`FileFlags::ENCRYPT`].
     ///
     /// [`FileFlags::ENCRYPT`]: crate::FileFlags::ENCRYPT
     fn check_found(&self, _dir: &Inode, _found: &Inode) -> Result<()> {
         Ok(())
     }
 
-    /// The form of `name` under which the VFS remembers it in `dir`: itself, or what case folding makes of it. Only
-    /// called for directories with `FileFlags::CASEFOLD`.
+    /// The form of `name` under which the VFS remembers it in `dir`: itself, or what case folding
+    /// makes of it. Only called for directories with `FileFlags::CASEFOLD`.
     fn canonical_name<'a>(&self, _dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         Ok(Cow::Borrowed(name))
     }
@@ -359,8 +375,8 @@ pub trait InodeOps {
     /// The target of a symbolic link.
     fn read_link(&self, inode: &Inode) -> Result<Box<[u8]>>;
 
-    /// The value of the extended attribute with the full name `name` (`user.x`); `ENODATA` if there is none.
-    /// ACLs do not come here.
+    /// The value of the extended attribute with the full name `name` (`user.x`); `ENODATA` if there
+    /// is none. ACLs do not come here.
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>>;
 
     /// Calls `each` with the full name of every extended attribute but the ACLs.
@@ -369,25 +385,28 @@ pub trait InodeOps {
     /// Reads an ACL. The VFS caches the answer.
     fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>>;
 
-    /// Makes an inode and enters it in `dir` under `name`, which is not there yet; without a name (`O_TMPFILE`), makes
-    /// one with no links that goes when it is evicted.
+    /// Makes an inode and enters it in `dir` under `name`, which is not there yet; without a name
+    /// (`O_TMPFILE`), makes one with no links that goes when it is evicted.
     fn create(&self, _dir: &Inode, _name: Option<&[u8]>, _node: &NewNode<'_>) -> Result<NewInode> {
         Err(Errno::EROFS.into())
     }
 
-    /// Enters `inode`, which is no directory, under one more name. `EMLINK` if it has as many links as can be.
+    /// Enters `inode`, which is no directory, under one more name. `EMLINK` if it has as many links
+    /// as can be.
     fn link(&self, _inode: &Inode, _to: NameRef<'_>, _now: Timespec, _rights: SpaceRights) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
-    /// Removes a name of `inode`, which is no directory. If `is_last`, this is its only link, nobody uses the inode and nobody can
-    /// come to it any more: it may be freed in the same step. It is evicted all the same. Before its number can be another
-    /// file's, its attributes have to say that it has no links.
+    /// Removes a name of `inode`, which is no directory. If `is_last`, this is its only link,
+    /// nobody uses the inode and nobody can come to it any more: it may be freed in the same step.
+    /// It is evicted all the same. Before its number can be another file's, its attributes have to
+    /// say that it has no links.
     fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec, _is_last: bool) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
-    /// Removes directory `inode`; `ENOTEMPTY` if there are names in it. Its link count becomes zero.
+    /// Removes directory `inode`; `ENOTEMPTY` if there are names in it. Its link count becomes
+    /// zero.
     fn rmdir(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -415,8 +434,8 @@ pub trait InodeOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Sets or removes an ACL. An access ACL comes with the permission bits it means. The file system hands both on to
-    /// [`Inode::update_acl`].
+    /// Sets or removes an ACL. An access ACL comes with the permission bits it means. The file
+    /// system hands both on to [`Inode::update_acl`].
     fn set_acl(
         &self,
         _inode: &Inode,
@@ -432,35 +451,39 @@ pub trait InodeOps {
 
 /// Contents of files and directories.
 pub trait FileOps {
-    /// Whether a regular file may be opened. Only called if it has [`FileFlags::ENCRYPT`], or the directory of its name, as
-    /// `in_encrypted` says.
+    /// Whether a regular file may be opened. Only called if it has [`FileFlags::ENCRYPT`], or the
+    /// directory of its name, as `in_encrypted` says.
     ///
     /// [`FileFlags::ENCRYPT`]: crate::FileFlags::ENCRYPT
     fn check_open(&self, _inode: &Inode, _in_encrypted: bool) -> Result<()> {
         Ok(())
     }
 
-    /// Reads up to `buf.len()` bytes at `offset`; short only at the end of the file, holes are zeroes.
+    /// Reads up to `buf.len()` bytes at `offset`; short only at the end of the file, holes are
+    /// zeroes.
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes, where it stands; until `take` returns
-    /// nothing else comes to stand there that is not the file's own. False if it was not taken, or stands nowhere that can be lent;
-    /// errors are those of reading, but for what only `take` finds out.
+    /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes,
+    /// where it stands; until `take` returns nothing else comes to stand there that is not the
+    /// file's own. False if it was not taken, or stands nowhere that can be lent; errors are those
+    /// of reading, but for what only `take` finds out.
     fn lend(&self, _inode: &Inode, _offset: u64, _len: usize, _take: &mut Take<'_>) -> Result<bool> {
         Ok(false)
     }
 
-    /// The span that holds byte `offset` of a regular file, cut to start there; `None` at or behind the end.
+    /// The span that holds byte `offset` of a regular file, cut to start there; `None` at or behind
+    /// the end.
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>>;
 
-    /// Where on the device byte `offset` of a regular file is, so that others can read and write the block that it is in; `None` if that has
-    /// no place or was never written, or its contents may also be elsewhere, such as in a journal.
+    /// Where on the device byte `offset` of a regular file is, so that others can read and write
+    /// the block that it is in; `None` if that has no place or was never written, or its contents
+    /// may also be elsewhere, such as in a journal.
     fn bmap(&self, _inode: &Inode, _offset: u64) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// Calls `each` for the entries of directory `dir` from `cookie` (0 is the start) until it breaks; `.` and `..`
-    /// are among them.
+    /// Calls `each` for the entries of directory `dir` from `cookie` (0 is the start) until it
+    /// breaks; `.` and `..` are among them.
     fn read_dir(
         &self,
         dir: &Inode,
@@ -468,8 +491,8 @@ pub trait FileOps {
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// Writes at `offset`, growing the file where it has to; returns how many bytes were written, not zero unless `data`
-    /// is empty.
+    /// Writes at `offset`, growing the file where it has to; returns how many bytes were written,
+    /// not zero unless `data` is empty.
     fn write_at(
         &self,
         _inode: &Inode,
@@ -481,12 +504,15 @@ pub trait FileOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Writes over what is there, of a regular file whose attributes that leaves as they are: `data` ends within the file. False if it
-    /// takes more than that, such as room: then nothing has been written, and it has to be a [`write_at`](Self::write_at).
+    /// Writes over what is there, of a regular file whose attributes that leaves as they are:
+    /// `data` ends within the file. False if it takes more than that, such as room: then nothing
+    /// has been written, and it has to be a [`write_at`](Self::write_at).
     ///
-    /// Others do so at the same time. Of two that write bytes in common, one comes whole before the other: who writes in several steps,
-    /// or is not sure that others' steps are whole, calls `apart` before the first, once; from then on until this returns, no other who
-    /// calls it writes any of the same bytes. Who does not call it writes in one step. Locks: `rwsem` shared.
+    /// Others do so at the same time. Of two that write bytes in common, one comes whole before the
+    /// other: who writes in several steps, or is not sure that others' steps are whole, calls
+    /// `apart` before the first, once; from then on until this returns, no other who calls it
+    /// writes any of the same bytes. Who does not call it writes in one step. Locks: `rwsem`
+    /// shared.
     fn overwrite(
         &self,
         _inode: &Inode,
@@ -502,7 +528,8 @@ pub trait FileOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Changes what is allocated to a regular file; `EOPNOTSUPP` for a mode the file system does not know.
+    /// Changes what is allocated to a regular file; `EOPNOTSUPP` for a mode the file system does
+    /// not know.
     fn fallocate(
         &self,
         _inode: &Inode,
@@ -515,7 +542,8 @@ pub trait FileOps {
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// A file has been closed through which its contents were written. Others may have it open, and may be writing at this moment.
+    /// A file has been closed through which its contents were written. Others may have it open, and
+    /// may be writing at this moment.
     fn release(&self, _inode: &Inode) {}
 
     /// Makes a file durable; with `data_only`, its times need not be.

@@ -1,7 +1,8 @@
 //! File handles: what a number and a generation stand for, without a name (`open_by_handle_at(2)`).
 //!
-//! Whoever makes and removes files relies on it that a number is found by names only: a file that is being made is not in the cache
-//! yet, and one whose only name goes may be freed at once. So nothing is changed while a number is looked for; changes wait for that.
+//! Creation and removal of files rely on it that inodes are found by names only: an inode that is
+//! being made is not in the cache yet, and one that loses its only name may be freed at once. So a
+//! lookup by number pauses all changes.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,12 +16,14 @@ use crate::mount::{Location, Namespace};
 use crate::superblock::{SuperBlock, dangling, directory, two_names};
 
 impl Namespace {
-    /// The file with this number on the file system at the root. A directory is found where it hangs, any other file without a
-    /// name: a path to it is not known. Nobody's rights are asked for; with Linux it takes `CAP_DAC_READ_SEARCH`.
+    /// The file with this number on the file system at the root. A directory is found where it
+    /// hangs, any other file without a name: a path to it is not known. Nobody's rights are asked
+    /// for; with Linux it takes `CAP_DAC_READ_SEARCH`.
     ///
     /// # Errors
-    /// `ESTALE` if no file has the number, or one of another `generation`; the file system's own files, and what has lost its last
-    /// name, are none. `EUCLEAN` for a directory from which no way leads to the root.
+    /// `ESTALE` if no file has the number, or one of another `generation`; the file system's own
+    /// files, and what has lost its last name, are none. `EUCLEAN` for a directory from which no
+    /// way leads to the root.
     pub fn locate_inode(&self, ino: u64, generation: Option<u32>) -> Result<Location> {
         let root = self.root();
         let sb = root.superblock();

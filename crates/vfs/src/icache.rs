@@ -1,13 +1,15 @@
-//! Inode cache of one file system: at most one inode in use for each number, read once however many ask.
+//! Inode cache of one file system: at most one inode in use for each number, read once however many
+//! ask.
 //!
-//! Inodes are found without a lock. Two locks: a bucket's, held for a change of the table only, and the stripe of a
-//! number, held over reading that inode from the file system. Order: stripe, then bucket. Inodes are dropped, and the file
-//! system told, with neither.
+//! Inodes are found without a lock. Two locks: a bucket's, held for a change of the table only, and
+//! the stripe of a number, held over reading that inode from the file system. Order: stripe, then
+//! bucket. Inodes are dropped, and the file system told, with neither.
 //!
-//! An inode is evicted only if the cache alone refers to it; in the same step it becomes impossible to refer to it again.
-//! One without links is not in the cache: those who use it hold it, and the file system frees it as soon as the last of
-//! them goes. Nobody can come to it by its number any more: who finds it without links before it has left the cache takes it
-//! out himself, for a file system may give the number to another file as soon as it has said that there are no links.
+//! An inode is evicted only if the cache alone refers to it; in the same step it becomes impossible
+//! to refer to it again. One without links is not in the cache: those who use it hold it, and the
+//! file system frees it as soon as the last of them goes. Nobody can come to it by its number any
+//! more: who finds it without links before it has left the cache takes it out himself, for a file
+//! system may give the number to another file as soon as it has said that there are no links.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -30,7 +32,7 @@ pub(crate) struct InodeCache {
     table: RcuHashMap<Entry>,
     stripes: Stripes,
     limit: usize,
-    /// What each thread makes references to the file system from.
+    /// The counter from which each thread makes its references to the file system.
     fs: PerThread<OnceCell<FsRef>>,
     /// Where inodes in use that have no links are counted.
     unlinked: Arc<ThreadRefcount>,
@@ -69,8 +71,8 @@ impl InodeCache {
         entry.value().inode.load(&guard)?.try_upgrade()
     }
 
-    /// The same, waiting for whoever changes the table: otherwise one that is just being spared by the reclaiming hand could
-    /// be missed, and read a second time.
+    /// The same, waiting for whoever changes the table: otherwise one that is just being spared by
+    /// the reclaiming hand could be missed, and read a second time.
     fn find_settled(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let bucket = self.table.lock(hash(ino), &guard);
@@ -96,7 +98,8 @@ impl InodeCache {
         Ok(self.insert(fs, new))
     }
 
-    /// What was found, unless its last name has gone a moment ago: then its number may be another file's already.
+    /// Returns the inode unless it has just lost its last name: its number may be another file's
+    /// already.
     fn linked(&self, found: Option<RcuArc<Inode>>) -> Option<RcuArc<Inode>> {
         let inode = found?;
         if inode.nlink() > 0 {

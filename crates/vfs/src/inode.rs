@@ -1,21 +1,25 @@
-//! Inodes: what the VFS keeps of a file while it is in use.
+//! Inodes in memory.
 //!
-//! An inode's permission word answers most search checks alone; its attributes are copied whole; its two ACLs are read
-//! once and kept. The file system owns the truth: it changes an inode in memory through [`Inode::update`] when it has
-//! changed it in its own structures.
+//! An inode's permission word answers most search checks alone; its attributes are copied whole;
+//! its two ACLs are read once and kept. The file system owns the truth: it changes an inode in
+//! memory through [`Inode::update`] when it has changed it in its own structures.
 //!
-//! `rwsem` orders changes. For a directory it covers its names: who looks a name up in the file system, lists the
-//! directory, or adds, removes or renames a name in it holds it shared; changes of one name exclude each other by the
-//! name's own lock (`dcache`). Who removes the directory, changes its attributes, or moves a name between two directories
-//! holds it exclusive. For other files it makes writes, truncation and changes of attributes exclude each other; but writes
-//! that only go over what is there hold it shared, and exclude each other by chunks of the file (`chunks`). Reading takes no lock.
+//! `rwsem` orders changes. For a directory it covers the names. A thread holds it shared to look a
+//! name up in the file system, to list the directory, and to add, remove or rename a name; changes
+//! of one name exclude each other by the name's own lock (`dcache`). A thread holds it exclusive to
+//! remove the directory, to change its attributes, and to move a name between two directories. For
+//! other files it makes writes, truncation and changes of attributes exclude each other; but writes
+//! over existing contents hold it shared, and exclude each other by ranges of the file (`chunks`).
+//! Reading takes no lock.
 //!
-//! Such a write looks at size, times, and whether there is something that it has to take away: set-id bits, capabilities, or the right to write
-//! at all. Who changes other attributes of a file (its mode, ACL and extended attributes, the number of its names) may hold `rwsem`
-//! shared, too, with the mutex `attributes` inside it, which excludes others who do (`Inode::lock_attributes`); or exclusive, if that is to
-//! be had at once. What a write looks at changes with `rwsem` exclusive, but for the time of the last change, which either may say anew:
-//! then it says the present. And who moves a file that was changed within this tick of the clock holds `rwsem` shared, for he leaves the
-//! file as it is.
+//! Such a write reads size and times, and whether it has to remove set-id bits or capabilities or
+//! may not write at all. A thread that changes other attributes of a file (its mode, ACL and
+//! extended attributes, its number of names) may hold `rwsem` shared, too, with the mutex
+//! `attributes` inside it, which excludes other such threads (`Inode::lock_attributes`). It holds
+//! `rwsem` exclusive if it gets that at once. The attributes that a write reads change with `rwsem`
+//! exclusive only, except for the time of the last change: both may set it, and both set it to the
+//! present. A rename of a file that was changed within this tick of the clock holds `rwsem` shared,
+//! because it leaves the file as it is.
 
 use std::any::Any;
 use std::fmt;
@@ -40,44 +44,50 @@ use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::perm_word::{AclState, PermBits, PermWord};
 
-/// What a file system hands over for an inode that it has read.
+/// An inode that a file system has read or made.
 pub struct NewInode {
     /// The attributes.
     pub attr: Attr,
-    /// The inode is known to have no access ACL and, where it is a directory, no default ACL, so that nobody need ask.
+    /// The inode is known to have no access ACL and, where it is a directory, no default ACL, so
+    /// that nobody need ask.
     pub no_acl: bool,
     /// The inode is known to have no capabilities of a program, so that nobody need ask.
     pub no_caps: bool,
-    /// Whatever the file system wants to find again with the inode.
+    /// The file system's own data of the inode.
     pub private: Box<dyn Any + Send + Sync>,
 }
 
-/// An inode in memory. What path walks and `stat` read comes first.
+/// An inode in memory. The fields that path walks and `stat` read come first.
 #[repr(C)]
 pub struct Inode {
     // A line that is hardly ever written: what walks and permission checks look at, ...
     perm: PermWord,
-    // ... and the first part of this. The next line changes with contents, and the one behind it with mode and links.
+    // ... and the first part of this. The next line changes with contents, and the one behind it
+    // with mode and links.
     attr: AttrCell,
     // Only symbolic links have one, and little changes of these.
     link: OnceLock<Arc<[u8]>>,
-    /// Held by who changes attributes and has `rwsem` shared. In it who is told when nobody uses the inode any more.
+    /// A thread that changes attributes with `rwsem` shared holds it. It contains the file system
+    /// that is told when the inode goes out of use.
     attributes: Mutex<Option<FsRef>>,
-    // Who reads contents looks at these, and need not meet who has the inode locked and changes none of them.
+    // Readers of contents read these fields. They share no line with the lock, so a thread that
+    // only holds the lock does not slow them down.
     private: SlabBox<dyn Any + Send + Sync>,
     acls: AclSlots,
     /// The dentry of a directory, to notice a second one.
     alias: Mutex<Option<Alias>>,
-    // Who writes over contents looks at these, and at the line of contents.
+    // Writers over existing contents read these fields, and the line of contents.
     rwsem: BiasedRwLock,
-    /// Known to have no capabilities of a program. Who changes the inode looks at it, and has it locked.
+    /// Whether the file is known to have no capabilities. Threads that change the inode read it,
+    /// with the inode locked.
     no_caps: AtomicBool,
     #[cfg(feature = "lab")]
     pub(crate) acl_lock: crate::acl_lock::AclLock,
 }
 
-/// What is looked at most fills a line, and nothing that is written often is on it; so does what changes with contents; what readers look at
-/// begins behind the line of mode and links, and ends before that of the lock, and five lines hold it all.
+/// The fields that are read most fill one cache line, and none of them is written often. The fields
+/// that change with contents fill another. The fields of readers begin after the line of mode and
+/// links and end before that of the lock. Five lines hold the whole inode.
 const _: () = assert!(
     std::mem::offset_of!(Inode, attr) + STEADY_BYTES == 64
         && std::mem::offset_of!(Inode, attr) + CONTENTS_BYTES == 128
@@ -88,10 +98,11 @@ const _: () = assert!(
         || cfg!(any(feature = "loom", feature = "audit", feature = "lab", not(target_pointer_width = "64")))
 );
 
-/// A file system, as inodes refer to it. References that different threads make are counted on different lines.
+/// A file system, as inodes refer to it. References that different threads make are counted on
+/// different lines.
 pub(crate) type FsRef = Arc<Padded<Served>>;
 
-/// What an inode tells that nobody uses it any more.
+/// The file system of an inode, which is told when the inode goes out of use.
 pub(crate) struct Served {
     pub(crate) fs: Arc<dyn FileSystem>,
     /// Inodes in use that have no links: see [`Gate`](crate::open_files::gate::Gate).
@@ -168,15 +179,15 @@ impl Inode {
         self.attr.nlink()
     }
 
-    /// It is to have one name more.
+    /// Notes that it gets one more name.
     pub(crate) fn mark_named(&self) {
         if !self.perm().several_names() {
             self.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_several_names(true)));
         }
     }
 
-    /// A write up to byte `end` at that moment changes nothing but contents of a regular file: no attribute, no permission bit, no capability.
-    /// Locks: `rwsem`, or what is found may be over.
+    /// A write up to byte `end` at that moment changes nothing but contents of a regular file: no
+    /// attribute, no permission bit, no capability. Locks: `rwsem`, or what is found may be over.
     #[inline]
     pub(crate) fn is_left_by_write(&self, end: u64, now: Timespec) -> bool {
         self.has_no_caps() && self.attr.is_written(end, now)
@@ -199,8 +210,8 @@ impl Inode {
         (uid, gid, self.kind().mode_bits() | mode)
     }
 
-    /// Owner, group, the permission word, and what is known of the access ACL, as [`cached_acl`](Self::cached_acl) says
-    /// it: of one moment.
+    /// Owner, group, the permission word, and what is known of the access ACL, as
+    /// [`cached_acl`](Self::cached_acl) says it: of one moment.
     #[inline]
     pub(crate) fn standing<'g>(&'g self, guard: &'g Guard) -> (u32, u32, PermBits, Option<Option<&'g Acl>>) {
         let (uid, gid, (bits, acl)) = self.attr.owner_with(|| {
@@ -210,25 +221,28 @@ impl Inode {
         (uid, gid, bits, acl)
     }
 
-    /// Changes the attributes. For the file system whose inode this is, once its own structures have changed.
+    /// Changes the attributes. For the file system whose inode this is, once its own structures
+    /// have changed.
     ///
     /// Number, type and generation stay as they are, whatever `change` does to them.
     pub fn update<R>(&self, change: impl FnOnce(&mut Attr) -> R) -> R {
         self.change_and(change, |bits| bits, None::<fn()>)
     }
 
-    /// Sets the attributes. For the file system whose inode this is, once its own structures have changed.
+    /// Sets the attributes. For the file system whose inode this is, once its own structures have
+    /// changed.
     ///
     /// Number, type and generation stay as they are, whatever `attr` says.
     pub fn set_attr(&self, attr: &Attr) {
         self.store(&self.attr.lock(), attr, |bits| bits, None::<fn()>);
     }
 
-    /// Sets no more than permission bits, number of links, and when the inode was last changed: as [`set_attr`](Self::set_attr), which takes
-    /// longer. Locks: its attributes.
+    /// Sets no more than permission bits, number of links, and when the inode was last changed: as
+    /// [`set_attr`](Self::set_attr), which takes longer. Locks: its attributes.
     pub fn touch(&self, mode: u16, nlink: u32, ctime: Timespec) {
         debug_assert!(self.has_attributes_locked(), "inode {} is changed beside others", self.ino());
-        // Within a tick of the clock another attribute, say, changes none of these: then who reads them is not disturbed.
+        // Within a tick of the clock another attribute, say, changes none of these: then who reads
+        // them is not disturbed.
         if self.attr.is_touched(mode, nlink, ctime) {
             return;
         }
@@ -242,13 +256,14 @@ impl Inode {
         });
     }
 
-    /// Sets what changes of a directory when its names do. The flags that permissions depend on stay as they are.
+    /// Sets what changes of a directory when its names do. The flags that permissions depend on
+    /// stay as they are.
     pub fn touch_names(&self, names: &NamesAttr) {
         self.attr.lock().touch_names(names);
     }
 
-    /// Changes an ACL and the attributes together: nobody sees the new mode with the old ACL. For the file system whose
-    /// inode this is, once its own structures have changed.
+    /// Changes an ACL and the attributes together: nobody sees the new mode with the old ACL. For
+    /// the file system whose inode this is, once its own structures have changed.
     pub fn update_acl<R>(
         &self,
         kind: AclKind,
@@ -259,7 +274,8 @@ impl Inode {
         self.change_and(change, |bits| with_acl(bits, kind, state), Some(|| self.acls.set(kind, acl)))
     }
 
-    /// One store of attributes, permission word, and what `also` sets. Locks: the writers' lock of the attributes, within.
+    /// One store of attributes, permission word, and what `also` sets. Locks: the writers' lock of
+    /// the attributes, within.
     fn change_and<R>(
         &self,
         change: impl FnOnce(&mut Attr) -> R,
@@ -305,8 +321,8 @@ impl Inode {
         self.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_dead()));
     }
 
-    /// Makes `alias` the one dentry of a directory. False if there is another in use, unless `gives_way` says that it is
-    /// on its way out.
+    /// Makes `alias` the one dentry of a directory. False if there is another in use, unless
+    /// `gives_way` says that it is on its way out.
     pub(crate) fn claim_alias(&self, alias: Alias, gives_way: impl FnOnce(&Alias) -> bool) -> bool {
         let mut claimed = lock::lock(&self.alias);
         let free = claimed.as_ref().is_none_or(gives_way);
@@ -360,11 +376,13 @@ impl Inode {
         self.attr.linkable.load(Ordering::Relaxed)
     }
 
-    /// Counts the inode in `unlinked` as long as it has no links: until it gets one, or its file system has heard that nobody uses it.
-    /// Within the change that made it so. Locks: those of a change of attributes, unless nobody else can see the inode yet.
+    /// Counts the inode in `unlinked` as long as it has no links: until it gets one, or its file
+    /// system has heard that nobody uses it. Within the change that made it so. Locks: those of a
+    /// change of attributes, unless nobody else can see the inode yet.
     pub(crate) fn count_links(&self, unlinked: &ThreadRefcount) {
         let none = self.nlink() == 0;
-        // Relaxed, both: who asks has the attributes locked, as the caller does, or is the last who uses the inode.
+        // Relaxed, both: who asks has the attributes locked, as the caller does, or is the last who
+        // uses the inode.
         if self.attr.unlinked.load(Ordering::Relaxed) == none {
             return;
         }
@@ -372,7 +390,8 @@ impl Inode {
         if none { unlinked.enter() } else { unlinked.exit() }
     }
 
-    /// Known to have no capabilities of a program. Locks: `rwsem`, shared at least, or what is found may be over.
+    /// Known to have no capabilities of a program. Locks: `rwsem`, shared at least, or what is
+    /// found may be over.
     pub(crate) fn has_no_caps(&self) -> bool {
         // Relaxed: who says so holds `rwsem` exclusive, and so does the caller, or shared.
         self.no_caps.load(Ordering::Relaxed)
@@ -384,7 +403,7 @@ impl Inode {
         self.no_caps.store(no_caps, Ordering::Relaxed);
     }
 
-    /// What the file system stored with the inode.
+    /// Returns the data that the file system stored with the inode.
     ///
     /// # Panics
     ///
@@ -393,7 +412,8 @@ impl Inode {
         self.private.downcast_ref().expect("an inode goes only to the file system that made it")
     }
 
-    /// What is known of an ACL, where `bits` is the permission word; `None` if the file system has to be asked.
+    /// Returns an ACL if it is known, where `bits` is the permission word; `None` if the file
+    /// system has to be asked.
     #[inline]
     pub(crate) fn cached_acl<'g>(
         &'g self,
@@ -417,13 +437,15 @@ impl Inode {
         }
     }
 
-    /// Reads an ACL, which is known from now on. If it has become known meanwhile, that stays: what was read here may be newer than what
-    /// others still see, and who has seen the new ACL must not see the old one.
+    /// Reads an ACL, which is known from now on. If it has become known meanwhile, that stays: what
+    /// was read here may be newer than what others still see, and who has seen the new ACL must not
+    /// see the old one.
     pub(crate) fn learn_acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<()> {
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
         let state = AclState::of(acl.as_deref());
         if self.acls.fill(kind, acl) && kind == AclKind::Access {
-            // Only from unknown: who has set another meanwhile has said so in the word, or is about to.
+            // Only from unknown: who has set another meanwhile has said so in the word, or is about
+            // to.
             let learn =
                 |bits: PermBits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, state));
             self.perm.publish_if(&self.attr.lock(), learn);
@@ -431,8 +453,8 @@ impl Inode {
         Ok(())
     }
 
-    /// What is known of an ACL at one moment. A slot that is read under the permission word of an earlier one could be
-    /// ahead of it.
+    /// Returns an ACL if it is known, as of one moment. A slot that is read under an earlier
+    /// permission word could be ahead of it.
     fn known_acl(&self, kind: AclKind) -> Option<Option<Arc<Acl>>> {
         let guard = pin();
         let known = || match self.perm().has_no_acl(kind) {
@@ -472,8 +494,8 @@ impl Inode {
         Ordered::lock(Rank::Directory, || self.rwsem.write())
     }
 
-    /// Takes `rwsem` shared: to write over contents, with the latches of their [chunks](crate::chunks), or to move a file that stays as it
-    /// is.
+    /// Takes `rwsem` shared: to write over contents, with the latches of their
+    /// [chunks](crate::chunks), or to move a file that stays as it is.
     pub(crate) fn lock_shared(&self) -> Ordered<BiasedReadGuard<'_>> {
         Ordered::lock(Rank::Child, || self.rwsem.read())
     }
@@ -483,8 +505,9 @@ impl Inode {
         Ordered::lock(Rank::Child, || self.rwsem.write())
     }
 
-    /// Locks the inode to change attributes that who writes over contents does not look at, while nobody else changes any. If contents are
-    /// being written, or are again and again, only those who change attributes are kept out.
+    /// Locks the inode to change attributes that who writes over contents does not look at, while
+    /// nobody else changes any. If contents are being written, or are again and again, only those
+    /// who change attributes are kept out.
     #[inline(always)]
     pub(crate) fn lock_attributes(&self) -> Ordered<AttributesGuard<'_>> {
         Ordered::lock(
@@ -509,7 +532,8 @@ impl Inode {
         AttributesGuard::Shared(contents, lock::lock(&self.attributes))
     }
 
-    /// Whether a thread has its attributes locked. Models do not look: each attempt is one more step of theirs.
+    /// Whether a thread has its attributes locked. Models do not look: each attempt is one more
+    /// step of theirs.
     fn has_attributes_locked(&self) -> bool {
         cfg!(feature = "loom") || self.attributes.try_lock().is_err() || self.rwsem.try_read().is_none()
     }
@@ -534,7 +558,8 @@ impl Release for Inode {
         let fs = lock::lock(&self.attributes).take();
         if let Some(served) = fs {
             served.fs.evict_inode(self);
-            // Not before: the file system may have freed it just now. Relaxed: nobody else uses the inode.
+            // Not before: the file system may have freed it just now. Relaxed: nobody else uses the
+            // inode.
             if self.attr.unlinked.load(Ordering::Relaxed) {
                 served.unlinked.exit();
             }

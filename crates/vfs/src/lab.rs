@@ -1,5 +1,5 @@
-//! Search checks and registries of open files that the lab measures in the place of production's, in production's walk, open and
-//! close.
+//! Search checks and registries of open files that the lab measures in the place of production's,
+//! in production's walk, open and close.
 
 use std::sync::Arc;
 
@@ -44,8 +44,9 @@ pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Resul
     sb.checker.check(cred, inode, want)
 }
 
-/// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not wait (`lookup::rcu_walk`): the
-/// permission word first, where that decides. `None` if that cannot be said without waiting.
+/// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not
+/// wait (`lookup::rcu_walk`): the permission word first, where that decides. `None` if that cannot
+/// be said without waiting.
 #[inline]
 pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
     let word_decides = sb.checker.word_decides();

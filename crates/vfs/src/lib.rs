@@ -1,8 +1,8 @@
 //! A Linux-like VFS in user space.
 //!
-//! It knows inodes, dentries, path walk, permissions, ACLs, sessions and mounts, and no on-disk format: a file system
-//! plugs in through the traits of [`fs`]. A host takes a file system into use ([`SuperBlock`]), builds a [`Namespace`] on
-//! it, and acts through a [`Session`] for each caller.
+//! It knows inodes, dentries, path walk, permissions, ACLs, sessions and mounts, and no on-disk
+//! format: a file system plugs in through the traits of [`fs`]. A host takes a file system into use
+//! ([`SuperBlock`]), builds a [`Namespace`] on it, and acts through a [`Session`] for each caller.
 //!
 //! ```
 //! use extern4_vfs::{Access, Cred, Errno, How, MemFs, MemLimits, Namespace, OpenFlags, Session, SuperBlock, SuperOptions};
@@ -57,6 +57,7 @@ pub mod open_files;
 mod open_flags;
 mod perm_word;
 pub mod permission;
+mod rename;
 pub mod session;
 pub mod setattr;
 pub mod superblock;

@@ -1,7 +1,7 @@
 //! Locks without poison, and locks chosen by hash.
 //!
-//! A panic in a file system must not make every later call panic too: what the locks here protect is always left whole
-//! before a file system is called.
+//! A panic in a file system must not make every later call panic too: what the locks here protect
+//! is always left whole before a file system is called.
 //!
 //! The locks are those of `extern4_sync::primitive`, so that models explore them.
 
@@ -38,10 +38,10 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where threads sleep until something changes that they cannot wait for otherwise; chosen by hash.
+/// Wait queues, chosen by hash: threads sleep there until a condition changes.
 pub(crate) struct WaitingRooms(Box<[WaitingRoom]>);
 
-/// One of them.
+/// A wait queue.
 #[derive(Default)]
 pub(crate) struct WaitingRoom {
     door: Mutex<()>,
@@ -59,7 +59,8 @@ impl WaitingRooms {
 }
 
 impl WaitingRoom {
-    /// Who has entered is not missed by who wakes all from now on.
+    /// Enters the queue. A thread that calls [`wake_all`](Self::wake_all) from now on wakes the
+    /// caller.
     pub(crate) fn enter(&self) -> MutexGuard<'_, ()> {
         lock(&self.door)
     }
@@ -69,14 +70,15 @@ impl WaitingRoom {
         self.called.wait(entered).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes everybody.
+    /// Wakes all waiting threads.
     pub(crate) fn wake_all(&self) {
         drop(self.enter());
         self.called.notify_all();
     }
 }
 
-/// Mutexes chosen by hash: whoever works on one key excludes others on the same key, and rarely anyone else.
+/// Mutexes chosen by hash: a thread excludes others that work on the same key, and rarely any
+/// other.
 pub(crate) struct Stripes(Box<[Mutex<()>]>);
 
 impl Stripes {
@@ -86,7 +88,7 @@ impl Stripes {
         Self((0..Self::COUNT).map(|_| Mutex::new(())).collect())
     }
 
-    /// Takes the mutex that `hash` falls on. Nobody may hold two.
+    /// Takes the mutex of `hash`. No thread may hold two.
     pub(crate) fn lock(&self, rank: Rank, hash: u64) -> Ordered<MutexGuard<'_, ()>> {
         Ordered::lock(rank, || lock(&self.0[Self::index(hash)]))
     }

@@ -1,13 +1,15 @@
 //! Path lookup: from a path to the file that it names.
 //!
-//! A lookup goes component by component, as `path_resolution(7)` describes. At each step it stands on a directory that the caller may
-//! search, takes the next name, and steps to the file behind it: up for `..`, onto the root of a file system that is mounted there, or
-//! into the target of a symbolic link, whose components go before those that are left.
+//! A lookup goes component by component, as `path_resolution(7)` describes. At each step it stands
+//! on a directory that the caller may search, takes the next name, and steps to the file behind it:
+//! up for `..`, onto the root of a file system that is mounted there, or into the target of a
+//! symbolic link, whose components go before those that are left.
 //!
-//! Two walks do this. [`rcu_walk`] runs inside one RCU read section over cached names: it takes no lock and no reference, and it gives
-//! up where it would have to wait. [`ref_walk`] takes a reference to each file that it passes, and may read directories, links and ACLs.
-//! They share the types of [`path`] and [`flags`], and neither knows the other. [`Lookup`] joins them: it tries the first, takes a
-//! reference to its result, and falls back to the second.
+//! Two walks do this. [`rcu_walk`] runs inside one RCU read section over cached names: it takes no
+//! lock and no reference, and it gives up where it would have to wait. [`ref_walk`] takes a
+//! reference to each file that it passes, and may read directories, links and ACLs. They share the
+//! types of [`path`] and [`flags`], and neither knows the other. [`Lookup`] joins them: it tries
+//! the first, takes a reference to its result, and falls back to the second.
 
 pub(crate) mod flags;
 pub(crate) mod path;
@@ -38,8 +40,9 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// Walks a path to its end inside a read section and takes no reference. A caller that reads something of the result asks
-    /// [`LookupResult::is_current`] afterwards: if it is, it read from the file that the path named at that moment.
+    /// Walks a path to its end inside a read section and takes no reference. A caller that reads
+    /// something of the result asks [`LookupResult::is_current`] afterwards: if it is, it read from
+    /// the file that the path named at that moment.
     #[inline(always)]
     pub(crate) fn rcu(
         self,
@@ -50,15 +53,15 @@ impl<'a> Lookup<'a> {
         rcu_walk::walk(self, path, how, guard)
     }
 
-    /// Walks a path to the directory of its last component inside a read section and takes no reference. Returns `None` where that
-    /// takes a walk with references.
+    /// Walks a path to the directory of its last component inside a read section and takes no
+    /// reference. Returns `None` where that takes a walk with references.
     #[inline]
     pub(crate) fn rcu_parent(self, path: &'a [u8], guard: &'a Guard) -> Result<Option<ParentResult<'a>>> {
         rcu_walk::walk_to_parent(self, path, Resolve::empty(), guard)
     }
 
-    /// Walks a path to the directory of its last component. Fails before it takes a reference if the cache knows that the last name is
-    /// not as expected.
+    /// Walks a path to the directory of its last component. Fails before it takes a reference if
+    /// the cache knows that the last name is not as expected.
     pub(crate) fn parent(self, path: &'a [u8], expect: Expect) -> Result<ParentRef<'a>> {
         let held = {
             let guard = pin();
@@ -69,7 +72,8 @@ impl<'a> Lookup<'a> {
         self.parent_or_walk(held, path)
     }
 
-    /// Takes a reference to the directory that [`rcu_parent`](Self::rcu_parent) found. Returns `None` if it has gone out of use.
+    /// Takes a reference to the directory that [`rcu_parent`](Self::rcu_parent) found. Returns
+    /// `None` if it has gone out of use.
     #[inline]
     pub(crate) fn hold_parent(self, path: &'a [u8], seen: Option<ParentResult<'_>>) -> Option<ParentRef<'a>> {
         let seen = seen?;
@@ -128,8 +132,8 @@ impl<'a> Lookup<'a> {
         self.inode_or_walk(held, path, how)
     }
 
-    /// Takes a reference to the inode that [`rcu`](Self::rcu) found, but not to its name. Returns `None` if it has gone out of use, or
-    /// if the walk could not tell.
+    /// Takes a reference to the inode that [`rcu`](Self::rcu) found, but not to its name. Returns
+    /// `None` if it has gone out of use, or if the walk could not tell.
     #[inline]
     pub(crate) fn hold_inode(
         self,
@@ -159,8 +163,8 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// Takes a reference by `take` to what was found. Returns `None` if that has gone out of use or has lost its name, or if the walk could
-/// not tell.
+/// Takes a reference by `take` to what was found. Returns `None` if that has gone out of use or has
+/// lost its name, or if the walk could not tell.
 #[inline]
 fn hold<T>(
     seen: Result<LookupResult<'_>, WalkError>,

@@ -1,11 +1,12 @@
 //! A file system in memory, with everything the VFS knows.
 //!
-//! It is the test double for the VFS, the worked example of its traits, and a scratch volume. Inodes are `Node`s in a
-//! table; a node keeps the attributes, so that the VFS may forget an inode and read it again. The VFS's `rwsem` orders
-//! changes of one inode; the locks here only keep each structure whole.
+//! It is the test double for the VFS, the worked example of its traits, and a scratch volume.
+//! Inodes are `Node`s in a table; a node keeps the attributes, so that the VFS may forget an inode
+//! and read it again. The VFS's `rwsem` orders changes of one inode; the locks here only keep each
+//! structure whole.
 //!
-//! Times: a change of contents or names sets `mtime` and `ctime`, a change of attributes, links or a rename `ctime`.
-//! A directory's size is the number of its names.
+//! Times: a change of contents or names sets `mtime` and `ctime`, a change of attributes, links or
+//! a rename `ctime`. A directory's size is the number of its names.
 
 mod data;
 mod dir;

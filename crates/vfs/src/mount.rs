@@ -1,8 +1,8 @@
 //! Mounts: which file system is found where.
 //!
-//! A [`Namespace`] is a tree of mounts that sessions share. A [`Location`] is a place in it: a dentry, and the mount it
-//! was reached through. A dentry that something is mounted on says so itself, so that a path walk looks into the mount
-//! table only there.
+//! A [`Namespace`] is a tree of mounts that sessions share. A [`Location`] is a place in it: a
+//! dentry, and the mount it was reached through. A dentry that something is mounted on says so
+//! itself, so that a path walk looks into the mount table only there.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::superblock::{SuperBlock, directory};
 pub struct Mount {
     id: u64,
     sb: Arc<SuperBlock>,
-    /// What it is mounted on; `None` for the first of a namespace.
+    /// The directory on which it is mounted; `None` for the first mount of a namespace.
     at: Option<Location>,
     read_only: bool,
 }
@@ -52,7 +52,7 @@ impl Mount {
         self.sb.root()
     }
 
-    /// What it is mounted on.
+    /// Returns the directory on which it is mounted.
     pub(crate) fn at(&self) -> Option<&Location> {
         self.at.as_ref()
     }
@@ -80,7 +80,8 @@ impl Drop for Mount {
     }
 }
 
-/// A place: something that exists, reached through a mount. Holding it keeps both in memory, also past removal.
+/// A place: something that exists, reached through a mount. Holding it keeps both in memory, also
+/// past removal.
 #[derive(Clone)]
 pub struct Location {
     // In this order: of the last reference to a mount, no inode is in use any more.
@@ -168,8 +169,9 @@ impl Namespace {
         Location { mount: self.root.thread_ref(), dentry: self.root.root().clone() }
     }
 
-    /// Mounts a file system on a directory: from now on its root is found there. `ENOTDIR` on anything else, `EBUSY`
-    /// where something is mounted already, `ENOENT` on a directory that was removed.
+    /// Mounts a file system on a directory: from now on its root is found there. `ENOTDIR` on
+    /// anything else, `EBUSY` where something is mounted already, `ENOENT` on a directory that was
+    /// removed.
     pub fn mount(&self, at: &Location, sb: Arc<SuperBlock>, read_only: bool) -> Result<MountRef> {
         let inode = at.inode();
         if !inode.is_dir() {
@@ -194,8 +196,8 @@ impl Namespace {
         Ok(mount)
     }
 
-    /// Takes the mount whose root `at` is away. `EINVAL` if `at` is no root of a mount or that of the namespace, `EBUSY`
-    /// if anybody but the caller uses something on it.
+    /// Takes the mount whose root `at` is away. `EINVAL` if `at` is no root of a mount or that of
+    /// the namespace, `EBUSY` if anybody but the caller uses something on it.
     pub fn unmount(&self, at: Location) -> Result<()> {
         let Location { mount, dentry } = at;
         let is_root = mount.root().ptr_eq(&dentry);
@@ -220,17 +222,18 @@ impl Namespace {
         lock::read(&self.mounts).values().map(ThreadArcOwner::thread_ref).collect()
     }
 
-    /// What is mounted on `dentry` of `mount`.
+    /// Returns the mount on `dentry` of `mount`.
     pub(crate) fn mounted_on(&self, mount: &Mount, dentry: &Dentry) -> Option<MountRef> {
-        // Relaxed, within: who mounted something and then says so to another thread has synchronised by that.
+        // Relaxed, within: who mounted something and then says so to another thread has
+        // synchronised by that.
         if !dentry.is_mountpoint() {
             return None;
         }
         lock::read(&self.mounts).get(&(mount.id, dentry.id())).map(ThreadArcOwner::thread_ref)
     }
 
-    /// The path of a location as seen from `root`: from the mount tree's root if it does not lie below that. A removed
-    /// file gets the suffix ` (deleted)`.
+    /// The path of a location as seen from `root`: from the mount tree's root if it does not lie
+    /// below that. A removed file gets the suffix ` (deleted)`.
     pub fn path_of(&self, location: &Location, root: &Location) -> Vec<u8> {
         let mut names = Vec::new();
         let deleted = location.dentry.is_gone();

@@ -56,7 +56,8 @@ impl<'a> Scanned<'a> {
 impl Name {
     pub(crate) fn new(name: &[u8]) -> Self {
         match u16::try_from(name.len()) {
-            // Not by way of memory: who copies words that were written in pieces waits for the pieces.
+            // Not by way of memory: who copies words that were written in pieces waits for the
+            // pieces.
             Ok(len @ ..=8) => Self(Repr::Inline { len, words: [load(name), 0, 0, 0, 0] }),
             Ok(len) if name.len() <= INLINE => {
                 let mut bytes = [0; INLINE];
@@ -127,9 +128,10 @@ pub(crate) fn new_seed() -> u64 {
     if cfg!(feature = "loom") { 1 } else { RandomState::new().hash_one(0u8) }
 }
 
-/// Hashes a name, eight bytes at a time; the last, incomplete word carries the length. `seed` is secret, so that names
-/// cannot be chosen to collide. The hash of a name in a directory is that of the name, combined with the directory's own
-/// number ([`in_directory`]): so a walk hashes the names ahead while it waits for a directory's number.
+/// Hashes a name, eight bytes at a time; the last, incomplete word carries the length. `seed` is
+/// secret, so that names cannot be chosen to collide. The hash of a name in a directory is that of
+/// the name, combined with the directory's own number ([`in_directory`]): so a walk hashes the
+/// names ahead while it waits for a directory's number.
 #[inline]
 pub(crate) fn hash_name(seed: u64, name: &[u8]) -> u64 {
     let (words, rest) = name.as_chunks::<8>();
@@ -143,8 +145,8 @@ pub(crate) fn in_directory(parent: u64, name_hash: u64) -> u64 {
     parent ^ name_hash
 }
 
-/// A number of its own for each number, in which all bits depend on all: so the numbers of directories and the hashes of
-/// names do not make up for each other.
+/// A number of its own for each number, in which all bits depend on all: so the numbers of
+/// directories and the hashes of names do not make up for each other.
 #[inline]
 pub(crate) fn spread(seed: u64, number: u64) -> u64 {
     // Each step can be undone, so two numbers never become one.
@@ -170,8 +172,8 @@ fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
     }
 }
 
-/// Finds the name that `path` starts with, which ends before a slash, a zero byte or with the path, and hashes it as
-/// [`hash_name`] does, both in one go.
+/// Finds the name that `path` starts with, which ends before a slash, a zero byte or with the path,
+/// and hashes it as [`hash_name`] does, both in one go.
 #[inline]
 pub(crate) fn scan_name(seed: u64, path: &[u8]) -> Scanned<'_> {
     let text = load(path);
@@ -199,7 +201,8 @@ fn scan_long(seed: u64, first: u64, path: &[u8]) -> (usize, u64) {
     }
 }
 
-/// The bytes in front of the first slash or zero in `text`, and how many they are; `None` if there is neither.
+/// The bytes in front of the first slash or zero in `text`, and how many they are; `None` if there
+/// is neither.
 #[inline]
 fn rest_of_name(text: u64) -> Option<(usize, u64)> {
     let ends = zero_bytes(text) | zero_bytes(text ^ SLASHES);
@@ -283,7 +286,8 @@ mod tests {
 
     #[test]
     fn hashes_spread() {
-        // Directories that were made one after the other, all with the same names: few directories, many, and a deep tree.
+        // Directories that were made one after the other, all with the same names: few directories,
+        // many, and a deep tree.
         for (seed, parents, names) in [
             (0x5eed_0f1a_6c3b_9d27, 100, 1000),
             (0xc0de_2b8f_91d3_7a45, 10_000, 10),

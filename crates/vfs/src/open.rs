@@ -15,8 +15,8 @@ use crate::session::Session;
 impl Session {
     /// Opens a file (`openat2(2)`).
     ///
-    /// Device nodes, pipes and sockets open with [`OpenFlags::PATH`] only: `ENXIO` otherwise, as there is nothing behind
-    /// them here.
+    /// Device nodes, pipes and sockets open with [`OpenFlags::PATH`] only: `ENXIO` otherwise, as
+    /// there is nothing behind them here.
     pub fn open(&self, path: impl AsRef<[u8]>, how: impl Into<OpenHow>) -> Result<OpenFile> {
         let (path, how) = (path.as_ref(), how.into());
         check_flags(how.flags)?;
@@ -31,8 +31,8 @@ impl Session {
         self.open_at(found.into_location(), how.flags, path)
     }
 
-    /// Opens what a handle refers to, with the checks that a path to it would meet at its end. `path` is what it is
-    /// [listed](crate::SuperBlock::open_files) by.
+    /// Opens what a handle refers to, with the checks that a path to it would meet at its end.
+    /// `path` is what it is [listed](crate::SuperBlock::open_files) by.
     pub fn open_location(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
         check_flags(flags)?;
         if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) {

@@ -1,7 +1,7 @@
-//! Who has what open on a file system.
+//! The registry of the open files of a file system.
 //!
-//! Files are entered in a registry (`slabs`). What it says of a file, it knows by itself: it holds no reference to what is open,
-//! and to list files keeps none of them open.
+//! Each open file has a record (`slabs`). A record holds no reference to its file, so a listing
+//! keeps no file open.
 
 pub(crate) mod gate;
 #[cfg(feature = "lab")]
@@ -32,7 +32,7 @@ type InUse = slabs::Slabs<Opened>;
 /// Where a file stands in the registry.
 type Place = <InUse as Registry<Opened>>::Ticket;
 
-/// Who has what open on one file system.
+/// The open files of one file system.
 pub(crate) struct OpenFiles {
     pub(crate) registry: InUse,
     counts: ThreadCounter<5>,
@@ -81,8 +81,8 @@ pub struct OpenFileInfo {
     pub flags: OpenFlags,
     /// The inode number.
     pub ino: u64,
-    /// The path by which it was opened, as the caller gave it: relative to the session's working directory unless it starts with
-    /// a slash.
+    /// The path by which it was opened, as the caller gave it: relative to the session's working
+    /// directory unless it starts with a slash.
     pub path: Vec<u8>,
     /// Where the next byte is read or written, for users of the file that keep that here.
     pub position: u64,

@@ -13,12 +13,14 @@
 //! bit 32..64   generation, one more with every change
 //! ```
 //!
-//! Everybody has the rights that owner, group and others have by the mode, and that each entry of the access ACL has. So an ACL that
-//! gives somebody more than the rest, as most do, takes nothing from how fast a path is walked.
+//! Everybody has the rights that owner, group and others have by the mode, and that each entry of
+//! the access ACL has. So an ACL that gives somebody more than the rest, as most do, takes nothing
+//! from how fast a path is walked.
 //!
-//! EXEC_ALL and EXEC_ALL_PLAIN can only agree with what they are made from: [`PermWord::publish_if`] is the one function that changes
-//! the word, and it computes both anew each time. A reader who starts after a change has returned sees the change; one who
-//! runs beside it gets the old answer or the new one.
+//! EXEC_ALL and EXEC_ALL_PLAIN can only agree with what they are made from:
+//! [`PermWord::publish_if`] is the one function that changes the word, and it computes both anew
+//! each time. A reader who starts after a change has returned sees the change; one who runs beside
+//! it gets the old answer or the new one.
 
 use extern4_acl::{Acl, AclKind};
 use extern4_sync::primitive::{AtomicU64, Ordering};
@@ -102,7 +104,8 @@ impl PermBits {
         self.0 & EXEC_ALL_PLAIN != 0
     }
 
-    /// Everybody may have these rights, `rwx` as in a mode, whoever owns the inode; false also where that is not known.
+    /// Everybody may have these rights, `rwx` as in a mode, whoever owns the inode; false also
+    /// where that is not known.
     #[inline]
     pub(crate) fn grants_everybody(self, rights: u8) -> bool {
         let rights = u64::from(rights);
@@ -133,7 +136,8 @@ impl PermBits {
         self.0 & DEAD != 0
     }
 
-    /// A file that has, or has had, several names: a hint, which is set before the second name can be found.
+    /// A file that has, or has had, several names: a hint, which is set before the second name can
+    /// be found.
     pub(crate) fn several_names(self) -> bool {
         self.0 & SEVERAL_NAMES != 0
     }
@@ -207,12 +211,13 @@ impl PermWord {
 
     #[inline]
     pub(crate) fn load(&self) -> PermBits {
-        // Acquire: pairs with the Release in `publish_if`, so that who sees the new word sees the ACL behind it.
+        // Acquire: pairs with the Release in `publish_if`, so that who sees the new word sees the
+        // ACL behind it.
         PermBits(self.0.load(Ordering::Acquire))
     }
 
-    /// Changes fields of the word, and with them EXEC_ALL and the generation, if `change` finds the word as it has to be. `writer` is
-    /// the right to change the attributes of the word's inode.
+    /// Changes fields of the word, and with them EXEC_ALL and the generation, if `change` finds the
+    /// word as it has to be. `writer` is the right to change the attributes of the word's inode.
     #[inline]
     pub(crate) fn publish_if(&self, writer: &Writer<'_>, change: impl FnOnce(PermBits) -> Option<PermBits>) {
         let _ = writer;

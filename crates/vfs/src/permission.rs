@@ -1,8 +1,8 @@
 //! May this caller do that: Linux's rules on inodes.
 //!
-//! The order of the checks is Linux's, since it decides which error a caller sees. Search permission on directories is
-//! asked for at every step of a path, and answered from the permission word alone where everybody may search: see
-//! `Checker::search`.
+//! The order of the checks is Linux's, since it decides which error a caller sees. Search
+//! permission on directories is asked for at every step of a path, and answered from the permission
+//! word alone where everybody may search: see `Checker::search`.
 
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
@@ -37,9 +37,9 @@ bitflags::bitflags! {
     }
 }
 
-/// Further checks that a host adds to Linux's own, as a security module does. Each method is asked only after the
-/// ordinary checks have passed. It may be asked from inside an RCU read section, so it must not wait for anything, nor
-/// call back into the file system.
+/// Further checks that a host adds to Linux's own, as a security module does. Each method is asked
+/// only after the ordinary checks have passed. It may be asked from inside an RCU read section, so
+/// it must not wait for anything, nor call back into the file system.
 pub trait SecurityHook: Send + Sync {
     /// May `cred` have these rights on `inode`?
     fn permission(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()>;
@@ -51,7 +51,8 @@ pub(crate) struct Checker {
     hook: Option<Arc<dyn SecurityHook>>,
     acls: AclPool,
     pub(crate) check: Check,
-    /// The file system lets the permission word answer search checks: [`FsTraits::fast_may_exec`](crate::fs::FsTraits::fast_may_exec).
+    /// The file system lets the permission word answer search checks:
+    /// [`FsTraits::fast_may_exec`](crate::fs::FsTraits::fast_may_exec).
     pub(crate) fast: bool,
 }
 
@@ -64,7 +65,8 @@ pub(crate) enum Search {
     Full,
 }
 
-/// What can be said without waiting: in one byte, for answers that are put together in memory take a walk longer than the checks.
+/// An answer that takes no waiting. It is one byte: an answer that is built in memory costs a walk
+/// more than the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Granted,
@@ -88,7 +90,8 @@ impl Checker {
         self.check_class(cred, dir, Access::EXEC).map(|()| Search::Full)
     }
 
-    /// The same for a reader, who must not wait, and whom `passed` has let through before.
+    /// Like [`search`](Self::search) for an RCU reader, which must not wait. `passed` remembers the
+    /// ACL that let it through last.
     #[inline]
     pub(crate) fn search_seen<'g>(
         &self,
@@ -115,7 +118,8 @@ impl Checker {
         self.fast && dir.perm().exec_all() && (self.is_by_word() || self.lets_all(dir))
     }
 
-    /// Whether search checks may be answered from the permission word alone, with nobody else to ask.
+    /// Whether search checks may be answered from the permission word alone, with nobody else to
+    /// ask.
     #[inline]
     pub(crate) fn word_decides(&self) -> bool {
         self.fast && self.hook.is_none() && self.is_by_word()
@@ -135,7 +139,7 @@ impl Checker {
         self.check(cred, inode, want)
     }
 
-    /// The same for a reader, who must not wait.
+    /// Like [`permission`](Self::permission) for an RCU reader, which must not wait.
     pub(crate) fn permission_seen(
         &self,
         cred: &Cred,
@@ -174,7 +178,8 @@ impl Checker {
     fn check_class(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         loop {
             let _counted = self.ask(cred, inode);
-            // In a statement of its own: the file system and the hook are asked when the read section has ended.
+            // In a statement of its own: the file system and the hook are asked when the read
+            // section has ended.
             let verdict = judge(cred, inode, want, &pin());
             match verdict {
                 Verdict::Granted => return self.ask_hook(cred, inode, want),
@@ -190,7 +195,7 @@ impl Checker {
         self.heard(judge(cred, inode, want, guard), cred, inode, want)
     }
 
-    /// A verdict once the hook has been heard, too.
+    /// Adds the hook's answer to a verdict.
     #[inline]
     pub(crate) fn heard(&self, verdict: Verdict, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
         match verdict {
@@ -199,7 +204,8 @@ impl Checker {
         }
     }
 
-    /// What the hook says, as far as it can be said in a byte.
+    /// Asks the hook; any refusal is [`Verdict::Unknown`], and the full check then returns its
+    /// error.
     #[inline]
     fn hear_hook(&self, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
         if self.ask_hook(cred, inode, want).is_ok() { Verdict::Granted } else { Verdict::Unknown }
@@ -214,7 +220,8 @@ impl Checker {
     }
 }
 
-/// In debug builds: checks the fast answer that `cred` may search `dir` against what mode and ACL say.
+/// In debug builds: checks the fast answer that `cred` may search `dir` against what mode and ACL
+/// say.
 #[inline]
 pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
     if cfg!(debug_assertions) {
@@ -229,8 +236,9 @@ pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
     }
 }
 
-/// The last ACL that has let one caller search a directory, and the directory's group: what decides beside the caller. Directories below one with
-/// a default ACL have the same as it, in one copy; so on the way through them it need not be asked again and again.
+/// The last ACL that has let one caller search a directory, and the directory's group: what decides
+/// beside the caller. Directories below one with a default ACL have the same as it, in one copy; so
+/// on the way through them it need not be asked again and again.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Passed<'g>(Option<(&'g Acl, u32)>);
 
@@ -249,7 +257,7 @@ impl<'g> Passed<'g> {
     }
 }
 
-/// What mode, ACL and capabilities say.
+/// Checks mode, ACL and capabilities.
 #[inline]
 pub(crate) fn judge(cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
     judge_by(cred, inode, want, guard, |acl, gid| {
@@ -272,8 +280,9 @@ fn judge_by<'g>(
     }
 }
 
-/// What mode and ACL say of one moment's owner, group, permission word and ACL. An ACL of another moment would not do:
-/// the old mode without its ACL may grant what neither the old rights grant nor the new. `allows` asks the ACL.
+/// Checks mode and ACL, given owner, group, permission word and ACL of one moment. An ACL of
+/// another moment would be wrong: the old mode without its ACL may grant rights that neither the
+/// old nor the new state grants. `allows` asks the ACL.
 #[inline]
 fn granted<'g>(
     cred: &Cred,
@@ -283,8 +292,8 @@ fn granted<'g>(
 ) -> Verdict {
     let verdict = |granted| if granted { Verdict::Granted } else { Verdict::Refused };
     let mode = bits.mode();
-    // The group bits are the ACL's mask: without any, no entry but the owner's and others' can grant something, and
-    // Linux does not ask the ACL.
+    // The group bits are the ACL's mask: without any, no entry but the owner's and others' can
+    // grant something, and Linux does not ask the ACL.
     let ask_acl = cred.uid() != uid && mode & 0o070 != 0 && bits.acl() != AclState::None;
     if ask_acl {
         match acl {
@@ -296,7 +305,7 @@ fn granted<'g>(
     verdict(mode_allows(cred, uid, gid, mode, want))
 }
 
-/// What the permission bits say.
+/// Checks the permission bits.
 #[inline]
 fn mode_allows(cred: &Cred, uid: u32, gid: u32, mode: u16, want: Access) -> bool {
     let shift = if cred.uid() == uid {
@@ -309,8 +318,9 @@ fn mode_allows(cred: &Cred, uid: u32, gid: u32, mode: u16, want: Access) -> bool
     (mode >> shift) & u16::from(want.bits()) == u16::from(want.bits())
 }
 
-/// Whether capabilities give it whatever the inode is, so that what others change there need not be looked at. On Linux an ACL that cannot be
-/// read keeps out even who has them; here he may look at the file, and save it.
+/// Whether capabilities give it whatever the inode is, so that what others change there need not be
+/// looked at. On Linux an ACL that cannot be read keeps out even who has them; here he may look at
+/// the file, and save it.
 #[inline]
 fn overrides(cred: &Cred, want: Access) -> bool {
     cred.has(Caps::DAC_OVERRIDE) && !want.contains(Access::EXEC)
@@ -342,7 +352,8 @@ pub(crate) fn in_group_or_capable(cred: &Cred, gid: u32) -> bool {
 
 /// The set-id bits that a change of owner or contents takes off a file.
 ///
-/// Without group execution, set-group-id is no privilege but a mark for mandatory locking, and members keep it.
+/// Without group execution, set-group-id is no privilege but a mark for mandatory locking, and
+/// members keep it.
 pub(crate) fn set_id_bits_lost(cred: &Cred, inode: &Inode) -> u16 {
     let (_, gid, mode) = inode.owner();
     let mut lost = mode & 0o4000;
@@ -356,7 +367,8 @@ pub(crate) fn set_id_bits_lost(cred: &Cred, inode: &Inode) -> u16 {
 mod tests {
     use super::*;
 
-    /// `inode(7)` in a table: owner bits for the owner alone, then group bits for the group alone, then others'.
+    /// `inode(7)` in a table: owner bits for the owner alone, then group bits for the group alone,
+    /// then others'.
     #[test]
     fn one_class_of_bits_decides() {
         for mode in 0..0o1000u16 {

@@ -1,11 +1,11 @@
-//! Sessions: who calls, and from where.
+//! Sessions: the callers of the VFS.
 //!
-//! A [`Session`] is what a process is to the kernel: credentials, a root, a working directory, a umask. Its methods are
-//! the system calls. It is cheap to clone and holds nothing that changes under another holder's feet, so each thread
-//! may have its own and they may all act at once.
+//! A [`Session`] is what a process is to the kernel: credentials, a root, a working directory, a
+//! umask. Its methods are the system calls. It is cheap to clone and holds nothing that changes
+//! under another holder's feet, so each thread may have its own and they may all act at once.
 //!
-//! Calls of the `...at` family start from a directory that is given: [`Session::at`] is the same session with that for
-//! its working directory.
+//! Calls of the `...at` family start from a directory that is given: [`Session::at`] is the same
+//! session with that for its working directory.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ impl Session {
         }
     }
 
-    /// Tells the sessions of a namespace apart. One that was made from another has the number of that.
+    /// Tells the sessions of a namespace apart. One that was made from another has the number of
+    /// that.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -83,8 +84,8 @@ impl Session {
         Self { umask: umask & 0o777, ..self.clone() }
     }
 
-    /// The same session with `base` for its working directory, as the `dirfd` of a call of the `...at` family. `base`
-    /// may be any file: then only the empty path means something.
+    /// The same session with `base` for its working directory, as the `dirfd` of a call of the
+    /// `...at` family. `base` may be any file: then only the empty path means something.
     pub fn at(&self, base: &Location) -> Self {
         Self { cwd: base.clone(), ..self.clone() }
     }
@@ -155,10 +156,11 @@ impl Session {
         }
     }
 
-    /// Attributes, if they can be had from what is cached: without waiting, as `RESOLVE_CACHED` has it. `None` is an error
-    /// where one is left in `error`; otherwise it says nothing, and it takes [`stat_uncached`](Self::stat_uncached).
-    // Always inlined, so that the attributes are written once, where the caller wants them: to copy what has just been written
-    // takes as long as a third of the walk.
+    /// Attributes, if they can be had from what is cached: without waiting, as `RESOLVE_CACHED` has
+    /// it. `None` is an error where one is left in `error`; otherwise it says nothing, and it takes
+    /// [`stat_uncached`](Self::stat_uncached).
+    // Always inlined, so that the attributes are written once, where the caller wants them: to copy
+    // what has just been written takes as long as a third of the walk.
     #[inline(always)]
     pub fn stat_cached(&self, path: &[u8], how: How, error: &mut Option<Error>) -> Option<Attr> {
         let guard = pin();
@@ -173,7 +175,8 @@ impl Session {
         copied.map(Copied::decode)
     }
 
-    /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the `error` it left, or with a walk that may wait.
+    /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the `error` it left, or
+    /// with a walk that may wait.
     #[inline(never)]
     pub fn stat_uncached(&self, path: &[u8], how: How, error: Option<Error>) -> Result<Attr> {
         match error {
@@ -182,8 +185,8 @@ impl Session {
         }
     }
 
-    /// Whether the session's credentials give these rights (`faccessat(2)` with `AT_EACCESS`); none asks only whether
-    /// the file exists.
+    /// Whether the session's credentials give these rights (`faccessat(2)` with `AT_EACCESS`); none
+    /// asks only whether the file exists.
     pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: How) -> Result<()> {
         let path = path.as_ref();
         let guard = pin();
@@ -208,12 +211,14 @@ impl Session {
         if want.is_empty() { Ok(()) } else { self.permission(&there.mount, there.inode(), want) }
     }
 
-    /// The target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty path on anything else.
+    /// The target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty path on
+    /// anything else.
     pub fn read_link(&self, path: impl AsRef<[u8]>, how: How) -> Result<Arc<[u8]>> {
         self.with_link(path.as_ref(), how, Arc::clone)
     }
 
-    /// The same into a buffer of the caller's, in place of what was there: no allocation where there is room.
+    /// The same into a buffer of the caller's, in place of what was there: no allocation where
+    /// there is room.
     pub fn read_link_into(&self, path: impl AsRef<[u8]>, how: How, target: &mut Vec<u8>) -> Result<()> {
         self.with_link(path.as_ref(), how, |link| {
             target.clear();
@@ -221,7 +226,8 @@ impl Session {
         })
     }
 
-    /// What `take` makes of the target of a symbolic link; it is called again if names change meanwhile.
+    /// Returns the result of `take` for the target of a symbolic link. It calls `take` again if
+    /// names change meanwhile.
     fn with_link<R>(&self, path: &[u8], how: How, mut take: impl FnMut(&Arc<[u8]>) -> R) -> Result<R> {
         let how = How { follow: false, ..how };
         let guard = pin();
@@ -245,14 +251,15 @@ impl Session {
         Ok(take(&there.inode().link_target(&**there.sb().fs())?))
     }
 
-    /// Totals and free space of the file system that a path is on; of a directory whose project has limits, no more than what is in it may
-    /// take.
+    /// Totals and free space of the file system that a path is on; of a directory whose project has
+    /// limits, no more than what is in it may take.
     pub fn statfs(&self, path: impl AsRef<[u8]>, how: How) -> Result<StatFs> {
         let there = self.lookup().path(path.as_ref(), how)?;
         there.sb().fs().statfs_by(there.inode())
     }
 
-    /// The value of an extended attribute, ACLs (`system.posix_acl_access`, `system.posix_acl_default`) included.
+    /// The value of an extended attribute, ACLs (`system.posix_acl_access`,
+    /// `system.posix_acl_default`) included.
     pub fn get_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<Vec<u8>> {
         let name = name.as_ref();
         xattr::check_name(name)?;

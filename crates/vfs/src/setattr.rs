@@ -1,4 +1,5 @@
-//! Changing attributes: `chmod`, `chown`, `utimensat`, `truncate`, inode flags, extended attributes and ACLs.
+//! Changing attributes: `chmod`, `chown`, `utimensat`, `truncate`, inode flags, extended attributes
+//! and ACLs.
 
 use extern4_acl::{Acl, AclError, AclKind, XattrNamespace};
 use extern4_sync::lock_order::Ordered;
@@ -6,7 +7,7 @@ use extern4_sync::lock_order::Ordered;
 use crate::attr::{FileFlags, FileType, Timespec};
 use crate::attr_cell::SET_ID_BITS;
 use crate::clock;
-use crate::cred::Caps;
+use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::file::{drop_privileges, truncate};
 use crate::fs::{SetAttr, XattrFlags};
@@ -20,7 +21,7 @@ use crate::session::Session;
 use crate::superblock::SuperBlock;
 use crate::xattr;
 
-/// What `utimensat` sets a time to.
+/// The value to which `utimensat` sets a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The present.
@@ -31,7 +32,7 @@ pub enum SetTime {
     At(Timespec),
 }
 
-/// Attributes to be set together; what is `None` stays as it is.
+/// Attributes to be set together; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits, set-id bits and sticky bit.
@@ -44,8 +45,8 @@ pub struct Attributes {
     pub atime: Option<Timespec>,
     /// Last change of the contents.
     pub mtime: Option<Timespec>,
-    /// Last change of anything: the present, if `None`. To say otherwise needs `CAP_SYS_ADMIN`; there is no such call in Linux. It is for
-    /// who keeps changes for others for a while.
+    /// Last change of anything: the present, if `None`. To say otherwise needs `CAP_SYS_ADMIN`;
+    /// there is no such call in Linux. It is for who keeps changes for others for a while.
     pub ctime: Option<Timespec>,
 }
 
@@ -58,43 +59,12 @@ impl Session {
         let _change = lock_for_mode(inode, mode);
         let (ctime, rights) = (Some(clock::now()), sb.space_rights(&self.cred));
         let mut set = SetAttr { ctime, rights, ..SetAttr::default() };
-        self.plan_mode(sb, inode, mode, &mut set)?;
+        plan_mode(&self.cred, sb, inode, mode, &mut set)?;
         sb.fs().set_attr(inode, &set)
     }
 
-    /// Enters a change of the mode into `set`, whose change of the owner comes before it. Locks: the inode's attributes.
-    fn plan_mode(&self, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut SetAttr) -> Result<()> {
-        if inode.kind() == FileType::Symlink {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
-        may_change_owner_things(inode)?;
-        let (uid, gid, _) = inode.owner();
-        self.owns(set.uid.unwrap_or(uid))?;
-        let mut mode = mode & 0o7777;
-        if !in_group_or_capable(&self.cred, set.gid.unwrap_or(gid)) {
-            mode &= !0o2000;
-        }
-        // The ACL's owner, mask and other entries are the mode's bits.
-        if inode.perm().acl() != AclState::None
-            && sb.traits().acl
-            && let Some(acl) = sb.acl(inode, AclKind::Access)?
-        {
-            set.acl = Some(sb.checker.intern(acl.with_mode(mode)));
-        }
-        set.mode = Some(mode);
-        Ok(())
-    }
-
-    /// `EPERM` unless the caller is `owner`, or may act as if.
-    fn owns(&self, owner: u32) -> Result<()> {
-        if owner == self.cred.uid() || self.cred.has(Caps::FOWNER) {
-            Ok(())
-        } else {
-            Err(Errno::EPERM.into())
-        }
-    }
-
-    /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its set-id bits and capabilities, in any case.
+    /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its
+    /// set-id bits and capabilities, in any case.
     pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>, how: How) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
@@ -102,55 +72,14 @@ impl Session {
         let _change = inode.lock_exclusive();
         let (ctime, rights) = (Some(clock::now()), sb.space_rights(&self.cred));
         let mut set = SetAttr { ctime, rights, ..SetAttr::default() };
-        self.plan_owner(inode, uid, gid, &mut set)?;
-        self.drop_capabilities(sb, inode)?;
+        plan_owner(&self.cred, inode, uid, gid, &mut set)?;
+        drop_capabilities(&self.cred, sb, inode)?;
         sb.fs().set_attr(inode, &set)
     }
 
-    /// Enters a change of owner and group into `set`. Locks: `rwsem` exclusive.
-    fn plan_owner(&self, inode: &Inode, uid: Option<u32>, gid: Option<u32>, set: &mut SetAttr) -> Result<()> {
-        if uid.is_some() || gid.is_some() {
-            may_change_owner_things(inode)?;
-        } else if inode.perm().immutable() {
-            // It would change the time.
-            return Err(Errno::EPERM.into());
-        }
-        let (owner, group, mode) = inode.owner();
-        let is_owner = self.cred.uid() == owner;
-        let capable = self.cred.has(Caps::CHOWN);
-        let uid_allowed = uid.is_none_or(|uid| is_owner && uid == owner || capable);
-        let gid_allowed =
-            gid.is_none_or(|gid| is_owner && (gid == group || self.cred.in_group(gid)) || capable);
-        if !uid_allowed || !gid_allowed {
-            return Err(Errno::EPERM.into());
-        }
-        if !inode.is_dir() {
-            let lost = set_id_bits_lost(&self.cred, inode);
-            if lost != 0 {
-                // Taking the bits off is a chmod, and needs the right to one.
-                may_change_owner_things(inode)?;
-                if !owner_or_capable(&self.cred, inode) {
-                    return Err(Errno::EPERM.into());
-                }
-                let mut mode = mode & 0o7777 & !lost;
-                if !in_group_or_capable(&self.cred, gid.unwrap_or(group)) {
-                    mode &= !0o2000;
-                }
-                set.mode = Some(mode);
-            }
-        }
-        (set.uid, set.gid) = (uid, gid);
-        Ok(())
-    }
-
-    /// Takes capabilities off what is given to others, once it is known that it may be: these are gone also if there is no room for it
-    /// then. Locks: `rwsem` exclusive.
-    fn drop_capabilities(&self, sb: &SuperBlock, inode: &Inode) -> Result<()> {
-        if inode.is_dir() { Ok(()) } else { xattr::drop_capabilities(&self.cred, sb, inode, clock::now()) }
-    }
-
-    /// Does at once what [`chown`](Self::chown), [`chmod`](Self::chmod) and [`utimens`](Self::utimens) do one after the
-    /// other: all of it, or if one of them would fail nothing.
+    /// Does at once what [`chown`](Self::chown), [`chmod`](Self::chmod) and
+    /// [`utimens`](Self::utimens) do one after the other: all of it, or if one of them would fail
+    /// nothing.
     pub fn set_attributes(&self, path: impl AsRef<[u8]>, new: &Attributes, how: How) -> Result<()> {
         if [new.atime, new.mtime, new.ctime].into_iter().flatten().any(|time| time.nsec > 999_999_999) {
             return Err(Errno::EINVAL.into());
@@ -171,22 +100,23 @@ impl Session {
         let ctime = Some(new.ctime.unwrap_or_else(clock::now));
         let mut set = SetAttr { atime, mtime, ctime, rights, ..SetAttr::default() };
         if new.uid.is_some() || new.gid.is_some() {
-            self.plan_owner(inode, new.uid, new.gid, &mut set)?;
+            plan_owner(&self.cred, inode, new.uid, new.gid, &mut set)?;
         }
         if let Some(mode) = new.mode {
-            self.plan_mode(sb, inode, mode, &mut set)?;
+            plan_mode(&self.cred, sb, inode, mode, &mut set)?;
         }
         if new.atime.is_some() || new.mtime.is_some() {
             may_change_owner_things(inode)?;
-            self.owns(set.uid.unwrap_or(inode.owner().0))?;
+            owns(&self.cred, set.uid.unwrap_or(inode.owner().0))?;
         }
         if new.uid.is_some() || new.gid.is_some() {
-            self.drop_capabilities(sb, inode)?;
+            drop_capabilities(&self.cred, sb, inode)?;
         }
         sb.fs().set_attr(inode, &set)
     }
 
-    /// Sets times of last reading and last change. To the present: for whoever may write; otherwise: owners.
+    /// Sets times of last reading and last change. To the present: for whoever may write;
+    /// otherwise: owners.
     pub fn utimens(&self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime, how: How) -> Result<()> {
         if atime == SetTime::Omit && mtime == SetTime::Omit {
             return Ok(());
@@ -240,7 +170,8 @@ impl Session {
         truncate(&self.cred, file.sb(), inode, size)
     }
 
-    /// Takes the set-id bits off a regular file, unless the caller has `CAP_FSETID`, and capabilities, as a change of its contents does.
+    /// Takes the set-id bits off a regular file, unless the caller has `CAP_FSETID`, and
+    /// capabilities, as a change of its contents does.
     pub fn drop_set_id_bits(&self, path: impl AsRef<[u8]>, how: How) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
@@ -254,8 +185,8 @@ impl Session {
         self.set_flags_and_project(path, flags, None, how)
     }
 
-    /// The same, and the project that the file is counted for (`FS_IOC_FSSETXATTR`), which is an owner's to choose, too. `EDQUOT`
-    /// where that project may have no more.
+    /// The same, and the project that the file is counted for (`FS_IOC_FSSETXATTR`), which is an
+    /// owner's to choose, too. `EDQUOT` where that project may have no more.
     pub fn set_flags_and_project(
         &self,
         path: impl AsRef<[u8]>,
@@ -301,10 +232,10 @@ impl Session {
             return match acl {
                 Err(AclError::Encoding) => Err(Errno::EINVAL.into()),
                 Err(AclError::Version) => Err(Errno::EOPNOTSUPP.into()),
-                acl => self.change_acl(&file, kind, acl),
+                acl => change_acl(&self.cred, &file, kind, acl),
             };
         }
-        self.change_xattr(&file, name, Some(value), flags)
+        change_xattr(&self.cred, &file, name, Some(value), flags)
     }
 
     /// Removes an extended attribute: `ENODATA` if it is not there.
@@ -315,97 +246,175 @@ impl Session {
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = lock_for_xattr(file.inode(), name);
         match AclKind::from_xattr_name(name) {
-            Some(kind) => self.change_acl(&file, kind, Ok(None)),
-            None => self.change_xattr(&file, name, None, XattrFlags::empty()),
+            Some(kind) => change_acl(&self.cred, &file, kind, Ok(None)),
+            None => change_xattr(&self.cred, &file, name, None, XattrFlags::empty()),
         }
     }
 
-    /// Locks: the inode's attributes, for capabilities all of them.
-    fn change_xattr(
-        &self,
-        file: &InodeRef<'_>,
-        name: &[u8],
-        value: Option<&[u8]>,
-        flags: XattrFlags,
-    ) -> Result<()> {
-        let (sb, inode) = (file.sb(), file.inode());
-        // Said before anything about who asks, as Linux has it.
-        if name == xattr::CAPABILITY && value.is_some_and(|value| !xattr::is_capability(value)) {
-            return Err(Errno::EINVAL.into());
-        }
-        let space = xattr::permission(&self.cred, &file.mount, inode, name, Access::WRITE)?;
-        if space == XattrNamespace::Security {
-            let need = if name == xattr::CAPABILITY { Caps::SETFCAP } else { Caps::SYS_ADMIN };
-            if !self.cred.has(need) {
-                return Err(Errno::EPERM.into());
-            }
-        }
-        if name == xattr::CAPABILITY {
-            inode.set_no_caps(false);
-        }
-        let rights = sb.space_rights(&self.cred);
-        sb.fs().set_xattr(inode, name, value, flags, clock::now(), rights)
-    }
-
-    /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than permission bits becomes
-    /// just those.
+    /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than
+    /// permission bits becomes just those.
     pub fn set_acl(&self, path: impl AsRef<[u8]>, kind: AclKind, acl: Option<Acl>, how: How) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = file.inode().lock_attributes();
-        self.change_acl(&file, kind, Ok(acl))
-    }
-
-    /// An ACL that is none is refused only after the caller has turned out to be the owner.
-    /// Locks: the inode's attributes.
-    fn change_acl(
-        &self,
-        file: &InodeRef<'_>,
-        kind: AclKind,
-        acl: Result<Option<Acl>, AclError>,
-    ) -> Result<()> {
-        let (sb, inode) = (file.sb(), file.inode());
-        may_change_owner_things(inode)?;
-        if !xattr::has_acls(sb, inode) {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
-        if kind == AclKind::Default && !inode.is_dir() {
-            return if acl == Ok(None) { Ok(()) } else { Err(Errno::EACCES.into()) };
-        }
-        if !owner_or_capable(&self.cred, inode) {
-            return Err(Errno::EPERM.into());
-        }
-        self.store_acl(sb, inode, kind, acl.map_err(|_| Errno::EINVAL)?)
-    }
-
-    fn store_acl(&self, sb: &SuperBlock, inode: &Inode, kind: AclKind, acl: Option<Acl>) -> Result<()> {
-        let mut acl = acl;
-        let mut mode = None;
-        if kind == AclKind::Access
-            && let Some(set) = &acl
-        {
-            let (bits, whole) = set.equiv_mode();
-            let (_, gid, old) = inode.owner();
-            let mut new = old & 0o7000 | bits;
-            if !in_group_or_capable(&self.cred, gid) {
-                new &= !0o2000;
-            }
-            mode = Some(new);
-            if whole {
-                acl = None;
-            }
-        }
-        if kind == AclKind::Access {
-            // Known before it changes: whoever read it from the file system during the change would take the new ACL for one
-            // that goes with the old mode. One that cannot be read can still be replaced.
-            let _ = sb.acl(inode, kind);
-        }
-        let acl = acl.map(|acl| sb.checker.intern(acl));
-        sb.fs().set_acl(inode, kind, acl, mode, clock::now(), sb.space_rights(&self.cred))
+        change_acl(&self.cred, &file, kind, Ok(acl))
     }
 }
 
-/// Locks an inode whose mode is to be set. Who writes looks whether he has to take set-id bits off: none come while he writes.
+/// Enters a change of the mode into `set`, whose change of the owner comes before it. Locks: the
+/// inode's attributes.
+fn plan_mode(cred: &Cred, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut SetAttr) -> Result<()> {
+    if inode.kind() == FileType::Symlink {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    may_change_owner_things(inode)?;
+    let (uid, gid, _) = inode.owner();
+    owns(cred, set.uid.unwrap_or(uid))?;
+    let mut mode = mode & 0o7777;
+    if !in_group_or_capable(cred, set.gid.unwrap_or(gid)) {
+        mode &= !0o2000;
+    }
+    // The ACL's owner, mask and other entries are the mode's bits.
+    if inode.perm().acl() != AclState::None
+        && sb.traits().acl
+        && let Some(acl) = sb.acl(inode, AclKind::Access)?
+    {
+        set.acl = Some(sb.checker.intern(acl.with_mode(mode)));
+    }
+    set.mode = Some(mode);
+    Ok(())
+}
+
+/// `EPERM` unless the caller is `owner`, or may act as if.
+fn owns(cred: &Cred, owner: u32) -> Result<()> {
+    if owner == cred.uid() || cred.has(Caps::FOWNER) { Ok(()) } else { Err(Errno::EPERM.into()) }
+}
+
+/// Enters a change of owner and group into `set`. Locks: `rwsem` exclusive.
+fn plan_owner(
+    cred: &Cred,
+    inode: &Inode,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    set: &mut SetAttr,
+) -> Result<()> {
+    if uid.is_some() || gid.is_some() {
+        may_change_owner_things(inode)?;
+    } else if inode.perm().immutable() {
+        // It would change the time.
+        return Err(Errno::EPERM.into());
+    }
+    let (owner, group, mode) = inode.owner();
+    let is_owner = cred.uid() == owner;
+    let capable = cred.has(Caps::CHOWN);
+    let uid_allowed = uid.is_none_or(|uid| is_owner && uid == owner || capable);
+    let gid_allowed = gid.is_none_or(|gid| is_owner && (gid == group || cred.in_group(gid)) || capable);
+    if !uid_allowed || !gid_allowed {
+        return Err(Errno::EPERM.into());
+    }
+    if !inode.is_dir() {
+        let lost = set_id_bits_lost(cred, inode);
+        if lost != 0 {
+            // Taking the bits off is a chmod, and needs the right to one.
+            may_change_owner_things(inode)?;
+            if !owner_or_capable(cred, inode) {
+                return Err(Errno::EPERM.into());
+            }
+            let mut mode = mode & 0o7777 & !lost;
+            if !in_group_or_capable(cred, gid.unwrap_or(group)) {
+                mode &= !0o2000;
+            }
+            set.mode = Some(mode);
+        }
+    }
+    (set.uid, set.gid) = (uid, gid);
+    Ok(())
+}
+
+/// Takes capabilities off what is given to others, once it is known that it may be: these are gone
+/// also if there is no room for it then. Locks: `rwsem` exclusive.
+fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode) -> Result<()> {
+    if inode.is_dir() { Ok(()) } else { xattr::drop_capabilities(cred, sb, inode, clock::now()) }
+}
+
+/// Locks: the inode's attributes, for capabilities all of them.
+fn change_xattr(
+    cred: &Cred,
+    file: &InodeRef<'_>,
+    name: &[u8],
+    value: Option<&[u8]>,
+    flags: XattrFlags,
+) -> Result<()> {
+    let (sb, inode) = (file.sb(), file.inode());
+    // Said before anything about who asks, as Linux has it.
+    if name == xattr::CAPABILITY && value.is_some_and(|value| !xattr::is_capability(value)) {
+        return Err(Errno::EINVAL.into());
+    }
+    let space = xattr::permission(cred, &file.mount, inode, name, Access::WRITE)?;
+    if space == XattrNamespace::Security {
+        let need = if name == xattr::CAPABILITY { Caps::SETFCAP } else { Caps::SYS_ADMIN };
+        if !cred.has(need) {
+            return Err(Errno::EPERM.into());
+        }
+    }
+    if name == xattr::CAPABILITY {
+        inode.set_no_caps(false);
+    }
+    let rights = sb.space_rights(cred);
+    sb.fs().set_xattr(inode, name, value, flags, clock::now(), rights)
+}
+
+/// An ACL that is none is refused only after the caller has turned out to be the owner.
+/// Locks: the inode's attributes.
+fn change_acl(
+    cred: &Cred,
+    file: &InodeRef<'_>,
+    kind: AclKind,
+    acl: Result<Option<Acl>, AclError>,
+) -> Result<()> {
+    let (sb, inode) = (file.sb(), file.inode());
+    may_change_owner_things(inode)?;
+    if !xattr::has_acls(sb, inode) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if kind == AclKind::Default && !inode.is_dir() {
+        return if acl == Ok(None) { Ok(()) } else { Err(Errno::EACCES.into()) };
+    }
+    if !owner_or_capable(cred, inode) {
+        return Err(Errno::EPERM.into());
+    }
+    store_acl(cred, sb, inode, kind, acl.map_err(|_| Errno::EINVAL)?)
+}
+
+fn store_acl(cred: &Cred, sb: &SuperBlock, inode: &Inode, kind: AclKind, acl: Option<Acl>) -> Result<()> {
+    let mut acl = acl;
+    let mut mode = None;
+    if kind == AclKind::Access
+        && let Some(set) = &acl
+    {
+        let (bits, whole) = set.equiv_mode();
+        let (_, gid, old) = inode.owner();
+        let mut new = old & 0o7000 | bits;
+        if !in_group_or_capable(cred, gid) {
+            new &= !0o2000;
+        }
+        mode = Some(new);
+        if whole {
+            acl = None;
+        }
+    }
+    if kind == AclKind::Access {
+        // Known before it changes: whoever read it from the file system during the change would
+        // take the new ACL for one that goes with the old mode. One that cannot be read can still
+        // be replaced.
+        let _ = sb.acl(inode, kind);
+    }
+    let acl = acl.map(|acl| sb.checker.intern(acl));
+    sb.fs().set_acl(inode, kind, acl, mode, clock::now(), sb.space_rights(cred))
+}
+
+/// Locks an inode whose mode is to be set. A writer checks whether it has to remove set-id bits, so
+/// none may appear while it writes.
 fn lock_for_mode(inode: &Inode, mode: u16) -> Ordered<AttributesGuard<'_>> {
     if mode & SET_ID_BITS == 0 { inode.lock_attributes() } else { inode.lock_all_attributes() }
 }
@@ -415,7 +424,8 @@ fn lock_for_xattr<'a>(inode: &'a Inode, name: &[u8]) -> Ordered<AttributesGuard<
     if name == xattr::CAPABILITY { inode.lock_all_attributes() } else { inode.lock_attributes() }
 }
 
-/// What owners may change is fixed on immutable and append-only files, also for the superuser.
+/// `EPERM` for immutable and append-only files: not even the superuser may change the attributes
+/// that owners may change.
 fn may_change_owner_things(inode: &Inode) -> Result<()> {
     if inode.perm().immutable() || inode.perm().append() { Err(Errno::EPERM.into()) } else { Ok(()) }
 }

@@ -1,32 +1,37 @@
-//! A file system that is in use: its caches, its open files, and what serialises it.
+//! A mounted file system: its caches, its open files and its locks.
 //!
 //! Lock order, within one superblock and outermost first:
 //!
-//! 1. `rename_mutex`, for a rename between two directories, and for one that has two directories of one parent to lock. It
-//!    keeps every dentry's way to the root as it is, and who holds it is the only one with two directories of which
-//!    neither lies above the other.
-//! 2. `rwsem` of directories: an ancestor before what lies below it. Only a rename holds two: exclusive, or shared where it moves
-//!    files only, and then it does not wait for the second. Whoever changes a name in one directory holds its `rwsem` shared, and so
-//!    lets others change other names.
-//! 3. The locks of names (`dcache`): those in one directory by hash; those in two only with both `rwsem`s exclusive, so that
-//!    there is nobody to be waited for, or without waiting.
-//! 4. `rwsem` of what the names stand for: directories before other inodes, and those by inode number. It is exclusive where a
-//!    directory is to be removed or replaced: so no name appears in it meanwhile (the gate of `rmdir`). Of a file that gets names, loses
-//!    some or moves it may be shared, with the file's mutex `attributes` right after it where the file is changed (`inode`).
-//! 5. The latches of the chunks of one file (`chunks`), by their place in the table, with the file's `rwsem` shared. Whoever has some
-//!    takes nothing of the kinds above.
-//! 6. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of these are leaves: the
-//!    file system is called with a stripe held only to look up or read, and with nothing below it.
+//! 1. `rename_mutex`, for a rename between two directories, and for one that has to lock two
+//!    directories of one parent. It keeps every dentry's path to the root as it is, and only its
+//!    holder has two directories locked of which neither lies above the other.
+//! 2. `rwsem` of directories: an ancestor before the directories below it. Only a rename holds two:
+//!    exclusive, or shared where it moves files only, and then it does not wait for the second. A
+//!    thread that changes a name in one directory holds its `rwsem` shared, so that others can
+//!    change other names.
+//! 3. The locks of names (`dcache`): those in one directory by hash; those in two only with both
+//!    `rwsem`s exclusive, so that no other thread holds one, or without waiting.
+//! 4. `rwsem` of the inodes behind the names: directories before other inodes, and those by inode
+//!    number. It is exclusive for a directory that is removed or replaced, so that no name appears
+//!    in it meanwhile. It may be shared for a file that gains or loses names or moves, followed by
+//!    the file's mutex `attributes` where the file is changed (`inode`).
+//! 5. The latches of the chunks of one file (`chunks`), by their place in the table, with the
+//!    file's `rwsem` shared. A thread that holds some takes no lock of the kinds above.
+//! 6. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of
+//!    these are leaves: the file system is called with a stripe held only to look up or read, and
+//!    with nothing below it.
 //!
-//! Nobody waits in a circle. Without the mutex, locks of the second to the fourth kind are taken going down the tree, names after
-//! the directory they stand in and before what they stand for; the name that is held keeps what it stands for where it is. So
-//! whoever waits for a directory waits for somebody in it or below. (Who moves a file between two directories without the mutex waits
-//! with nothing in hand, for the first of them, and then for files, or until a name is shown that is hidden, and who has hidden one takes
-//! no lock any more: if he cannot have the rest at once, he gives all of it back and begins again with the mutex.) A circle would
-//! have to come back from there to something that the holder of the mutex has: to one of the parents or children of his rename
-//! that lies below another one. But an ancestor was locked first, and a rename that would put a directory below itself has been
-//! refused by then. Who has a file locked waits for no directory, and files are locked by number. Debug builds check the order of kinds
-//! (`extern4_sync::lock_order`).
+//! No circle of waiting threads can arise. Without the mutex, a thread takes locks of the second to
+//! the fourth kind down the tree: the directory, then a name in it, then the inode of that name. A
+//! locked name keeps its inode where it is. So a thread that waits for a directory waits for a
+//! thread that works in it or below. A rename that moves a file between two directories without the
+//! mutex holds nothing while it waits for the first of them. After that it waits only for files and
+//! for hidden names, whose holders take no further lock; if it cannot have any other lock at once,
+//! it releases all and starts again with the mutex. A circle would have to lead back to a lock of
+//! the mutex's holder: to a parent or a child of its rename that lies below another one. But the
+//! holder locked ancestors first, and a rename that would put a directory below itself has failed
+//! by then. A thread with a file locked waits for no directory, and files are locked by number.
+//! Debug builds check the order of kinds (`extern4_sync::lock_order`).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -76,7 +81,7 @@ pub struct SuperOptions {
     pub protected_hardlinks: bool,
     /// Checks of the host's own.
     pub security: Option<Arc<dyn SecurityHook>>,
-    /// What the lab puts in the place of production's parts.
+    /// The lab's replacements of parts.
     #[cfg(feature = "lab")]
     pub lab: crate::lab::Sides,
 }
@@ -88,7 +93,8 @@ impl Default for SuperOptions {
             atime: Atime::Relative,
             dir_atime: true,
             max_dentries: 1 << 18,
-            // Each dentry keeps its inode in use, so fewer than dentries would be searched for in vain.
+            // Each dentry keeps its inode in use, so fewer than dentries would be searched for in
+            // vain.
             max_inodes: 1 << 18,
             max_negatives_per_dir: 4096,
             protected_hardlinks: true,
@@ -110,7 +116,8 @@ pub enum Atime {
     Strict,
 }
 
-/// How to [shut a file system down](SuperBlock::shut_down): what is done about changes that are not durable yet.
+/// How to [shut a file system down](SuperBlock::shut_down): what is done about changes that are not
+/// durable yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// Waits for those under way, and makes all durable (`EXT4_GOING_FLAGS_DEFAULT`).
@@ -140,7 +147,8 @@ pub struct CacheStats {
     pub rcu_walks: u64,
     /// Those that gave up, because something was not cached or had to be taken into use.
     pub walk_fallbacks: u64,
-    /// Those that started again, with references, because the name changed while its attributes were read.
+    /// Those that started again, with references, because the name changed while its attributes
+    /// were read.
     pub walk_restarts: u64,
 }
 
@@ -249,7 +257,7 @@ impl SuperBlock {
         }
     }
 
-    /// What the file system said of itself at first.
+    /// The properties that the file system reported at first.
     pub fn traits(&self) -> &FsTraits {
         &self.traits
     }
@@ -259,8 +267,9 @@ impl SuperBlock {
         self.gate.is_read_only()
     }
 
-    /// Allows changes or forbids them. `EBUSY` where files are open for writing, files or directories without a name are in use, or a
-    /// change is under way, `EROFS` where the file system itself cannot change, `EIO` after a [shutdown](Self::shut_down).
+    /// Allows changes or forbids them. `EBUSY` where files are open for writing, files or
+    /// directories without a name are in use, or a change is under way, `EROFS` where the file
+    /// system itself cannot change, `EIO` after a [shutdown](Self::shut_down).
     pub fn remount(&self, read_only: bool) -> Result<()> {
         if !read_only {
             // It may have been made writable since.
@@ -283,13 +292,15 @@ impl SuperBlock {
         self.fs.statfs()
     }
 
-    /// Gives the volume another label. `EROFS` where nothing may be changed, `EINVAL` for a label that is too long.
+    /// Gives the volume another label. `EROFS` where nothing may be changed, `EINVAL` for a label
+    /// that is too long.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         let _change = self.gate.change()?;
         self.fs.set_label(label)
     }
 
-    /// Gives up the storage behind free space (`FITRIM`), as [`FileSystem::trim`] has it. `EROFS` where nothing may be changed.
+    /// Gives up the storage behind free space (`FITRIM`), as [`FileSystem::trim`] has it. `EROFS`
+    /// where nothing may be changed.
     pub fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
         let _change = self.gate.change()?;
         self.fs.trim(bytes, min_bytes)
@@ -301,11 +312,12 @@ impl SuperBlock {
         self.fs.sync()
     }
 
-    /// Ends all use of the file system, whoever has files open: whatever would read or write a file, or change anything, is
-    /// an `EIO` from now on. When this returns, nothing more is written. A second time is an `EIO`, too.
+    /// Ends all use of the file system, also of open files: from now on each read, write and change
+    /// fails with `EIO`. When this returns, nothing more is written. A second call fails with
+    /// `EIO`, too.
     ///
     /// # Errors
-    /// What could not be made durable; the file system is shut down all the same.
+    /// The first error of the flush; the file system is shut down all the same.
     pub fn shut_down(&self, how: Shutdown) -> Result<()> {
         if !self.gate.shut_down() {
             return Err(Errno::EIO.into());
@@ -320,7 +332,8 @@ impl SuperBlock {
         flushed
     }
 
-    /// Every open file: those open throughout the call for certain, of others perhaps some. Keeps none of them open.
+    /// Every open file: those open throughout the call for certain, of others perhaps some. Keeps
+    /// none of them open.
     pub fn open_files(&self) -> Vec<OpenFileInfo> {
         self.files.registry.list(Opened::info)
     }
@@ -330,7 +343,7 @@ impl SuperBlock {
         self.files.stats()
     }
 
-    /// Lets go of every cached dentry and inode that nobody uses.
+    /// Drops every unused dentry and inode from the caches.
     pub fn drop_caches(&self) {
         self.dcache.shrink();
         self.icache.shrink();
@@ -388,7 +401,8 @@ impl SuperBlock {
         self.icache.get(&self.fs, ino)
     }
 
-    /// Notes that `inode` has got links or lost them, within the change that did so. Locks: those of that change.
+    /// Notes that `inode` has got links or lost them, within the change that did so. Locks: those
+    /// of that change.
     pub(crate) fn links_changed(&self, inode: &RcuArc<Inode>) {
         inode.count_links(self.gate.unlinked());
         self.icache.links_changed(inode);
@@ -404,31 +418,35 @@ impl SuperBlock {
         Ordered::lock(Rank::Rename, || lock::lock(&self.rename_mutex))
     }
 
-    /// Lets nothing but its users keep a directory that has been removed. Locks: its `rwsem` exclusive.
+    /// Drops the negative dentries of a removed directory, which would keep it in use. Locks: its
+    /// `rwsem` exclusive.
     pub(crate) fn forget_negatives(&self, dentry: &RcuArc<Dentry>) {
         if dentry.inode().is_some_and(Inode::is_dir) {
             self.dcache.forget_negatives(dentry);
         }
     }
 
-    /// Counts changes of directories' parents, so that who walks `..` under a promise to stay below a directory notices that the ground
-    /// may have moved: he reads this when he starts, and again each time that he has gone up.
+    /// Returns the number of changes of directories' parents. A scoped walk, which must stay below
+    /// its start, reads it when it starts and each time that it has gone up: if it has changed,
+    /// `..` may have led out.
     pub(crate) fn dir_renames(&self) -> u64 {
         // Acquire: pairs with the Release in `count_dir_rename`.
         self.dir_renames.load(Ordering::Acquire)
     }
 
-    /// Counts such a change, after the directory's names, old and new, have been hidden, and before the directory hangs elsewhere.
+    /// Counts such a change. The caller has hidden the directory's old and new name and has not
+    /// moved the dentry yet.
     ///
-    /// So a walk that finds a directory by a name and then goes up elsewhere notices. It has read the new place, which is published
-    /// (`Rcu`) after the count, so the count that it reads next is a new one. And the count that it started with is an old one: a new
-    /// one would have shown it that the old name is hidden, and it would have come through that name no more, but waited.
+    /// So a walk that finds a directory by its old name and then goes up to its new parent notices.
+    /// It has read the new place, which is published (`Rcu`) after the count, so it reads a new
+    /// count next. It started with an old count: after a new one it would have found the old name
+    /// hidden, and would have waited.
     pub(crate) fn count_dir_rename(&self) {
-        // Release: who sees the number sees that the names are hidden.
+        // Release: a walk that sees the number sees that the names are hidden.
         self.dir_renames.fetch_add(1, Ordering::Release);
     }
 
-    /// What `name` in `dir` stands for; a negative dentry if nothing.
+    /// Returns the dentry of `name` in `dir`: a negative one if the name does not exist.
     ///
     /// `dir` is positive and a directory, and the caller may search it.
     pub(crate) fn lookup(&self, dir: &RcuArc<Dentry>, name: &[u8]) -> Result<RcuArc<Dentry>> {
@@ -438,12 +456,14 @@ impl SuperBlock {
         if let Some(dentry) = self.dcache.find(key) {
             return Ok(dentry);
         }
-        // Shared: with a rename that goes on, in the one directory or the other, the name may be in neither.
+        // Shared: with a rename that goes on, in the one directory or the other, the name may be in
+        // neither.
         let _names = inode.lock_names();
         self.lookup_key(inode, key, name)
     }
 
-    /// Returns the form of `name` by which the cache knows it in `dir`. `ENAMETOOLONG` for a name that no directory can hold.
+    /// Returns the form of `name` by which the cache knows it in `dir`. `ENAMETOOLONG` for a name
+    /// that no directory can hold.
     pub(crate) fn canonical_name<'n>(&self, dir: &Inode, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
         if name.len() > self.traits.name_max {
             let removed = dir.perm().dead();
@@ -452,7 +472,8 @@ impl SuperBlock {
         if dir.perm().casefold() { self.fs.canonical_name(dir, name) } else { Ok(Cow::Borrowed(name)) }
     }
 
-    /// The same for a name that the caller is going to change. `ENOENT` in a directory that has been removed.
+    /// The same for a name that the caller is going to change. `ENOENT` in a directory that has
+    /// been removed.
     pub(crate) fn name_to_change<'n>(&self, dir: &Inode, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
         if dir.perm().dead() {
             return Err(Errno::ENOENT.into());
@@ -460,7 +481,8 @@ impl SuperBlock {
         self.canonical_name(dir, name)
     }
 
-    /// Locks a name if it is as expected, and waits for another holder. Locks: the directory's `rwsem`.
+    /// Locks a name if it is as expected, and waits for another holder. Locks: the directory's
+    /// `rwsem`.
     #[inline(always)]
     pub(crate) fn lock_name<'a>(
         &'a self,
@@ -472,8 +494,9 @@ impl SuperBlock {
         Ok(locked.expect("it was waited for"))
     }
 
-    /// Locks two names if the first exists; the second is `None` if both are the same. Returns `None` if another thread holds one of
-    /// them and the caller does not wait. Locks: the `rwsem` of the directory, or those of both, exclusive if it waits.
+    /// Locks two names if the first exists; the second is `None` if both are the same. Returns
+    /// `None` if another thread holds one of them and the caller does not wait. Locks: the `rwsem`
+    /// of the directory, or those of both, exclusive if it waits.
     pub(crate) fn lock_names<'a>(
         &'a self,
         (key, name): (Key<'a>, &[u8]),
@@ -494,8 +517,9 @@ impl SuperBlock {
         Ok(Some((first, second)))
     }
 
-    /// Locks a name if it is as expected, after a lookup where the cache does not have it. Returns `None` if another thread holds it and
-    /// the caller does not wait. Locks: the directory's `rwsem`.
+    /// Locks a name if it is as expected, after a lookup where the cache does not have it. Returns
+    /// `None` if another thread holds it and the caller does not wait. Locks: the directory's
+    /// `rwsem`.
     #[inline(always)]
     pub(crate) fn lock_name_if<'a>(
         &'a self,
@@ -521,7 +545,8 @@ impl SuperBlock {
         }
     }
 
-    /// Remembers what a listing found; gives what the name stands for. Locks: `rwsem` of the directory exclusive since the listing.
+    /// Remembers what a listing found; gives what the name stands for. Locks: `rwsem` of the
+    /// directory exclusive since the listing.
     pub(crate) fn prime(
         &self,
         dir: &RcuArc<Dentry>,
@@ -579,9 +604,10 @@ impl SuperBlock {
         }
     }
 
-    /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name already: such a tree has
-    /// no way up, may have no end, and is damaged. Locks: `rwsem` of the directory held; the name, if it is in the cache.
-    /// It comes after `old`, if the caller has taken that from under the name.
+    /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name
+    /// already: such a tree has no way up, may have no end, and is damaged. Locks: `rwsem` of the
+    /// directory held; the name, if it is in the cache. It comes after `old`, if the caller has
+    /// taken that from under the name.
     pub(crate) fn bind(
         &self,
         key: Key<'_>,
@@ -594,7 +620,7 @@ impl SuperBlock {
         Ok(dentry)
     }
 
-    /// The same for who has no use for the dentry.
+    /// Like [`bind`](Self::bind), for a caller that does not need the dentry.
     pub(crate) fn enter(
         &self,
         key: Key<'_>,
@@ -617,7 +643,8 @@ impl SuperBlock {
         let dentry = self.dcache.new_dentry(key, name, Some(inode), old);
         let inode = directory(&dentry);
         if inode.is_dir() {
-            // A dentry that was evicted a moment ago may still be on its way out; it hangs where the new one will.
+            // A dentry that was evicted a moment ago may still be on its way out; it hangs where
+            // the new one will.
             let folds = directory(key.parent).perm().casefold();
             let gives_way = |other: &Alias| other.parent == key.parent.id() && (folds || other.name.is(name));
             let alias = Alias { dentry: dentry.id(), parent: key.parent.id(), name: Name::new(name) };
@@ -634,7 +661,7 @@ pub(crate) fn directory(dentry: &Dentry) -> &Inode {
     dentry.inode().expect("a walk stands on positive dentries only")
 }
 
-/// The same inode, for who wants to keep it. The dentry has to be in use.
+/// Returns a reference to the inode of a positive dentry, which must be in use.
 pub(crate) fn keep_inode(dentry: &RcuArc<Dentry>) -> RcuArc<Inode> {
     dentry.hold_inode().expect("a positive dentry in use keeps its inode in use")
 }

@@ -29,7 +29,8 @@ impl Resolve {
         self.intersects(Self::BENEATH | Self::IN_ROOT)
     }
 
-    /// Whether these limits are valid for an absolute or a relative path, and the path starts where it does without them.
+    /// Whether these limits are valid for an absolute or a relative path, and the path starts where
+    /// it does without them.
     #[inline]
     pub(crate) fn allows(self, absolute: bool) -> bool {
         !self.is_scoped() || self.allows_scoped(absolute)

@@ -1,4 +1,5 @@
-//! The types that both walks share: references to a place in the tree, and the last component of a path.
+//! The types that both walks share: references to a place in the tree, and the last component of a
+//! path.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -36,7 +37,8 @@ impl<P> Deref for Ref<'_, P> {
     }
 }
 
-/// A place in the tree: a positive dentry, and the mount through which the walk reached it. [`Location`] is the form that callers keep.
+/// A place in the tree: a positive dentry, and the mount through which the walk reached it.
+/// [`Location`] is the form that callers keep.
 pub(crate) struct PathRef<'a> {
     pub(crate) mount: Ref<'a, MountRef>,
     pub(crate) dentry: Ref<'a, RcuArc<Dentry>>,
@@ -64,8 +66,8 @@ impl<'a> PathRef<'a> {
     }
 }
 
-/// An inode, and the mount through which the walk reached it. For operations on the file alone: they do not depend on its name, so the
-/// dentry of the name is not counted.
+/// An inode, and the mount through which the walk reached it. For operations on the file alone:
+/// they do not depend on its name, so the dentry of the name is not counted.
 pub(crate) struct InodeRef<'a> {
     pub(crate) mount: Ref<'a, MountRef>,
     inode: InodeOwner<'a>,

@@ -1,26 +1,35 @@
-//! Path walk inside one RCU read section: no lock, no reference count, no allocation, no store to shared memory.
+//! Path walk inside one RCU read section: no lock, no reference count, no allocation, no store to
+//! shared memory.
 //!
-//! The walk goes over cached names, as [`lookup`](super) describes. It gives up ([`WalkError::Fallback`]) where it would have to wait or
-//! to take a reference: at a name that is not in the cache or that is being changed, at an ACL or a link target that has not been read, at
-//! a mount point, in a case-folding directory, and at `..` in a scoped walk. The caller then walks again with references. An answer that
-//! this walk does give is final, errors included.
+//! The walk goes over cached names, as [`lookup`](super) describes. It gives up
+//! ([`WalkError::Fallback`]) where it would have to wait or to take a reference: at a name that is
+//! not in the cache or that is being changed, at an ACL or a link target that has not been read, at
+//! a mount point, in a case-folding directory, and at `..` in a scoped walk. The caller then walks
+//! again with references. An answer that this walk does give is final, errors included.
 //!
 //! # Why it is right
-//! Unlike Linux's dentries, ours never change the inode that they bind, and entries of the cache never change their key. A dentry that
-//! the walk has seen stays allocated with its inode while the guard lives. So the walk need not read anything twice and compare. Each
-//! answer must have been true at some moment of the call, and these moments must be in order:
+//! Unlike Linux's dentries, ours never change the inode that they bind, and entries of the cache
+//! never change their key. A dentry that the walk has seen stays allocated with its inode while the
+//! guard lives. So the walk need not read anything twice and compare. Each answer must have been
+//! true at some moment of the call, and these moments must be in order:
 //!
-//! 1. An entry that the walk finds stood in the cache at some moment of the search for it (`hash_table`, rule 4). At that moment its
-//!    dentry was in use, and so was the dentry's inode, which was thus the one live inode of its number.
-//! 2. A dentry may go out of use while the walk stands on it, because the cache evicts it. Its inode does not change after that. The walk
-//!    reads its last state, which was true at a moment no earlier than that of rule 1.
-//! 3. So each step (search permission here, name found there) was true at a moment not before that of the previous step. A walk with
-//!    references promises no more: neither promises that the whole path existed at one moment.
-//! 4. At the end the caller reads its data and then asks [`LookupResult::is_current`]. If the result is current, name and attributes
-//!    belonged together at the moment of reading; if it is not, the caller walks again.
-//! 5. A name is hidden while it is changed (`dcache`), so no step sees half a rename. A negative entry says that the name was absent at
-//!    the moment of rule 1. A name that is not in the cache says nothing, and the walk never takes it for absent.
-//! 6. `..` reads the place of a dentry, which is replaced as a whole: the parent it gives was the parent at that moment.
+//! 1. An entry that the walk finds stood in the cache at some moment of the search for it
+//!    (`hash_table`, rule 4). At that moment its dentry was in use, and so was the dentry's inode,
+//!    which was thus the one live inode of its number.
+//! 2. A dentry may go out of use while the walk stands on it, because the cache evicts it. Its
+//!    inode does not change after that. The walk reads its last state, which was true at a moment
+//!    no earlier than that of rule 1.
+//! 3. So each step (search permission here, name found there) was true at a moment not before that
+//!    of the previous step. A walk with references promises no more: neither promises that the
+//!    whole path existed at one moment.
+//! 4. At the end the caller reads its data and then asks [`LookupResult::is_current`]. If the
+//!    result is current, name and attributes belonged together at the moment of reading; if it is
+//!    not, the caller walks again.
+//! 5. A name is hidden while it is changed (`dcache`), so no step sees half a rename. A negative
+//!    entry says that the name was absent at the moment of rule 1. A name that is not in the cache
+//!    says nothing, and the walk never takes it for absent.
+//! 6. `..` reads the place of a dentry, which is replaced as a whole: the parent it gives was the
+//!    parent at that moment.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -121,8 +130,8 @@ pub(crate) struct ParentResult<'g> {
 }
 
 impl<'g> ParentResult<'g> {
-    /// Fails if the cache knows that the last component is not as expected. Slashes may come after it. On a read-only mount the check is
-    /// left for later.
+    /// Fails if the cache knows that the last component is not as expected. Slashes may come after
+    /// it. On a read-only mount the check is left for later.
     #[inline]
     pub(crate) fn check(&self, expect: Expect, guard: &'g Guard) -> Result<(), Error> {
         match self.see_last(guard) {
@@ -131,8 +140,9 @@ impl<'g> ParentResult<'g> {
         }
     }
 
-    /// Whether the last component, which `ours` was bound to, and that of `other` were names of one file at some moment of this call, and
-    /// no slash comes after either. False where the cache cannot tell.
+    /// Whether the last component, which `ours` was bound to, and that of `other` were names of one
+    /// file at some moment of this call, and no slash comes after either. False where the cache
+    /// cannot tell.
     pub(crate) fn is_of_one_file(&self, ours: RcuRef<'g, Dentry>, other: &Self, guard: &'g Guard) -> bool {
         let Some(ours_is) = ours.get().inode().filter(|inode| inode.perm().several_names()) else {
             return false;
@@ -140,7 +150,8 @@ impl<'g> ParentResult<'g> {
         let Some(theirs_is) = other.see_last(guard).and_then(|theirs| theirs.get().inode()) else {
             return false;
         };
-        // A dentry never binds another inode, and no walk finds it again once it is gone. So the first name existed all the while.
+        // A dentry never binds another inode, and no walk finds it again once it is gone. So the
+        // first name existed all the while.
         let still = |seen: RcuRef<'_, Dentry>| seen.ptr_eq(ours);
         std::ptr::eq(ours_is, theirs_is)
             && !self.has_slash()
@@ -148,7 +159,8 @@ impl<'g> ParentResult<'g> {
             && self.see_last(guard).is_some_and(still)
     }
 
-    /// Returns the dentry of the last component if the cache has it. `None` on a read-only mount, where another error comes first.
+    /// Returns the dentry of the last component if the cache has it. `None` on a read-only mount,
+    /// where another error comes first.
     pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
         let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
         let name = scan_name(cache.seed(), &self.path[self.last.start..]);
@@ -172,7 +184,8 @@ impl<'g> ParentResult<'g> {
     }
 }
 
-/// Walks a path to the directory of its last component. Returns `None` if that takes a walk with references.
+/// Walks a path to the directory of its last component. Returns `None` if that takes a walk with
+/// references.
 #[inline]
 pub(super) fn walk_to_parent<'g>(
     lookup: Lookup<'g>,
@@ -194,7 +207,8 @@ pub(super) fn walk_to_parent<'g>(
 }
 
 impl LookupResult<'_> {
-    /// Takes a reference to the dentry. Returns `None` if it has gone out of use. The walk started with this `root` and `base`.
+    /// Takes a reference to the dentry. Returns `None` if it has gone out of use. The walk started
+    /// with this `root` and `base`.
     pub(super) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<PathRef<'a>> {
         // The caller of a walk keeps its base in use.
         let dentry = match base.dentry.as_rcu_ref().ptr_eq(self.dentry) {
@@ -213,7 +227,8 @@ impl LookupResult<'_> {
         if self.mount.ptr_eq(&root.mount) { &root.mount } else { &base.mount }
     }
 
-    /// Whether the name that led here is still bound to this dentry. If not, the caller walks again, with references.
+    /// Whether the name that led here is still bound to this dentry. If not, the caller walks
+    /// again, with references.
     #[inline(always)]
     pub(crate) fn is_current(&self) -> bool {
         let current = self.entry.is_none_or(DcacheEntry::is_current);
@@ -305,7 +320,8 @@ impl<'g> RcuWalk<'g> {
         rest
     }
 
-    /// Walks along `text` from `at`. `fast` counts the search checks that the permission words answer.
+    /// Walks along `text` from `at`. `fast` counts the search checks that the permission words
+    /// answer.
     #[inline(always)]
     fn walk_names(
         &mut self,

@@ -1,8 +1,10 @@
 //! Path walk that takes a reference to each file it passes.
 //!
-//! It serves where the walk of [`rcu_walk`](super::rcu_walk) gives up. It may wait: it reads directories, link targets and ACLs, crosses
-//! mount points, and checks scoped walks. It stops before the last component, since each operation takes that in its own way. Over cached
-//! names it takes no lock for longer than a probe of the dentry table, and allocates nothing unless it meets a symbolic link.
+//! It serves where the walk of [`rcu_walk`](super::rcu_walk) gives up. It may wait: it reads
+//! directories, link targets and ACLs, crosses mount points, and checks scoped walks. It stops
+//! before the last component, since each operation takes that in its own way. Over cached names it
+//! takes no lock for longer than a probe of the dentry table, and allocates nothing unless it meets
+//! a symbolic link.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -92,7 +94,8 @@ impl<'a> RefWalk<'a> {
         Ok((walk, last))
     }
 
-    /// Goes on with a walk that stands on the directory of the last component and has followed `links`. It is not scoped.
+    /// Goes on with a walk that stands on the directory of the last component and has followed
+    /// `links`. It is not scoped.
     pub(super) fn resume(lookup: Lookup<'a>, resolve: Resolve, at: PathRef<'a>, links: u32) -> Self {
         let Lookup { namespace, cred, root, .. } = lookup;
         Self {
@@ -108,7 +111,8 @@ impl<'a> RefWalk<'a> {
         }
     }
 
-    /// Goes along `text`, and then along the rests of earlier texts, to the directory of the last component.
+    /// Goes along `text`, and then along the rests of earlier texts, to the directory of the last
+    /// component.
     fn walk_to_last(&mut self, mut text: Components<'a>) -> Result<LastComponent<'a>> {
         loop {
             text.skip_slashes();
@@ -152,7 +156,8 @@ impl<'a> RefWalk<'a> {
         self.leave()
     }
 
-    /// Steps onto the last component. Follows a symbolic link if `follow` is set or slashes come after it.
+    /// Steps onto the last component. Follows a symbolic link if `follow` is set or slashes come
+    /// after it.
     pub(crate) fn finish(mut self, mut last: LastComponent<'a>, mut follow: bool) -> Result<PathRef<'a>> {
         let mut must_be_dir = false;
         loop {
@@ -179,7 +184,8 @@ impl<'a> RefWalk<'a> {
         }
     }
 
-    /// Follows a symbolic link that was the last component to the directory of its target's last component.
+    /// Follows a symbolic link that was the last component to the directory of its target's last
+    /// component.
     pub(crate) fn follow(&mut self, link: &Inode) -> Result<LastComponent<'a>> {
         let target = self.enter_link(link)?;
         self.walk_to_last(target)
@@ -190,7 +196,8 @@ impl<'a> RefWalk<'a> {
         self.at.sb().lookup(&self.at.dentry, name)
     }
 
-    /// Steps onto a positive dentry below, or onto the root of the file system that is mounted there.
+    /// Steps onto a positive dentry below, or onto the root of the file system that is mounted
+    /// there.
     pub(crate) fn step(&mut self, dentry: RcuArc<Dentry>) -> Result<()> {
         self.at.dentry = Ref::Owned(dentry);
         self.enter_mounts()
@@ -207,7 +214,8 @@ impl<'a> RefWalk<'a> {
         Ok(())
     }
 
-    /// Goes up one directory, out of a mount if it stands on its root, but never past the root of the walk.
+    /// Goes up one directory, out of a mount if it stands on its root, but never past the root of
+    /// the walk.
     pub(crate) fn up(&mut self) -> Result<()> {
         while !self.at.is(self.root) {
             if !self.at.dentry.ptr_eq(self.at.mount.root()) {
@@ -228,7 +236,8 @@ impl<'a> RefWalk<'a> {
         Ok(())
     }
 
-    /// Fails with `EAGAIN` if a directory has moved since a scoped walk started, as `openat2` does: `..` could lead out of the scope.
+    /// Fails with `EAGAIN` if a directory has moved since a scoped walk started, as `openat2` does:
+    /// `..` could lead out of the scope.
     fn check_renames(&self) -> Result<()> {
         let sb = self.at.sb();
         let scoped = self.resolve.is_scoped();
@@ -251,7 +260,8 @@ impl<'a> RefWalk<'a> {
         Ok(())
     }
 
-    /// Returns the target of a link as the next text to walk, from where the walk stands or from the root.
+    /// Returns the target of a link as the next text to walk, from where the walk stands or from
+    /// the root.
     fn enter_link(&mut self, link: &Inode) -> Result<Components<'a>> {
         self.links += 1;
         if self.links > MAX_LINKS || self.resolve.contains(Resolve::NO_SYMLINKS) {

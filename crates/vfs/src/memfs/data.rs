@@ -1,7 +1,7 @@
 //! Contents of a regular file: blocks where something was written, holes elsewhere.
 //!
-//! Who changes which blocks there are, or how long the file is, has it for himself. Who reads blocks or writes over them shares it, and
-//! has the lock of each block while he copies it.
+//! Who changes which blocks there are, or how long the file is, has it for himself. Who reads
+//! blocks or writes over them shares it, and has the lock of each block while he copies it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -98,8 +98,8 @@ impl Data {
         Ok(done)
     }
 
-    /// Writes over blocks that are there; false, and nothing is written, if one is not, or the file ends before. One block is written
-    /// whole; for more, `apart` is called before.
+    /// Writes over blocks that are there; false, and nothing is written, if one is not, or the file
+    /// ends before. One block is written whole; for more, `apart` is called before.
     pub(super) fn overwrite(&self, bytes: &[u8], offset: u64, apart: &mut dyn FnMut()) -> bool {
         let end = offset + bytes.len() as u64;
         if end > self.len || parts(offset, end).any(|part| !self.blocks.contains_key(&part.block)) {
@@ -111,7 +111,8 @@ impl Data {
         let mut done = 0;
         for part in parts(offset, end) {
             let bytes = &bytes[done..done + part.len];
-            // What is there already is not written again, so that who writes the same as others does not hold them up.
+            // What is there already is not written again, so that who writes the same as others
+            // does not hold them up.
             if let Some(block) = self.blocks.get(&part.block)
                 && block.read()[part.range()] != *bytes
             {

@@ -1,7 +1,8 @@
 //! Names of a directory.
 //!
-//! Each name gets a number when it comes, greater than all before; the numbers are the cookies of `readdir`. So a listing
-//! shows every name that is there throughout exactly once, whatever comes and goes meanwhile.
+//! Each name gets a number when it comes, greater than all before; the numbers are the cookies of
+//! `readdir`. So a listing shows every name that is there throughout exactly once, whatever comes
+//! and goes meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;

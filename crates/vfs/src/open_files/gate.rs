@@ -1,17 +1,19 @@
-//! Who may change a file system, and who is doing so.
+//! The write gate: it admits changes to a file system, as Linux's `mnt_want_write` does, and counts
+//! them.
 //!
-//! Two counts ([`ThreadRefcount`]), each of which a thread raises by a store to its own line: files
-//! that are open for writing, and changes under way. Whoever raises one looks at the state after
-//! that; who turns the file system read-only or shuts it down sets the state and looks at the
-//! counts after that. So either the change is seen, or it sees that it may not be.
+//! Two counts ([`ThreadRefcount`]) cover the files that are open for writing and the changes under
+//! way. A thread increments a count by a store to its own line, and then reads the state. A remount
+//! or a shutdown sets the state, and then reads the counts. So either it finds the change, or the
+//! change finds the new state and does not begin.
 //!
-//! A third count is of inodes in use that have no links: they are freed when nobody uses them any more, which is no part of any change. An
-//! inode is counted within the change that took its last link, or made it without one, and until the file system has freed it. So the
-//! remount looks at this count last: when no change is under way, and none can begin, none is added.
+//! A third count covers the inodes in use that have no links: the file system frees them when they
+//! go out of use, outside of any change. An inode is counted from the change that took its last
+//! link, or that made it without one, until the file system has freed it. A remount reads this
+//! count last: when no change is under way and none can begin, the count does not grow.
 //!
-//! Until a remount knows whether somebody is changing the file system, that is not read-only yet: it is *closing*, and whoever wants
-//! to begin a change waits for the outcome. In the same way changes wait while somebody looks at what must not change: they are
-//! *paused*.
+//! Until a remount knows whether a change is under way, the file system is *closing*, and new
+//! changes wait for the outcome. In the same way changes wait, *paused*, while a thread reads a
+//! state that must not change.
 
 use std::sync::Arc;
 
@@ -22,21 +24,21 @@ use crate::errno::{Errno, Result};
 use crate::lock::{self, Mutex, MutexGuard};
 
 bitflags::bitflags! {
-    /// What may be done with a file system at present.
+    /// The uses that a file system admits at present.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct State: u32 {
         /// Nothing may be changed.
         const READ_ONLY = 1;
-        /// It is being found out whether it can be made read-only.
+        /// A remount is finding out whether it can be made read-only.
         const CLOSING = 1 << 1;
         /// It has been shut down.
         const SHUT_DOWN = 1 << 2;
-        /// Changes wait until somebody has looked at what does not change meanwhile.
+        /// Changes wait while a thread reads a state that must not change.
         const PAUSED = 1 << 3;
     }
 }
 
-/// The way in to changes of one file system.
+/// The write gate of one file system.
 pub(crate) struct Gate {
     state: AtomicU32,
     /// Files open for writing.
@@ -91,14 +93,15 @@ impl Gate {
         Ok(Changing(self))
     }
 
-    /// Begins a change through a file that is open for writing, and keeps the file system from turning read-only by that.
+    /// Begins a change through a file that is open for writing, and keeps the file system from
+    /// turning read-only by that.
     pub(crate) fn change_opened(&self) -> Result<Changing<'_>> {
         self.enter(&self.changes, State::empty(), State::CLOSING | State::PAUSED)?;
         Ok(Changing(self))
     }
 
-    /// Counts a file that is open for writing; errors as of [`change`](Self::change). It may be part of a change, and so waits
-    /// for nobody who waits for changes.
+    /// Counts a file that is open for writing; errors as of [`change`](Self::change). It may be
+    /// part of a change, and so waits for nobody who waits for changes.
     pub(crate) fn open_for_writing(&self) -> Result<()> {
         self.enter(&self.writers, State::READ_ONLY, State::CLOSING)
     }
@@ -142,7 +145,8 @@ impl Gate {
         &self.unlinked
     }
 
-    /// Forbids changes. `EBUSY` where files are open for writing, inodes without links are in use, or a change is under way.
+    /// Forbids changes. `EBUSY` where files are open for writing, inodes without links are in use,
+    /// or a change is under way.
     pub(crate) fn close(&self) -> Result<()> {
         let _deciding = lock::lock(&self.deciding);
         self.check()?;
@@ -159,8 +163,8 @@ impl Gate {
         outcome
     }
 
-    /// Does something while nothing is changed: waits for the changes under way, and lets others wait. The caller holds no lock,
-    /// and neither begins a change.
+    /// Does something while nothing is changed: waits for the changes under way, and lets others
+    /// wait. The caller holds no lock, and neither begins a change.
     pub(crate) fn pause<T>(&self, then: impl FnOnce() -> T) -> T {
         let deciding = lock::lock(&self.deciding);
         let before = self.state();
@@ -178,7 +182,8 @@ impl Gate {
         !before.contains(State::SHUT_DOWN)
     }
 
-    /// Waits, when no more may begin, for the end of the changes under way. No lock may be held that one of them may want.
+    /// Waits, when no more may begin, for the end of the changes under way. No lock may be held
+    /// that one of them may want.
     pub(crate) fn wait_for_changes(&self) {
         while self.changes.count() != Some(0) {
             thread::yield_now();

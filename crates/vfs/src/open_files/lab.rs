@@ -9,7 +9,8 @@ use super::slabs::{self, Slabs};
 /// Where a record stands in a registry of the lab's.
 pub type Ticket = [usize; 3];
 
-/// A [`Registry`] behind a pointer. Each method calls the function that it is given at most once a record.
+/// A [`Registry`] behind a pointer. Each method calls the function that it is given at most once a
+/// record.
 pub trait LabRegistry: Send + Sync {
     /// Enters a record.
     fn add(&self, fill: &mut dyn FnMut(&Opened)) -> Option<Ticket>;

@@ -1,7 +1,7 @@
-//! What the registry knows of an open file.
+//! The record of an open file in the registry.
 //!
-//! All of it is atomics, so that it can be looked at while the file is closed and the next one opened in its place; whether what was
-//! seen belongs together, the registry says.
+//! All of it is atomics, so that it can be looked at while the file is closed and the next one
+//! opened in its place; whether what was seen belongs together, the registry says.
 
 use extern4_sync::primitive::{AtomicU64, Ordering, capacity};
 use extern4_sync::rcu::{RcuOption, pin};
@@ -56,7 +56,7 @@ impl Opened {
         }
     }
 
-    /// What the record says; `None` if it is being emptied.
+    /// Returns the contents of the record; `None` if it is being emptied.
     pub fn info(&self) -> Option<OpenFileInfo> {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let uid_flags = load(&self.uid_flags);
@@ -98,7 +98,8 @@ impl Opened {
     }
 }
 
-/// The last `len` bytes of a path, less than a word: with one load, for a word that is put together in memory is waited for.
+/// The last `len` bytes of a path, less than a word: with one load, for a word that is put together
+/// in memory is waited for.
 fn last_word(path: &[u8], len: usize) -> u64 {
     match path.last_chunk::<8>() {
         Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * len),

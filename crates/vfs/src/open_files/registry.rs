@@ -1,5 +1,5 @@
-//! The interface of a registry of open files. Production has one, [`Slabs`](super::slabs::Slabs); the lab has others to measure it
-//! against.
+//! The interface of a registry of open files. Production has one, [`Slabs`](super::slabs::Slabs);
+//! the lab has others to measure it against.
 
 /// Records that are entered and taken out all the time, by many threads, and listed now and then.
 ///
@@ -11,14 +11,16 @@ pub trait Registry<C>: Default + Send + Sync {
     /// Takes a record and has it filled; `None` if there are more than can be counted.
     fn add(&self, fill: impl FnOnce(&C)) -> Option<Self::Ticket>;
 
-    /// Has a record emptied, and takes it out. False, and nothing happens, if that has been done before.
+    /// Has a record emptied, and takes it out. False, and nothing happens, if that has been done
+    /// before.
     fn remove(&self, ticket: &Self::Ticket, empty: impl FnOnce(&C)) -> bool;
 
     /// Calls `look` with a record; `None` if it has been taken out.
     fn with<R>(&self, ticket: &Self::Ticket, look: impl FnOnce(&C) -> R) -> Option<R>;
 
-    /// What `copy` makes of each record that is there throughout, and perhaps of others. It may be called with a record that
-    /// is filled meanwhile, and what comes of that is thrown away; or with one that is being emptied, of which it makes nothing.
+    /// Returns the results of `copy` for each record that is there throughout the call, and perhaps
+    /// for others. It may call `copy` with a record that another thread is filling, and drops that
+    /// result; or with one that is being emptied, for which `copy` returns `None`.
     fn list<R>(&self, copy: impl FnMut(&C) -> Option<R>) -> Vec<R>;
 }
 
@@ -103,7 +105,8 @@ mod tests {
         assert!(stay.iter().all(|ticket| remove(registry, ticket)));
     }
 
-    /// Threads beyond those that have slabs of their own: what one has entered, no other enters something in place of.
+    /// Threads beyond those that have slabs of their own: what one has entered, no other enters
+    /// something in place of.
     #[test]
     fn slabs_of_threads_without_numbers() {
         const WITH_NUMBERS: usize = 64;

@@ -1,9 +1,10 @@
 //! The registry in production: places in slabs, one slab a thread.
 //!
-//! A thread enters records in places of its own slab, and keeps a list of those that are free: no other thread writes to the lines
-//! that this takes, and it takes plain stores. A place is a record and a generation, odd while it is taken. Who lists the
-//! records takes no lock, writes nothing, and keeps nobody waiting: it copies a record and looks whether the generation is
-//! still the same. Places stay where they are as long as the registry, and slabs only grow.
+//! A thread enters records in places of its own slab and keeps a list of the free ones. This takes
+//! plain stores to lines that no other thread writes. A place is a record and a generation, which
+//! is odd while the place is taken. A listing takes no lock, writes nothing and keeps no thread
+//! waiting: it copies a record and checks that the generation is still the same. Places do not move
+//! as long as the registry exists, and slabs only grow.
 //!
 //! | place | by | transition |
 //! | --- | --- | --- |
@@ -12,19 +13,23 @@
 //! | taken | another thread | `remove`: record emptied, generation even; cleared |
 //! | cleared | the owner, when its list is empty | looks through its slab; free |
 //!
-//! 1. A taken place has one ticket, so one thread at a time changes it. Who finds it even (`Acquire`) comes after whoever made it
-//!    so (`Release`). No generation comes twice, so tickets of the past are known by theirs.
-//! 2. A copy is of one use of the place, if the generation is the same odd one before and after: `add` fills the record behind
-//!    a `Release` fence that follows the even generation, and who has copied some of that finds, behind an `Acquire` fence, the even
-//!    generation or a later one. This is what [`SeqCount`](extern4_sync::seqcount::SeqCount) does.
-//! 3. Who closes what another thread opened stores to the place and to nothing else. The owner looks for such places when its list is
-//!    empty, and if it finds less than a quarter of its slab, the slab doubles: so this costs a few loads for each
-//!    record that is entered.
-//! 4. A list has each record that was entered before the listing began and is not taken out before it ends: its place was
-//!    there, and its generation was the same all the time. Of those that come and go meanwhile it may have some.
-//! 5. A slab belongs to a number of a thread ([`PerThread`]): a thread that gets the number of one that has ended gets its slab.
-//!    There is a slab for each thread that has a slot of its own ([`thread_slots`](extern4_sync::thread_slots)). All other threads
-//!    share a slab, and take places of it under a lock, which is held until the place is taken.
+//! 1. A taken place has one ticket, so one thread at a time changes it. A thread that finds the
+//!    generation even (`Acquire`) comes after the thread that made it even (`Release`). No
+//!    generation occurs twice, so an old ticket never fits.
+//! 2. A copy is of one use of the place, if the generation is the same odd one before and after:
+//!    `add` fills the record behind a `Release` fence that follows the even generation, and who has
+//!    copied some of that finds, behind an `Acquire` fence, the even generation or a later one.
+//!    This is what [`SeqCount`](extern4_sync::seqcount::SeqCount) does.
+//! 3. A thread that closes a file of another thread stores to the place and to nothing else. The
+//!    owner looks for such places when its list is empty, and if it finds less than a quarter of
+//!    its slab, the slab doubles. So this costs a few loads for each new record.
+//! 4. A list has each record that was entered before the listing began and is not taken out before
+//!    it ends: its place was there, and its generation was the same all the time. Of those that
+//!    come and go meanwhile it may have some.
+//! 5. A slab belongs to a number of a thread ([`PerThread`]): a thread that gets the number of one
+//!    that has ended gets its slab. There is a slab for each thread that has a slot of its own
+//!    ([`thread_slots`](extern4_sync::thread_slots)). All other threads share a slab, and take
+//!    places of it under a lock, which is held until the place is taken.
 
 use std::cell::RefCell;
 use std::num::NonZeroU64;
@@ -68,7 +73,7 @@ struct Place<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spot(u64);
 
-/// What the owner of a slab knows.
+/// The state that only the owner of a slab uses.
 #[derive(Default)]
 struct Owner {
     slab: Option<usize>,
@@ -77,8 +82,9 @@ struct Owner {
     free: Vec<Spot>,
 }
 
-/// Where a record stands. Two words, also where there may be none, so that it stays in registers: to put it together in memory and load it
-/// at once takes as long as half of what is done here to open a file.
+/// Where a record stands. Two words, also where there may be none, so that it stays in registers:
+/// to put it together in memory and load it at once takes as long as half of what is done here to
+/// open a file.
 #[derive(Debug)]
 pub struct Ticket {
     spot: Spot,
@@ -187,7 +193,8 @@ impl<C: Default + Send + Sync> Registry<C> for Slabs<C> {
 
     #[inline]
     fn add(&self, fill: impl FnOnce(&C)) -> Option<Ticket> {
-        // Held until the place is odd: for another thread that shares the slab, one that is even is free.
+        // Held until the place is odd: for another thread that shares the slab, one that is even is
+        // free.
         let mut shared;
         let own = self.owners.with(|owner| self.take_place(&mut owner.borrow_mut())).flatten();
         let spot = match own {

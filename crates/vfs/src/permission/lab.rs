@@ -1,7 +1,8 @@
-//! Search checks to measure the one in production against, in production's walk, and the checks alone.
+//! Search checks to measure the one in production against, in production's walk, and the checks
+//! alone.
 //!
-//! They all answer the same: what differs is what a walk does to find the answer. ACLs and modes are production's, so that nothing has to
-//! be kept true twice.
+//! They all answer the same: what differs is what a walk does to find the answer. ACLs and modes
+//! are production's, so that nothing has to be kept true twice.
 
 use extern4_sync::rcu::Guard;
 
@@ -17,16 +18,21 @@ pub enum Check {
     /// The permission word, as in production.
     #[default]
     Word,
-    /// The full check of production in every directory, as on a file system that does not let the word answer.
+    /// The full check of production in every directory, as on a file system that does not let the
+    /// word answer.
     Full,
-    /// What Linux did up to 6.18: all there is to ask, in every directory. It is known without a lock that there is no ACL.
+    /// What Linux did up to 6.18: all there is to ask, in every directory. It is known without a
+    /// lock that there is no ACL.
     General,
-    /// As it was posted to Linux: a bit that is computed beforehand says that everybody may search, or else as `General`. The bit is that of
-    /// the word, which cannot be wrong; on Linux it was one of its own.
+    /// As it was posted to Linux: a bit that is computed beforehand says that everybody may search,
+    /// or else as `General`. The bit is that of the word, which cannot be wrong; on Linux it was
+    /// one of its own.
     Flag,
-    /// As Linux 6.19 has it: no result is kept; mode and ACL are looked at each time, before all else; or else as `General`.
+    /// As Linux 6.19 has it: no result is kept; mode and ACL are looked at each time, before all
+    /// else; or else as `General`.
     ModeAndAcl,
-    /// What ext3 did before 2009: a lock in each inode is taken to learn whether there is an ACL, which is counted if there is one.
+    /// What ext3 did before 2009: a lock in each inode is taken to learn whether there is an ACL,
+    /// which is counted if there is one.
     AclLocked,
     /// The patch to that: no lock where a look without it says that there is no ACL.
     AclSpeculative,

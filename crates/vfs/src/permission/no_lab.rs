@@ -1,4 +1,5 @@
-//! Production's one search check, the permission word, in the place of the checks that the lab compares it with.
+//! Production's one search check, the permission word, in the place of the checks that the lab
+//! compares it with.
 
 use std::convert::Infallible;
 
