@@ -111,7 +111,7 @@ pub struct NamesAttr {
 }
 
 /// The attributes of an inode, as `statx` reports them.
-// In C's order, so that what `AttrCell` keeps in one word stands together here, and is stored as
+// In C's order, so that what `InodeAttrs` keeps in one word stands together here, and is stored as
 // one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -37,9 +37,9 @@ use extern4_sync::thread_refcount::ThreadRefcount;
 
 use crate::acl_cache::{AclPool, AclSlots};
 use crate::attr::{Attr, FileType, NamesAttr, Timespec};
-use crate::attr_cell::{AttrCell, CONTENTS_BYTES, Copied, STEADY_BYTES, Writer};
 use crate::errno::Result;
 use crate::fs::FileSystem;
+use crate::inode_attrs::{CONTENTS_BYTES, Copied, InodeAttrs, STEADY_BYTES, Writer};
 use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
 use crate::perm_word::{AclState, PermBits, PermWord};
@@ -64,7 +64,7 @@ pub struct Inode {
     perm: PermWord,
     // ... and the first part of this. The next line changes with contents, and the one behind it
     // with mode and links.
-    attr: AttrCell,
+    attr: InodeAttrs,
     // Only symbolic links have one, and little changes of these.
     link: OnceLock<Arc<[u8]>>,
     /// A thread that changes attributes with `rwsem` shared holds it. It contains the file system
@@ -141,7 +141,7 @@ impl Inode {
             .with_several_names(several_names);
         Self {
             perm: PermWord::new(bits),
-            attr: AttrCell::new(&attr),
+            attr: InodeAttrs::new(&attr),
             link: OnceLock::new(),
             attributes: Mutex::new(fs),
             private: private.into(),

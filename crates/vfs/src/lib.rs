@@ -27,7 +27,6 @@ mod acl_cache;
 #[cfg(feature = "lab")]
 mod acl_lock;
 pub mod attr;
-mod attr_cell;
 mod chunks;
 mod clock;
 mod create;
@@ -41,6 +40,7 @@ pub mod fs;
 mod handle;
 mod icache;
 pub mod inode;
+mod inode_attrs;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod link;

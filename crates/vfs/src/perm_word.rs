@@ -26,7 +26,7 @@ use extern4_acl::{Acl, AclKind};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
 use crate::attr::{FileFlags, FileType};
-use crate::attr_cell::Writer;
+use crate::inode_attrs::Writer;
 
 /// What is known of an inode's access ACL without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,8 +234,8 @@ impl PermWord {
 mod tests {
     use super::*;
     use crate::attr::Attr;
-    use crate::attr_cell::AttrCell;
     use crate::inode::{Inode, NewInode};
+    use crate::inode_attrs::InodeAttrs;
 
     const DIR: u16 = 0o040_000;
     const FILE: u16 = 0o100_000;
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn every_change_recomputes_the_bits_and_counts() {
         let word = PermWord::new(PermBits::new(DIR | 0o755, FileFlags::empty(), AclState::Unknown));
-        let attributes = AttrCell::new(&Attr::default());
+        let attributes = InodeAttrs::new(&Attr::default());
         let publish = |change: &dyn Fn(PermBits) -> PermBits| {
             word.publish_if(&attributes.lock(), |bits| Some(change(bits)));
         };

@@ -13,10 +13,10 @@ use extern4_acl::{Acl, AclKind};
 use extern4_sync::rcu::pin;
 
 use crate::attr::{Attr, FileType, StatFs};
-use crate::attr_cell::Copied;
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Error, Result};
 use crate::inode::Inode;
+use crate::inode_attrs::Copied;
 use crate::lookup::{How, Lookup};
 use crate::mount::{Location, MountRef, Namespace};
 use crate::permission::{Access, Verdict};

@@ -5,13 +5,13 @@ use extern4_acl::{Acl, AclError, AclKind, XattrNamespace};
 use extern4_sync::lock_order::Ordered;
 
 use crate::attr::{FileFlags, FileType, Timespec};
-use crate::attr_cell::SET_ID_BITS;
 use crate::clock;
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::file::{drop_privileges, truncate};
 use crate::fs::{SetAttr, XattrFlags};
 use crate::inode::{AttributesGuard, Inode};
+use crate::inode_attrs::SET_ID_BITS;
 use crate::lookup::How;
 use crate::lookup::path::InodeRef;
 use crate::mount::WriteGuard;

@@ -43,7 +43,7 @@ pub(crate) const SET_ID_BITS: u16 = 0o6000;
 /// | `words`, `nsecs`, `mode` | `Writer`'s methods | all of these | Relaxed, ordered by the counts |
 /// | size and times | `Writer`'s methods | `is_written` | Relaxed: see there |
 #[repr(C)]
-pub(crate) struct AttrCell {
+pub(crate) struct InodeAttrs {
     ino: u64,
     generation: u32,
     kind: FileType,
@@ -64,16 +64,17 @@ pub(crate) struct AttrCell {
 
 /// How many bytes of a cell come before what is written often, and how many before what is not
 /// written with contents.
-pub(crate) const STEADY_BYTES: usize = std::mem::offset_of!(AttrCell, words) + SIZE * size_of::<AtomicU64>();
-pub(crate) const CONTENTS_BYTES: usize = std::mem::offset_of!(AttrCell, mode);
+pub(crate) const STEADY_BYTES: usize =
+    std::mem::offset_of!(InodeAttrs, words) + SIZE * size_of::<AtomicU64>();
+pub(crate) const CONTENTS_BYTES: usize = std::mem::offset_of!(InodeAttrs, mode);
 
 /// The right to change the attributes.
 pub(crate) struct Writer<'a> {
-    cell: &'a AttrCell,
+    cell: &'a InodeAttrs,
     _writers: LatchGuard<'a, ()>,
 }
 
-impl AttrCell {
+impl InodeAttrs {
     pub(crate) fn new(attr: &Attr) -> Self {
         let (words, nsecs, mode) = encode(attr.kind, attr);
         Self {
@@ -410,7 +411,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_goes_in_comes_out(first in attr(), second in attr()) {
-            let cell = AttrCell::new(&first);
+            let cell = InodeAttrs::new(&first);
             prop_assert_eq!(cell.get(), first);
             cell.lock().store(&second, false, || ());
             prop_assert_eq!(cell.get(), Attr { ino: first.ino, ..second });
@@ -437,7 +438,7 @@ mod tests {
         fn a_write_leaves_what_was_written_just_now(attr in attr(), time in time()) {
             let flags = attr.flags - FileFlags::IMMUTABLE;
             let plain = Attr { kind: FileType::Regular, mode: attr.mode & 0o1777, flags, mtime: time, ctime: time, ..attr };
-            let cell = AttrCell::new(&plain);
+            let cell = InodeAttrs::new(&plain);
             prop_assert!(cell.is_written(plain.size, time));
             prop_assert_eq!(cell.is_written(plain.size.saturating_add(1), time), plain.size == u64::MAX);
             let other = Timespec { sec: !time.sec, ..time };
@@ -451,8 +452,8 @@ mod tests {
                 Attr { ctime: other, ..plain },
             ];
             for other in &more_to_do {
-                prop_assert!(!AttrCell::new(other).is_written(plain.size, time), "{other:?}");
-                let cell = AttrCell::new(&plain);
+                prop_assert!(!InodeAttrs::new(other).is_written(plain.size, time), "{other:?}");
+                let cell = InodeAttrs::new(&plain);
                 cell.lock().store(other, false, || ());
                 // The kind stays as it is.
                 prop_assert_eq!(cell.is_written(plain.size, time), other.kind != plain.kind, "stored: {:?}", other);
