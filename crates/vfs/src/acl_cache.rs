@@ -1,7 +1,7 @@
 //! What is known of an inode's ACLs.
 //!
-//! Whether an inode has an access ACL stands in its permission word: none, unknown, present; and so
-//! does whether it is known to have no default ACL. So to learn that there is none costs the one
+//! Whether an inode has an access ACL stands in its permission cache: none, unknown, present; and
+//! so does whether it is known to have no default ACL. So to learn that there is none costs the one
 //! load that the mode costs, and so does learning that there is one which refuses nobody what is
 //! asked. Only what is present has a slot, which points to an immutable ACL: readers follow it with
 //! no lock and no count ([`RcuOption`]).
@@ -9,7 +9,7 @@
 //! # Filling and setting
 //! A slot starts empty, is filled once, and never becomes empty again:
 //!
-//! | step | slot | permission word |
+//! | step | slot | permission cache |
 //! |---|---|---|
 //! | fill, by who found it unknown and asked the file system | empty to answer, by compare-and-swap | access ACL: unknown to none or present, only from unknown |
 //! | set, by who changes it, in the write section of the attributes | swapped | none or present, with the mode, in one store |

@@ -40,7 +40,7 @@ pub struct FsTraits {
     /// ACLs are kept; without them only mode bits count.
     pub acl: bool,
     /// The file system adds nothing to the VFS's own search permission on directories, so that the
-    /// check may be answered from the permission word alone.
+    /// check may be answered from the permission cache alone.
     pub fast_may_exec: bool,
     /// There are directories that ignore case in names, or there may be.
     pub casefold: bool,

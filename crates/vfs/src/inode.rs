@@ -1,6 +1,6 @@
 //! Inodes in memory.
 //!
-//! An inode's permission word answers most search checks alone; its attributes are copied whole;
+//! An inode's permission cache answers most search checks alone; its attributes are copied whole;
 //! its two ACLs are read once and kept. The file system owns the truth: it changes an inode in
 //! memory through [`Inode::update`] when it has changed it in its own structures.
 //!
@@ -42,7 +42,7 @@ use crate::fs::FileSystem;
 use crate::inode_attrs::{CONTENTS_BYTES, Copied, InodeAttrs, STEADY_BYTES, Writer};
 use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
-use crate::perm_word::{AclState, PermBits, PermWord};
+use crate::permission_cache::{AclState, PermBits, PermissionCache};
 
 /// An inode that a file system has read or made.
 pub struct NewInode {
@@ -61,7 +61,7 @@ pub struct NewInode {
 #[repr(C)]
 pub struct Inode {
     // A line that is hardly ever written: what walks and permission checks look at, ...
-    perm: PermWord,
+    perm: PermissionCache,
     // ... and the first part of this. The next line changes with contents, and the one behind it
     // with mode and links.
     attr: InodeAttrs,
@@ -140,7 +140,7 @@ impl Inode {
             .with_no_default_acl(no_default)
             .with_several_names(several_names);
         Self {
-            perm: PermWord::new(bits),
+            perm: PermissionCache::new(bits),
             attr: InodeAttrs::new(&attr),
             link: OnceLock::new(),
             attributes: Mutex::new(fs),
@@ -210,7 +210,7 @@ impl Inode {
         (uid, gid, self.kind().mode_bits() | mode)
     }
 
-    /// Owner, group, the permission word, and what is known of the access ACL, as
+    /// Owner, group, the permission cache, and what is known of the access ACL, as
     /// [`cached_acl`](Self::cached_acl) says it: of one moment.
     #[inline]
     pub(crate) fn standing<'g>(&'g self, guard: &'g Guard) -> (u32, u32, PermBits, Option<Option<&'g Acl>>) {
@@ -274,7 +274,7 @@ impl Inode {
         self.change_and(change, |bits| with_acl(bits, kind, state), Some(|| self.acls.set(kind, acl)))
     }
 
-    /// One store of attributes, permission word, and what `also` sets. Locks: the writers' lock of
+    /// One store of attributes, permission cache, and what `also` sets. Locks: the writers' lock of
     /// the attributes, within.
     fn change_and<R>(
         &self,
@@ -310,7 +310,7 @@ impl Inode {
         });
     }
 
-    /// The permission word.
+    /// The permission cache.
     #[inline]
     pub(crate) fn perm(&self) -> PermBits {
         self.perm.load()
@@ -412,7 +412,7 @@ impl Inode {
         self.private.downcast_ref().expect("an inode goes only to the file system that made it")
     }
 
-    /// Returns an ACL if it is known, where `bits` is the permission word; `None` if the file
+    /// Returns an ACL if it is known, where `bits` is the permission cache; `None` if the file
     /// system has to be asked.
     #[inline]
     pub(crate) fn cached_acl<'g>(
@@ -454,7 +454,7 @@ impl Inode {
     }
 
     /// Returns an ACL if it is known, as of one moment. A slot that is read under an earlier
-    /// permission word could be ahead of it.
+    /// permission cache could be ahead of it.
     fn known_acl(&self, kind: AclKind) -> Option<Option<Arc<Acl>>> {
         let guard = pin();
         let known = || match self.perm().has_no_acl(kind) {

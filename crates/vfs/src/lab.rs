@@ -45,12 +45,12 @@ pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Resul
 }
 
 /// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not
-/// wait (`lookup::rcu_walk`): the permission word first, where that decides. `None` if that cannot
+/// wait (`lookup::rcu_walk`): the permission cache first, where that decides. `None` if that cannot
 /// be said without waiting.
 #[inline]
 pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
-    let word_decides = sb.checker.word_decides();
-    let all_may = word_decides && dirs.iter().all(|dir| dir.perm().exec_all_plain());
+    let cache_decides = sb.checker.cache_decides();
+    let all_may = cache_decides && dirs.iter().all(|dir| dir.perm().exec_all_plain());
     if all_may || dirs.iter().all(|dir| sb.checker.lets_all(dir)) {
         return Some(true);
     }
@@ -60,10 +60,10 @@ pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i G
 /// The same where the words do not say it all. Out of line, as in a walk.
 #[inline(never)]
 fn search_general<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
-    let word_decides = sb.checker.word_decides();
+    let cache_decides = sb.checker.cache_decides();
     let mut passed = Passed::default();
     for dir in dirs {
-        let passes = word_decides && dir.perm().exec_all_plain() || sb.checker.lets_all(dir);
+        let passes = cache_decides && dir.perm().exec_all_plain() || sb.checker.lets_all(dir);
         if !passes {
             match sb.checker.search_seen(cred, dir, guard, &mut passed).0 {
                 Verdict::Granted => {}

@@ -21,7 +21,7 @@ use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::Inode;
-use crate::perm_word::{AclState, PermBits};
+use crate::permission_cache::{AclState, PermBits};
 use lab::Check;
 
 bitflags::bitflags! {
@@ -51,7 +51,7 @@ pub(crate) struct Checker {
     hook: Option<Arc<dyn SecurityHook>>,
     acls: AclPool,
     pub(crate) check: Check,
-    /// The file system lets the permission word answer search checks:
+    /// The file system lets the permission cache answer search checks:
     /// [`FsTraits::fast_may_exec`](crate::fs::FsTraits::fast_may_exec).
     pub(crate) fast: bool,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Checker {
 /// How a search check was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// From the permission word.
+    /// From the permission cache.
     Fast,
     /// By the full check.
     Full,
@@ -111,18 +111,18 @@ impl Checker {
         (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
     }
 
-    /// Whether the permission word may answer for `dir`, and lets every user search it. Another check
-    /// of the lab has to agree.
+    /// Whether the permission cache may answer for `dir`, and lets every user search it. Another
+    /// check of the lab has to agree.
     #[inline]
     fn is_fast(&self, dir: &Inode) -> bool {
-        self.fast && dir.perm().exec_all() && (self.is_by_word() || self.lets_all(dir))
+        self.fast && dir.perm().exec_all() && (self.is_by_cache() || self.lets_all(dir))
     }
 
-    /// Whether search checks may be answered from the permission word alone, with nobody else to
+    /// Whether search checks may be answered from the permission cache alone, with nobody else to
     /// ask.
     #[inline]
-    pub(crate) fn word_decides(&self) -> bool {
-        self.fast && self.hook.is_none() && self.is_by_word()
+    pub(crate) fn cache_decides(&self) -> bool {
+        self.fast && self.hook.is_none() && self.is_by_cache()
     }
 
     /// May `cred` have these rights on `inode`, on a file system that is `read_only` or not?
@@ -167,7 +167,7 @@ impl Checker {
 
     #[inline]
     pub(crate) fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-        if overrides(cred, want) || self.is_by_word() && inode.perm().grants_everybody(want.bits()) {
+        if overrides(cred, want) || self.is_by_cache() && inode.perm().grants_everybody(want.bits()) {
             return self.ask_hook(cred, inode, want);
         }
         self.check_class(cred, inode, want)
@@ -280,7 +280,7 @@ fn judge_by<'g>(
     }
 }
 
-/// Checks mode and ACL, given owner, group, permission word and ACL of one moment. An ACL of
+/// Checks mode and ACL, given owner, group, permission cache and ACL of one moment. An ACL of
 /// another moment would be wrong: the old mode without its ACL may grant rights that neither the
 /// old nor the new state grants. `allows` asks the ACL.
 #[inline]

@@ -139,7 +139,7 @@ pub struct CacheStats {
     pub inode_reads: u64,
     /// Names asked of the file system.
     pub lookups: u64,
-    /// Search checks answered from the permission word.
+    /// Search checks answered from the permission cache.
     pub fast_searches: u64,
     /// Search checks that took the full way.
     pub full_searches: u64,

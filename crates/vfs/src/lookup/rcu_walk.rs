@@ -261,8 +261,8 @@ struct RcuWalk<'g> {
     guard: &'g Guard,
     mount: &'g MountRef,
     sb: &'g SuperBlock,
-    /// Whether the permission word alone may answer search checks.
-    word_decides: bool,
+    /// Whether the permission cache alone may answer search checks.
+    cache_decides: bool,
     at: RcuPath<'g>,
     links: u32,
     /// The number of search checks so far: fast, full.
@@ -287,7 +287,7 @@ impl<'g> RcuWalk<'g> {
         let at = RcuPath::on(from.dentry.as_rcu_ref())?;
         let root = if resolve.is_scoped() { base } else { root };
         let (mount, sb) = (&from.mount, &**from.mount.superblock());
-        let word_decides = sb.checker.word_decides();
+        let cache_decides = sb.checker.cache_decides();
         Ok(Self {
             cred,
             root,
@@ -295,7 +295,7 @@ impl<'g> RcuWalk<'g> {
             guard,
             mount,
             sb,
-            word_decides,
+            cache_decides,
             at,
             links: 0,
             searches: [0; 2],
@@ -320,7 +320,7 @@ impl<'g> RcuWalk<'g> {
         rest
     }
 
-    /// Walks along `text` from `at`. `fast` counts the search checks that the permission words
+    /// Walks along `text` from `at`. `fast` counts the search checks that the permission caches
     /// answer.
     #[inline(always)]
     fn walk_names(
@@ -330,14 +330,14 @@ impl<'g> RcuWalk<'g> {
         at: &mut RcuPath<'g>,
         fast: &mut u64,
     ) -> Result<Range<usize>, WalkError> {
-        let (sb, guard, word_decides) = (self.sb, self.guard, self.word_decides);
+        let (sb, guard, cache_decides) = (self.sb, self.guard, self.cache_decides);
         let offset = |rest: &[u8]| text.len() - rest.len();
         let mut rest = skip_slashes(text);
         if rest.is_empty() {
             return Ok(text.len()..text.len());
         }
         loop {
-            let lets_all = word_decides && at.inode.perm().exec_all_plain();
+            let lets_all = cache_decides && at.inode.perm().exec_all_plain();
             if lets_all {
                 compare_fast_search(self.cred, at.inode, guard);
             }
@@ -379,7 +379,7 @@ impl<'g> RcuWalk<'g> {
         }
     }
 
-    /// The search check where the permission word is not enough.
+    /// The search check where the permission cache is not enough.
     #[inline(never)]
     fn search_general(&mut self, dir: &'g Inode) -> Result<(), WalkError> {
         if !dir.is_dir() {

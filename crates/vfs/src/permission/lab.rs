@@ -10,12 +10,12 @@ use super::{Access, Checker, Search, Verdict, judge};
 use crate::attr::FileType;
 use crate::cred::Cred;
 use crate::inode::Inode;
-use crate::perm_word::AclState;
+use crate::permission_cache::AclState;
 
 /// The search check of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// The permission word, as in production.
+    /// The permission cache, as in production.
     #[default]
     Word,
     /// The full check of production in every directory, as on a file system that does not let the
@@ -50,9 +50,9 @@ impl Checker {
         self.fast &= check != Check::Full;
     }
 
-    /// Whether the permission word is the search check.
+    /// Whether the permission cache is the search check.
     #[inline]
-    pub(crate) fn is_by_word(&self) -> bool {
+    pub(crate) fn is_by_cache(&self) -> bool {
         matches!(self.check, Check::Word | Check::Full)
     }
 
@@ -75,7 +75,7 @@ impl Checker {
     /// The answer of this check, where it is another than the word.
     #[inline]
     pub(crate) fn search_as(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<(Verdict, Search)> {
-        (!self.is_by_word()).then(|| self.search_in_full(cred, dir, guard))
+        (!self.is_by_cache()).then(|| self.search_in_full(cred, dir, guard))
     }
 
     /// The check where the short way does not say it all. As in Linux, functions of their own.

@@ -1,4 +1,4 @@
-//! Production's one search check, the permission word, in the place of the checks that the lab
+//! Production's one search check, the permission cache, in the place of the checks that the lab
 //! compares it with.
 
 use std::convert::Infallible;
@@ -9,14 +9,14 @@ use super::{Checker, Search, Verdict};
 use crate::cred::Cred;
 use crate::inode::Inode;
 
-/// The search check: the permission word.
+/// The search check: the permission cache.
 #[derive(Default)]
 pub(crate) struct Check {}
 
 impl Checker {
-    /// Whether the permission word is the search check.
+    /// Whether the permission cache is the search check.
     #[inline(always)]
-    pub(crate) fn is_by_word(&self) -> bool {
+    pub(crate) fn is_by_cache(&self) -> bool {
         let Check {} = self.check;
         true
     }

@@ -14,7 +14,7 @@ use super::{World, a_and_no_b, errno, is_there, make_file};
 
 #[test]
 fn stat_torn_attrs() {
-    // Two of the thirteen words are read, and the permission word: all are read the same way.
+    // Two of the thirteen words are read, and the permission cache: all are read the same way.
     type Shared = (World, Location);
     let read = |(_, a): &Shared| {
         let (uid, gid, mode) = a.inode().owner();

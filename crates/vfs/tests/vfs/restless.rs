@@ -22,7 +22,7 @@ impl Restless {
         Self::with_fast_may_exec(true)
     }
 
-    /// A file system that lets the permission word answer search checks, or not.
+    /// A file system that lets the permission cache answer search checks, or not.
     pub(crate) fn with_fast_may_exec(fast_may_exec: bool) -> Arc<Self> {
         Arc::new(Self { inner: MemFs::new(MemLimits::default()), calls: AtomicU64::new(0), fast_may_exec })
     }

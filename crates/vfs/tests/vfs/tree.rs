@@ -17,7 +17,7 @@ pub(crate) struct TreeFs {
     pub(crate) reads: AtomicU64,
     /// Whether inodes have ACLs is to be asked for.
     pub(crate) asks_for_acls: AtomicBool,
-    /// Whether the permission word may answer search checks on file systems that are taken into use from now on.
+    /// Whether the permission cache may answer search checks on file systems that are taken into use from now on.
     pub(crate) fast_may_exec: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! The permission word: all that a directory search check needs, in one load.
+//! The permission cache: all that a directory search check needs, in one load.
 //!
 //! ```text
 //! bit  0..16   mode, type bits included
@@ -18,9 +18,9 @@
 //! from how fast a path is walked.
 //!
 //! EXEC_ALL and EXEC_ALL_PLAIN can only agree with what they are made from:
-//! [`PermWord::publish_if`] is the one function that changes the word, and it computes both anew
-//! each time. A reader who starts after a change has returned sees the change; one who runs beside
-//! it gets the old answer or the new one.
+//! [`PermissionCache::publish_if`] is the one function that changes the word, and it computes both
+//! anew each time. A reader who starts after a change has returned sees the change; one who runs
+//! beside it gets the old answer or the new one.
 
 use extern4_acl::{Acl, AclKind};
 use extern4_sync::primitive::{AtomicU64, Ordering};
@@ -202,9 +202,9 @@ impl PermBits {
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
 /// | the word | `publish_if`, under the writers' lock of the attributes | `load` | Release store, Acquire load |
-pub(crate) struct PermWord(AtomicU64);
+pub(crate) struct PermissionCache(AtomicU64);
 
-impl PermWord {
+impl PermissionCache {
     pub(crate) fn new(bits: PermBits) -> Self {
         Self(AtomicU64::new(bits.with_exec_all().0))
     }
@@ -247,7 +247,7 @@ mod tests {
                 for (kind, flags) in
                     [(DIR, FileFlags::empty()), (DIR, FileFlags::CASEFOLD), (FILE, FileFlags::empty())]
                 {
-                    let bits = PermWord::new(PermBits::new(kind | mode, flags, acl)).load();
+                    let bits = PermissionCache::new(PermBits::new(kind | mode, flags, acl)).load();
                     let granted = matches!(acl, AclState::None | AclState::Present(1));
                     let want = kind == DIR && mode & 0o111 == 0o111 && granted;
                     assert_eq!(bits.exec_all(), want, "{kind:o} {mode:o} {acl:?}");
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn every_change_recomputes_the_bits_and_counts() {
-        let word = PermWord::new(PermBits::new(DIR | 0o755, FileFlags::empty(), AclState::Unknown));
+        let word = PermissionCache::new(PermBits::new(DIR | 0o755, FileFlags::empty(), AclState::Unknown));
         let attributes = InodeAttrs::new(&Attr::default());
         let publish = |change: &dyn Fn(PermBits) -> PermBits| {
             word.publish_if(&attributes.lock(), |bits| Some(change(bits)));
