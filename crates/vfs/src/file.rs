@@ -1,8 +1,8 @@
 //! Open files.
 //!
 //! Data is read with no lock held here. Changes to a file's data hold its inode's `rwsem`
-//! exclusive; but a write that only goes over what is there holds it shared (`chunks`), and so does
-//! listing a directory.
+//! exclusive; but a write that only goes over what is there holds it shared (`range_lock`), and so
+//! does listing a directory.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use extern4_sync::primitive::{AtomicBool, Ordering::Relaxed};
 
 use crate::attr::{Attr, FileType, Timespec};
-use crate::chunks;
 use crate::clock;
 use crate::cred::{Caps, Cred};
 use crate::dir_batch::{DirBatch, DirEntry};
@@ -22,6 +21,7 @@ use crate::mount::{Location, WriteGuard};
 use crate::open_files::{Entry, OpenFileInfo};
 use crate::open_flags::OpenFlags;
 use crate::permission::set_id_bits_lost;
+use crate::range_lock;
 use crate::session::Session;
 use crate::superblock::{Atime, SuperBlock};
 use crate::xattr;
@@ -360,7 +360,7 @@ impl OpenFile {
     /// is taken: the first in each tick of the clock, those that make the file longer.
     fn overwrite(&self, data: &[u8], offset: u64) -> Result<bool> {
         let (inode, sb) = (self.inode(), self.sb());
-        if data.len() > chunks::MOST_BYTES || self.flags.contains(OpenFlags::APPEND) {
+        if data.len() > range_lock::MOST_BYTES || self.flags.contains(OpenFlags::APPEND) {
             return Ok(false);
         }
         let Some(end) = offset.checked_add(data.len() as u64) else { return Ok(false) };
@@ -374,7 +374,7 @@ impl OpenFile {
         }
         self.note_written();
         let mut chunks = None;
-        sb.fs().overwrite(inode, data, offset, &mut || chunks = Some(sb.chunks.lock(inode, offset..end)))
+        sb.fs().overwrite(inode, data, offset, &mut || chunks = Some(sb.range_locks.lock(inode, offset..end)))
     }
 
     fn note_written(&self) {

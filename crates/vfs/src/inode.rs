@@ -9,8 +9,8 @@
 //! of one name exclude each other by the name's own lock (`dcache`). A thread holds it exclusive to
 //! remove the directory, to change its attributes, and to move a name between two directories. For
 //! other files it makes writes, truncation and changes of attributes exclude each other; but writes
-//! over existing contents hold it shared, and exclude each other by ranges of the file (`chunks`).
-//! Reading takes no lock.
+//! over existing contents hold it shared, and exclude each other by ranges of the file
+//! (`range_lock`). Reading takes no lock.
 //!
 //! Such a write reads size and times, and whether it has to remove set-id bits or capabilities or
 //! may not write at all. A thread that changes other attributes of a file (its mode, ACL and
@@ -495,7 +495,7 @@ impl Inode {
     }
 
     /// Takes `rwsem` shared: to write over contents, with the latches of their
-    /// [chunks](crate::chunks), or to move a file that stays as it is.
+    /// [chunks](crate::range_lock), or to move a file that stays as it is.
     pub(crate) fn lock_shared(&self) -> Ordered<BiasedReadGuard<'_>> {
         Ordered::lock(Rank::Child, || self.rwsem.read())
     }

@@ -27,7 +27,6 @@ mod acl_cache;
 #[cfg(feature = "lab")]
 mod acl_lock;
 pub mod attr;
-mod chunks;
 mod clock;
 mod create;
 pub mod cred;
@@ -57,6 +56,7 @@ pub mod open_files;
 mod open_flags;
 pub mod permission;
 mod permission_cache;
+mod range_lock;
 mod rename;
 pub mod session;
 pub mod setattr;

@@ -15,7 +15,7 @@
 //!    number. It is exclusive for a directory that is removed or replaced, so that no name appears
 //!    in it meanwhile. It may be shared for a file that gains or loses names or moves, followed by
 //!    the file's mutex `attributes` where the file is changed (`inode`).
-//! 5. The latches of the chunks of one file (`chunks`), by their place in the table, with the
+//! 5. The latches of the chunks of one file (`range_lock`), by their place in the table, with the
 //!    file's `rwsem` shared. A thread that holds some takes no lock of the kinds above.
 //! 6. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of
 //!    these are leaves: the file system is called with a stripe held only to look up or read, and
@@ -45,7 +45,6 @@ use extern4_sync::rcu_arc::{FinalRef, RcuArc};
 use extern4_sync::thread_counter::ThreadCounter;
 
 use crate::attr::StatFs;
-use crate::chunks::Chunks;
 use crate::cred::{Caps, Cred};
 use crate::dcache::{Attempt, DentryCache, Expect, IfLocked, Key, LockedName, Settled};
 use crate::dentry::Dentry;
@@ -60,6 +59,7 @@ use crate::open_files::opened::Opened;
 use crate::open_files::registry::Registry;
 use crate::open_files::{OpenFileInfo, OpenFileStats, OpenFiles};
 use crate::permission::{Checker, SecurityHook};
+use crate::range_lock::RangeLocks;
 
 /// How a file system is served.
 #[derive(Clone)]
@@ -178,7 +178,7 @@ pub struct SuperBlock {
     pub(crate) dcache: DentryCache,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
-    pub(crate) chunks: Chunks,
+    pub(crate) range_locks: RangeLocks,
     pub(crate) gate: Gate,
 }
 
@@ -232,7 +232,7 @@ impl SuperBlock {
             walks: ThreadCounter::new(),
             checker,
             files,
-            chunks: Chunks::new(),
+            range_locks: RangeLocks::new(),
             fs,
             icache,
             dcache,

@@ -44,7 +44,7 @@ use crate::lock::{self, Mutex};
 
 /// Places in the first chunk of a slab; each further one has twice as many as the one before.
 const FIRST: usize = capacity(16, 2);
-/// Chunks of a slab, at most.
+/// RangeLocks of a slab, at most.
 const CHUNKS: usize = 24;
 
 /// Records in slabs.
@@ -77,7 +77,7 @@ struct Spot(u64);
 #[derive(Default)]
 struct Owner {
     slab: Option<usize>,
-    /// Chunks that it has.
+    /// RangeLocks that it has.
     chunks: usize,
     free: Vec<Spot>,
 }

@@ -39,18 +39,18 @@ const CHUNK_BYTES: u64 = 4096;
 /// The longest write that may take latches: what is longer is not held up by taking the `rwsem`
 /// exclusive.
 pub(crate) const MOST_BYTES: usize = 64 << 10;
-/// Chunks that such a write covers at most, where it begins within one.
+/// RangeLocks that such a write covers at most, where it begins within one.
 const MOST_CHUNKS: usize = MOST_BYTES / CHUNK_BYTES as usize + 1;
 /// Latches: so many that of a few dozens of threads hardly two meet in one.
 const LATCH_BITS: u32 = capacity(9, 1);
 
 /// Latches of chunks, each on a line of its own.
-pub(crate) struct Chunks(Box<[Padded<Latch<()>>]>);
+pub(crate) struct RangeLocks(Box<[Padded<Latch<()>>]>);
 
 /// Latches that are held.
 type Held<'a> = [Option<LatchGuard<'a, ()>>; MOST_CHUNKS];
 
-impl Chunks {
+impl RangeLocks {
     pub(crate) fn new() -> Self {
         Self((0..1 << LATCH_BITS).map(|_| Padded(Latch::new(()))).collect())
     }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_range_takes_each_latch_of_its_chunks_once() {
-        let (chunks, inode) = (Chunks::new(), file());
+        let (chunks, inode) = (RangeLocks::new(), file());
         assert_eq!(held(&chunks.lock(&inode, 4095..4096)), 1);
         assert_eq!(held(&chunks.lock(&inode, 4095..4097)), 2);
         for start in [0, 1, 4095, 1 << 40] {
