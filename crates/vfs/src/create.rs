@@ -217,7 +217,7 @@ impl Session {
             sb.fs().create(dir, None, &new.node(kind))?
         };
         let inode = sb.icache.insert(sb.fs(), new);
-        inode.count_links(sb.gate.unlinked());
+        inode.count_links(sb.write_gate.unlinked());
         if !how.flags.contains(OpenFlags::EXCL) {
             inode.set_linkable();
         }

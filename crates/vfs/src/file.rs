@@ -72,9 +72,9 @@ impl OpenFile {
         let writes = flags.contains(OpenFlags::WRITE);
         if writes {
             location.mount.check_writable()?;
-            sb.gate.open_for_writing()?;
+            sb.write_gate.open_for_writing()?;
         } else {
-            sb.gate.check()?;
+            sb.write_gate.check()?;
         }
         let (id, uid, ino) = (session.id(), session.cred().uid(), location.ino());
         let info = OpenFileInfo { session: id, uid, flags, ino, ..OpenFileInfo::default() };
@@ -85,7 +85,7 @@ impl OpenFile {
             }
             Err(error) => {
                 if writes {
-                    sb.gate.close_for_writing();
+                    sb.write_gate.close_for_writing();
                 }
                 Err(error)
             }
@@ -141,7 +141,7 @@ impl OpenFile {
         if self.inode().is_dir() {
             return Err(Errno::EISDIR.into());
         }
-        self.sb().gate.check()?;
+        self.sb().write_gate.check()?;
         let len = self.sb().fs().read_at(self.inode(), buf, offset)?;
         self.touch_atime();
         Ok(len)
@@ -156,7 +156,7 @@ impl OpenFile {
         if self.inode().is_dir() {
             return Err(Errno::EISDIR.into());
         }
-        self.sb().gate.check()?;
+        self.sb().write_gate.check()?;
         self.touch_atime();
         self.sb().fs().lend(self.inode(), offset, len, take)
     }
@@ -172,7 +172,7 @@ impl OpenFile {
     pub fn bmap(&self, offset: u64) -> Result<Option<u64>> {
         self.require(OpenFlags::READ)?;
         self.require_regular()?;
-        self.sb().gate.check()?;
+        self.sb().write_gate.check()?;
         self.sb().fs().bmap(self.inode(), offset)
     }
 
@@ -293,7 +293,7 @@ impl OpenFile {
 
     /// Locks: `rwsem` held.
     fn list(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
-        self.sb().gate.check()?;
+        self.sb().write_gate.check()?;
         if max == 0 {
             return Err(Errno::EINVAL.into());
         }
@@ -326,7 +326,7 @@ impl OpenFile {
         if data.is_empty() {
             return Ok(0);
         }
-        let _writer = self.sb().gate.change_opened()?;
+        let _writer = self.sb().write_gate.change_opened()?;
         if how == Write::Now && self.overwrite(data, offset)? {
             return Ok(data.len());
         }
@@ -392,7 +392,7 @@ impl OpenFile {
         if self.inode().perm().append() {
             return Err(Errno::EPERM.into());
         }
-        let _writer = self.sb().gate.change_opened()?;
+        let _writer = self.sb().write_gate.change_opened()?;
         truncate(&self.cred, self.sb(), self.inode(), size)
     }
 
@@ -403,7 +403,7 @@ impl OpenFile {
         if [mtime, ctime].iter().any(|time| time.nsec > 999_999_999) {
             return Err(Errno::EINVAL.into());
         }
-        let _writer = self.sb().gate.change_opened()?;
+        let _writer = self.sb().write_gate.change_opened()?;
         let inode = self.inode();
         let _change = inode.lock_exclusive();
         let set = SetAttr { mtime: Some(mtime), ctime: Some(ctime), ..SetAttr::default() };
@@ -427,7 +427,7 @@ impl OpenFile {
         if inode.perm().append() && !shapes.is_empty() {
             return Err(Errno::EPERM.into());
         }
-        let _writer = self.sb().gate.change_opened()?;
+        let _writer = self.sb().write_gate.change_opened()?;
         let _change = inode.lock_exclusive();
         check_mutable(inode)?;
         let now = clock::now();
@@ -441,7 +441,7 @@ impl OpenFile {
         if self.flags.contains(OpenFlags::PATH) {
             return Err(Errno::EBADF.into());
         }
-        self.sb().gate.check()?;
+        self.sb().write_gate.check()?;
         self.sb().fs().sync_file(self.inode(), data_only)
     }
 
@@ -493,7 +493,7 @@ impl Drop for OpenFile {
             if self.has_written.load(Relaxed) {
                 sb.fs().release(self.inode());
             }
-            sb.gate.close_for_writing();
+            sb.write_gate.close_for_writing();
         }
     }
 }

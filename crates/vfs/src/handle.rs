@@ -27,8 +27,8 @@ impl Namespace {
     pub fn locate_inode(&self, ino: u64, generation: Option<u32>) -> Result<Location> {
         let root = self.root();
         let sb = root.superblock();
-        sb.gate.check()?;
-        let dentry = sb.gate.pause(|| {
+        sb.write_gate.check()?;
+        let dentry = sb.write_gate.pause(|| {
             let inode = sb.iget(ino)?;
             if generation.is_some_and(|generation| generation != inode.attr().generation) {
                 return Err(Errno::ESTALE.into());

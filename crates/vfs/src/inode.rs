@@ -105,7 +105,8 @@ pub(crate) type FsRef = Arc<Padded<Served>>;
 /// The file system of an inode, which is told when the inode goes out of use.
 pub(crate) struct Served {
     pub(crate) fs: Arc<dyn FileSystem>,
-    /// Inodes in use that have no links: see [`Gate`](crate::open_files::gate::Gate).
+    /// Inodes in use that have no links: see
+    /// [`WriteGate`](crate::open_files::write_gate::WriteGate).
     pub(crate) unlinked: Arc<ThreadRefcount>,
 }
 

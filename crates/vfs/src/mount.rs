@@ -17,7 +17,7 @@ use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::lock::{self, RwLock};
-use crate::open_files::gate::Changing;
+use crate::open_files::write_gate::Changing;
 use crate::superblock::{SuperBlock, directory};
 
 /// A file system, as it is found at one place.
@@ -67,7 +67,7 @@ impl<'a> WriteGuard<'a> {
     /// `EROFS` if nothing may be changed through this mount, `EIO` after a shutdown.
     pub(crate) fn take(mount: &'a Mount) -> Result<Self> {
         mount.check_writable()?;
-        Ok(Self { _changing: mount.superblock().gate.change()? })
+        Ok(Self { _changing: mount.superblock().write_gate.change()? })
     }
 }
 

@@ -3,7 +3,6 @@
 //! Each open file has a record (`slabs`). A record holds no reference to its file, so a listing
 //! keeps no file open.
 
-pub(crate) mod gate;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 #[allow(unreachable_pub, reason = "public in the lab")]
@@ -12,6 +11,7 @@ pub(crate) mod opened;
 pub(crate) mod registry;
 #[allow(unreachable_pub, reason = "public in the lab")]
 pub(crate) mod slabs;
+pub(crate) mod write_gate;
 
 use extern4_sync::percpu;
 use extern4_sync::thread_counter::ThreadCounter;

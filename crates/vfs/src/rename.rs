@@ -64,7 +64,7 @@ fn rename_between(
             Expect::Positive.check(there.get().inode())?;
             // Two names of one file stay as they are.
             if flags.is_empty() && source.is_of_one_file(there, target, &guard) {
-                return source.dir.sb.gate.check();
+                return source.dir.sb.write_gate.check();
             }
         }
         (from_lookup.hold_parent(from, source), to_lookup.hold_parent(to, target))

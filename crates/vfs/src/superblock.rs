@@ -54,9 +54,9 @@ use crate::icache::InodeCache;
 use crate::inode::{Alias, Inode};
 use crate::lock::{self, Mutex, MutexGuard};
 use crate::name::Name;
-use crate::open_files::gate::Gate;
 use crate::open_files::opened::Opened;
 use crate::open_files::registry::Registry;
+use crate::open_files::write_gate::WriteGate;
 use crate::open_files::{OpenFileInfo, OpenFileStats, OpenFiles};
 use crate::permission::{Checker, SecurityHook};
 use crate::range_lock::RangeLocks;
@@ -179,7 +179,7 @@ pub struct SuperBlock {
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
     pub(crate) range_locks: RangeLocks,
-    pub(crate) gate: Gate,
+    pub(crate) write_gate: WriteGate,
 }
 
 impl Drop for SuperBlock {
@@ -196,8 +196,8 @@ impl SuperBlock {
     pub fn new(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Result<Arc<Self>> {
         static LAST_ID: sync::Mutex<u64> = sync::Mutex::new(0);
         let traits = fs.traits();
-        let gate = Gate::new(options.read_only || traits.read_only);
-        let icache = InodeCache::new(options.max_inodes, Arc::clone(gate.unlinked()));
+        let write_gate = WriteGate::new(options.read_only || traits.read_only);
+        let icache = InodeCache::new(options.max_inodes, Arc::clone(write_gate.unlinked()));
         let dcache = DentryCache::new(options.max_dentries, options.max_negatives_per_dir);
         let root = match icache.get(&fs, fs.root_ino()) {
             Ok(root) if root.is_dir() => root,
@@ -224,7 +224,7 @@ impl SuperBlock {
             atime: options.atime,
             dir_atime: options.dir_atime,
             protected_hardlinks: options.protected_hardlinks,
-            gate,
+            write_gate,
             root,
             rename_mutex: Mutex::new(()),
             dir_renames: AtomicU64::new(0),
@@ -264,7 +264,7 @@ impl SuperBlock {
 
     /// Nothing may be changed at present.
     pub fn is_read_only(&self) -> bool {
-        self.gate.is_read_only()
+        self.write_gate.is_read_only()
     }
 
     /// Allows changes or forbids them. `EBUSY` where files are open for writing, files or
@@ -276,9 +276,9 @@ impl SuperBlock {
             if self.fs.traits().read_only {
                 return Err(Errno::EROFS.into());
             }
-            return self.gate.open();
+            return self.write_gate.open();
         }
-        self.gate.close()?;
+        self.write_gate.close()?;
         self.fs.sync()
     }
 
@@ -295,20 +295,20 @@ impl SuperBlock {
     /// Gives the volume another label. `EROFS` where nothing may be changed, `EINVAL` for a label
     /// that is too long.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
-        let _change = self.gate.change()?;
+        let _change = self.write_gate.change()?;
         self.fs.set_label(label)
     }
 
     /// Gives up the storage behind free space (`FITRIM`), as [`FileSystem::trim`] has it. `EROFS`
     /// where nothing may be changed.
     pub fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
-        let _change = self.gate.change()?;
+        let _change = self.write_gate.change()?;
         self.fs.trim(bytes, min_bytes)
     }
 
     /// Makes everything durable. `EIO` after a [shutdown](Self::shut_down).
     pub fn sync(&self) -> Result<()> {
-        self.gate.check()?;
+        self.write_gate.check()?;
         self.fs.sync()
     }
 
@@ -319,16 +319,16 @@ impl SuperBlock {
     /// # Errors
     /// The first error of the flush; the file system is shut down all the same.
     pub fn shut_down(&self, how: Shutdown) -> Result<()> {
-        if !self.gate.shut_down() {
+        if !self.write_gate.shut_down() {
             return Err(Errno::EIO.into());
         }
         if how == Shutdown::Flush {
-            self.gate.wait_for_changes();
+            self.write_gate.wait_for_changes();
         }
         let flushed = if how == Shutdown::Forget { Ok(()) } else { self.fs.sync() };
         self.fs.halt("it was shut down");
         // Those that had begun are refused by now.
-        self.gate.wait_for_changes();
+        self.write_gate.wait_for_changes();
         flushed
     }
 
@@ -404,7 +404,7 @@ impl SuperBlock {
     /// Notes that `inode` has got links or lost them, within the change that did so. Locks: those
     /// of that change.
     pub(crate) fn links_changed(&self, inode: &RcuArc<Inode>) {
-        inode.count_links(self.gate.unlinked());
+        inode.count_links(self.write_gate.unlinked());
         self.icache.links_changed(inode);
     }
 

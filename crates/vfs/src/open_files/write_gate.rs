@@ -39,7 +39,7 @@ bitflags::bitflags! {
 }
 
 /// The write gate of one file system.
-pub(crate) struct Gate {
+pub(crate) struct WriteGate {
     state: AtomicU32,
     /// Files open for writing.
     writers: ThreadRefcount,
@@ -52,9 +52,9 @@ pub(crate) struct Gate {
 }
 
 /// A change is under way.
-pub(crate) struct Changing<'a>(&'a Gate);
+pub(crate) struct Changing<'a>(&'a WriteGate);
 
-impl Gate {
+impl WriteGate {
     pub(crate) fn new(read_only: bool) -> Self {
         let state = if read_only { State::READ_ONLY } else { State::empty() };
         Self {
@@ -193,14 +193,14 @@ impl Gate {
 
 /// Changes wait as long as this is there.
 struct Paused<'a> {
-    gate: &'a Gate,
+    gate: &'a WriteGate,
     before: State,
     _deciding: MutexGuard<'a, ()>,
 }
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
-        self.gate.set(self.before);
+        self.write_gate.set(self.before);
     }
 }
 
