@@ -58,13 +58,13 @@ use extern4_sync::thread_counter::IdAllocator;
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::inode::Inode;
-use crate::lock::{self, MutexGuard, Stripes, WaitingRooms};
+use crate::lock::{self, MutexGuard, Stripes, WaitQueues};
 use crate::name::{Name, Scanned, in_directory, new_seed, spread};
 
 pub(crate) struct DentryCache {
     table: RcuHashMap<Entry>,
     stripes: Stripes,
-    waiting: WaitingRooms,
+    waiting: WaitQueues,
     seed: u64,
     limit: usize,
     negatives_per_dir: usize,
@@ -302,7 +302,7 @@ impl DentryCache {
         Self {
             table: RcuHashMap::with_capacity(limit),
             stripes: Stripes::new(),
-            waiting: WaitingRooms::new(),
+            waiting: WaitQueues::new(),
             seed: new_seed(),
             limit,
             negatives_per_dir: negatives_per_dir.max(1),
@@ -382,16 +382,16 @@ impl DentryCache {
 
     #[cold]
     fn wait_for_name(&self, key: Key<'_>, expect: Expect) -> Result<Attempt> {
-        let room = self.waiting.room(key.hash());
+        let queue = self.waiting.queue(key.hash());
         loop {
             // Dropped with the mutex free.
             let _busy;
-            let waiting = room.enter();
+            let waiting = queue.enter();
             match self.try_lock_name(key, expect, true)? {
                 Attempt::Busy(dentry) => _busy = dentry,
                 settled => return Ok(settled),
             }
-            drop(room.sleep(waiting));
+            drop(queue.sleep(waiting));
         }
     }
 
@@ -399,16 +399,16 @@ impl DentryCache {
     #[cold]
     pub(crate) fn wait_until_shown(&self, key: Key<'_>) {
         let _ranked = Ranked::take(Rank::Name);
-        let room = self.waiting.room(key.hash());
-        let mut waiting = room.enter();
+        let queue = self.waiting.queue(key.hash());
+        let mut waiting = queue.enter();
         while self.with_entry(key, |entry| entry.hidden.load(Ordering::Acquire) && entry.ask()) == Some(true)
         {
-            waiting = room.sleep(waiting);
+            waiting = queue.sleep(waiting);
         }
     }
 
     /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex
-    /// of the waiting room. What is locked is as expected: an entry stands for one dentry as long
+    /// of the wait queue. What is locked is as expected: an entry stands for one dentry as long
     /// as it has one.
     fn try_lock_name(&self, key: Key<'_>, expect: Expect, asks: bool) -> Result<Attempt> {
         loop {
@@ -441,7 +441,7 @@ impl DentryCache {
     fn unlock(&self, entry: &Entry, key: Key<'_>, next: u32) {
         // Release: pairs with the Acquire of the next holder.
         if entry.lock.swap(next, Ordering::Release) == AWAITED {
-            self.waiting.room(key.hash()).wake_all();
+            self.waiting.queue(key.hash()).wake_all();
         }
     }
 

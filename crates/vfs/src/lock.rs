@@ -39,26 +39,26 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 /// Wait queues, chosen by hash: threads sleep there until a condition changes.
-pub(crate) struct WaitingRooms(Box<[WaitingRoom]>);
+pub(crate) struct WaitQueues(Box<[WaitQueue]>);
 
 /// A wait queue.
 #[derive(Default)]
-pub(crate) struct WaitingRoom {
+pub(crate) struct WaitQueue {
     door: Mutex<()>,
     called: Condvar,
 }
 
-impl WaitingRooms {
+impl WaitQueues {
     pub(crate) fn new() -> Self {
-        Self((0..Stripes::COUNT).map(|_| WaitingRoom::default()).collect())
+        Self((0..Stripes::COUNT).map(|_| WaitQueue::default()).collect())
     }
 
-    pub(crate) fn room(&self, hash: u64) -> &WaitingRoom {
+    pub(crate) fn queue(&self, hash: u64) -> &WaitQueue {
         &self.0[Stripes::index(hash)]
     }
 }
 
-impl WaitingRoom {
+impl WaitQueue {
     /// Enters the queue. A thread that calls [`wake_all`](Self::wake_all) from now on wakes the
     /// caller.
     pub(crate) fn enter(&self) -> MutexGuard<'_, ()> {
