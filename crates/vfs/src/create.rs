@@ -110,7 +110,7 @@ impl Session {
         mode: u16,
     ) -> Result<Location> {
         let (sb, dir) = (parent.sb(), parent.inode());
-        let new = Blueprint::draw(sb, &self.cred, dir, kind, mode, self.umask)?;
+        let new = InodeInit::inherit(sb, &self.cred, dir, kind, mode, self.umask)?;
         locked.hide();
         let new = sb.fs().create(dir, Some(name), &new.node(kind))?;
         let inode = sb.icache.insert(sb.fs(), new);
@@ -206,7 +206,7 @@ impl Session {
         let _writer = WriteGuard::take(&parent.mount)?;
         self.permission(&parent.mount, parent.inode(), Access::WRITE | Access::EXEC)?;
         let kind = NewKind::Regular;
-        let new = Blueprint::draw(sb, &self.cred, dir, kind, how.mode & 0o7777, self.umask)?;
+        let new = InodeInit::inherit(sb, &self.cred, dir, kind, how.mode & 0o7777, self.umask)?;
         let new = {
             let _names = dir.lock_names();
             if dir.perm().dead() {
@@ -233,7 +233,7 @@ enum Created {
 }
 
 /// The owner, mode and ACLs of a new inode, which it inherits from its directory and its creator.
-pub(crate) struct Blueprint {
+pub(crate) struct InodeInit {
     mode: u16,
     uid: u32,
     gid: u32,
@@ -242,8 +242,8 @@ pub(crate) struct Blueprint {
     default_acl: Option<Arc<Acl>>,
 }
 
-impl Blueprint {
-    pub(crate) fn draw(
+impl InodeInit {
+    pub(crate) fn inherit(
         sb: &SuperBlock,
         cred: &Cred,
         dir: &Inode,

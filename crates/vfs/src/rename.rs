@@ -9,7 +9,7 @@ use extern4_sync::rcu_arc::RcuArc;
 
 use crate::attr::{Rdev, Timespec};
 use crate::clock;
-use crate::create::Blueprint;
+use crate::create::InodeInit;
 use crate::dcache::{Expect, IfLocked, LockedName};
 use crate::dentry::{Dentry, is_ancestor};
 use crate::errno::{Errno, Result};
@@ -201,10 +201,10 @@ impl RenameCall<'_> {
 
     /// Returns the whiteout that the rename leaves behind, if it leaves one. It inherits from its
     /// directory as any new file does.
-    fn whiteout(&self) -> Result<Option<Blueprint>> {
+    fn whiteout(&self) -> Result<Option<InodeInit>> {
         let (dir, session) = (self.from.dir.inode(), self.session);
-        let draw = || Blueprint::draw(self.sb, &session.cred, dir, WHITEOUT, 0, session.umask);
-        self.flags.contains(RenameFlags::WHITEOUT).then(draw).transpose()
+        let inherit = || InodeInit::inherit(self.sb, &session.cred, dir, WHITEOUT, 0, session.umask);
+        self.flags.contains(RenameFlags::WHITEOUT).then(inherit).transpose()
     }
 
     /// The permission checks of a rename, in Linux's order.
