@@ -16,7 +16,7 @@ use crate::superblock::SuperBlock;
 pub use crate::open_files::lab::{LabRegistry, Ticket};
 pub use crate::open_files::opened::Opened;
 pub use crate::open_files::registry::Registry;
-pub use crate::open_files::slabs::Slabs;
+pub use crate::open_files::slab_registry::SlabRegistry;
 pub use crate::permission::lab::Check;
 
 /// What the lab puts in the place of production's parts.

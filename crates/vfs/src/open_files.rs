@@ -1,7 +1,7 @@
 //! The registry of the open files of a file system.
 //!
-//! Each open file has a record (`slabs`). A record holds no reference to its file, so a listing
-//! keeps no file open.
+//! Each open file has a record (`slab_registry`). A record holds no reference to its file, so a
+//! listing keeps no file open.
 
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
@@ -10,7 +10,7 @@ pub(crate) mod opened;
 #[allow(unreachable_pub, reason = "public in the lab")]
 pub(crate) mod registry;
 #[allow(unreachable_pub, reason = "public in the lab")]
-pub(crate) mod slabs;
+pub(crate) mod slab_registry;
 pub(crate) mod write_gate;
 
 use extern4_sync::percpu;
@@ -27,7 +27,7 @@ use lab::InUse;
 
 /// The registry of a file system.
 #[cfg(not(feature = "lab"))]
-type InUse = slabs::Slabs<Opened>;
+type InUse = slab_registry::SlabRegistry<Opened>;
 
 /// Where a file stands in the registry.
 type Place = <InUse as Registry<Opened>>::Ticket;

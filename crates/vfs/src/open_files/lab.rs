@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::opened::Opened;
 use super::registry::Registry;
-use super::slabs::{self, Slabs};
+use super::slab_registry::{self, SlabRegistry};
 
 /// Where a record stands in a registry of the lab's.
 pub type Ticket = [usize; 3];
@@ -28,19 +28,19 @@ pub trait LabRegistry: Send + Sync {
 /// The registry of a file system.
 #[expect(clippy::large_enum_variant, reason = "a file system has one of them")]
 pub(crate) enum InUse {
-    Production(Slabs<Opened>),
+    Production(SlabRegistry<Opened>),
     Lab(Arc<dyn LabRegistry>),
 }
 
 /// Where a record stands in it.
 pub(crate) enum Place {
-    Production(slabs::Ticket),
+    Production(slab_registry::Ticket),
     Lab(Ticket),
 }
 
 impl Default for InUse {
     fn default() -> Self {
-        Self::Production(Slabs::default())
+        Self::Production(SlabRegistry::default())
     }
 }
 

@@ -1,5 +1,5 @@
-//! The interface of a registry of open files. Production has one, [`Slabs`](super::slabs::Slabs);
-//! the lab has others to measure it against.
+//! The interface of a registry of open files. Production has one,
+//! [`SlabRegistry`](super::slab_registry::SlabRegistry); the lab has others to measure it against.
 
 /// Records that are entered and taken out all the time, by many threads, and listed now and then.
 ///
@@ -31,22 +31,22 @@ mod tests {
 
     use extern4_sync::primitive::{AtomicU64, Ordering};
 
-    use super::super::slabs::{Slabs, Ticket};
+    use super::super::slab_registry::{SlabRegistry, Ticket};
     use super::*;
 
-    fn add(registry: &Slabs<AtomicU64>, n: u64) -> Ticket {
+    fn add(registry: &SlabRegistry<AtomicU64>, n: u64) -> Ticket {
         registry.add(|cell| cell.store(n, Ordering::Relaxed)).unwrap()
     }
 
-    fn remove(registry: &Slabs<AtomicU64>, ticket: &Ticket) -> bool {
+    fn remove(registry: &SlabRegistry<AtomicU64>, ticket: &Ticket) -> bool {
         registry.remove(ticket, |_| ())
     }
 
-    fn get(registry: &Slabs<AtomicU64>, ticket: &Ticket) -> Option<u64> {
+    fn get(registry: &SlabRegistry<AtomicU64>, ticket: &Ticket) -> Option<u64> {
         registry.with(ticket, |cell| cell.load(Ordering::Relaxed))
     }
 
-    fn all(registry: &Slabs<AtomicU64>) -> BTreeSet<u64> {
+    fn all(registry: &SlabRegistry<AtomicU64>) -> BTreeSet<u64> {
         let list = registry.list(|cell| Some(cell.load(Ordering::Relaxed)));
         let found: BTreeSet<_> = list.iter().copied().collect();
         assert_eq!(found.len(), list.len(), "something is listed twice");
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_is_added_is_there_until_it_is_removed() {
-        let registry = Slabs::default();
+        let registry = SlabRegistry::default();
         let mut tickets: Vec<_> = (0..3000).map(|n| (n, add(&registry, n))).collect();
         assert_eq!(all(&registry), (0..3000).collect());
         let odd: Vec<_> = tickets.extract_if(.., |(n, _)| *n % 2 == 1).collect();
@@ -77,7 +77,7 @@ mod tests {
     /// One thread adds, others remove, one lists: what stays throughout is in every list.
     #[test]
     fn what_stays_is_always_listed() {
-        let registry = &Slabs::default();
+        let registry = &SlabRegistry::default();
         let stay: Vec<_> = (0..50).map(|n| add(registry, n)).collect();
         std::thread::scope(|scope| {
             let mut senders = Vec::new();
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn slabs_of_threads_without_numbers() {
         const WITH_NUMBERS: usize = 64;
-        let registry = &Slabs::<AtomicU64>::default();
+        let registry = &SlabRegistry::<AtomicU64>::default();
         let (begun, done) =
             (&std::sync::Barrier::new(WITH_NUMBERS + 1), &std::sync::Barrier::new(WITH_NUMBERS + 1));
         std::thread::scope(|scope| {
@@ -143,7 +143,7 @@ mod tests {
     /// More threads than there are slabs, at once and one after the other.
     #[test]
     fn slabs_of_many_threads() {
-        let (registry, all_there) = (&Slabs::<AtomicU64>::default(), &std::sync::Barrier::new(200));
+        let (registry, all_there) = (&SlabRegistry::<AtomicU64>::default(), &std::sync::Barrier::new(200));
         std::thread::scope(|scope| {
             for n in 0..200 {
                 scope.spawn(move || {

@@ -6,7 +6,7 @@ use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
 use crate::errno::Errno;
 use crate::file::OpenFlags;
 use crate::open_files::registry::Registry as _;
-use crate::open_files::slabs::{Slabs, Ticket};
+use crate::open_files::slab_registry::{SlabRegistry, Ticket};
 use crate::superblock::Shutdown;
 
 use super::{World, errno, make_file};
@@ -98,7 +98,7 @@ fn shutdown_vs_change() {
     );
 }
 
-type Records = Slabs<Twice>;
+type Records = SlabRegistry<Twice>;
 
 /// A record that says the same twice.
 #[derive(Default)]

@@ -48,9 +48,9 @@ const FIRST: usize = capacity(16, 2);
 const CHUNKS: usize = 24;
 
 /// Records in slabs.
-pub struct Slabs<C> {
+pub struct SlabRegistry<C> {
     slabs: ThreadSlots<Slab<C>>,
-    /// Slabs that have an owner.
+    /// SlabRegistry that have an owner.
     owned: AtomicUsize,
     owners: PerThread<RefCell<Owner>>,
     /// The owner of the shared slab.
@@ -117,7 +117,7 @@ impl Owner {
     }
 }
 
-impl<C> Slabs<C> {
+impl<C> SlabRegistry<C> {
     #[inline]
     fn place(&self, spot: Spot) -> Option<&Place<C>> {
         let slab = self.slabs.get(spot.slab()).unwrap_or(self.slabs.shared());
@@ -125,7 +125,7 @@ impl<C> Slabs<C> {
     }
 }
 
-impl<C: Default> Slabs<C> {
+impl<C: Default> SlabRegistry<C> {
     /// A free place of an owner's slab.
     #[inline]
     fn take_place(&self, owner: &mut Owner) -> Option<Spot> {
@@ -177,7 +177,7 @@ impl<C> Default for Slab<C> {
     }
 }
 
-impl<C> Default for Slabs<C> {
+impl<C> Default for SlabRegistry<C> {
     fn default() -> Self {
         Self {
             slabs: ThreadSlots::new(),
@@ -188,7 +188,7 @@ impl<C> Default for Slabs<C> {
     }
 }
 
-impl<C: Default + Send + Sync> Registry<C> for Slabs<C> {
+impl<C: Default + Send + Sync> Registry<C> for SlabRegistry<C> {
     type Ticket = Ticket;
 
     #[inline]
