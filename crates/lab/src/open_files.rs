@@ -13,13 +13,8 @@ mod remounts;
 mod traces;
 
 use extern4_sync::percpu;
-<<<<<<< ours
 use extern4_sync::thread_counter::ThreadCounter;
-use extern4_vfs::lab::{Opened, Registry, Slabs};
-=======
-use extern4_sync::tally::Tally;
 use extern4_vfs::lab::{Opened, Registry, SlabRegistry};
->>>>>>> theirs
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
 use crate::chapter::{Chapter, times};
@@ -41,7 +36,7 @@ use traces::{Played, Trace};
 pub type Before = OneList<Opened>;
 /// A list for each CPU, under an lglock; a file remembers its list.
 pub type Seed = CpuLists<Opened>;
-/// SlabRegistry, one a thread.
+/// Slabs, one a thread.
 pub type New = SlabRegistry<Opened>;
 
 const PAIRS: &str = "open and close";

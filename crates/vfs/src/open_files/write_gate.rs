@@ -200,7 +200,7 @@ struct Paused<'a> {
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
-        self.write_gate.set(self.before);
+        self.gate.set(self.before);
     }
 }
 
