@@ -14,7 +14,10 @@ use std::sync::{Arc, OnceLock};
 
 use extern4_block::{BlockDevice, MemoryDevice, OverlayDevice, SliceDevice};
 
+pub mod archive;
+pub mod image;
 mod sparse;
+pub mod tree;
 
 use sparse::SparseDevice;
 

@@ -311,6 +311,9 @@ impl<'a> Reader<'a> {
         let target = path::clean(&given).map_err(|reason| {
             self.error(format!("the target '{}' of its hard link: {reason}", shown(&given)))
         })?;
+        if target.path.is_empty() {
+            return Err(self.error("it is a hard link to the root"));
+        }
         if target.absolute && !std::mem::replace(&mut self.warned.absolute_link, true) {
             warn(format!("{}: the leading '/' of hard links' targets is removed", self.input.name));
         }

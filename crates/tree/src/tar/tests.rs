@@ -307,6 +307,7 @@ fn bad_members_are_named_with_their_place() {
         (vec![Raw::new(b'0', "a/../bad", b"")], "'..'"),
         (vec![Raw::new(b'0', "../bad", b"")], "'..'"),
         (vec![Raw::new(b'1', "bad", b"").link("../first")], "'..'"),
+        (vec![Raw::new(b'1', "bad", b"").link("./")], "hard link to the root"),
         (vec![Raw::new(b'2', "bad", b"")], "without a target"),
         (vec![Raw::new(b'0', "bad", b"").field(124, b"zzz")], "size is no number"),
         (vec![Raw::new(b'0', "bad", b"").field(108, b"\x80\0\0\x01")], "owner"),
