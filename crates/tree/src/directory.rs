@@ -1,6 +1,7 @@
 //! Directories of the host as trees.
 
 mod beneath;
+mod feed;
 mod walk;
 mod xattrs;
 
@@ -61,7 +62,7 @@ impl DirectorySource {
 
 impl Source for DirectorySource {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
-        walk::Walk::new(self, sink)?.run()
+        feed::scan(self, sink)
     }
 
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened> {

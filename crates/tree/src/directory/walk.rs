@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
-use super::xattrs::Reader;
+use super::xattrs::{By, Reader};
 use super::{DirectorySource, beneath};
 use crate::entry::{Contents, Data, Entry, Identity, Kind, Time};
 use crate::error::{Error, Result};
@@ -70,22 +70,27 @@ pub(super) struct Walk<'a> {
     path: Vec<u8>,
     /// Files with several names, by device and inode number.
     links: HashMap<(u64, u64), Linked>,
+    /// The last frame's directory is this thread's current one.
+    is_here: bool,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(source: &'a DirectorySource, sink: &'a mut dyn Sink) -> Result<Self> {
-        Ok(Self {
+    /// `by` says how extended attributes are read.
+    pub(super) fn new(source: &'a DirectorySource, sink: &'a mut dyn Sink, by: By) -> Self {
+        Self {
             source,
             sink,
-            xattrs: Reader::new(),
+            xattrs: Reader::new(by),
             frames: Vec::new(),
             path: Vec::new(),
             links: HashMap::new(),
-        })
+            is_here: false,
+        }
     }
 
     pub(super) fn run(mut self) -> Result<()> {
         let source = self.source;
+        self.go_to(source.top.as_fd())?;
         let stat = self.stat(source.top.as_fd(), b".")?;
         self.give(source.top.as_fd(), b".", &stat, Kind::Directory)?;
         self.descend(source.top.as_fd(), b".", &stat, None)?;
@@ -95,8 +100,18 @@ impl<'a> Walk<'a> {
                 Some(name) => self.visit(&name)?,
                 None => {
                     self.frames.pop();
+                    self.is_here = false;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory the thread's current one, if attributes are read by it.
+    fn go_to(&mut self, at: BorrowedFd<'_>) -> Result<()> {
+        if self.xattrs.by == By::CurrentDirectory && !self.is_here {
+            rustix::process::fchdir(at).map_err(|error| self.source.error(&self.path, error))?;
+            self.is_here = true;
         }
         Ok(())
     }
@@ -117,6 +132,7 @@ impl<'a> Walk<'a> {
     }
 
     fn visit_in(&mut self, at: &OwnedFd, name: &[u8], parent: u64) -> Result<()> {
+        self.go_to(at.as_fd())?;
         let stat = self.stat(at.as_fd(), name)?;
         let crosses = device(&stat) != parent;
         if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory {
@@ -231,6 +247,7 @@ impl<'a> Walk<'a> {
         if let Some(far) = self.frames.len().checked_sub(OPEN_DIRECTORIES) {
             self.frames[far].fd = None;
         }
+        self.is_here = false;
         self.frames.push(Frame { fd: Some(fd), dev, ino, path: self.path.len(), names });
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Reads the extended attributes of the host's files.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use extern4_acl::{AclKind, XattrNamespace};
 use rustix::io::Errno;
@@ -14,25 +14,48 @@ use crate::source::Sink;
 /// The kernel's limit for the list of names and for a value.
 const LARGEST: usize = 65536;
 
+/// How the attributes of a name in an open directory are read. The kernel has no call for that
+/// before Linux 6.13.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum By {
+    /// The directory is the current one of the thread, which has one of its own.
+    CurrentDirectory,
+    /// By the directory's descriptor in `/proc`, which takes twice the time.
+    Proc,
+    /// By the whole path.
+    Path,
+}
+
+impl By {
+    /// Gives this thread a current directory of its own, if the system lets it. That needs no
+    /// rights, but filters of system calls may forbid it.
+    #[expect(deprecated, reason = "the safe form; descriptors stay shared")]
+    pub(super) fn of_this_thread() -> Self {
+        if rustix::thread::unshare(rustix::thread::UnshareFlags::FS).is_ok() {
+            return Self::CurrentDirectory;
+        }
+        let proc = std::fs::symlink_metadata("/proc/self/fd").is_ok();
+        if proc { Self::Proc } else { Self::Path }
+    }
+}
+
 /// Reads extended attributes, and remembers which warnings it gave.
 pub(super) struct Reader {
     names: Vec<u8>,
     value: Vec<u8>,
     path: Vec<u8>,
-    /// `/proc` is mounted, so attributes can be read by a directory's descriptor.
-    proc: bool,
+    pub(super) by: By,
     devices_without: BTreeSet<u64>,
     left_out: BTreeSet<Vec<u8>>,
 }
 
 impl Reader {
-    pub(super) fn new() -> Self {
-        let proc = std::fs::symlink_metadata("/proc/self/fd").is_ok();
+    pub(super) fn new(by: By) -> Self {
         Self {
             names: vec![0; LARGEST],
             value: vec![0; LARGEST],
             path: Vec::new(),
-            proc,
+            by,
             devices_without: BTreeSet::new(),
             left_out: BTreeSet::new(),
         }
@@ -71,18 +94,20 @@ impl Reader {
         Ok(found)
     }
 
-    /// Sets the path by which the attributes are read. The kernel has no such call for a name in an
-    /// open directory.
+    /// Sets the path by which the attributes are read.
     fn set_path(&mut self, source: &DirectorySource, (at, name): (BorrowedFd<'_>, &[u8]), path: &[u8]) {
-        use std::os::unix::ffi::OsStrExt;
         self.path.clear();
-        if self.proc {
-            let _ = write!(self.path, "/proc/self/fd/{}/", at.as_raw_fd());
-            self.path.extend_from_slice(name);
-        } else {
-            self.path.extend_from_slice(source.root.as_os_str().as_bytes());
-            self.path.push(b'/');
-            self.path.extend_from_slice(path);
+        match self.by {
+            By::CurrentDirectory => self.path.extend_from_slice(name),
+            By::Proc => {
+                self.path.extend(format!("/proc/self/fd/{}/", at.as_raw_fd()).bytes());
+                self.path.extend_from_slice(name);
+            }
+            By::Path => {
+                self.path.extend_from_slice(source.root.as_os_str().as_bytes());
+                self.path.push(b'/');
+                self.path.extend_from_slice(path);
+            }
         }
     }
 
