@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 use crate::error::{Error, Result};
 use crate::map::{self, Map};
 use crate::options::Options;
-use crate::plan::Plan;
+use crate::draft::Draft;
 
 pub(crate) const LOST_FOUND_INO: u32 = 11;
 const ORPHAN_FILE_INO: u32 = 12;
@@ -30,10 +30,9 @@ const ORPHAN_BLOCKS: std::ops::RangeInclusive<u64> = 32..=512;
 const DIRECTORY: u16 = 0o040_000;
 const REGULAR: u16 = 0o100_000;
 
-impl Plan {
-    /// Makes all files of the new volume.
-    pub(crate) fn make_files(&mut self, options: &Options, journal: Option<Journal>) -> Result<()> {
-        self.make_root(options)?;
+impl Draft {
+    /// Makes all files of the file system itself but the root directory.
+    pub(crate) fn make_files(&mut self, journal: Option<Journal>) -> Result<()> {
         self.make_lost_found()?;
         let features = self.sb.features();
         if features.compat.contains(Compat::RESIZE_INODE) {
@@ -51,7 +50,7 @@ impl Plan {
         Ok(())
     }
 
-    fn make_root(&mut self, options: &Options) -> Result<()> {
+    pub(crate) fn make_root(&mut self, options: &Options) -> Result<()> {
         let runs = self.allocate(1, 0)?;
         let entries = [
             (ROOT_INO, ".".as_bytes()),

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod draft;
 mod error;
 mod features;
 mod files;
@@ -37,6 +38,7 @@ mod superblock;
 mod write;
 
 pub use config::Config;
+pub use draft::Draft;
 pub use error::{Error, Result};
 pub use options::{JournalSize, Options};
-pub use plan::Plan;
+pub use plan::{Plan, UsedInodes};

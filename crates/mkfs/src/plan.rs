@@ -1,29 +1,40 @@
 //! A volume that is to be made: everything about it is decided, and nothing is written.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use extern4_disk::bitmap::{compute_checksum, initial_block_bitmap};
-use extern4_disk::checksum::{ChecksumSeed, inode_seed};
-use extern4_disk::feature::{Compat, RoCompat};
+use extern4_disk::feature::RoCompat;
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
-use extern4_disk::inode::{Inode, ROOT_INO};
 use extern4_disk::superblock::Superblock;
 
 use crate::config::Config;
-use crate::error::{Error, Result};
-use crate::files::{Journal, LOST_FOUND_INO};
-use crate::layout::{self, Group};
-use crate::numbers::{Numbers, default_journal};
-use crate::options::{JournalSize, Options};
+use crate::draft::Draft;
+use crate::error::Result;
+use crate::layout::Group;
+use crate::numbers;
+use crate::options::Options;
 use crate::space::Space;
-use crate::{numbers, superblock};
 
-/// The least blocks of a journal.
-const LEAST_JOURNAL: u32 = 1024;
-/// A journal of the default size has one block for fast commits for so many others.
-const BLOCKS_PER_FAST_COMMIT_BLOCK: u32 = 64;
-/// Inodes up to this number are in use without being files.
-const RESERVED_INODES: u32 = 10;
+/// The inodes in use on a new volume: all from 1 to the last.
+#[derive(Clone, Copy, Debug)]
+pub struct UsedInodes<'a> {
+    /// The last inode in use.
+    pub last: u32,
+    /// The directories among them, in ascending order.
+    pub directories: &'a [u32],
+}
+
+impl UsedInodes<'_> {
+    /// How many of the inodes in `range` are in use. They are the first of it.
+    fn used_in(&self, range: &Range<u32>) -> u32 {
+        self.last.saturating_add(1).clamp(range.start, range.end) - range.start
+    }
+
+    fn directories_in(&self, range: &Range<u32>) -> usize {
+        let before = |end: u32| self.directories.partition_point(|ino| *ino < end);
+        before(range.end) - before(range.start)
+    }
+}
 
 /// A volume that is to be made.
 #[derive(Debug)]
@@ -35,45 +46,20 @@ pub struct Plan {
     /// Runs of blocks that have to be zeroes where `blocks` has nothing.
     pub(crate) zeroes: Vec<(u64, u64)>,
     pub(crate) descriptors: Vec<u8>,
-    pub(crate) time: u64,
     pub(crate) journal_blocks: u64,
-    space: Space,
-    inodes: BTreeMap<u32, Inode>,
-    warnings: Vec<String>,
+    pub(crate) space: Space,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Plan {
     /// Decides everything about the volume that these options make of a device of `bytes`.
     ///
     /// # Errors
-    /// [`Error::Options`] for options that are wrong or exclude each other, [`Error::Feature`] for a feature that
-    /// cannot be made, [`Error::Size`] for a device of the wrong size.
+    /// [`Error::Options`](crate::Error::Options) for options that are wrong or exclude each other,
+    /// [`Error::Feature`](crate::Error::Feature) for a feature that cannot be made,
+    /// [`Error::Size`](crate::Error::Size) for a device of the wrong size.
     pub fn new(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
-        let mut numbers = Numbers::choose(options, config, bytes)?;
-        let mut warnings = Vec::new();
-        let journal = journal(options, &mut numbers, &mut warnings)?;
-        let sb = superblock::make(options, config, &numbers)?;
-        let mut space = Space::default();
-        let groups = layout::place(sb.geometry(), options.stride, &mut space)?;
-        let mut plan = Self {
-            sb,
-            groups,
-            blocks: Vec::new(),
-            zeroes: Vec::new(),
-            descriptors: Vec::new(),
-            time: options.time,
-            journal_blocks: 0,
-            space,
-            inodes: BTreeMap::new(),
-            warnings,
-        };
-        let metadata = plan.used_blocks();
-        plan.make_files(options, journal)?;
-        let overhead = numbers::narrow(metadata + plan.journal_blocks)?;
-        plan.sb.raw_mut().s_overhead_blocks.set(overhead);
-        plan.make_inode_tables();
-        plan.make_descriptors()?;
-        Ok(plan)
+        Draft::empty(options, config, bytes)?.finish_empty()
     }
 
     /// Bytes of the volume.
@@ -106,70 +92,8 @@ impl Plan {
         self.sb.block_size() as usize
     }
 
-    pub(crate) fn used_blocks(&self) -> u64 {
-        self.space.used_in(0, self.sb.blocks_count())
-    }
-
-    pub(crate) fn inode_seed(&self, ino: u32) -> Option<ChecksumSeed> {
-        self.sb.metadata_seed().map(|seed| inode_seed(seed, ino, 0))
-    }
-
-    pub(crate) fn put(&mut self, number: u64, block: Vec<u8>) {
-        self.blocks.push((number, block));
-    }
-
-    pub(crate) fn set_inode(&mut self, inode: &Inode) {
-        self.inodes.insert(inode.ino(), *inode);
-    }
-
-    /// Takes `len` free blocks: in one piece behind `goal`, or else anywhere, or else in the first pieces behind it.
-    pub(crate) fn allocate(&mut self, len: u64, goal: u64) -> Result<Vec<(u64, u64)>> {
-        let end = self.sb.blocks_count();
-        let whole = self.space.find(len, goal, end).or_else(|| self.space.find(len, 0, end));
-        if let Some(start) = whole {
-            self.space.take(start, len);
-            return Ok(vec![(start, len)]);
-        }
-        let (mut runs, mut left) = (Vec::new(), len);
-        for (start, free) in self.space.free_in(goal, end).chain(self.space.free_in(0, goal)) {
-            let part = free.min(left);
-            if part > 0 {
-                runs.push((start, part));
-                left -= part;
-            }
-        }
-        if left > 0 {
-            return Err(Error::Size(format!("the volume has no room for {len} blocks of its own")));
-        }
-        for &(start, len) in &runs {
-            self.space.take(start, len);
-        }
-        Ok(runs)
-    }
-
-    /// The blocks of inode tables that have inodes in them.
-    fn make_inode_tables(&mut self) {
-        let mut tables = BTreeMap::<u64, Vec<u8>>::new();
-        if self.sb.metadata_seed().is_some() {
-            // Reserved inodes without a file are all zeroes, but for their checksums.
-            for ino in (1..=RESERVED_INODES).filter(|ino| !self.inodes.contains_key(ino)).collect::<Vec<_>>()
-            {
-                self.inodes.insert(ino, Inode::new(ino, 0, 0, &self.sb));
-            }
-        }
-        let (geometry, size) = (*self.sb.geometry(), self.block_size());
-        for (&ino, inode) in &self.inodes {
-            let Some(slot) = geometry.inode_slot(ino) else { continue };
-            let table = self.groups[slot.group as usize].inode_table;
-            let Some(position) = geometry.inode_position(table, slot.index) else { continue };
-            let block = tables.entry(position.block).or_insert_with(|| vec![0; size]);
-            inode.encode(&mut block[position.offset as usize..], &self.sb);
-        }
-        self.blocks.extend(tables);
-    }
-
     /// The bitmaps and descriptors of all groups, and the superblock's counts.
-    fn make_descriptors(&mut self) -> Result<()> {
+    pub(crate) fn make_descriptors(&mut self, inodes: &UsedInodes<'_>) -> Result<()> {
         let geometry = *self.sb.geometry();
         let desc_size = usize::from(geometry.desc_size());
         let blocks = geometry.descriptor_blocks() as usize;
@@ -177,7 +101,7 @@ impl Plan {
         let per_block = geometry.descriptors_per_block() as usize;
         let (mut free_blocks, mut free_inodes) = (0_u64, 0_u32);
         for group in 0..geometry.group_count() {
-            let descriptor = self.make_group(group)?;
+            let descriptor = self.make_group(group, inodes)?;
             free_blocks += u64::from(descriptor.free_clusters());
             free_inodes += descriptor.free_inodes();
             let at = group as usize / per_block * self.block_size() + group as usize % per_block * desc_size;
@@ -191,7 +115,7 @@ impl Plan {
         Ok(())
     }
 
-    fn make_group(&mut self, group: u32) -> Result<GroupDescriptor> {
+    fn make_group(&mut self, group: u32, inodes: &UsedInodes<'_>) -> Result<GroupDescriptor> {
         let Group { block_bitmap, inode_bitmap, inode_table } = self.groups[group as usize];
         self.zeroes.push((inode_table, self.sb.geometry().inode_table_blocks().into()));
         let mut descriptor = GroupDescriptor::new(block_bitmap, inode_bitmap, inode_table, &self.sb);
@@ -201,7 +125,7 @@ impl Plan {
         if !self.make_block_bitmap(group, &mut descriptor, lazy)? {
             flags |= GroupFlags::BLOCK_UNINIT;
         }
-        if !self.make_inode_bitmap(group, &mut descriptor, lazy) {
+        if !self.make_inode_bitmap(group, inodes, &mut descriptor, lazy) {
             flags |= GroupFlags::INODE_UNINIT;
         }
         descriptor.set_flags(flags);
@@ -230,39 +154,36 @@ impl Plan {
             let sum = compute_checksum(&bitmap, geometry.clusters_per_group(), seed);
             descriptor.set_block_bitmap_checksum(sum.unwrap_or(0));
         }
-        self.put(descriptor.block_bitmap(), bitmap);
+        self.blocks.push((descriptor.block_bitmap(), bitmap));
         Ok(true)
     }
 
     /// Counts the group's inodes, and makes its inode bitmap; false if its readers can do without one.
-    fn make_inode_bitmap(&mut self, group: u32, descriptor: &mut GroupDescriptor, lazy: bool) -> bool {
+    fn make_inode_bitmap(
+        &mut self,
+        group: u32,
+        inodes: &UsedInodes<'_>,
+        descriptor: &mut GroupDescriptor,
+        lazy: bool,
+    ) -> bool {
         let per_group = self.sb.geometry().inodes_per_group();
         let first = group * per_group + 1;
-        let inodes = self.used_inodes(first, per_group);
-        descriptor.set_free_inodes(per_group - inodes.len() as u32);
-        let last = inodes.last().map_or(0, |ino| ino - first + 1);
-        descriptor.set_unused_inodes(if lazy { per_group - last } else { 0 });
-        let is_directory = |ino: &&u32| matches!(**ino, ROOT_INO | LOST_FOUND_INO);
-        descriptor.set_used_dirs(inodes.iter().filter(is_directory).count() as u32);
-        if lazy && inodes.is_empty() {
+        let members = first..first.saturating_add(per_group);
+        let used = inodes.used_in(&members);
+        descriptor.set_free_inodes(per_group - used);
+        descriptor.set_unused_inodes(if lazy { per_group - used } else { 0 });
+        descriptor.set_used_dirs(inodes.directories_in(&members) as u32);
+        if lazy && used == 0 {
             return false;
         }
-        let runs = inodes.iter().map(|ino| (u64::from(*ino), u64::from(*ino) + 1));
-        let bitmap = bitmap(self.block_size(), per_group, runs, first.into());
+        let run = (u64::from(first), u64::from(first + used));
+        let bitmap = bitmap(self.block_size(), per_group, std::iter::once(run), first.into());
         if let Some(seed) = self.sb.metadata_seed() {
             let sum = compute_checksum(&bitmap, per_group, seed);
             descriptor.set_inode_bitmap_checksum(sum.unwrap_or(0));
         }
-        self.put(descriptor.inode_bitmap(), bitmap);
+        self.blocks.push((descriptor.inode_bitmap(), bitmap));
         true
-    }
-
-    /// The inodes in use among `len` from `first` on, in order.
-    fn used_inodes(&self, first: u32, len: u32) -> Vec<u32> {
-        let end = first.saturating_add(len);
-        let reserved = first..end.min(RESERVED_INODES + 1).max(first);
-        let files = self.inodes.range(first.max(RESERVED_INODES + 1)..end.max(RESERVED_INODES + 1));
-        reserved.chain(files.map(|(ino, _)| *ino)).collect()
     }
 }
 
@@ -287,36 +208,4 @@ fn bitmap(bytes: usize, len: u32, runs: impl Iterator<Item = (u64, u64)>, start:
     }
     set(len as usize, bytes * 8);
     bitmap
-}
-
-/// Decides the size of the journal. A volume that is too small for one loses it, with a warning.
-fn journal(options: &Options, numbers: &mut Numbers, warnings: &mut Vec<String>) -> Result<Option<Journal>> {
-    if !numbers.features.compat.contains(Compat::HAS_JOURNAL) {
-        return Ok(None);
-    }
-    let Some(default) = default_journal(numbers.blocks) else {
-        warnings.push("the volume is too small for a journal, so it gets none".to_owned());
-        numbers.features.compat.remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);
-        return Ok(None);
-    };
-    let blocks = match options.journal_size {
-        Some(JournalSize::Blocks(blocks)) => blocks,
-        Some(JournalSize::Mebibytes(size)) => size.saturating_mul((1 << 20) / numbers.block_size),
-        None => default,
-    };
-    if blocks < LEAST_JOURNAL || u64::from(blocks) > numbers.blocks / 2 {
-        return Err(Error::options(format!(
-            "a journal of {blocks} blocks: {LEAST_JOURNAL} to half of the volume's {} are possible",
-            numbers.blocks
-        )));
-    }
-    let fast_commit_blocks = if !numbers.features.compat.contains(Compat::FAST_COMMIT) {
-        0
-    } else {
-        match options.fast_commit_kib {
-            Some(kib) => kib.saturating_mul(1024) / numbers.block_size,
-            None => default / BLOCKS_PER_FAST_COMMIT_BLOCK,
-        }
-    };
-    Ok(Some(Journal { blocks: blocks + fast_commit_blocks, fast_commit_blocks }))
 }

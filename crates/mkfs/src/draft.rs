@@ -1,0 +1,241 @@
+//! A volume whose groups and first files have their places, and which can get more files before it is finished.
+
+use std::collections::BTreeMap;
+
+use extern4_disk::checksum::{ChecksumSeed, inode_seed};
+use extern4_disk::feature::Compat;
+use extern4_disk::inode::{Inode, ROOT_INO};
+use extern4_disk::superblock::Superblock;
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::files::{Journal, LOST_FOUND_INO};
+use crate::layout::{self, Group};
+use crate::numbers::{Numbers, default_journal};
+use crate::options::{JournalSize, Options};
+use crate::plan::{Plan, UsedInodes};
+use crate::space::Space;
+use crate::{numbers, superblock};
+
+/// The least blocks of a journal.
+const LEAST_JOURNAL: u32 = 1024;
+/// A journal of the default size has one block for fast commits for so many others.
+const BLOCKS_PER_FAST_COMMIT_BLOCK: u32 = 64;
+/// Inodes up to this number are in use without being files.
+const RESERVED_INODES: u32 = 10;
+
+/// A volume that is not finished: its groups' metadata, lost+found, the journal and the other files of the file system
+/// itself have their places. The root directory does not.
+///
+/// A caller that fills the volume takes blocks, makes the root directory and the inode tables, and then calls
+/// [`finish`](Self::finish).
+#[derive(Debug)]
+pub struct Draft {
+    pub(crate) sb: Superblock,
+    pub(crate) groups: Vec<Group>,
+    /// Contents of blocks, up to the last byte that is not zero, or further.
+    blocks: Vec<(u64, Vec<u8>)>,
+    /// Runs of blocks that have to be zeroes where `blocks` has nothing.
+    pub(crate) zeroes: Vec<(u64, u64)>,
+    pub(crate) time: u64,
+    pub(crate) journal_blocks: u64,
+    space: Space,
+    inodes: BTreeMap<u32, Inode>,
+    warnings: Vec<String>,
+}
+
+impl Draft {
+    /// Begins the volume that these options make of a device of `bytes`.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn new(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
+        let (mut draft, journal) = Self::begin(options, config, bytes)?;
+        draft.make_files(journal)?;
+        Ok(draft)
+    }
+
+    /// Begins a volume whose only files are the file system's own.
+    pub(crate) fn empty(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
+        let (mut draft, journal) = Self::begin(options, config, bytes)?;
+        draft.make_root(options)?;
+        draft.make_files(journal)?;
+        draft.make_inode_tables();
+        Ok(draft)
+    }
+
+    fn begin(options: &Options, config: &Config, bytes: u64) -> Result<(Self, Option<Journal>)> {
+        let mut numbers = Numbers::choose(options, config, bytes)?;
+        let mut warnings = Vec::new();
+        let journal = journal(options, &mut numbers, &mut warnings)?;
+        let sb = superblock::make(options, config, &numbers)?;
+        let mut space = Space::default();
+        let groups = layout::place(sb.geometry(), options.stride, &mut space)?;
+        let mut draft = Self {
+            sb,
+            groups,
+            blocks: Vec::new(),
+            zeroes: Vec::new(),
+            time: options.time,
+            journal_blocks: 0,
+            space,
+            inodes: BTreeMap::new(),
+            warnings,
+        };
+        let metadata = draft.space.used_in(0, draft.sb.blocks_count());
+        let overhead = metadata + journal.as_ref().map_or(0, |journal| journal.blocks.into());
+        draft.sb.raw_mut().s_overhead_blocks.set(numbers::narrow(overhead)?);
+        Ok((draft, journal))
+    }
+
+    /// The superblock, which does not count what is free yet.
+    pub fn superblock(&self) -> &Superblock {
+        &self.sb
+    }
+
+    /// The runs of blocks that are free, in order: their starts and lengths.
+    pub fn free_runs(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.space.free_in(0, self.sb.blocks_count())
+    }
+
+    /// Takes `len` free blocks from `start` on.
+    pub fn take(&mut self, start: u64, len: u64) {
+        self.space.take(start, len);
+    }
+
+    /// Where the inode table of a group starts.
+    pub fn inode_table(&self, group: u32) -> Option<u64> {
+        self.groups.get(group as usize).map(|group| group.inode_table)
+    }
+
+    /// The inodes that are in use now. They have the numbers from 1 on, but for the root directory's.
+    ///
+    /// Reserved inodes without a file are all zeroes, but for their checksums.
+    pub fn inodes(&self) -> BTreeMap<u32, Inode> {
+        let mut inodes = self.inodes.clone();
+        if self.sb.metadata_seed().is_some() {
+            for ino in 1..=RESERVED_INODES {
+                inodes.entry(ino).or_insert_with(|| Inode::new(ino, 0, 0, &self.sb));
+            }
+        }
+        inodes
+    }
+
+    /// The first inode that is free.
+    pub fn first_free_inode(&self) -> u32 {
+        self.inodes.last_key_value().map_or(RESERVED_INODES, |(ino, _)| *ino) + 1
+    }
+
+    /// Decides the rest, now that all files have their blocks and inodes. The caller writes their blocks, those of the
+    /// inode tables and of the root directory included.
+    ///
+    /// # Errors
+    /// [`Error::Size`] if a count is too large for the format.
+    pub fn finish(self, inodes: &UsedInodes<'_>) -> Result<Plan> {
+        let mut plan = Plan {
+            sb: self.sb,
+            groups: self.groups,
+            blocks: self.blocks,
+            zeroes: self.zeroes,
+            descriptors: Vec::new(),
+            journal_blocks: self.journal_blocks,
+            space: self.space,
+            warnings: self.warnings,
+        };
+        plan.make_descriptors(inodes)?;
+        Ok(plan)
+    }
+
+    /// Finishes a volume without further files.
+    pub(crate) fn finish_empty(self) -> Result<Plan> {
+        let last = self.first_free_inode() - 1;
+        self.finish(&UsedInodes { last, directories: &[ROOT_INO, LOST_FOUND_INO] })
+    }
+
+    pub(crate) fn block_size(&self) -> usize {
+        self.sb.block_size() as usize
+    }
+
+    pub(crate) fn inode_seed(&self, ino: u32) -> Option<ChecksumSeed> {
+        self.sb.metadata_seed().map(|seed| inode_seed(seed, ino, 0))
+    }
+
+    pub(crate) fn put(&mut self, number: u64, block: Vec<u8>) {
+        self.blocks.push((number, block));
+    }
+
+    pub(crate) fn set_inode(&mut self, inode: &Inode) {
+        self.inodes.insert(inode.ino(), *inode);
+    }
+
+    /// Takes `len` free blocks: in one piece behind `goal`, or else anywhere, or else in the first pieces behind it.
+    pub(crate) fn allocate(&mut self, len: u64, goal: u64) -> Result<Vec<(u64, u64)>> {
+        let end = self.sb.blocks_count();
+        let whole = self.space.find(len, goal, end).or_else(|| self.space.find(len, 0, end));
+        if let Some(start) = whole {
+            self.space.take(start, len);
+            return Ok(vec![(start, len)]);
+        }
+        let (mut runs, mut left) = (Vec::new(), len);
+        for (start, free) in self.space.free_in(goal, end).chain(self.space.free_in(0, goal)) {
+            let part = free.min(left);
+            if part > 0 {
+                runs.push((start, part));
+                left -= part;
+            }
+        }
+        if left > 0 {
+            return Err(Error::Size(format!("the volume has no room for {len} blocks of its own")));
+        }
+        for &(start, len) in &runs {
+            self.space.take(start, len);
+        }
+        Ok(runs)
+    }
+
+    /// The blocks of inode tables that have inodes in them.
+    fn make_inode_tables(&mut self) {
+        let mut tables = BTreeMap::<u64, Vec<u8>>::new();
+        let (geometry, size) = (*self.sb.geometry(), self.block_size());
+        for (ino, inode) in self.inodes() {
+            let Some(slot) = geometry.inode_slot(ino) else { continue };
+            let table = self.groups[slot.group as usize].inode_table;
+            let Some(position) = geometry.inode_position(table, slot.index) else { continue };
+            let block = tables.entry(position.block).or_insert_with(|| vec![0; size]);
+            inode.encode(&mut block[position.offset as usize..], &self.sb);
+        }
+        self.blocks.extend(tables);
+    }
+}
+
+/// Decides the size of the journal. A volume that is too small for one loses it, with a warning.
+fn journal(options: &Options, numbers: &mut Numbers, warnings: &mut Vec<String>) -> Result<Option<Journal>> {
+    if !numbers.features.compat.contains(Compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    let Some(default) = default_journal(numbers.blocks) else {
+        warnings.push("the volume is too small for a journal, so it gets none".to_owned());
+        numbers.features.compat.remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);
+        return Ok(None);
+    };
+    let blocks = match options.journal_size {
+        Some(JournalSize::Blocks(blocks)) => blocks,
+        Some(JournalSize::Mebibytes(size)) => size.saturating_mul((1 << 20) / numbers.block_size),
+        None => default,
+    };
+    if blocks < LEAST_JOURNAL || u64::from(blocks) > numbers.blocks / 2 {
+        return Err(Error::options(format!(
+            "a journal of {blocks} blocks: {LEAST_JOURNAL} to half of the volume's {} are possible",
+            numbers.blocks
+        )));
+    }
+    let fast_commit_blocks = if !numbers.features.compat.contains(Compat::FAST_COMMIT) {
+        0
+    } else {
+        match options.fast_commit_kib {
+            Some(kib) => kib.saturating_mul(1024) / numbers.block_size,
+            None => default / BLOCKS_PER_FAST_COMMIT_BLOCK,
+        }
+    };
+    Ok(Some(Journal { blocks: blocks + fast_commit_blocks, fast_commit_blocks }))
+}
