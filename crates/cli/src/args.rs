@@ -66,8 +66,9 @@ impl Caller {
 }
 
 /// The subcommands for which `--as` would change nothing: they look at volumes as a whole, or at none.
-const SAME_FOR_ALL: [&str; 12] = [
+const SAME_FOR_ALL: [&str; 13] = [
     "mkfs",
+    "build",
     "info",
     "check",
     "df",
@@ -82,7 +83,7 @@ const SAME_FOR_ALL: [&str; 12] = [
 ];
 
 /// The subcommands that open no volume.
-const WITHOUT_VOLUME: [&str; 5] = ["mkfs", "umount", "top", "completions", "man"];
+const WITHOUT_VOLUME: [&str; 6] = ["mkfs", "build", "umount", "top", "completions", "man"];
 
 impl Args {
     /// The first option for all subcommands that was given and that this one has no use for.
@@ -188,6 +189,8 @@ commands! {
     Tune = "tune" => tune;
     /// Make an ext2, ext3 or ext4 volume
     Mkfs = "mkfs" => mkfs;
+    /// Build a volume from directories, tar archives and OCI images
+    Build = "build" => build;
     /// Mount a volume on a directory
     Mount = "mount" => mount;
     /// Unmount volumes, and wait until everything is written

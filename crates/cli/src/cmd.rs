@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod block;
+pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod chmod;

@@ -16,7 +16,8 @@ use crate::map::{self, Map};
 use crate::options::Options;
 use crate::draft::Draft;
 
-pub(crate) const LOST_FOUND_INO: u32 = 11;
+/// The inode of lost+found on a new volume.
+pub const LOST_FOUND_INO: u32 = 11;
 const ORPHAN_FILE_INO: u32 = 12;
 /// lost+found is at least so large, in bytes and in blocks, so that e2fsck needs no block to put files there.
 const LOST_FOUND_BYTES: u64 = 16 << 10;
@@ -220,9 +221,9 @@ impl Draft {
         let has_extents = self.sb.features().incompat.contains(Incompat::EXTENTS);
         let mut take = || Ok(self.allocate(1, 0)?[0].0);
         let Map { root, blocks } = if has_extents {
-            map::extents(runs, size, seed, &mut take)?
+            map::extents(&map::without_holes(runs), size, seed, &mut take)?
         } else {
-            map::block_list(runs, size, &mut take)?
+            map::block_list(&map::without_holes(runs), size, &mut take)?
         };
         let len: u64 = runs.iter().map(|(_, len)| len).sum();
         let mut inode = self.inode(ino, mode);

@@ -1,4 +1,4 @@
-//! Maps of new files: extent trees, and the block lists of ext2 and ext3.
+//! Maps of files: extent trees, and the block lists of ext2 and ext3.
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::extent::{Entries, Extent, Index, MAX_WRITTEN_LEN, OwnedNode, store_checksum};
@@ -14,18 +14,45 @@ const ROOT_ENTRIES: usize = 4;
 /// Block numbers that the inode has itself in a block list, before those of the blocks with more.
 const DIRECT: usize = 12;
 
+/// Blocks of a file that follow each other in the file and on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first one's place in the file, in blocks.
+    pub logical: u64,
+    /// The first one's place on the volume, in blocks.
+    pub start: u64,
+    /// How many there are.
+    pub len: u64,
+}
+
+/// Runs that follow one another in a file without holes, given by their starts and lengths.
+pub fn without_holes(pieces: &[(u64, u64)]) -> Vec<Run> {
+    let mut logical = 0;
+    let mut run = |&(start, len): &(u64, u64)| {
+        logical += len;
+        Run { logical: logical - len, start, len }
+    };
+    pieces.iter().map(&mut run).collect()
+}
+
 /// A file's map: the inode's part, and the blocks that hold the rest.
-pub(crate) struct Map {
-    pub(crate) root: [u8; MAP_SIZE],
-    pub(crate) blocks: Vec<(u64, Vec<u8>)>,
+#[derive(Debug)]
+pub struct Map {
+    /// The part in the inode.
+    pub root: [u8; MAP_SIZE],
+    /// The numbers of the other blocks, and their contents.
+    pub blocks: Vec<(u64, Vec<u8>)>,
 }
 
 /// Gives the blocks that hold a map, one after the other.
-pub(crate) type Take<'a> = dyn FnMut() -> Result<u64> + 'a;
+pub type Take<'a> = dyn FnMut() -> Result<u64> + 'a;
 
-/// The extent tree of a file without holes whose blocks are these runs: starts and lengths.
-pub(crate) fn extents(
-    runs: &[(u64, u64)],
+/// Makes the extent tree of a file with these runs, which are in ascending order.
+///
+/// # Errors
+/// [`Error::Size`] for a file that is longer than the format allows, and those of `take`.
+pub fn extents(
+    runs: &[Run],
     block_size: usize,
     seed: Option<ChecksumSeed>,
     take: &mut Take<'_>,
@@ -54,21 +81,21 @@ pub(crate) fn extents(
     Ok(Map { root, blocks })
 }
 
-fn leaves(runs: &[(u64, u64)]) -> Result<Vec<Extent>> {
-    let (mut extents, mut logical) = (Vec::new(), 0_u64);
-    for &(start, len) in runs {
+fn leaves(runs: &[Run]) -> Result<Vec<Extent>> {
+    let mut extents = Vec::new();
+    for run in runs {
         let mut done = 0;
-        while done < len {
-            let part = (len - done).min(MAX_WRITTEN_LEN.into());
-            let at = u32::try_from(logical).map_err(|_| Error::Size("a file is too long".to_owned()))?;
+        while done < run.len {
+            let part = (run.len - done).min(MAX_WRITTEN_LEN.into());
+            let logical = u32::try_from(run.logical + done)
+                .map_err(|_| Error::Size("a file is too long for its extent tree".to_owned()))?;
             extents.push(Extent {
-                logical: at,
+                logical,
                 len_blocks: part as u16,
-                physical: start + done,
+                physical: run.start + done,
                 unwritten: false,
             });
             done += part;
-            logical += part;
         }
     }
     Ok(extents)
@@ -93,50 +120,64 @@ fn split(entries: Entries, most: usize) -> Vec<(u32, Entries)> {
     }
 }
 
-/// The block list of a file without holes whose blocks are these runs: starts and lengths.
-pub(crate) fn block_list(runs: &[(u64, u64)], block_size: usize, take: &mut Take<'_>) -> Result<Map> {
-    let mut numbers = runs.iter().flat_map(|&(start, len)| start..start + len).peekable();
+/// Makes the block list of a file with these runs, which are in ascending order.
+///
+/// # Errors
+/// [`Error::Size`] for a file or a block beyond what the format can say, and those of `take`.
+pub fn block_list(runs: &[Run], block_size: usize, take: &mut Take<'_>) -> Result<Map> {
+    let mut list = BlockList { runs, block_size, take, blocks: Vec::new() };
     let mut words = [0_u32; MAP_SIZE / 4];
-    let mut blocks = Vec::new();
-    for word in &mut words[..DIRECT] {
-        *word = numbers.next().map_or(Ok(0), number)?;
+    for (logical, word) in words[..DIRECT].iter_mut().enumerate() {
+        *word = number(list.block_at(logical as u64))?;
     }
-    for (levels, word) in (1..).zip(&mut words[DIRECT..]) {
-        if numbers.peek().is_some() {
-            *word = number(indirect(levels, &mut numbers, block_size, take, &mut blocks)?)?;
-        }
+    let (mut from, mut span) = (DIRECT as u64, 1);
+    for word in &mut words[DIRECT..] {
+        span *= block_size as u64 / 4;
+        *word = number(list.indirect(from, span)?)?;
+        from += span;
     }
-    if numbers.peek().is_some() {
+    if runs.last().is_some_and(|run| run.logical + run.len > from) {
         return Err(Error::Size("a file is too long for a block list".to_owned()));
     }
     let mut root = [0; MAP_SIZE];
     for (bytes, word) in root.chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
-    Ok(Map { root, blocks })
+    Ok(Map { root, blocks: list.blocks })
 }
 
-fn indirect(
-    levels: u32,
-    numbers: &mut std::iter::Peekable<impl Iterator<Item = u64>>,
+/// A block list that is being made.
+struct BlockList<'a, 'b> {
+    runs: &'a [Run],
     block_size: usize,
-    take: &mut Take<'_>,
-    blocks: &mut Vec<(u64, Vec<u8>)>,
-) -> Result<u64> {
-    let at = take()?;
-    let mut block = vec![0; block_size];
-    for bytes in block.chunks_exact_mut(4) {
-        if numbers.peek().is_none() {
-            break;
-        }
-        let next = match levels {
-            1 => numbers.next().unwrap_or(0),
-            _ => indirect(levels - 1, numbers, block_size, take, blocks)?,
-        };
-        bytes.copy_from_slice(&number(next)?.to_le_bytes());
+    take: &'a mut Take<'b>,
+    blocks: Vec<(u64, Vec<u8>)>,
+}
+
+impl BlockList<'_, '_> {
+    /// The block at this place in the file; 0 in a hole.
+    fn block_at(&self, logical: u64) -> u64 {
+        let index = self.runs.partition_point(|run| run.logical + run.len <= logical);
+        let run = self.runs.get(index).filter(|run| run.logical <= logical);
+        run.map_or(0, |run| run.start + (logical - run.logical))
     }
-    blocks.push((at, block));
-    Ok(at)
+
+    /// The block that lists `span` blocks of the file from `from` on; 0 if all of them are in a hole.
+    fn indirect(&mut self, from: u64, span: u64) -> Result<u64> {
+        let first = self.runs.partition_point(|run| run.logical + run.len <= from);
+        if self.runs.get(first).is_none_or(|run| run.logical >= from + span) {
+            return Ok(0);
+        }
+        let at = (self.take)()?;
+        let mut block = vec![0; self.block_size];
+        let part = span / (self.block_size as u64 / 4);
+        for (from, bytes) in (from..from + span).step_by(part as usize).zip(block.chunks_exact_mut(4)) {
+            let next = if part == 1 { self.block_at(from) } else { self.indirect(from, part)? };
+            bytes.copy_from_slice(&number(next)?.to_le_bytes());
+        }
+        self.blocks.push((at, block));
+        Ok(at)
+    }
 }
 
 fn number(block: u64) -> Result<u32> {

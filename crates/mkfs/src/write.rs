@@ -19,12 +19,21 @@ impl Plan {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device).
     pub fn write(&self, device: &dyn BlockDevice) -> Result<()> {
+        self.clear(device)?;
+        self.write_on_zeroes(device)
+    }
+
+    /// Takes away what `device` holds. Afterwards it is no volume, and the blocks that have to be zeroes are.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device).
+    pub fn clear(&self, device: &dyn BlockDevice) -> Result<()> {
         device.write_zeroes(0..2 * BOOT_BYTES)?;
         device.discard(2 * BOOT_BYTES..self.size_bytes())?;
         for &(start, len) in &self.zeroes {
             device.write_zeroes(self.bytes(start, len))?;
         }
-        self.write_on_zeroes(device)
+        Ok(())
     }
 
     /// Makes the volume on `device`, which reads as zeroes everywhere, as a new file does.

@@ -1,7 +1,7 @@
 //! `extern4 mkfs`: makes ext2, ext3 and ext4 volumes, with the options of mke2fs.
 
 mod extended;
-mod size;
+pub(super) mod size;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -317,7 +317,7 @@ fn time() -> Result<u64, Failure> {
 }
 
 /// The configuration that `MKE2FS_CONFIG` names, or else that of e2fsprogs as its authors ship it.
-fn config() -> Result<Config, Error> {
+pub(super) fn config() -> Result<Config, Error> {
     match std::env::var_os("MKE2FS_CONFIG") {
         None => Ok(Config::default()),
         Some(path) => {

@@ -1,0 +1,330 @@
+//! Collects the sources of a volume, and decides its size and its identity.
+
+use extern4_mkfs::{Config, Draft, Options};
+use extern4_tree::{Entry, Kind, Result as TreeResult, Sink, Source, Time};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+use crate::holes::Holes;
+use crate::layout::{LOST_FOUND, Placer};
+use crate::planned::Planned;
+use crate::tree::{Body, Order, Tree};
+
+/// Bytes of the volume for each further inode where there is to be free space.
+const INODE_RATIO: u64 = 16_384;
+/// The most that the size of a volume can be: 2^48 blocks are more than any tree needs.
+const MOST_BLOCKS_LOG: u32 = 44;
+
+/// How large the volume is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Size {
+    /// As small as possible.
+    #[default]
+    Auto,
+    /// As small as possible, with so many bytes more.
+    Slack(u64),
+    /// So many bytes.
+    Bytes(u64),
+}
+
+/// How a volume is built.
+#[derive(Clone, Debug, Default)]
+pub struct BuildOptions {
+    /// Options of the volume itself. Its size, its times and the owner of its root directory come from the build.
+    pub volume: Options,
+    /// The defaults of the volume.
+    pub config: Config,
+    /// How large the volume is to be.
+    pub size: Size,
+    /// The volume's UUID; `None` derives one from the tree.
+    pub uuid: Option<[u8; 16]>,
+    /// The seed of the directories' hashes; `None` derives one from the tree.
+    pub hash_seed: Option<[u8; 16]>,
+    /// The latest time of a file, in seconds since 1970: `SOURCE_DATE_EPOCH`.
+    pub latest: Option<i64>,
+    /// The owner and the group of all files, in place of those of the sources.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// Collects the trees that a volume is made of.
+pub struct Builder {
+    options: BuildOptions,
+    tree: Tree,
+    layers: Vec<Layer>,
+    warnings: Vec<String>,
+}
+
+/// A source and the directory of the volume that its root becomes.
+pub(crate) struct Layer {
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) prefix: Box<[u8]>,
+}
+
+impl Builder {
+    /// A builder without sources.
+    pub fn new(options: BuildOptions) -> Self {
+        Self { options, tree: Tree::new(), layers: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Reads a source, and puts its tree over what the volume has: its root becomes the directory `prefix`, which is
+    /// a path without a slash in front, and empty for the volume's root.
+    ///
+    /// # Errors
+    /// [`Error::Source`].
+    pub fn add(&mut self, source: Box<dyn Source>, prefix: &[u8]) -> Result<()> {
+        let number = u16::try_from(self.layers.len())
+            .map_err(|_| extern4_tree::Error::Sink("there are more than 65536 sources".into()))?;
+        let mut overlay = Overlay { builder: self, number, prefix };
+        source.scan(&mut overlay)?;
+        self.layers.push(Layer { source, prefix: prefix.into() });
+        Ok(())
+    }
+
+    /// Messages of the sources about things that they left out or altered.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Decides the size of the volume and the place of everything in it.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] and [`Error::NoInodes`] if the tree does not fit; options that are wrong; a source that
+    /// cannot be read.
+    pub fn plan(mut self) -> Result<Planned> {
+        if self.tree.leave_out(LOST_FOUND) {
+            self.warnings.push("/lost+found: a volume has its own, so the source's is left out".to_owned());
+        }
+        let order = self.tree.sort();
+        self.set_identity(&order);
+        let planning = Planning { holes: self.find_holes(&order)?, builder: self, order };
+        match planning.builder.options.size {
+            Size::Bytes(bytes) => {
+                let draft = planning.draft(bytes, Some(bytes / INODE_RATIO))?;
+                planning.finish(draft).map_err(|(_, error)| error)
+            }
+            Size::Auto => planning.smallest(0),
+            Size::Slack(slack) => planning.smallest(slack),
+        }
+    }
+
+    /// Derives UUID, hash seed and the time of the volume from the tree, unless they are given.
+    fn set_identity(&mut self, order: &Order) {
+        let digest = digest(&self.tree, order);
+        let mut derived = [0; 16];
+        derived.copy_from_slice(&digest[..16]);
+        // RFC 9562, version 8: the bits are the application's own.
+        derived[6] = derived[6] & 0x0f | 0x80;
+        derived[8] = derived[8] & 0x3f | 0x80;
+        let volume = &mut self.options.volume;
+        volume.uuid = self.options.uuid.unwrap_or(derived);
+        derived.copy_from_slice(&digest[16..]);
+        volume.hash_seed = self.options.hash_seed.unwrap_or(derived);
+        let newest = order.inodes.iter().map(|&inode| self.tree.node(inode).mtime.secs).max();
+        let time = self.options.latest.or(newest).unwrap_or(0);
+        volume.time = u64::try_from(time).unwrap_or(0);
+        if volume.reserved_percent.is_none() {
+            volume.reserved_percent = Some(0.0);
+        }
+        if volume.usage.is_empty() {
+            // The size follows from the tree, so the defaults must not follow from the size.
+            volume.usage.push("default".to_owned());
+        }
+    }
+
+    fn find_holes(&self, order: &Order) -> Result<Holes> {
+        let mut holes = Holes::default();
+        let draft = Draft::new(&self.options.volume, &self.options.config, 1 << 30)?;
+        let size = draft.superblock().block_size().into();
+        for &inode in &order.inodes {
+            let Body::File { contents, source, name } = &self.tree.node(inode).body else { continue };
+            let Layer { source, prefix } = &self.layers[usize::from(*source)];
+            let open = || {
+                let path = self.tree.source_path(*name);
+                let rest = path.strip_prefix(&**prefix).unwrap_or(&path);
+                source.open(rest.strip_prefix(b"/").unwrap_or(rest), contents)
+            };
+            holes.find(inode, contents, size, open)?.map_err(|error| Error::Member {
+                path: crate::error::shown(&self.tree.path(*name)),
+                reason: error.to_string(),
+            })?;
+        }
+        Ok(holes)
+    }
+}
+
+/// A tree that is complete, and gets a volume.
+struct Planning {
+    builder: Builder,
+    order: Order,
+    holes: Holes,
+}
+
+impl Planning {
+    /// A volume of so many bytes, with at least as many inodes as the tree needs.
+    fn draft(&self, bytes: u64, inodes: Option<u64>) -> Result<Draft> {
+        let mut options = self.builder.options.volume.clone();
+        options.size = Some(bytes);
+        // The first inodes are the file system's own.
+        let needed = self.order.inodes.len() as u64 + 12;
+        options.inodes = Some(needed.max(inodes.unwrap_or(0)).max(options.inodes.unwrap_or(0)));
+        Ok(Draft::new(&options, &self.builder.options.config, bytes)?)
+    }
+
+    /// The smallest volume that the tree fits in, and `slack` bytes more.
+    fn smallest(mut self, slack: u64) -> Result<Planned> {
+        let probe = self.draft(1 << 30, None)?;
+        let placer = Placer {
+            tree: &self.builder.tree,
+            order: &self.order,
+            holes: &self.holes,
+            first_ino: probe.first_free_inode(),
+        };
+        let size = u64::from(probe.superblock().block_size());
+        let needed = placer.least_blocks(&probe)? + slack / size;
+        let inodes = (slack > 0).then(|| slack / INODE_RATIO + self.order.inodes.len() as u64);
+        let mut blocks = self.least(needed, size, inodes)?;
+        let mut more = 1;
+        loop {
+            let draft = self.draft(blocks * size, inodes)?;
+            match self.finish(draft) {
+                // The maps of files in pieces take blocks as well.
+                Err((back, Error::NoRoom { .. })) if blocks < 1 << MOST_BLOCKS_LOG => self = *back,
+                Err((_, error)) => return Err(error),
+                Ok(planned) => return Ok(planned),
+            }
+            blocks += more;
+            more *= 2;
+        }
+    }
+
+    /// The least blocks of a volume with `needed` blocks for files.
+    ///
+    /// The journal grows in steps, at powers of two of blocks; so the power is searched first, and then the size below it, where
+    /// larger volumes have more room.
+    fn least(&self, needed: u64, block_size: u64, inodes: Option<u64>) -> Result<u64> {
+        let fits = |blocks: u64| match self.draft(blocks * block_size, inodes) {
+            Ok(draft) => Ok(draft.free_runs().map(|(_, len)| len).sum::<u64>() >= needed),
+            Err(Error::Make(extern4_mkfs::Error::Size(_))) => Ok(false),
+            Err(Error::Make(extern4_mkfs::Error::Options(_) | extern4_mkfs::Error::Contradiction(_)))
+                if blocks < needed =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        };
+        let mut log = needed.max(64).ilog2();
+        while !fits((1 << log) - 1)? {
+            log += 1;
+            if log > MOST_BLOCKS_LOG {
+                return Err(extern4_mkfs::Error::Size("the tree is larger than a volume can be".to_owned()).into());
+            }
+        }
+        let (mut below, mut above) = (needed.saturating_sub(1).min((1 << log) - 2), (1_u64 << log) - 1);
+        while above - below > 1 {
+            let middle = below + (above - below) / 2;
+            if fits(middle)? { above = middle } else { below = middle }
+        }
+        Ok(above)
+    }
+
+    fn finish(self, draft: Draft) -> Result<Planned, (Box<Self>, Error)> {
+        let Self { builder, order, holes } = self;
+        let Builder { options, tree, layers, warnings } = builder;
+        Planned::new(tree, order, holes, layers, draft).map_err(|(back, error)| {
+            let (tree, order, holes, layers) = *back;
+            (Box::new(Self { builder: Builder { options, tree, layers, warnings }, order, holes }), error)
+        })
+    }
+}
+
+/// Puts a source's entries into the tree.
+struct Overlay<'a> {
+    builder: &'a mut Builder,
+    number: u16,
+    prefix: &'a [u8],
+}
+
+impl Overlay<'_> {
+    /// The path in the volume of a path in the source.
+    fn place(&self, path: &[u8]) -> Vec<u8> {
+        match (self.prefix, path) {
+            (b"", path) | (path, b"") => path.to_vec(),
+            (prefix, path) => [prefix, b"/", path].concat(),
+        }
+    }
+}
+
+impl Sink for Overlay<'_> {
+    fn entry(&mut self, mut entry: Entry) -> TreeResult<()> {
+        entry.path = self.place(&entry.path);
+        if let Kind::HardLink(target) = &mut entry.kind {
+            *target = self.place(target);
+        }
+        let options = &self.builder.options;
+        if let Some((uid, gid)) = options.owner {
+            (entry.uid, entry.gid) = (uid, gid);
+        }
+        if let Some(latest) = options.latest {
+            entry.mtime = entry.mtime.min(Time { secs: latest, nanos: 0 });
+        }
+        self.builder.tree.insert(entry, self.number)
+    }
+
+    fn remove(&mut self, path: &[u8]) -> TreeResult<()> {
+        self.builder.tree.remove(&self.place(path))
+    }
+
+    fn clear(&mut self, path: &[u8]) -> TreeResult<()> {
+        self.builder.tree.clear(&self.place(path))
+    }
+
+    fn warn(&mut self, message: String) {
+        self.builder.warnings.push(message);
+    }
+}
+
+/// A digest of all facts about a tree's files but their bytes.
+fn digest(tree: &Tree, order: &Order) -> [u8; 32] {
+    let mut sha = Sha256::new();
+    let mut text = |bytes: &[u8]| {
+        sha.update((bytes.len() as u64).to_le_bytes());
+        sha.update(bytes);
+    };
+    for &inode in &order.inodes {
+        let node = tree.node(inode);
+        let numbers = [
+            u64::from(node.mode),
+            u64::from(node.uid),
+            u64::from(node.gid),
+            node.mtime.secs.cast_unsigned(),
+            u64::from(node.mtime.nanos),
+            u64::from(node.links),
+        ];
+        text(&numbers.map(u64::to_le_bytes).concat());
+        match &node.body {
+            Body::Directory { .. } => text(b"d"),
+            Body::File { contents, .. } => text(&[b"f", &contents.size.to_le_bytes()[..]].concat()),
+            Body::Symlink(target) => text(&[b"l", &**target].concat()),
+            Body::CharDevice { major, minor } => {
+                text(&[b"c", &major.to_le_bytes()[..], &minor.to_le_bytes()].concat());
+            }
+            Body::BlockDevice { major, minor } => {
+                text(&[b"b", &major.to_le_bytes()[..], &minor.to_le_bytes()].concat());
+            }
+            Body::Fifo => text(b"p"),
+            Body::Socket => text(b"s"),
+        }
+        for (index, name, value) in tree.xattrs.attributes(node.xattrs) {
+            text(&[index]);
+            text(name);
+            text(value);
+        }
+    }
+    for &directory in &order.directories {
+        for (_, name) in tree.children(directory) {
+            text(&name.text);
+            text(&tree.node(name.inode).place.to_le_bytes());
+        }
+    }
+    sha.finalize().into()
+}

@@ -1,0 +1,61 @@
+//! Why a volume cannot be built.
+
+/// The result of building a volume.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a volume cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A source cannot be read, or one of its members is not possible.
+    #[error(transparent)]
+    Source(#[from] extern4_tree::Error),
+    /// The volume cannot be made.
+    #[error(transparent)]
+    Make(#[from] extern4_mkfs::Error),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] extern4_block::Error),
+    /// A member cannot be stored.
+    #[error("'{path}': {reason}")]
+    Member {
+        /// The member's path in the volume.
+        path: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The tree does not fit into a volume of the size that was asked for.
+    #[error("the tree needs {needed} bytes of blocks for files, and a volume of {size} bytes has {free}")]
+    NoRoom {
+        /// Bytes of the volume.
+        size: u64,
+        /// Bytes that the tree needs.
+        needed: u64,
+        /// Bytes that are free for it.
+        free: u64,
+    },
+    /// The image file cannot be made.
+    #[error("'{}': {source}", path.display())]
+    Output {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The caller stopped it.
+    #[error("interrupted")]
+    Interrupted,
+    /// The volume has too few inodes.
+    #[error("the tree needs {needed} inodes, and the volume has {inodes}")]
+    NoInodes {
+        /// Inodes that the tree needs, those of the file system itself included.
+        needed: u64,
+        /// Inodes of the volume.
+        inodes: u64,
+    },
+}
+
+/// A path for messages.
+pub(crate) fn shown(path: &[u8]) -> String {
+    format!("/{}", String::from_utf8_lossy(path))
+}

@@ -1,0 +1,96 @@
+//! The holes of files: which blocks of a file have data.
+
+use std::collections::HashMap;
+use std::io;
+
+use extern4_tree::{Contents, Data, Opened};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// Blocks of files with holes that have data: places in the file and lengths, in blocks, by the inode in the tree.
+#[derive(Debug, Default)]
+pub(crate) struct Holes {
+    runs: HashMap<u32, Box<[(u64, u64)]>>,
+}
+
+impl Holes {
+    /// The runs of a file's blocks that have data; `None` if all have.
+    pub(crate) fn runs(&self, inode: u32) -> Option<&[(u64, u64)]> {
+        self.runs.get(&inode).map(|runs| &**runs)
+    }
+
+    /// Notes where a file has data, if it may have holes. `open` opens it.
+    pub(crate) fn find(
+        &mut self,
+        inode: u32,
+        contents: &Contents,
+        block_size: u64,
+        open: impl FnOnce() -> extern4_tree::Result<Opened>,
+    ) -> extern4_tree::Result<io::Result<()>> {
+        let data = match &contents.data {
+            Data::HostFile { sparse: true, .. } => match data_of(&*open()?.file, contents.size) {
+                Ok(data) => data,
+                Err(error) => return Ok(Err(error)),
+            },
+            Data::Pieces(pieces) => pieces.iter().map(|piece| (piece.offset, piece.len)).collect(),
+            _ => return Ok(Ok(())),
+        };
+        let runs = blocks_of(&data, contents.size, block_size);
+        self.runs.insert(inode, runs.into());
+        Ok(Ok(()))
+    }
+}
+
+/// The parts of an open file that are no holes: offsets and lengths.
+fn data_of(file: &std::fs::File, size: u64) -> io::Result<Vec<(u64, u64)>> {
+    let (mut data, mut at) = (Vec::new(), 0);
+    while at < size {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start.min(size),
+            // The rest is a hole.
+            Err(Errno::NXIO) => break,
+            // The file system does not know holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
+            Err(error) => return Err(error.into()),
+        };
+        let end = match rustix::fs::seek(file, SeekFrom::Hole(start)) {
+            Ok(end) => end.min(size),
+            Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => size,
+            Err(error) => return Err(error.into()),
+        };
+        data.push((start, end - start));
+        at = end.max(start + 1);
+    }
+    Ok(data)
+}
+
+/// The blocks that these parts of a file touch.
+fn blocks_of(data: &[(u64, u64)], size: u64, block_size: u64) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &(offset, len) in data {
+        let end = offset.saturating_add(len).min(size).div_ceil(block_size);
+        let first = offset / block_size;
+        match runs.last_mut() {
+            Some((start, len)) if *start + *len >= first => *len = (*len).max(end.saturating_sub(*start)),
+            _ if first < end => runs.push((first, end - first)),
+            _ => {}
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::blocks_of;
+
+    #[test]
+    fn parts_become_blocks() {
+        assert_eq!(blocks_of(&[(0, 4096)], 4096, 4096), [(0, 1)]);
+        assert_eq!(blocks_of(&[(1, 1), (5000, 10)], 9000, 4096), [(0, 2)]);
+        assert_eq!(blocks_of(&[(0, 1), (2, 1)], 9000, 4096), [(0, 1)]);
+        assert_eq!(blocks_of(&[(0, 1), (8192, 800)], 8992, 4096), [(0, 1), (2, 1)]);
+        assert_eq!(blocks_of(&[(8192, 800)], 100_000, 1024), [(8, 1)]);
+        assert_eq!(blocks_of(&[], 100_000, 1024), []);
+        assert_eq!(blocks_of(&[(0, 0), (4096, 0)], 100_000, 4096), []);
+    }
+}

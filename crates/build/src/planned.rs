@@ -1,0 +1,154 @@
+//! A volume whose contents are known and whose layout is decided, ready to be written.
+
+use std::collections::BTreeMap;
+
+use extern4_disk::inode::{Inode, ROOT_INO};
+use extern4_disk::superblock::Superblock;
+use extern4_mkfs::{LOST_FOUND_INO, Plan, UsedInodes};
+use extern4_tree::Source;
+
+use crate::builder::Layer;
+use crate::error::{Error, Result};
+use crate::holes::Holes;
+use crate::layout::{self, Layout, Placer};
+use crate::tree::{Order, Tree};
+
+/// A volume that is to be written.
+pub struct Planned {
+    pub(crate) tree: Tree,
+    pub(crate) order: Order,
+    pub(crate) holes: Holes,
+    pub(crate) layout: Layout,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) plan: Plan,
+    pub(crate) sb: Superblock,
+    /// Where each group's inode table starts.
+    tables: Vec<u64>,
+    /// The inodes of the file system itself.
+    pub(crate) own_inodes: BTreeMap<u32, Inode>,
+    /// The inode of the first file behind the root directory, and the last in use.
+    pub(crate) first_ino: u32,
+    pub(crate) last_ino: u32,
+}
+
+/// Numbers of a volume that is built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Regular files, each counted once however many names it has.
+    pub files: u64,
+    /// Directories, with the root.
+    pub directories: u64,
+    /// All other files.
+    pub others: u64,
+    /// Bytes of regular files, holes not counted.
+    pub bytes: u64,
+    /// Runs of blocks that regular files have.
+    pub extents: u64,
+    /// Bytes of the volume.
+    pub size: u64,
+    /// Bytes of the volume that are free.
+    pub free: u64,
+}
+
+impl Planned {
+    pub(crate) fn new(
+        tree: Tree,
+        order: Order,
+        holes: Holes,
+        layers: Vec<Layer>,
+        mut draft: extern4_mkfs::Draft,
+    ) -> Result<Self, (Box<(Tree, Order, Holes, Vec<Layer>)>, Error)> {
+        let first_ino = draft.first_free_inode();
+        let placer = Placer { tree: &tree, order: &order, holes: &holes, first_ino };
+        let last = placer.last_ino();
+        let inodes = u64::from(draft.superblock().inodes_count());
+        let placed = match u32::try_from(last) {
+            Ok(last) if u64::from(last) <= inodes => placer.place(&mut draft).map(|layout| (last, layout)),
+            _ => Err(Error::NoInodes { needed: last, inodes }),
+        };
+        let (last_ino, layout) = match placed {
+            Ok(placed) => placed,
+            Err(error) => return Err((Box::new((tree, order, holes, layers)), error)),
+        };
+        let sb = draft.superblock().clone();
+        let tables =
+            (0..sb.geometry().group_count()).map_while(|group| draft.inode_table(group)).collect();
+        let own_inodes = draft.inodes();
+        let mut directories: Vec<u32> = order
+            .directories
+            .iter()
+            .map(|&name| layout::number(tree.node(tree.name(name).inode).place, first_ino))
+            .chain([LOST_FOUND_INO])
+            .collect();
+        directories.sort_unstable();
+        debug_assert_eq!(directories.first(), Some(&ROOT_INO));
+        let plan = match draft.finish(&UsedInodes { last: last_ino, directories: &directories }) {
+            Ok(plan) => plan,
+            Err(error) => return Err((Box::new((tree, order, holes, layers)), error.into())),
+        };
+        Ok(Self { tree, order, holes, layout, layers, plan, sb, tables, own_inodes, first_ino, last_ino })
+    }
+
+    /// Bytes of the volume.
+    pub fn size_bytes(&self) -> u64 {
+        self.plan.size_bytes()
+    }
+
+    /// The superblock of the volume.
+    pub fn superblock(&self) -> &Superblock {
+        self.plan.superblock()
+    }
+
+    /// Messages for the user about things that are left out or different.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let attrs = self.tree.xattrs.left_out.iter();
+        let attrs = attrs.map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"));
+        attrs.chain(self.plan.warnings().iter().cloned())
+    }
+
+    /// Counts what is in the volume.
+    pub fn summary(&self) -> Summary {
+        use crate::tree::Body;
+        let size = u64::from(self.sb.block_size());
+        let mut summary = Summary {
+            directories: self.order.directories.len() as u64,
+            extents: self.layout.extents,
+            size: self.size_bytes(),
+            free: self.superblock().free_blocks() * size,
+            ..Summary::default()
+        };
+        for &inode in &self.order.inodes {
+            match &self.tree.node(inode).body {
+                Body::File { contents, .. } => {
+                    summary.files += 1;
+                    summary.bytes += contents.size.min(self.file_blocks(inode) * size);
+                }
+                Body::Directory { .. } => {}
+                _ => summary.others += 1,
+            }
+        }
+        summary
+    }
+
+    pub(crate) fn file_blocks(&self, inode: u32) -> u64 {
+        layout::file_blocks(&self.tree, &self.holes, inode, self.sb.block_size())
+    }
+
+    /// The block of the inode table that an inode is in.
+    pub(crate) fn table_block(&self, ino: u32) -> u64 {
+        let geometry = self.sb.geometry();
+        let position = geometry.inode_slot(ino).and_then(|slot| {
+            let &table = self.tables.get(slot.group as usize)?;
+            geometry.inode_position(table, slot.index)
+        });
+        position.map_or(0, |position| position.block)
+    }
+
+    /// The source of a file, and the file's path in it.
+    pub(crate) fn source<'a>(&'a self, path: &'a [u8], layer: u16) -> (&'a [u8], &'a dyn Source) {
+        let Layer { source, prefix } = &self.layers[usize::from(layer)];
+        let rest = path.strip_prefix(&**prefix).unwrap_or(path);
+        (rest.strip_prefix(b"/").unwrap_or(rest), &**source)
+    }
+}

@@ -1,0 +1,150 @@
+//! Inodes as the volume stores them.
+
+use extern4_disk::feature::{Incompat, RoCompat};
+use extern4_disk::inode::{DeviceNumber, FileKind, Inode, InodeFlags, MAP_SIZE};
+use extern4_disk::time::Timestamp;
+use extern4_tree::Time;
+
+use crate::error::{Error, Result, shown};
+use crate::layout::{self, Place};
+use crate::planned::Planned;
+use crate::tree::{Body, Node};
+
+/// The most links of an inode.
+const LINKS_MAX: u32 = 65_000;
+
+impl Planned {
+    /// Writes the record of an inode of the tree.
+    pub(crate) fn encode_inode(&self, inode: u32, record: &mut [u8]) -> Result<()> {
+        let (sb, node) = (&self.sb, self.tree.node(inode));
+        let ino = layout::number(node.place, self.first_ino);
+        let mut raw = Inode::new(ino, kind(&node.body).mode_bits() | node.mode, 0, sb);
+        raw.set_uid(node.uid);
+        raw.set_gid(node.gid);
+        let time = timestamp(node.mtime);
+        raw.set_atime(time);
+        raw.set_ctime(time);
+        raw.set_mtime(time);
+        raw.set_crtime(time);
+        raw.set_links(self.links(inode, node)?);
+        self.set_body(&mut raw, inode, node)?;
+        raw.set_xattr_block(self.layout.xattr_blocks.get(&inode).copied());
+        if !node.xattrs.is_empty() {
+            let division = &self.layout.divisions[node.xattrs.index()];
+            self.tree.xattrs.encode_inside(node.xattrs, division, &mut record[raw.xattr_range()]);
+        }
+        raw.encode(record, sb);
+        Ok(())
+    }
+
+    fn links(&self, inode: u32, node: &Node) -> Result<u16> {
+        // The root directory has lost+found as well.
+        let links = node.links + u32::from(inode == 0);
+        if links <= LINKS_MAX {
+            return Ok(links as u16);
+        }
+        if node.body.is_directory() && self.sb.features().ro_compat.contains(RoCompat::DIR_NLINK) {
+            return Ok(1);
+        }
+        Err(self.impossible(inode, format!("{links} links are more than the {LINKS_MAX} of an inode")))
+    }
+
+    fn set_body(&self, raw: &mut Inode, inode: u32, node: &Node) -> Result<()> {
+        match &node.body {
+            Body::Directory { .. } => {
+                let (blocks, is_tree) = self.layout.directories.get(&inode).copied().unwrap_or((0, false));
+                raw.set_size(blocks * u64::from(self.sb.block_size()));
+                if is_tree {
+                    raw.set_flags(InodeFlags::INDEX);
+                }
+                self.set_map(raw, inode, blocks)
+            }
+            Body::File { contents, .. } => {
+                let needs_large = contents.size > i32::MAX.unsigned_abs().into();
+                if needs_large && !self.sb.features().ro_compat.contains(RoCompat::LARGE_FILE) {
+                    return Err(self.impossible(inode, "its size needs the feature large_file".to_owned()));
+                }
+                raw.set_size(contents.size);
+                self.set_map(raw, inode, self.file_blocks(inode))
+            }
+            Body::Symlink(target) if layout::is_fast_symlink(target) => {
+                let mut map = [0; MAP_SIZE];
+                map[..target.len()].copy_from_slice(target);
+                raw.set_map(&map);
+                raw.set_size(target.len() as u64);
+                self.count_sectors(raw, inode, 0)
+            }
+            Body::Symlink(target) => {
+                // The target ends with a NUL in its block.
+                if target.len() >= self.sb.block_size() as usize {
+                    let reason = format!("the symbolic link's target has {} bytes", target.len());
+                    return Err(self.impossible(inode, reason));
+                }
+                raw.set_size(target.len() as u64);
+                self.set_map(raw, inode, 1)
+            }
+            &(Body::CharDevice { major, minor } | Body::BlockDevice { major, minor }) => {
+                if major >= 1 << 12 || minor >= 1 << 20 {
+                    let reason = format!("there is no device {major}:{minor} in Linux");
+                    return Err(self.impossible(inode, reason));
+                }
+                raw.set_device(DeviceNumber { major, minor });
+                self.count_sectors(raw, inode, 0)
+            }
+            Body::Fifo | Body::Socket => self.count_sectors(raw, inode, 0),
+        }
+    }
+
+    /// Sets the map of an inode with so many blocks of contents.
+    fn set_map(&self, raw: &mut Inode, inode: u32, blocks: u64) -> Result<()> {
+        if self.sb.features().incompat.contains(Incompat::EXTENTS) {
+            raw.set_flags(raw.flags() | InodeFlags::EXTENTS);
+        }
+        let (root, map_blocks) = match self.layout.known_map(inode) {
+            Some(known) => known,
+            None => {
+                let one;
+                let runs = match self.layout.place(inode, blocks) {
+                    Place::Nowhere => &[][..],
+                    Place::Run(run) => {
+                        one = [run];
+                        &one[..]
+                    }
+                    Place::Runs(runs) => runs,
+                };
+                let mut none = || Err(extern4_mkfs::Error::Size("a map has grown".to_owned()));
+                (layout::make_map(&self.sb, raw.ino(), runs, &mut none)?.root, 0)
+            }
+        };
+        raw.set_map(&root);
+        self.count_sectors(raw, inode, blocks + map_blocks)
+    }
+
+    fn count_sectors(&self, raw: &mut Inode, inode: u32, blocks: u64) -> Result<()> {
+        let xattrs = u64::from(self.layout.xattr_blocks.contains_key(&inode));
+        if raw.set_sectors((blocks + xattrs) * u64::from(self.sb.block_size() / 512)) {
+            return Ok(());
+        }
+        Err(self.impossible(inode, "it has more blocks than its inode can count without huge_file".to_owned()))
+    }
+
+    fn impossible(&self, inode: u32, reason: String) -> Error {
+        Error::Member { path: shown(&self.tree.path(self.tree.some_name_of(inode))), reason }
+    }
+}
+
+fn timestamp(time: Time) -> Timestamp {
+    Timestamp { seconds: time.secs, nanos: time.nanos }
+}
+
+fn kind(body: &Body) -> FileKind {
+    match body {
+        Body::Directory { .. } => FileKind::Directory,
+        Body::File { .. } => FileKind::Regular,
+        Body::Symlink(_) => FileKind::Symlink,
+        Body::CharDevice { .. } => FileKind::CharDevice,
+        Body::BlockDevice { .. } => FileKind::BlockDevice,
+        Body::Fifo => FileKind::Fifo,
+        Body::Socket => FileKind::Socket,
+    }
+}

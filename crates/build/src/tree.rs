@@ -1,0 +1,476 @@
+//! The tree that is to be built, in memory: names, inodes, and the overlay of one source over another.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::mem;
+
+use extern4_tree::{Contents, Entry, Error, Kind, Result, Time};
+use hashbrown::HashTable;
+
+use crate::error::shown;
+use crate::xattr::{Set, Sets};
+
+/// No name and no inode.
+const NONE: u32 = u32::MAX;
+/// Symbolic links that the path to one member may follow, as in Linux.
+const MOST_LINKS: usize = 40;
+/// The longest name in bytes.
+const NAME_MAX: usize = 255;
+/// The mode of directories that a source implies.
+const IMPLIED_MODE: u16 = 0o755;
+
+/// A name in a directory.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(crate) text: Box<[u8]>,
+    /// The name of the directory that it is in, or was.
+    parent: u32,
+    pub(crate) inode: u32,
+    /// The next name in the directory.
+    next: u32,
+    is_removed: bool,
+}
+
+/// A file of any type.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) mode: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mtime: Time,
+    pub(crate) links: u32,
+    /// Its place in the order of all inodes, once there is one: 0 for the root directory.
+    pub(crate) place: u32,
+    pub(crate) xattrs: Set,
+    pub(crate) body: Body,
+}
+
+/// The type of a file, and what belongs to it.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Directory {
+        /// The first name in it.
+        first: u32,
+    },
+    File {
+        contents: Contents,
+        /// The source that has the contents, and the name under which it gave them.
+        source: u16,
+        name: u32,
+    },
+    Symlink(Box<[u8]>),
+    CharDevice {
+        major: u32,
+        minor: u32,
+    },
+    BlockDevice {
+        major: u32,
+        minor: u32,
+    },
+    Fifo,
+    Socket,
+}
+
+impl Body {
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory { .. })
+    }
+}
+
+/// A tree of files.
+pub(crate) struct Tree {
+    names: Vec<Name>,
+    nodes: Vec<Node>,
+    /// Names by directory and text.
+    index: HashTable<u32>,
+    hasher: RandomState,
+    pub(crate) xattrs: Sets,
+    /// Paths under which a source gave a file, where the path through the tree is another one.
+    detours: Vec<(u32, Box<[u8]>)>,
+}
+
+impl Tree {
+    /// A tree of an empty root directory.
+    pub(crate) fn new() -> Self {
+        let root = Node {
+            mode: IMPLIED_MODE,
+            uid: 0,
+            gid: 0,
+            mtime: Time::default(),
+            links: 1,
+            place: NONE,
+            xattrs: Set::default(),
+            body: Body::Directory { first: NONE },
+        };
+        let name = Name { text: Box::default(), parent: 0, inode: 0, next: NONE, is_removed: false };
+        Self {
+            names: vec![name],
+            nodes: vec![root],
+            index: HashTable::new(),
+            hasher: RandomState::new(),
+            xattrs: Sets::default(),
+            detours: Vec::new(),
+        }
+    }
+
+    pub(crate) fn node(&self, inode: u32) -> &Node {
+        &self.nodes[inode as usize]
+    }
+
+    /// The path of a name from the root, without a slash in front.
+    pub(crate) fn path(&self, mut name: u32) -> Vec<u8> {
+        let mut parts = Vec::new();
+        while name != 0 {
+            let Name { text, parent, .. } = &self.names[name as usize];
+            parts.push(&**text);
+            name = *parent;
+        }
+        parts.reverse();
+        parts.join(&b'/')
+    }
+
+    /// The path under which the source of a file gave it.
+    pub(crate) fn source_path(&self, name: u32) -> Vec<u8> {
+        match self.detours.binary_search_by_key(&name, |(name, _)| *name) {
+            Ok(at) => self.detours[at].1.to_vec(),
+            Err(_) => self.path(name),
+        }
+    }
+
+    /// The names in a directory, given by its own name, in order.
+    pub(crate) fn children(&self, directory: u32) -> impl Iterator<Item = (u32, &Name)> {
+        let first = match self.nodes[self.names[directory as usize].inode as usize].body {
+            Body::Directory { first } => first,
+            _ => NONE,
+        };
+        let named = |at: u32| (at != NONE).then(|| (at, &self.names[at as usize]));
+        std::iter::successors(named(first), move |(_, name)| named(name.next))
+            .filter(|(_, name)| !name.is_removed)
+    }
+
+    fn find(&self, parent: u32, text: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one((parent, text));
+        let matches = |at: &u32| {
+            let name = &self.names[*at as usize];
+            name.parent == parent && *name.text == *text
+        };
+        self.index.find(hash, matches).copied()
+    }
+
+    fn link(&mut self, parent: u32, text: &[u8], inode: u32) -> u32 {
+        let at = self.names.len() as u32;
+        let directory = self.names[parent as usize].inode;
+        let Body::Directory { first } = &mut self.nodes[directory as usize].body else { return NONE };
+        let next = mem::replace(first, at);
+        self.names.push(Name { text: text.into(), parent, inode, next, is_removed: false });
+        let (names, hasher) = (&self.names, &self.hasher);
+        let hash = |at: &u32| {
+            let name = &names[*at as usize];
+            hasher.hash_one((name.parent, &*name.text))
+        };
+        self.index.insert_unique(hash(&at), at, hash);
+        at
+    }
+
+    /// Takes a name away, with all that is below it.
+    fn unlink(&mut self, name: u32) {
+        let mut left = vec![name];
+        while let Some(at) = left.pop() {
+            left.extend(self.children(at).map(|(child, _)| child));
+            let Name { text, parent, inode, .. } = &self.names[at as usize];
+            let hash = self.hasher.hash_one((*parent, &**text));
+            let inode = *inode;
+            if let Ok(found) = self.index.find_entry(hash, |other| *other == at) {
+                found.remove();
+            }
+            self.names[at as usize].is_removed = true;
+            self.nodes[inode as usize].links -= 1;
+        }
+    }
+
+    /// The directory that a path names, which may lead through symbolic links of the tree. Directories that are not
+    /// there are made if `make` says so; without it, they are `None`.
+    fn directory(&mut self, path: &[u8], make: bool, member: &[u8]) -> Result<Option<u32>> {
+        let refuse = |reason: &str| Error::Refused { path: shown(member), reason: reason.to_owned() };
+        let mut left: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();
+        let (mut at, mut links) = (0, 0);
+        while let Some(part) = left.pop() {
+            match &*part {
+                b"." => continue,
+                b".." => {
+                    at = self.names[at as usize].parent;
+                    continue;
+                }
+                _ => {}
+            }
+            let Some(found) = self.find(at, &part) else {
+                if !make {
+                    return Ok(None);
+                }
+                at = self.make_directory(at, &part, member)?;
+                continue;
+            };
+            match &self.nodes[self.names[found as usize].inode as usize].body {
+                Body::Directory { .. } => at = found,
+                Body::Symlink(target) => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(refuse("too many symbolic links are on the way to it"));
+                    }
+                    if target.starts_with(b"/") {
+                        at = 0;
+                    }
+                    left.extend(components(target).rev().map(<[u8]>::to_vec));
+                }
+                _ if !make => return Ok(None),
+                _ => return Err(refuse("what it is to be in is not a directory")),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    fn make_directory(&mut self, parent: u32, text: &[u8], member: &[u8]) -> Result<u32> {
+        check_name(text, member)?;
+        let mtime = self.nodes[self.names[parent as usize].inode as usize].mtime;
+        let inode = self.add_node(Node {
+            mode: IMPLIED_MODE,
+            uid: 0,
+            gid: 0,
+            mtime,
+            links: 1,
+            place: NONE,
+            xattrs: Set::default(),
+            body: Body::Directory { first: NONE },
+        });
+        Ok(self.link(parent, text, inode))
+    }
+
+    fn add_node(&mut self, node: Node) -> u32 {
+        self.nodes.push(node);
+        (self.nodes.len() - 1) as u32
+    }
+
+    /// Takes an entry of a source, and puts it over what the tree has.
+    pub(crate) fn insert(&mut self, entry: Entry, source: u16) -> Result<()> {
+        let given = entry.path.clone();
+        let Some((parent, text)) = split(&given) else { return self.set_root(entry) };
+        check_name(text, &given)?;
+        let Some(parent) = self.directory(parent, true, &given)? else { return Ok(()) };
+        let old = self.find(parent, text);
+        if let Kind::HardLink(target) = &entry.kind {
+            return self.insert_link(parent, text, old, target, &given);
+        }
+        if let (Some(old), Kind::Directory) = (old, &entry.kind) {
+            let inode = self.names[old as usize].inode;
+            if self.nodes[inode as usize].body.is_directory() {
+                self.set_facts(inode, &entry)?;
+                return Ok(());
+            }
+        }
+        if let Some(old) = old {
+            self.unlink(old);
+        }
+        let body = match entry.kind.clone() {
+            Kind::Directory => Body::Directory { first: NONE },
+            Kind::File(contents) => Body::File { contents, source, name: self.names.len() as u32 },
+            Kind::Symlink(target) => Body::Symlink(target.into()),
+            Kind::CharDevice { major, minor } => Body::CharDevice { major, minor },
+            Kind::BlockDevice { major, minor } => Body::BlockDevice { major, minor },
+            Kind::Fifo => Body::Fifo,
+            Kind::Socket | Kind::HardLink(_) => Body::Socket,
+        };
+        let inode = self.add_node(Node {
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            mtime: Time::default(),
+            links: 1,
+            place: NONE,
+            xattrs: Set::default(),
+            body,
+        });
+        self.set_facts(inode, &entry)?;
+        let name = self.link(parent, text, inode);
+        if self.nodes.len() >= NONE as usize {
+            return Err(Error::Refused { path: shown(&given), reason: "the tree has too many files".to_owned() });
+        }
+        if matches!(entry.kind, Kind::File(_)) && self.path(name) != given {
+            self.detours.push((name, given.into()));
+        }
+        Ok(())
+    }
+
+    fn insert_link(
+        &mut self,
+        parent: u32,
+        text: &[u8],
+        old: Option<u32>,
+        target: &[u8],
+        given: &[u8],
+    ) -> Result<()> {
+        let missing = || Error::NoTarget { path: shown(given), target: shown(target) };
+        let (directory, last) = split(target).ok_or_else(missing)?;
+        let directory = self.directory(directory, false, given)?.ok_or_else(missing)?;
+        let found = self.find(directory, last).ok_or_else(missing)?;
+        if old == Some(found) {
+            return Ok(());
+        }
+        let inode = self.names[found as usize].inode;
+        if self.nodes[inode as usize].body.is_directory() {
+            let reason = format!("a hard link to the directory '{}'", shown(target));
+            return Err(Error::Refused { path: shown(given), reason });
+        }
+        self.nodes[inode as usize].links += 1;
+        if let Some(old) = old {
+            self.unlink(old);
+        }
+        self.link(parent, text, inode);
+        Ok(())
+    }
+
+    fn set_root(&mut self, entry: Entry) -> Result<()> {
+        if entry.kind != Kind::Directory {
+            return Err(Error::Refused { path: shown(b""), reason: "the root is not a directory".to_owned() });
+        }
+        self.set_facts(0, &entry)
+    }
+
+    fn set_facts(&mut self, inode: u32, entry: &Entry) -> Result<()> {
+        let refused = |reason| Error::Refused { path: shown(&entry.path), reason };
+        let (xattrs, mode) = self.xattrs.intern(&entry.xattrs, entry.mode).map_err(refused)?;
+        let node = &mut self.nodes[inode as usize];
+        (node.mode, node.uid, node.gid) = (mode, entry.uid, entry.gid);
+        (node.mtime, node.xattrs) = (entry.mtime, xattrs);
+        Ok(())
+    }
+
+    /// Takes a path away: a whiteout.
+    pub(crate) fn remove(&mut self, path: &[u8]) -> Result<()> {
+        let Some((parent, text)) = split(path) else { return self.clear(path) };
+        if let Some(parent) = self.directory(parent, false, path)?
+            && let Some(found) = self.find(parent, text)
+        {
+            self.unlink(found);
+        }
+        Ok(())
+    }
+
+    /// Takes all names of a directory away.
+    pub(crate) fn clear(&mut self, path: &[u8]) -> Result<()> {
+        if let Some(directory) = self.directory(path, false, path)? {
+            let names: Vec<u32> = self.children(directory).map(|(name, _)| name).collect();
+            for name in names {
+                self.unlink(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the name out of the root directory, and says whether there was anything in or under it.
+    pub(crate) fn leave_out(&mut self, text: &[u8]) -> bool {
+        let Some(found) = self.find(0, text) else { return false };
+        let is_empty_directory =
+            self.node(self.names[found as usize].inode).body.is_directory() && self.children(found).next().is_none();
+        self.unlink(found);
+        !is_empty_directory
+    }
+
+    /// Sorts the names of each directory, and puts all inodes in the order of their paths: each directory's files
+    /// together. Counts the links of directories.
+    pub(crate) fn sort(&mut self) -> Order {
+        self.detours.sort_unstable_by_key(|(name, _)| *name);
+        self.index = HashTable::new();
+        let mut order = Order { inodes: vec![0], directories: vec![0] };
+        self.nodes[0].place = 0;
+        let mut left = vec![0_u32];
+        while let Some(directory) = left.pop() {
+            let children = self.sort_names(directory);
+            let deeper = left.len();
+            for &child in &children {
+                let inode = self.names[child as usize].inode;
+                let node = &mut self.nodes[inode as usize];
+                if node.place == NONE {
+                    node.place = order.inodes.len() as u32;
+                    order.inodes.push(inode);
+                }
+                if node.body.is_directory() {
+                    order.directories.push(child);
+                    left.push(child);
+                }
+            }
+            let inode = self.names[directory as usize].inode;
+            self.nodes[inode as usize].links = 2 + (left.len() - deeper) as u32;
+            left[deeper..].reverse();
+        }
+        order
+    }
+
+    /// Sorts the names of a directory; gives them.
+    fn sort_names(&mut self, directory: u32) -> Vec<u32> {
+        let mut children: Vec<u32> = self.children(directory).map(|(name, _)| name).collect();
+        children.sort_unstable_by(|a, b| self.names[*a as usize].text.cmp(&self.names[*b as usize].text));
+        let mut next = NONE;
+        for &child in children.iter().rev() {
+            self.names[child as usize].next = next;
+            next = child;
+        }
+        if let Body::Directory { first } = &mut self.nodes[self.names[directory as usize].inode as usize].body {
+            *first = next;
+        }
+        children
+    }
+
+    /// A name by its number.
+    pub(crate) fn name(&self, name: u32) -> &Name {
+        &self.names[name as usize]
+    }
+
+    /// The inode of the directory that a directory is in.
+    pub(crate) fn parent_inode(&self, directory: u32) -> u32 {
+        self.names[self.names[directory as usize].parent as usize].inode
+    }
+
+    /// A name of an inode, for messages.
+    pub(crate) fn some_name_of(&self, inode: u32) -> u32 {
+        let is_it = |name: &Name| name.inode == inode && !name.is_removed;
+        self.names.iter().position(is_it).map_or(0, |at| at as u32)
+    }
+
+    /// How many inodes there are, those without a name included.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+/// The files of a tree in the order in which they are stored.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// All inodes, the root directory's first.
+    pub(crate) inodes: Vec<u32>,
+    /// The names of all directories.
+    pub(crate) directories: Vec<u32>,
+}
+
+fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|part| !part.is_empty())
+}
+
+/// The directory's path and the last component; `None` for the root.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    if path.is_empty() {
+        return None;
+    }
+    Some(match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    })
+}
+
+fn check_name(text: &[u8], member: &[u8]) -> Result<()> {
+    let reason = match text {
+        b"" | b"." | b".." => "the last part of its path is not a name".to_owned(),
+        _ if text.len() > NAME_MAX => format!("the name has {} bytes, more than {NAME_MAX}", text.len()),
+        _ if text.contains(&0) || text.contains(&b'/') => "the name has a NUL or a slash in it".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(Error::Refused { path: shown(member), reason })
+}

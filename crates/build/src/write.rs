@@ -1,0 +1,365 @@
+//! Writing a planned volume: several threads read the sources and write what they read in large pieces.
+//!
+//! A queue gives out batches of items in the order of their places on the volume. Each thread has one buffer of
+//! [`BATCH_BYTES`], so memory does not grow with the tree. The threads share the queue under a lock and write different
+//! blocks.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use extern4_block::BlockDevice;
+use extern4_disk::checksum::inode_seed;
+use extern4_disk::inode::ROOT_INO;
+use extern4_mkfs::map::Run;
+use extern4_tree::{Contents, Data, Opened};
+
+use crate::directory::Format;
+use crate::error::{Error, Result, shown};
+use crate::layout::{self, Place};
+use crate::planned::Planned;
+use crate::tree::Body;
+
+/// Bytes of a batch: the buffer of one thread.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Items of a batch.
+const BATCH_ITEMS: usize = 512;
+
+/// What goes to one run of blocks.
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    /// A directory, by its name.
+    Directory(u32),
+    /// A long symbolic link.
+    Symlink(u32, u64),
+    /// A part of a file.
+    File(u32, Run),
+    /// A part of a group's inode table: the first inode's number, and how many.
+    Inodes(u32, u32),
+}
+
+/// Tells a caller how far the writing is: bytes of contents that are written.
+pub type Progress<'a> = dyn Fn(u64) -> ControlFlow<()> + Sync + 'a;
+
+/// The items that are not given out yet.
+struct Queue<'a> {
+    planned: &'a Planned,
+    directory: usize,
+    inode: usize,
+    /// Blocks of the inode that are given out.
+    done: u64,
+    next_ino: u32,
+}
+
+impl Planned {
+    /// Writes the volume to a device that may hold anything. The superblock is written last, when all else is durable.
+    ///
+    /// # Errors
+    /// An error of a source, of the device, or [`Error::Interrupted`] if `progress` breaks.
+    pub fn write(&self, device: &dyn BlockDevice, threads: usize, progress: &Progress<'_>) -> Result<()> {
+        self.plan.clear(device)?;
+        self.write_on_zeroes(device, threads, progress)
+    }
+
+    /// Writes the volume to a device that reads as zeroes, such as a new file.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_on_zeroes(&self, device: &dyn BlockDevice, threads: usize, progress: &Progress<'_>) -> Result<()> {
+        let queue = Mutex::new(Queue { planned: self, directory: 0, inode: 0, done: 0, next_ino: 1 });
+        let written = AtomicU64::new(0);
+        let worker = || {
+            let mut worker =
+                Worker { planned: self, device, format: Format::of(&self.sb), buffer: Vec::new(), opened: None };
+            worker.run(&queue, &written, progress)
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(worker)).collect();
+            let own = worker();
+            let of_others = others.into_iter().map(|other| match other.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            of_others.fold(own, Result::and)
+        })?;
+        let size = u64::from(self.sb.block_size());
+        for (number, block) in &self.layout.map_blocks {
+            device.write_at(block, number * size)?;
+        }
+        for &(number, inode, users) in &self.layout.shared_blocks {
+            let set = self.tree.node(inode).xattrs;
+            let division = &self.layout.divisions[set.index()];
+            let block = self.tree.xattrs.encode_block(set, division, users, number, &self.sb);
+            device.write_at(&block, number * size)?;
+        }
+        self.plan.write_on_zeroes(device)?;
+        Ok(())
+    }
+}
+
+impl Queue<'_> {
+    /// The next items, in the order of their blocks.
+    fn batch(&mut self) -> Vec<Item> {
+        let size = u64::from(self.planned.sb.block_size());
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        while bytes < BATCH_BYTES && items.len() < BATCH_ITEMS {
+            let left = ((BATCH_BYTES - bytes) / size).max(1);
+            let Some((item, blocks)) = self.next(left) else { break };
+            bytes += blocks * size;
+            items.push(item);
+        }
+        items
+    }
+
+    /// The next item, of at most `most` blocks if it is a part of a file.
+    fn next(&mut self, most: u64) -> Option<(Item, u64)> {
+        self.next_directory().or_else(|| self.next_part(most)).or_else(|| self.next_inodes())
+    }
+
+    fn next_directory(&mut self) -> Option<(Item, u64)> {
+        let &name = self.planned.order.directories.get(self.directory)?;
+        self.directory += 1;
+        let inode = self.planned.tree.name(name).inode;
+        let blocks = self.planned.layout.directories.get(&inode).map_or(1, |(blocks, _)| *blocks);
+        Some((Item::Directory(name), blocks))
+    }
+
+    fn next_part(&mut self, most: u64) -> Option<(Item, u64)> {
+        let planned = self.planned;
+        loop {
+            let &inode = planned.order.inodes.get(self.inode)?;
+            let blocks = planned.file_blocks(inode);
+            let node = planned.tree.node(inode);
+            let place = planned.layout.place(inode, blocks);
+            let run = match (&node.body, place) {
+                (Body::File { .. } | Body::Symlink(_), Place::Run(run)) => part_of(&[run], self.done, most),
+                (Body::File { .. } | Body::Symlink(_), Place::Runs(runs)) => part_of(runs, self.done, most),
+                _ => None,
+            };
+            let Some(run) = run else {
+                (self.inode, self.done) = (self.inode + 1, 0);
+                continue;
+            };
+            self.done += run.len;
+            let item = match node.body {
+                Body::Symlink(_) => Item::Symlink(inode, run.start),
+                _ => Item::File(inode, run),
+            };
+            return Some((item, run.len));
+        }
+    }
+
+    /// A part of an inode table.
+    fn next_inodes(&mut self) -> Option<(Item, u64)> {
+        let planned = self.planned;
+        let (first, last) = (self.next_ino, planned.last_ino);
+        if first > last {
+            return None;
+        }
+        let sb = &planned.sb;
+        let per_group = sb.geometry().inodes_per_group();
+        let group_end = (first - 1) / per_group * per_group + per_group;
+        let per_batch = (BATCH_BYTES / u64::from(sb.inode_size())) as u32;
+        let in_group = (first - 1) % per_group;
+        let count = per_batch.min(group_end.min(last) - first + 1);
+        debug_assert!(in_group.is_multiple_of(sb.block_size() / u32::from(sb.inode_size())));
+        self.next_ino = first + count;
+        Some((Item::Inodes(first, count), u64::from(count) * u64::from(sb.inode_size()) / u64::from(sb.block_size()) + 1))
+    }
+}
+
+/// The part of these runs behind `done` blocks, of at most `most`.
+fn part_of(runs: &[Run], mut done: u64, most: u64) -> Option<Run> {
+    for run in runs {
+        if done < run.len {
+            let len = (run.len - done).min(most);
+            return Some(Run { logical: run.logical + done, start: run.start + done, len });
+        }
+        done -= run.len;
+    }
+    None
+}
+
+/// A thread that writes.
+struct Worker<'a> {
+    planned: &'a Planned,
+    device: &'a dyn BlockDevice,
+    format: Format,
+    buffer: Vec<u8>,
+    /// The file that was opened last, by its inode in the tree.
+    opened: Option<(u32, Opened)>,
+}
+
+impl Worker<'_> {
+    fn run(&mut self, queue: &Mutex<Queue<'_>>, written: &AtomicU64, progress: &Progress<'_>) -> Result<()> {
+        loop {
+            let batch = queue.lock().unwrap_or_else(PoisonError::into_inner).batch();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let bytes = self.write(&batch).inspect_err(|_| {
+                // The other threads have nothing more to do.
+                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                (queue.directory, queue.inode, queue.next_ino) = (usize::MAX, usize::MAX, u32::MAX);
+            })?;
+            let all = written.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            if progress(all).is_break() {
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+
+    /// Writes a batch; gives how many bytes.
+    fn write(&mut self, batch: &[Item]) -> Result<u64> {
+        let size = u64::from(self.planned.sb.block_size());
+        // The block of the volume at which the buffer begins.
+        let (mut start, mut bytes) = (0, 0);
+        self.buffer.clear();
+        for item in batch {
+            let at = self.start_of(item);
+            if self.buffer.is_empty() || at != start + self.buffer.len() as u64 / size {
+                self.flush(start)?;
+                start = at;
+            }
+            let before = self.buffer.len() as u64;
+            self.fill(item, start)?;
+            bytes += (self.buffer.len() as u64).saturating_sub(before);
+        }
+        self.flush(start)?;
+        Ok(bytes)
+    }
+
+    fn flush(&mut self, start: u64) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.device.write_at(&self.buffer, start * u64::from(self.planned.sb.block_size()))?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn start_of(&self, item: &Item) -> u64 {
+        let planned = self.planned;
+        match *item {
+            Item::Directory(name) => match planned.layout.place(planned.tree.name(name).inode, 1) {
+                Place::Run(run) => run.start,
+                Place::Runs(runs) => runs.first().map_or(0, |run| run.start),
+                Place::Nowhere => 0,
+            },
+            Item::Symlink(_, start) => start,
+            Item::File(_, run) => run.start,
+            Item::Inodes(first, _) => planned.table_block(first),
+        }
+    }
+
+    /// Puts an item's blocks at the end of the buffer, which begins at block `start`.
+    fn fill(&mut self, item: &Item, start: u64) -> Result<()> {
+        match *item {
+            Item::Directory(name) => self.fill_directory(name, start),
+            Item::Symlink(inode, _) => {
+                if let Body::Symlink(target) = &self.planned.tree.node(inode).body {
+                    self.buffer.extend_from_slice(target);
+                    self.pad();
+                }
+                Ok(())
+            }
+            Item::File(inode, run) => self.fill_file(inode, run),
+            Item::Inodes(first, count) => self.fill_inodes(first, count),
+        }
+    }
+
+    fn pad(&mut self) {
+        let size = self.planned.sb.block_size() as usize;
+        self.buffer.resize(self.buffer.len().next_multiple_of(size), 0);
+    }
+
+    /// A directory whose blocks do not follow each other is written at once, run by run.
+    fn fill_directory(&mut self, name: u32, start: u64) -> Result<()> {
+        let planned = self.planned;
+        let inode = planned.tree.name(name).inode;
+        let children = layout::children(&planned.tree, name, planned.first_ino);
+        let place = |inode: u32| layout::number(planned.tree.node(inode).place, planned.first_ino);
+        let (ino, parent) = (place(inode), place(planned.tree.parent_inode(name)));
+        let seed = planned.sb.metadata_seed().map(|seed| inode_seed(seed, ino, 0));
+        let packing = self.format.pack(&children).ok_or_else(|| Error::Member {
+            path: shown(&planned.tree.path(name)),
+            reason: "too many names for one directory".to_owned(),
+        })?;
+        let blocks = self.format.encode(&packing, &children, ino, parent, seed).map_err(extern4_mkfs::Error::from)?;
+        match planned.layout.place(inode, packing.blocks()) {
+            Place::Runs(runs) => {
+                self.flush(start)?;
+                let size = u64::from(planned.sb.block_size());
+                for run in runs {
+                    let part = (run.logical * size) as usize..((run.logical + run.len) * size) as usize;
+                    self.device.write_at(&blocks[part], run.start * size)?;
+                }
+            }
+            _ => self.buffer.extend_from_slice(&blocks),
+        }
+        Ok(())
+    }
+
+    fn fill_file(&mut self, inode: u32, run: Run) -> Result<()> {
+        let planned = self.planned;
+        let Body::File { contents, source, name } = &planned.tree.node(inode).body else { return Ok(()) };
+        let size = u64::from(planned.sb.block_size());
+        let path = planned.tree.source_path(*name);
+        let (path, source) = planned.source(&path, *source);
+        if self.opened.as_ref().is_none_or(|(opened, _)| *opened != inode) {
+            self.opened = Some((inode, source.open(path, contents)?));
+        }
+        let Some((_, opened)) = &self.opened else { return Ok(()) };
+        let offset = run.logical * size;
+        let len = (run.len * size).min(contents.size - offset) as usize;
+        let at = self.buffer.len();
+        self.buffer.resize(at + len, 0);
+        read(opened, contents, &mut self.buffer[at..], offset).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                Error::Member { path: shown(path), reason: "the file became shorter while it was read".to_owned() }
+            }
+            _ => Error::Member { path: shown(path), reason: error.to_string() },
+        })?;
+        opened.check_unchanged(path)?;
+        self.pad();
+        Ok(())
+    }
+
+    fn fill_inodes(&mut self, first: u32, count: u32) -> Result<()> {
+        let planned = self.planned;
+        let size = usize::from(planned.sb.inode_size());
+        let at = self.buffer.len();
+        self.buffer.resize(at + count as usize * size, 0);
+        for (ino, record) in (first..).zip(self.buffer[at..].chunks_exact_mut(size)) {
+            match ino.checked_sub(planned.first_ino) {
+                Some(place) => planned.encode_inode(planned.order.inodes[place as usize + 1], record)?,
+                None if ino == ROOT_INO => planned.encode_inode(0, record)?,
+                None => {
+                    if let Some(inode) = planned.own_inodes.get(&ino) {
+                        inode.encode(record, &planned.sb);
+                    }
+                }
+            }
+        }
+        self.pad();
+        Ok(())
+    }
+}
+
+/// Reads bytes of a file; holes read as zeroes, as the buffer has them.
+fn read(opened: &Opened, contents: &Contents, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+    match &contents.data {
+        Data::HostFile { .. } => opened.read_exact_at(buf, offset),
+        Data::Stored { position } => opened.read_exact_at(buf, position + offset),
+        Data::Pieces(pieces) => {
+            let end = offset + buf.len() as u64;
+            for piece in pieces.iter() {
+                let (from, to) = (piece.offset.max(offset), (piece.offset + piece.len).min(end));
+                if from < to {
+                    let part = (from - offset) as usize..(to - offset) as usize;
+                    opened.read_exact_at(&mut buf[part], piece.position + (from - piece.offset))?;
+                }
+            }
+            Ok(())
+        }
+    }
+}

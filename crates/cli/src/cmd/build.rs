@@ -1,0 +1,216 @@
+//! `extern4 build`: builds a volume from directories, tar archives and OCI images.
+
+mod source;
+
+use std::io::{self, Write as _};
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
+use extern4_mkfs::Options;
+
+use self::source::Argument;
+use super::mkfs;
+use super::tune::{Uuid, random, uuid};
+use crate::app::App;
+use crate::status::Status;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The image file to make
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// What to put into it, each over those before: a directory, a tar archive, - for an archive on standard
+    /// input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
+    #[arg(value_name = "SOURCE", required = true, value_parser = Argument::parser())]
+    sources: Vec<Argument>,
+    /// The size: auto for the smallest that works, +SIZE for that and so much more, or the size itself
+    #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = size)]
+    size: Size,
+    /// Inodes of the volume; it can get a few more
+    #[arg(long, short = 'N', value_name = "COUNT")]
+    inodes: Option<u64>,
+    /// The type of file system: ext2, ext3 or ext4
+    #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
+    fs_type: String,
+    /// How the volume is to be used: types of mke2fs.conf
+    #[arg(short = 'T', value_name = "USE[,...]", value_delimiter = ',')]
+    usage: Vec<String>,
+    /// Bytes of a block: 1024 to 65536
+    #[arg(short = 'b', value_name = "BYTES")]
+    block_size: Option<u32>,
+    /// Bytes of an inode: 128 up to a block
+    #[arg(short = 'I', value_name = "BYTES")]
+    inode_size: Option<u16>,
+    /// Per cent of the blocks that only the superuser can take
+    #[arg(short = 'm', value_name = "PERCENT", default_value_t = 0.0)]
+    reserved_percent: f64,
+    /// Features to add, or with ^ to leave out
+    #[arg(short = 'O', long, value_name = "[^]FEATURE[,...]", allow_hyphen_values = true)]
+    features: Vec<String>,
+    /// Without a journal
+    #[arg(long)]
+    no_journal: bool,
+    /// The label: 16 bytes at most
+    #[arg(short = 'L', long, value_name = "TEXT")]
+    label: Option<String>,
+    /// The UUID: its digits, 'random' or 'clear'. Without it, one is derived from the tree
+    #[arg(short = 'U', long, value_name = "UUID", value_parser = uuid)]
+    uuid: Option<Uuid>,
+    /// Owner and group of all files
+    #[arg(long, value_name = "UID:GID", value_parser = owner)]
+    owner: Option<(u32, u32)>,
+    /// The latest time that a file can have, in seconds since 1970; SOURCE_DATE_EPOCH by default
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    source_date_epoch: Option<i64>,
+    /// Leave out what is on other file systems than a source's directory itself
+    #[arg(long, short = 'x')]
+    one_file_system: bool,
+    /// Threads that read and write; one for each CPU by default
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<NonZero<usize>>,
+    /// Only show how large the volume would be
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Replace a file that is there
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// Print nothing
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    match build(args, app) {
+        Ok(volume) if args.quiet => drop(volume),
+        Ok(volume) => show(&volume)?,
+        Err(Failure::Usage(reason)) => app.fail(Status::Usage, reason),
+        Err(Failure::Failed(reason)) => app.fail(Status::Failed, reason),
+    }
+    Ok(())
+}
+
+/// Why no volume was built.
+enum Failure {
+    /// The options are wrong.
+    Usage(String),
+    /// Anything else.
+    Failed(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Make(extern4_mkfs::Error::Options(reason)) => Self::Usage(reason),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<extern4_tree::Error> for Failure {
+    fn from(error: extern4_tree::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn build(args: &Args, app: &App) -> Result<Planned, Failure> {
+    if !args.force && !args.dry_run && args.out.symlink_metadata().is_ok() {
+        let reason = format!("'{}': File exists (--force replaces it)", args.out.display());
+        return Err(Failure::Failed(reason));
+    }
+    let mut builder = Builder::new(options(args)?);
+    for argument in &args.sources {
+        let source = argument.open(args.one_file_system, &args.out)?;
+        builder.add(source, argument.prefix())?;
+    }
+    for warning in builder.warnings() {
+        app.note(warning);
+    }
+    let volume = builder.plan()?;
+    for warning in volume.warnings() {
+        app.note(warning);
+    }
+    if !args.dry_run {
+        let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
+        let threads = threads.map_or(1, NonZero::get);
+        volume.write_file(&args.out, args.force, threads, &|_| ControlFlow::Continue(()))?;
+    }
+    Ok(volume)
+}
+
+fn options(args: &Args) -> Result<BuildOptions, Failure> {
+    let mut features = args.features.clone();
+    if args.no_journal {
+        features.push("^has_journal".to_owned());
+    }
+    let uuid = match args.uuid {
+        None => None,
+        Some(Uuid::Exactly(uuid)) => Some(uuid),
+        Some(Uuid::Random) => Some(random().map_err(|error| Failure::Failed(error.to_string()))?),
+    };
+    Ok(BuildOptions {
+        volume: Options {
+            fs_type: args.fs_type.clone(),
+            usage: args.usage.clone(),
+            block_size: args.block_size,
+            inode_size: args.inode_size,
+            inodes: args.inodes,
+            features,
+            reserved_percent: Some(args.reserved_percent),
+            label: args.label.clone(),
+            ..Options::default()
+        },
+        config: mkfs::config().map_err(|error| Failure::Usage(error.to_string()))?,
+        size: args.size,
+        uuid,
+        hash_seed: None,
+        latest: match args.source_date_epoch {
+            Some(seconds) => Some(seconds),
+            None => epoch()?,
+        },
+        owner: args.owner,
+    })
+}
+
+/// `SOURCE_DATE_EPOCH` of reproducible builds.
+fn epoch() -> Result<Option<i64>, Failure> {
+    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let wrong = |_| Failure::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"));
+    text.parse().map(Some).map_err(wrong)
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let bytes = |text: &str| match mkfs::size::parse(text)? {
+        mkfs::size::Size::Bytes(bytes) | mkfs::size::Size::Number(bytes) => Ok::<_, String>(bytes),
+    };
+    match text.strip_prefix('+') {
+        _ if text == "auto" => Ok(Size::Auto),
+        Some(slack) => bytes(slack).map(Size::Slack),
+        None => bytes(text).map(Size::Bytes),
+    }
+}
+
+fn owner(text: &str) -> Result<(u32, u32), String> {
+    let read = || {
+        let (uid, gid) = text.split_once(':')?;
+        Some((uid.parse().ok()?, gid.parse().ok()?))
+    };
+    read().ok_or_else(|| "write it as 1000:1000".to_owned())
+}
+
+fn show(volume: &Planned) -> io::Result<()> {
+    let summary = volume.summary();
+    let mut out = io::stdout().lock();
+    let count = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    writeln!(
+        out,
+        "{}, {}, {}, {} bytes of contents in {}",
+        count(summary.files, "file", "files"),
+        count(summary.directories, "directory", "directories"),
+        count(summary.others, "other", "others"),
+        summary.bytes,
+        count(summary.extents, "extent", "extents"),
+    )?;
+    writeln!(out, "A volume of {} bytes, of which {} are free", summary.size, summary.free)
+}
