@@ -98,10 +98,7 @@ impl Builder {
         self.set_identity(&order);
         let planning = Planning { holes: self.find_holes(&order)?, builder: self, order };
         match planning.builder.options.size {
-            Size::Bytes(bytes) => {
-                let draft = planning.draft(bytes, Some(bytes / INODE_RATIO))?;
-                planning.finish(draft).map_err(|(_, error)| error)
-            }
+            Size::Bytes(bytes) => planning.of_size(bytes),
             Size::Auto => planning.smallest(0),
             Size::Slack(slack) => planning.smallest(slack),
         }
@@ -164,10 +161,32 @@ impl Planning {
     fn draft(&self, bytes: u64, inodes: Option<u64>) -> Result<Draft> {
         let mut options = self.builder.options.volume.clone();
         options.size = Some(bytes);
+        let wanted = options.inodes.or(inodes).unwrap_or(0);
         // The first inodes are the file system's own.
-        let needed = self.order.inodes.len() as u64 + 12;
-        options.inodes = Some(needed.max(inodes.unwrap_or(0)).max(options.inodes.unwrap_or(0)));
-        Ok(Draft::new(&options, &self.builder.options.config, bytes)?)
+        let mut needed = self.order.inodes.len() as u64 + 12;
+        loop {
+            options.inodes = Some(needed.max(wanted));
+            let draft = Draft::new(&options, &self.builder.options.config, bytes)?;
+            let last = u64::from(draft.first_free_inode()) + self.order.inodes.len() as u64 - 2;
+            let lack = last.saturating_sub(draft.superblock().inodes_count().into());
+            if lack == 0 {
+                return Ok(draft);
+            }
+            // The number of a group's inodes is rounded, down as well.
+            needed = needed.max(wanted) + lack;
+        }
+    }
+
+    /// A volume of so many bytes, with as many inodes as usual where there is room for them.
+    fn of_size(self, bytes: u64) -> Result<Planned> {
+        let draft = self.draft(bytes, Some(bytes / INODE_RATIO))?;
+        match self.finish(draft) {
+            Err((back, Error::NoRoom { .. })) => {
+                let draft = back.draft(bytes, None)?;
+                back.finish(draft).map_err(|(_, error)| error)
+            }
+            other => other.map_err(|(_, error)| error),
+        }
     }
 
     /// The smallest volume that the tree fits in, and `slack` bytes more.

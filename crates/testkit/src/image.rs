@@ -169,6 +169,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// The image `name` in `dir`, which a test has made or is about to make.
+    pub fn in_directory(dir: TempDir, name: &'static str) -> Image {
+        Image { path: dir.path().join(name), name, dir }
+    }
+
     /// A directory that lives as long as the image, for whatever a test needs beside it.
     pub fn scratch(&self) -> &Path {
         self.dir.path()

@@ -1,0 +1,240 @@
+//! Volumes built from directories: e2fsck finds nothing to say, and the kernel shows the same tree.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+
+use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
+use extern4_mkfs::Options;
+use extern4_testkit::image::{Image, Plan};
+use extern4_testkit::tools::{self, Need};
+use extern4_testkit::tree::{self, Tree};
+use extern4_testkit::plan;
+use extern4_tree::DirectorySource;
+
+/// Everything that a directory can hold but targets of symbolic links that are longer than a small block.
+const ALL: &[Plan] = &[
+    plan::small_files,
+    plan::holes,
+    plan::odd_names,
+    plan::modes_and_owners,
+    plan::times,
+    plan::devices,
+    plan::many_links,
+    plan::gaps,
+    plan::xattrs,
+    plan::access_lists,
+    plan::shared_xattrs,
+    plan::small_directories,
+    plan::deep,
+    plan::crowd,
+];
+
+fn options(words: &[&str]) -> BuildOptions {
+    let mut volume = Options::default();
+    for pair in words.chunks_exact(2) {
+        match pair[0] {
+            "-t" => volume.fs_type = pair[1].to_owned(),
+            "-b" => volume.block_size = pair[1].parse().ok(),
+            "-I" => volume.inode_size = pair[1].parse().ok(),
+            "-O" => volume.features.extend(pair[1].split(',').map(str::to_owned)),
+            other => panic!("{other}"),
+        }
+    }
+    BuildOptions { volume, ..BuildOptions::default() }
+}
+
+fn planned(source: &Path, options: BuildOptions) -> Result<Planned, Error> {
+    let mut builder = Builder::new(options);
+    builder.add(Box::new(DirectorySource::new(source)?), b"")?;
+    builder.plan()
+}
+
+fn go_on(_: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Builds an image of a directory.
+fn build(source: &Path, options: BuildOptions) -> Result<Image, Error> {
+    let image = Image::in_directory(tools::temporary("extern4-build-"), "out.img");
+    planned(source, options)?.write_file(&image.path, false, 2, &go_on)?;
+    Ok(image)
+}
+
+/// A directory on the kernel's ext4, filled by these plans.
+fn source(plans: &[Plan]) -> (extern4_testkit::image::Mount, Image) {
+    let image = Image::in_directory(tools::temporary("extern4-source-"), "source.img");
+    fs::File::create(&image.path).and_then(|file| file.set_len(4 << 30)).expect("an image file");
+    tools::run("mke2fs", ["-q", "-t", "ext4", "-O", "large_dir", image.path.to_str().expect("a name in UTF-8")]);
+    let mount = image.mount("noatime");
+    fs::remove_dir(mount.path.join("lost+found")).expect("lost+found is empty");
+    for plan in plans {
+        plan(&mount.path).expect("a plan");
+    }
+    (mount, image)
+}
+
+/// What a build keeps of a tree.
+fn kept(mut tree: Tree) -> Tree {
+    tree.entries.remove(&b"/lost+found"[..]);
+    for (path, entry) in &mut tree.entries {
+        (entry.atime, entry.ctime, entry.btime, entry.flags, entry.blocks) = (None, None, None, None, None);
+        entry.ino = 0;
+        if entry.kind == tree::Kind::Directory {
+            entry.size = 0;
+        }
+        if path == b"/" {
+            entry.nlink = None;
+        }
+    }
+    tree
+}
+
+fn assert_equal(image: &Image, expected: &Tree) {
+    tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}"));
+    let mount = image.mount("ro,noatime");
+    tree::assert_same("the kernel's mount of what was built", &kept(tree::from_mount(&mount.path)), expected);
+    mount.unmount();
+}
+
+#[test]
+fn every_kind_of_entry_in_every_format() {
+    if !tools::can_run(&[Need::Mount, Need::Tool("mke2fs"), Need::Tool("e2fsck")]) {
+        return;
+    }
+    let (mount, _image) = source(ALL);
+    let mut expected = kept(tree::from_mount(&mount.path));
+    let formats: &[&[&str]] = &[
+        &["-b", "1024"],
+        &["-O", "^extents,^64bit", "-b", "2048"],
+        &[],
+        &["-O", "^has_journal"],
+        &["-O", "^metadata_csum,^64bit"],
+        &["-O", "^dir_index"],
+        &["-O", "^flex_bg,^resize_inode"],
+        &["-t", "ext3", "-I", "256"],
+        &["-b", "65536"],
+    ];
+    for format in formats {
+        if format.is_empty() {
+            plan::symlinks(&mount.path).expect("symbolic links");
+            expected = kept(tree::from_mount(&mount.path));
+        }
+        // The kernel mounts no blocks larger than a page here.
+        let is_large = format.contains(&"65536");
+        let image = build(&mount.path, options(format)).unwrap_or_else(|error| panic!("{format:?}: {error}"));
+        match is_large {
+            true => tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}")),
+            false => assert_equal(&image, &expected),
+        }
+    }
+}
+
+#[test]
+fn directories_of_every_size() {
+    if !tools::can_run(&[Need::Mount, Need::Tool("mke2fs"), Need::Tool("e2fsck")]) {
+        return;
+    }
+    // 65,000 directories are for `make soak`.
+    let all = std::env::var_os("EXTERN4_FULL").is_some();
+    let (mount, _image) =
+        source(if all { &[plan::crowd_of_bytes, plan::subdirectories] } else { &[plan::crowd_of_bytes] });
+    let big = mount.path.join("big");
+    fs::create_dir(&big).expect("a directory");
+    // Two levels of nodes in blocks of 1 KiB.
+    for number in 0..if all { 60_000 } else { 12_000 } {
+        fs::File::create(big.join(format!("{number:0>40}"))).expect("a file");
+    }
+    let expected = kept(tree::from_mount(&mount.path));
+    for format in [&[][..], &["-b", "1024"], &["-b", "1024", "-O", "large_dir"]] {
+        assert_equal(&build(&mount.path, options(format)).expect("a volume"), &expected);
+    }
+}
+
+#[test]
+fn a_sparse_terabyte_and_a_file_in_pieces() {
+    if !tools::can_run(&[Need::Mount, Need::Tool("mke2fs"), Need::Tool("e2fsck")]) {
+        return;
+    }
+    let (mount, _image) = source(&[plan::terabyte, plan::shattered, plan::fragmented]);
+    let expected = kept(tree::from_mount(&mount.path));
+    let image = build(&mount.path, options(&[])).expect("a volume");
+    assert!(fs::metadata(&image.path).expect("an image").len() < 1 << 30, "holes take no blocks");
+    assert_equal(&image, &expected);
+}
+
+#[test]
+fn the_same_bytes_with_any_number_of_threads() {
+    let dir = tools::temporary("extern4-build-");
+    plan::small_files(dir.path()).expect("files");
+    plan::small_directories(dir.path()).expect("directories");
+    let volume = planned(dir.path(), options(&[])).expect("a volume");
+    let images: Vec<Vec<u8>> = [1, 2, 7]
+        .into_iter()
+        .map(|threads| {
+            let out = tools::temporary("extern4-build-");
+            let path = out.path().join("out.img");
+            volume.write_file(&path, false, threads, &go_on).expect("an image");
+            fs::read(path).expect("an image")
+        })
+        .collect();
+    assert!(images[0] == images[1] && images[0] == images[2]);
+    let again = planned(dir.path(), options(&[])).expect("a volume");
+    assert_eq!(again.superblock().uuid(), volume.superblock().uuid());
+}
+
+#[test]
+fn the_size_is_the_least_that_works() {
+    let dir = tools::temporary("extern4-build-");
+    plan::small_files(dir.path()).expect("files");
+    for len in [0_u64, 3 << 20, 9 << 20, 140 << 20] {
+        if len > 0 {
+            let file = fs::File::create(dir.path().join("large")).expect("a file");
+            let bytes = vec![1; 1 << 20];
+            (0..len >> 20).for_each(|at| file.write_all_at(&bytes, at << 20).expect("room"));
+        }
+        let chosen = planned(dir.path(), options(&[])).expect("a volume").size_bytes();
+        let fits = |size| planned(dir.path(), BuildOptions { size: Size::Bytes(size), ..options(&[]) }).is_ok();
+        let (mut below, mut above) = (0, chosen);
+        assert!(fits(above));
+        while above - below > 4096 {
+            let middle = (below + above) / 2;
+            if fits(middle) { above = middle } else { below = middle }
+        }
+        assert!(chosen <= above + above / 20 + (1 << 20), "{chosen} bytes were chosen, and {above} are enough");
+        let slack = BuildOptions { size: Size::Slack(5 << 20), ..options(&[]) };
+        let free = planned(dir.path(), slack).expect("a volume").summary().free;
+        assert!(free >= 5 << 20, "{free} bytes are free");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_numbers() {
+    let dir = tools::temporary("extern4-build-");
+    fs::write(dir.path().join("file"), vec![1; 3 << 20]).expect("a file");
+    let refused = planned(dir.path(), BuildOptions { size: Size::Bytes(2 << 20), ..options(&[]) });
+    assert!(matches!(refused, Err(Error::NoRoom { size: 2_097_152, .. })));
+}
+
+#[test]
+fn nothing_is_left_of_a_build_that_failed() {
+    let dir = tools::temporary("extern4-build-");
+    let out = tools::temporary("extern4-build-");
+    let (file, image) = (dir.path().join("file"), out.path().join("out.img"));
+    fs::write(&file, vec![1; 3 << 20]).expect("a file");
+    let volume = planned(dir.path(), options(&[])).expect("a volume");
+    fs::write(&file, vec![2; 2 << 20]).expect("a file");
+    let failed = volume.write_file(&image, false, 2, &go_on).expect_err("the file changed");
+    assert!(failed.to_string().contains("file' changed") || failed.to_string().contains("changed"), "{failed}");
+    let stopped = planned(dir.path(), options(&[])).expect("a volume");
+    let stopped = stopped.write_file(&image, false, 2, &|_| ControlFlow::Break(()));
+    assert!(matches!(stopped, Err(Error::Interrupted)));
+    assert_eq!(fs::read_dir(out.path()).expect("a directory").count(), 0);
+    fs::write(&image, "mine").expect("a file");
+    let refused = planned(dir.path(), options(&[])).expect("a volume").write_file(&image, false, 2, &go_on);
+    assert!(matches!(refused, Err(Error::Output { .. })));
+    assert_eq!(fs::read(&image).expect("a file"), b"mine");
+    planned(dir.path(), options(&[])).expect("a volume").write_file(&image, true, 2, &go_on).expect("an image");
+    assert!(fs::metadata(&image).expect("an image").size() > 2 << 20);
+}
