@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::holes::Holes;
-use crate::layout::{LOST_FOUND, Placer};
+use crate::layout::{LOST_FOUND, Layout, Placer};
 use crate::planned::Planned;
 use crate::tree::{Body, Order, Tree};
 
@@ -179,18 +179,15 @@ impl Planning {
 
     /// A volume of so many bytes, with as many inodes as usual where there is room for them.
     fn of_size(self, bytes: u64) -> Result<Planned> {
-        let draft = self.draft(bytes, Some(bytes / INODE_RATIO))?;
-        match self.finish(draft) {
-            Err((back, Error::NoRoom { .. })) => {
-                let draft = back.draft(bytes, None)?;
-                back.finish(draft).map_err(|(_, error)| error)
-            }
-            other => other.map_err(|(_, error)| error),
-        }
+        let (draft, layout) = match self.place(self.draft(bytes, Some(bytes / INODE_RATIO))?) {
+            Err(Error::NoRoom { .. }) => self.place(self.draft(bytes, None)?)?,
+            placed => placed?,
+        };
+        self.finish(draft, layout)
     }
 
     /// The smallest volume that the tree fits in, and `slack` bytes more.
-    fn smallest(mut self, slack: u64) -> Result<Planned> {
+    fn smallest(self, slack: u64) -> Result<Planned> {
         let probe = self.draft(1 << 30, None)?;
         let placer = Placer {
             tree: &self.builder.tree,
@@ -204,14 +201,14 @@ impl Planning {
         let mut blocks = self.least(needed, size, inodes)?;
         let mut more = 1;
         loop {
-            let draft = self.draft(blocks * size, inodes)?;
-            match self.finish(draft) {
+            match self.place(self.draft(blocks * size, inodes)?) {
                 // The maps of files in pieces take blocks as well.
-                Err((back, Error::NoRoom { .. })) if blocks < 1 << MOST_BLOCKS_LOG => self = *back,
-                Err((_, error)) => return Err(error),
-                Ok(planned) => return Ok(planned),
+                Err(Error::NoRoom { .. }) if blocks < 1 << MOST_BLOCKS_LOG => blocks += more,
+                placed => {
+                    let (draft, layout) = placed?;
+                    return self.finish(draft, layout);
+                }
             }
-            blocks += more;
             more *= 2;
         }
     }
@@ -235,7 +232,9 @@ impl Planning {
         while !fits((1 << log) - 1)? {
             log += 1;
             if log > MOST_BLOCKS_LOG {
-                return Err(extern4_mkfs::Error::Size("the tree is larger than a volume can be".to_owned()).into());
+                return Err(
+                    extern4_mkfs::Error::Size("the tree is larger than a volume can be".to_owned()).into()
+                );
             }
         }
         let (mut below, mut above) = (needed.saturating_sub(1).min((1 << log) - 2), (1_u64 << log) - 1);
@@ -246,13 +245,17 @@ impl Planning {
         Ok(above)
     }
 
-    fn finish(self, draft: Draft) -> Result<Planned, (Box<Self>, Error)> {
-        let Self { builder, order, holes } = self;
-        let Builder { options, tree, layers, warnings } = builder;
-        Planned::new(tree, order, holes, layers, draft).map_err(|(back, error)| {
-            let (tree, order, holes, layers) = *back;
-            (Box::new(Self { builder: Builder { options, tree, layers, warnings }, order, holes }), error)
-        })
+    /// Gives all files their places in a draft.
+    fn place(&self, mut draft: Draft) -> Result<(Draft, Layout)> {
+        let first_ino = draft.first_free_inode();
+        let tree = &self.builder.tree;
+        let layout = Placer { tree, order: &self.order, holes: &self.holes, first_ino }.place(&mut draft)?;
+        Ok((draft, layout))
+    }
+
+    fn finish(self, draft: Draft, layout: Layout) -> Result<Planned> {
+        let Builder { tree, layers, .. } = self.builder;
+        Planned::new(tree, self.order, self.holes, layers, draft, layout)
     }
 }
 

@@ -102,7 +102,8 @@ impl Format {
             let ends = self.fill(&order, children, 2 * DOT_BYTES, room);
             return linear(order, ends);
         };
-        let mut hashed: Vec<_> = order.iter().map(|&at| (hasher.hash(children[at as usize].name), at)).collect();
+        let mut hashed: Vec<_> =
+            order.iter().map(|&at| (hasher.hash(children[at as usize].name), at)).collect();
         hashed.sort_unstable_by_key(|(hash, at)| (hash.major, hash.minor, *at));
         let order: Vec<u32> = hashed.iter().map(|(_, at)| *at).collect();
         let hashes = hashed.iter().map(|(hash, _)| hash.major).collect();
@@ -150,8 +151,11 @@ impl Format {
     ) -> Result<Vec<u8>, Corrupt> {
         let size = self.block_size();
         let mut blocks = vec![0; packing.blocks() as usize * size];
-        let dots = [(&b"."[..], ino), (b"..", parent)]
-            .map(|(name, ino)| Child { name, ino, kind: FileType::Directory });
+        let dots = [(&b"."[..], ino), (b"..", parent)].map(|(name, ino)| Child {
+            name,
+            ino,
+            kind: FileType::Directory,
+        });
         let leaves = blocks.len() - packing.ends.len() * size;
         let mut start = 0;
         for (block, &end) in blocks[leaves..].chunks_exact_mut(size).zip(&packing.ends) {
@@ -223,7 +227,8 @@ impl Format {
         }
         let root = &mut blocks[..size];
         for (child, range) in dots.iter().zip([0..DOT_BYTES, DOT_BYTES..size]) {
-            let entry = DirEntry { ino: child.ino, kind: child.kind, name: child.name, offset: 0, hash: None };
+            let entry =
+                DirEntry { ino: child.ino, kind: child.kind, name: child.name, offset: 0, hash: None };
             entry.encode(&mut root[range], &self.layout);
         }
         let version = self.hash.map_or(HashVersion::HalfMd4, |(version, _)| version);

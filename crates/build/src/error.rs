@@ -45,14 +45,6 @@ pub enum Error {
     /// The caller stopped it.
     #[error("interrupted")]
     Interrupted,
-    /// The volume has too few inodes.
-    #[error("the tree needs {needed} inodes, and the volume has {inodes}")]
-    NoInodes {
-        /// Inodes that the tree needs, those of the file system itself included.
-        needed: u64,
-        /// Inodes of the volume.
-        inodes: u64,
-    },
 }
 
 /// A path for messages.

@@ -28,7 +28,7 @@ impl Holes {
         open: impl FnOnce() -> extern4_tree::Result<Opened>,
     ) -> extern4_tree::Result<io::Result<()>> {
         let data = match &contents.data {
-            Data::HostFile { sparse: true, .. } => match data_of(&*open()?.file, contents.size) {
+            Data::HostFile { sparse: true, .. } => match data_of(&open()?.file, contents.size) {
                 Ok(data) => data,
                 Err(error) => return Ok(Err(error)),
             },

@@ -10,8 +10,8 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode, MAP_SIZE, ROOT_INO};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::xattr::REFCOUNT_MAX;
-use extern4_mkfs::{Draft, LOST_FOUND_INO};
 use extern4_mkfs::map::{self, Map, Run};
+use extern4_mkfs::{Draft, LOST_FOUND_INO};
 
 use crate::directory::{Child, Format};
 use crate::error::{Error, Result, shown};
@@ -141,11 +141,6 @@ pub(crate) fn number(place: u32, first_ino: u32) -> u32 {
 impl Placer<'_> {
     fn ino(&self, inode: u32) -> u32 {
         number(self.tree.node(inode).place, self.first_ino)
-    }
-
-    /// The last inode number in use.
-    pub(crate) fn last_ino(&self) -> u64 {
-        u64::from(self.first_ino) + self.order.inodes.len() as u64 - 2
     }
 
     /// Gives all files blocks that are free in a draft, and takes these.
@@ -316,7 +311,8 @@ impl Placer<'_> {
                 full |= !cursor.take(1, |start, _| number = start);
                 Ok(number)
             };
-            let Map { root, blocks } = make_map(draft.superblock(), self.ino(inode), &scattered.runs, &mut take)?;
+            let Map { root, blocks } =
+                make_map(draft.superblock(), self.ino(inode), &scattered.runs, &mut take)?;
             if full {
                 return Ok(false);
             }

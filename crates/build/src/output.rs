@@ -22,7 +22,13 @@ impl Planned {
     /// # Errors
     /// [`Error::Output`] if there is a file of that name and `replace` is false, or the file cannot be made; those of
     /// [`write`](Self::write).
-    pub fn write_file(&self, path: &Path, replace: bool, threads: usize, progress: &Progress<'_>) -> Result<()> {
+    pub fn write_file(
+        &self,
+        path: &Path,
+        replace: bool,
+        threads: usize,
+        progress: &Progress<'_>,
+    ) -> Result<()> {
         if !replace && path.symlink_metadata().is_ok() {
             return Err(output(path, io::ErrorKind::AlreadyExists.into()));
         }
@@ -49,7 +55,8 @@ struct Unfinished {
 
 impl Unfinished {
     fn new(path: &Path) -> io::Result<Self> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory =
+            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mode = Mode::from_raw_mode(0o666);
         match rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
             Ok(file) => Ok(Self { file: file.into(), name: None }),

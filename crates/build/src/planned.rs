@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use extern4_disk::inode::{Inode, ROOT_INO};
+use extern4_disk::inode::Inode;
 use extern4_disk::superblock::Superblock;
-use extern4_mkfs::{LOST_FOUND_INO, Plan, UsedInodes};
+use extern4_mkfs::{Draft, LOST_FOUND_INO, Plan, UsedInodes};
 use extern4_tree::Source;
 
 use crate::builder::Layer;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::holes::Holes;
-use crate::layout::{self, Layout, Placer};
+use crate::layout::{self, Layout};
 use crate::tree::{Order, Tree};
 
 /// A volume that is to be written.
@@ -52,28 +52,20 @@ pub struct Summary {
 }
 
 impl Planned {
+    /// The volume of a draft in which all files have their places.
     pub(crate) fn new(
         tree: Tree,
         order: Order,
         holes: Holes,
         layers: Vec<Layer>,
-        mut draft: extern4_mkfs::Draft,
-    ) -> Result<Self, (Box<(Tree, Order, Holes, Vec<Layer>)>, Error)> {
+        draft: Draft,
+        layout: Layout,
+    ) -> Result<Self> {
         let first_ino = draft.first_free_inode();
-        let placer = Placer { tree: &tree, order: &order, holes: &holes, first_ino };
-        let last = placer.last_ino();
-        let inodes = u64::from(draft.superblock().inodes_count());
-        let placed = match u32::try_from(last) {
-            Ok(last) if u64::from(last) <= inodes => placer.place(&mut draft).map(|layout| (last, layout)),
-            _ => Err(Error::NoInodes { needed: last, inodes }),
-        };
-        let (last_ino, layout) = match placed {
-            Ok(placed) => placed,
-            Err(error) => return Err((Box::new((tree, order, holes, layers)), error)),
-        };
+        // The draft has as many inodes as the tree needs.
+        let last_ino = first_ino + (order.inodes.len() as u32 - 1) - 1;
         let sb = draft.superblock().clone();
-        let tables =
-            (0..sb.geometry().group_count()).map_while(|group| draft.inode_table(group)).collect();
+        let tables = (0..sb.geometry().group_count()).map_while(|group| draft.inode_table(group)).collect();
         let own_inodes = draft.inodes();
         let mut directories: Vec<u32> = order
             .directories
@@ -82,11 +74,7 @@ impl Planned {
             .chain([LOST_FOUND_INO])
             .collect();
         directories.sort_unstable();
-        debug_assert_eq!(directories.first(), Some(&ROOT_INO));
-        let plan = match draft.finish(&UsedInodes { last: last_ino, directories: &directories }) {
-            Ok(plan) => plan,
-            Err(error) => return Err((Box::new((tree, order, holes, layers)), error.into())),
-        };
+        let plan = draft.finish(&UsedInodes { last: last_ino, directories: &directories })?;
         Ok(Self { tree, order, holes, layout, layers, plan, sb, tables, own_inodes, first_ino, last_ino })
     }
 
@@ -103,7 +91,8 @@ impl Planned {
     /// Messages for the user about things that are left out or different.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let attrs = self.tree.xattrs.left_out.iter();
-        let attrs = attrs.map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"));
+        let attrs = attrs
+            .map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"));
         attrs.chain(self.plan.warnings().iter().cloned())
     }
 

@@ -125,7 +125,8 @@ impl Planned {
         if raw.set_sectors((blocks + xattrs) * u64::from(self.sb.block_size() / 512)) {
             return Ok(());
         }
-        Err(self.impossible(inode, "it has more blocks than its inode can count without huge_file".to_owned()))
+        Err(self
+            .impossible(inode, "it has more blocks than its inode can count without huge_file".to_owned()))
     }
 
     fn impossible(&self, inode: u32, reason: String) -> Error {

@@ -291,7 +291,10 @@ impl Tree {
         self.set_facts(inode, &entry)?;
         let name = self.link(parent, text, inode);
         if self.nodes.len() >= NONE as usize {
-            return Err(Error::Refused { path: shown(&given), reason: "the tree has too many files".to_owned() });
+            return Err(Error::Refused {
+                path: shown(&given),
+                reason: "the tree has too many files".to_owned(),
+            });
         }
         if matches!(entry.kind, Kind::File(_)) && self.path(name) != given {
             self.detours.push((name, given.into()));
@@ -329,7 +332,10 @@ impl Tree {
 
     fn set_root(&mut self, entry: Entry) -> Result<()> {
         if entry.kind != Kind::Directory {
-            return Err(Error::Refused { path: shown(b""), reason: "the root is not a directory".to_owned() });
+            return Err(Error::Refused {
+                path: shown(b""),
+                reason: "the root is not a directory".to_owned(),
+            });
         }
         self.set_facts(0, &entry)
     }
@@ -368,8 +374,8 @@ impl Tree {
     /// Takes the name out of the root directory, and says whether there was anything in or under it.
     pub(crate) fn leave_out(&mut self, text: &[u8]) -> bool {
         let Some(found) = self.find(0, text) else { return false };
-        let is_empty_directory =
-            self.node(self.names[found as usize].inode).body.is_directory() && self.children(found).next().is_none();
+        let is_empty_directory = self.node(self.names[found as usize].inode).body.is_directory()
+            && self.children(found).next().is_none();
         self.unlink(found);
         !is_empty_directory
     }
@@ -413,7 +419,8 @@ impl Tree {
             self.names[child as usize].next = next;
             next = child;
         }
-        if let Body::Directory { first } = &mut self.nodes[self.names[directory as usize].inode as usize].body {
+        if let Body::Directory { first } = &mut self.nodes[self.names[directory as usize].inode as usize].body
+        {
             *first = next;
         }
         children

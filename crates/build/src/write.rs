@@ -65,12 +65,22 @@ impl Planned {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_on_zeroes(&self, device: &dyn BlockDevice, threads: usize, progress: &Progress<'_>) -> Result<()> {
+    pub fn write_on_zeroes(
+        &self,
+        device: &dyn BlockDevice,
+        threads: usize,
+        progress: &Progress<'_>,
+    ) -> Result<()> {
         let queue = Mutex::new(Queue { planned: self, directory: 0, inode: 0, done: 0, next_ino: 1 });
         let written = AtomicU64::new(0);
         let worker = || {
-            let mut worker =
-                Worker { planned: self, device, format: Format::of(&self.sb), buffer: Vec::new(), opened: None };
+            let mut worker = Worker {
+                planned: self,
+                device,
+                format: Format::of(&self.sb),
+                buffer: Vec::new(),
+                opened: None,
+            };
             worker.run(&queue, &written, progress)
         };
         std::thread::scope(|scope| {
@@ -164,7 +174,10 @@ impl Queue<'_> {
         let count = per_batch.min(group_end.min(last) - first + 1);
         debug_assert!(in_group.is_multiple_of(sb.block_size() / u32::from(sb.inode_size())));
         self.next_ino = first + count;
-        Some((Item::Inodes(first, count), u64::from(count) * u64::from(sb.inode_size()) / u64::from(sb.block_size()) + 1))
+        Some((
+            Item::Inodes(first, count),
+            u64::from(count) * u64::from(sb.inode_size()) / u64::from(sb.block_size()) + 1,
+        ))
     }
 }
 
@@ -284,7 +297,8 @@ impl Worker<'_> {
             path: shown(&planned.tree.path(name)),
             reason: "too many names for one directory".to_owned(),
         })?;
-        let blocks = self.format.encode(&packing, &children, ino, parent, seed).map_err(extern4_mkfs::Error::from)?;
+        let blocks =
+            self.format.encode(&packing, &children, ino, parent, seed).map_err(extern4_mkfs::Error::from)?;
         match planned.layout.place(inode, packing.blocks()) {
             Place::Runs(runs) => {
                 self.flush(start)?;
@@ -314,9 +328,10 @@ impl Worker<'_> {
         let at = self.buffer.len();
         self.buffer.resize(at + len, 0);
         read(opened, contents, &mut self.buffer[at..], offset).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => {
-                Error::Member { path: shown(path), reason: "the file became shorter while it was read".to_owned() }
-            }
+            std::io::ErrorKind::UnexpectedEof => Error::Member {
+                path: shown(path),
+                reason: "the file became shorter while it was read".to_owned(),
+            },
             _ => Error::Member { path: shown(path), reason: error.to_string() },
         })?;
         opened.check_unchanged(path)?;

@@ -8,9 +8,9 @@ use std::path::Path;
 use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
 use extern4_mkfs::Options;
 use extern4_testkit::image::{Image, Plan};
+use extern4_testkit::plan;
 use extern4_testkit::tools::{self, Need};
 use extern4_testkit::tree::{self, Tree};
-use extern4_testkit::plan;
 use extern4_tree::DirectorySource;
 
 /// Everything that a directory can hold but targets of symbolic links that are longer than a small block.
@@ -66,7 +66,10 @@ fn build(source: &Path, options: BuildOptions) -> Result<Image, Error> {
 fn source(plans: &[Plan]) -> (extern4_testkit::image::Mount, Image) {
     let image = Image::in_directory(tools::temporary("extern4-source-"), "source.img");
     fs::File::create(&image.path).and_then(|file| file.set_len(4 << 30)).expect("an image file");
-    tools::run("mke2fs", ["-q", "-t", "ext4", "-O", "large_dir", image.path.to_str().expect("a name in UTF-8")]);
+    tools::run(
+        "mke2fs",
+        ["-q", "-t", "ext4", "-O", "large_dir", image.path.to_str().expect("a name in UTF-8")],
+    );
     let mount = image.mount("noatime");
     fs::remove_dir(mount.path.join("lost+found")).expect("lost+found is empty");
     for plan in plans {
@@ -195,14 +198,18 @@ fn the_size_is_the_least_that_works() {
             (0..len >> 20).for_each(|at| file.write_all_at(&bytes, at << 20).expect("room"));
         }
         let chosen = planned(dir.path(), options(&[])).expect("a volume").size_bytes();
-        let fits = |size| planned(dir.path(), BuildOptions { size: Size::Bytes(size), ..options(&[]) }).is_ok();
+        let fits =
+            |size| planned(dir.path(), BuildOptions { size: Size::Bytes(size), ..options(&[]) }).is_ok();
         let (mut below, mut above) = (0, chosen);
         assert!(fits(above));
         while above - below > 4096 {
             let middle = (below + above) / 2;
             if fits(middle) { above = middle } else { below = middle }
         }
-        assert!(chosen <= above + above / 20 + (1 << 20), "{chosen} bytes were chosen, and {above} are enough");
+        assert!(
+            chosen <= above + above / 20 + (1 << 20),
+            "{chosen} bytes were chosen, and {above} are enough"
+        );
         let slack = BuildOptions { size: Size::Slack(5 << 20), ..options(&[]) };
         let free = planned(dir.path(), slack).expect("a volume").summary().free;
         assert!(free >= 5 << 20, "{free} bytes are free");
@@ -226,7 +233,10 @@ fn nothing_is_left_of_a_build_that_failed() {
     let volume = planned(dir.path(), options(&[])).expect("a volume");
     fs::write(&file, vec![2; 2 << 20]).expect("a file");
     let failed = volume.write_file(&image, false, 2, &go_on).expect_err("the file changed");
-    assert!(failed.to_string().contains("file' changed") || failed.to_string().contains("changed"), "{failed}");
+    assert!(
+        failed.to_string().contains("file' changed") || failed.to_string().contains("changed"),
+        "{failed}"
+    );
     let stopped = planned(dir.path(), options(&[])).expect("a volume");
     let stopped = stopped.write_file(&image, false, 2, &|_| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(Error::Interrupted)));
@@ -235,6 +245,9 @@ fn nothing_is_left_of_a_build_that_failed() {
     let refused = planned(dir.path(), options(&[])).expect("a volume").write_file(&image, false, 2, &go_on);
     assert!(matches!(refused, Err(Error::Output { .. })));
     assert_eq!(fs::read(&image).expect("a file"), b"mine");
-    planned(dir.path(), options(&[])).expect("a volume").write_file(&image, true, 2, &go_on).expect("an image");
+    planned(dir.path(), options(&[]))
+        .expect("a volume")
+        .write_file(&image, true, 2, &go_on)
+        .expect("an image");
     assert!(fs::metadata(&image).expect("an image").size() > 2 << 20);
 }

@@ -108,7 +108,6 @@ impl Args {
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident = $name:literal => $module:ident;)*) => {
         /// The subcommands.
-        #[expect(clippy::large_enum_variant, reason = "a process has one")]
         #[derive(Subcommand)]
         pub(crate) enum Command {
             $($(#[$doc])* #[command(name = $name)] $variant(cmd::$module::Args),)*

@@ -11,10 +11,10 @@ use extern4_disk::time::Timestamp;
 use extern4_disk::{Place, Structure};
 use zerocopy::IntoBytes;
 
+use crate::draft::Draft;
 use crate::error::{Error, Result};
 use crate::map::{self, Map};
 use crate::options::Options;
-use crate::draft::Draft;
 
 /// The inode of lost+found on a new volume.
 pub const LOST_FOUND_INO: u32 = 11;

@@ -202,7 +202,8 @@ fn owner(text: &str) -> Result<(u32, u32), String> {
 fn show(volume: &Planned) -> io::Result<()> {
     let summary = volume.summary();
     let mut out = io::stdout().lock();
-    let count = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let count =
+        |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     writeln!(
         out,
         "{}, {}, {}, {} bytes of contents in {}",

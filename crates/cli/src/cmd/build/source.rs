@@ -1,11 +1,13 @@
 //! The sources that a command line names.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use extern4_tree::{DirectorySource, Result, Source};
+use extern4_tree::{DirectorySource, OciSource, Result, Source, TarSource};
 
 /// A source as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,36 +19,107 @@ pub(crate) struct Argument {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A directory or a file of the host.
+    /// A directory or an archive of the host.
     Host(PathBuf),
+    /// An archive on standard input.
+    Input,
+    /// An image of a container, and which one of those that are there.
+    Image(PathBuf, Option<String>),
 }
 
 impl Argument {
     /// A clap parser for sources.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
-        OsStringValueParser::new().map(|text| Self::parse(&text))
+        OsStringValueParser::new().try_map(|text| Self::parse(&text))
     }
 
     /// `SOURCE` or `SOURCE:/PATH`; a file that has such a name is meant as a whole.
-    fn parse(text: &OsStr) -> Self {
+    fn parse(text: &OsStr) -> Result<Self, String> {
         let bytes = text.as_bytes();
-        let colon = bytes.windows(2).rposition(|pair| pair == b":/");
-        let (host, prefix) = match colon {
-            Some(at) if !Path::new(text).exists() => (&bytes[..at], &bytes[at + 1..]),
+        let colon = bytes.windows(2).rposition(|pair| pair == b":/").filter(|at| *at > 0);
+        let (source, prefix) = match colon {
+            Some(at) if !Path::new(text).exists() && bytes[..at] != *b"oci" => {
+                (&bytes[..at], &bytes[at + 1..])
+            }
             _ => (bytes, &b""[..]),
         };
         let parts: Vec<&[u8]> = prefix.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
-        let host = PathBuf::from(OsString::from_vec(host.to_vec()));
-        Self { kind: Kind::Host(host), prefix: parts.join(&b'/') }
+        if parts.iter().any(|part| matches!(*part, b"." | b"..")) {
+            return Err(format!("'{}' has '.' or '..' in it", String::from_utf8_lossy(prefix)));
+        }
+        let kind = match source {
+            b"-" => Kind::Input,
+            _ => match source.strip_prefix(b"oci:") {
+                Some(image) => image_of(image),
+                None => Kind::Host(path(source)),
+            },
+        };
+        Ok(Self { kind, prefix: parts.join(&b'/') })
     }
 
     pub(crate) fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// Opens the source. What has to be kept until it is written goes to files without names next to `out`.
-    pub(crate) fn open(&self, one_file_system: bool, _out: &Path) -> Result<Box<dyn Source>> {
-        let Kind::Host(path) = &self.kind;
-        Ok(Box::new(DirectorySource::new(path)?.one_file_system(one_file_system)))
+    /// Opens the source. Contents that can be read only once go to files without names next to `out`.
+    pub(crate) fn open(&self, one_file_system: bool, out: &Path) -> Result<Box<dyn Source>> {
+        let spool = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(match &self.kind {
+            Kind::Host(path) if path.is_dir() => {
+                Box::new(DirectorySource::new(path)?.one_file_system(one_file_system))
+            }
+            Kind::Host(path) => Box::new(TarSource::open(path, spool)?),
+            Kind::Input => {
+                let name = "standard input";
+                let input = std::io::stdin().as_fd().try_clone_to_owned();
+                let input =
+                    input.map_err(|source| extern4_tree::Error::Io { name: name.to_owned(), source })?;
+                Box::new(TarSource::from_file(File::from(input), name, spool)?)
+            }
+            Kind::Image(path, reference) => {
+                Box::new(OciSource::open(path, reference.as_deref(), None, spool)?)
+            }
+        })
+    }
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+/// `PATH` or `PATH:REFERENCE`; a path that is there is meant as a whole.
+fn image_of(text: &[u8]) -> Kind {
+    let whole = path(text);
+    let colon = text.iter().rposition(|byte| *byte == b':').filter(|_| !whole.exists());
+    match colon.and_then(|at| Some((path(&text[..at]), std::str::from_utf8(&text[at + 1..]).ok()?))) {
+        Some((path, reference)) if !reference.is_empty() => Kind::Image(path, Some(reference.to_owned())),
+        _ => Kind::Image(whole, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Argument, Kind};
+
+    fn parse(text: &str) -> (Kind, String) {
+        let Argument { kind, prefix } = Argument::parse(text.as_ref()).expect("a source");
+        (kind, String::from_utf8(prefix).expect("UTF-8"))
+    }
+
+    #[test]
+    fn sources_are_told_apart() {
+        assert_eq!(parse("root.tar"), (Kind::Host("root.tar".into()), String::new()));
+        assert_eq!(parse("etc:/etc/"), (Kind::Host("etc".into()), "etc".into()));
+        assert_eq!(parse("-:/a//b"), (Kind::Input, "a/b".into()));
+        assert_eq!(parse("oci:alpine"), (Kind::Image("alpine".into(), None), String::new()));
+        assert_eq!(
+            parse("oci:/x/alpine:3.20"),
+            (Kind::Image("/x/alpine".into(), Some("3.20".into())), String::new())
+        );
+        assert_eq!(
+            parse("oci:alpine:3:/sub"),
+            (Kind::Image("alpine".into(), Some("3".into())), "sub".into())
+        );
+        assert!(Argument::parse("a:/../b".as_ref()).is_err());
     }
 }
