@@ -21,16 +21,17 @@ pub enum Size {
     /// As small as possible.
     #[default]
     Auto,
-    /// As small as possible, with so many bytes more.
+    /// As small as possible, with this many bytes more.
     Slack(u64),
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
 }
 
 /// How a volume is built.
 #[derive(Clone, Debug, Default)]
 pub struct BuildOptions {
-    /// Options of the volume itself. Its size, its times and the owner of its root directory come from the build.
+    /// Options of the volume itself. Its size, its times and the owner of its root directory come
+    /// from the build.
     pub volume: Options,
     /// The defaults of the volume.
     pub config: Config,
@@ -66,8 +67,8 @@ impl Builder {
         Self { options, tree: Tree::new(), layers: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Reads a source, and puts its tree over what the volume has: its root becomes the directory `prefix`, which is
-    /// a path without a slash in front, and empty for the volume's root.
+    /// Reads a source, and puts its tree over what the volume has: its root becomes the directory
+    /// `prefix`, which is a path without a slash in front, and empty for the volume's root.
     ///
     /// # Errors
     /// [`Error::Source`].
@@ -88,8 +89,8 @@ impl Builder {
     /// Decides the size of the volume and the place of everything in it.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] and [`Error::NoInodes`] if the tree does not fit; options that are wrong; a source that
-    /// cannot be read.
+    /// [`Error::NoRoom`] and [`Error::NoInodes`] if the tree does not fit; options that are wrong;
+    /// a source that cannot be read.
     pub fn plan(mut self) -> Result<Planned> {
         if self.tree.leave_out(LOST_FOUND) {
             self.warnings.push("/lost+found: a volume has its own, so the source's is left out".to_owned());
@@ -157,7 +158,7 @@ struct Planning {
 }
 
 impl Planning {
-    /// A volume of so many bytes, with at least as many inodes as the tree needs.
+    /// Begins a volume of `bytes` with at least as many inodes as the tree needs.
     fn draft(&self, bytes: u64, inodes: Option<u64>) -> Result<Draft> {
         let mut options = self.builder.options.volume.clone();
         options.size = Some(bytes);
@@ -177,7 +178,7 @@ impl Planning {
         }
     }
 
-    /// A volume of so many bytes, with as many inodes as usual where there is room for them.
+    /// Plans a volume of `bytes` with as many inodes as usual where there is room for them.
     fn of_size(self, bytes: u64) -> Result<Planned> {
         let (draft, layout) = match self.place(self.draft(bytes, Some(bytes / INODE_RATIO))?) {
             Err(Error::NoRoom { .. }) => self.place(self.draft(bytes, None)?)?,
@@ -215,8 +216,8 @@ impl Planning {
 
     /// The least blocks of a volume with `needed` blocks for files.
     ///
-    /// The journal grows in steps, at powers of two of blocks; so the power is searched first, and then the size below it, where
-    /// larger volumes have more room.
+    /// The journal grows in steps, at powers of two of blocks; so the power is searched first, and
+    /// then the size below it, where larger volumes have more room.
     fn least(&self, needed: u64, block_size: u64, inodes: Option<u64>) -> Result<u64> {
         let fits = |blocks: u64| match self.draft(blocks * block_size, inodes) {
             Ok(draft) => Ok(draft.free_runs().map(|(_, len)| len).sum::<u64>() >= needed),

@@ -86,7 +86,7 @@ impl Format {
         self.block_size() - if self.layout.checksum { TAIL_SIZE } else { 0 }
     }
 
-    /// Decides which name goes to which block. `None` if a directory cannot have so many names.
+    /// Decides which name goes to which block. `None` if these are too many for a directory.
     pub(crate) fn pack(&self, children: &[Child<'_>]) -> Option<Packing> {
         let room = self.room();
         let bytes: usize = children.iter().map(|child| self.layout.rec_len(child.name)).sum();
@@ -127,7 +127,7 @@ impl Format {
         ends
     }
 
-    /// Nodes of each level that so many leaves need, from the root on.
+    /// Counts the nodes of each level above the leaves, from the root on.
     fn levels(&self, leaves: usize) -> Option<Vec<usize>> {
         let checksum = self.layout.checksum;
         let root = NodeEntries::root_limit(self.block_size(), checksum);
@@ -246,7 +246,8 @@ impl Format {
 }
 
 impl Packing {
-    /// The hash from which a leaf starts; its lowest bit is set if names before it have the same hash.
+    /// The hash from which a leaf starts; its lowest bit is set if names before it have the same
+    /// hash.
     fn boundary(&self, start: usize) -> u32 {
         let hash = self.hashes[start];
         let continues = start > 0 && self.hashes[start - 1] == hash;

@@ -7,7 +7,8 @@ use extern4_tree::{Contents, Data, Opened};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Blocks of files with holes that have data: places in the file and lengths, in blocks, by the inode in the tree.
+/// Blocks of files with holes that have data: places in the file and lengths, in blocks, by the
+/// inode in the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
     runs: HashMap<u32, Box<[(u64, u64)]>>,

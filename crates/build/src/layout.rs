@@ -1,7 +1,8 @@
 //! The places of all files: which blocks each of them has.
 //!
-//! Directories come first, then blocks of extended attributes and long symbolic links, then the contents of files in the
-//! order of their paths. Everything follows each other without gaps but for the groups' metadata.
+//! Directories come first, then blocks of extended attributes and long symbolic links, then the
+//! contents of files in the order of their paths. Everything follows each other without gaps but
+//! for the groups' metadata.
 
 use std::collections::HashMap;
 
@@ -43,7 +44,8 @@ pub(crate) enum Place<'a> {
 /// The blocks of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
-    /// By the inode in the tree: the first block of a file whose blocks follow each other; 0 without blocks.
+    /// By the inode in the tree: the first block of a file whose blocks follow each other; 0
+    /// without blocks.
     starts: Vec<u64>,
     /// The other files.
     scattered: HashMap<u32, Scattered>,
@@ -53,7 +55,8 @@ pub(crate) struct Layout {
     pub(crate) divisions: Vec<Division>,
     /// The block of attributes of each inode that has one.
     pub(crate) xattr_blocks: HashMap<u32, u64>,
-    /// All blocks of attributes: the number, the inode in the tree whose set it has, and how many share it.
+    /// All blocks of attributes: the number, the inode in the tree whose set it has, and how many
+    /// share it.
     pub(crate) shared_blocks: Vec<(u64, u32, u32)>,
     /// Blocks of maps, with their contents.
     pub(crate) map_blocks: Vec<(u64, Vec<u8>)>,
@@ -82,7 +85,8 @@ impl Layout {
         }
     }
 
-    /// The part of an inode's map that is in the inode, and the blocks that hold the rest, if they are known already.
+    /// The part of an inode's map that is in the inode, and the blocks that hold the rest, if they
+    /// are known already.
     pub(crate) fn known_map(&self, inode: u32) -> Option<([u8; MAP_SIZE], u64)> {
         let scattered = self.scattered.get(&inode)?;
         Some((scattered.root?, scattered.map_blocks))
@@ -104,7 +108,7 @@ impl Cursor {
         self.runs[self.at..].iter().map(|(_, len)| len).sum::<u64>() - self.taken
     }
 
-    /// Takes blocks, in pieces where other things are in between. False if there are not so many.
+    /// Takes blocks, in pieces where other things are in between. False if there are too few.
     fn take(&mut self, mut len: u64, mut give: impl FnMut(u64, u64)) -> bool {
         self.used += len;
         while len > 0 {
@@ -268,7 +272,8 @@ impl Placer<'_> {
         file_blocks(self.tree, self.holes, inode, block_size)
     }
 
-    /// Takes the blocks of one file: `blocks` in a row, or those that `pieces` say: places in the file and lengths.
+    /// Takes the blocks of one file: `blocks` in a row, or those that `pieces` say: places in the
+    /// file and lengths.
     fn take(
         &self,
         inode: u32,

@@ -1,12 +1,14 @@
-//! Builds ext2, ext3 and ext4 volumes from trees of files: directories, archives, images and other volumes.
+//! Builds ext2, ext3 and ext4 volumes from trees of files: directories, archives, images and other
+//! volumes.
 //!
-//! A [`Builder`] reads the sources one after the other and puts each over what it has. [`Builder::plan`] then knows every
-//! size, chooses that of the volume, and gives each file its blocks: those of directories first, then the contents of files in the
-//! order of their paths, without gaps. [`Planned::write`] reads the sources on several threads and writes the
-//! volume from start to end.
+//! A [`Builder`] reads the sources one after the other and puts each over what it has.
+//! [`Builder::plan`] then knows every size, chooses that of the volume, and gives each file its
+//! blocks: those of directories first, then the contents of files in the order of their paths,
+//! without gaps. [`Planned::write`] reads the sources on several threads and writes the volume from
+//! start to end.
 //!
-//! The same tree and options make the same bytes, on any machine and with any number of threads. UUID and hash seed are
-//! derived from the tree's names and metadata.
+//! The same tree and options make the same bytes, on any machine and with any number of threads.
+//! UUID and hash seed are derived from the tree's names and metadata.
 //!
 //! ```no_run
 //! use extern4_block::{FileDevice, FileOptions};
@@ -18,7 +20,8 @@
 //! builder.add(source(), b"")?;
 //! let volume = builder.plan()?;
 //! std::fs::File::create_new("root.img")?.set_len(volume.size_bytes())?;
-//! let device = FileDevice::open_with("root.img", &FileOptions { write: true, ..FileOptions::default() })?;
+//! let options = FileOptions { write: true, ..FileOptions::default() };
+//! let device = FileDevice::open_with("root.img", &options)?;
 //! volume.write_on_zeroes(&device, 2, &|_| std::ops::ControlFlow::Continue(()))?;
 //! # Ok(())
 //! # }

@@ -16,12 +16,13 @@ use crate::planned::Planned;
 use crate::write::Progress;
 
 impl Planned {
-    /// Writes the volume to a new file. The file gets its name when it is complete and durable, so a process that ends
-    /// before leaves nothing, where the file system has files without names (`O_TMPFILE`).
+    /// Writes the volume to a new file. The file gets its name when it is complete and durable, so
+    /// a process that ends before leaves nothing, where the file system has files without names
+    /// (`O_TMPFILE`).
     ///
     /// # Errors
-    /// [`Error::Output`] if there is a file of that name and `replace` is false, or the file cannot be made; those of
-    /// [`write`](Self::write).
+    /// [`Error::Output`] if there is a file of that name and `replace` is false, or the file cannot
+    /// be made; those of [`write`](Self::write).
     pub fn write_file(
         &self,
         path: &Path,

@@ -95,7 +95,7 @@ impl Planned {
         }
     }
 
-    /// Sets the map of an inode with so many blocks of contents.
+    /// Sets the map of an inode whose contents have `blocks`.
     fn set_map(&self, raw: &mut Inode, inode: u32, blocks: u64) -> Result<()> {
         if self.sb.features().incompat.contains(Incompat::EXTENTS) {
             raw.set_flags(raw.flags() | InodeFlags::EXTENTS);

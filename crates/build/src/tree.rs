@@ -1,4 +1,5 @@
-//! The tree that is to be built, in memory: names, inodes, and the overlay of one source over another.
+//! The tree that is to be built, in memory: names, inodes, and the overlay of one source over
+//! another.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem;
@@ -187,8 +188,8 @@ impl Tree {
         }
     }
 
-    /// The directory that a path names, which may lead through symbolic links of the tree. Directories that are not
-    /// there are made if `make` says so; without it, they are `None`.
+    /// The directory that a path names, which may lead through symbolic links of the tree.
+    /// Directories that are not there are made if `make` says so; without it, they are `None`.
     fn directory(&mut self, path: &[u8], make: bool, member: &[u8]) -> Result<Option<u32>> {
         let refuse = |reason: &str| Error::Refused { path: shown(member), reason: reason.to_owned() };
         let mut left: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();
@@ -371,7 +372,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes the name out of the root directory, and says whether there was anything in or under it.
+    /// Takes the name out of the root directory, and says whether there was anything in or under
+    /// it.
     pub(crate) fn leave_out(&mut self, text: &[u8]) -> bool {
         let Some(found) = self.find(0, text) else { return false };
         let is_empty_directory = self.node(self.names[found as usize].inode).body.is_directory()
@@ -380,8 +382,8 @@ impl Tree {
         !is_empty_directory
     }
 
-    /// Sorts the names of each directory, and puts all inodes in the order of their paths: each directory's files
-    /// together. Counts the links of directories.
+    /// Sorts the names of each directory, and puts all inodes in the order of their paths: each
+    /// directory's files together. Counts the links of directories.
     pub(crate) fn sort(&mut self) -> Order {
         self.detours.sort_unstable_by_key(|(name, _)| *name);
         self.index = HashTable::new();

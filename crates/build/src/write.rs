@@ -1,8 +1,9 @@
-//! Writing a planned volume: several threads read the sources and write what they read in large pieces.
+//! Writing a planned volume: several threads read the sources and write what they read in large
+//! pieces.
 //!
-//! A queue gives out batches of items in the order of their places on the volume. Each thread has one buffer of
-//! [`BATCH_BYTES`], so memory does not grow with the tree. The threads share the queue under a lock and write different
-//! blocks.
+//! A queue gives out batches of items in the order of their places on the volume. Each thread has
+//! one buffer of [`BATCH_BYTES`], so memory does not grow with the tree. The threads share the
+//! queue under a lock and write different blocks.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ const BATCH_BYTES: u64 = 1 << 20;
 /// Items of a batch.
 const BATCH_ITEMS: usize = 512;
 
-/// What goes to one run of blocks.
+/// The contents of one run of blocks.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     /// A directory, by its name.
@@ -52,7 +53,8 @@ struct Queue<'a> {
 }
 
 impl Planned {
-    /// Writes the volume to a device that may hold anything. The superblock is written last, when all else is durable.
+    /// Writes the volume to a device that may hold anything. The superblock is written last, when
+    /// all else is durable.
     ///
     /// # Errors
     /// An error of a source, of the device, or [`Error::Interrupted`] if `progress` breaks.

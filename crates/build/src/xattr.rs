@@ -1,4 +1,5 @@
-//! Extended attributes: equal sets are kept once, and get a place in the inode, in a block, or in both.
+//! Extended attributes: equal sets are kept once, and get a place in the inode, in a block, or in
+//! both.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -44,8 +45,8 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    /// Finds or keeps a set of attributes with their full names, of a file with this mode. Gives the set and the mode
-    /// that its ACL makes.
+    /// Finds or keeps a set of attributes with their full names, of a file with this mode. Gives
+    /// the set and the mode that its ACL makes.
     pub(crate) fn intern(&mut self, attrs: &[(Vec<u8>, Vec<u8>)], mode: u16) -> Result<(Set, u16), String> {
         if attrs.is_empty() {
             return Ok((Set(0), mode));
@@ -181,7 +182,8 @@ fn has_place(index: NameIndex) -> bool {
     !matches!(index, NameIndex::SYSTEM | NameIndex::RICHACL | NameIndex::ENCRYPTION | NameIndex::LUSTRE)
 }
 
-/// Entries in a block have a hash of their name and value; those in an inode have none, as in Linux.
+/// Entries in a block have a hash of their name and value; those in an inode have none, as in
+/// Linux.
 fn borrowed<'a>(attrs: &'a [Attribute], chosen: &[usize], is_block: bool) -> Vec<Attr<'a>> {
     let attr = |at: &usize| {
         let Attribute { index, name, value } = &attrs[*at];

@@ -13,7 +13,8 @@ use extern4_testkit::tools::{self, Need};
 use extern4_testkit::tree::{self, Tree};
 use extern4_tree::DirectorySource;
 
-/// Everything that a directory can hold but targets of symbolic links that are longer than a small block.
+/// Everything that a directory can hold but targets of symbolic links that are longer than a small
+/// block.
 const ALL: &[Plan] = &[
     plan::small_files,
     plan::holes,
@@ -78,7 +79,7 @@ fn source(plans: &[Plan]) -> (extern4_testkit::image::Mount, Image) {
     (mount, image)
 }
 
-/// What a build keeps of a tree.
+/// The part of a tree that a build keeps.
 fn kept(mut tree: Tree) -> Tree {
     tree.entries.remove(&b"/lost+found"[..]);
     for (path, entry) in &mut tree.entries {

@@ -8,7 +8,8 @@
 //!         blocksize = 1024
 //!     }
 //! ```
-//! A relation of a type counts more than that of `[defaults]`, and that of a later type more than that of one before.
+//! A relation of a type counts more than that of `[defaults]`, and that of a later type more than
+//! that of one before.
 //!
 //! Source: `mke2fs.conf(5)`.
 
@@ -80,7 +81,8 @@ impl Config {
         self.relations.iter().find(is).map(|relation| relation.value.as_str())
     }
 
-    /// The value of a relation for a volume of these types: that of the last type that has it, else the default.
+    /// The value of a relation for a volume of these types: that of the last type that has it, else
+    /// the default.
     pub(crate) fn value(&self, types: &[String], name: &str) -> Option<&str> {
         let of_type = types.iter().rev().find_map(|kind| self.find("fs_types", kind, name));
         of_type.or_else(|| self.find("defaults", "", name))

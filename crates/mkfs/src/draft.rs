@@ -1,4 +1,5 @@
-//! A volume whose groups and first files have their places, and which can get more files before it is finished.
+//! A volume whose groups and first files have their places, and which can get more files before it
+//! is finished.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +20,16 @@ use crate::{numbers, superblock};
 
 /// The least blocks of a journal.
 const LEAST_JOURNAL: u32 = 1024;
-/// A journal of the default size has one block for fast commits for so many others.
+/// A journal of the default size has one block for fast commits for each of these many others.
 const BLOCKS_PER_FAST_COMMIT_BLOCK: u32 = 64;
 /// Inodes up to this number are in use without being files.
 const RESERVED_INODES: u32 = 10;
 
-/// A volume that is not finished: its groups' metadata, lost+found, the journal and the other files of the file system
-/// itself have their places. The root directory does not.
+/// A volume that is not finished: its groups' metadata, lost+found, the journal and the other files
+/// of the file system itself have their places. The root directory does not.
 ///
-/// A caller that fills the volume takes blocks, makes the root directory and the inode tables, and then calls
-/// [`finish`](Self::finish).
+/// A caller that fills the volume takes blocks, makes the root directory and the inode tables, and
+/// then calls [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Draft {
     pub(crate) sb: Superblock,
@@ -108,7 +109,8 @@ impl Draft {
         self.groups.get(group as usize).map(|group| group.inode_table)
     }
 
-    /// The inodes that are in use now. They have the numbers from 1 on, but for the root directory's.
+    /// The inodes that are in use now. They have the numbers from 1 on, but for the root
+    /// directory's.
     ///
     /// Reserved inodes without a file are all zeroes, but for their checksums.
     pub fn inodes(&self) -> BTreeMap<u32, Inode> {
@@ -126,8 +128,8 @@ impl Draft {
         self.inodes.last_key_value().map_or(RESERVED_INODES, |(ino, _)| *ino) + 1
     }
 
-    /// Decides the rest, now that all files have their blocks and inodes. The caller writes their blocks, those of the
-    /// inode tables and of the root directory included.
+    /// Decides the rest, now that all files have their blocks and inodes. The caller writes their
+    /// blocks, those of the inode tables and of the root directory included.
     ///
     /// # Errors
     /// [`Error::Size`] if a count is too large for the format.
@@ -168,7 +170,8 @@ impl Draft {
         self.inodes.insert(inode.ino(), *inode);
     }
 
-    /// Takes `len` free blocks: in one piece behind `goal`, or else anywhere, or else in the first pieces behind it.
+    /// Takes `len` free blocks: in one piece behind `goal`, or else anywhere, or else in the first
+    /// pieces behind it.
     pub(crate) fn allocate(&mut self, len: u64, goal: u64) -> Result<Vec<(u64, u64)>> {
         let end = self.sb.blocks_count();
         let whole = self.space.find(len, goal, end).or_else(|| self.space.find(len, 0, end));

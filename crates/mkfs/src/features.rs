@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::options::Options;
 
-/// What extern4 can write and `mkfs` can make.
+/// The features that extern4 can write and `mkfs` can make.
 const COMPAT: Compat = Compat::DIR_PREALLOC
     .union(Compat::HAS_JOURNAL)
     .union(Compat::EXT_ATTR)
@@ -93,7 +93,8 @@ pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Re
     Ok(features)
 }
 
-/// Drops features that others exclude, and refuses those that cannot be together. `before` had no part of `-O`.
+/// Drops features that others exclude, and refuses those that cannot be together. `before` had no
+/// part of `-O`.
 fn settle(features: &mut Features, before: Features) -> Result<()> {
     if features.ro_compat.contains(RoCompat::METADATA_CSUM) {
         features.ro_compat.remove(RoCompat::GDT_CSUM);

@@ -1,5 +1,5 @@
-//! The files of a new volume: the root directory, lost+found, the inode that lets the volume grow, the journal and the
-//! orphan file.
+//! The files of a new volume: the root directory, lost+found, the inode that lets the volume grow,
+//! the journal and the orphan file.
 
 use extern4_disk::dirent::{DirEntry, FileType, Layout, store_checksum};
 use extern4_disk::feature::{Compat, Incompat, RoCompat};
@@ -19,12 +19,13 @@ use crate::options::Options;
 /// The inode of lost+found on a new volume.
 pub const LOST_FOUND_INO: u32 = 11;
 const ORPHAN_FILE_INO: u32 = 12;
-/// lost+found is at least so large, in bytes and in blocks, so that e2fsck needs no block to put files there.
+/// lost+found is at least so large, in bytes and in blocks, so that e2fsck needs no block to put
+/// files there.
 const LOST_FOUND_BYTES: u64 = 16 << 10;
 const LOST_FOUND_BLOCKS: u64 = 2;
 /// Blocks that an inode maps without a block for the map.
 const DIRECT: u64 = 12;
-/// The orphan file has a block for so many of the volume's, within limits.
+/// The orphan file has a block for each of these many of the volume's, within limits.
 const BLOCKS_PER_ORPHAN_BLOCK: u64 = 4096;
 const ORPHAN_BLOCKS: std::ops::RangeInclusive<u64> = 32..=512;
 
@@ -115,7 +116,8 @@ impl Draft {
         block
     }
 
-    /// The inode that owns the blocks behind the descriptors, each of which lists its copies in the backups.
+    /// The inode that owns the blocks behind the descriptors, each of which lists its copies in the
+    /// backups.
     fn make_resize_inode(&mut self) -> Result<()> {
         let size = self.block_size();
         let (geometry, entries) = (*self.sb.geometry(), size as u64 / 4);

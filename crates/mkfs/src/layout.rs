@@ -17,9 +17,9 @@ pub(crate) struct Group {
 
 /// Places the metadata of all groups, and takes their blocks.
 ///
-/// With `flex_bg`, a flexible group has all its block bitmaps first, then its inode bitmaps, then its inode tables, from
-/// its first group on. Otherwise each group has its own at its start; on a RAID with a `stride`, the bitmaps of
-/// different groups are on different disks.
+/// With `flex_bg`, a flexible group has all its block bitmaps first, then its inode bitmaps, then
+/// its inode tables, from its first group on. Otherwise each group has its own at its start; on a
+/// RAID with a `stride`, the bitmaps of different groups are on different disks.
 pub(crate) fn place(geometry: &Geometry, stride: u16, space: &mut Space) -> Result<Vec<Group>> {
     if geometry.first_data_block() > 0 {
         space.take(0, geometry.first_data_block().into());
@@ -82,7 +82,7 @@ fn place_alone(geometry: &Geometry, group: u32, stride: u16, space: &mut Space) 
     Ok(Group { block_bitmap, inode_bitmap, inode_table: take(table, start)? })
 }
 
-/// Takes so many blocks in one piece, the first ones from a goal up to `end`.
+/// Takes `len` blocks in one piece, the first ones from a goal up to `end`.
 fn taker(space: &mut Space, group: u32, end: u64) -> impl FnMut(u64, u64) -> Result<u64> {
     move |len, goal| {
         let at = space.find(len, goal, end).ok_or_else(|| {

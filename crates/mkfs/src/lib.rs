@@ -1,9 +1,9 @@
-//! Makes ext2, ext3 and ext4 volumes, as `mke2fs` of e2fsprogs 1.47 makes them from the same options and the same
-//! `mke2fs.conf`.
+//! Makes ext2, ext3 and ext4 volumes, as `mke2fs` of e2fsprogs 1.47 makes them from the same
+//! options and the same `mke2fs.conf`.
 //!
-//! [`Options`] hold the options by the names of `mke2fs(8)`, and [`Config`] the defaults. [`Plan::new`] decides the
-//! volume's features, its geometry and the place of everything on it; nothing is written yet, and a `Plan` can tell
-//! its numbers. [`Plan::write`] makes the volume.
+//! [`Options`] hold the options by the names of `mke2fs(8)`, and [`Config`] the defaults.
+//! [`Plan::new`] decides the volume's features, its geometry and the place of everything on it;
+//! nothing is written yet, and a `Plan` can tell its numbers. [`Plan::write`] makes the volume.
 //!
 //! ```no_run
 //! use extern4_block::{FileDevice, FileOptions};
@@ -12,14 +12,16 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = Options { label: Some("root".to_owned()), ..Options::default() };
 //! let plan = Plan::new(&options, &Config::default(), 64 << 20)?;
-//! let device = FileDevice::open_with("disk.img", &FileOptions { write: true, ..FileOptions::default() })?;
+//! let writable = FileOptions { write: true, ..FileOptions::default() };
+//! let device = FileDevice::open_with("disk.img", &writable)?;
 //! plan.write(&device)?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Sources: `mke2fs(8)`, `mke2fs.conf(5)`, `ext4(5)`, the kernel's `Documentation/filesystems/ext4/`, and volumes that
-//! `mke2fs` 1.47 made, seen through `dumpe2fs` and `debugfs`.
+//! Sources: `mke2fs(8)`, `mke2fs.conf(5)`, `ext4(5)`, the kernel's
+//! `Documentation/filesystems/ext4/`, and volumes that `mke2fs` 1.47 made, seen through `dumpe2fs`
+//! and `debugfs`.
 
 #![forbid(unsafe_code)]
 

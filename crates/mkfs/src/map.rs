@@ -162,7 +162,8 @@ impl BlockList<'_, '_> {
         run.map_or(0, |run| run.start + (logical - run.logical))
     }
 
-    /// The block that lists `span` blocks of the file from `from` on; 0 if all of them are in a hole.
+    /// The block that lists `span` blocks of the file from `from` on; 0 if all of them are in a
+    /// hole.
     fn indirect(&mut self, from: u64, span: u64) -> Result<u64> {
         let first = self.runs.partition_point(|run| run.logical + run.len <= from);
         if self.runs.get(first).is_none_or(|run| run.logical >= from + span) {

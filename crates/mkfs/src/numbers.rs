@@ -127,8 +127,8 @@ impl Numbers {
 
     /// Divides blocks and inodes into groups.
     ///
-    /// The last group goes if its own metadata leave it hardly any room. Groups become smaller if they would have more
-    /// inodes than a block has bits.
+    /// The last group goes if its own metadata leave it hardly any room. Groups become smaller if
+    /// they would have more inodes than a block has bits.
     fn divide(&mut self, options: &Options, inodes: u64) -> Result<()> {
         let (all, ratio) = (self.blocks, self.reserved as f64 / self.blocks as f64);
         let per_block = u64::from(self.block_size) / u64::from(self.inode_size);
@@ -302,7 +302,7 @@ fn blocks_per_group(options: &Options, block_size: u32) -> Result<u32> {
     }
 }
 
-/// Blocks of the journal of a volume of so many blocks; `None` if the volume is too small for one.
+/// Blocks of the journal of a volume of `blocks`; `None` if the volume is too small for one.
 pub(crate) fn default_journal(blocks: u64) -> Option<u32> {
     Some(match blocks {
         0..2048 => return None,

@@ -3,13 +3,14 @@
 /// How large the journal is to be (`-J size=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalSize {
-    /// So many MiB.
+    /// In MiB.
     Mebibytes(u32),
-    /// So many blocks of the volume.
+    /// In blocks of the volume.
     Blocks(u32),
 }
 
-/// The options of `mke2fs(8)`. `None` leaves a choice to the configuration and to the size of the volume.
+/// The options of `mke2fs(8)`. `None` leaves a choice to the configuration and to the size of the
+/// volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The type of file system (`-t`): `ext2`, `ext3`, `ext4` or another one of the configuration.
@@ -18,7 +19,8 @@ pub struct Options {
     pub usage: Vec<String>,
     /// Bytes of a block (`-b`).
     pub block_size: Option<u32>,
-    /// Bytes of the volume, of which whole blocks are used; `None` fills the device, in whole pages of 4096 bytes.
+    /// Bytes of the volume, of which whole blocks are used; `None` fills the device, in whole pages
+    /// of 4096 bytes.
     pub size: Option<u64>,
     /// Blocks of a group (`-g`).
     pub blocks_per_group: Option<u32>,
@@ -48,7 +50,8 @@ pub struct Options {
     pub uuid: [u8; 16],
     /// The seed of directories' hashes (`-E hash_seed=`).
     pub hash_seed: [u8; 16],
-    /// What the kernel does when it finds an error (`-e`): 1 continue, 2 read-only, 3 panic.
+    /// The reaction of the kernel to an error that it finds (`-e`): 1 continue, 2 read-only, 3
+    /// panic.
     pub errors: Option<u16>,
     /// The revision (`-r`): 0 or 1.
     pub revision: u32,

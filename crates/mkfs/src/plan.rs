@@ -132,7 +132,8 @@ impl Plan {
         Ok(descriptor)
     }
 
-    /// Counts the group's blocks, and makes its block bitmap; false if its readers can do without one.
+    /// Counts the group's blocks, and makes its block bitmap; false if its readers can do without
+    /// one.
     fn make_block_bitmap(
         &mut self,
         group: u32,
@@ -158,7 +159,8 @@ impl Plan {
         Ok(true)
     }
 
-    /// Counts the group's inodes, and makes its inode bitmap; false if its readers can do without one.
+    /// Counts the group's inodes, and makes its inode bitmap; false if its readers can do without
+    /// one.
     fn make_inode_bitmap(
         &mut self,
         group: u32,
@@ -187,7 +189,8 @@ impl Plan {
     }
 }
 
-/// A bitmap of `len` bits, of which those in `runs` are set, counted from `start`; so are all bits behind them.
+/// A bitmap of `len` bits, of which those in `runs` are set, counted from `start`; so are all bits
+/// behind them.
 fn bitmap(bytes: usize, len: u32, runs: impl Iterator<Item = (u64, u64)>, start: u64) -> Vec<u8> {
     let mut bitmap = vec![0_u8; bytes];
     let mut set = |from: usize, to: usize| {

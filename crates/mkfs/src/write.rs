@@ -13,8 +13,8 @@ const BOOT_BYTES: u64 = 1024;
 const BLOCKS_AT_ONCE: usize = 256;
 
 impl Plan {
-    /// Makes the volume on `device`, which may hold anything. The primary superblock is written last, after all else is
-    /// durable: a device that lost power before is no volume.
+    /// Makes the volume on `device`, which may hold anything. The primary superblock is written
+    /// last, after all else is durable: a device that lost power before is no volume.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device).
@@ -23,7 +23,8 @@ impl Plan {
         self.write_on_zeroes(device)
     }
 
-    /// Takes away what `device` holds. Afterwards it is no volume, and the blocks that have to be zeroes are.
+    /// Takes away what `device` holds. Afterwards it is no volume, and the blocks that have to be
+    /// zeroes are.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device).
@@ -67,7 +68,8 @@ impl Plan {
         let geometry = self.sb.geometry();
         let per_block = geometry.descriptors_per_block();
         for group in 0..geometry.group_count() {
-            // A group without a superblock can have the descriptors of its meta group, and no others.
+            // A group without a superblock can have the descriptors of its meta group, and no
+            // others.
             let indexes = match geometry.has_superblock(group) {
                 true => 0..geometry.descriptor_blocks(),
                 false => group / per_block..group / per_block + 1,

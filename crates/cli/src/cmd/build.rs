@@ -21,11 +21,12 @@ pub(crate) struct Args {
     /// The image file to make
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// What to put into it, each over those before: a directory, a tar archive, - for an archive on standard
-    /// input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
+    /// The trees to put into it, each over those before: a directory, a tar archive, - for an archive on
+    /// standard input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
     #[arg(value_name = "SOURCE", required = true, value_parser = Argument::parser())]
     sources: Vec<Argument>,
-    /// The size: auto for the smallest that works, +SIZE for that and so much more, or the size itself
+    /// The size: auto for the smallest that works, +SIZE for that and so much more, or the size
+    /// itself
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = size)]
     size: Size,
     /// Inodes of the volume; it can get a few more

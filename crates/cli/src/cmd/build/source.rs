@@ -61,7 +61,8 @@ impl Argument {
         &self.prefix
     }
 
-    /// Opens the source. Contents that can be read only once go to files without names next to `out`.
+    /// Opens the source. Contents that can be read only once go to files without names next to
+    /// `out`.
     pub(crate) fn open(&self, one_file_system: bool, out: &Path) -> Result<Box<dyn Source>> {
         let spool = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(match &self.kind {
