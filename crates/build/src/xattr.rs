@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-use extern4_disk::acl::{Acl, Tag};
+use extern4_acl::Acl;
+use extern4_disk::acl;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::xattr::{self, Attr, Header, NameIndex, Value, hash};
 use hashbrown::HashTable;
@@ -64,15 +65,16 @@ impl Sets {
             }
             let value = match index {
                 NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT => {
-                    let acl = Acl::decode_xattr(value).map_err(|error| format!("'{shown}': {error}"))?;
+                    let acl = Acl::from_xattr(value).map_err(|error| format!("'{shown}': {error}"))?;
                     let Some(acl) = acl else { continue };
                     if index == NameIndex::POSIX_ACL_ACCESS {
-                        mode = mode & !0o777 | mode_of(&acl);
-                        if acl.is_minimal() {
+                        let (bits, is_whole) = acl.equiv_mode();
+                        mode = mode & !0o777 | bits;
+                        if is_whole {
                             continue;
                         }
                     }
-                    acl.encode()
+                    acl::encode(&acl)
                 }
                 _ => value.clone(),
             };
@@ -191,11 +193,4 @@ fn borrowed<'a>(attrs: &'a [Attribute], chosen: &[usize], is_block: bool) -> Vec
         Attr { index: *index, name, value: Value::Here(value), hash }
     };
     chosen.iter().map(attr).collect()
-}
-
-/// The permission bits that go with an ACL: the group's are those of the mask.
-fn mode_of(acl: &Acl) -> u16 {
-    let perm = |tag| acl.entries().iter().find(|entry| entry.tag == tag).map(|entry| u16::from(entry.perm));
-    let group = perm(Tag::Mask).or_else(|| perm(Tag::GroupObj)).unwrap_or(0);
-    perm(Tag::UserObj).unwrap_or(0) << 6 | group << 3 | perm(Tag::Other).unwrap_or(0)
 }
