@@ -1,7 +1,7 @@
 //! Allocators that count, for benchmarks and tests of allocations and of memory.
 //!
 //! Each is the system's allocator with a counter in front of it. [`Counting`] adds to a counter of
-//! the thread, a load and a store in memory that no other thread uses, which is cheap next to the
+//! the thread. That is a load and a store in memory that no other thread uses, cheap next to the
 //! allocation itself. A program selects it by
 //!
 //! ```

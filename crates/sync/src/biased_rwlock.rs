@@ -1,15 +1,16 @@
 //! A reader-writer lock whose readers write no shared line while no thread writes.
 //!
 //! Readers of an ordinary lock count themselves in it, so two readers of one file move one cache
-//! line between their CPUs. Here a lock that is read often becomes *biased*: from then on a reader
-//! stores the lock's address in a [slot](VisibleReaders) of its own thread, and is done. A writer
-//! takes the ordinary lock, ends the bias, and waits until no slot holds the address. (D. Dice and
-//! A. Kogan, "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019. There the slots are
-//! one table, in which a reader chooses a slot by hash and takes it by compare-and-swap.)
+//! line between their CPUs. Here a lock that is read often becomes *biased*. From then on a reader
+//! only stores the lock's address in a [slot](VisibleReaders) of its own thread. A writer takes the
+//! ordinary lock, ends the bias, and waits until no slot holds the address. (D. Dice and A. Kogan,
+//! "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019. There the slots are one
+//! table, in which a reader chooses a slot by hash and takes it by compare-and-swap.)
 //!
 //! Ending a bias costs a barrier on all threads, which takes microseconds. So a lock becomes biased
-//! only after 16 readers in a row without a writer, and after a bias was ended not before the next
-//! millisecond. A lock that is read and written in alternation stays an ordinary lock.
+//! only after 16 readers in a row without a writer. After the end of a bias, the next one begins a
+//! millisecond later at the earliest. A lock that is read and written in alternation stays an
+//! ordinary lock.
 //!
 //! # Why a writer is alone
 //! 1. Only a thread that holds `lock` shared sets `bias`, and only one that holds it exclusive
@@ -249,8 +250,8 @@ impl<T> BiasedRwLock<T> {
     }
 
     /// Takes the lock exclusive if it is free and not biased. For a caller that can also do
-    /// without: it does not count as a writer, so a lock that other threads read often becomes
-    /// biased all the same.
+    /// without. It does not count as a writer, so a lock that other threads read often still
+    /// becomes biased.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_write_unless_read(&self) -> Option<BiasedWriteGuard<'_, T>> {

@@ -29,8 +29,8 @@
 //!    them closes it, because closing starts a new generation. So exactly one thread is told that
 //!    it is the last, and then no thread has a reference.
 //!
-//! A generation comes again after 65,536 others. A thread that is about to close the word, or to
-//! subtract its one, would have to stop for exactly a multiple of that many to hit another one.
+//! A generation comes again after 65,536 others. A thread could hit the wrong generation only if it
+//! stopped, before it closes the word or subtracts its one, for exactly a multiple of that many.
 //!
 //! # Orderings
 //! | operation | ordering | pairs with |

@@ -15,8 +15,8 @@
 //!    `heavy_fence`. The unlinking of x did: it precedes the sealing, and that precedes C's taking
 //!    of the bag. So if R found x, C sees R's pin or a later value of R's record.
 //! 2. The pin that C sees is not younger than the stamp. If it were, R would have loaded
-//!    (`Acquire`) an epoch that the sealing of the bag or a later one had stored (`Release`; all
-//!    are read-modify-writes). Then the unlinking would have happened before, and R would not have
+//!    (`Acquire`) an epoch stored by the sealing of the bag or by a later one (`Release`; all are
+//!    read-modify-writes). Then the unlinking would have happened before, and R would not have
 //!    found x.
 //! 3. If C sees a later value of the record, zero or another pin, then R has left. Both are stored
 //!    by `Release` and loaded by `Acquire`, so R's use of x is over when the destructor runs.
@@ -38,10 +38,10 @@
 //! # Rules
 //! 1. No thread waits. A pinned sleeper keeps alive the values that are sealed while it is pinned,
 //!    and delays nothing else.
-//! 2. Destructors run in [`Collector::run`] only, at most [`BAGS_AT_ONCE`] bags of the thread's own
-//!    at a time and as many of the queue: when a thread seals a bag, flushes, or ends; never when
-//!    it pins or unpins. They run on any thread, under the locks that it holds when it retires or
-//!    flushes.
+//! 2. Destructors run in [`Collector::run`] only: when a thread seals a bag, flushes, or ends,
+//!    never when it pins or unpins. One call runs at most [`BAGS_AT_ONCE`] bags of the thread's own
+//!    and as many of the queue. They run on any thread, under the locks that it holds when it
+//!    retires or flushes.
 //! 3. A destructor may pin, retire and flush. Collections do not nest: values that a destructor
 //!    retires wait for a later collection, so a long chain of values needs no deep stack. A
 //!    destructor that panics does not run again. A later collection runs the others of its bag.

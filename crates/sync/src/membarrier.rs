@@ -17,10 +17,10 @@
 //! | elsewhere, under Miri, in models | `fence(SeqCst)` | `fence(SeqCst)` |
 //! | `--cfg extern4_tsan` | the store is a read-modify-write | the loads are read-modify-writes |
 //!
-//! In the first row the kernel interrupts the threads that run; a thread that does not run executed
+//! In the first row the kernel interrupts the threads that run. A thread that does not run executed
 //! a full barrier when it was switched out. The frequent side is then a plain store, where a fence
-//! would be most of its cost. The last row is for ThreadSanitizer, which does not model fences:
-//! read-modify-writes of one word are totally ordered, and each sees all that happened before the
+//! would be most of its cost. The last row is for ThreadSanitizer, which does not model fences.
+//! Read-modify-writes of one word are totally ordered, and each sees all that happened before the
 //! previous one.
 //!
 //! The first thread that needs a barrier chooses the row for the process. A thread that does not
@@ -33,9 +33,9 @@
 //! 2. It sleeps for `GRACE`, 20 ms, and stores `FENCES`. A `heavy_fence` that loads `DISABLING`
 //!    sleeps for as long itself.
 //! 3. A `light_fence` that loaded the old choice stored A a few instructions before. After the
-//!    sleep that store is visible: its CPU has drained the store buffer, which takes microseconds,
-//!    or has switched to another thread or to the host, which is a full barrier. So the loads after
-//!    `heavy_fence` see it, as they do after membarrier(2).
+//!    sleep that store is visible. Its CPU has drained the store buffer, which takes microseconds,
+//!    or has switched to another thread or to the host. A switch is a full barrier. So the loads
+//!    after `heavy_fence` see it, as they do after membarrier(2).
 
 use crate::primitive::{AtomicU64, Ordering};
 

@@ -65,8 +65,8 @@ pub fn crowd<S: Send + Sync + 'static>(
 }
 
 /// Runs `a` and `b` at once on the result of `setup`, then `end`. In one model `a` is the first
-/// thread, in another `b`. Loom runs the first thread first, and forgets that a thread has read a
-/// word once another one has read it before a write, so one order is not enough.
+/// thread, in another `b`. One order is not enough. Loom runs the first thread first, and forgets
+/// that a thread has read a word once another one has read it before a write.
 pub fn race<S: Send + Sync + 'static>(
     setup: impl Fn() -> S + Sync + Send + Copy + 'static,
     a: impl Fn(&S) + Sync + Send + Copy + 'static,

@@ -142,9 +142,9 @@ impl<T> PerCpu<T> {
     }
 }
 
-/// The CPU number in the rseq area of each thread (rseq(2)), which the kernel keeps up to date.
-/// glibc 2.35 and later register the area at `__rseq_offset` from the thread pointer. This is one
-/// load; `sched_getcpu` is a call.
+/// The CPU number in the rseq area of each thread (rseq(2)), which the kernel keeps up to date. The
+/// C library (glibc 2.35 and later) registers the area at `__rseq_offset` from the thread pointer.
+/// This is one load; `sched_getcpu` is a call.
 #[cfg(all(
     target_arch = "x86_64",
     target_os = "linux",

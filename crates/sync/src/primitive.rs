@@ -1,5 +1,5 @@
-//! Atomics, locks, threads and thread locals: those of the standard library; of loom or shuttle if
-//! a feature asks for a model; or recording ones if `audit` is set.
+//! Atomics, locks, threads and thread locals. They are those of the standard library, those of loom
+//! or shuttle in models, or recording ones with the feature `audit`.
 //!
 //! All protocols of this workspace import these names from here, so that models explore the code
 //! that runs. Loom's constructors are not `const`, hence statics hold no atomics. The threads of a

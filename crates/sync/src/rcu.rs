@@ -14,8 +14,8 @@
 //! 3. A value is unlinked first and retired after. A reader that pins after the unlinking cannot
 //!    find it. A reader that could find it was pinned before, and the epoch waits for that one.
 //! 4. A destructor runs on any thread that retires, flushes or ends, within that call and under the
-//!    locks that the thread holds; never while a thread pins or unpins. So it takes no lock under
-//!    which another thread retires. It may pin, retire and flush.
+//!    locks that the thread holds. It never runs while a thread pins or unpins. So it takes no lock
+//!    under which another thread retires. It may pin, retire and flush.
 //!
 //! Pinning nests cheaply. A caller with many lookups pins once around them.
 //!
@@ -45,9 +45,9 @@ pub fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Submits the values that this thread has retired for freeing, instead of waiting until a bag
-    /// is full, and frees a bounded number of values that no reader can see. This guard is a
-    /// reader: values that were retired since it pinned are freed by a later flush.
+    /// Submits the values that this thread has retired for freeing, even if its bag is not full.
+    /// Frees a bounded number of values that no reader can see. This guard is a reader: values that
+    /// were retired since it pinned are freed by a later flush.
     pub fn flush(&self) {
         self.0.flush();
     }

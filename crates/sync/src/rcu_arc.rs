@@ -3,8 +3,8 @@
 //! An [`RcuArc`] is counted like a [`std::sync::Arc`]. When the last one is dropped, two things
 //! happen. The value is *released* at once ([`Release::release`]): it gives up what it keeps in
 //! use. Its memory is freed later, when no RCU reader is left. A reader that finds the value under
-//! a [guard](crate::rcu) has an [`RcuRef`] to it, and can turn that into an `RcuArc` by
-//! [`RcuRef::try_upgrade`] while another one exists.
+//! a [guard](crate::rcu) has an [`RcuRef`] to it. While an `RcuArc` exists, [`RcuRef::try_upgrade`]
+//! returns another one.
 //!
 //! Two types of field hold a counted reference inside a value that readers find:
 //!
@@ -28,13 +28,13 @@
 //!    memory. No transition leads up from zero, so this happens once.
 //! 2. The value of an `RcuRef` was counted at some moment after its guard was pinned. So it was
 //!    retired after that moment, and stays allocated while the guard lives. For an
-//!    [`AtomicRcuArc`], the field's own count existed when the pointer was loaded. For the
-//!    [`ReleasableArc`]s of a value, they are given up after the value's own count is zero, by that
-//!    value or by the owner that they were transferred to.
+//!    [`AtomicRcuArc`], the field's own count existed when the pointer was loaded. The
+//!    [`ReleasableArc`]s of a value are given up after the value's own count is zero: by that
+//!    value, or by the owner that they were transferred to.
 //! 3. `release` runs unpinned and may wait, for example for a device.
 //!
-//! If a `release` drops the last reference to another value, and so on, the stack does not grow:
-//! the inner ends are queued until the outer one is done, and run before the outermost drop
+//! If a `release` drops the last reference to another value, and so on, the stack does not grow.
+//! The inner ends are queued until the outer one is done. They run before the outermost drop
 //! returns.
 //!
 //! | field | written by | read by | orderings |
@@ -386,9 +386,9 @@ impl<T: Release> ReleasableArc<T> {
     /// Drops the reference. Readers that are pinned may still use [`get`](Self::get).
     ///
     /// # Safety
-    /// From now on only readers that are pinned already reach this field: its owner has no counted
-    /// reference, and no reader can find the owner any more, or the owner does not lead to this
-    /// field. No other thread releases the field at the same time.
+    /// From now on only readers that are pinned already reach this field. That holds if the owner
+    /// has no counted reference and no reader can find it, or if the owner does not lead to this
+    /// field any more. No other thread releases the field at the same time.
     pub unsafe fn release(&self) {
         drop(self.empty());
     }
@@ -397,9 +397,9 @@ impl<T: Release> ReleasableArc<T> {
     /// `None` if it has been released or transferred before.
     ///
     /// # Safety
-    /// As [`release`](Self::release), except that holders of the owner may still use this field:
-    /// while the new field keeps the reference, or under a guard that was pinned before the new
-    /// field gave it up.
+    /// As [`release`](Self::release), except that holders of the owner may still use this field.
+    /// They may do so while the new field keeps the reference, or under a guard pinned before the
+    /// new field gave it up.
     pub unsafe fn transfer(&self) -> Option<Self> {
         self.empty().map(Self::new)
     }

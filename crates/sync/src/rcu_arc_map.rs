@@ -67,7 +67,7 @@ impl<T: Release> RcuArcMap<T> {
         }
     }
 
-    /// Removes a value from the map, even if it is in use: lookups do not find it any more, and
+    /// Removes a value from the map, even if it is in use. Lookups do not find it any more, and
     /// another one can take its place. Returns false if it had been removed already.
     ///
     /// Locks: the bucket's, within.

@@ -2,7 +2,7 @@
 //! [RCU guard](crate::rcu).
 //!
 //! Each bucket is a chain. A reader walks it and writes nothing, except for the mark that an entry
-//! is in use, and that only if it is not set yet. A writer holds the lock of the bucket's stripe
+//! is in use, if that is not set yet. A writer holds the lock of the bucket's stripe
 //! ([`RcuHashMap::lock`]). The caches of names and of inodes are this map, and
 //! [`rcu_arc_map`](crate::rcu_arc_map) is this map with counted values. The owner says by what an
 //! entry is found, and which entries may be reclaimed.
@@ -15,8 +15,8 @@
 //! 3. A replaced entry stays in the chain until its replacement is linked in front of it. A reader
 //!    finds one or the other.
 //! 4. An unlinked entry keeps its own link, so a reader that stands on it comes back to the chain.
-//!    A walk meets every entry that is in the chain all the time, and each entry that it meets was
-//!    in the chain at some moment of the walk.
+//!    A walk meets every entry that is in the chain all the time. Each entry that it meets was in
+//!    the chain at some moment of the walk.
 //! 5. [`Found::is_live`] turns false before the entry is unlinked. A reader that copies something
 //!    and then finds the entry live knows that the entry was in the map when it copied. The
 //!    `Release` store of `live` (V), or a release operation after it, pairs with the `Acquire` of

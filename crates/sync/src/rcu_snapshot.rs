@@ -9,8 +9,8 @@
 //! # Why a reader never sees stale data
 //! Only the holder of the lock publishes or removes the copy, so a published copy equals the data.
 //! A reader that runs at the same time as a change may still see the copy: it reads as if before
-//! the change. A reader that the change happens before, on this thread or through other
-//! synchronisation, finds the pointer as the writer left it or as a later holder set it.
+//! the change. A reader that comes after the change, on the same thread or through other
+//! synchronisation, finds the pointer as the writer or a later holder left it.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |

@@ -1,11 +1,11 @@
 //! Counted references that each thread takes and drops without writing lines of other threads.
 //!
 //! A [`ThreadArcOwner`] is counted like a [`std::sync::Arc`]. While an owner exists, threads may
-//! have any number of [`ThreadArc`]s, which each thread counts for itself
-//! ([`ThreadRefcount`]): a clone or a drop costs stores to the thread's own lines. When the last
-//! owner is dropped, the count is *killed*: from then on each dropped `ThreadArc` adds up the
-//! count, which is expensive, and the last one drops the value. A `ThreadArc` may be dropped on any
-//! thread, and may outlive all owners. Linux's `percpu_ref` works the same way.
+//! have any number of [`ThreadArc`]s, which each thread counts for itself ([`ThreadRefcount`]). A
+//! clone or a drop costs stores to the thread's own lines. When the last owner is dropped, the
+//! count is *killed*. From then on each dropped `ThreadArc` adds up the count, which is expensive.
+//! The last one drops the value. A `ThreadArc` may be dropped on any thread, and may outlive all
+//! owners. Linux's `percpu_ref` works the same way.
 //!
 //! # Why the value is dropped once, after its last use
 //! 1. The owners together have one `ThreadArc`. The last owner sets `killed`, then drops it. So the

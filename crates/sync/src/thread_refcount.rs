@@ -15,12 +15,11 @@
 //!
 //! # Why a count of zero is true
 //! Each thread has two counts, of entries and of exits. `count` reads all exits before all entries.
-//! The entry that belongs to an exit which it reads is among the entries that it reads, on
-//! whichever thread that was: exits are stored by `Release` and loaded by `Acquire`. This holds for
-//! a new segment of slots too, since the segment is published before the entry. So the result is at
-//! least the number of users at some moment between the two readings, and a result of zero means
-//! that there was none at that moment. The result is too high by users that enter, see the flag,
-//! and exit.
+//! If it reads an exit, it also reads the entry of the same user, on whichever thread that was:
+//! exits are stored by `Release` and loaded by `Acquire`. This holds for a new segment of slots
+//! too, since the segment is published before the entry. So the result is at least the number of
+//! users at some moment between the two readings. A result of zero means that there was none at
+//! that moment. The result is too high by users that enter, see the flag, and exit.
 
 use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::primitive::{AtomicU64, Ordering, fence};

@@ -15,9 +15,9 @@
 //!    By coherence the reader loads the pointer, too.
 //! 3. If only barriers order the two ([`membarrier`](crate::membarrier)), take a reader whose
 //!    `heavy_fence` comes after the owner's `light_fence`. The owner's access of the pointer
-//!    precedes its `light_fence`; a reader that loaded null after `heavy_fence` would be ordered
-//!    before it, so `heavy_fence` would precede `light_fence`. So this reader finds the segment, as
-//!    it finds the slot's value.
+//!    precedes its `light_fence`. A reader that loaded null after `heavy_fence` would be ordered
+//!    before that access. So `heavy_fence` would precede `light_fence`. So this reader finds the
+//!    segment, as it finds the slot's value.
 //!
 //! A slot has one owner at a time, and numbers are handed on under a lock, so an owner may use
 //! plain loads and stores.

@@ -2,7 +2,7 @@
 //!
 //! A thread that releases a mutex has to learn whether another thread sleeps. Most mutexes learn it
 //! from an exchange of the word that they release. Here the holder stores the word and then loads
-//! the number of waiters; a thread that is about to sleep adds itself to that number and then loads
+//! the number of waiters. A thread that is about to sleep adds itself to that number and then loads
 //! the word. The barriers of [`membarrier`] between the two accesses of each make at least one of
 //! them see the other. Nearly all releases find no waiter, so the release executes `light_fence`,
 //! and the thread that is about to sleep pays for `heavy_fence`.

@@ -57,9 +57,9 @@ impl Guarded {
     }
 }
 
-/// A writer is alone, and wakes up when the reader unlocks. Mutations that this catches: a reader
-/// that does not load `bias` again after `light_fence`, either barrier left out, a reader that does
-/// not wake the writer, a slot cleared `Relaxed`.
+/// A writer is alone, and wakes up when the reader unlocks. Mutations that this catches: `bias` not
+/// loaded again after `light_fence`; either barrier left out; a writer that is not woken; a slot
+/// cleared `Relaxed`.
 #[test]
 fn biased_reader_vs_writer() {
     race(
