@@ -13,6 +13,7 @@ mod error;
 mod manifest;
 mod oci;
 mod path;
+mod read_ahead;
 mod source;
 mod spool;
 mod stores;

@@ -22,6 +22,7 @@ use rustix::fs::FileType;
 use crate::compression::Compression;
 use crate::entry::Contents;
 use crate::error::{Error, Result};
+use crate::read_ahead::ReadAhead;
 use crate::source::{Opened, Sink, Source};
 use crate::spool::Spool;
 use crate::stores::Stores;
@@ -121,14 +122,17 @@ impl TarSource {
 /// The input from a stream that is perhaps compressed; the contents that it has are spooled.
 pub(crate) fn spooled<'a>(
     name: &'a str,
-    mut stream: Box<dyn BufRead + Send + 'a>,
+    mut stream: Box<dyn BufRead + Send>,
     spool: &Path,
     stores: &Stores,
 ) -> Result<Input<'a>> {
     let error = |error| Error::io(name, error);
     let compression = Compression::detect(stream.fill_buf().map_err(error)?);
-    let plain: Box<dyn Read + Send + 'a> = match compression {
-        Some(compression) => compression.decoder(stream).map_err(error)?,
+    let plain: Box<dyn Read> = match compression {
+        Some(compression) => {
+            let decoder = compression.decoder(stream).map_err(error)?;
+            Box::new(ReadAhead::new(decoder).map_err(error)?)
+        }
         None => Box::new(stream),
     };
     let spool = Spool::new(spool).map_err(|error| Error::io(spool.to_string_lossy(), error))?;
