@@ -82,6 +82,20 @@ impl OciSource {
     }
 }
 
+/// Splits `PATH[:REFERENCE]`. A path may have a `:` itself, so the path ends at the first `:` in
+/// front of which something exists.
+pub fn split_reference(text: &str) -> (&Path, Option<&str>) {
+    if Path::new(text).exists() {
+        return (Path::new(text), None);
+    }
+    let mut colons = text.match_indices(':').map(|(at, _)| at);
+    let found = colons.clone().find(|at| Path::new(&text[..*at]).exists());
+    match found.or_else(|| colons.next()) {
+        Some(at) => (Path::new(&text[..at]), Some(&text[at + 1..])),
+        None => (Path::new(text), None),
+    }
+}
+
 impl Source for OciSource {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
         for layer in &self.layers {

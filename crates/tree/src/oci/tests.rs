@@ -5,7 +5,7 @@ use extern4_testkit::tools::{Need, can_run};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{OciSource, Platform};
+use super::{OciSource, Platform, split_reference};
 use crate::testing::{Collected, Plain, Raw, archive, is_root, plain, read, run};
 use crate::{DirectorySource, Kind, Source};
 
@@ -234,6 +234,23 @@ fn platforms_are_parsed() {
     assert_eq!(platform.variant.as_deref(), Some("v8"));
     for wrong in ["", "linux", "/", "linux/arm/v7/x"] {
         assert_eq!(Platform::parse(wrong), None);
+    }
+}
+
+#[test]
+fn references_follow_paths() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("a:b")).unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for (text, name, reference) in [
+        ("a:b", "a:b", None),
+        ("a:b:v1", "a:b", Some("v1")),
+        ("a:b:sha256:00", "a:b", Some("sha256:00")),
+        ("none:v1:x", "none", Some("v1:x")),
+        ("none", "none", None),
+    ] {
+        let text = path(text);
+        assert_eq!(split_reference(&text), (Path::new(&path(name)), reference), "{text}");
     }
 }
 
