@@ -6,7 +6,6 @@
 //! rows of changes say what they are of.
 
 mod buffer;
-mod crowd;
 mod image;
 mod metadata;
 mod mount;
@@ -16,6 +15,7 @@ mod process;
 mod rival;
 mod row;
 mod search;
+mod threads;
 mod tree;
 mod walk;
 mod write;

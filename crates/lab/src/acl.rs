@@ -1,6 +1,6 @@
 //! ACLs: what it takes to learn that an inode has none.
 //!
-//! All sides are `extern4-vfs` as calls of a session use it. Before and Seed make another check in its walk, after what ext3 did before 2009
+//! All sides are `extern4-vfs` as calls of a session use it. The baseline and the patch make another check in its walk, after what ext3 did before 2009
 //! and then.
 
 mod calls;
@@ -23,8 +23,8 @@ use crate::volume::{DIRECTORIES, PATH, Production, headers};
 /// The check of a side.
 fn check_of(side: Side) -> Check {
     match side {
-        Side::Before => Check::AclLocked,
-        Side::Seed => Check::AclSpeculative,
+        Side::Baseline => Check::AclLocked,
+        Side::Patch => Check::AclSpeculative,
         _ => Check::Word,
     }
 }
@@ -92,12 +92,12 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let of = |workload, threads| rows.iter().find(|row| row.workload == workload && row.threads == threads);
-    let share = of(STAT, 1).map(|row| row.ratio(Side::New, Side::Before).recip());
-    let times = "stat, no ACL, one thread: time of New by that of Before";
+    let share = of(STAT, 1).map(|row| row.ratio(Side::Extern4, Side::Baseline).recip());
+    let times = "stat, no ACL, one thread: time of extern4 by that of the baseline";
     let two = "stat, no ACL, 2 threads, one file";
     let mut verdicts = vec![
         Verdict::of_figure(times, Goal::AtMost(0.9), share),
-        Verdict::faster(Side::New, Side::Before, two, 3.0, of(STAT, 2)),
+        Verdict::faster(Side::Extern4, Side::Baseline, two, 3.0, of(STAT, 2)),
     ];
     verdicts.extend(row::nowhere_slower(rows, |_| true));
     verdicts
@@ -129,8 +129,8 @@ const IDEA: &str = "Hardly any file has an ACL, but who does not own one has to 
 
 const SIDES: &[&str] = &[
     "a lock in the inode. Each check takes it to find out whether there is an ACL, and counts its user if so.",
-    "looks without the lock first. If that says that there is no ACL, it is the answer; if it says anything else, as Before.",
-    "calls of a `Session` of `extern4-vfs` in production, on a file system in memory. Before and Seed are the same but for the check.",
+    "looks without the lock first. If that says that there is no ACL, it is the answer; if it says anything else, as in the baseline.",
+    "calls of a `Session` of `extern4-vfs` in production, on a file system in memory. The baseline and the patch differ from it in the check alone.",
 ];
 
 const NOTES: &[(&str, &str)] = &[
@@ -152,7 +152,7 @@ const NOTES: &[(&str, &str)] = &[
     (
         STAT_ACLS,
         "As the first; each directory and the file have an ACL that names the user and refuses strangers. (One that refuses to no user \
-         costs New what none does: the word says so.)",
+         costs extern4 as much as none does: the word says so.)",
     ),
     (CHECKS_ACLS, "The same with the ACLs."),
     (OPEN, "As the first, to open the file for reading and to close it."),
@@ -198,7 +198,7 @@ fn count_side(counted: &mut Counted, side: Side) {
         let volume = volume(side, with_acls);
         let directories = DIRECTORIES.map(|path| volume.directory(path));
         let [ours, theirs] = [0, 1].map(|thread| operations(&volume, &directories, thread));
-        crate::meetings::count(counted, mechanism, side, &ours, &theirs);
+        crate::line_conflicts::count(counted, mechanism, side, &ours, &theirs);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The buffer cache: blocks of a device in memory.
 //!
-//! Before and Seed are made here, after what XFS did in 2011: a tree under one lock, buffers that are counted while they are looked
+//! The baseline and the patch are made here, after what XFS did in 2011: a tree under one lock, buffers that are counted while they are looked
 //! at, and a lock in each buffer that is held meanwhile, also by who only reads. They evict as simply as can be, and a buffer is as
-//! small as ours. New is `extern4-block`'s cache, looked into by `with`, as the file system does.
+//! small as ours. extern4 is `extern4-block`'s cache, looked into by `with`, as the file system does.
 
-mod before;
+mod baseline;
 mod lookups;
-mod new;
-mod seed;
+mod patch;
+mod production;
 mod tree;
 mod unlink;
 
@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use extern4_block::{BlockDevice, Result};
 
-pub use before::Before;
-pub use new::New;
-pub use seed::Seed;
+pub use baseline::Baseline;
+pub use patch::Patch;
+pub use production::Extern4;
 
 use crate::chapter::Chapter;
 use crate::coherence::curves;
 use crate::counted::Counted;
 #[cfg(feature = "audit")]
-use crate::meetings::Operation;
+use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
 use extern4_measure::callgrind;
@@ -80,22 +80,22 @@ const SEED_RATE: &str = "lookups, 1 of 333 misses";
 pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for (workload, one_of) in WORKLOADS.into_iter().filter(|(workload, _)| plan.wants(workload)) {
-        let (before, seed, new) =
-            (lookups::warm::<Before>(), lookups::warm::<Seed>(), lookups::warm::<New>());
+        let (baseline, patch, extern4) =
+            (lookups::warm::<Baseline>(), lookups::warm::<Patch>(), lookups::warm::<Extern4>());
         for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
             rows.push(row::measure(plan, workload, threads, &Side::ALL, |side| match side {
-                Side::Before => lookups::take(&before, plan, threads, one_of),
-                Side::Seed => lookups::take(&seed, plan, threads, one_of),
-                _ => lookups::take(&new, plan, threads, one_of),
+                Side::Baseline => lookups::take(&baseline, plan, threads, one_of),
+                Side::Patch => lookups::take(&patch, plan, threads, one_of),
+                _ => lookups::take(&extern4, plan, threads, one_of),
             }));
         }
     }
     if plan.wants(HELD) {
         say("how long locks are held");
         rows.push(row::measure(plan, HELD, 1, &Side::ALL, |side| match side {
-            Side::Before => lookups::held::<Before<true>>(plan),
-            Side::Seed => lookups::held::<Seed<true>>(plan),
+            Side::Baseline => lookups::held::<Baseline<true>>(plan),
+            Side::Patch => lookups::held::<Patch<true>>(plan),
             _ => lookups::not_held(plan),
         }));
     }
@@ -134,7 +134,7 @@ fn by_unlinking(plan: &Plan, rows: &mut Vec<Row>, say: &mut dyn FnMut(&str)) -> 
     let way = [1, EIGHT].into_iter().filter(|way| plan.repeated.is_none() || *way == 1);
     for way in way {
         say(&format!("{UNLINK}, {way} threads"));
-        rows.push(row::measure(plan, UNLINK, way, &[Side::New], |_| unlink::take(&volume, plan, way)));
+        rows.push(row::measure(plan, UNLINK, way, &[Side::Extern4], |_| unlink::take(&volume, plan, way)));
     }
     let counts = plan.repeated.is_none() && plan.counts_allocators && callgrind::is_there();
     counts.then(|| unlink::allocator_share(UNLINK).expect("a run that is counted"))
@@ -149,17 +149,18 @@ const HELD: &str = "hits, with a clock in the locks";
 fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
     let at_eight = |row: &&Row| row.workload == SEED_RATE && row.threads == 8;
     let excess = rows.iter().filter_map(|row| {
-        let count = |name| row.counter(Side::New, name);
+        let count = |name| row.counter(Side::Extern4, name);
         Some(count("buffers allocated/lookup")? - count("misses/lookup")?)
     });
     // What executes no locked instruction takes no lock.
-    let held = counted.get(HIT, Side::New).map(|figure| if figure.locked == 0.0 { 0.0 } else { f64::NAN });
-    let beyond = "buffers that New allocates for a lookup, beyond its misses";
+    let held =
+        counted.get(HIT, Side::Extern4).map(|figure| if figure.locked == 0.0 { 0.0 } else { f64::NAN });
+    let beyond = "buffers that extern4 allocates for a lookup, beyond its misses";
     let eight = "8 threads, 1 of 333 misses";
     let mut verdicts = vec![
-        Verdict::faster(Side::New, Side::Before, eight, 3.0, rows.iter().find(at_eight)),
+        Verdict::faster(Side::Extern4, Side::Baseline, eight, 3.0, rows.iter().find(at_eight)),
         Verdict::of_figure(beyond, Goal::AtMost(0.0), excess.reduce(f64::max)),
-        Verdict::of_figure("ns that New holds locks for a hit", Goal::AtMost(0.0), held),
+        Verdict::of_figure("ns that extern4 holds locks for a hit", Goal::AtMost(0.0), held),
     ];
     // The clock in the locks of the others takes longer than their work.
     verdicts.extend(row::nowhere_slower(rows, |row| row.workload != HELD));
@@ -169,9 +170,9 @@ fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
 /// The patch's own figures next to ours, by the same load.
 fn table(rows: &[Row], share: Option<f64>) -> Table {
     let row = rows.iter().find(|row| row.workload == UNLINK && row.threads == EIGHT);
-    let ours = |name| row.and_then(|row| row.counter(Side::New, name));
-    let rate = row.and_then(|row| row.nanos(Side::New).median()).map(|nanos| 1e9 / nanos);
-    let titles = ["8 threads that remove files", "patch: before", "after", "here: New"];
+    let ours = |name| row.and_then(|row| row.counter(Side::Extern4, name));
+    let rate = row.and_then(|row| row.nanos(Side::Extern4).median()).map(|nanos| 1e9 / nanos);
+    let titles = ["8 threads that remove files", "patch: before", "after", "here: extern4"];
     let mut table = Table::new(1, titles);
     let mut line = |name: &str, before: &str, after: &str, ours: Option<f64>| {
         table.line([name, before, after, &maybe(ours)]);
@@ -193,7 +194,7 @@ const THEIRS: &str = "The patch: 8 CPUs that remove 80,000 files a second on XFS
     the files, too. The chart is of lookups alone, with the patch's share of misses.";
 
 const IDEA: &str = "Nearly every lookup finds its block in memory, so what a miss needs must not be made before it is known that there \
-    is a miss. New goes further than Seed: a hit takes no lock and no count either, for who looks does so in a read section of RCU, and a \
+    is a miss. extern4 goes further than the patch: a hit takes no lock and no count either, for who looks does so in a read section of RCU, and a \
     buffer that is given up is freed only when no such section can see it. A miss puts an empty buffer into the table first; one thread \
     reads the device, and others who want the block wait for that buffer.";
 
@@ -218,7 +219,7 @@ const NOTES: &[(&str, &str)] = &[
     (
         HELD,
         "Apart from the others, since to read the clock takes longer than a hit: how long locks are held, less what an empty look \
-         at the clock takes. New has no lock to put a clock into.",
+         at the clock takes. extern4 has no lock to put a clock into.",
     ),
 ];
 
@@ -232,9 +233,9 @@ const PUBLISHED: &str = "On a machine of 8 CPUs that removes 80,000 files a seco
 /// Counts what the sides do to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut Counted) {
-    count_side::<Before>(counted, Side::Before);
-    count_side::<Seed>(counted, Side::Seed);
-    count_side::<New>(counted, Side::New);
+    count_side::<Baseline>(counted, Side::Baseline);
+    count_side::<Patch>(counted, Side::Patch);
+    count_side::<Extern4>(counted, Side::Extern4);
 }
 
 #[cfg(feature = "audit")]
@@ -255,7 +256,7 @@ fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
             ("miss", Box::new(miss)),
         ]
     };
-    crate::meetings::count(counted, "buffer cache", side, &operations(0), &operations(1));
+    crate::line_conflicts::count(counted, "buffer cache", side, &operations(0), &operations(1));
 }
 
 #[cfg(test)]
@@ -330,20 +331,20 @@ mod tests {
     }
 
     #[test]
-    fn before() {
-        all::<Before>();
-        all::<Before<true>>();
+    fn baseline() {
+        all::<Baseline>();
+        all::<Baseline<true>>();
     }
 
     #[test]
-    fn seed() {
-        all::<Seed>();
-        all::<Seed<true>>();
+    fn patch() {
+        all::<Patch>();
+        all::<Patch<true>>();
     }
 
     #[test]
-    fn new() {
-        all::<New>();
+    fn production() {
+        all::<Extern4>();
     }
 
     #[test]
@@ -353,6 +354,6 @@ mod tests {
             (0..100).for_each(|_| cache.with(5, |_| ()).unwrap());
             cache.counts().allocations
         }
-        assert_eq!([allocated::<Before>(), allocated::<Seed>(), allocated::<New>()], [100, 1, 1]);
+        assert_eq!([allocated::<Baseline>(), allocated::<Patch>(), allocated::<Extern4>()], [100, 1, 1]);
     }
 }

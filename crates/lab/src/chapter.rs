@@ -86,11 +86,11 @@ pub fn titles(theirs: &'static str, ours: &'static str) -> [String; 9] {
         "patch: before".to_owned(),
         "after".to_owned(),
         "gain".to_owned(),
-        format!("here, {ours}: Before"),
-        "Seed".to_owned(),
-        "New".to_owned(),
-        "gain of Seed".to_owned(),
-        "gain of New".to_owned(),
+        format!("here, {ours}: baseline"),
+        "patch".to_owned(),
+        "extern4".to_owned(),
+        "gain of the patch".to_owned(),
+        "gain of extern4".to_owned(),
     ]
 }
 
@@ -100,12 +100,12 @@ pub fn line((name, before, after, gain): Published, row: Option<&Row>) -> Vec<St
     theirs.into_iter().chain(ours(row)).collect()
 }
 
-/// Medians of a row's sides, and how many times as fast as Before Seed and New are.
+/// Medians of a row's sides, and how many times as fast as the baseline the patch and extern4 are.
 pub fn ours(row: Option<&Row>) -> [String; 5] {
     let median = |side| maybe(row.and_then(|row| row.nanos(side).median()));
-    let gain = |side| times(row.map_or(f64::NAN, |row| row.ratio(side, Side::Before)));
-    let [before, seed, new] = Side::ALL.map(median);
-    [before, seed, new, gain(Side::Seed), gain(Side::New)]
+    let gain = |side| times(row.map_or(f64::NAN, |row| row.ratio(side, Side::Baseline)));
+    let [baseline, patch, extern4] = Side::ALL.map(median);
+    [baseline, patch, extern4, gain(Side::Patch), gain(Side::Extern4)]
 }
 
 /// How many times.

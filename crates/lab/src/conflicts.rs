@@ -13,9 +13,9 @@
 mod field;
 mod file;
 #[cfg(feature = "audit")]
-mod ground;
-#[cfg(feature = "audit")]
 mod run;
+#[cfg(feature = "audit")]
+mod setup;
 #[cfg(feature = "audit")]
 mod worker;
 
@@ -25,7 +25,7 @@ use crate::spec::{Kind, Nearness};
 use extern4_measure::verdict::Verdict;
 
 #[cfg(feature = "audit")]
-pub use self::{ground::Ground, run::run};
+pub use self::{run::run, setup::Setup};
 
 /// So often a pair is made, while its calls meet.
 pub const TRIES: usize = 4;
@@ -42,12 +42,12 @@ pub fn count(counted: &mut crate::counted::Counted, say: &mut dyn FnMut(&str)) -
     let pairs = crate::spec::pairs(usize::MAX);
     for on in On::ALL {
         say(&format!("{} pairs of calls on {}", pairs.len(), on.name()));
-        let ground = match on {
-            On::Memory => Some(Ground::memory(SuperOptions::default())?),
-            On::Ext4 => Ground::ext4()?,
+        let setup = match on {
+            On::Memory => Some(Setup::memory(SuperOptions::default())?),
+            On::Ext4 => Setup::ext4()?,
         };
-        match ground {
-            Some(ground) => counted.matrices.push(run(&ground, &pairs, STEPPED)?),
+        match setup {
+            Some(setup) => counted.matrices.push(run(&setup, &pairs, STEPPED)?),
             None => say("no such volume can be made here"),
         }
     }

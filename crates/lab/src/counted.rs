@@ -8,15 +8,15 @@ use std::path::Path;
 use crate::Result;
 use crate::coherence::Replay;
 use crate::conflicts::Matrix;
-use crate::meetings::Meeting;
+use crate::line_conflicts::LineConflict;
 use crate::plan::Side;
 
 /// What the file is called that has operations in order, for the [simulation](crate::coherence).
 const TRACES: &str = "traces";
 /// And that with the [matrices](crate::conflicts).
 const CONFLICTS: &str = "conflicts";
-/// And that with the [meetings](crate::meetings).
-const MEETINGS: &str = "meetings";
+/// The ending of the file with [conflicts on cache lines](crate::line_conflicts).
+const LINE_CONFLICTS: &str = "line_conflicts";
 
 /// What was counted for one operation of one side.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub struct Counted {
     /// Calls that commute, and whether they meet.
     pub matrices: Vec<Matrix>,
     /// Operations of mechanisms that commute, and the lines that they meet on.
-    pub meetings: Vec<Meeting>,
+    pub line_conflicts: Vec<LineConflict>,
 }
 
 impl Counted {
@@ -89,16 +89,16 @@ impl Counted {
         let what = |line: &str| format!("what is {line:?}?");
         let figures = text.lines().map(|line| parse(line).ok_or_else(|| what(line)));
         let traces = beside(TRACES);
-        let meetings = beside(MEETINGS);
-        let meetings = meetings.lines().map(Meeting::of_text);
+        let line_conflicts = beside(LINE_CONFLICTS);
+        let line_conflicts = line_conflicts.lines().map(LineConflict::of_text);
         let replays = traces.lines().map(|line| Replay::of_text(line).ok_or_else(|| what(line)));
         Ok(Self {
             figures: figures.collect::<std::result::Result<_, _>>()?,
             lengths: Vec::new(),
             replays: replays.collect::<std::result::Result<_, _>>()?,
             matrices: Matrix::of_text(&beside(CONFLICTS)).ok_or("what are these conflicts?")?,
-            meetings: meetings
-                .map(|meeting| meeting.ok_or("what are these meetings?"))
+            line_conflicts: line_conflicts
+                .map(|conflict| conflict.ok_or("no table of conflicts on cache lines"))
                 .collect::<std::result::Result<_, _>>()?,
         })
     }
@@ -111,13 +111,14 @@ impl Counted {
         }
         let traces: String = self.replays.iter().map(|replay| replay.to_text() + "\n").collect();
         let conflicts: String = self.matrices.iter().map(Matrix::to_text).collect();
-        let meetings: String = self.meetings.iter().map(|meeting| meeting.to_text() + "\n").collect();
+        let line_conflicts: String =
+            self.line_conflicts.iter().map(|conflict| conflict.to_text() + "\n").collect();
         let beside = |extension| file.with_extension(extension);
         let files = [
             (file.to_owned(), text),
             (beside(TRACES), traces),
             (beside(CONFLICTS), conflicts),
-            (beside(MEETINGS), meetings),
+            (beside(LINE_CONFLICTS), line_conflicts),
         ];
         for (file, text) in files {
             fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -192,21 +193,21 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let figure = |side, locked| Figure { operation: "hit".to_owned(), side, locked, conflicts: 1.0 };
-        let figures = vec![figure(Side::Before, 4.25), figure(Side::New, 0.0)];
-        let replays = vec![Replay::of_text("hit\tNew\tr0 w-1\tr0 w-2").unwrap()];
+        let figures = vec![figure(Side::Baseline, 4.25), figure(Side::Extern4, 0.0)];
+        let replays = vec![Replay::of_text("hit\textern4\tr0 w-1\tr0 w-2").unwrap()];
         let matrices = Matrix::of_text("ext4\tstat\twrite\tthe same file\tfalse\tA.b").unwrap();
-        let meetings = vec![Meeting::of_text("hits\thit\tmiss\tSeed\t2").unwrap()];
-        let counted = Counted { figures, replays, matrices, meetings, ..Counted::default() };
+        let line_conflicts = vec![LineConflict::of_text("hits\thit\tmiss\tpatch\t2").unwrap()];
+        let counted = Counted { figures, replays, matrices, line_conflicts, ..Counted::default() };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counted");
         counted.write(&file).unwrap();
         let read = Counted::read(&file).unwrap();
         assert_eq!(
-            (read.get("hit", Side::New), read.get("hit", Side::Seed)),
+            (read.get("hit", Side::Extern4), read.get("hit", Side::Patch)),
             (Some(&counted.figures[1]), None)
         );
         assert_eq!(read, counted);
-        fs::write(&file, "hit\tNew\n").unwrap();
+        fs::write(&file, "hit\textern4\n").unwrap();
         assert!(Counted::read(&file).is_err());
     }
 }

@@ -100,6 +100,6 @@ mod tests {
                 assert_eq!(operations(3), 3 * one, "{workload}");
             }
         }
-        assert_eq!(repeat_workload("nothing".to_owned(), Side::New, 1), 0);
+        assert_eq!(repeat_workload("nothing".to_owned(), Side::Extern4, 1), 0);
     }
 }

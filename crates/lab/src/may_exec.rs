@@ -20,7 +20,7 @@ use crate::volume::{File, PATH, Production, check_of, headers};
 
 /// The check of a side without its short way.
 fn full_check_of(side: Side) -> Check {
-    if side == Side::New { Check::Full } else { Check::General }
+    if side == Side::Extern4 { Check::Full } else { Check::General }
 }
 
 const STAT: &str = "stat";
@@ -99,17 +99,17 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
 
 fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
     let length = |operation, side| Some(counted.instructions(operation, side)?.instructions);
-    let share = |of: &dyn Fn(Side) -> Option<f64>| Some(of(Side::New)? / of(Side::Before)?);
+    let share = |of: &dyn Fn(Side) -> Option<f64>| Some(of(Side::Extern4)? / of(Side::Baseline)?);
     let check = |side| length(CHECK, side);
     // What more components cost.
     let component = |side| Some(length(LONG, side)? - length(SHORT, side)?);
     let stat = rows.iter().find(|row| row.workload == STAT && row.threads == 1);
-    let a_check = "instructions of a search check: New by Before";
-    let a_component = "instructions of stat for a component more: New by Before";
+    let a_check = "instructions of a search check: extern4 by baseline";
+    let a_component = "instructions of stat for a component more: extern4 by baseline";
     let mut verdicts = vec![
         Verdict::of_figure(a_check, Goal::AtMost(0.6), share(&check)),
         Verdict::of_figure(a_component, Goal::AtMost(0.6), share(&component)),
-        Verdict::faster(Side::New, Side::Before, "stat, one thread", 1.08, stat),
+        Verdict::faster(Side::Extern4, Side::Baseline, "stat, one thread", 1.08, stat),
     ];
     verdicts.extend(row::nowhere_slower(rows, |_| true));
     verdicts
@@ -138,8 +138,8 @@ fn table(rows: &[Row], shares: &[(String, [f64; 4])]) -> Table {
     for (trace, shares) in shares {
         let name = format!("checks that took the short way, %: {trace}");
         let theirs = if trace == BUILD_TRACE { "90.9".to_owned() } else { none() };
-        let [before, seed, new] = Side::ALL.map(|side| figure(shares[side as usize]));
-        table.line([name, none(), theirs, none(), before, seed, new, none(), none()]);
+        let [baseline, patch, extern4] = Side::ALL.map(|side| figure(shares[side as usize]));
+        table.line([name, none(), theirs, none(), baseline, patch, extern4, none(), none()]);
     }
     table
 }
@@ -159,9 +159,9 @@ const IDEA: &str = "Whoever looks a name up has to be allowed to search its dire
 const SIDES: &[&str] = &[
     "the general check in every directory: what the file system forbids, what everybody may, owner, ACL, groups, devices, and further hooks. That \
      there is no ACL is known without a lock.",
-    "a bit says that everybody may search the directory; without it, as Before. On Linux the bit was one of its own, and was dropped, since a change of \
-     mode or ACL may forget it; here it is the word's, so Seed and New differ in nothing that a walk does.",
-    "keeps no result: mode and ACL are looked at each time, before all else; where they do not let everybody in, as Before.",
+    "a bit says that everybody may search the directory; without it, as in the baseline. On Linux the bit was one of its own, and was dropped, since a change of \
+     mode or ACL may forget it; here it is the word's, so the patch and extern4 do the same in a walk.",
+    "keeps no result: mode and ACL are looked at each time, before all else; where they do not let all users in, as in the baseline.",
     "calls of a `Session` of `extern4-vfs` in production, on a file system in memory. The others are the same but for the check.",
 ];
 
@@ -183,7 +183,7 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         FULL,
-        "The first without the short way: Before, Seed and Merged make the general check in every directory, and New makes production's full check.",
+        "The first without the short way: the baseline, the patch and 6.19 make the general check in every directory, and extern4 makes production's full check.",
     ),
 ];
 
@@ -235,7 +235,7 @@ fn count_side(counted: &mut Counted, side: Side) {
     let check = || calls::check(&volume, &directories);
     counted.count(CHECKS, side, check, check);
     let [ours, theirs] = [0, 1].map(|thread| crate::volume::operations(&volume, &directories, thread));
-    crate::meetings::count(counted, "MAY_EXEC", side, &ours, &theirs);
+    crate::line_conflicts::count(counted, "MAY_EXEC", side, &ours, &theirs);
 }
 
 #[cfg(test)]

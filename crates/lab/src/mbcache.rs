@@ -1,24 +1,24 @@
 //! Shared attributes: a block that holds what a file is to have for attributes is found by its hash.
 //!
-//! Before and Seed are made here, after the mbcache of Linux up to 4.5 and the one that took its place. New is the cache of
+//! The baseline and the patch are made here, after the mbcache of Linux up to 4.5 and the one that took its place. extern4 is the cache of
 //! `extern4-ext4`, with the word by which it joins and leaves blocks. What is measured is an attribute of
 //! a file being set, as far as the cache is concerned: there is no journal, and what a block holds is one number. Then the same
 //! through `setxattr`.
 
-mod before;
+mod baseline;
 mod blocks;
 mod facts;
 mod grid;
-mod new;
-mod seed;
+mod patch;
+mod production;
 mod sets;
 mod setxattr;
 mod slab;
 
-pub use before::Before;
+pub use baseline::Baseline;
 pub use blocks::{Blocks, MOST};
-pub use new::New;
-pub use seed::Seed;
+pub use patch::Patch;
+pub use production::Extern4;
 
 #[cfg(feature = "audit")]
 use std::sync::{
@@ -30,7 +30,7 @@ use crate::chapter::{Chapter, times};
 use crate::coherence::curves;
 use crate::counted::Counted;
 #[cfg(feature = "audit")]
-use crate::meetings::Operation;
+use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
 use extern4_measure::table::Table;
@@ -76,9 +76,9 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         for &threads in plan.threads_of(cell.name).iter().filter(|threads| **threads <= MOST_PROCESSES) {
             say(&format!("{}, {threads} threads", cell.name));
             rows.push(row::measure(plan, cell.name, threads, &Side::ALL, |side| match side {
-                Side::Before => sets::take::<Before>(plan, cell, threads),
-                Side::Seed => sets::take::<Seed>(plan, cell, threads),
-                _ => sets::take::<New>(plan, cell, threads),
+                Side::Baseline => sets::take::<Baseline>(plan, cell, threads),
+                Side::Patch => sets::take::<Patch>(plan, cell, threads),
+                _ => sets::take::<Extern4>(plan, cell, threads),
             }));
         }
     }
@@ -136,13 +136,13 @@ fn verdicts(rows: &[Row], through: &[Row], plan: &Plan) -> Vec<Verdict> {
     let with_most = || rows.iter().filter(|row| row.threads == most);
     let many = |row: &&Row| CELLS.iter().any(|cell| cell.name == row.workload && cell.values >= 10_000);
     let hottest = with_most().find(|row| row.workload == CELLS[0].name);
-    let seed = |row: &Row| row.ratio(Side::New, Side::Seed);
-    let worst = with_most().filter(many).min_by(|a, b| seed(a).total_cmp(&seed(b)));
+    let patch = |row: &Row| row.ratio(Side::Extern4, Side::Patch);
+    let worst = with_most().filter(many).min_by(|a, b| patch(a).total_cmp(&patch(b)));
     let hot = format!("{}, {most} threads", CELLS[0].name);
     let many = format!("V of 10,000 and more, {most} threads, the least");
     let mut verdicts = vec![
-        Verdict::faster(Side::New, Side::Before, &hot, 20.0, hottest),
-        Verdict::faster(Side::New, Side::Seed, &many, 5.0, worst),
+        Verdict::faster(Side::Extern4, Side::Baseline, &hot, 20.0, hottest),
+        Verdict::faster(Side::Extern4, Side::Patch, &many, 5.0, worst),
     ];
     verdicts.extend(row::nowhere_slower(rows, |_| true));
     let through = row::nowhere_slower(through, |_| true);
@@ -184,9 +184,9 @@ const NOTES: &[(&str, &str)] = &[
     (
         CELLS[0].through,
         "From here on the same through `setxattr`, with 512 bytes for a value, on an ext4 volume in memory, with its journal and blocks of \
-         1 KiB. Before and Seed stand in the place of the cache of production; all else is production's on all three sides, also \
+         1 KiB. The baseline and the patch stand in the place of the cache of production; all else is production's on all three sides, also \
          the word by which blocks are joined and left, so that what the sides differ in is how blocks are found. As in the patch's table, \
-         each thread sets so many attributes (4,000; in a quick run 64), five times, and a counter has the seconds of a run. `make bench` has New \
+         each thread sets so many attributes (4,000; in a quick run 64), five times, and a counter has the seconds of a run. `make bench` has extern4 \
          next to the kernel.",
     ),
 ];
@@ -199,7 +199,7 @@ const PUBLISHED: &str = "xattr-bench: P processes set an attribute on F files ea
     entry went from 13 words to 7, the code from 913 lines to 414. Of the whole, much is what else a process does to set an attribute.";
 
 const THEIRS: &str = "The patch: xattr-bench, seconds, the mean of five: P processes set one attribute on F files each, its value one of V. \
-    Upper lines: before / after of the patch, and its gain. Lower lines: Before / Seed / New here, and the gains of Seed and New, through `setxattr` \
+    Upper lines: before / after of the patch, and its gain. Lower lines: baseline / patch / extern4 here, and the gains of the patch and extern4, through `setxattr` \
     on ext4 in memory; a process of theirs is a thread of ours, since the library lives in one process, and sets so many attributes as the full report says. \
     Where there is `-`, the kernel was locked up, or nothing was measured.";
 
@@ -363,10 +363,10 @@ fn table(through: &[Row]) -> Table {
                 return String::new();
             };
             let mean = |side| row.figures(side, RUN).mean().unwrap_or(f64::NAN);
-            let [before, seed, new] = Side::ALL.map(mean);
-            let [seed_gain, new_gain] = [before / seed, before / new].map(times);
-            let [before, seed, new] = [before, seed, new].map(seconds_text);
-            format!("<br>{before} / {seed} / {new} ({seed_gain}, {new_gain})")
+            let [baseline, patch, extern4] = Side::ALL.map(mean);
+            let [patch_gain, our_gain] = [baseline / patch, baseline / extern4].map(times);
+            let [baseline, patch, extern4] = [baseline, patch, extern4].map(seconds_text);
+            format!("<br>{baseline} / {patch} / {extern4} ({patch_gain}, {our_gain})")
         });
         let cells = theirs.into_iter().zip(ours).map(|(theirs, ours)| theirs + &ours);
         table.line([cell.name.to_owned()].into_iter().chain(cells));
@@ -384,9 +384,9 @@ const RUN: &str = "seconds of a run";
 /// Counts what the sides do to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut Counted) {
-    count_side::<Before>(counted, Side::Before);
-    count_side::<Seed>(counted, Side::Seed);
-    count_side::<New>(counted, Side::New);
+    count_side::<Baseline>(counted, Side::Baseline);
+    count_side::<Patch>(counted, Side::Patch);
+    count_side::<Extern4>(counted, Side::Extern4);
 }
 
 /// Each thread has two values that nobody else has, a file for each, and one more, which gets them in turns.
@@ -413,7 +413,7 @@ fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
         (0..4).for_each(|_| [ours, theirs].iter().for_each(|set| set()));
         counted.count(name, side, ours, theirs);
     }
-    crate::meetings::count(counted, "mbcache", side, &ours, &theirs);
+    crate::line_conflicts::count(counted, "mbcache", side, &ours, &theirs);
 }
 
 /// What the thread of this number sets: each two of these commute on two threads.

@@ -1,6 +1,6 @@
 //! Open files: who has what open on a file system.
 //!
-//! Before and Seed are registries of the lab's. The records are those of production, filled and emptied as `OpenFiles::enter` and
+//! The baseline and the patch are registries of the lab's. The records are those of production, filled and emptied as `OpenFiles::enter` and
 //! `leave` do it there.
 
 mod churn;
@@ -21,7 +21,7 @@ use crate::chapter::{Chapter, times};
 use crate::coherence::curves;
 use crate::counted::Counted;
 #[cfg(feature = "audit")]
-use crate::meetings::Operation;
+use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Counter, Row, Sample};
 use extern4_measure::load::Done;
@@ -33,11 +33,11 @@ use remounts::Telling;
 use traces::{Played, Trace};
 
 /// One list, one lock.
-pub type Before = OneList<Opened>;
+pub type Baseline = OneList<Opened>;
 /// A list for each CPU, under an lglock; a file remembers its list.
-pub type Seed = CpuLists<Opened>;
+pub type Patch = CpuLists<Opened>;
 /// Slabs, one a thread.
-pub type New = SlabRegistry<Opened>;
+pub type Extern4 = SlabRegistry<Opened>;
 
 const PAIRS: &str = "open and close";
 const HAND_OVER: &str = "one opens, others close";
@@ -59,7 +59,7 @@ pub trait Locks: Registry<Opened> {
     }
 }
 
-impl Locks for New {}
+impl Locks for Extern4 {}
 
 /// Enters a file.
 fn open<R: Registry<Opened>>(registry: &R, ino: u64) -> R::Ticket {
@@ -112,17 +112,17 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
         for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
             rows.push(row::measure(plan, workload, threads, &Side::ALL, |side| match side {
-                Side::Before => take::<Before>(plan, workload, threads),
-                Side::Seed => take::<Seed>(plan, workload, threads),
-                _ => take::<New>(plan, workload, threads),
+                Side::Baseline => take::<Baseline>(plan, workload, threads),
+                Side::Patch => take::<Patch>(plan, workload, threads),
+                _ => take::<Extern4>(plan, workload, threads),
             }));
         }
     }
     let of = |workload| rows.iter().filter(move |row: &&Row| row.workload == workload);
     let two = of(PAIRS).find(|row| row.threads == 2);
     let mut verdicts = vec![
-        Verdict::faster(Side::New, Side::Before, "open and close, 2 threads", 3.0, two),
-        Verdict::faster_in_all(Side::New, Side::Before, HAND_OVER, 1.0, of(HAND_OVER)),
+        Verdict::faster(Side::Extern4, Side::Baseline, "open and close, 2 threads", 3.0, two),
+        Verdict::faster_in_all(Side::Extern4, Side::Baseline, HAND_OVER, 1.0, of(HAND_OVER)),
     ];
     verdicts.extend(row::nowhere_slower(&rows, |_| true));
     let table = table(&rows);
@@ -173,9 +173,16 @@ fn table(rows: &[Row]) -> Table {
         "patch: locks to remove",
         "on the CPU that added, %",
         "on its node, %",
-        "here, with most threads: locks= of Before",
+        "here, with most threads: locks= of baseline",
     ];
-    let ours = ["Seed", "New", "on the CPU that added, %", "on its node, %", "gain of Seed", "gain of New"];
+    let ours = [
+        "patch",
+        "extern4",
+        "on the CPU that added, %",
+        "on its node, %",
+        "gain of the patch",
+        "gain of extern4",
+    ];
     let mut table = Table::new(1, titles.into_iter().chain(ours));
     for (name, theirs, workload) in THEIRS {
         let row = rows.iter().filter(|row| row.workload == workload).max_by_key(|row| row.threads);
@@ -183,9 +190,9 @@ fn table(rows: &[Row]) -> Table {
         let mut line = vec![name.to_owned()];
         line.extend(theirs.map(str::to_owned));
         line.extend(Side::ALL.map(|side| counter(side, LOCKS)));
-        line.extend([ON_CPU, ON_NODE].map(|name| counter(Side::New, name)));
-        let gain = |side| times(row.map_or(f64::NAN, |row| row.ratio(side, Side::Before)));
-        line.extend([Side::Seed, Side::New].map(gain));
+        line.extend([ON_CPU, ON_NODE].map(|name| counter(Side::Extern4, name)));
+        let gain = |side| times(row.map_or(f64::NAN, |row| row.ratio(side, Side::Baseline)));
+        line.extend([Side::Patch, Side::Extern4].map(gain));
         table.line(line);
     }
     table
@@ -206,7 +213,7 @@ const IDEA: &str = "A file system has to be able to say what is open on it, but 
 
 const SIDES: &[&str] = &[
     "one list for the file system under one lock. A record is made and filled before the lock is taken, and freed after it, as in the kernel.",
-    "a list for each CPU, under an lglock; a file remembers the list that it is on, and to list all takes all locks. Filled as Before.",
+    "a list for each CPU, under an lglock; a file remembers the list that it is on, and to list all takes all locks. Filled as in the baseline.",
     "the registry of `extern4-vfs` in production.",
 ];
 
@@ -224,8 +231,8 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         REMOUNTS,
-        "As that, but files are opened for writing, and one thread more tries to make the file system read-only. Before and Seed look \
-         through their lists for who writes, and whoever wants to open a file waits. New counts writers by stores to lines of their \
+        "As that, but files are opened for writing, and one thread more tries to make the file system read-only. The baseline and the patch look \
+         through their lists for who writes, and whoever wants to open a file waits. extern4 counts writers by stores to lines of their \
          threads, and who wants the number makes every thread execute a barrier and adds them up: that is `ThreadRefcount` of `extern4-sync` as \
          `extern4-vfs` uses it.",
     ),
@@ -233,7 +240,7 @@ const NOTES: &[(&str, &str)] = &[
         BOOT,
         "Played back: 40 scripts start three commands each; every process loads libraries and reads some files, and two commands of a \
          script have a file from it that it opened. Whoever has time runs the next process. All sides open and close \
-         through the VFS of production, in memory; they differ in the registry that it enters files in. Before and Seed are called through a table of functions.",
+         through the VFS of production, in memory; they differ in the registry that it enters files in. The baseline and the patch are called through a table of functions.",
     ),
     (
         BUILD,
@@ -260,9 +267,9 @@ const PUBLISHED: &str = "On an Opteron of two sockets and eight cores:\n\n\
 /// Counts what the sides do to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut Counted) {
-    count_side::<Before>(counted, Side::Before);
-    count_side::<Seed>(counted, Side::Seed);
-    count_side::<New>(counted, Side::New);
+    count_side::<Baseline>(counted, Side::Baseline);
+    count_side::<Patch>(counted, Side::Patch);
+    count_side::<Extern4>(counted, Side::Extern4);
 }
 
 #[cfg(feature = "audit")]
@@ -275,7 +282,7 @@ fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut Counted, side: Si
         [(PAIRS, Box::new(move || pair(thread))), ("a list of what is open", Box::new(list))]
     };
     let stay: Vec<_> = (0..10).map(|ino| open(registry, ino)).collect();
-    crate::meetings::count(counted, "open files", side, &operations(1), &operations(2));
+    crate::line_conflicts::count(counted, "open files", side, &operations(1), &operations(2));
     stay.iter().for_each(|ticket| close(registry, ticket));
     // A thread that lives as long as this opens what others close: enough for all calls of `count`.
     let some = || std::cell::RefCell::new((0..200).map(|ino| open(registry, ino)).collect::<Vec<_>>());
@@ -371,20 +378,20 @@ mod tests {
     }
 
     #[test]
-    fn before() {
-        says_what_is_open::<Before>();
-        is_read_only_when_nobody_writes::<Before>();
+    fn baseline() {
+        says_what_is_open::<Baseline>();
+        is_read_only_when_nobody_writes::<Baseline>();
     }
 
     #[test]
-    fn seed() {
-        says_what_is_open::<Seed>();
-        is_read_only_when_nobody_writes::<Seed>();
+    fn patch() {
+        says_what_is_open::<Patch>();
+        is_read_only_when_nobody_writes::<Patch>();
     }
 
     #[test]
-    fn new() {
-        says_what_is_open::<New>();
-        is_read_only_when_nobody_writes::<New>();
+    fn production() {
+        says_what_is_open::<Extern4>();
+        is_read_only_when_nobody_writes::<Extern4>();
     }
 }

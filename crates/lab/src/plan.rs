@@ -15,29 +15,29 @@ use extern4_sync::allocations;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// What the patch replaced.
-    Before,
+    Baseline,
     /// The idea of the patch.
-    Seed,
+    Patch,
     /// Ours, in production.
-    New,
+    Extern4,
     /// What Linux 6.19 merged instead of the patch, where that is another thing.
     Merged,
 }
 
 impl Side {
     /// Those that every mechanism has, in the order in which they are told.
-    pub const ALL: [Self; 3] = [Self::Before, Self::Seed, Self::New];
+    pub const ALL: [Self; 3] = [Self::Baseline, Self::Patch, Self::Extern4];
     /// Those that any mechanism has.
-    pub const EVERY: [Self; 4] = [Self::Before, Self::Seed, Self::Merged, Self::New];
-    /// Those that New is compared with.
-    pub const RIVALS: [Self; 3] = [Self::Before, Self::Seed, Self::Merged];
+    pub const EVERY: [Self; 4] = [Self::Baseline, Self::Patch, Self::Merged, Self::Extern4];
+    /// Those that extern4 is compared with.
+    pub const RIVALS: [Self; 3] = [Self::Baseline, Self::Patch, Self::Merged];
 
     /// Its name in a table.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Before => "Before",
-            Self::Seed => "Seed",
-            Self::New => "New",
+            Self::Baseline => "baseline",
+            Self::Patch => "patch",
+            Self::Extern4 => "extern4",
             Self::Merged => "6.19",
         }
     }

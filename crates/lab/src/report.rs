@@ -5,9 +5,9 @@ mod conflicts;
 mod curves;
 pub mod headline;
 mod json;
+mod line_conflicts;
 pub mod machine;
 mod markdown;
-mod meetings;
 mod page;
 
 use std::fs;
@@ -72,16 +72,16 @@ fn side_titles(sides: &[Side]) -> impl Iterator<Item = String> + '_ {
     sides.iter().map(|side| side.name().to_owned())
 }
 
-/// The titles of the columns that compare New with the others.
+/// The titles of the columns that compare extern4 with the others.
 fn ratio_titles(sides: &[Side]) -> impl Iterator<Item = String> + '_ {
     rivals(sides).map(|side| format!("x {}", side.name()))
 }
 
-/// How many times as fast New is as each of the others, in a row.
+/// How many times as fast extern4 is as each of the others, in a row.
 fn ratios<'r>(row: &'r Row, sides: &'r [Side]) -> impl Iterator<Item = String> + 'r {
-    rivals(sides).map(|side| figure(row.ratio(Side::New, side)))
+    rivals(sides).map(|side| figure(row.ratio(Side::Extern4, side)))
 }
 
 fn rivals(sides: &[Side]) -> impl Iterator<Item = Side> + '_ {
-    sides.iter().copied().filter(|side| *side != Side::New)
+    sides.iter().copied().filter(|side| *side != Side::Extern4)
 }

@@ -14,7 +14,7 @@ pub type Row = extern4_measure::row::Row<Side>;
 /// How many batches a short run does that is counted, and a long one.
 const COUNTED_BATCHES: [u64; 2] = [4, 204];
 
-/// Takes the figures of a row. With one thread, instructions are counted where no clock tells whether New is slower.
+/// Takes the figures of a row. With one thread, instructions are counted where no clock tells whether extern4 is slower.
 pub fn measure(
     plan: &Plan,
     workload: &'static str,
@@ -23,7 +23,7 @@ pub fn measure(
     take: impl FnMut(Side) -> Sample,
 ) -> Row {
     let mut row = Row::new(workload, threads, plan.interleave(sides, take));
-    let is_decided = |rival: &Side| row.is_decided(Side::New, *rival) || row.samples(*rival).is_empty();
+    let is_decided = |rival: &Side| row.is_decided(Side::Extern4, *rival) || row.samples(*rival).is_empty();
     let counts = plan.counts_instructions && threads == 1;
     if counts && !Side::RIVALS.iter().all(is_decided) && callgrind::is_there() {
         for side in sides {
@@ -36,11 +36,11 @@ pub fn measure(
     row
 }
 
-/// New is nowhere slower than its rivals: one verdict with one thread, one with more. Rows that `covers` refuses are named there.
+/// extern4 is nowhere slower than its rivals: one verdict with one thread, one with more. Rows that `covers` refuses are named there.
 pub fn nowhere_slower(rows: &[Row], covers: impl Fn(&Row) -> bool + Copy) -> [Verdict; 2] {
     [("one thread", true), ("more threads", false)].map(|(what, alone)| {
         let rows = rows.iter().filter(|row| (row.threads == 1) == alone);
-        Verdict::nowhere_slower(what, Side::New, &Side::RIVALS, rows, covers)
+        Verdict::nowhere_slower(what, Side::Extern4, &Side::RIVALS, rows, covers)
     })
 }
 
@@ -57,6 +57,6 @@ pub(crate) mod tests {
     #[test]
     fn a_ratio_says_how_much_faster_new_is() {
         let row = row("x", 1, [8.0, 4.0, 2.0]);
-        assert_eq!([Side::Before, Side::Seed].map(|rival| row.ratio(Side::New, rival)), [4.0, 2.0]);
+        assert_eq!([Side::Baseline, Side::Patch].map(|rival| row.ratio(Side::Extern4, rival)), [4.0, 2.0]);
     }
 }

@@ -274,11 +274,11 @@ mod tests {
         let trace = Trace::of_recorded(text).expect("a trace");
         assert_eq!(trace.calls.len(), 5);
         assert_eq!(trace.calls[1], Call::Open("/home/user/a/f".to_owned()));
-        let volume = Production::new(check_of(Side::New), &trace.files());
+        let volume = Production::new(check_of(Side::Extern4), &trace.files());
         let there = trace.calls.iter().map(|call| volume.stat(call.path()).is_ok());
         assert_eq!(there.collect::<Vec<_>>(), [false, true, true, true, false]);
         // All may search / and /home/user/a, and /home/user is the user's own.
-        let volume = Production::new(check_of(Side::Before), &trace.files());
+        let volume = Production::new(check_of(Side::Baseline), &trace.files());
         assert_eq!(volume.searches(&["/home/user/a/f".to_owned()]), [0, 4]);
         // The first path through a missing directory is walked with references, by the same check.
         let [fast, full] = volume.searches(&["/home/user/a/none/f".to_owned()]);

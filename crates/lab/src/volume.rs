@@ -43,7 +43,7 @@ pub(crate) fn operations<'o>(
     volume: &'o Production,
     directories: &'o [&'o Inode; 4],
     thread: usize,
-) -> [crate::meetings::Operation<'o>; 5] {
+) -> [crate::line_conflicts::Operation<'o>; 5] {
     let beside = |number: usize| format!("/usr/include/linux/other{}.h", number + thread);
     let (asked, changed) = (beside(0), beside(2));
     let stat = move |path: &str| assert!(volume.stat(path).is_ok(), "the user may search");
@@ -59,10 +59,10 @@ pub(crate) fn operations<'o>(
 /// The search check of a side.
 pub(crate) fn check_of(side: Side) -> Check {
     match side {
-        Side::Before => Check::General,
-        Side::Seed => Check::Flag,
+        Side::Baseline => Check::General,
+        Side::Patch => Check::Flag,
         Side::Merged => Check::ModeAndAcl,
-        Side::New => Check::Word,
+        Side::Extern4 => Check::Word,
     }
 }
 

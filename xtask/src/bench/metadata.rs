@@ -8,9 +8,9 @@ use std::time::Instant;
 use extern4::{OpenFlags, Session, XattrFlags};
 use rustix::fs::Mode;
 
-use super::crowd::in_threads;
 use super::image::Rival;
 use super::row::{Row, Unit};
+use super::threads::in_threads;
 use super::write::{Mounted, directory, names, open, remove};
 use super::{Bench, RUNS, Result};
 

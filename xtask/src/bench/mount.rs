@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::crowd::in_threads;
 use super::image::{BIG_BYTES, Rival, must};
 use super::row::{Row, Unit};
+use super::threads::in_threads;
 use super::write::{CHUNK_BYTES, LONG_RUNS, Mounted, NEW, open, remove, write_large_below};
 use super::{Bench, Result};
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use extern4::{OpenFlags, Volume, XattrFlags};
 use extern4_ext4::mbcache::MbCache;
 
-use super::crowd::in_threads;
 use super::image::Rival;
 use super::row::{Row, Unit};
+use super::threads::in_threads;
 use super::write::{Mounted, directory, open, remove};
 use super::{Bench, RUNS, Result};
 

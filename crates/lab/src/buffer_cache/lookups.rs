@@ -105,7 +105,7 @@ pub(super) fn held<C: Cache>(plan: &Plan) -> Sample {
 
 /// The same work with the cache in production, which has no lock.
 pub(super) fn not_held(plan: &Plan) -> Sample {
-    let (done, _) = run(&warm::<super::New>(), plan, 1, None);
+    let (done, _) = run(&warm::<super::Extern4>(), plan, 1, None);
     Sample { nanos: done.nanos(), counters: Vec::new() }
 }
 

@@ -1,4 +1,4 @@
-//! What Before and Seed have in common: a tree of buffers under a lock.
+//! A tree of buffers under a lock, which the baseline and the patch have in common.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};

@@ -71,7 +71,7 @@ pub(super) fn take(volume: &Volume, plan: &Plan, threads: usize) -> Sample {
 
 /// The allocator's share of the instructions of such a file, in percent, with one thread.
 pub(super) fn allocator_share(workload: &str) -> Result<f64> {
-    let args = [REPEAT, workload, Side::New.name(), &COUNTED.to_string()];
+    let args = [REPEAT, workload, Side::Extern4.name(), &COUNTED.to_string()];
     let functions = callgrind::functions(&args, &format!("*{}*", load::COUNTED))?;
     let all: f64 = functions.values().sum();
     let allocates = |name: &str| {

@@ -63,7 +63,7 @@ mod tests {
         let curve = |predicted, measured_with_two| {
             let mut nanos = [1.0; CPUS.len()];
             nanos[1] = predicted;
-            Curve { workload: "x", side: Side::New, nanos, measured_with_two }
+            Curve { workload: "x", side: Side::Extern4, nanos, measured_with_two }
         };
         let sound =
             [(7.5, Some(10.0)), (12.5, Some(10.0)), (7.4, Some(10.0)), (12.6, Some(10.0)), (10.0, None)]

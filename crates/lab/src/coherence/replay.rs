@@ -122,9 +122,9 @@ mod tests {
         let step = |line, how| Step { line, how };
         let lines = [Line::Shared(0), Line::Own(12)];
         let one = LETTERS.iter().flat_map(|(how, _)| lines.map(|line| step(line, *how))).collect();
-        let replay = Replay { operation: "a b".to_owned(), side: Side::Seed, threads: [one, Vec::new()] };
+        let replay = Replay { operation: "a b".to_owned(), side: Side::Patch, threads: [one, Vec::new()] };
         assert_eq!(Replay::of_text(&replay.to_text()), Some(replay));
-        assert_eq!((Replay::of_text("a\tNew\tq1\t"), Replay::of_text("a\tNew")), (None, None));
+        assert_eq!((Replay::of_text("a\textern4\tq1\t"), Replay::of_text("a\textern4")), (None, None));
     }
 
     #[cfg(feature = "audit")]
@@ -142,7 +142,7 @@ mod tests {
             shared.0.fetch_add(1, Ordering::Relaxed);
         };
         let footprints = [0, 1].map(|who| record(|| act(who)).1);
-        let replay = Replay::of("x", Side::New, footprints.each_ref());
-        assert_eq!(replay.to_text(), "x\tNew\tl-0 w1 u-0\tl-2 w1 u-2");
+        let replay = Replay::of("x", Side::Extern4, footprints.each_ref());
+        assert_eq!(replay.to_text(), "x\textern4\tl-0 w1 u-0\tl-2 w1 u-2");
     }
 }

@@ -138,7 +138,7 @@ mod tests {
     const MACHINE: Latencies = Latencies { same_socket: 50_000, other_socket: 100_000, cpus_of_socket: 4 };
 
     fn replay(one: &str, other: &str) -> Replay {
-        Replay::of_text(&format!("x\t{}\t{one}\t{other}", Side::New.name())).expect("steps")
+        Replay::of_text(&format!("x\t{}\t{one}\t{other}", Side::Extern4.name())).expect("steps")
     }
 
     /// Nanoseconds an operation, of which one CPU alone takes 100 ns.

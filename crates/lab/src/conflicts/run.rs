@@ -7,7 +7,7 @@ use extern4_sync::audit::{Conflict, Footprint, conflicts};
 use extern4_vfs::{How, NewKind, OpenFlags, Session};
 
 use super::field::Fields;
-use super::ground::Ground;
+use super::setup::Setup;
 use super::worker::{BLOCK_BYTES, Seen, Told, Worker};
 use super::{Matrix, TRIES, Test};
 use crate::Result;
@@ -18,22 +18,17 @@ use crate::spec::{BLOCKS, Kind, Outcome, Pair, Place};
 ///
 /// # Errors
 /// A call that fails as no specification says, or returns something else.
-pub fn run(ground: &Ground, pairs: &[Pair], stepped: usize) -> Result<Matrix> {
-    let mut bench = Bench {
-        root: ground.session(),
-        fields: Fields::default(),
-        made: 0,
-        stepped,
-        unseen: BTreeMap::new(),
-    };
+pub fn run(setup: &Setup, pairs: &[Pair], stepped: usize) -> Result<Matrix> {
+    let mut bench =
+        Bench { root: setup.session(), fields: Fields::default(), made: 0, stepped, unseen: BTreeMap::new() };
     let tests = thread::scope(|scope| {
-        let workers = [0, 1].map(|number| Worker::start(scope, number, ground.session()));
+        let workers = [0, 1].map(|number| Worker::start(scope, number, setup.session()));
         bench.settle(&workers)?;
         pairs.iter().map(|pair| bench.test(&workers, pair)).collect::<Result<_>>()
     })?;
     let mean =
         |(kind, counts): (Kind, Vec<u64>)| (kind, counts.iter().sum::<u64>() as f64 / counts.len() as f64);
-    Ok(Matrix { on: ground.on(), tests, unseen: bench.unseen.into_iter().map(mean).collect() })
+    Ok(Matrix { on: setup.on(), tests, unseen: bench.unseen.into_iter().map(mean).collect() })
 }
 
 /// Where pairs are made.

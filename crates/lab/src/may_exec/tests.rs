@@ -37,10 +37,10 @@ fn an_acl_takes_the_short_way_away(side: Side) {
     let acl = |text: &str| text.parse::<Acl>().expect("an ACL");
     let searches = || volume.searches(&paths);
     // With the second check that `.` asks of the root.
-    let all = if side == Side::Before { [0, 5] } else { [5, 0] };
+    let all = if side == Side::Baseline { [0, 5] } else { [5, 0] };
     assert_eq!(searches(), all);
     volume.set_acl("/usr", &acl("u::rwx,u:1000:r-x,g::r-x,m::r-x,o::r-x"));
-    let one_full = if side == Side::Before { [0, 5] } else { [4, 1] };
+    let one_full = if side == Side::Baseline { [0, 5] } else { [4, 1] };
     assert_eq!(searches(), if side == Side::Merged { one_full } else { all });
     volume.set_acl("/usr", &acl("u::rwx,u:1000:r-x,g::r-x,m::r-x,o::---"));
     assert_eq!(searches(), one_full);
@@ -77,16 +77,16 @@ fn what_instructions_are_counted_of_can_be_repeated() {
     for operation in REPEATED {
         Side::ALL.iter().for_each(|side| repeat(operation, *side, 2).unwrap());
     }
-    assert!(repeat("nothing", Side::New, 1).is_err());
+    assert!(repeat("nothing", Side::Extern4, 1).is_err());
 }
 
 /// Walks of the recorded build take the short way nearly always with a patch, and never without one.
 #[test]
 fn a_recorded_build_takes_the_short_way() {
     let [(name, shares)] = &shares(&Plan::quick())[..] else { panic!("one trace in a hurry") };
-    assert!(name == BUILD_TRACE && shares[Side::Before as usize] == 0.0, "{name} {shares:?}");
+    assert!(name == BUILD_TRACE && shares[Side::Baseline as usize] == 0.0, "{name} {shares:?}");
     assert!(
-        [Side::Seed, Side::New, Side::Merged].iter().all(|side| shares[*side as usize] > 90.0),
+        [Side::Patch, Side::Extern4, Side::Merged].iter().all(|side| shares[*side as usize] > 90.0),
         "{shares:?}"
     );
 }

@@ -11,9 +11,9 @@ pub const MOST: u32 = 1024;
 /// Blocks by number, from 1 on.
 pub struct Blocks {
     contents: Box<[Contents]>,
-    /// New's: how many files have it.
+    /// In extern4: how many files have it.
     sharers: Box<[ClosableRefcount]>,
-    /// The same where Before and Seed have it.
+    /// How many files have it, in the baseline and the patch.
     counts: Box<[Count]>,
     free: Mutex<Vec<u32>>,
 }
@@ -22,7 +22,7 @@ pub struct Blocks {
 #[repr(align(64))]
 struct Contents {
     value: AtomicU32,
-    /// Several files have had it at the same time. New's: a flag of its buffer, on a line as this.
+    /// Several files have had it at the same time. In extern4 it is a flag of the buffer, on a line like this.
     is_shared: AtomicBool,
 }
 

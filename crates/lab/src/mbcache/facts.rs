@@ -1,6 +1,6 @@
 //! What a cache takes, apart from time.
 
-use super::{Before, Blocks, Cache, New, Seed, hash};
+use super::{Baseline, Blocks, Cache, Extern4, Patch, hash};
 use crate::chapter::Fact;
 
 /// How many entries are put in, to see what one takes.
@@ -10,7 +10,7 @@ const FILLED: [u32; 4] = [100, 1_000, 10_000, 100_000];
 pub(super) fn all() -> Vec<Fact> {
     let mut facts = Vec::new();
     for entries in FILLED {
-        let figures = [filled::<Before>(entries), filled::<Seed>(entries), filled::<New>(entries)];
+        let figures = [filled::<Baseline>(entries), filled::<Patch>(entries), filled::<Extern4>(entries)];
         facts.push(Fact {
             name: format!("bytes of an entry, tables counted, {entries} put in"),
             figures: figures.map(|(bytes, kept)| bytes as f64 / kept as f64),
@@ -22,8 +22,8 @@ pub(super) fn all() -> Vec<Fact> {
     }
     let slab = lines(include_str!("slab.rs"));
     let code = [
-        slab + lines(include_str!("before.rs")),
-        slab + lines(include_str!("seed.rs")),
+        slab + lines(include_str!("baseline.rs")),
+        slab + lines(include_str!("patch.rs")),
         lines(include_str!("../../../ext4/src/xattr/mbcache/mod.rs"))
             + lines(include_str!("../../../ext4/src/xattr/mbcache/bucket.rs"))
             + lines(include_str!("../../../sync/src/closable_refcount.rs")),

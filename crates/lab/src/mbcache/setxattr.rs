@@ -1,6 +1,6 @@
 //! The same through `setxattr`: threads set attributes of files on an ext4 volume in memory, with its journal.
 //!
-//! Before and Seed stand in the place of the cache that production finds blocks by ([`BlockCache`]); all else is production's on all
+//! The baseline and the patch stand in the place of the cache that production finds blocks by ([`BlockCache`]); all else is production's on all
 //! three sides, also the word of a block by which it is joined and left.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use extern4_ext4::{BlockCache, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::{Cred, How, Namespace, NewKind, Session, SuperBlock, SuperOptions, XattrFlags};
 
-use super::{Before, Cache, Cell, RUN, Seed};
+use super::{Baseline, Cache, Cell, Patch, RUN};
 use crate::plan::{Plan, Side, load};
 use crate::random::Random;
 use crate::row::Sample;
@@ -86,8 +86,8 @@ struct Volume {
 impl Volume {
     fn new(bytes: Vec<u8>, side: Side, threads: usize, files: usize) -> Self {
         let block_cache: Option<Arc<dyn BlockCache>> = match side {
-            Side::Before => Some(Arc::new(Before::new())),
-            Side::Seed => Some(Arc::new(Seed::new())),
+            Side::Baseline => Some(Arc::new(Baseline::new())),
+            Side::Patch => Some(Arc::new(Patch::new())),
             _ => None,
         };
         let options = OpenOptions { block_cache, ..OpenOptions::default() };
@@ -180,7 +180,7 @@ impl Setter {
 
 // OK, below: blocks of such a volume have numbers of 32 bits.
 
-impl BlockCache for Before {
+impl BlockCache for Baseline {
     fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64> {
         self.join_by(hash, |block, is_there| join(block.into(), is_there)).map(u64::from)
     }
@@ -201,7 +201,7 @@ impl BlockCache for Before {
     fn set_full(&self, _hash: u32, _block: u64, _full: bool) {}
 }
 
-impl BlockCache for Seed {
+impl BlockCache for Patch {
     fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64> {
         // That a block is full it is told by `set_full`.
         let join = |block: u32, is_there: &dyn Fn() -> bool| join(block.into(), is_there).then_some(0);
@@ -227,14 +227,14 @@ impl BlockCache for Seed {
     }
 }
 
-impl fmt::Debug for Before {
+impl fmt::Debug for Baseline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Before").field("entries", &self.entries()).finish_non_exhaustive()
+        f.debug_struct("Baseline").field("entries", &self.entries()).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Seed {
+impl fmt::Debug for Patch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seed").field("entries", &self.entries()).finish_non_exhaustive()
+        f.debug_struct("Patch").field("entries", &self.entries()).finish_non_exhaustive()
     }
 }

@@ -109,18 +109,18 @@ fn all<C: Cache>() {
 }
 
 #[test]
-fn before() {
-    all::<Before>();
+fn baseline() {
+    all::<Baseline>();
 }
 
 #[test]
-fn seed() {
-    all::<Seed>();
+fn patch() {
+    all::<Patch>();
 }
 
 #[test]
-fn new() {
-    all::<New>();
+fn production() {
+    all::<Extern4>();
 }
 
 /// Whoever finds the blocks, each is counted as often as it is had when all is over.

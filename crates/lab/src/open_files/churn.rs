@@ -7,7 +7,7 @@ use extern4_sync::allocations::{count_live, live_bytes};
 use extern4_vfs::OpenFlags;
 
 use super::traces::Played;
-use super::{Before, New, Seed};
+use super::{Baseline, Extern4, Patch};
 use crate::chapter::Fact;
 use crate::plan::Plan;
 use crate::volume::Production;
@@ -23,7 +23,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
     let (threads, files) = if plan.every_cell { (1024, 200) } else { (64, 20) };
     let fact = |at_once| Fact {
         name: format!("KiB live after {threads} threads, {at_once} at a time, each with {files} files"),
-        figures: [left::<Before>, left::<Seed>, left::<New>]
+        figures: [left::<Baseline>, left::<Patch>, left::<Extern4>]
             .map(|left| left(threads / at_once, at_once, files) as f64 / 1024.0),
     };
     AT_ONCE.into_iter().map(fact).collect()

@@ -10,13 +10,13 @@ use extern4_vfs::lab::{LabRegistry, Opened, Registry, Ticket as AnyTicket};
 use super::Locks;
 use super::lglock::LgLock;
 
-/// Before: one list for the file system under one lock, as `files_lock` was.
+/// Baseline: one list for the file system under one lock, as `files_lock` was.
 pub struct OneList<C> {
     list: Mutex<List<C>>,
     locks: ThreadCounter<1>,
 }
 
-/// Seed: a list for each CPU, under an lglock. A file remembers the list that it was entered on; to list all takes all locks.
+/// Patch: a list for each CPU, under an lglock. A file remembers the list that it was entered on; to list all takes all locks.
 pub struct CpuLists<C> {
     lists: LgLock<List<C>>,
     locks: ThreadCounter<1>,

@@ -9,7 +9,7 @@ use extern4_sync::thread_refcount::ThreadRefcount;
 use extern4_vfs::lab::Registry;
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
-use super::{Before, Locks, Moves, New, PATH, Seed, close, open, sample};
+use super::{Baseline, Extern4, Locks, Moves, PATH, Patch, close, open, sample};
 use crate::plan::{Plan, load};
 use crate::row::Sample;
 use extern4_measure::figures::Figures;
@@ -58,10 +58,10 @@ macro_rules! lists_tell {
     )*};
 }
 
-lists_tell!(Before, Seed);
+lists_tell!(Baseline, Patch);
 
 /// Nobody looks through slabs for that: writers are counted, by stores to lines of their threads.
-impl Telling for New {
+impl Telling for Extern4 {
     type Writers = ThreadRefcount;
 
     fn nobody() -> ThreadRefcount {

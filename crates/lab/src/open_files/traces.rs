@@ -12,7 +12,7 @@ use extern4_sync::primitive::Mutex;
 use extern4_vfs::lab::LabRegistry;
 use extern4_vfs::{OpenFile, OpenFlags};
 
-use super::{Before, Locks, Moves, New, Seed, sample};
+use super::{Baseline, Extern4, Locks, Moves, Patch, sample};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
@@ -200,19 +200,19 @@ pub(super) trait Played: Locks + Sized {
     fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>>;
 }
 
-impl Played for Before {
+impl Played for Baseline {
     fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
         Some(Arc::<Self>::clone(registry))
     }
 }
 
-impl Played for Seed {
+impl Played for Patch {
     fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
         Some(Arc::<Self>::clone(registry))
     }
 }
 
-impl Played for New {
+impl Played for Extern4 {
     fn in_place(_: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
         None
     }
@@ -237,12 +237,12 @@ mod tests {
         for trace in [Trace::boot(), Trace::build(), Trace::dbench()] {
             let steps = || trace.processes.iter().flatten();
             let opened = steps().filter(|step| matches!(step, Open(_))).count() as u64;
-            let (before, seed) = (Arc::<Before>::default(), Arc::<Seed>::default());
-            for registry in [Before::in_place(&before), Seed::in_place(&seed), None] {
+            let (baseline, patch) = (Arc::<Baseline>::default(), Arc::<Patch>::default());
+            for registry in [Baseline::in_place(&baseline), Patch::in_place(&patch), None] {
                 let (closed, stage) = closes_all(&trace, registry);
                 assert_eq!((closed, stage.volume.superblock().open_files()), (opened, Vec::new()));
             }
-            assert!(before.locks() >= 2 * opened && seed.locks() >= 2 * opened);
+            assert!(baseline.locks() >= 2 * opened && patch.locks() >= 2 * opened);
             assert!(steps().all(|step| !matches!(step, Open(path) if *path >= PATHS)));
         }
     }

@@ -49,9 +49,9 @@ fn throughput(nanos: f64) -> f64 {
 
 fn color(side: Side) -> RGBColor {
     match side {
-        Side::Before => RGBColor(150, 150, 150),
-        Side::Seed => RGBColor(31, 119, 180),
-        Side::New => RGBColor(214, 39, 40),
+        Side::Baseline => RGBColor(150, 150, 150),
+        Side::Patch => RGBColor(31, 119, 180),
+        Side::Extern4 => RGBColor(214, 39, 40),
         Side::Merged => RGBColor(44, 160, 44),
     }
 }

@@ -86,7 +86,7 @@ pub(super) fn markdown(text: &mut String, matrices: &[Matrix]) {
          kept: with them, who reads a file has \
          to find out whether it has been changed. The authors of sv6, from whom the method is, had 68 % of 13,664 tests of 18 calls free of \
          conflicts on Linux and 99 % on sv6 (SOSP 2013): other calls and another mix than here, and they saw plain loads and stores, too. \
-         Not noted here are counts of `Arc` and what the allocator does. Before and Seed are mechanisms, not file systems: what theirs \
+         Not noted here are counts of `Arc` and what the allocator does. The baseline and the patch are mechanisms, not file systems: what theirs \
          meet on is told below, beside production's. Kinds of calls with many arguments have many more pairs than others, and most of those \
          are of one file: so {PAIRS_OF_A_CELL} of each two kinds, drawn by lot, are the sample that all figures are of but the one for every pair that the specification \
          has.\n"

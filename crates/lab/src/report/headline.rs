@@ -8,7 +8,7 @@ use extern4_measure::verdict::Verdict;
 use super::{ratio_titles, ratios, side_titles};
 use crate::chapter::Chapter;
 use crate::counted::Counted;
-use crate::meetings::{free, pairs};
+use crate::line_conflicts::{free, pairs};
 
 /// The tables of all chapters in short, and the verdicts, for a terminal.
 pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
@@ -30,15 +30,15 @@ pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
         let _ = writeln!(text, "Calls that commute, on {}", matrix.on.name());
         goals(&mut text, &matrix.verdicts());
     }
-    let pairs = pairs(&counted.meetings);
+    let pairs = pairs(&counted.line_conflicts);
     for (mechanism, all, free) in free(&pairs) {
-        let [before, seed, new] = free;
+        let [baseline, patch, extern4] = free;
         let _ = writeln!(
             text,
-            "{mechanism}: of {all} pairs of operations that commute, free of conflicts: Before {before}, Seed {seed}, New {new}"
+            "{mechanism}: of {all} pairs of operations that commute, free of conflicts: baseline {baseline}, patch {patch}, extern4 {extern4}"
         );
     }
-    text + "ns of the clock for an operation of any of n threads, medians; x: how many times as fast New is, by the \
+    text + "ns of the clock for an operation of any of n threads, medians; x: how many times as fast extern4 is, by the \
         steadier of clock and CPU time\n"
 }
 
@@ -62,7 +62,7 @@ mod tests {
         let chapter = Chapter { title: "T", rows, ..Chapter::default() };
         let text = text(&[chapter], &Counted::default());
         let cells = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
-        assert_eq!(cells(0), ["T", "n", "Before", "Seed", "New", "x", "Before", "x", "Seed"]);
+        assert_eq!(cells(0), ["T", "n", "baseline", "patch", "extern4", "x", "baseline", "x", "patch"]);
         assert_eq!(cells(1), ["x", "1", "8.00", "4.00", "2.00", "4.00", "2.00"]);
     }
 }

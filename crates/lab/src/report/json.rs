@@ -28,11 +28,11 @@ pub(super) fn text(report: &Report<'_>) -> String {
         });
         object.objects("chapters", *chapters, chapter);
         object.objects("conflicts", &counted.matrices, matrix);
-        object.objects("meetings", &counted.meetings, |meeting, item| {
-            item.text("mechanism", &meeting.mechanism);
-            item.texts("operations", &meeting.operations);
-            item.text("side", meeting.side.name());
-            item.raw("lines_in_conflict", meeting.lines);
+        object.objects("meetings", &counted.line_conflicts, |conflict, item| {
+            item.text("mechanism", &conflict.mechanism);
+            item.texts("operations", &conflict.operations);
+            item.text("side", conflict.side.name());
+            item.raw("lines_in_conflict", conflict.lines);
         });
     })
 }
@@ -108,8 +108,8 @@ fn share(share: Share, object: &mut Object<'_>) {
 fn row(row: &Row, object: &mut Object<'_>) {
     object.text("workload", row.workload);
     object.raw("threads", row.threads);
-    for side in row.sides().filter(|side| *side != Side::New) {
-        object.number(&format!("new_times_{}", side.name().to_lowercase()), row.ratio(Side::New, side));
+    for side in row.sides().filter(|side| *side != Side::Extern4) {
+        object.number(&format!("new_times_{}", side.name().to_lowercase()), row.ratio(Side::Extern4, side));
     }
     object.objects("sides", row.sides(), |at, item| {
         let nanos = row.nanos(at);

@@ -6,7 +6,7 @@ use extern4_measure::table::{Table, figure, maybe};
 use extern4_measure::verdict::Verdict;
 
 use super::machine::Machine;
-use super::{Report, chart, conflicts, curves, meetings, ratio_titles, ratios, side_titles};
+use super::{Report, chart, conflicts, curves, line_conflicts, ratio_titles, ratios, side_titles};
 use crate::chapter::Chapter;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
@@ -39,7 +39,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
         goals(&mut text, &chapter.verdicts);
     }
     conflicts::markdown(&mut text, &report.counted.matrices);
-    meetings::markdown(&mut text, &report.counted.meetings);
+    line_conflicts::markdown(&mut text, &report.counted.line_conflicts);
     if report.chapters.iter().any(|chapter| !chapter.simulated.is_empty()) {
         curves::how(&mut text);
     }
@@ -59,9 +59,9 @@ fn head(text: &mut String, machine: &Machine, plan: &Plan) {
     let _ = writeln!(
         text,
         "One binary. The sides take turns, {} times each after one that does not count, for {} ms. Times are nanoseconds of the \
-         clock for an operation of any thread: the median, and the quartiles in parentheses. \"x Before\" says how many times as \
-         fast New is: the median of the turns, by clock or by CPU time, whichever is steadier. With more threads than CPUs, threads wait \
-         for CPUs. Where quartiles of New and of another overlap with one thread, callgrind counts the instructions of the thread, and \
+         clock for an operation of any thread: the median, and the quartiles in parentheses. \"x baseline\" says how many times as \
+         fast extern4 is: the median of the turns, by clock or by CPU time, whichever is steadier. With more threads than CPUs, threads wait \
+         for CPUs. Where quartiles of extern4 and of another overlap with one thread, callgrind counts the instructions of the thread, and \
          these decide which of them is slower.\n",
         plan.repetitions,
         plan.span.as_millis()
@@ -124,10 +124,10 @@ fn lengths(text: &mut String, chapter: &Chapter) {
 }
 
 fn facts(text: &mut String, chapter: &Chapter) {
-    let mut table = Table::new(1, ["", "Before", "Seed", "New"]);
+    let mut table = Table::new(1, ["", "baseline", "patch", "extern4"]);
     for fact in &chapter.facts {
-        let [before, seed, new] = fact.figures.map(figure);
-        table.line([&fact.name, &before, &seed, &new]);
+        let [baseline, patch, extern4] = fact.figures.map(figure);
+        table.line([&fact.name, &baseline, &patch, &extern4]);
     }
     section(text, chapter, "what it takes", &table);
 }

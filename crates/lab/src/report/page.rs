@@ -10,9 +10,9 @@ use crate::chapter::{Chapter, Fact};
 use crate::plan::Plan;
 
 const HEAD: &str = "# The lab, on a page\n\n\
-    Five patches to Linux replaced something on a hot path. **Before** is what a patch replaced and **Seed** is the idea of the patch, both \
-    built here; **New** is extern4's code in production. \"gain\" says how many times as fast as before: the patch in its own report, and Seed \
-    and New here, as the median of the rounds. Different machines, so compare the gains. `make lab` builds the full report, with every \
+    Five patches to Linux replaced something on a hot path. **baseline** is the code that a patch replaced and **patch** is its idea, both \
+    built here; **extern4** is the code in production. \"gain\" says how many times as fast as the baseline: the patch in its own report, and patch \
+    and extern4 here, as the median of the rounds. Different machines, so compare the gains. `make lab` builds the full report, with every \
     row, in `target/lab`; this page is its `page` folder.\n";
 
 /// The whole page. Writing to a string never fails, so nothing here looks at what `writeln` says.
@@ -84,6 +84,6 @@ fn facts(text: &mut String, facts: &[Fact]) {
     let line = |fact: &Fact| format!("{} {}", fact.name, fact.figures.map(figure).join(" / "));
     if !facts.is_empty() {
         let facts: Vec<_> = facts.iter().map(line).collect();
-        let _ = writeln!(text, "- Before / Seed / New: {}.", facts.join("; "));
+        let _ = writeln!(text, "- baseline / patch / extern4: {}.", facts.join("; "));
     }
 }

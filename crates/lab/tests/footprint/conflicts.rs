@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use extern4_lab::conflicts::{Ground, Matrix, Test, run};
+use extern4_lab::conflicts::{Matrix, Setup, Test, run};
 use extern4_lab::spec::{Kind, Nearness, Outcome, Pair, pairs};
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_vfs::{Access, Cred, Inode, Result, SecurityHook, SuperOptions};
@@ -33,8 +33,8 @@ fn check(matrix: &Matrix) {
 
 #[test]
 fn questions_of_names_meet_nobody_in_memory() {
-    let ground = Ground::memory(SuperOptions::default()).unwrap();
-    let matrix = run(&ground, &pairs(PAIRS_OF_A_CELL), 1).unwrap();
+    let setup = Setup::memory(SuperOptions::default()).unwrap();
+    let matrix = run(&setup, &pairs(PAIRS_OF_A_CELL), 1).unwrap();
     check(&matrix);
     let apart = matrix.near(Nearness::Apart);
     assert!(apart.percent() > 97.0, "{apart:?}");
@@ -42,8 +42,8 @@ fn questions_of_names_meet_nobody_in_memory() {
 
 #[test]
 fn questions_of_names_meet_nobody_on_ext4() {
-    if let Some(ground) = Ground::ext4().unwrap() {
-        check(&run(&ground, &pairs(PAIRS_OF_A_CELL), 1).unwrap());
+    if let Some(setup) = Setup::ext4().unwrap() {
+        check(&run(&setup, &pairs(PAIRS_OF_A_CELL), 1).unwrap());
     }
 }
 
@@ -64,10 +64,10 @@ impl SecurityHook for Busybody {
 fn a_count_that_all_share_is_found_and_named() {
     let hook = Arc::new(Busybody::default());
     let options = SuperOptions { security: Some(Arc::clone(&hook) as _), ..SuperOptions::default() };
-    let ground = Ground::memory(options).unwrap();
+    let setup = Setup::memory(options).unwrap();
     let mut pairs = pairs(PAIRS_OF_A_CELL);
     pairs.retain(|pair| pair.kinds() == [Kind::Stat, Kind::Stat] && pair.nearness() == Nearness::Apart);
-    let matrix = run(&ground, &pairs, 0).unwrap();
+    let matrix = run(&setup, &pairs, 0).unwrap();
     assert!(hook.asked.load(Ordering::Relaxed) > 0);
     assert!(!pairs.is_empty() && matrix.all().free == 0, "{:?}", matrix.all());
     let named = matrix.offenders()[0];
@@ -88,20 +88,20 @@ fn a_file_is_written_while_all_else_of_it_changes() {
     let mut pairs = pairs(100);
     pairs.retain(|pair| [0, 1].iter().any(|who| changes_what_is_written(pair, *who)));
     assert!(pairs.len() > 100, "{}", pairs.len());
-    let memory = Ground::memory(SuperOptions::default()).unwrap();
+    let memory = Setup::memory(SuperOptions::default()).unwrap();
     assert_eq!(always_meet(&memory, pairs.clone(), |test| !test.is_free()), []);
-    if let Some(ground) = Ground::ext4().unwrap() {
+    if let Some(setup) = Setup::ext4().unwrap() {
         // Where the inode lies in memory, two fields of ext4 may stand on one line; locks and attributes are the VFS's.
         let meets = |test: &Test| test.fields.iter().any(|field| field.contains("(vfs/"));
-        assert_eq!(always_meet(&ground, pairs, meets), []);
+        assert_eq!(always_meet(&setup, pairs, meets), []);
     }
 }
 
 /// Those pairs that meet each time they are made. Some meet by chance, on a busy machine, each time in one run: when the tick is over in
 /// which the file was written, the next write says a time.
-fn always_meet(ground: &Ground, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> bool) -> Vec<Pair> {
+fn always_meet(setup: &Setup, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> bool) -> Vec<Pair> {
     for _ in 0..10 {
-        let matrix = run(ground, &pairs, 0).unwrap();
+        let matrix = run(setup, &pairs, 0).unwrap();
         let made = pairs.into_iter().zip(&matrix.tests);
         pairs = made.filter(|(_, test)| meets(test)).map(|(pair, _)| pair).collect();
         if pairs.is_empty() {
@@ -127,6 +127,6 @@ fn calls_that_fail_for_a_name_meet_nobody() {
         [0, 1].iter().any(|who| fails(pair, *who) && other(*who))
     });
     assert!(pairs.len() > 200, "{}", pairs.len());
-    let matrix = run(&Ground::memory(SuperOptions::default()).unwrap(), &pairs, 0).unwrap();
+    let matrix = run(&Setup::memory(SuperOptions::default()).unwrap(), &pairs, 0).unwrap();
     assert_eq!(matrix.all().free, pairs.len(), "{:?}", matrix.offenders());
 }

@@ -1,4 +1,4 @@
-//! Seed: chains by hash, one list, counts of users.
+//! Patch: chains by hash, one list, counts of users.
 //!
 //! An entry is in its chain and on the list, which is one of its users, or in neither. Who adds or removes one has the lock of the chain,
 //! and within it that of the list. Who gives entries up has the lock of the list first, and keeps the entry in use while he goes to its
@@ -33,7 +33,7 @@ const LISTED: u64 = 4;
 const CHAINED: u64 = 8;
 
 /// The cache.
-pub struct Seed {
+pub struct Patch {
     slab: Slab<WORDS>,
     chains: Chains,
     /// From the oldest to the newest.
@@ -43,7 +43,7 @@ pub struct Seed {
     shrinking: AtomicBool,
 }
 
-impl Seed {
+impl Patch {
     fn key(&self, entry: u32) -> u32 {
         self.slab.get(entry, KEY) as u32
     }
@@ -217,7 +217,7 @@ impl Seed {
     }
 }
 
-impl Cache for Seed {
+impl Cache for Patch {
     fn new() -> Self {
         Self {
             slab: Slab::new(3 * MAX as usize),

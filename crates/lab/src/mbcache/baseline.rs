@@ -1,4 +1,4 @@
-//! Before: two tables, a lock in each entry, and a list of those that nobody uses.
+//! Baseline: two tables, a lock in each entry, and a list of those that nobody uses.
 //!
 //! An entry that is found is used by many, or by one for himself; who has to wait sleeps in one queue with all others who do. Who uses
 //! an entry has taken it off the list of the unused, and who is the last to use it puts it there. It is kept in memory by its place in
@@ -49,7 +49,7 @@ enum Use {
 }
 
 /// The cache.
-pub struct Before {
+pub struct Baseline {
     slab: Slab<WORDS>,
     by_block: Chains,
     by_key: Chains,
@@ -60,7 +60,7 @@ pub struct Before {
     released: Condvar,
 }
 
-impl Before {
+impl Baseline {
     fn is_hashed(&self, entry: u32) -> bool {
         self.slab.word(entry, FLAGS).load(Ordering::Acquire) & HASHED != 0
     }
@@ -263,7 +263,7 @@ impl Before {
     }
 }
 
-impl Cache for Before {
+impl Cache for Baseline {
     fn new() -> Self {
         Self {
             slab: Slab::new(2 * MAX as usize),

@@ -1,33 +1,33 @@
-//! Do operations of a mechanism that commute meet on a cache line?
+//! Conflicts on cache lines between two operations of a mechanism that commute.
 //!
-//! The [calls](crate::conflicts) of which that is told at length are those of a whole file system, which Before and Seed are not. What
-//! a mechanism does can be told of all three sides: two operations that commute are made on two threads, and the lines are counted
-//! that one writes and the other uses.
+//! [`conflicts`](crate::conflicts) examines the calls of a whole file system, which the baseline and
+//! the patch are not. This module compares all three sides: two threads make two operations that
+//! commute, and it counts the lines that one writes and the other uses.
 
 use std::collections::BTreeMap;
 
 use crate::plan::Side;
 
-/// What a mechanism is asked for, by its name.
+/// An operation of a mechanism, and its name.
 pub type Operation<'o> = (&'static str, Box<dyn Fn() + Send + Sync + 'o>);
 
-/// Two operations of a side, and the lines that they meet on.
+/// Two operations of a side, and their conflicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meeting {
-    /// Of which mechanism.
+pub struct LineConflict {
+    /// The mechanism.
     pub mechanism: String,
     /// The operations.
     pub operations: [String; 2],
-    /// Of whom.
+    /// The side.
     pub side: Side,
     /// Lines that one writes and the other uses.
     pub lines: usize,
 }
 
-/// Two operations of a mechanism, and the lines that they meet on, of each side where that was counted.
+/// Two operations of a mechanism, and their conflicts on each side that was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair<'m> {
-    /// Of which mechanism.
+    /// The mechanism.
     pub mechanism: &'m str,
     /// The operations.
     pub operations: &'m [String; 2],
@@ -36,9 +36,9 @@ pub struct Pair<'m> {
 }
 
 /// All pairs, in the order in which they were counted.
-pub fn pairs(meetings: &[Meeting]) -> Vec<Pair<'_>> {
+pub fn pairs(line_conflicts: &[LineConflict]) -> Vec<Pair<'_>> {
     let mut pairs: Vec<Pair<'_>> = Vec::new();
-    for Meeting { mechanism, operations, side, lines } in meetings {
+    for LineConflict { mechanism, operations, side, lines } in line_conflicts {
         let is = |pair: &&mut Pair<'_>| pair.mechanism == mechanism && pair.operations == operations;
         match pairs.iter_mut().find(is) {
             Some(pair) => pair.lines[*side as usize] = Some(*lines),
@@ -69,7 +69,7 @@ pub fn free<'m>(pairs: &[Pair<'m>]) -> Vec<(&'m str, usize, [usize; 3])> {
     order.into_iter().map(|mechanism| (mechanism, sums[mechanism].0, sums[mechanism].1)).collect()
 }
 
-impl Meeting {
+impl LineConflict {
     /// As a line of a file.
     pub fn to_text(&self) -> String {
         let Self { mechanism, operations: [one, other], side, lines } = self;
@@ -110,7 +110,12 @@ pub fn count(
                 }
             }
             let operations = [*one, *other].map(str::to_owned);
-            counted.meetings.push(Meeting { mechanism: mechanism.to_owned(), operations, side, lines });
+            counted.line_conflicts.push(LineConflict {
+                mechanism: mechanism.to_owned(),
+                operations,
+                side,
+                lines,
+            });
         }
     }
 }
@@ -121,25 +126,25 @@ mod tests {
 
     #[test]
     fn pairs_are_put_together_and_counted() {
-        let meeting = |one: &str, side, lines| Meeting {
+        let conflict = |one: &str, side, lines| LineConflict {
             mechanism: "hits".to_owned(),
             operations: [one.to_owned(), "b".to_owned()],
             side,
             lines,
         };
-        let meetings = [
-            meeting("a", Side::Before, 2),
-            meeting("b", Side::Before, 0),
-            meeting("a", Side::New, 0),
-            meeting("b", Side::New, 0),
+        let line_conflicts = [
+            conflict("a", Side::Baseline, 2),
+            conflict("b", Side::Baseline, 0),
+            conflict("a", Side::Extern4, 0),
+            conflict("b", Side::Extern4, 0),
         ];
-        let pairs = pairs(&meetings);
+        let pairs = pairs(&line_conflicts);
         assert_eq!(pairs.len(), 2);
         assert_eq!(pairs[0].lines, [Some(2), None, Some(0)]);
         assert_eq!(free(&pairs), [("hits", 2, [1, 0, 2])]);
-        for meeting in &meetings {
-            assert_eq!(Meeting::of_text(&meeting.to_text()).as_ref(), Some(meeting));
+        for conflict in &line_conflicts {
+            assert_eq!(LineConflict::of_text(&conflict.to_text()).as_ref(), Some(conflict));
         }
-        assert_eq!(Meeting::of_text("hits\ta\tb\tNew"), None);
+        assert_eq!(LineConflict::of_text("hits\ta\tb\textern4"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! New: the cache in production.
+//! extern4: the cache in production.
 
 use extern4_ext4::mbcache::{Candidate, MbCache};
 use extern4_sync::closable_refcount::{Put, TryGet};
@@ -6,7 +6,7 @@ use extern4_sync::closable_refcount::{Put, TryGet};
 use super::{Blocks, Cache, MOST};
 
 /// The cache of `extern4-ext4`. Joining and leaving are those of its `attr_block`, with no block to read.
-pub type New = MbCache;
+pub type Extern4 = MbCache;
 
 impl Cache for MbCache {
     fn new() -> Self {

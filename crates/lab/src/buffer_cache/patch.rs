@@ -1,4 +1,4 @@
-//! Seed: a buffer is allocated on a miss.
+//! Patch: a buffer is allocated on a miss.
 
 use extern4_block::Result;
 
@@ -7,9 +7,9 @@ use super::{Cache, Counts, Shape};
 
 /// Looks under the lock; on a miss allocates without it, and takes it again to insert, or to find what another thread has inserted
 /// meanwhile.
-pub struct Seed<const TIMED: bool = false>(Tree<TIMED>);
+pub struct Patch<const TIMED: bool = false>(Tree<TIMED>);
 
-impl<const TIMED: bool> Cache for Seed<TIMED> {
+impl<const TIMED: bool> Cache for Patch<TIMED> {
     fn new(shape: &Shape) -> Result<Self> {
         Ok(Self(Tree::new(shape)))
     }

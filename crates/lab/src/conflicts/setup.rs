@@ -13,14 +13,14 @@ use super::On;
 use crate::Result;
 
 /// A volume with nothing on it.
-pub struct Ground {
+pub struct Setup {
     on: On,
     namespace: Arc<Namespace>,
     /// Keeps the volume open.
     _volume: Option<Volume>,
 }
 
-impl Ground {
+impl Setup {
     /// The VFS over its file system in memory.
     pub fn memory(options: SuperOptions) -> Result<Self> {
         let options = SuperOptions { atime: Atime::Never, ..options };

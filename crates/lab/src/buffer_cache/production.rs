@@ -1,4 +1,4 @@
-//! New: the cache in production.
+//! extern4: the cache in production.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use extern4_block::{BufferCache, CacheOptions, Result};
 use super::{Cache, Counts, Shape};
 
 /// `extern4-block`'s cache.
-pub type New = BufferCache;
+pub type Extern4 = BufferCache;
 
 impl Cache for BufferCache {
     fn new(shape: &Shape) -> Result<Self> {

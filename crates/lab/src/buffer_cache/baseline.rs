@@ -1,4 +1,4 @@
-//! Before: a buffer is allocated for every lookup.
+//! Baseline: a buffer is allocated for every lookup.
 
 use extern4_block::Result;
 
@@ -6,9 +6,9 @@ use super::tree::Tree;
 use super::{Cache, Counts, Shape};
 
 /// Allocates and initialises, then looks under the lock: so nothing has to be allocated while the lock is held.
-pub struct Before<const TIMED: bool = false>(Tree<TIMED>);
+pub struct Baseline<const TIMED: bool = false>(Tree<TIMED>);
 
-impl<const TIMED: bool> Cache for Before<TIMED> {
+impl<const TIMED: bool> Cache for Baseline<TIMED> {
     fn new(shape: &Shape) -> Result<Self> {
         Ok(Self(Tree::new(shape)))
     }

@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-use crate::meetings::{Meeting, Pair, free, pairs};
+use crate::line_conflicts::{LineConflict, Pair, free, pairs};
 use crate::plan::Side;
 
 const HEAD: &str = "## Operations of the mechanisms that commute\n\n\
     What each mechanism is asked for, two at a time, on two threads and CPUs; all of these commute. A pair is free of conflicts if there is no \
     line that one thread writes and the other uses; one that meets is made again, as above.\n\n\
-    | mechanism | pairs | free, Before | free, Seed | free, New |\n|---|---:|---:|---:|---:|\n";
+    | mechanism | pairs | free, baseline | free, patch | free, extern4 |\n|---|---:|---:|---:|---:|\n";
 
 /// A table of the mechanisms, and one of all pairs; nothing where none were counted.
-pub(super) fn markdown(text: &mut String, meetings: &[Meeting]) {
-    if meetings.is_empty() {
+pub(super) fn markdown(text: &mut String, line_conflicts: &[LineConflict]) {
+    if line_conflicts.is_empty() {
         return;
     }
-    let pairs = pairs(meetings);
+    let pairs = pairs(line_conflicts);
     text.push_str(HEAD);
     let mut sum = (0, [0; 3]);
     for (mechanism, all, free) in free(&pairs) {
@@ -23,7 +23,7 @@ pub(super) fn markdown(text: &mut String, meetings: &[Meeting]) {
         sum = (sum.0 + all, [0, 1, 2].map(|side| sum.1[side] + free[side]));
     }
     row(text, "all", sum.0, sum.1);
-    text.push_str("\nLines that they meet on:\n\n| mechanism | one | the other | Before | Seed | New |\n|---|---|---|---:|---:|---:|\n");
+    text.push_str("\nLines that they meet on:\n\n| mechanism | one | the other | baseline | patch | extern4 |\n|---|---|---|---:|---:|---:|\n");
     for Pair { mechanism, operations: [one, other], lines } in &pairs {
         let lines =
             Side::ALL.map(|side| lines[side as usize].map_or("-".to_owned(), |lines| lines.to_string()));
