@@ -1,9 +1,11 @@
-//! Benchmarks against rivals: each goal is one row, ours and the rival's measured in turn in the same run.
+//! Benchmarks against rivals: each goal is one row, ours and the rival's measured in turn in the
+//! same run.
 //!
-//! A row is printed as a ratio and written to `target/bench/NAME.json`. Rows can be chosen by parts of their names. Times
-//! are of whole processes, from start to exit; the page cache of the operating system is warm, every other cache cold,
-//! unless a row says otherwise: the rows of walks and of the buffer cache are of calls in one process, all caches warm. The
-//! rows of changes say what they are of.
+//! A row is printed as a ratio and written to `target/bench/NAME.json`. Rows can be chosen by parts
+//! of their names. Times are of whole processes, from start to exit; the page cache of the
+//! operating system is warm, every other cache cold, unless a row says otherwise: the rows of walks
+//! and of the buffer cache are of calls in one process, all caches warm. The rows of changes say
+//! what they are of.
 
 mod buffer;
 mod image;
@@ -252,7 +254,8 @@ const LIBRARY_ROWS: &[Spec] = &[
     }),
 ];
 
-/// Runs the rows with one of `parts` in their names, or all if there are none; true if every goal was met.
+/// Runs the rows with one of `parts` in their names, or all if there are none; true if every goal
+/// was met.
 pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
     let chosen = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);

@@ -1,4 +1,5 @@
-//! House rules and chores of the workspace: `tidy` checks what rustc cannot, `bench` measures against rivals.
+//! House rules and chores of the workspace: `tidy` checks what rustc cannot, `bench` measures
+//! against rivals.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,8 @@
-//! The rules of the workspace that rustc cannot see: imports, `unsafe`, stubs, documents, names and prose.
+//! The rules of the workspace that rustc cannot see: imports, `unsafe`, stubs, documents, names and
+//! prose.
 //!
-//! A test runs all checks. Faults of prose, names and circles are counted, and [`allowed`] has the numbers.
+//! A test runs all checks. Faults of prose, names and circles are counted, and [`allowed`] has the
+//! numbers.
 
 mod allowed;
 mod circles;

@@ -1,7 +1,7 @@
 //! ACLs: what it takes to learn that an inode has none.
 //!
-//! All sides are `extern4-vfs` as calls of a session use it. The baseline and the patch make another check in its walk, after what ext3 did before 2009
-//! and then.
+//! All sides are `extern4-vfs` as calls of a session use it. The baseline and the patch make
+//! another check in its walk, after what ext3 did before 2009 and then.
 
 mod calls;
 mod first;

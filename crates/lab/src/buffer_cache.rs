@@ -1,8 +1,9 @@
 //! The buffer cache: blocks of a device in memory.
 //!
-//! The baseline and the patch are made here, after what XFS did in 2011: a tree under one lock, buffers that are counted while they are looked
-//! at, and a lock in each buffer that is held meanwhile, also by who only reads. They evict as simply as can be, and a buffer is as
-//! small as ours. extern4 is `extern4-block`'s cache, looked into by `with`, as the file system does.
+//! The baseline and the patch are made here, after what XFS did in 2011: a tree under one lock,
+//! buffers that are counted while they are looked at, and a lock in each buffer that is held
+//! meanwhile, also by who only reads. They evict as simply as can be, and a buffer is as small as
+//! ours. extern4 is `extern4-block`'s cache, looked into by `with`, as the file system does.
 
 mod baseline;
 mod lookups;
@@ -121,7 +122,8 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     }
 }
 
-/// The load of the patch, on ext4 in production. Returns the allocator's share of its instructions, in percent, if that was counted.
+/// The load of the patch, on ext4 in production. Returns the allocator's share of its instructions,
+/// in percent, if that was counted.
 fn by_unlinking(plan: &Plan, rows: &mut Vec<Row>, say: &mut dyn FnMut(&str)) -> Option<f64> {
     let threads = plan.threads_of(UNLINK);
     if threads.is_empty() {

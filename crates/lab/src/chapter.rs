@@ -76,7 +76,8 @@ impl Chapter {
     }
 }
 
-/// A line of a patch's own table: what it reports before and after, as it is written, and how many times as fast that is.
+/// A line of a patch's own table: what it reports before and after, as it is written, and how many
+/// times as fast that is.
 pub type Published = (&'static str, &'static str, &'static str, f64);
 
 /// The titles of a table of [`Published`] with ours next to it, in this unit.

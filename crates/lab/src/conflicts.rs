@@ -1,13 +1,15 @@
 //! Do calls that commute meet on a cache line?
 //!
-//! Which calls commute, [`spec`](crate::spec) says. Each such pair is made on a volume by two threads, one call after the other, while the
-//! audit notes which cache lines they touch, in a build of its own. The pair is free of conflicts if there is no line that one writes and
-//! the other uses: such calls scale, on any number of CPUs. The authors of sv6 did that with 13,664 tests of 18 calls, of which Linux had 68 %
-//! free of conflicts and sv6 99 % (SOSP 2013).
+//! Which calls commute, [`spec`](crate::spec) says. Each such pair is made on a volume by two
+//! threads, one call after the other, while the audit notes which cache lines they touch, in a
+//! build of its own. The pair is free of conflicts if there is no line that one writes and the
+//! other uses: such calls scale, on any number of CPUs. The authors of sv6 did that with 13,664
+//! tests of 18 calls, of which Linux had 68 % free of conflicts and sv6 99 % (SOSP 2013).
 //!
-//! Two calls may meet by chance: two names in one stripe of a table, a commit at that moment, or a structure that one thread has to
-//! make anew. So a pair that meets is made again in other directories, and both figures are told: how many were free at the first try, and
-//! how many at one of [`TRIES`].
+//! Two calls may meet by chance: two names in one stripe of a table, a commit at that moment, or a
+//! structure that one thread has to make anew. So a pair that meets is made again in other
+//! directories, and both figures are told: how many were free at the first try, and how many at one
+//! of [`TRIES`].
 
 #[cfg(feature = "audit")]
 mod field;
@@ -32,7 +34,8 @@ pub const TRIES: usize = 4;
 /// Calls of a kind that are made instruction by instruction for the report.
 #[cfg(feature = "audit")]
 const STEPPED: usize = 2;
-/// Pairs with the same two kinds of calls, at most, in the sample: a kind with many arguments has many more than others have.
+/// Pairs with the same two kinds of calls, at most, in the sample: a kind with many arguments has
+/// many more than others have.
 pub const PAIRS_OF_A_CELL: usize = 40;
 
 /// Makes all pairs on both volumes.
@@ -90,7 +93,8 @@ pub struct Test {
     pub nearness: Nearness,
     /// They did not meet when they were made for the first time.
     pub at_first: bool,
-    /// What they meet on, by name: each time, or if that differs, the last time. Nothing, if they did not meet in one of the tries.
+    /// What they meet on, by name: each time, or if that differs, the last time. Nothing, if they
+    /// did not meet in one of the tries.
     pub fields: BTreeSet<String>,
 }
 
@@ -165,8 +169,8 @@ pub struct Matrix {
     pub on: On,
     /// The tests, in an order that looks like chance.
     pub tests: Vec<Test>,
-    /// Locked instructions of a call that took no notes, on the average of some: counts of `Arc`, the allocator's. What they are done
-    /// to may be what two calls meet on, unseen.
+    /// Locked instructions of a call that took no notes, on the average of some: counts of `Arc`,
+    /// the allocator's. What they are done to may be what two calls meet on, unseen.
     pub unseen: Vec<(Kind, f64)>,
 }
 

@@ -1,5 +1,6 @@
-//! What an operation does to shared memory: counted in a build of its own, with the feature `audit`, whose atomics and locks take notes
-//! and so cannot be timed. A file carries it to the build that measures.
+//! What an operation does to shared memory: counted in a build of its own, with the feature
+//! `audit`, whose atomics and locks take notes and so cannot be timed. A file carries it to the
+//! build that measures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -27,7 +28,8 @@ pub struct Figure {
     pub side: Side,
     /// Locked instructions that the CPU executes for it: a lock that nobody waits for takes two.
     pub locked: f64,
-    /// Cache lines that one of two threads writes and the other uses, both at the operation with things of their own.
+    /// Cache lines that one of two threads writes and the other uses, both at the operation with
+    /// things of their own.
     pub conflicts: f64,
 }
 
@@ -130,7 +132,8 @@ impl Counted {
     #[cfg(feature = "audit")]
     pub fn count(&mut self, operation: &str, side: Side, one: impl Fn(), other: impl Fn() + Send) {
         use extern4_sync::audit;
-        // A step takes microseconds, and a note next to nothing: so only few calls are stepped through, and many noted.
+        // A step takes microseconds, and a note next to nothing: so only few calls are stepped
+        // through, and many noted.
         const STEPPED: u32 = 4;
         const NOTED: u32 = 25;
         let (footprints, lines) = side_by_side(&one, other);
@@ -145,7 +148,8 @@ impl Counted {
     }
 }
 
-/// What two operations do, each on a thread and a CPU of its own, and how many lines there are that one writes and the other uses.
+/// What two operations do, each on a thread and a CPU of its own, and how many lines there are that
+/// one writes and the other uses.
 #[cfg(feature = "audit")]
 pub(crate) fn side_by_side(
     one: impl Fn(),
@@ -157,8 +161,9 @@ pub(crate) fn side_by_side(
     (footprints, lines)
 }
 
-/// Has `act` done on the CPU of this number among those that the thread may run on, if there is one: what each CPU has for itself
-/// shows only so. Where threads may run is as before when it is done.
+/// Has `act` done on the CPU of this number among those that the thread may run on, if there is
+/// one: what each CPU has for itself shows only so. Where threads may run is as before when it is
+/// done.
 #[cfg(feature = "audit")]
 fn on_cpu(number: usize, act: impl Fn()) -> impl Fn() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,7 +1,9 @@
-//! Instructions of an operation, counted by callgrind from this program in a run that does nothing else.
+//! Instructions of an operation, counted by callgrind from this program in a run that does nothing
+//! else.
 //!
-//! An operation takes the instructions that a long run has more than a short one, by the operations in between. Of a
-//! [`load`] only its batches count: work of other threads, such as commits, depends on how long it takes.
+//! An operation takes the instructions that a long run has more than a short one, by the operations
+//! in between. Of a [`load`] only its batches count: work of other threads, such as commits,
+//! depends on how long it takes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,8 +13,8 @@ use crate::counted::Counted;
 use crate::plan::{Plan, Repeated, Side};
 use crate::{Result, may_exec};
 
-/// The hidden command of this program that does something over and over, and says how many operations that were:
-/// `repeat WHAT SIDE TIMES`.
+/// The hidden command of this program that does something over and over, and says how many
+/// operations that were: `repeat WHAT SIDE TIMES`.
 pub const REPEAT: &str = "repeat";
 
 /// What is counted.
@@ -24,8 +26,8 @@ pub enum Counts {
     Batches,
 }
 
-/// Instructions of an operation of one side, by a short run and a long one, of so many times each. `None` if it is nothing that is done a
-/// number of times.
+/// Instructions of an operation of one side, by a short run and a long one, of so many times each.
+/// `None` if it is nothing that is done a number of times.
 pub fn per_operation(what: &str, side: Side, counts: Counts, times: [u64; 2]) -> Result<Option<f64>> {
     let run = |times: u64| -> Result<(f64, f64)> {
         let only = matches!(counts, Counts::Batches).then(|| format!("*{}*", load::COUNTED));

@@ -9,12 +9,15 @@
 //! | extern4 | the code of extern4 in production, called as production calls it |
 //! | 6.19 | what Linux merged instead, where that is something else |
 //!
-//! * [`acl`], [`may_exec`], [`open_files`], [`mbcache`] and [`buffer_cache`] are the mechanisms; [`volume`] is where the first two are at home.
-//! * [`plan`] and [`row`] are the rules of measurement: one binary, the sides in turn, medians and quartiles (`extern4-measure`).
-//! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the feature `audit`; [`instructions`]
-//!   come from callgrind.
-//! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a cache line; [`line_conflicts`] are those of a
-//!   mechanism's operations, on all three sides; [`coherence`] simulates more CPUs than there are.
+//! * [`acl`], [`may_exec`], [`open_files`], [`mbcache`] and [`buffer_cache`] are the mechanisms;
+//!   [`volume`] is where the first two are at home.
+//! * [`plan`] and [`row`] are the rules of measurement: one binary, the sides in turn, medians and
+//!   quartiles (`extern4-measure`).
+//! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the
+//!   feature `audit`; [`instructions`] come from callgrind.
+//! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a
+//!   cache line; [`line_conflicts`] are those of a mechanism's operations, on all three sides;
+//!   [`coherence`] simulates more CPUs than there are.
 //! * [`traces`] are what programs asked for by path, played through the sides of [`may_exec`].
 //! * [`report`] tells.
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! Conflicts on cache lines between two operations of a mechanism that commute.
 //!
-//! [`conflicts`](crate::conflicts) examines the calls of a whole file system, which the baseline and
-//! the patch are not. This module compares all three sides: two threads make two operations that
-//! commute, and it counts the lines that one writes and the other uses.
+//! [`conflicts`](crate::conflicts) examines the calls of a whole file system, which the baseline
+//! and the patch are not. This module compares all three sides: two threads make two operations
+//! that commute, and it counts the lines that one writes and the other uses.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +90,9 @@ impl LineConflict {
     }
 }
 
-/// Makes each two of these operations of a side, one of `ours` and one of `theirs`, which are the same on another thread. All of them
-/// commute. Those that meet are made again, since they may by chance, and what counts is where they meet least.
+/// Makes each two of these operations of a side, one of `ours` and one of `theirs`, which are the
+/// same on another thread. All of them commute. Those that meet are made again, since they may by
+/// chance, and what counts is where they meet least.
 #[cfg(feature = "audit")]
 pub fn count(
     counted: &mut crate::counted::Counted,

@@ -1,7 +1,7 @@
 //! May the caller search this directory: what each component of a path asks.
 //!
-//! All sides are `extern4-vfs` as calls of a session use it. The others make another check in its walk: what Linux did up to 6.18, what was
-//! posted then, and what 6.19 has.
+//! All sides are `extern4-vfs` as calls of a session use it. The others make another check in its
+//! walk: what Linux did up to 6.18, what was posted then, and what 6.19 has.
 
 mod calls;
 

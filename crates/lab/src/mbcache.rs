@@ -1,9 +1,11 @@
-//! Shared attributes: a block that holds what a file is to have for attributes is found by its hash.
+//! Shared attributes: a block that holds what a file is to have for attributes is found by its
+//! hash.
 //!
-//! The baseline and the patch are made here, after the mbcache of Linux up to 4.5 and the one that took its place. extern4 is the cache of
-//! `extern4-ext4`, with the word by which it joins and leaves blocks. What is measured is an attribute of
-//! a file being set, as far as the cache is concerned: there is no journal, and what a block holds is one number. Then the same
-//! through `setxattr`.
+//! The baseline and the patch are made here, after the mbcache of Linux up to 4.5 and the one that
+//! took its place. extern4 is the cache of `extern4-ext4`, with the word by which it joins and
+//! leaves blocks. What is measured is an attribute of a file being set, as far as the cache is
+//! concerned: there is no journal, and what a block holds is one number. Then the same through
+//! `setxattr`.
 
 mod baseline;
 mod blocks;
@@ -43,14 +45,15 @@ pub trait Cache: Send + Sync {
     /// An empty one.
     fn new() -> Self;
 
-    /// A block that holds `value`, whose hash that is, and that one file more has now. `None` if there is none, or none that another
-    /// file may join.
+    /// A block that holds `value`, whose hash that is, and that one file more has now. `None` if
+    /// there is none, or none that another file may join.
     fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32>;
 
     /// A block has been written, and one file has it: from now on it can be found.
     fn add(&self, blocks: &Blocks, hash: u32, block: u32);
 
-    /// A file leaves a block with this hash. True if it was the last: then nobody finds the block any more.
+    /// A file leaves a block with this hash. True if it was the last: then nobody finds the block
+    /// any more.
     fn leave(&self, blocks: &Blocks, hash: u32, block: u32) -> bool;
 
     /// Files that have a block, as this cache counts them.
@@ -191,8 +194,8 @@ const NOTES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Operations that are noted in order, each for the workload that does them: with few values each is a value of many files of all
-/// threads, with very many hardly any is found.
+/// Operations that are noted in order, each for the workload that does them: with few values each
+/// is a value of many files of all threads, with very many hardly any is found.
 const REPLAYED: [(&str, &str); 2] = [(SET_COMMON, CELLS[0].name), (SET_FRESH, CELLS[CELLS.len() - 1].name)];
 
 const PUBLISHED: &str = "xattr-bench: P processes set an attribute on F files each, its value one of V. Its grid stands next to ours in the page's table. An \
@@ -209,8 +212,8 @@ const MOST_PROCESSES: usize = 64;
 /// P of the patch's table.
 const PROCESSES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Seconds that the patch reports, before and after, for P of 1, 2, 4, 8, 16, 32 and 64, for each of [`CELLS`]. Not a number where the
-/// kernel was locked up.
+/// Seconds that the patch reports, before and after, for P of 1, 2, 4, 8, 16, 32 and 64, for each
+/// of [`CELLS`]. Not a number where the kernel was locked up.
 const SECONDS: [[(f64, f64); 7]; CELLS.len()] = [
     [
         (0.158, 0.157),
@@ -389,7 +392,8 @@ pub fn count(counted: &mut Counted) {
     count_side::<Extern4>(counted, Side::Extern4);
 }
 
-/// Each thread has two values that nobody else has, a file for each, and one more, which gets them in turns.
+/// Each thread has two values that nobody else has, a file for each, and one more, which gets them
+/// in turns.
 #[cfg(feature = "audit")]
 fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
     use std::cell::{Cell, RefCell};

@@ -1,7 +1,7 @@
 //! Open files: who has what open on a file system.
 //!
-//! The baseline and the patch are registries of the lab's. The records are those of production, filled and emptied as `OpenFiles::enter` and
-//! `leave` do it there.
+//! The baseline and the patch are registries of the lab's. The records are those of production,
+//! filled and emptied as `OpenFiles::enter` and `leave` do it there.
 
 mod churn;
 mod hand_over;

@@ -1,5 +1,5 @@
-//! How long a cache line takes from one CPU to the other and back. On some machines, virtual ones above all, that changes from one
-//! minute to the next, and with it what depends on such lines.
+//! How long a cache line takes from one CPU to the other and back. On some machines, virtual ones
+//! above all, that changes from one minute to the next, and with it what depends on such lines.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,8 @@ impl Line {
     }
 }
 
-/// Nanoseconds of a round between two threads. Not a number where only one may run at a time, for it would be that of the scheduler.
+/// Nanoseconds of a round between two threads. Not a number where only one may run at a time, for
+/// it would be that of the scheduler.
 pub(crate) fn nanos_of_round() -> f64 {
     if thread::available_parallelism().map_or(1, |cpus| cpus.get()) < 2 {
         return f64::NAN;

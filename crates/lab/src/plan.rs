@@ -163,8 +163,8 @@ impl Plan {
         if self.wants(workload) { &self.threads } else { &[] }
     }
 
-    /// Has each of `sides` take its figure as often as planned, in turn. In a run that is counted one side does it once, and nothing is
-    /// said of the others.
+    /// Has each of `sides` take its figure as often as planned, in turn. In a run that is counted
+    /// one side does it once, and nothing is said of the others.
     pub fn interleave<T>(&self, sides: &[Side], mut take: impl FnMut(Side) -> T) -> Vec<(Side, Vec<T>)> {
         if let Some(repeated) = &self.repeated {
             return vec![(repeated.side, vec![take(repeated.side)])];
@@ -174,8 +174,8 @@ impl Plan {
         sides.iter().copied().zip(taken).collect()
     }
 
-    /// Has `threads` threads call `batch`, which says how many operations it did, for as long as is planned, or a part of that; so often,
-    /// where it is counted.
+    /// Has `threads` threads call `batch`, which says how many operations it did, for as long as is
+    /// planned, or a part of that; so often, where it is counted.
     pub fn work<S>(
         &self,
         part: u32,

@@ -16,7 +16,8 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        // By multiplying: whoever asks waits for it, and a division takes longer than what some measure. OK: it is below `bound`.
+        // By multiplying: whoever asks waits for it, and a division takes longer than what some
+        // measure. OK: it is below `bound`.
         ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
     }
 }

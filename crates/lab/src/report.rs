@@ -39,7 +39,8 @@ pub struct Report<'a> {
 /// The folder of the page that is committed.
 const PAGE: &str = "page";
 
-/// Writes `report.md`, `report.json`, charts for each chapter, a picture of each matrix and the page to `folder`.
+/// Writes `report.md`, `report.json`, charts for each chapter, a picture of each matrix and the
+/// page to `folder`.
 pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let write = |name: &str, text: String| {

@@ -14,7 +14,8 @@ pub type Row = extern4_measure::row::Row<Side>;
 /// How many batches a short run does that is counted, and a long one.
 const COUNTED_BATCHES: [u64; 2] = [4, 204];
 
-/// Takes the figures of a row. With one thread, instructions are counted where no clock tells whether extern4 is slower.
+/// Takes the figures of a row. With one thread, instructions are counted where no clock tells
+/// whether extern4 is slower.
 pub fn measure(
     plan: &Plan,
     workload: &'static str,
@@ -36,7 +37,8 @@ pub fn measure(
     row
 }
 
-/// extern4 is nowhere slower than its rivals: one verdict with one thread, one with more. Rows that `covers` refuses are named there.
+/// extern4 is nowhere slower than its rivals: one verdict with one thread, one with more. Rows that
+/// `covers` refuses are named there.
 pub fn nowhere_slower(rows: &[Row], covers: impl Fn(&Row) -> bool + Copy) -> [Verdict; 2] {
     [("one thread", true), ("more threads", false)].map(|(what, alone)| {
         let rows = rows.iter().filter(|row| (row.threads == 1) == alone);

@@ -1,9 +1,10 @@
 //! Recorded traces: what programs ask for by path, in their order, played through all sides.
 //!
-//! A trace in `crates/lab/traces` was recorded by `scripts/record-traces`, which says how it is written. Played is
-//! what asks for attributes, and what opens and closes. Of a call that changes names its walk is played, as a
-//! question for the attributes of the name. A name is there from the beginning if any call found it. The loadfile of dbench is read from
-//! where its package has put it.
+//! A trace in `crates/lab/traces` was recorded by `scripts/record-traces`, which says how it is
+//! written. Played is what asks for attributes, and what opens and closes. Of a call that changes
+//! names its walk is played, as a question for the attributes of the name. A name is there from the
+//! beginning if any call found it. The loadfile of dbench is read from where its package has put
+//! it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -296,7 +297,8 @@ mod tests {
         assert_eq!(trace.files().len(), 3);
     }
 
-    /// Where a recorded path may lie: what the system has on any machine, and what the recorder has renamed.
+    /// Where a recorded path may lie: what the system has on any machine, and what the recorder has
+    /// renamed.
     const PUBLIC: [&str; 13] =
         ["src", "build", "repo", "home", "tmp", "usr", "lib", "lib64", "bin", "etc", "proc", "sys", "dev"];
 

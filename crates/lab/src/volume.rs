@@ -1,5 +1,6 @@
-//! Volumes on which a user walks who owns little of them: `extern4-vfs` over memory, with production's walk or one that makes another
-//! search check ([`Check`](extern4_vfs::lab::Check)), so that nothing but the check differs.
+//! Volumes on which a user walks who owns little of them: `extern4-vfs` over memory, with
+//! production's walk or one that makes another search check ([`Check`](extern4_vfs::lab::Check)),
+//! so that nothing but the check differs.
 
 mod production;
 
@@ -37,7 +38,8 @@ impl File {
     }
 }
 
-/// What is asked of a volume all the time, by the thread of this number: each two of these commute on two threads.
+/// What is asked of a volume all the time, by the thread of this number: each two of these commute
+/// on two threads.
 #[cfg(feature = "audit")]
 pub(crate) fn operations<'o>(
     volume: &'o Production,
@@ -138,10 +140,12 @@ pub(crate) mod tests {
         assert_eq!(volume.stat(PATH_BY_NAME).unwrap_err(), Errno::EACCES);
     }
 
-    /// Who asks after a change has returned is judged by it. `set` lets the user pass `/usr`, or not.
+    /// Who asks after a change has returned is judged by it. `set` lets the user pass `/usr`, or
+    /// not.
     pub(crate) fn a_change_counts_at_once(volume: &Production, set: impl Fn(bool)) {
         const CHANGES: u64 = 2000;
-        // Changes that have begun, and that have ended: by an odd number, the user may not pass. And answers between two changes.
+        // Changes that have begun, and that have ended: by an odd number, the user may not pass.
+        // And answers between two changes.
         let [begun, ended, answers] = &[const { AtomicU64::new(0) }; 3];
         let ask = || {
             let mut last = 0;

@@ -8,17 +8,20 @@ pub fn is_there() -> bool {
     Command::new("valgrind").arg("--version").output().is_ok()
 }
 
-/// Runs this program again under callgrind, with these arguments. Returns the instructions that it counts, and what the program wrote to
-/// standard output. Counts only inside functions that `only` matches, if it is given.
+/// Runs this program again under callgrind, with these arguments. Returns the instructions and the
+/// standard output of the program. Counts only inside functions that `only` matches, if it is
+/// given.
 ///
 /// # Errors
 ///
-/// What callgrind says, if the program fails or nothing is counted: then it does not know the function.
+/// The program fails, or callgrind counts nothing, since it does not know the function. The error
+/// has the output of callgrind.
 pub fn run(args: &[&str], only: Option<&str>) -> Result<(f64, String), String> {
     count(args, only, "/dev/null")
 }
 
-/// The same inside functions that `only` matches, by function: the instructions of each without those of the functions that it calls.
+/// Runs this program again under callgrind and returns the instructions of each function that
+/// `only` matches, without those of the functions that it calls.
 ///
 /// # Errors
 ///
@@ -47,8 +50,11 @@ fn count(args: &[&str], only: Option<&str>, file: &str) -> Result<(f64, String),
     Ok((figure, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// Costs by function in a file of callgrind's: `fn=(ID) NAME` begins a function, NAME only the first time, also in `cfn=`; a line of numbers
-/// is a place and its cost; the line behind `calls=` is the cost of a call, which is not the function's own.
+/// Costs by function in a file of callgrind's.
+///
+/// `fn=(ID) NAME` begins a function; NAME is there the first time only, also in `cfn=`. A line of
+/// numbers is a place and its cost. The line after `calls=` is the cost of a call, which is not the
+/// function's own.
 fn by_function(text: &str) -> HashMap<String, f64> {
     let mut names = HashMap::<&str, &str>::new();
     let (mut costs, mut function, mut is_call) = (HashMap::<String, f64>::new(), "", false);

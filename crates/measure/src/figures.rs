@@ -1,6 +1,6 @@
-//! Figures of several rounds: their median, how far they are apart, and how they compare with others.
+//! Figures of several rounds: their median, their spread, and their ratio to others.
 
-/// What was measured in one place, one figure a round.
+/// The figures of one measured place, one a round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures(pub Vec<f64>);
 
@@ -20,7 +20,8 @@ impl Figures {
         self.quantile(0.0).zip(self.quantile(1.0))
     }
 
-    /// Half the distance of the quartiles, as a share of the median. `None` with fewer than two figures.
+    /// Half the distance of the quartiles, as a share of the median. `None` with fewer than two
+    /// figures.
     pub fn spread(&self) -> Option<f64> {
         let (low, high) = self.quartiles().filter(|_| self.0.len() > 1)?;
         Some((high - low) / 2.0 / self.median()?)
@@ -31,7 +32,8 @@ impl Figures {
         (!self.0.is_empty()).then(|| self.0.iter().sum::<f64>() / self.0.len() as f64)
     }
 
-    /// How many times `other` this is: the median over the rounds, since a disturbance of one round meets both.
+    /// The ratio to `other`: the median over the rounds, since a disturbance of one round meets
+    /// both.
     pub fn ratio(&self, other: &Self) -> Option<f64> {
         Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).median()
     }

@@ -1,7 +1,8 @@
 //! JSON for scripts: one object a line.
 //!
-//! A name in a volume need not be UTF-8. Its member then holds the readable form, with U+FFFD for what is not text,
-//! and a second member of the same name with `_hex` appended holds the exact bytes in hexadecimal.
+//! A name in a volume need not be UTF-8. Its member then holds the readable form, with U+FFFD for
+//! bytes that are no text. A second member of the same name with `_hex` appended holds the exact
+//! bytes in hexadecimal.
 
 use std::fmt::{Display, Write as _};
 
@@ -128,8 +129,8 @@ impl Object<'_> {
     }
 }
 
-/// Whether a character may reach a terminal: no control characters, none that change the direction of the text or
-/// stay invisible.
+/// Whether a character may reach a terminal: no control characters, none that change the direction
+/// of the text or stay invisible.
 pub fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
@@ -146,7 +147,8 @@ fn string(out: &mut String, value: &str) {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             c if is_printable(c) => out.push(c),
-            // A terminal obeys it, or does not show it. Beyond the first plane it takes two units of UTF-16.
+            // A terminal obeys it, or does not show it. Beyond the first plane it takes two units
+            // of UTF-16.
             c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
                 write!(out, "\\u{unit:04x}").expect("a string takes everything");
             }),

@@ -1,9 +1,10 @@
-//! What the benchmarks of extern4 measure and report with: the lab, `xtask bench` and the command's `bench`.
+//! Measuring and reporting for all benchmarks: the lab, `xtask bench` and the command's `bench`.
 //!
-//! * [`load`] runs threads that do the same thing at the same time, and says what it took.
+//! * [`load`] runs threads that do the same thing at the same time, and measures their time.
 //! * [`rounds`] has the sides of a comparison measured in turn.
-//! * [`figures`] are what the rounds found: median, quartiles, ratios.
-//! * [`row`] compares sides in one workload, and [`verdict`] compares rows with goals, and names the rows that it leaves out.
+//! * [`figures`] are the results of rounds: median, quartiles, ratios.
+//! * [`row`] compares sides in one workload. [`verdict`] compares rows with goals, and names the
+//!   rows that it leaves out.
 //! * [`callgrind`] counts instructions, where neither clock tells.
 //! * [`machine`] says where it was measured, and how busy that machine was.
 //! * [`table`] and [`json`] write it down.

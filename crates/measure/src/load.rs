@@ -14,7 +14,7 @@ pub struct Load {
     allocations: fn() -> u64,
 }
 
-/// What the threads of a load did, and what it took.
+/// The work of all threads of a load, and its cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// Operations of all threads.
@@ -65,18 +65,20 @@ impl Done {
 }
 
 impl Load {
-    /// So many threads, whose allocations are not counted.
+    /// A load of `threads` threads, whose allocations are not counted.
     pub fn of(threads: usize) -> Self {
         Self { threads, allocations: || 0 }
     }
 
-    /// The same, with allocations counted: `allocations` says how many the calling thread has made so far.
+    /// A load of `threads` threads. `allocations` returns the number of allocations that the
+    /// calling thread has made so far.
     pub fn counting(threads: usize, allocations: fn() -> u64) -> Self {
         Self { threads, allocations }
     }
 
-    /// Has each thread make its own state with `begin`, which is told the thread's number, and then, when all are ready, call `work` with
-    /// it; `work` says how many operations it did. Runs `meanwhile` on this thread as soon as they work.
+    /// Has each thread make its own state with `begin`, which gets the thread's number. When all
+    /// are ready, each calls `work` with its state, which returns the number of operations that it
+    /// did. Runs `meanwhile` on this thread as soon as they work.
     ///
     /// Each thread reads its own clocks: this thread may be late.
     ///
@@ -118,8 +120,9 @@ impl Load {
         Ok(done.iter().fold(Done { wall, ..Done::default() }, |total, (done, ..)| total.with(done)))
     }
 
-    /// Has the threads call `batch` over and over while `meanwhile` runs here; `batch` says how many operations it did. Each thread does a
-    /// batch that does not count, and at least one that does.
+    /// Has the threads call `batch` over and over while `meanwhile` runs on this one. `batch`
+    /// returns the number of operations that it did. Each thread does a batch that does not count,
+    /// and at least one that does.
     pub fn repeat<S>(
         self,
         meanwhile: impl FnOnce(),
@@ -135,7 +138,7 @@ impl Load {
         self.repeat_until(|_| stop.load(Ordering::Relaxed), meanwhile, begin, batch)
     }
 
-    /// Has each thread do exactly so many batches, after one that does not count.
+    /// Has each thread do exactly `batches` batches, after one that does not count.
     pub fn repeat_times<S>(
         self,
         batches: u64,
@@ -171,8 +174,9 @@ impl Load {
     }
 }
 
-/// Calls `step`, which says how much it did and is told how often it was called before, until the time is up: `batch` times between two
-/// looks at the clock, and once at least. Returns how much was done.
+/// Calls `step` until the time is up: `batch` times between two looks at the clock, and once at
+/// least. `step` gets the number of earlier calls and returns the amount that it did. Returns the
+/// sum of the amounts.
 ///
 /// # Errors
 ///
@@ -194,7 +198,8 @@ pub fn for_span<E>(
     }
 }
 
-/// The name of the function that runs each batch that counts, for a tool such as callgrind that counts only in it.
+/// The name of the function that runs each batch that counts, for a tool such as callgrind that
+/// counts only in it.
 pub const COUNTED: &str = "load::counted_batch";
 
 #[inline(never)]

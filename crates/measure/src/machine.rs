@@ -15,8 +15,8 @@ pub struct Machine {
     pub kernel: String,
     /// The architecture.
     pub architecture: String,
-    /// Threads that wanted to run in the last minute, on average: before the measurement, and after it once [`Machine::look_again`] was
-    /// called.
+    /// Threads that wanted to run in the last minute, on average: before the measurement, and after
+    /// it once [`Machine::look_again`] was called.
     pub load: Vec<f64>,
 }
 

@@ -1,7 +1,8 @@
 //! The sides of a comparison, measured in turn.
 
-/// Has each of `sides` sides take a figure in each of `rounds` rounds, so that a disturbance of the machine meets all of them. Each round
-/// begins with another side. A first round is thrown away: it warms caches.
+/// Has each of `sides` sides take a figure in each of `rounds` rounds, so that a disturbance of the
+/// machine meets all of them. Each round begins with another side. A first round is thrown away: it
+/// warms caches.
 pub fn interleave<T, E>(
     rounds: usize,
     sides: usize,

@@ -1,4 +1,4 @@
-//! One line of a table: a workload with so many threads, measured on several sides.
+//! One line of a table: a workload with a number of threads, measured on several sides.
 
 use crate::figures::Figures;
 use crate::load::Done;
@@ -22,7 +22,7 @@ pub const INSTRUCTIONS: &str = "instructions/op";
 pub struct Sample {
     /// Nanoseconds of the clock for an operation of any thread.
     pub nanos: f64,
-    /// What was counted meanwhile.
+    /// Counts of the same time.
     pub counters: Vec<Counter>,
 }
 
@@ -38,17 +38,17 @@ impl Sample {
     }
 }
 
-/// A workload with so many threads.
+/// A workload with a number of threads, and the samples of all sides.
 #[derive(Clone, Debug)]
 pub struct Row<S> {
-    /// What is done.
+    /// The name of the workload.
     pub workload: &'static str,
-    /// By how many threads.
+    /// The number of threads.
     pub threads: usize,
     sides: Vec<(S, Vec<Sample>)>,
 }
 
-/// What decides a comparison.
+/// The figure that decides a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Time on the clock.
@@ -64,7 +64,7 @@ pub enum By {
 pub struct Comparison {
     /// How many times as fast it is: the median over the rounds.
     pub times: f64,
-    /// What decides.
+    /// The figure that decides.
     pub by: By,
     /// It is slower beyond noise.
     pub slower: bool,
@@ -132,8 +132,8 @@ impl<S: Side> Row<S> {
         samples.for_each(|sample| sample.counters.push((name, value)));
     }
 
-    /// Compares one side with another by the steadier of clock and CPU time; by instructions where that does not tell and they were counted.
-    /// `None` if one of them was not measured.
+    /// Compares one side with another by the steadier of clock and CPU time. Instructions decide if
+    /// that does not tell and they were counted. `None` if one of the sides was not measured.
     pub fn compare(&self, side: S, rival: S) -> Option<Comparison> {
         let (by, own, other) = self.steadier(side, rival);
         let times = other.ratio(&own)?;

@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 #[derive(Clone, Debug)]
 pub struct Table {
     lines: Vec<Vec<String>>,
-    /// The first so many columns are text, which is aligned to the left.
+    /// The number of columns with text, which come first and are aligned to the left.
     texts: usize,
 }
 
 impl Table {
-    /// A table with these titles, of which the first `texts` are of columns with text; the others have figures.
+    /// A table with these titles. The first `texts` are of columns with text; the others have
+    /// figures.
     pub fn new(texts: usize, titles: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { lines: vec![titles.into_iter().map(Into::into).collect()], texts }
     }

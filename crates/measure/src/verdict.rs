@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::row::{Row, Side};
 
-/// What is wanted of a figure.
+/// A bound for a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// At least so much.
@@ -32,12 +32,12 @@ impl fmt::Display for Goal {
     }
 }
 
-/// A goal, and what was reached of it.
+/// A goal, and whether it is reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What is wanted, with its bound.
+    /// The goal in words, with its bound.
     pub goal: String,
-    /// What was found, in words; the rows that it does not cover stand at its end.
+    /// The finding in words. The rows that it does not cover stand at its end.
     pub found: String,
     /// Whether the goal is reached; `None` if that was not measured.
     pub met: Option<bool>,
@@ -54,7 +54,8 @@ impl Verdict {
         }
     }
 
-    /// The same in each of some rows: the least decides.
+    /// A side is at least `times` as fast as another in each of these rows: the least ratio
+    /// decides.
     pub fn faster_in_all<'r, S: Side>(
         side: S,
         rival: S,
@@ -83,8 +84,8 @@ impl Verdict {
         }
     }
 
-    /// A side is nowhere slower than its rivals, beyond noise, in `rows`, which `what` describes. Those that `covers` refuses are left
-    /// out, and named.
+    /// A side is nowhere slower than its rivals, beyond noise, in `rows`, which `what` describes.
+    /// Rows that `covers` refuses are left out, and named.
     pub fn nowhere_slower<'r, S: Side>(
         what: &str,
         side: S,

@@ -44,7 +44,8 @@ fn cache() -> Result<BufferCache> {
     BufferCache::new(Arc::new(MemoryDevice::zeroed(len)), options).map_err(|e| e.to_string())
 }
 
-/// A million hits a thread on one block: CPU time, which other programs disturb less, for each hit of any thread, and allocations.
+/// A million hits a thread on one block: CPU time, which other programs disturb less, for each hit
+/// of any thread, and allocations.
 fn hit(cache: &BufferCache, threads: u32) -> (f64, u64) {
     let look = || black_box(cache.with(black_box(5), |bytes| bytes[9]).expect("memory can be read"));
     let begin = |_| {

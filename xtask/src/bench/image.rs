@@ -16,7 +16,8 @@ pub(crate) const BIG_BYTES: u64 = 1 << 30;
 /// The tree in it.
 const TREE: &str = "/usr/share";
 
-/// Makes the image in `folder`, or takes the one an earlier run made: 20 GB, `/usr/share` as `/share`, and `/big`.
+/// Makes the image in `folder`, or takes the one an earlier run made: 20 GB, `/usr/share` as
+/// `/share`, and `/big`.
 pub(crate) fn prepare_share(folder: &Path) -> Result<PathBuf> {
     let image = folder.join("share.img");
     if !image.exists() {
@@ -38,7 +39,8 @@ pub(crate) fn prepare_share(folder: &Path) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// Makes the image with `/usr/include` as `/usr/include`, owned by root, or takes the one an earlier run made.
+/// Makes the image with `/usr/include` as `/usr/include`, owned by root, or takes the one an
+/// earlier run made.
 pub(crate) fn prepare_include(folder: &Path) -> Result<PathBuf> {
     let image = folder.join("include.img");
     if !image.exists() {

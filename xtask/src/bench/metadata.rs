@@ -1,5 +1,5 @@
-//! Rows of changes of names and attributes, one at a time in one thread: ours in this process, the kernel's through system calls, both
-//! by names in the directory they work in.
+//! Rows of changes of names and attributes, one at a time in one thread: ours in this process, the
+//! kernel's through system calls, both by names in the directory they work in.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,8 @@ use super::threads::in_threads;
 use super::write::{Mounted, directory, names, open, remove};
 use super::{Bench, RUNS, Result};
 
-/// How often each file is changed in one run: an even number, so that what was renamed has its name again.
+/// How often each file is changed in one run: an even number, so that what was renamed has its name
+/// again.
 const ROUNDS: u32 = 1600;
 const ATTRIBUTE: &str = "user.value";
 /// These have room in an inode.
@@ -57,8 +58,8 @@ impl Bench {
         Ok(row)
     }
 
-    /// A change by two threads beside one, each of a file of its own: the files were made one after the other, so that their inodes stand
-    /// in one block.
+    /// A change by two threads beside one, each of a file of its own: the files were made one after
+    /// the other, so that their inodes stand in one block.
     pub(super) fn change_threads(&self, name: &'static str, change: Change, goal: f64) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, goal);
         let image = self.fresh("ours.img", "512M", 20_000)?;
@@ -188,8 +189,9 @@ fn make_below(change: Change, file: &str, other: &str, odd: bool) -> rustix::io:
     }
 }
 
-/// Changes all files in turn, over and over, by `change`, which is told of the file, of its other name, and whether it has been changed
-/// an odd number of times. Returns the nanoseconds of one change.
+/// Changes all files in turn, over and over, by `change`, which is told of the file, of its other
+/// name, and whether it has been changed an odd number of times. Returns the nanoseconds of one
+/// change.
 fn timed(files: &[(String, String)], change: impl Fn(&str, &str, bool) -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     for round in 0..ROUNDS {

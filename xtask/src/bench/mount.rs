@@ -1,5 +1,6 @@
-//! Rows of the mount: the same system calls and programs in a mount of ours, by either transport, and in a rival's. Ours is the command
-//! in the foreground, with its usual options; each run mounts a volume anew.
+//! Rows of the mount: the same system calls and programs in a mount of ours, by either transport,
+//! and in a rival's. Ours is the command in the foreground, with its usual options; each run mounts
+//! a volume anew.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -74,14 +75,16 @@ pub(super) enum Work {
     Stat(u32),
     /// It is opened and closed.
     OpenClose(u32),
-    /// The same where the kernel keeps nothing, and asks each time: ours for the name, fuse2fs's for the directory, the name and its file.
+    /// The same where the kernel keeps nothing, and asks each time: ours for the name, fuse2fs's
+    /// for the directory, the name and its file.
     AskedStat(u32),
     AskedOpenClose(u32),
     /// An empty file is made and removed in a directory of the thread's own.
     CreateUnlink(u32),
     /// This tree of `/usr` out of an archive, until the volume is unmounted and on the disk.
     Tar(&'static str),
-    /// All names of `/usr/share` with the attributes of each, by a daemon that has seen nothing yet.
+    /// All names of `/usr/share` with the attributes of each, by a daemon that has seen nothing
+    /// yet.
     Find,
     /// A file of 1 GiB is written and made durable.
     Write,
@@ -234,7 +237,8 @@ fn open_and_close(path: &CStr) -> rustix::io::Result<()> {
     rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).map(drop)
 }
 
-/// Nanoseconds of the clock for a call of any thread, each on a file of its own, which has been used before.
+/// Nanoseconds of the clock for a call of any thread, each on a file of its own, which has been
+/// used before.
 fn calls(root: &Path, threads: u32, times: u32, call: fn(&CStr) -> rustix::io::Result<()>) -> Result<f64> {
     let path = |thread: u32| -> Result<CString> {
         let path = root.join(format!("file{thread}"));
@@ -280,7 +284,8 @@ fn read(path: &Path) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Nanoseconds of the clock for a block that any thread reads past the cache, at places that are the same in each run.
+/// Nanoseconds of the clock for a block that any thread reads past the cache, at places that are
+/// the same in each run.
 fn random_reads(path: &Path) -> Result<f64> {
     /// What is read past the cache has to be aligned.
     #[repr(align(4096))]

@@ -1,7 +1,8 @@
 //! Rows of opening and closing: a file that is cached, over and over.
 //!
-//! Ours is the library as user 1000, in this process; the kernel's is `open(2)` and `close(2)` by the same user on a loop mount of
-//! the same image, in a process whose root is the mount. The lab measures registries of open files by themselves.
+//! Ours is the library as user 1000, in this process; the kernel's is `open(2)` and `close(2)` by
+//! the same user on a loop mount of the same image, in a process whose root is the mount. The lab
+//! measures registries of open files by themselves.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -32,7 +33,8 @@ impl Bench {
         Ok(row)
     }
 
-    /// Two threads, each with a file of its own, beside one: nanoseconds of the clock for an operation of any thread.
+    /// Two threads, each with a file of its own, beside one: nanoseconds of the clock for an
+    /// operation of any thread.
     pub(super) fn open_close_threads(&self) -> Result<Row> {
         let (_volume, session) = self.session()?;
         let mut row = Row::faster("open-close-2-threads-vs-1", Unit::Nanoseconds, 1.9);

@@ -1,5 +1,5 @@
-//! Rows of contents that are written over: blocks of a file that is there, as databases write them, ours in this process, the kernel's
-//! through system calls.
+//! Rows of contents that are written over: blocks of a file that is there, as databases write them,
+//! ours in this process, the kernel's through system calls.
 
 use std::fs::{self, File};
 use std::io;
@@ -38,7 +38,8 @@ pub(super) struct Overwrite {
 }
 
 impl Overwrite {
-    /// They are written: by the kernel to its page cache, by us to that of the image, through a system call as well.
+    /// They are written: by the kernel to its page cache, by us to that of the image, through a
+    /// system call as well.
     pub(super) const WRITTEN: Self = Self { writes: 16 * BLOCKS, syncs: false, goal: 0.5 };
     /// They are made durable one by one.
     pub(super) const SYNCED: Self = Self { writes: 2000, syncs: true, goal: 1.5 };
@@ -72,7 +73,8 @@ impl Overwrite {
         Ok((ns, flushes))
     }
 
-    /// Nanoseconds of one block, by us, while a thread makes changes of the file with the name `changed`; and of one of these.
+    /// Nanoseconds of one block, by us, while a thread makes changes of the file with the name
+    /// `changed`; and of one of these.
     fn beside(self, image: &Path, change: Change, changed: &str) -> Result<(f64, f64)> {
         let volume = open(image)?;
         let session = directory(&volume)?;
@@ -128,8 +130,9 @@ fn filled(session: &Session) -> Result<OpenFile> {
 }
 
 impl Bench {
-    /// Blocks written over by one thread, while another changes the file otherwise, and while it does the same to another file: so that all is
-    /// the same but what the two have in common. Alone, a thread has more of the CPUs, of which what writes the image back takes its part.
+    /// Blocks written over by one thread, while another changes the file otherwise, and while it
+    /// does the same to another file: so that all is the same but what the two have in common.
+    /// Alone, a thread has more of the CPUs, of which what writes the image back takes its part.
     pub(super) fn overwrite_beside(&self, name: &'static str, change: Change) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, 0.8);
         let image = self.fresh("ours.img", "512M", 20_000)?;

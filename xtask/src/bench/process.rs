@@ -28,8 +28,8 @@ impl Bench {
         Ok(row)
     }
 
-    /// One large file into a pipe that is read empty; the kernel's mount has the file in its own page cache too.
-    /// Not into `/dev/null`, which takes pages without looking at them.
+    /// One large file into a pipe that is read empty; the kernel's mount has the file in its own
+    /// page cache too. Not into `/dev/null`, which takes pages without looking at them.
     pub(super) fn cat(&self) -> Result<Row> {
         let mount = Mount::new(Rival::Kernel, self.share()?, &self.folder.join("mnt"))?;
         let place = format!("{}:/big", self.share()?.display());

@@ -14,8 +14,8 @@ use super::Result;
 /// Operations between two looks at whether the time is up.
 const BATCH: u64 = 64;
 
-/// Nanoseconds of the clock for one `stat`, with `threads` threads on one instance: its methods take `&self`, and it
-/// checks no permissions.
+/// Nanoseconds of the clock for one `stat`, with `threads` threads on one instance: its methods
+/// take `&self`, and it checks no permissions.
 pub(super) fn stat(image: &Path, path: &str, threads: u32, duration: Duration) -> Result<f64> {
     let device = FileDevice::open_path(image).map_err(|e| e.to_string())?;
     let filesystem = Filesystem::mount(Arc::new(device)).map_err(|e| e.to_string())?;

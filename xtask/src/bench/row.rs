@@ -93,7 +93,8 @@ impl Row {
         self.note = note;
     }
 
-    /// The median over the runs of how often ours goes into the rival's, each pair measured back to back.
+    /// The median over the runs of how often ours goes into the rival's, each pair measured back to
+    /// back.
     pub(crate) fn ratio(&self) -> f64 {
         self.rival.ratio(&self.ours).unwrap_or(f64::NAN)
     }

@@ -1,4 +1,5 @@
-//! Rows of the search check that a walk makes in every directory, on a path of many of them in memory.
+//! Rows of the search check that a walk makes in every directory, on a path of many of them in
+//! memory.
 
 use std::time::Instant;
 
@@ -14,7 +15,8 @@ use super::{Bench, RUNS, Result};
 const WALKS: u32 = 200_000;
 
 impl Bench {
-    /// Instructions for a walk with the search check from the permission word, beside the full one: 15 % fewer.
+    /// Instructions for a walk with the search check from the permission word, beside the full one:
+    /// 15 % fewer.
     pub(super) fn search_instructions(&self) -> Result<Row> {
         search_instructions("walk-12-fast-search-instructions", &tree::path())
     }
@@ -89,7 +91,8 @@ fn collected(check: &str, path: &str, walks: u32) -> Result<f64> {
     Ok(callgrind::run(&["search-loop", check, path, &walks.to_string()], None)?.0)
 }
 
-/// The hidden subcommand `search-loop fast|full PATH WALKS`: walks in memory, for a tool that counts what that costs.
+/// The hidden subcommand `search-loop fast|full PATH WALKS`: walks in memory, for a tool that
+/// counts what that costs.
 pub(crate) fn search_loop(args: &[String]) -> Result<()> {
     let [check, path, walks] = args else {
         return Err("search-loop takes fast or full, a path, and a number".to_owned());

@@ -1,5 +1,5 @@
-//! Rows of many threads that change one volume: empty files made and removed by two beside one, and files that 64 make durable at the
-//! same time.
+//! Rows of many threads that change one volume: empty files made and removed by two beside one, and
+//! files that 64 make durable at the same time.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -91,7 +91,8 @@ impl Bench {
     }
 }
 
-/// Runs `work` in so many threads, each told which, from the same moment on. Returns the nanoseconds until all have ended.
+/// Runs `work` in so many threads, each told which, from the same moment on. Returns the
+/// nanoseconds until all have ended.
 pub(super) fn in_threads(threads: u32, work: impl Fn(u32) -> Result<()> + Sync) -> Result<f64> {
     let load = Load::of(threads as usize);
     let done = load.run(|thread| thread as u32, |thread| work(*thread).map(|()| 1), || {})?;

@@ -1,4 +1,5 @@
-//! A deep tree in memory: one file below a chain of directories, all of them root's and open to everybody.
+//! A deep tree in memory: one file below a chain of directories, all of them root's and open to
+//! everybody.
 
 use extern4_vfs::lab::{Check, Sides};
 use extern4_vfs::{

@@ -1,8 +1,8 @@
 //! Rows of path walks: one path looked up over and over, everything cached.
 //!
-//! Ours is the command's `bench walk` as user 1000 on an image where everything belongs to root. The kernel's side is
-//! `stat(2)` by the same user on a loop mount of the same image, in a process whose root is the mount, so that both walk
-//! the same string.
+//! Ours is the command's `bench walk` as user 1000 on an image where everything belongs to root.
+//! The kernel's side is `stat(2)` by the same user on a loop mount of the same image, in a process
+//! whose root is the mount, so that both walk the same string.
 
 use std::ffi::{CStr, CString};
 use std::path::Path;
@@ -179,9 +179,9 @@ pub(super) fn kernel(call: Call, root: &Path, path: &str) -> Result<f64> {
     text.trim().parse().map_err(|_| format!("{} says {text:?}", call.command()))
 }
 
-/// The hidden subcommands `stat-loop ROOT PATH SECONDS` and `open-loop ROOT PATH SECONDS`: go below `ROOT` for good, become an
-/// ordinary user, and print how many nanoseconds one call with `PATH` takes. That the path is not there is an answer like any
-/// other.
+/// The hidden subcommands `stat-loop ROOT PATH SECONDS` and `open-loop ROOT PATH SECONDS`: go below
+/// `ROOT` for good, become an ordinary user, and print how many nanoseconds one call with `PATH`
+/// takes. That the path is not there is an answer like any other.
 pub(crate) fn call_loop(call: Call, args: &[String]) -> Result<()> {
     let [root, path, seconds] = args else {
         return Err(format!("{} takes a root, a path and seconds", call.command()));

@@ -1,5 +1,5 @@
-//! Rows of changes: what is made, removed and written, ours in this process or by the command, the rivals' through mounts of
-//! volumes that were made in the same way.
+//! Rows of changes: what is made, removed and written, ours in this process or by the command, the
+//! rivals' through mounts of volumes that were made in the same way.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -162,7 +162,8 @@ impl Bench {
             let mount = Mounted::new(rival, &image, &self.folder.join("mnt"))?;
             must(Command::new("cp").args(["-a", TREE]).arg(&mount.path))?;
             mount.end()?;
-            // fuse2fs leaves what it has written to the operating system; for the kernel's mount this finds nothing to do.
+            // fuse2fs leaves what it has written to the operating system; for the kernel's mount
+            // this finds nothing to do.
             File::open(&image).and_then(|file| file.sync_all()).map_err(|e| e.to_string())?;
             let theirs = start.elapsed();
             remove([image])?;
@@ -318,7 +319,8 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Starts a server in the foreground, so that its end can be waited for, after which all has been written.
+    /// Starts a server in the foreground, so that its end can be waited for, after which all has
+    /// been written.
     fn serve(&mut self, server: &mut Command) -> Result<()> {
         server.arg(&self.path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.server = Some(server.spawn().map_err(|e| e.to_string())?);
@@ -388,8 +390,8 @@ pub(super) fn remove(images: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The hidden subcommand `write-loop IMAGE TIMES [CHANGE]`: makes a file and removes it, or makes a change of it, over and over, for a
-/// look at what that costs.
+/// The hidden subcommand `write-loop IMAGE TIMES [CHANGE]`: makes a file and removes it, or makes a
+/// change of it, over and over, for a look at what that costs.
 pub(crate) fn write_loop(args: &[String]) -> Result<()> {
     let (image, times, change) = match args {
         [image, times] => (image, times, None),

@@ -1,5 +1,6 @@
-//! Rows of attributes that files share: `xattr-bench` of Linux's mbcache, with threads for its processes. Each thread sets one
-//! attribute of 512 bytes, which has no room in an inode, on files of its own, over and over, with a value out of so many.
+//! Rows of attributes that files share: `xattr-bench` of Linux's mbcache, with threads for its
+//! processes. Each thread sets one attribute of 512 bytes, which has no room in an inode, on files
+//! of its own, over and over, with a value out of so many.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ const NAME: &str = "user.value";
 /// Attributes that all threads together set in one run.
 const SETS: u32 = 20_000;
 
-/// One cell of the table: how many threads set attributes, on how many files each, out of how many values.
+/// One cell of the table: how many threads set attributes, on how many files each, out of how many
+/// values.
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
     pub(super) threads: u32,
@@ -108,7 +110,8 @@ fn value(number: u32) -> [u8; VALUE_BYTES] {
     value
 }
 
-/// Runs `set` in each thread, told which, which file and with which value, and returns the nanoseconds of one.
+/// Runs `set` in each thread, told which, which file and with which value, and returns the
+/// nanoseconds of one.
 fn timed(cell: Cell, set: impl Fn(u32, usize, &[u8]) -> Result<()> + Sync) -> Result<f64> {
     let sets = SETS / cell.threads;
     let ns = in_threads(cell.threads, |thread| {

@@ -18,7 +18,8 @@ pub(super) fn stat(volume: &Production) {
     black_box(volume.stat(black_box(PATH))).expect("the user may search");
 }
 
-/// Checks what a walk to it would. Out of line for all sides: whether it is in line is worth more than what they differ in.
+/// Checks what a walk to it would. Out of line for all sides: whether it is in line is worth more
+/// than what they differ in.
 #[inline(never)]
 pub(super) fn check<const N: usize>(volume: &Production, directories: &[&Inode; N]) {
     assert!(volume.may_search(black_box(directories)), "the user may search");

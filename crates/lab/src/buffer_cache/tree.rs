@@ -40,7 +40,8 @@ struct Index {
 }
 
 impl Index {
-    /// Gives up one buffer that nobody looks at or has looked at lately, if there is one among the oldest.
+    /// Gives up one buffer that nobody looks at or has looked at lately, if there is one among the
+    /// oldest.
     fn evict(&mut self) -> Option<Arc<Buffer>> {
         for _ in 0..self.queue.len() {
             let oldest = self.queue.pop_front()?;

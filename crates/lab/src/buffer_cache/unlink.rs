@@ -1,4 +1,5 @@
-//! The load of the patch: threads that make files and remove them, on ext4 in memory, through all of production.
+//! The load of the patch: threads that make files and remove them, on ext4 in memory, through all
+//! of production.
 
 use std::sync::Arc;
 use std::time::Duration;

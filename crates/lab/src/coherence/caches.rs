@@ -31,7 +31,8 @@ struct State {
     exclusive: bool,
     /// A transfer is under way until then.
     busy_until: Picos,
-    /// Who has it still, until when, and whether he may write it: a request takes half of a transfer to come to him.
+    /// Who has it still, until when, and whether he may write it: a request takes half of a
+    /// transfer to come to him.
     leaving: Vec<(usize, Picos, bool)>,
 }
 

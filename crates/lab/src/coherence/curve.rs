@@ -26,7 +26,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The prediction for two CPUs is near what two threads were measured to take: only then is the rest worth a look.
+    /// The prediction for two CPUs is near what two threads were measured to take: only then is the
+    /// rest worth a look.
     pub fn is_sound(&self) -> bool {
         self.of_two_by_measured().is_some_and(|share| (share - 1.0).abs() <= MOST_OFF)
     }

@@ -15,10 +15,12 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Two sockets of 128 CPUs, with the latencies of a Xeon of 2019 (Cascade Lake), as Intel's Memory Latency Checker 3.7 measures them:
-    /// a modified line from a cache on the same socket 55.6 ns, from the other socket 115.6 ns where that socket's memory has it. The FD.io project
-    /// publishes them with its reports (CSIT, "Calibration Data - Cascadelake"). For an unmodified line on the same socket it has 55.5 ns,
-    /// so the two are one here. That machine has 24 cores a socket: what more of them would do to its latencies is not in the figures.
+    /// Two sockets of 128 CPUs, with the latencies of a Xeon of 2019 (Cascade Lake), as Intel's
+    /// Memory Latency Checker 3.7 measures them: a modified line from a cache on the same socket
+    /// 55.6 ns, from the other socket 115.6 ns where that socket's memory has it. The FD.io project
+    /// publishes them with its reports (CSIT, "Calibration Data - Cascadelake"). For an unmodified
+    /// line on the same socket it has 55.5 ns, so the two are one here. That machine has 24 cores a
+    /// socket: what more of them would do to its latencies is not in the figures.
     pub const PUBLISHED: Self = Self { same_socket: 55_600, other_socket: 115_600, cpus_of_socket: 128 };
 
     /// Where the figures are from.

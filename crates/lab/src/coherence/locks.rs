@@ -15,7 +15,8 @@ struct State {
 pub(super) struct Locks(HashMap<u64, State>);
 
 impl Locks {
-    /// A CPU takes a lock, for itself or with others. False if it has to wait; then a later [`release`](Self::release) names it.
+    /// A CPU takes a lock, for itself or with others. False if it has to wait; then a later
+    /// [`release`](Self::release) names it.
     pub(super) fn take(&mut self, cpu: usize, lock: u64, exclusive: bool) -> bool {
         let state = self.0.entry(lock).or_default();
         let writer_waits = state.waiting.iter().any(|(_, exclusive)| *exclusive);
@@ -28,8 +29,8 @@ impl Locks {
         false
     }
 
-    /// A CPU releases a lock, if it has it. Who may try again: who has waited longest, and where it was readers, all of them in a row.
-    /// Somebody else may be faster.
+    /// A CPU releases a lock, if it has it. Who may try again: who has waited longest, and where it
+    /// was readers, all of them in a row. Somebody else may be faster.
     pub(super) fn release(&mut self, cpu: usize, lock: u64) -> Vec<usize> {
         let Some(state) = self.0.get_mut(&lock) else { return Vec::new() };
         let Some(place) = state.holders.iter().position(|holder| *holder == cpu) else { return Vec::new() };

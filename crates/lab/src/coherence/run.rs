@@ -46,7 +46,8 @@ impl<'r> Run<'r> {
             done: 0,
         };
         for cpu in 0..cpus {
-            // Not all at the same moment, nor one socket before the other: who asks first keeps his place in the queue.
+            // Not all at the same moment, nor one socket before the other: who asks first keeps his
+            // place in the queue.
             let begin = Random::new(cpu).below(alone.max(1));
             run.events.push(Reverse((begin + run.gap(cpu, 0), cpu)));
         }
@@ -172,20 +173,23 @@ mod tests {
         check(run("w0", 2), 75.0);
         // Many: the line is always under way.
         check(run("w0", 4), 50.0);
-        // And from one socket to the other and back, for who asks in the order of their numbers: 3 in 4 stay.
+        // And from one socket to the other and back, for who asks in the order of their numbers: 3
+        // in 4 stay.
         let two_sockets = run("w0", 8);
         assert!((50.0..100.0).contains(&two_sockets), "{two_sockets}");
     }
 
     #[test]
     fn readers_fetch_what_a_writer_has_changed() {
-        // The writer takes it back from a reader, and the reader fetches it again: both take 150 ns.
+        // The writer takes it back from a reader, and the reader fetches it again: both take 150
+        // ns.
         check(nanos(&replay("w0", "r0"), 100.0, 2, MACHINE), 75.0);
     }
 
     #[test]
     fn who_has_a_lock_keeps_the_others_out() {
-        // Of 100 ns, the lock is held for 80, whoever has it; without a lock, all work side by side.
+        // Of 100 ns, the lock is held for 80, whoever has it; without a lock, all work side by
+        // side.
         let (held, free) = ("l0 r-1 r-1 r-1 r-1 r-1 r-1 r-1 u0", "w0 r-1 r-1 r-1 r-1 r-1 r-1 r-1 w0");
         for cpus in [2, 4, 8] {
             let with_lock = run(held, cpus);
@@ -195,7 +199,8 @@ mod tests {
         // Readers of a lock only pass its line around.
         let shared = run(&held.replace('l', "s"), 4);
         assert!(shared < run(held, 4), "{shared}");
-        // Two with one lock for 10 of 100 ns, in time to have it when nobody wants it: the line comes once an operation.
+        // Two with one lock for 10 of 100 ns, in time to have it when nobody wants it: the line
+        // comes once an operation.
         check(run("l0 u0 r-1 r-1 r-1 r-1 r-1 r-1 r-1", 2), 75.0);
     }
 

@@ -1,7 +1,8 @@
 //! What an access is an access to, by its place in the source.
 //!
-//! The audit knows where an atomic's or a lock's method is called. What stands before the call there is the field: in
-//! `self.head.load(Relaxed)` that is `head`, and the type around it is the one whose `impl` comes before.
+//! The audit knows where an atomic's or a lock's method is called. What stands before the call
+//! there is the field: in `self.head.load(Relaxed)` that is `head`, and the type around it is the
+//! one whose `impl` comes before.
 
 use std::collections::HashMap;
 use std::fs;

@@ -13,8 +13,8 @@ use super::{Matrix, TRIES, Test};
 use crate::Result;
 use crate::spec::{BLOCKS, Kind, Outcome, Pair, Place};
 
-/// Makes all pairs. The first `stepped` calls of each kind are made instruction by instruction, which takes long, to count
-/// the locked instructions that take no notes.
+/// Makes all pairs. The first `stepped` calls of each kind are made instruction by instruction,
+/// which takes long, to count the locked instructions that take no notes.
 ///
 /// # Errors
 /// A call that fails as no specification says, or returns something else.
@@ -44,7 +44,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Lets the threads find places of their own: those that make files at once go apart, where they have met.
+    /// Lets the threads find places of their own: those that make files at once go apart, where
+    /// they have met.
     fn settle(&mut self, workers: &[Worker; 2]) -> Result<()> {
         const TIMES: usize = 50;
         let at = Place { dir: 0, name: 0 };
@@ -115,8 +116,8 @@ impl Bench {
         Ok(found.iter().map(|conflict| self.name(conflict, &footprints)).collect())
     }
 
-    /// What stands on a line that two meet on: what is written there and, where the other uses none of it, what he uses instead,
-    /// which the line need not be shared for.
+    /// What stands on a line that two meet on: what is written there and, where the other uses none
+    /// of it, what he uses instead, which the line need not be shared for.
     fn name(&mut self, conflict: &Conflict, footprints: &[Footprint; 2]) -> String {
         let [ours, theirs] = footprints.each_ref().map(|footprint| {
             let of_line = footprint.accesses(conflict.line);

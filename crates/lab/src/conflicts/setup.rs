@@ -1,5 +1,6 @@
-//! Volumes that pairs of calls are made on. Times of access are not kept there: they are not in the specification, and with them a read would
-//! not commute with what changes its file, for it has to find out whether there was such a change.
+//! Volumes that pairs of calls are made on. Times of access are not kept there: they are not in the
+//! specification, and with them a read would not commute with what changes its file, for it has to
+//! find out whether there was such a change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,8 @@ impl Setup {
         Ok(Self { on: On::Memory, namespace, _volume: None })
     }
 
-    /// ext4 on a device in memory, with room for a journal that is not soon full: a commit is in everybody's way. `None` where there
-    /// is no mke2fs to make it.
+    /// ext4 on a device in memory, with room for a journal that is not soon full: a commit is in
+    /// everybody's way. `None` where there is no mke2fs to make it.
     pub fn ext4() -> Result<Option<Self>> {
         let spec = ImageSpec::new("matrix", 256 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=64"]);
         if !spec.can_run() {

@@ -1,6 +1,7 @@
 //! A thread that makes the calls of one side of each pair, and keeps what it has open.
 //!
-//! Threads live as long as the volume: what a thread has for itself is warm, as it is in a program that runs.
+//! Threads live as long as the volume: what a thread has for itself is warm, as it is in a program
+//! that runs.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -16,9 +17,11 @@ use crate::spec::{Call, Outcome, PLACES, Place};
 pub(super) const BLOCK_BYTES: u64 = 4096;
 /// The extended attribute of [`spec`](crate::spec).
 const ATTRIBUTE: &str = "user.lab";
-/// So often each thread does beforehand what a call may do, on things that stay as they are and on names of its own.
+/// So often each thread does beforehand what a call may do, on things that stay as they are and on
+/// names of its own.
 const ROUNDS: usize = 3;
-/// So often it then looks at what it is to call upon: until what is read again and again is read as such.
+/// So often it then looks at what it is to call upon: until what is read again and again is read as
+/// such.
 const LOOKS: usize = 16;
 /// After that time what has been changed is read as what has not: longer than the millisecond for
 /// which [`biased_rwlock`](extern4_sync::biased_rwlock) remembers a writer, and than a tick, within
@@ -106,8 +109,8 @@ impl Worker {
         workers.iter().for_each(|worker| drop(worker.end()));
     }
 
-    /// Has all of them, in turns, look again at what all of them have changed while they got warm, until it is as it is where
-    /// nothing changes.
+    /// Has all of them, in turns, look again at what all of them have changed while they got warm,
+    /// until it is as it is where nothing changes.
     pub(super) fn settle(workers: &[Self]) {
         // The first who looks at something may note the time of that, which is a change, too.
         for times in [1, LOOKS] {
@@ -118,8 +121,9 @@ impl Worker {
         }
     }
 
-    /// Has them make their calls, if any, by turns, as often as it takes to find what has been asked for often. A change of contents
-    /// changes times as well, once a tick: so that the next one does not, they begin with a tick.
+    /// Has them make their calls, if any, by turns, as often as it takes to find what has been
+    /// asked for often. A change of contents changes times as well, once a tick: so that the next
+    /// one does not, they begin with a tick.
     pub(super) fn repeat(workers: &[Self; 2], calls: [Option<Call>; 2]) {
         if calls == [None; 2] {
             return;

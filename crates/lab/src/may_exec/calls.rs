@@ -19,7 +19,8 @@ pub(super) fn stat(volume: &Production, path: &str) {
     black_box(volume.stat(black_box(path))).expect("the user may search");
 }
 
-/// Checks directories. Out of line for all sides: whether it is in line is worth more than what they differ in.
+/// Checks directories. Out of line for all sides: whether it is in line is worth more than what
+/// they differ in.
 #[inline(never)]
 pub(super) fn check<const N: usize>(volume: &Production, directories: &[&Inode; N]) {
     assert!(volume.may_search(black_box(directories)), "the user may search");

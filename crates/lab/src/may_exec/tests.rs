@@ -30,7 +30,8 @@ fn every_mode_decides(check: Check) {
     }
 }
 
-/// An ACL takes the short way away, unless it refuses no user: then a computed bit keeps it, and no other short way.
+/// An ACL takes the short way away, unless it refuses no user: then a computed bit keeps it, and no
+/// other short way.
 fn an_acl_takes_the_short_way_away(side: Side) {
     let volume = Production::new(check_of(side), &headers());
     let paths = [PATH_BY_NAME.to_owned()];
@@ -80,7 +81,8 @@ fn what_instructions_are_counted_of_can_be_repeated() {
     assert!(repeat("nothing", Side::Extern4, 1).is_err());
 }
 
-/// Walks of the recorded build take the short way nearly always with a patch, and never without one.
+/// Walks of the recorded build take the short way nearly always with a patch, and never without
+/// one.
 #[test]
 fn a_recorded_build_takes_the_short_way() {
     let [(name, shares)] = &shares(&Plan::quick())[..] else { panic!("one trace in a hurry") };

@@ -1,10 +1,12 @@
 //! Baseline: two tables, a lock in each entry, and a list of those that nobody uses.
 //!
-//! An entry that is found is used by many, or by one for himself; who has to wait sleeps in one queue with all others who do. Who uses
-//! an entry has taken it off the list of the unused, and who is the last to use it puts it there. It is kept in memory by its place in
-//! the tables and by those who use it or wait for it.
+//! An entry that is found is used by many, or by one for himself; who has to wait sleeps in one
+//! queue with all others who do. Who uses an entry has taken it off the list of the unused, and who
+//! is the last to use it puts it there. It is kept in memory by its place in the tables and by
+//! those who use it or wait for it.
 //!
-//! Locks: an entry's, then that of a block's buffer; the chain of a block, then that of a hash, then the list.
+//! Locks: an entry's, then that of a block's buffer; the chain of a block, then that of a hash,
+//! then the list.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -65,8 +67,8 @@ impl Baseline {
         self.slab.word(entry, FLAGS).load(Ordering::Acquire) & HASHED != 0
     }
 
-    /// Takes an entry into use, which is kept in memory, as soon as others allow it. False if it is not in the tables any more; then it
-    /// is not kept any longer either.
+    /// Takes an entry into use, which is kept in memory, as soon as others allow it. False if it is
+    /// not in the tables any more; then it is not kept any longer either.
     fn acquire(&self, entry: u32, how: Use) -> bool {
         if !self.try_acquire(entry, how) {
             self.wait(entry, how);
@@ -113,7 +115,8 @@ impl Baseline {
         self.forget(entry);
     }
 
-    /// Keeps an entry in memory. Locks: that of a chain that it is in, or of the list that it is on.
+    /// Keeps an entry in memory. Locks: that of a chain that it is in, or of the list that it is
+    /// on.
     fn hold(&self, entry: u32) {
         // Relaxed: it is kept already.
         self.slab.word(entry, HELD).fetch_add(1, Ordering::Relaxed);
@@ -136,14 +139,16 @@ impl Baseline {
 
     fn put_on_list(&self, entry: u32) {
         let mut unused = lock(&self.unused);
-        // Somebody may use it again, or have removed it; and whoever does so later finds it on the list.
+        // Somebody may use it again, or have removed it; and whoever does so later finds it on the
+        // list.
         let is_unused = self.slab.word(entry, USED).load(Ordering::SeqCst) == 0 && self.is_hashed(entry);
         if is_unused && self.slab.word(entry, FLAGS).fetch_or(LISTED, Ordering::AcqRel) & LISTED == 0 {
             self.slab.push_back(&mut unused, entry, LIST);
         }
     }
 
-    /// The next entry of a hash, behind `after` or from the beginning, to be used with others. Who asked uses `after` no longer.
+    /// The next entry of a hash, behind `after` or from the beginning, to be used with others. Who
+    /// asked uses `after` no longer.
     fn find(&self, hash: u32, after: Option<u32>) -> Option<u32> {
         let chain = self.by_key.lock(hash.into());
         // It is used, and so stays where it is.
@@ -203,8 +208,8 @@ impl Baseline {
         }
     }
 
-    /// Has the blocks of a hash joined by `join`, each while its entry is used with others, until one is: that one. `join` is told how to
-    /// find out whether the entry is in the tables still.
+    /// Has the blocks of a hash joined by `join`, each while its entry is used with others, until
+    /// one is: that one. `join` is told how to find out whether the entry is in the tables still.
     pub(super) fn join_by(
         &self,
         hash: u32,
@@ -249,7 +254,8 @@ impl Baseline {
         self.release(entry, Use::Alone);
     }
 
-    /// Has a block left by `leave`, which tells whether that was the last, while its entry is used alone.
+    /// Has a block left by `leave`, which tells whether that was the last, while its entry is used
+    /// alone.
     pub(super) fn leave_by(&self, block: u32, leave: impl FnOnce() -> bool) -> bool {
         let entry = self.get(block);
         let is_last = leave();

@@ -18,11 +18,13 @@ pub struct Blocks {
     free: Mutex<Vec<u32>>,
 }
 
-/// What a block holds, which many look at and few write, apart from what stands in its buffer: alone on its cache line.
+/// What a block holds, which many look at and few write, apart from what stands in its buffer:
+/// alone on its cache line.
 #[repr(align(64))]
 struct Contents {
     value: AtomicU32,
-    /// Several files have had it at the same time. In extern4 it is a flag of the buffer, on a line like this.
+    /// Several files have had it at the same time. In extern4 it is a flag of the buffer, on a line
+    /// like this.
     is_shared: AtomicBool,
 }
 
@@ -58,7 +60,8 @@ impl Blocks {
 
     /// What a block holds.
     pub fn value(&self, block: u32) -> u32 {
-        // Relaxed: whoever has the block has joined it since it was written, or wrote it. Others look again when they have joined.
+        // Relaxed: whoever has the block has joined it since it was written, or wrote it. Others
+        // look again when they have joined.
         self.contents[block as usize].value.load(Ordering::Relaxed)
     }
 
@@ -91,7 +94,8 @@ impl Blocks {
         act(&mut self.counts[block as usize].0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Joins a block under its lock, if it holds this and more may. How many it has then; zero if not, and if it is full, that.
+    /// Joins a block under its lock, if it holds this and more may. How many it has then; zero if
+    /// not, and if it is full, that.
     pub fn join_locked(&self, block: u32, value: u32) -> Result<u32, u32> {
         self.locked(block, |count| {
             if *count == 0 || *count >= MOST || self.value(block) != value {

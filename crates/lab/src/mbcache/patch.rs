@@ -1,8 +1,8 @@
 //! Patch: chains by hash, one list, counts of users.
 //!
-//! An entry is in its chain and on the list, which is one of its users, or in neither. Who adds or removes one has the lock of the chain,
-//! and within it that of the list. Who gives entries up has the lock of the list first, and keeps the entry in use while he goes to its
-//! chain.
+//! An entry is in its chain and on the list, which is one of its users, or in neither. Who adds or
+//! removes one has the lock of the chain, and within it that of the list. Who gives entries up has
+//! the lock of the list first, and keeps the entry in use while he goes to its chain.
 
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Latch, Ordering};
 
@@ -99,8 +99,9 @@ impl Patch {
         self.slab.find(chain.first, CHAIN, wanted)
     }
 
-    /// Has the blocks of a hash joined by `join`, each while its entry is in use, until one is: that one. `join` tells how many have the
-    /// block then, and is told how to find out whether the entry is in its chain still.
+    /// Has the blocks of a hash joined by `join`, each while its entry is in use, until one is:
+    /// that one. `join` tells how many have the block then, and is told how to find out whether the
+    /// entry is in its chain still.
     pub(super) fn join_by(
         &self,
         hash: u32,
@@ -174,7 +175,8 @@ impl Patch {
         }
     }
 
-    /// Gives up to so many entries up: from the oldest on, but not those in use, and those that were of use get a second chance.
+    /// Gives up to so many entries up: from the oldest on, but not those in use, and those that
+    /// were of use get a second chance.
     fn shrink(&self, most: u64) {
         for _ in 0..most {
             let mut list = lock(&self.list);

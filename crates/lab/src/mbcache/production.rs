@@ -5,7 +5,8 @@ use extern4_sync::closable_refcount::{Put, TryGet};
 
 use super::{Blocks, Cache, MOST};
 
-/// The cache of `extern4-ext4`. Joining and leaving are those of its `attr_block`, with no block to read.
+/// The cache of `extern4-ext4`. Joining and leaving are those of its `attr_block`, with no block to
+/// read.
 pub type Extern4 = MbCache;
 
 impl Cache for MbCache {

@@ -1,7 +1,9 @@
-//! The same through `setxattr`: threads set attributes of files on an ext4 volume in memory, with its journal.
+//! The same through `setxattr`: threads set attributes of files on an ext4 volume in memory, with
+//! its journal.
 //!
-//! The baseline and the patch stand in the place of the cache that production finds blocks by ([`BlockCache`]); all else is production's on all
-//! three sides, also the word of a block by which it is joined and left.
+//! The baseline and the patch stand in the place of the cache that production finds blocks by
+//! ([`BlockCache`]); all else is production's on all three sides, also the word of a block by which
+//! it is joined and left.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +30,8 @@ const BATCH: u64 = 16;
 pub(super) struct Volumes([Volume; 3]);
 
 impl Volumes {
-    /// With so many files for each of so many threads, at most 70,000 in all. `None` where there is no mke2fs to make them.
+    /// With so many files for each of so many threads, at most 70,000 in all. `None` where there is
+    /// no mke2fs to make them.
     pub(super) fn new(threads: usize, files: usize) -> Option<Self> {
         const OPTIONS: &[&str] =
             &["-t", "ext4", "-b", "1024", "-I", "256", "-N", "80000", "-J", "size=64", "-E", "nodiscard"];

@@ -6,9 +6,10 @@
 //! | [named](LgLock::named) | that of a certain CPU | coming back to what was added there, on whatever CPU |
 //! | [global](LgLock::global) | all of them | seeing all values as they are at one moment |
 //!
-//! Each value is protected by its own lock and by nothing else. The global lock takes all in the order of the CPUs, also those
-//! that are not running at present, and a thread that has one lock takes no other: so nobody waits in a circle. A thread may
-//! be moved to another CPU while it has a local lock; then that lock is merely less local.
+//! Each value is protected by its own lock and by nothing else. The global lock takes all in the
+//! order of the CPUs, also those that are not running at present, and a thread that has one lock
+//! takes no other: so nobody waits in a circle. A thread may be moved to another CPU while it has a
+//! local lock; then that lock is merely less local.
 
 use std::sync::PoisonError;
 
@@ -26,7 +27,8 @@ impl<T: Default> LgLock<T> {
 }
 
 impl<T> LgLock<T> {
-    /// Locks the value of the CPU that this thread runs on, and says by what number to come back to it.
+    /// Locks the value of the CPU that this thread runs on, and says by what number to come back to
+    /// it.
     pub(super) fn local(&self) -> (usize, MutexGuard<'_, T>) {
         let index = cpu() % self.0.len();
         (index, self.named(index))
@@ -57,7 +59,8 @@ mod tests {
             for thread in 0..4 {
                 scope.spawn(move || {
                     for n in 0..2000 {
-                        // Two halves of one thing, perhaps in two places: never seen without each other at rest.
+                        // Two halves of one thing, perhaps in two places: never seen without each
+                        // other at rest.
                         let index = {
                             let (index, mut list) = lists.local();
                             list.push(thread * 10_000 + n);

@@ -1,4 +1,5 @@
-//! Registries to measure the one in production against: Linux's before 2009, and that of a patch of 2009.
+//! Registries to measure the one in production against: Linux's before 2009, and that of a patch of
+//! 2009.
 
 use std::sync::PoisonError;
 
@@ -16,14 +17,16 @@ pub struct OneList<C> {
     locks: ThreadCounter<1>,
 }
 
-/// Patch: a list for each CPU, under an lglock. A file remembers the list that it was entered on; to list all takes all locks.
+/// Patch: a list for each CPU, under an lglock. A file remembers the list that it was entered on;
+/// to list all takes all locks.
 pub struct CpuLists<C> {
     lists: LgLock<List<C>>,
     locks: ThreadCounter<1>,
 }
 
-/// Records in places, of which some are free. A record is made and filled before the lock is taken, and emptied and freed when it has
-/// been released, as Linux allocates and frees a `struct file`; under the lock it is only linked in or out.
+/// Records in places, of which some are free. A record is made and filled before the lock is taken,
+/// and emptied and freed when it has been released, as Linux allocates and frees a `struct file`;
+/// under the lock it is only linked in or out.
 struct List<C> {
     places: Vec<Place<C>>,
     free: Vec<usize>,
@@ -171,7 +174,8 @@ impl Locks for CpuLists<Opened> {
     }
 }
 
-/// Both in the place of production's registry. A ticket is the number of the list, the place on it and its use.
+/// Both in the place of production's registry. A ticket is the number of the list, the place on it
+/// and its use.
 macro_rules! stands_in_production {
     ($registry:ident, $own:expr, $any:expr) => {
         impl LabRegistry for $registry<Opened> {

@@ -1,5 +1,6 @@
-//! Threads that open files for writing and close them, while somebody wants to know now and then whether the file system can be made
-//! read-only: it can if nobody has a file open for writing, and then nobody may open one.
+//! Threads that open files for writing and close them, while somebody wants to know now and then
+//! whether the file system can be made read-only: it can if nobody has a file open for writing, and
+//! then nobody may open one.
 
 use std::thread;
 use std::time::Instant;
@@ -120,7 +121,8 @@ impl<R: Telling> Volume<R> {
         close(&self.registry, ticket);
     }
 
-    /// Makes the file system read-only for as long as `meanwhile` takes; false if somebody has a file open for writing.
+    /// Makes the file system read-only for as long as `meanwhile` takes; false if somebody has a
+    /// file open for writing.
     pub(super) fn remount(&self, meanwhile: impl FnOnce()) -> bool {
         self.closing.store(true, Ordering::Relaxed);
         let can = !self.registry.any(&self.writers);

@@ -1,8 +1,10 @@
-//! What processes of a machine open and close, played back: while it boots, while it builds, and by the clients of a file server.
+//! What processes of a machine open and close, played back: while it boots, while it builds, and by
+//! the clients of a file server.
 //!
-//! A [`Trace`] says what each process does. A process runs on the thread that has nothing else to do, from its first step to its last, and
-//! has files from who started it, which it closes in the end: so some files are closed where others were opened. All sides play a trace
-//! through the VFS, with a registry of theirs in it.
+//! A [`Trace`] says what each process does. A process runs on the thread that has nothing else to
+//! do, from its first step to its last, and has files from who started it, which it closes in the
+//! end: so some files are closed where others were opened. All sides play a trace through the VFS,
+//! with a registry of theirs in it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -74,7 +76,8 @@ impl Trace {
         self.processes.len() - 1
     }
 
-    /// A machine boots: scripts read a little, open what their commands write to, and each is gone before the last of its commands.
+    /// A machine boots: scripts read a little, open what their commands write to, and each is gone
+    /// before the last of its commands.
     pub(super) fn boot() -> Self {
         const SCRIPTS: usize = 40;
         let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(1));
@@ -139,7 +142,8 @@ pub(super) struct Stage<'t> {
     trace: &'t Trace,
     paths: Vec<String>,
     volume: Production,
-    /// Processes that have been started and that no thread runs yet, with what they have taken over.
+    /// Processes that have been started and that no thread runs yet, with what they have taken
+    /// over.
     ready: Mutex<VecDeque<(usize, Vec<Held>)>>,
     moves: Moves,
 }

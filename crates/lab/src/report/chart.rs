@@ -1,4 +1,5 @@
-//! A chart for each chapter: how much is done in a microsecond, by threads, a panel for each workload.
+//! A chart for each chapter: how much is done in a microsecond, by threads, a panel for each
+//! workload.
 
 use plotters::coord::Shift;
 use plotters::prelude::{

@@ -22,7 +22,8 @@ pub(super) fn file_name(matrix: &Matrix) -> String {
     format!("conflicts-{}.svg", matrix.on.name())
 }
 
-/// A square for each two kinds of calls: green where all pairs are free of conflicts, yellow where half are, red where none is.
+/// A square for each two kinds of calls: green where all pairs are free of conflicts, yellow where
+/// half are, red where none is.
 pub(super) fn svg(matrix: &Matrix) -> Result<String> {
     let side = LABELS + CELL * i32::try_from(Kind::ALL.len())? + 10;
     let mut text = String::new();

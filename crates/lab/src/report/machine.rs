@@ -13,7 +13,8 @@ pub struct Machine {
     pub about: About,
     /// The commit that was built, if the sources lie here.
     pub commit: String,
-    /// Nanoseconds that a cache line takes from one CPU to the other and back: before each chapter, and at the end.
+    /// Nanoseconds that a cache line takes from one CPU to the other and back: before each chapter,
+    /// and at the end.
     pub line: Vec<f64>,
     /// Optimised, or not.
     pub build: &'static str,

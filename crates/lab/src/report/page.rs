@@ -1,4 +1,5 @@
-//! The page of the lab that is committed: of each patch its own table, ours next to it, a chart, and the verdicts.
+//! The page of the lab that is committed: of each patch its own table, ours next to it, a chart,
+//! and the verdicts.
 
 use std::fmt::Write as _;
 

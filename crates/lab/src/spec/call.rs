@@ -163,7 +163,8 @@ impl Kind {
         matches!(self, Self::Stat | Self::Miss | Self::Read | Self::ReadDir)
     }
 
-    /// Made once more, changes nothing: also where it has, the first time. The time of a change is that of a tick of the clock.
+    /// Made once more, changes nothing: also where it has, the first time. The time of a change is
+    /// that of a tick of the clock.
     pub fn is_repeatable(self) -> bool {
         self.reads_only() || self == Self::Write
     }

@@ -83,7 +83,8 @@ pub fn commute(start: &Start, calls: [Call; 2]) -> Option<[Outcome; 2]> {
     (one == other).then_some(one.0)
 }
 
-/// The pairs that commute, in an order that looks like chance: of those with the same two [`Kind`]s, at most so many.
+/// The pairs that commute, in an order that looks like chance: of those with the same two
+/// [`Kind`]s, at most so many.
 pub fn pairs(most_of_a_cell: usize) -> Vec<Pair> {
     let mut all = Vec::new();
     let calls = Call::all();

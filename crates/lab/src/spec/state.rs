@@ -49,8 +49,8 @@ pub struct Start {
     pub open: [usize; 2],
 }
 
-/// The states that pairs begin with: full and half-empty directories, hard links in one and across two, descriptors of one file and
-/// of two.
+/// The states that pairs begin with: full and half-empty directories, hard links in one and across
+/// two, descriptors of one file and of two.
 pub fn starts() -> Vec<Start> {
     let names = [
         [Some(0), Some(1), Some(2), Some(3)],
@@ -122,8 +122,8 @@ impl State {
         }
     }
 
-    /// The same with new files in the order in which names and descriptors lead to them, and without those that nothing leads to. Equal
-    /// for states that no call can tell apart.
+    /// The same with new files in the order in which names and descriptors lead to them, and
+    /// without those that nothing leads to. Equal for states that no call can tell apart.
     pub fn canonical(&self) -> Self {
         let leads = self.names.iter().chain(&self.descriptors).chain(&self.opened);
         let mut order: Vec<usize> = (0..self.old).collect();

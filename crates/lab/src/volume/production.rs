@@ -67,8 +67,8 @@ impl Production {
         found.expect("it is there, and a directory").1.inode()
     }
 
-    /// May the user search all of these? They are an array, so that there is no loop: where one lies in memory is worth more than what is
-    /// in it.
+    /// May the user search all of these? They are an array, so that there is no loop: where one
+    /// lies in memory is worth more than what is in it.
     #[inline(always)]
     pub fn may_search<const N: usize>(&self, directories: &[&Inode; N]) -> bool {
         lab::search(self.superblock(), self.user.cred(), directories, &pin()) == Some(true)

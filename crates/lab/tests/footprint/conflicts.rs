@@ -1,4 +1,5 @@
-//! Calls that commute, in short: what has nothing to do with each other shares no line, and what is made to share one is named.
+//! Calls that commute, in short: what has nothing to do with each other shares no line, and what is
+//! made to share one is named.
 
 use std::sync::Arc;
 
@@ -77,7 +78,8 @@ fn a_count_that_all_share_is_found_and_named() {
     );
 }
 
-/// What changes of a file besides its contents, and where it moves, leaves alone what who writes to it looks at.
+/// What changes of a file besides its contents, and where it moves, leaves alone what who writes to
+/// it looks at.
 #[test]
 fn a_file_is_written_while_all_else_of_it_changes() {
     let changes_what_is_written = |pair: &Pair, who: usize| {
@@ -91,14 +93,15 @@ fn a_file_is_written_while_all_else_of_it_changes() {
     let memory = Setup::memory(SuperOptions::default()).unwrap();
     assert_eq!(always_meet(&memory, pairs.clone(), |test| !test.is_free()), []);
     if let Some(setup) = Setup::ext4().unwrap() {
-        // Where the inode lies in memory, two fields of ext4 may stand on one line; locks and attributes are the VFS's.
+        // Where the inode lies in memory, two fields of ext4 may stand on one line; locks and
+        // attributes are the VFS's.
         let meets = |test: &Test| test.fields.iter().any(|field| field.contains("(vfs/"));
         assert_eq!(always_meet(&setup, pairs, meets), []);
     }
 }
 
-/// Those pairs that meet each time they are made. Some meet by chance, on a busy machine, each time in one run: when the tick is over in
-/// which the file was written, the next write says a time.
+/// Those pairs that meet each time they are made. Some meet by chance, on a busy machine, each time
+/// in one run: when the tick is over in which the file was written, the next write says a time.
 fn always_meet(setup: &Setup, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> bool) -> Vec<Pair> {
     for _ in 0..10 {
         let matrix = run(setup, &pairs, 0).unwrap();

@@ -1,4 +1,5 @@
-//! What the mechanisms in production do to shared memory: nothing, where threads have things of their own.
+//! What the mechanisms in production do to shared memory: nothing, where threads have things of
+//! their own.
 
 mod conflicts;
 
@@ -32,7 +33,8 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
         let patch = get(Side::Patch);
         assert_eq!((patch.locked >= least, patch.conflicts >= 4.0), (least > 8.0, least > 8.0), "{patch:?}");
     }
-    // Nor does a search check of anybody else's: that there is no ACL is known without a lock by then.
+    // Nor does a search check of anybody else's: that there is no ACL is known without a lock by
+    // then.
     for side in Side::ALL {
         let checks = counted.get("four search checks", side).unwrap();
         assert_eq!((checks.locked, checks.conflicts), (0.0, 0.0), "{checks:?}");
@@ -57,7 +59,8 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
     let is =
         |pair: &&Pair<'_>| pair.operations.iter().all(|operation| operation == "hit of one block by both");
     assert_eq!(pairs.iter().find(is).map(|pair| pair.lines[Side::Extern4 as usize]), Some(Some(0)));
-    // Lists of two CPUs do not meet. Two files that the heap happens to put on one line do: then they are made again.
+    // Lists of two CPUs do not meet. Two files that the heap happens to put on one line do: then
+    // they are made again.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         let conflicts =
             |counted: &Counted| counted.get("open and close", Side::Patch).map(|seed| seed.conflicts);
